@@ -1,0 +1,55 @@
+# Holdfast: everything a contributor runs. `make` alone prints this help.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help test check format lint types layers fast requirements proof bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+# A virtual environment of its own, made again whenever the dependencies change.
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer; set PYTHON=…")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+test: $(READY) lint types layers  ## everything: format, lint, types, layers, every test
+	$(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory requirements ARGS=--totals
+
+check: $(READY) lint types layers fast  ## under two minutes: lint, types, layers, fast tests
+
+format: $(READY)  ## rewrite the code in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix --quiet .
+
+lint: $(READY)
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+
+types: $(READY)
+	$(BIN)/mypy --no-error-summary
+
+layers: $(READY)
+	$(BIN)/lint-imports --no-cache > $(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
+
+fast: $(READY)
+	$(BIN)/python -m pytest -m "not slow"
+
+requirements: $(READY)  ## which requirement is proved by which test, and which is not yet
+	@$(BIN)/python tools/requirements.py $(ARGS)
+
+proof: $(READY)  ## the same tests at full size (long)
+	HOLDFAST_SIZE=full $(BIN)/python -m pytest
+
+bench: $(READY)  ## speed, growth and pick-up, beside Huey in the same run
+	$(BIN)/python -m pip install --quiet --group bench
+	$(BIN)/python -m bench $(ARGS)
+
+clean:  ## forget the environment and every cache
+	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build

@@ -1,0 +1,146 @@
+"""What can happen to a job, and the record that is kept of everything unusual."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from holdfast.core.ids import JobId, RunId
+from holdfast.core.state import Loss
+
+ZERO = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A worker took it. The one event a store applies by itself, in its claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The handler returned; `result` is JSON text."""
+
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler raised. `delay` is how long its backoff would wait."""
+
+    error: str
+    delay: timedelta = ZERO
+    permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Its worker can no longer be trusted to end it."""
+
+    reason: Loss
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Its worker hands it back unfinished; nothing is counted."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The handler asked to be run again later; nothing is counted."""
+
+    delay: timedelta
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The handler decided that there was nothing to do."""
+
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The handler ended because it was asked to, or returned Cancel."""
+
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Somebody wants it not to run, or to stop."""
+
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FellDue:
+    """Its time has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unblocked:
+    """What it waited for is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfired:
+    """Nobody could start it before its deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """An operator, or recovery, declares that no retry will follow."""
+
+    reason: str
+
+
+Event = (
+    Claimed
+    | Succeeded
+    | Failed
+    | Lost
+    | Released
+    | Snoozed
+    | Skipped
+    | Stopped
+    | CancelRequested
+    | FellDue
+    | Unblocked
+    | Misfired
+    | GivenUp
+)
+
+
+class Kind(StrEnum):
+    """What a stored event record tells; the routine claim and success leave none."""
+
+    RETRY = "retry"  # failed, will be tried again in place
+    CHAINED = "chained"  # failed or lost, a successor job was written
+    CLOSED = "closed"  # failed or lost, and its delivery says: never again
+    DEAD_LETTER = "dead_letter"  # retries used up, or an error that no retry can help
+    REQUEUED = "requeued"  # lost, back in its place
+    RELEASED = "released"  # handed back
+    SNOOZED = "snoozed"  # asked to run later
+    SKIPPED = "skipped"  # nothing to do
+    CANCEL_REQUESTED = "cancel_requested"  # asked to stop while running
+    CANCELLED = "cancelled"  # will not run, or stopped
+    UNBLOCKED = "unblocked"  # may be taken when due
+    MISFIRE = "misfire"  # too late to start
+    GIVEN_UP = "given_up"  # declared dead by hand or by recovery
+    LATE_WRITE_REFUSED = "late_write_refused"  # a former holder tried to write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRecord:
+    """One line of the append-only record."""
+
+    id: int
+    at: datetime
+    job_id: JobId
+    run_id: RunId | None
+    kind: Kind
+    token: int
+    reason: str | None

@@ -1,0 +1,43 @@
+"""The order in which the jobs of one queue are taken."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, Protocol
+
+GAP: Final = 100
+MAX_GAP: Final = 1_000_000
+
+
+class Ordering(StrEnum):
+    """How a queue places a new job among those of its priority."""
+
+    SCHEDULED = "scheduled"  # by due time: position 0, enqueueing takes no lock
+    POSITION = "position"  # by explicit position: each new one after the last
+
+
+class Placed(Protocol):
+    """Anything that has a place in a queue."""
+
+    @property
+    def priority(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def available_at(self) -> datetime: ...
+    @property
+    def created_at(self) -> datetime: ...
+    @property
+    def seq(self) -> int: ...
+
+
+def sort_key(job: Placed) -> tuple[int, int, datetime, datetime, int]:
+    """`priority DESC, position ASC, available_at ASC, created_at ASC, seq ASC`.
+
+    Only persisted fields take part, and `seq` is unique, so the order is never ambiguous.
+    """
+    return (-job.priority, job.position, job.available_at, job.created_at, job.seq)
+
+
+def next_position(last: int | None, gap: int = GAP) -> int:
+    """The position after `last`, the highest of the waiting jobs of that priority, if any."""
+    return (last or 0) + gap

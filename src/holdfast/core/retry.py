@@ -1,0 +1,60 @@
+"""When a failed job is tried again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from holdfast.core.span import Span, to_span
+
+MOST_ATTEMPTS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Backoff:
+    """How often a job is tried, and how long it waits in between.
+
+    `Backoff(max_attempts=5, base="1m")` waits 1, 2, 4 and 8 minutes, each drawn evenly from
+    zero up to that (`jitter=False`: exactly that). `max_attempts=None` never gives up.
+    """
+
+    max_attempts: int | None
+    base: timedelta
+    cap: timedelta
+    jitter: bool
+
+    def __init__(
+        self,
+        max_attempts: int | None = 5,
+        *,
+        base: Span = "1s",
+        cap: Span = "1h",
+        jitter: bool = True,
+    ) -> None:
+        if max_attempts is not None and not 1 <= max_attempts <= MOST_ATTEMPTS:
+            raise ValueError(
+                f"max_attempts is {max_attempts}; it must lie between 1 and {MOST_ATTEMPTS:,}, "
+                "or be None for no limit"
+            )
+        object.__setattr__(self, "max_attempts", max_attempts)
+        object.__setattr__(self, "base", to_span(base, what="base"))
+        object.__setattr__(self, "cap", to_span(cap, what="cap"))
+        object.__setattr__(self, "jitter", jitter)
+
+    def delay(self, retry: int, random: Callable[[], float]) -> timedelta:
+        """How long before retry number `retry` (1, 2, …); `random` draws from [0, 1)."""
+        longest = _doubled(self.base, retry - 1, self.cap)
+        return longest * random() if self.jitter else longest
+
+
+def is_spent(failures: int, max_attempts: int | None) -> bool:
+    """The one inequality: stop when failures > max_retries."""
+    return max_attempts is not None and failures > max_attempts - 1
+
+
+def _doubled(base: timedelta, times: int, cap: timedelta) -> timedelta:
+    if base >= cap:
+        return cap
+    # cap / base bounds the exponent, so that 2 ** times never grows past what can matter.
+    if not base or times <= 0:
+        return base
+    return cap if times > (cap // base).bit_length() else min(cap, base * 2**times)

@@ -1,0 +1,74 @@
+"""Runs: one attempt at a job, opened by its claim and closed once."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from holdfast.core.delivery import Delivery
+from holdfast.core.ids import JobId, RunId
+from holdfast.core.state import RunStatus, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who runs jobs: a stable instance, and the boot that tells one start of it from the next."""
+
+    instance_id: str
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A worker's right to run a job. The token only ever rises, so an old one never matches."""
+
+    job_id: JobId
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job just taken: all that its worker needs to run it and to close the run."""
+
+    job_id: JobId
+    token: int
+    run_id: RunId
+    type: str
+    params: str
+    delivery: Delivery
+    failures: int
+    losses: int
+    max_attempts: int | None
+    cancel_requested: bool = False
+
+    @property
+    def id(self) -> JobId:
+        return self.job_id
+
+    @property
+    def state(self) -> State:
+        return State.RUNNING
+
+    @property
+    def lease(self) -> Lease:
+        return Lease(self.job_id, self.token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """A run as the store has it; after its end only artifacts may still be appended."""
+
+    run_id: RunId
+    job_id: JobId
+    token: int
+    status: RunStatus
+    reason: str | None
+    holder: str
+    boot_id: str
+    started_at: datetime
+    finished_at: datetime | None
+    error: str | None
+    result: str | None
+    exit_code: int | None
+    log_path: str | None
+    artifacts: tuple[str, ...]
+    params_snapshot: str
+    template_id: str | None

@@ -1,0 +1,35 @@
+"""Spans of time as people write them: `"5m"`, `"1h30m"`, `timedelta(seconds=2)`."""
+
+import re
+from datetime import timedelta
+
+Span = str | timedelta
+"""A timedelta, or text such as "500ms", "15s", "5m", "1h30m", "30d"."""
+
+LONGEST = timedelta(days=36_500)
+
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+_PART = re.compile(r"(\d{1,9})(ms|[smhd])")
+_WHOLE = re.compile(r"(?:\d{1,9}(?:ms|[smhd])){1,5}", re.ASCII)
+
+
+def to_span(value: Span, *, what: str) -> timedelta:
+    """The timedelta of `value`; ValueError names `what` when it is not a span within bounds."""
+    span = value if isinstance(value, timedelta) else _parse(value, what)
+    if not timedelta(0) <= span <= LONGEST:
+        raise ValueError(f"{what} is {span}; it must lie between zero and {LONGEST.days} days")
+    return span
+
+
+def _parse(text: str, what: str) -> timedelta:
+    if not isinstance(text, str) or not _WHOLE.fullmatch(text):
+        shown = repr(text)[:60]
+        raise ValueError(f'{what} is {shown}; write a timedelta or text such as "15s" or "1h30m"')
+    parts = _PART.findall(text)
+    return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta(0))

@@ -1,0 +1,137 @@
+"""Every error Holdfast raises, grouped by who can put it right.
+
+HoldfastError
+├── CallerError           the code that called can put it right
+│   ├── InvalidJob            params, names, sizes or settings that cannot be stored
+│   │   ├── InvalidParams         params that do not fit their type
+│   │   └── PayloadTooLarge       over the size or depth limit
+│   ├── InvalidType           a job type whose settings contradict each other
+│   ├── UnknownType           a type this process has not registered
+│   ├── DuplicateJob          its key or slot is taken, and the caller chose `reject`
+│   ├── JobNotFound           no job of that id
+│   ├── TransitionRefused     the job's state does not allow that
+│   ├── WaitTimeout           the job had not ended in time
+│   └── JobNotSucceeded       a result was asked of a job that ended otherwise
+├── RunError              the handler that runs can put it right
+│   ├── LeaseLost             the run is no longer this worker's
+│   ├── TransactionTimeout    `run.transaction()` held the write lock too long
+│   ├── PermanentError        raised by handlers: do not retry
+│   └── TransientError        raised by handlers: do retry
+└── OperatorError         whoever runs the machine can put it right
+    ├── StoreBusy             somebody else holds the store's lock
+    ├── StoreFull             no space left
+    ├── StoreReadOnly         the store cannot be written
+    ├── StoreBroken           the file is damaged or unreadable
+    ├── NotOurStore           the file belongs to something else
+    ├── SchemaTooNew          a newer Holdfast wrote this store
+    └── StoreClosed           the store was closed
+"""
+
+
+class HoldfastError(Exception):
+    """The root: catch this to catch everything of ours."""
+
+
+class CallerError(HoldfastError):
+    """The calling code can put it right."""
+
+
+class InvalidJob(CallerError, ValueError):
+    """The job cannot be stored as it was given; nothing was written."""
+
+
+class InvalidParams(InvalidJob):
+    """The params do not fit the job's type."""
+
+
+class PayloadTooLarge(InvalidJob):
+    """The params or the result are over the size or depth limit."""
+
+
+class InvalidType(CallerError, ValueError):
+    """The job type's settings cannot be, or contradict its delivery."""
+
+
+class UnknownType(CallerError, LookupError):
+    """This process has not registered that job type."""
+
+
+class DuplicateJob(CallerError):
+    """The key or slot is taken; `existing` is the job that holds it."""
+
+    def __init__(self, message: str, *, existing: str) -> None:
+        super().__init__(message)
+        self.existing = existing
+
+
+class JobNotFound(CallerError, LookupError):
+    """No job of that id is in the store."""
+
+
+class TransitionRefused(CallerError):
+    """The job's state does not allow what was asked."""
+
+
+class WaitTimeout(CallerError, TimeoutError):
+    """The job had not ended when the wait was over; it goes on regardless."""
+
+
+class JobNotSucceeded(CallerError):
+    """The job ended without a result; `state` and `error` say how."""
+
+    def __init__(self, message: str, *, state: str, error: str | None) -> None:
+        super().__init__(message)
+        self.state = state
+        self.error = error
+
+
+class RunError(HoldfastError):
+    """Something about the run that is under way."""
+
+
+class LeaseLost(RunError):
+    """The run was given to somebody else or closed: nothing it writes counts any more."""
+
+
+class TransactionTimeout(RunError, TimeoutError):
+    """`run.transaction()` held the store's only write lock for too long; it was rolled back."""
+
+
+class PermanentError(RunError):
+    """Raise it in a handler when trying again cannot help: the job is closed at once."""
+
+
+class TransientError(RunError):
+    """Raise it in a handler when trying again may help, whatever the type's default says."""
+
+
+class OperatorError(HoldfastError):
+    """Whoever runs the machine can put it right."""
+
+
+class StoreBusy(OperatorError):
+    """Another process held the store's lock for the whole waiting time."""
+
+
+class StoreFull(OperatorError):
+    """No space is left where the store lives; nothing was half-written."""
+
+
+class StoreReadOnly(OperatorError):
+    """The store, or the folder it lives in, cannot be written."""
+
+
+class StoreBroken(OperatorError):
+    """The store's file is damaged or cannot be read."""
+
+
+class NotOurStore(OperatorError):
+    """The file is not a database, or is one that belongs to something else."""
+
+
+class SchemaTooNew(OperatorError):
+    """A newer Holdfast wrote this store; this one would not understand it."""
+
+
+class StoreClosed(OperatorError):
+    """The store was closed, or has not been opened."""

@@ -1,0 +1,279 @@
+"""The contract every store keeps. Each promise is written here, once, and tested by name.
+
+**Atomicity is per item.** `add`, `claim` and `apply` take many items and promise each one alone:
+its job, run, keys, successor and event are written together or not at all, and one bad item never
+sinks its neighbours. All or nothing over a batch is not promised.
+
+**Time is the store's.** Callers give spans; the store turns them into moments by its own clock.
+Leases are judged by a clock nobody can set.
+
+**Durable means durable.** When a verb answers, what it wrote survives the death of the process
+and, as far as the disk keeps its word, of the machine.
+
+Any verb may raise an `OperatorError` (`StoreBusy`, `StoreFull`, …): then nothing of it was
+written, unless it says otherwise. An answer that never came (the process died, the connection
+broke) may have been written: `add` with the same job id and `apply` with the same token are both
+safe to repeat.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from holdfast.core.decide import Change
+from holdfast.core.event import EventRecord
+from holdfast.core.ids import JobId
+from holdfast.core.job import Job, NewJob
+from holdfast.core.order import GAP, Ordering
+from holdfast.core.run import Claim, Holder, Lease, RunRecord
+from holdfast.core.state import State
+
+PROMOTED_AT_ONCE: Final = 10_000
+"""How many jobs one claim promotes at most; more that fall due together take several claims."""
+
+
+class Capability(StrEnum):
+    """What some stores can do and others truly cannot; each has tests of its own."""
+
+    DURABLE = "durable"  # what it holds survives its process
+    SHARED = "shared"  # several processes may use it at once
+    TRANSACTIONS = "transactions"  # a caller's own transaction can carry an enqueue or a finish
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of one job given to `add`.
+
+    `created`: it was stored by this call. Otherwise `id` is the job that stands in its place: the
+    one that holds the key or slot (the root of its chain), or itself if it was stored before.
+    `refused`: the store cannot keep it, and says why; nothing of it was written.
+    """
+
+    id: JobId
+    created: bool
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What became of one lease given to `renew`."""
+
+    held: bool
+    cancel_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """How a named queue orders its jobs. A queue nobody has set is `scheduled`."""
+
+    name: str
+    ordering: Ordering = Ordering.SCHEDULED
+    gap: int = GAP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which jobs `find` lists; what is None does not matter."""
+
+    states: frozenset[State] | None = None
+    queue: str | None = None
+    type: str | None = None
+
+
+class Jobs(Protocol):
+    """Jobs from their enqueue to their end."""
+
+    async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
+        """Store each job with its keys and slot; answers come in the order given.
+
+        Atomic per job. A job due now (no delay, `at` not in the future) is `queued`, any other
+        `scheduled`; its `created_at` is the store's now. In a `position` queue it is placed after
+        the last waiting job of its priority, in the order given. If its slot, its key or its
+        active key is taken (asked in that order) it is not stored, and the holder's id comes
+        back; of two in one call, or in two processes, one wins. Adding an id that is stored
+        already changes nothing. `retry_of` must name a finished job without a successor, and
+        gives the new job that chain's root.
+        """
+        ...
+
+    async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
+        """Each job as it stands, in the order asked; None where there is none."""
+        ...
+
+    async def claim(
+        self,
+        holder: Holder,
+        *,
+        queue: str,
+        types: Collection[str],
+        limit: int,
+        prefetch: int = 0,
+        lease: timedelta,
+    ) -> list[Claim]:
+        """Take up to `limit` jobs of these types, and up to `prefetch` more, in claim order.
+
+        First promotes what is due (`scheduled` and `retry_wait` → `queued`). Claim order is
+        `priority DESC, position, available_at, created_at, seq` over the queued jobs. Taking a
+        job raises its token by one, opens its run and starts its lease in one atomic step; a job
+        goes to one claimer only. Left out: jobs past their start deadline, and `once` jobs whose
+        name runs already or was taken earlier in this claim. Beyond `limit` only `lease` jobs
+        without a lost run are taken, for those may be taken before there is room to run them.
+        """
+        ...
+
+    async def apply(self, changes: Sequence[Change]) -> list[bool]:
+        """Write each change whose token is current and whose guard holds; True where it did.
+
+        Atomic per change: the run it closes, the place or end of the job, its successor, its
+        active key (freed, or handed to the successor) and its event. False means that the job
+        has moved on: nothing was written for it, except that a refused write of a former holder
+        (guard `open`) leaves a `late_write_refused` event. Changes are applied in the order
+        given, also when two concern one job. A job put back keeps its place in its queue; with a
+        delay it is due that much later. A successor goes behind the waiting jobs of its priority.
+        """
+        ...
+
+    async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
+        """Extend each lease whose token is current to `span` from now, lapsed or not."""
+        ...
+
+    async def lapsed(self, *, limit: int) -> list[Job]:
+        """Running jobs whose lease is over, the longest lapsed first."""
+        ...
+
+    async def overdue(self, *, limit: int) -> list[Job]:
+        """Queued jobs past their start deadline, the earliest deadline first."""
+        ...
+
+    async def promote_due(self, *, limit: int) -> int:
+        """Move up to `limit` due jobs to `queued`, the earliest due first; how many it moved."""
+        ...
+
+    async def peek(self, queue: str, *, limit: int) -> list[Job]:
+        """The next `queued` jobs of one queue in claim order; changes nothing."""
+        ...
+
+    async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
+        """Jobs that fit, the newest `seq` first; `before` pages on from the last one seen."""
+        ...
+
+    async def counts(self) -> Mapping[tuple[str, State], int]:
+        """How many jobs each queue has in each state; nothing for none."""
+        ...
+
+    async def chain(self, job_id: JobId) -> list[Job]:
+        """The whole retry chain this job belongs to, root first; empty if there is no such job."""
+        ...
+
+    async def prune(self, *, older_than: timedelta, limit: int) -> int:
+        """Delete up to `limit` chains that ended that long ago, with their runs and events.
+
+        Only whole chains whose last job succeeded, was skipped or cancelled: never a dead letter
+        or a failure. Keys and slots stay for ever, so that nothing is ever repeated. Answers how
+        many jobs went.
+        """
+        ...
+
+
+class Runs(Protocol):
+    """The attempts at a job."""
+
+    async def runs(self, job_id: JobId) -> list[RunRecord]:
+        """Every run of a job, the first one first, the open one last."""
+        ...
+
+    async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
+        """Append artifacts to the run this lease belongs to, open or closed.
+
+        False if there is no such run, or if it is open under a newer token.
+        """
+        ...
+
+    async def events(self, job_id: JobId) -> list[EventRecord]:
+        """Everything unusual that was recorded of a job, oldest first."""
+        ...
+
+
+class Queues(Protocol):
+    """Named orders."""
+
+    async def set_queue(self, queue: Queue) -> None:
+        """Create the queue or change it; jobs that wait keep their positions."""
+        ...
+
+    async def queue(self, name: str) -> Queue:
+        """The queue as set, or its defaults."""
+        ...
+
+
+class Hints(Protocol):
+    """Wake-ups. They make things quick; polling makes them true."""
+
+    def listen(self, wake: Callable[["Hint"], None]) -> Callable[[], None]:
+        """Call `wake` soon after a commit, on any thread; the answer unsubscribes. May miss."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What a commit may have changed: queues with new work, jobs that ended, cancel requests."""
+
+    queues: frozenset[str] = frozenset()
+    ended: bool = False
+    cancelled: bool = False
+
+
+class Transaction(Protocol):
+    """A transaction of the store's own kind that a handler writes its effects in.
+
+    It holds what it must hold (on SQLite the only write lock), so it is bounded in time.
+    """
+
+    @property
+    def connection(self) -> Any:
+        """The database's own connection object."""
+        ...
+
+    async def commit(self, changes: Sequence[Change]) -> bool:
+        """Apply the changes in this transaction and commit both.
+
+        False if any was refused: then everything is rolled back. TransactionTimeout if its time
+        had run out: it was rolled back already.
+        """
+        ...
+
+    async def rollback(self) -> None:
+        """Undo everything; harmless when already over."""
+        ...
+
+
+class Transactions(Protocol):
+    """The capability TRANSACTIONS."""
+
+    def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
+        """`add` inside the caller's own open transaction: the jobs exist when it commits.
+
+        Synchronous, on the caller's thread. InvalidJob if the connection is not one to this store.
+        """
+        ...
+
+    async def begin(self, *, within: timedelta) -> Transaction:
+        """Open a transaction; it is rolled back by itself when `within` has passed."""
+        ...
+
+
+class Store(Jobs, Runs, Queues, Hints, Protocol):
+    """All of it. Opened before use; closing twice is fine."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]: ...
+
+    async def open(self) -> None:
+        """Create or migrate what is needed; refuses a store that is foreign or newer."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was asked and let go of everything."""
+        ...
