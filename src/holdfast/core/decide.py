@@ -72,7 +72,10 @@ class Successor:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What to write, and the token without which it must not be written."""
+    """What to write, and the token without which it must not be written.
+
+    `failures` and `losses` are the job's counts from now on; None leaves them as they are.
+    """
 
     job_id: JobId
     token: int
@@ -82,8 +85,8 @@ class Change:
     error: str | None = None
     result: str | None = None
     delay: timedelta = ZERO
-    failures: int = 0
-    losses: int = 0
+    failures: int | None = None
+    losses: int | None = None
     successor: Successor | None = None
     artifacts: tuple[str, ...] = ()
 
@@ -139,7 +142,7 @@ def _failed(job: Standing, event: Event, new_id: Callable[[], JobId]) -> Change:
         case OnFailure.IN_PLACE:
             move = _back(State.RETRY_WAIT, RunStatus.FAILED, Kind.RETRY)
             change = Change(job.id, job.token, move, reason="failed", delay=event.delay)
-    return replace(change, error=event.error, failures=failures, losses=job.losses)
+    return replace(change, error=event.error, failures=failures)
 
 
 def _lost(job: Standing, event: Event, new_id: Callable[[], JobId]) -> Change:
@@ -206,7 +209,7 @@ def _give_up(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
 
 def _close(job: Standing, to: State, run: RunStatus, kind: Kind, reason: str | None) -> Change:
     move = Move(guard=Guard.OPEN, to=to, run=run, kind=kind)
-    return Change(job.id, job.token, move, reason=reason, failures=job.failures, losses=job.losses)
+    return Change(job.id, job.token, move, reason=reason)
 
 
 def _back(to: State, run: RunStatus, kind: Kind) -> Move:
@@ -232,20 +235,11 @@ def _hand_back(
     if not job.delivery.runs_again:
         raise _refused(job, event)
     move = _back(to, RunStatus.RELEASED, kind)
-    change = Change(job.id, job.token, move, reason=reason, delay=delay)
-    return replace(change, failures=job.failures, losses=job.losses)
+    return Change(job.id, job.token, move, reason=reason, delay=delay)
 
 
 def _unstarted(job: Standing, move: Move, reason: str | None) -> Change:
-    return Change(
-        job.id,
-        job.token,
-        move,
-        was=job.state,
-        reason=reason,
-        failures=job.failures,
-        losses=job.losses,
-    )
+    return Change(job.id, job.token, move, was=job.state, reason=reason)
 
 
 def _refused(job: Standing, event: Event) -> TransitionRefused:

@@ -6,6 +6,7 @@ from datetime import timedelta
 Span = str | timedelta
 """A timedelta, or text such as "500ms", "15s", "5m", "1h30m", "30d"."""
 
+MICROSECOND = timedelta(microseconds=1)
 LONGEST = timedelta(days=36_500)
 
 _UNITS = {

@@ -1,0 +1,91 @@
+"""Every setting and its default, checked once."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, TypedDict
+
+from holdfast.core.span import Span, to_span
+
+RENEWALS_PER_LEASE: Final = 3
+"""A lease must outlive two renewals that failed."""
+
+SHORTEST: Final = timedelta(milliseconds=1)
+MOST_AT_ONCE: Final = 100_000
+
+
+class SettingOptions(TypedDict, total=False):
+    """What `Holdfast(url, …)` takes beside its url; see Settings."""
+
+    lease: Span
+    renew: Span
+    tick: Span
+    poll: Span
+    grace: Span
+    transaction: Span
+    retention: Span | None
+    prune_batch: int
+    concurrency: int
+    prefetch: int
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Settings:
+    """How long, how often and how many; `Settings(lease="30s", renew="10s")`.
+
+    A value that cannot work raises ValueError and names the setting.
+    """
+
+    lease: timedelta  # how long a worker may be silent before its run is given to another
+    renew: timedelta  # how often a worker renews its leases
+    tick: timedelta  # how often reclaim, misfires and promotion look around
+    poll: timedelta  # how often to look beneath the wake-ups
+    grace: timedelta  # how long running jobs may take to end when their worker stops
+    transaction: timedelta  # how long `run.transaction()` may hold the store's write lock
+    retention: timedelta | None  # how long finished jobs are kept; None keeps them for ever
+    prune_batch: int  # how many finished jobs one pruning step deletes at most
+    concurrency: int  # how many jobs one worker runs at a time
+    prefetch: int  # how many more it may hold ready, so that none waits for the store
+
+    def __init__(
+        self,
+        *,
+        lease: Span = "15s",
+        renew: Span = "5s",
+        tick: Span = "1s",
+        poll: Span = "500ms",
+        grace: Span = "30s",
+        transaction: Span = "5s",
+        retention: Span | None = "30d",
+        prune_batch: int = 500,
+        concurrency: int = 10,
+        prefetch: int = 200,
+    ) -> None:
+        spans = {"lease": lease, "renew": renew, "tick": tick, "poll": poll}
+        for name, span in {**spans, "transaction": transaction}.items():
+            object.__setattr__(self, name, _positive(span, what=name))
+        object.__setattr__(self, "grace", to_span(grace, what="grace"))
+        kept = None if retention is None else to_span(retention, what="retention")
+        object.__setattr__(self, "retention", kept)
+        object.__setattr__(self, "prune_batch", _count(prune_batch, what="prune_batch"))
+        object.__setattr__(self, "concurrency", _count(concurrency, what="concurrency"))
+        object.__setattr__(self, "prefetch", _count(prefetch, what="prefetch", least=0))
+        if self.lease < RENEWALS_PER_LEASE * self.renew:
+            raise ValueError(
+                f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
+                f"{RENEWALS_PER_LEASE} renewals, so lengthen lease or shorten renew"
+            )
+
+
+def _positive(value: Span, *, what: str) -> timedelta:
+    span = to_span(value, what=what)
+    if span < SHORTEST:
+        raise ValueError(f'{what} is {span}; it must last at least 1 ms, such as "5s"')
+    return span
+
+
+def _count(value: int, *, what: str, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{what} is {value!r:.60}; use a whole number")  # noqa: TRY004 - one kind
+    if not least <= value <= MOST_AT_ONCE:
+        raise ValueError(f"{what} is {value}; it must lie in {least}…{MOST_AT_ONCE:,}")
+    return value

@@ -1,0 +1,1 @@
+"""SQLite: one machine, one file, no server."""

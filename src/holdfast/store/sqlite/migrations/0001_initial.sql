@@ -1,0 +1,266 @@
+-- What was asked is in `jobs` and never rewritten. Live rows are few and apart from history: a job
+-- is in exactly one of `waiting`, `open_runs` and `ends`. Moments are microseconds since 1970 (UTC).
+
+CREATE TABLE holdfast_jobs (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE CONSTRAINT id_shape CHECK (length(id) = 36),
+  type TEXT NOT NULL
+    CONSTRAINT type_name CHECK (length(type) BETWEEN 1 AND 128 AND type NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  name TEXT NOT NULL
+    CONSTRAINT job_name CHECK (length(name) BETWEEN 1 AND 128 AND name NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  queue TEXT NOT NULL
+    CONSTRAINT queue_name CHECK (length(queue) BETWEEN 1 AND 128 AND queue NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  delivery TEXT NOT NULL CONSTRAINT known_delivery CHECK (delivery IN ('lease', 'chain', 'once')),
+  params TEXT NOT NULL
+    CONSTRAINT params_size CHECK (length(CAST(params AS BLOB)) <= 262144)
+    CONSTRAINT params_json CHECK (json_valid(params)),
+  max_attempts INTEGER CONSTRAINT attempts CHECK (max_attempts BETWEEN 1 AND 1000000),
+  created_at INTEGER NOT NULL,
+  slot_at INTEGER,
+  start_deadline INTEGER,
+  retry_of INTEGER REFERENCES holdfast_jobs (seq),
+  root INTEGER REFERENCES holdfast_jobs (seq),  -- NULL: it is the root of its chain
+  group_id TEXT,
+  template_id TEXT,
+  schedule_id TEXT,
+  CONSTRAINT chain_links CHECK ((retry_of IS NULL) = (root IS NULL))
+);
+-- One successor per job, ever: what makes repeating a retry harmless.
+CREATE UNIQUE INDEX holdfast_jobs_retry_of ON holdfast_jobs (retry_of) WHERE retry_of IS NOT NULL;
+CREATE INDEX holdfast_jobs_root ON holdfast_jobs (root) WHERE root IS NOT NULL;
+
+CREATE TABLE holdfast_waiting (
+  job INTEGER PRIMARY KEY REFERENCES holdfast_jobs (seq),
+  state TEXT NOT NULL
+    CONSTRAINT waiting_state CHECK (state IN ('blocked', 'scheduled', 'queued', 'retry_wait')),
+  queue TEXT NOT NULL,
+  type TEXT NOT NULL,
+  name TEXT NOT NULL,
+  delivery TEXT NOT NULL,
+  priority INTEGER NOT NULL CONSTRAINT priority_range CHECK (priority BETWEEN -32768 AND 32767),
+  position INTEGER NOT NULL,
+  available_at INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  start_deadline INTEGER,
+  token INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  losses INTEGER NOT NULL,
+  -- A started `once` or `chain` job never comes back.
+  CONSTRAINT runs_again CHECK (token = 0 OR delivery = 'lease')
+);
+-- The claim order, by type so that a worker pays nothing for the types it does not serve.
+CREATE INDEX holdfast_waiting_ready ON holdfast_waiting
+  (queue, type, priority DESC, position, available_at, created_at, job)
+  WHERE state = 'queued';
+CREATE INDEX holdfast_waiting_due ON holdfast_waiting (available_at, job)
+  WHERE state IN ('scheduled', 'retry_wait');
+CREATE INDEX holdfast_waiting_deadline ON holdfast_waiting (start_deadline, job)
+  WHERE start_deadline IS NOT NULL;
+CREATE INDEX holdfast_waiting_once ON holdfast_waiting (name) WHERE delivery = 'once';
+CREATE INDEX holdfast_waiting_place ON holdfast_waiting (queue, priority, position)
+  WHERE position <> 0;
+
+CREATE TABLE holdfast_workers (
+  id INTEGER PRIMARY KEY,
+  instance_id TEXT NOT NULL CONSTRAINT instance_name CHECK (length(instance_id) BETWEEN 1 AND 128),
+  boot_id TEXT NOT NULL UNIQUE
+);
+
+-- The row is the lease: a finish that finds none, or another token, is stale.
+CREATE TABLE holdfast_open_runs (
+  job INTEGER PRIMARY KEY REFERENCES holdfast_jobs (seq),
+  run_id TEXT NOT NULL,
+  token INTEGER NOT NULL CONSTRAINT token_rises CHECK (token > 0),
+  worker INTEGER NOT NULL REFERENCES holdfast_workers (id),
+  started_at INTEGER NOT NULL,
+  lease_until INTEGER NOT NULL,  -- of the monotonic clock of the boot in holdfast_meta
+  cancel INTEGER NOT NULL DEFAULT 0,
+  artifacts TEXT NOT NULL DEFAULT '[]'
+    CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144),
+  queue TEXT NOT NULL,
+  name TEXT NOT NULL,
+  delivery TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  available_at INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  losses INTEGER NOT NULL,
+  -- A job that executes at most once has one token.
+  CONSTRAINT one_run CHECK (token = 1 OR delivery = 'lease')
+);
+CREATE UNIQUE INDEX holdfast_open_once ON holdfast_open_runs (name) WHERE delivery = 'once';
+
+CREATE TABLE holdfast_runs (
+  job INTEGER NOT NULL REFERENCES holdfast_jobs (seq) ON DELETE CASCADE,
+  token INTEGER NOT NULL,
+  run_id TEXT NOT NULL UNIQUE,
+  status TEXT NOT NULL CONSTRAINT run_status
+    CHECK (status IN ('succeeded', 'failed', 'lost', 'released', 'skipped', 'cancelled')),
+  reason TEXT,
+  worker INTEGER NOT NULL REFERENCES holdfast_workers (id),
+  started_at INTEGER NOT NULL,
+  finished_at INTEGER NOT NULL,
+  error TEXT CONSTRAINT error_size CHECK (length(CAST(error AS BLOB)) <= 65536),
+  result TEXT
+    CONSTRAINT result_size CHECK (length(CAST(result AS BLOB)) <= 262144)
+    CONSTRAINT result_json CHECK (result IS NULL OR json_valid(result)),
+  exit_code INTEGER,
+  log_path TEXT,
+  artifacts TEXT NOT NULL DEFAULT '[]'
+    CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144),
+  PRIMARY KEY (job, token)
+) WITHOUT ROWID;
+
+-- One terminal record per job: its key makes that a constraint.
+CREATE TABLE holdfast_ends (
+  job INTEGER PRIMARY KEY REFERENCES holdfast_jobs (seq) ON DELETE CASCADE,
+  state TEXT NOT NULL CONSTRAINT end_state
+    CHECK (state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled')),
+  reason TEXT,
+  at INTEGER NOT NULL,
+  queue TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  available_at INTEGER NOT NULL,
+  token INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  losses INTEGER NOT NULL
+);
+CREATE INDEX holdfast_ends_state ON holdfast_ends (state, at);
+
+-- Keys point at the root of a chain. 'key' rows stay for ever, also when their job is pruned;
+-- 'active' rows go when the chain ends.
+CREATE TABLE holdfast_keys (
+  scope TEXT NOT NULL CONSTRAINT key_scope CHECK (scope IN ('key', 'active')),
+  key TEXT NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
+  bucket TEXT NOT NULL CONSTRAINT bucket_size CHECK (length(bucket) <= 512),
+  job_id TEXT NOT NULL,
+  PRIMARY KEY (scope, key, bucket)
+) WITHOUT ROWID;
+CREATE INDEX holdfast_keys_active ON holdfast_keys (job_id) WHERE scope = 'active';
+
+CREATE TABLE holdfast_slots (
+  series TEXT NOT NULL CONSTRAINT series_name
+    CHECK (length(series) BETWEEN 1 AND 128 AND series NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  slot_at INTEGER NOT NULL,
+  job_id TEXT NOT NULL,
+  PRIMARY KEY (series, slot_at)
+) WITHOUT ROWID;
+
+CREATE TABLE holdfast_queues (
+  name TEXT PRIMARY KEY
+    CONSTRAINT queue_name CHECK (length(name) BETWEEN 1 AND 128 AND name NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  ordering TEXT NOT NULL CHECK (ordering IN ('scheduled', 'position')),
+  gap INTEGER NOT NULL CHECK (gap BETWEEN 1 AND 1000000)
+) WITHOUT ROWID;
+
+-- Everything unusual; the routine claim and success are told by the run itself.
+CREATE TABLE holdfast_events (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  job INTEGER NOT NULL REFERENCES holdfast_jobs (seq) ON DELETE CASCADE,
+  at INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  token INTEGER NOT NULL,
+  run_id TEXT,
+  reason TEXT
+);
+CREATE INDEX holdfast_events_job ON holdfast_events (job);
+
+-- The second lock: what the code promises not to do, the database refuses.
+CREATE TRIGGER holdfast_jobs_frozen BEFORE UPDATE ON holdfast_jobs
+WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.type IS NOT OLD.type
+  OR NEW.name IS NOT OLD.name OR NEW.queue IS NOT OLD.queue OR NEW.delivery IS NOT OLD.delivery
+  OR NEW.max_attempts IS NOT OLD.max_attempts OR NEW.created_at IS NOT OLD.created_at
+  OR NEW.slot_at IS NOT OLD.slot_at OR NEW.start_deadline IS NOT OLD.start_deadline
+  OR NEW.retry_of IS NOT OLD.retry_of OR NEW.root IS NOT OLD.root
+  OR NEW.group_id IS NOT OLD.group_id OR NEW.template_id IS NOT OLD.template_id
+  OR NEW.schedule_id IS NOT OLD.schedule_id
+  OR (NEW.params IS NOT OLD.params
+    AND NOT EXISTS (SELECT 1 FROM holdfast_waiting WHERE job = OLD.seq AND token = 0))
+BEGIN SELECT RAISE(ABORT, 'holdfast: a job is frozen at its first claim'); END;
+
+CREATE TRIGGER holdfast_jobs_kept BEFORE DELETE ON holdfast_jobs
+WHEN NOT EXISTS (SELECT 1 FROM holdfast_ends WHERE job = OLD.seq)
+BEGIN SELECT RAISE(ABORT, 'holdfast: a job that has not ended cannot be deleted'); END;
+
+CREATE TRIGGER holdfast_runs_frozen BEFORE UPDATE ON holdfast_runs
+WHEN NEW.job IS NOT OLD.job OR NEW.token IS NOT OLD.token OR NEW.run_id IS NOT OLD.run_id
+  OR NEW.status IS NOT OLD.status OR NEW.reason IS NOT OLD.reason OR NEW.worker IS NOT OLD.worker
+  OR NEW.started_at IS NOT OLD.started_at OR NEW.finished_at IS NOT OLD.finished_at
+  OR NEW.result IS NOT OLD.result OR NEW.log_path IS NOT OLD.log_path
+  OR (OLD.exit_code IS NOT NULL AND NEW.exit_code IS NOT OLD.exit_code)
+  OR (OLD.error IS NOT NULL AND NEW.error IS NOT OLD.error)
+  OR substr(NEW.artifacts, 1, length(OLD.artifacts) - 1)
+    <> substr(OLD.artifacts, 1, length(OLD.artifacts) - 1)
+BEGIN SELECT RAISE(ABORT, 'holdfast: a closed run is frozen'); END;
+
+CREATE TRIGGER holdfast_runs_kept BEFORE DELETE ON holdfast_runs
+WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE seq = OLD.job)
+BEGIN SELECT RAISE(ABORT, 'holdfast: a run goes only with its job'); END;
+
+CREATE TRIGGER holdfast_open_frozen BEFORE UPDATE ON holdfast_open_runs
+WHEN NEW.job IS NOT OLD.job OR NEW.run_id IS NOT OLD.run_id OR NEW.token IS NOT OLD.token
+  OR NEW.worker IS NOT OLD.worker OR NEW.started_at IS NOT OLD.started_at
+  OR NEW.queue IS NOT OLD.queue OR NEW.name IS NOT OLD.name OR NEW.delivery IS NOT OLD.delivery
+  OR NEW.priority IS NOT OLD.priority OR NEW.position IS NOT OLD.position
+  OR NEW.available_at IS NOT OLD.available_at OR NEW.failures IS NOT OLD.failures
+  OR NEW.losses IS NOT OLD.losses OR NEW.cancel < OLD.cancel
+  OR substr(NEW.artifacts, 1, length(OLD.artifacts) - 1)
+    <> substr(OLD.artifacts, 1, length(OLD.artifacts) - 1)
+BEGIN SELECT RAISE(ABORT, 'holdfast: of an open run only lease, cancel mark and artifacts change'); END;
+
+CREATE TRIGGER holdfast_open_unended BEFORE INSERT ON holdfast_open_runs
+WHEN EXISTS (SELECT 1 FROM holdfast_ends WHERE job = NEW.job)
+BEGIN SELECT RAISE(ABORT, 'holdfast: an ended job never runs again'); END;
+
+CREATE TRIGGER holdfast_waiting_unended BEFORE INSERT ON holdfast_waiting
+WHEN EXISTS (SELECT 1 FROM holdfast_ends WHERE job = NEW.job)
+BEGIN SELECT RAISE(ABORT, 'holdfast: an ended job never waits again'); END;
+
+CREATE TRIGGER holdfast_ends_alone BEFORE INSERT ON holdfast_ends
+WHEN EXISTS (SELECT 1 FROM holdfast_waiting WHERE job = NEW.job)
+  OR EXISTS (SELECT 1 FROM holdfast_open_runs WHERE job = NEW.job)
+BEGIN SELECT RAISE(ABORT, 'holdfast: a job that waits or runs has not ended'); END;
+
+CREATE TRIGGER holdfast_ends_frozen BEFORE UPDATE ON holdfast_ends
+WHEN NOT (OLD.state = 'failed' AND NEW.state = 'dead_letter' AND NEW.job IS OLD.job
+  AND NEW.at IS OLD.at AND NEW.token IS OLD.token)
+BEGIN SELECT RAISE(ABORT, 'holdfast: an end is final'); END;
+
+CREATE TRIGGER holdfast_ends_kept BEFORE DELETE ON holdfast_ends
+WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE seq = OLD.job)
+BEGIN SELECT RAISE(ABORT, 'holdfast: an end goes only with its job'); END;
+
+-- One line per job, wherever it stands.
+CREATE VIEW holdfast_job_state AS
+SELECT
+  j.seq, j.id, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, j.created_at,
+  j.slot_at, j.start_deadline, p.id AS retry_of, coalesce(r.id, j.id) AS root_id,
+  j.group_id, j.template_id, j.schedule_id,
+  coalesce(w.state, CASE WHEN o.job IS NOT NULL THEN 'running' END, e.state, 'nowhere') AS state,
+  e.reason,
+  coalesce(w.priority, o.priority, e.priority) AS priority,
+  coalesce(w.position, o.position, e.position) AS position,
+  coalesce(w.available_at, o.available_at, e.available_at) AS available_at,
+  coalesce(w.token, o.token, e.token) AS token,
+  coalesce(w.failures, o.failures, e.failures) AS failures,
+  coalesce(w.losses, o.losses, e.losses) AS losses,
+  coalesce(o.cancel, 0) AS cancel_requested,
+  k.instance_id AS holder,
+  k.boot_id,
+  coalesce(
+    (SELECT started_at FROM holdfast_runs WHERE job = j.seq ORDER BY token LIMIT 1),
+    o.started_at
+  ) AS started_at,
+  e.at AS finished_at,
+  o.lease_until
+FROM holdfast_jobs AS j
+LEFT JOIN holdfast_jobs AS p ON p.seq = j.retry_of
+LEFT JOIN holdfast_jobs AS r ON r.seq = j.root
+LEFT JOIN holdfast_waiting AS w ON w.job = j.seq
+LEFT JOIN holdfast_open_runs AS o ON o.job = j.seq
+LEFT JOIN holdfast_ends AS e ON e.job = j.seq
+LEFT JOIN holdfast_workers AS k ON k.id = coalesce(
+  o.worker,
+  (SELECT worker FROM holdfast_runs WHERE job = j.seq ORDER BY token DESC LIMIT 1)
+);

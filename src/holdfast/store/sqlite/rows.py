@@ -1,0 +1,171 @@
+"""Rows into records, and records into the JSON that statements take."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.clock import micros, moment
+from holdfast.core.decide import Change
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import EventRecord, Kind
+from holdfast.core.ids import JobId, RunId
+from holdfast.core.job import Job, NewJob
+from holdfast.core.run import Claim, RunRecord
+from holdfast.core.span import MICROSECOND
+from holdfast.core.state import RunStatus, State
+
+Row = tuple[Any, ...]
+
+_encode = json.JSONEncoder(
+    separators=(",", ":"), check_circular=False, ensure_ascii=False, allow_nan=False
+).encode
+
+
+def dumps(value: Any) -> str:
+    """JSON for a statement to take apart; ValueError for text that no store can keep.
+
+    A lone surrogate is refused when SQLite binds it. NUL must be looked for: SQLite would end the
+    text there without a word.
+    """
+    text = _encode(value)
+    if "\\u0000" in text and _has_nul(value):
+        raise ValueError("NUL characters cannot be stored; remove them")
+    return text
+
+
+def new_job_row(job: NewJob, now: int) -> list[Any]:
+    """What `add` binds; what is last and empty is left out, which most jobs are the better for."""
+    slot_at = None if job.slot is None else micros(job.slot.at)
+    due = _due(job, slot_at, now)
+    within = None if job.start_within is None else job.start_within // MICROSECOND
+    deadline = None if within is None else (due if slot_at is None else slot_at) + within
+    state = State.SCHEDULED if due > now else State.QUEUED
+    row = [
+        job.id, job.type, job.name, job.params, job.queue, job.delivery, job.max_attempts,
+        job.priority, state, due, slot_at, deadline, job.retry_of, job.group_id, job.template_id,
+        job.schedule_id,
+    ]  # fmt: skip
+    return _trimmed(row)
+
+
+def change_row(change: Change) -> list[Any]:
+    """What `apply` binds, the common case shortest."""
+    move = change.move
+    after = change.successor
+    row = [
+        change.job_id, change.token, move.guard, move.to, move.run, change.result, move.kind,
+        change.reason, change.error, change.delay // MICROSECOND or None, change.failures,
+        change.losses, move.yields or None, after and after.id,
+        after and after.delay // MICROSECOND, change.artifacts or None,
+        None if move.guard in ("open", "lapsed") else change.was,
+    ]  # fmt: skip
+    return _trimmed(row)
+
+
+def claim(row: Sequence[Any]) -> Claim:
+    job_id, token, run_id, kind, params, delivery, failures, losses, most = row
+    return Claim(job_id, token, run_id, kind, params, _DELIVERIES[delivery], failures, losses, most)
+
+
+def job(row: Row) -> Job:
+    (
+        seq, job_id, kind, name, params, queue, delivery, most, created_at, slot_at, deadline,
+        retry_of, root_id, group_id, template_id, schedule_id, state, reason, priority, position,
+        available_at, token, failures, losses, cancel, holder, boot_id, started_at, finished_at, _,
+    ) = row  # fmt: skip
+    return Job(
+        id=JobId(job_id),
+        seq=seq,
+        type=kind,
+        name=name,
+        params=params,
+        queue=queue,
+        delivery=Delivery(delivery),
+        priority=priority,
+        position=position,
+        max_attempts=most,
+        created_at=moment(created_at),
+        available_at=moment(available_at),
+        slot_at=_moment(slot_at),
+        start_deadline=_moment(deadline),
+        retry_of=retry_of,
+        root_id=root_id,
+        group_id=group_id,
+        template_id=template_id,
+        schedule_id=schedule_id,
+        state=State(state),
+        reason=reason,
+        token=token,
+        failures=failures,
+        losses=losses,
+        cancel_requested=bool(cancel),
+        holder=holder,
+        boot_id=boot_id,
+        started_at=_moment(started_at),
+        finished_at=_moment(finished_at),
+    )
+
+
+def run_record(row: Row) -> RunRecord:
+    (
+        run_id, job_id, token, status, reason, holder, boot_id, started_at, finished_at, error,
+        result, exit_code, log_path, artifacts, params, template_id,
+    ) = row  # fmt: skip
+    return RunRecord(
+        run_id=RunId(run_id),
+        job_id=JobId(job_id),
+        token=token,
+        status=RunStatus(status),
+        reason=reason,
+        holder=holder,
+        boot_id=boot_id,
+        started_at=moment(started_at),
+        finished_at=_moment(finished_at),
+        error=error,
+        result=result,
+        exit_code=exit_code,
+        log_path=log_path,
+        artifacts=tuple(json.loads(artifacts)),
+        params_snapshot=params,
+        template_id=template_id,
+    )
+
+
+def event(row: Row) -> EventRecord:
+    number, at, job_id, run_id, kind, token, reason = row
+    return EventRecord(
+        id=number,
+        at=moment(at),
+        job_id=job_id,
+        run_id=run_id,
+        kind=Kind(kind),
+        token=token,
+        reason=reason,
+    )
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    return isinstance(value, list | tuple) and any(_has_nul(item) for item in value)
+
+
+def _due(job: NewJob, slot_at: int | None, now: int) -> int:
+    if job.at is not None:
+        return micros(job.at)
+    if job.delay is not None:
+        return now + job.delay // MICROSECOND
+    return now if slot_at is None else max(now, slot_at)
+
+
+def _trimmed(row: list[Any]) -> list[Any]:
+    while row[-1] is None:
+        row.pop()
+    return row
+
+
+def _moment(microseconds: int | None) -> Any:
+    return None if microseconds is None else moment(microseconds)
+
+
+_DELIVERIES = {str(delivery): delivery for delivery in Delivery}

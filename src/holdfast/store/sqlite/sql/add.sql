@@ -1,0 +1,90 @@
+-- @mark
+-- Jobs inserted from here on have a higher seq.
+SELECT coalesce(max(seq), 0) FROM holdfast_jobs;
+
+-- @known
+-- Which of these ids are stored already; a repeated enqueue finds itself.
+SELECT json_group_array(j.id)
+FROM json_each(:jobs) AS n
+CROSS JOIN holdfast_jobs AS j ON j.id = n.value ->> 0;
+
+-- @jobs
+INSERT INTO holdfast_jobs (
+  id, type, name, params, queue, delivery, max_attempts, created_at,
+  slot_at, start_deadline, retry_of, root, group_id, template_id, schedule_id
+)
+SELECT
+  n.value ->> 0, n.value ->> 1, n.value ->> 2, n.value ->> 3, n.value ->> 4, n.value ->> 5,
+  n.value ->> 6, :now,
+  n.value ->> 10, n.value ->> 11, p.seq, coalesce(p.root, p.seq),
+  n.value ->> 13, n.value ->> 14, n.value ->> 15
+FROM json_each(:jobs) AS n
+LEFT JOIN holdfast_jobs AS p ON p.id = n.value ->> 12
+ORDER BY n.key;
+
+-- @waiting
+INSERT INTO holdfast_waiting (
+  job, state, queue, type, name, delivery, priority, position,
+  available_at, created_at, start_deadline, token, failures, losses
+)
+SELECT
+  j.seq, n.value ->> 8, j.queue, j.type, j.name, j.delivery, n.value ->> 7, 0,
+  n.value ->> 9, j.created_at, j.start_deadline, 0, 0, 0
+FROM json_each(:jobs) AS n
+CROSS JOIN holdfast_jobs AS j ON j.seq = :mark + 1 + n.key;
+
+-- @place
+-- In a `position` queue each new job goes behind the last waiting one of its priority.
+UPDATE holdfast_waiting
+SET position = p.position
+FROM (
+  SELECT
+    w.job,
+    coalesce(
+      (
+        SELECT max(o.position) FROM holdfast_waiting AS o
+        WHERE o.queue = w.queue AND o.priority = w.priority AND o.position <> 0 AND o.job <= :mark
+      ),
+      0
+    ) + q.gap * row_number() OVER (PARTITION BY w.queue, w.priority ORDER BY w.job) AS position
+  FROM holdfast_queues AS q
+  CROSS JOIN holdfast_waiting AS w ON w.queue = q.name AND w.job > :mark
+  WHERE q.ordering = 'position'
+) AS p
+WHERE holdfast_waiting.job = p.job;
+
+-- @slot_holder
+SELECT job_id FROM holdfast_slots WHERE series = :series AND slot_at = :at;
+
+-- @key_holder
+SELECT job_id FROM holdfast_keys WHERE scope = :scope AND key = :key AND bucket = :bucket;
+
+-- @take_slot
+INSERT INTO holdfast_slots (series, slot_at, job_id)
+SELECT :series, :at, root_id FROM holdfast_job_state WHERE id = :id;
+
+-- @take_key
+INSERT INTO holdfast_keys (scope, key, bucket, job_id)
+SELECT :scope, :key, :bucket, root_id FROM holdfast_job_state WHERE id = :id;
+
+-- @predecessor
+-- Why a job cannot follow that one, if it cannot: unknown, not ended, or followed already.
+SELECT
+  CASE
+    WHEN j.seq IS NULL THEN 'there is no job ' || :id
+    WHEN e.job IS NULL THEN 'job ' || :id || ' has not ended'
+    WHEN s.seq IS NOT NULL THEN 'job ' || :id || ' has a successor already: ' || s.id
+  END
+FROM (SELECT 1)
+LEFT JOIN holdfast_jobs AS j ON j.id = :id
+LEFT JOIN holdfast_ends AS e ON e.job = j.seq
+LEFT JOIN holdfast_jobs AS s ON s.retry_of = j.seq;
+
+-- @save
+SAVEPOINT holdfast_item;
+
+-- @undo
+ROLLBACK TO holdfast_item;
+
+-- @keep
+RELEASE holdfast_item;

@@ -1,0 +1,184 @@
+-- @clear
+DELETE FROM temp.holdfast_changes;
+
+-- @load
+INSERT INTO temp.holdfast_changes
+SELECT
+  c.key, j.seq, c.value ->> 1, c.value ->> 2, c.value ->> 3, c.value ->> 4, c.value ->> 5,
+  c.value ->> 6, c.value ->> 7, c.value ->> 7, c.value ->> 8, coalesce(c.value ->> 9, 0),
+  c.value ->> 10, c.value ->> 11, coalesce(c.value ->> 12, 0), c.value ->> 13, c.value ->> 14,
+  c.value ->> 15, c.value ->> 16, 0, NULL, NULL, NULL, NULL
+FROM json_each(:changes) AS c
+LEFT JOIN holdfast_jobs AS j ON j.id = c.value ->> 0;
+
+-- @check_open
+-- The fence: the open run must bear exactly this token. A cancel request that the decision did
+-- not know of wins over going on: the job then ends, as the change itself provides (`yields`).
+UPDATE temp.holdfast_changes AS c
+SET
+  ok = 1,
+  queue = o.queue,
+  priority = o.priority,
+  position = o.position,
+  available_at = o.available_at,
+  failures = coalesce(c.failures, o.failures),
+  losses = coalesce(c.losses, o.losses),
+  to_state = CASE WHEN c.yields AND o.cancel THEN 'cancelled' ELSE c.to_state END,
+  kind = CASE WHEN c.yields AND o.cancel THEN 'cancelled' ELSE c.kind END,
+  end_reason = CASE WHEN c.yields AND o.cancel THEN 'cancel_requested' ELSE c.reason END,
+  successor = CASE WHEN c.yields AND o.cancel THEN NULL ELSE c.successor END
+FROM holdfast_open_runs AS o
+WHERE c.guard IN ('open', 'lapsed') AND o.job = c.job AND o.token = c.token
+  AND (c.guard = 'open' OR o.lease_until <= :mono);
+
+-- @check_waiting
+UPDATE temp.holdfast_changes AS c
+SET
+  ok = 1,
+  queue = w.queue,
+  priority = w.priority,
+  position = w.position,
+  available_at = w.available_at,
+  failures = w.failures,
+  losses = w.losses
+FROM holdfast_waiting AS w
+WHERE c.guard IN ('waiting', 'state') AND w.job = c.job AND w.token = c.token
+  AND (c.guard = 'waiting' OR w.state = c.was);
+
+-- @check_ended
+UPDATE temp.holdfast_changes AS c
+SET ok = 1, guard = 'ended'
+WHERE c.guard = 'state'
+  AND EXISTS (
+    SELECT 1 FROM holdfast_ends AS e
+    WHERE e.job = c.job AND e.token = c.token AND e.state = c.was
+  );
+
+-- @close
+INSERT INTO holdfast_runs (
+  job, token, run_id, status, reason, worker, started_at, finished_at, error, result, artifacts
+)
+SELECT
+  o.job, o.token, o.run_id, c.run_status, c.reason, o.worker, o.started_at, :now, c.error,
+  c.result,
+  CASE
+    WHEN c.artifacts IS NULL THEN o.artifacts
+    ELSE (
+      SELECT json_group_array(value)
+      FROM (SELECT value FROM json_each(o.artifacts) UNION ALL SELECT value FROM json_each(c.artifacts))
+    )
+  END
+FROM temp.holdfast_changes AS c
+CROSS JOIN holdfast_open_runs AS o ON o.job = c.job
+WHERE c.ok AND c.run_status IS NOT NULL;
+
+-- @drop_open
+DELETE FROM holdfast_open_runs
+WHERE job IN (SELECT job FROM temp.holdfast_changes WHERE ok AND run_status IS NOT NULL);
+
+-- @put_back
+INSERT INTO holdfast_waiting (
+  job, state, queue, type, name, delivery, priority, position,
+  available_at, created_at, start_deadline, token, failures, losses
+)
+SELECT
+  j.seq, c.to_state, j.queue, j.type, j.name, j.delivery, c.priority, c.position,
+  CASE WHEN c.to_state = 'queued' AND c.delay = 0 THEN c.available_at ELSE :now + c.delay END,
+  j.created_at, j.start_deadline, c.token, c.failures, c.losses
+FROM temp.holdfast_changes AS c
+CROSS JOIN holdfast_jobs AS j ON j.seq = c.job
+WHERE c.ok AND c.run_status IS NOT NULL AND c.to_state IN ('queued', 'retry_wait');
+
+-- @successors
+INSERT INTO holdfast_jobs (
+  id, type, name, params, queue, delivery, max_attempts, created_at, slot_at,
+  retry_of, root, group_id, template_id, schedule_id
+)
+SELECT
+  c.successor, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, :now, j.slot_at,
+  j.seq, coalesce(j.root, j.seq), j.group_id, j.template_id, j.schedule_id
+FROM temp.holdfast_changes AS c
+CROSS JOIN holdfast_jobs AS j ON j.seq = c.job
+WHERE c.ok AND c.successor IS NOT NULL
+ORDER BY c.n;
+
+-- @queue_successors
+INSERT INTO holdfast_waiting (
+  job, state, queue, type, name, delivery, priority, position,
+  available_at, created_at, token, failures, losses
+)
+SELECT
+  s.seq, CASE WHEN c.successor_delay > 0 THEN 'scheduled' ELSE 'queued' END,
+  s.queue, s.type, s.name, s.delivery, c.priority, 0,
+  :now + c.successor_delay, :now, 0, c.failures, c.losses
+FROM temp.holdfast_changes AS c
+CROSS JOIN holdfast_jobs AS s ON s.id = c.successor
+WHERE c.ok AND c.successor IS NOT NULL
+ORDER BY c.n;
+
+-- @mark_cancel
+UPDATE holdfast_open_runs
+SET cancel = 1
+WHERE job IN (SELECT job FROM temp.holdfast_changes WHERE ok AND to_state = 'running');
+
+-- @move
+UPDATE holdfast_waiting
+SET state = c.to_state
+FROM temp.holdfast_changes AS c
+WHERE c.ok AND c.run_status IS NULL AND c.to_state IN ('queued', 'scheduled')
+  AND holdfast_waiting.job = c.job;
+
+-- @drop_waiting
+DELETE FROM holdfast_waiting
+WHERE job IN (
+  SELECT job FROM temp.holdfast_changes
+  WHERE ok AND run_status IS NULL
+    AND to_state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled')
+);
+
+-- @end
+INSERT INTO holdfast_ends (
+  job, state, reason, at, queue, priority, position, available_at, token, failures, losses
+)
+SELECT
+  c.job, c.to_state, c.end_reason, :now, c.queue, c.priority, c.position, c.available_at,
+  c.token, c.failures, c.losses
+FROM temp.holdfast_changes AS c
+WHERE c.ok AND c.guard <> 'ended'
+  AND c.to_state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled');
+
+-- @bury
+-- The one exception to "terminal stays terminal": recovery declares a failed chain job dead.
+UPDATE holdfast_ends
+SET state = c.to_state, reason = c.end_reason
+FROM temp.holdfast_changes AS c
+WHERE c.ok AND c.guard = 'ended' AND holdfast_ends.job = c.job;
+
+-- @free_keys
+DELETE FROM holdfast_keys
+WHERE scope = 'active'
+  AND job_id IN (
+    SELECT coalesce(r.id, j.id)
+    FROM temp.holdfast_changes AS c
+    CROSS JOIN holdfast_jobs AS j ON j.seq = c.job
+    LEFT JOIN holdfast_jobs AS r ON r.seq = j.root
+    WHERE c.ok AND c.successor IS NULL
+      AND c.to_state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled')
+  );
+
+-- @events
+INSERT INTO holdfast_events (job, at, kind, token, run_id, reason)
+SELECT
+  c.job, :now, CASE WHEN c.ok THEN c.kind ELSE 'late_write_refused' END, c.token,
+  CASE WHEN c.ok THEN coalesce(r.run_id, o.run_id) END,
+  CASE WHEN c.ok THEN c.end_reason ELSE c.to_state END
+FROM temp.holdfast_changes AS c
+LEFT JOIN holdfast_runs AS r
+  ON r.job = c.job AND r.token = c.token AND c.run_status IS NOT NULL
+LEFT JOIN holdfast_open_runs AS o ON o.job = c.job AND c.to_state = 'running'
+WHERE c.job IS NOT NULL
+  AND (c.ok AND c.kind IS NOT NULL OR NOT c.ok AND c.guard = 'open')
+ORDER BY c.n;
+
+-- @answer
+SELECT json_group_array(n) FROM temp.holdfast_changes WHERE ok;

@@ -1,0 +1,95 @@
+-- @promote
+UPDATE holdfast_waiting
+SET state = 'queued'
+WHERE job IN (
+  SELECT job FROM holdfast_waiting
+  WHERE state IN ('scheduled', 'retry_wait') AND available_at <= :now
+  ORDER BY available_at, job
+  LIMIT :limit
+);
+
+-- @clear
+DELETE FROM temp.holdfast_picked;
+
+-- @pick
+-- Each type's own index range gives its first few; only those are sorted together. Beyond :limit
+-- only prefetchable jobs (`lease`, never lost) are taken, hence the two ranges of each type.
+INSERT INTO temp.holdfast_picked (job)
+SELECT job
+FROM (
+  SELECT
+    w.job,
+    w.delivery,
+    w.losses,
+    row_number() OVER (
+      ORDER BY w.priority DESC, w.position, w.available_at, w.created_at, w.job
+    ) AS place
+  FROM json_each(:types) AS t
+  CROSS JOIN holdfast_waiting AS w ON w.job IN (
+    SELECT job FROM (
+      SELECT i.job FROM holdfast_waiting AS i
+      WHERE i.queue = :queue AND i.type = t.value AND i.state = 'queued'
+        AND (i.start_deadline IS NULL OR i.start_deadline >= :now)
+        AND (
+          i.delivery <> 'once'
+          OR NOT EXISTS (
+            SELECT 1 FROM holdfast_open_runs AS o WHERE o.delivery = 'once' AND o.name = i.name
+          )
+          AND NOT EXISTS (
+            SELECT 1 FROM holdfast_waiting AS e
+            WHERE e.delivery = 'once' AND e.name = i.name AND e.queue = i.queue
+              AND e.state = 'queued'
+              AND (e.start_deadline IS NULL OR e.start_deadline >= :now)
+              AND e.type IN (SELECT value FROM json_each(:types))
+              AND (-e.priority, e.position, e.available_at, e.created_at, e.job)
+                < (-i.priority, i.position, i.available_at, i.created_at, i.job)
+          )
+        )
+      ORDER BY i.priority DESC, i.position, i.available_at, i.created_at, i.job
+      LIMIT :limit
+    )
+    UNION
+    SELECT job FROM (
+      SELECT i.job FROM holdfast_waiting AS i
+      WHERE i.queue = :queue AND i.type = t.value AND i.state = 'queued'
+        AND (i.start_deadline IS NULL OR i.start_deadline >= :now)
+        AND i.delivery = 'lease' AND i.losses = 0 AND :prefetch > 0
+      ORDER BY i.priority DESC, i.position, i.available_at, i.created_at, i.job
+      LIMIT :limit + :prefetch
+    )
+  )
+)
+WHERE place <= :limit OR (delivery = 'lease' AND losses = 0)
+ORDER BY place
+LIMIT :limit + :prefetch;
+
+-- @worker
+INSERT INTO holdfast_workers (instance_id, boot_id)
+VALUES (:instance, :boot)
+ON CONFLICT (boot_id) DO NOTHING;
+
+-- @open
+INSERT INTO holdfast_open_runs (
+  job, run_id, token, worker, started_at, lease_until,
+  queue, name, delivery, priority, position, available_at, failures, losses
+)
+SELECT
+  w.job, :prefix || printf('%06x', p.n - 1), w.token + 1, k.id, :now, :until,
+  w.queue, w.name, w.delivery, w.priority, w.position, w.available_at, w.failures, w.losses
+FROM temp.holdfast_picked AS p
+CROSS JOIN holdfast_workers AS k ON k.boot_id = :boot
+CROSS JOIN holdfast_waiting AS w ON w.job = p.job;
+
+-- @leave
+DELETE FROM holdfast_waiting WHERE job IN (SELECT job FROM temp.holdfast_picked);
+
+-- @claimed
+-- One row for all: reading many would hand the interpreter lock back and forth for each.
+SELECT json_group_array(
+  json_array(
+    j.id, o.token, o.run_id, j.type, j.params, j.delivery, o.failures, o.losses, j.max_attempts
+  )
+)
+FROM temp.holdfast_picked AS p
+CROSS JOIN holdfast_open_runs AS o ON o.job = p.job
+CROSS JOIN holdfast_jobs AS j ON j.seq = p.job;

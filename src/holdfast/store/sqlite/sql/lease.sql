@@ -1,0 +1,31 @@
+-- @renew
+UPDATE holdfast_open_runs
+SET lease_until = :until
+FROM json_each(:leases) AS l
+CROSS JOIN holdfast_jobs AS j ON j.id = l.value ->> 0
+WHERE holdfast_open_runs.job = j.seq AND holdfast_open_runs.token = l.value ->> 1;
+
+-- @renewed
+SELECT json_group_array(json_array(l.key, o.cancel))
+FROM json_each(:leases) AS l
+CROSS JOIN holdfast_jobs AS j ON j.id = l.value ->> 0
+CROSS JOIN holdfast_open_runs AS o ON o.job = j.seq AND o.token = l.value ->> 1;
+
+-- @attach_open
+UPDATE holdfast_open_runs
+SET artifacts = (
+  SELECT json_group_array(value)
+  FROM (SELECT value FROM json_each(artifacts) UNION ALL SELECT value FROM json_each(:artifacts))
+)
+WHERE job = (SELECT seq FROM holdfast_jobs WHERE id = :id) AND token = :token;
+
+-- @attach_closed
+-- Only to the job's latest run: a former holder has nothing more to say.
+UPDATE holdfast_runs
+SET artifacts = (
+  SELECT json_group_array(value)
+  FROM (SELECT value FROM json_each(artifacts) UNION ALL SELECT value FROM json_each(:artifacts))
+)
+WHERE job = (SELECT seq FROM holdfast_jobs WHERE id = :id)
+  AND token = :token
+  AND token = (SELECT s.token FROM holdfast_job_state AS s WHERE s.id = :id);

@@ -1,0 +1,112 @@
+-- @get
+SELECT s.* FROM json_each(:ids) AS i CROSS JOIN holdfast_job_state AS s ON s.id = i.value;
+
+-- @lapsed
+SELECT s.*
+FROM (
+  SELECT job, lease_until FROM holdfast_open_runs
+  WHERE lease_until <= :mono
+  ORDER BY lease_until, job
+  LIMIT :limit
+) AS o
+CROSS JOIN holdfast_job_state AS s ON s.seq = o.job
+ORDER BY o.lease_until, o.job;
+
+-- @overdue
+SELECT s.*
+FROM (
+  SELECT job, start_deadline FROM holdfast_waiting
+  WHERE start_deadline IS NOT NULL AND start_deadline < :now AND state = 'queued'
+  ORDER BY start_deadline, job
+  LIMIT :limit
+) AS w
+CROSS JOIN holdfast_job_state AS s ON s.seq = w.job
+ORDER BY w.start_deadline, w.job;
+
+-- @peek
+-- The order index is by type, so: which types wait, then the first few of each, sorted together.
+WITH RECURSIVE types (type) AS (
+  SELECT min(type) FROM holdfast_waiting WHERE queue = :queue AND state = 'queued'
+  UNION ALL
+  SELECT (
+    SELECT min(w.type) FROM holdfast_waiting AS w
+    WHERE w.queue = :queue AND w.state = 'queued' AND w.type > types.type
+  )
+  FROM types
+  WHERE types.type IS NOT NULL
+)
+SELECT s.*
+FROM (
+  SELECT w.job, w.priority, w.position, w.available_at, w.created_at
+  FROM types AS t
+  CROSS JOIN holdfast_waiting AS w ON w.job IN (
+    SELECT i.job FROM holdfast_waiting AS i
+    WHERE i.queue = :queue AND i.type = t.type AND i.state = 'queued'
+    ORDER BY i.priority DESC, i.position, i.available_at, i.created_at, i.job
+    LIMIT :limit
+  )
+  ORDER BY w.priority DESC, w.position, w.available_at, w.created_at, w.job
+  LIMIT :limit
+) AS w
+CROSS JOIN holdfast_job_state AS s ON s.seq = w.job
+ORDER BY w.priority DESC, w.position, w.available_at, w.created_at, w.job;
+
+-- @find
+SELECT s.*
+FROM holdfast_job_state AS s
+WHERE (:before IS NULL OR s.seq < :before)
+  AND (:queue IS NULL OR s.queue = :queue)
+  AND (:type IS NULL OR s.type = :type)
+  AND (:states IS NULL OR s.state IN (SELECT value FROM json_each(:states)))
+ORDER BY s.seq DESC
+LIMIT :limit;
+
+-- @counts
+SELECT queue, state, count(*) FROM holdfast_waiting GROUP BY queue, state
+UNION ALL
+SELECT queue, 'running', count(*) FROM holdfast_open_runs GROUP BY queue
+UNION ALL
+SELECT queue, state, count(*) FROM holdfast_ends GROUP BY queue, state;
+
+-- @chain
+SELECT s.*
+FROM holdfast_jobs AS j
+CROSS JOIN holdfast_job_state AS s
+  ON s.seq IN (
+    SELECT seq FROM holdfast_jobs WHERE root = coalesce(j.root, j.seq)
+    UNION ALL
+    SELECT coalesce(j.root, j.seq)
+  )
+WHERE j.id = :id
+ORDER BY s.seq;
+
+-- @runs
+SELECT
+  r.run_id, j.id, r.token, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
+  r.finished_at, r.error, r.result, r.exit_code, r.log_path, r.artifacts, j.params, j.template_id
+FROM holdfast_jobs AS j
+CROSS JOIN (
+  SELECT
+    job, run_id, token, status, reason, worker, started_at, finished_at, error, result,
+    exit_code, log_path, artifacts
+  FROM holdfast_runs
+  UNION ALL
+  SELECT
+    job, run_id, token, 'running', NULL, worker, started_at, NULL, NULL, NULL, NULL, NULL,
+    artifacts
+  FROM holdfast_open_runs
+) AS r ON r.job = j.seq
+CROSS JOIN holdfast_workers AS k ON k.id = r.worker
+WHERE j.id = :id
+ORDER BY r.token;
+
+-- @events
+SELECT e.id, e.at, j.id, e.run_id, e.kind, e.token, e.reason
+FROM holdfast_jobs AS j
+CROSS JOIN holdfast_events AS e ON e.job = j.seq
+WHERE j.id = :id
+ORDER BY e.id;
+
+-- @version
+-- Changes whenever any other connection, of this process or another, has written.
+PRAGMA data_version;

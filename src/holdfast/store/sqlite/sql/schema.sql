@@ -1,0 +1,65 @@
+-- @is_ours
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'holdfast_meta';
+
+-- @is_empty
+SELECT count(*) = 0 FROM sqlite_schema;
+
+-- @create_meta
+CREATE TABLE IF NOT EXISTS holdfast_meta (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  version INTEGER NOT NULL,
+  boot_id TEXT NOT NULL  -- the boot of this machine by whose monotonic clock leases are written
+);
+
+-- @init_meta
+INSERT INTO holdfast_meta (one, version, boot_id)
+VALUES (1, 0, :boot)
+ON CONFLICT DO NOTHING;
+
+-- @version
+SELECT version FROM holdfast_meta;
+
+-- @set_version
+UPDATE holdfast_meta SET version = :version;
+
+-- @same_boot
+SELECT boot_id = :boot FROM holdfast_meta;
+
+-- @lapse_all
+-- After a restart of the machine every lease is over: its worker died with it.
+UPDATE holdfast_open_runs SET lease_until = -1;
+
+-- @set_boot
+UPDATE holdfast_meta SET boot_id = :boot;
+
+-- @scratch_picked
+-- Scratch tables live in memory, one set per connection.
+CREATE TEMP TABLE holdfast_picked (n INTEGER PRIMARY KEY, job INTEGER NOT NULL);
+
+-- @scratch_changes
+CREATE TEMP TABLE holdfast_changes (
+  n INTEGER PRIMARY KEY,
+  job INTEGER,
+  token INTEGER,
+  guard TEXT,
+  to_state TEXT,
+  run_status TEXT,
+  result TEXT,
+  kind TEXT,
+  reason TEXT,
+  end_reason TEXT,
+  error TEXT,
+  delay INTEGER,
+  failures INTEGER,
+  losses INTEGER,
+  yields INTEGER,
+  successor TEXT,
+  successor_delay INTEGER,
+  artifacts TEXT,
+  was TEXT,
+  ok INTEGER NOT NULL,
+  queue TEXT,
+  priority INTEGER,
+  position INTEGER,
+  available_at INTEGER
+);

@@ -1,0 +1,236 @@
+"""The store: the contract's verbs, handed to the one writer or to the readers."""
+
+import asyncio
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from holdfast.clock import Clock, SystemClock, micros
+from holdfast.core.decide import Change
+from holdfast.core.event import EventRecord
+from holdfast.core.ids import Ids, JobId
+from holdfast.core.job import Job, NewJob
+from holdfast.core.order import Ordering
+from holdfast.core.run import Claim, Holder, Lease, RunRecord
+from holdfast.core.state import State
+from holdfast.errors import InvalidJob, StoreClosed
+from holdfast.store.base import Added, Capability, Filter, Hint, Queue, Renewal
+from holdfast.store.sqlite import rows, verbs
+from holdfast.store.sqlite.database import connect, require_version, translated
+from holdfast.store.sqlite.migrate import migrate
+from holdfast.store.sqlite.reader import Reader
+from holdfast.store.sqlite.statements import Probe
+from holdfast.store.sqlite.transaction import SqliteTransaction
+from holdfast.store.sqlite.writer import Work, Writer
+
+BUSY = 30.0
+"""Seconds to wait for a lock that somebody else holds."""
+
+
+class SqliteStore:
+    """One file, several processes. Reads and writes never wait for each other."""
+
+    capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS})
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        busy: float = BUSY,
+        adopt: bool = False,
+        probe: Probe | None = None,
+    ) -> None:
+        self.path = path
+        self._clock = clock or SystemClock()
+        self._ids = ids or Ids(self._clock.now, secrets.randbits)
+        self._busy = busy
+        self._adopt = adopt
+        self._probe = probe
+        self._gate = threading.Lock()
+        self._listeners: list[Callable[[Hint], None]] = []
+        self._open: tuple[Writer, Reader, int] | None = None
+
+    async def open(self) -> None:
+        if self._open is None:
+            await asyncio.to_thread(self._start)
+
+    async def close(self) -> None:
+        if self._open is not None:
+            writer, reader, _ = self._open
+            self._open = None
+            await asyncio.to_thread(writer.close)
+            await asyncio.to_thread(reader.close)
+
+    async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
+        return await self._writer.ask(verbs.add, jobs) if jobs else []
+
+    async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
+        found = await self._jobs("read.get", ids=rows.dumps(list(job_ids)))
+        by_id = {job.id: job for job in found}
+        return [by_id.get(job_id) for job_id in job_ids]
+
+    async def claim(
+        self,
+        holder: Holder,
+        *,
+        queue: str,
+        types: Collection[str],
+        limit: int,
+        prefetch: int = 0,
+        lease: timedelta,
+    ) -> list[Claim]:
+        if limit + prefetch < 1 or not types:
+            return []
+        wanted = verbs.Wanted(
+            holder=holder,
+            queue=queue,
+            types=sorted(types),
+            limit=limit,
+            prefetch=prefetch,
+            lease=lease,
+            prefix=self._ids.prefix(),
+        )
+        claims: list[Claim] = (await self._writer.ask(verbs.claim, [wanted]))[0]
+        return claims
+
+    async def apply(self, changes: Sequence[Change]) -> list[bool]:
+        return await self._writer.ask(verbs.apply, changes) if changes else []
+
+    async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
+        asked = [(lease, span) for lease in leases]
+        return await self._writer.ask(verbs.renew, asked) if asked else []
+
+    async def lapsed(self, *, limit: int) -> list[Job]:
+        return await self._jobs("read.lapsed", mono=self._clock.monotonic(), limit=limit)
+
+    async def overdue(self, *, limit: int) -> list[Job]:
+        return await self._jobs("read.overdue", now=micros(self._clock.now()), limit=limit)
+
+    async def promote_due(self, *, limit: int) -> int:
+        moved: int = (await self._writer.ask(verbs.promote, [limit]))[0]
+        return moved
+
+    async def peek(self, queue: str, *, limit: int) -> list[Job]:
+        return await self._jobs("read.peek", queue=queue, limit=limit)
+
+    async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
+        states = None if what.states is None else rows.dumps(sorted(what.states))
+        asked = {"queue": what.queue, "type": what.type, "states": states}
+        return await self._jobs("read.find", limit=limit, before=before, **asked)
+
+    async def counts(self) -> Mapping[tuple[str, State], int]:
+        found = await self._reader.snapshot("read.counts")
+        return {(queue, State(state)): count for queue, state, count in found}
+
+    async def chain(self, job_id: JobId) -> list[Job]:
+        return await self._jobs("read.chain", id=job_id)
+
+    async def prune(self, *, older_than: timedelta, limit: int) -> int:
+        gone: int = (await self._writer.ask(verbs.prune, [(older_than, limit)]))[0]
+        return gone
+
+    async def runs(self, job_id: JobId) -> list[RunRecord]:
+        return [rows.run_record(row) for row in await self._reader.rows("read.runs", id=job_id)]
+
+    async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
+        attached: bool = (await self._writer.ask(verbs.attach, [(lease, artifacts)]))[0]
+        return attached
+
+    async def events(self, job_id: JobId) -> list[EventRecord]:
+        return [rows.event(row) for row in await self._reader.rows("read.events", id=job_id)]
+
+    async def set_queue(self, queue: Queue) -> None:
+        await self._writer.ask(verbs.set_queue, [queue])
+
+    async def queue(self, name: str) -> Queue:
+        found = await self._reader.rows("queue.get", name=name)
+        if not found:
+            return Queue(name=name)
+        ordering, gap = found[0]
+        return Queue(name=name, ordering=Ordering(ordering), gap=gap)
+
+    def listen(self, wake: Callable[[Hint], None]) -> Callable[[], None]:
+        self._listeners.append(wake)
+        return lambda: self._listeners.remove(wake) if wake in self._listeners else None
+
+    def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
+        cursor = self._borrow(connection)
+        with translated(self.path):
+            work = Work(cursor, self._clock, self._probe, careful=True)
+            return verbs.add(work, jobs)
+
+    async def begin(self, *, within: timedelta) -> SqliteTransaction:
+        self._require_open()
+        transaction = SqliteTransaction(
+            self.path,
+            self._clock,
+            gate=self._gate,
+            busy=self._busy,
+            probe=self._probe,
+            tell=self._tell,
+            within=within,
+        )
+        await asyncio.to_thread(transaction.start)
+        return transaction
+
+    def _start(self) -> None:
+        require_version()
+        connection = connect(self.path, busy=self._busy)
+        try:
+            with translated(self.path):
+                boot = self._clock.boot_id()
+                migrate(connection, self.path, boot=boot, adopt=self._adopt, probe=self._probe)
+        except BaseException:
+            connection.close()
+            raise
+        writer = Writer(
+            connection, self.path, self._clock, gate=self._gate, probe=self._probe, tell=self._tell
+        )
+        writer.start()
+        reader = Reader(self.path, busy=self._busy, probe=self._probe)
+        self._open = writer, reader, os.getpid()
+
+    def _require_open(self) -> tuple[Writer, Reader]:
+        if self._open is None:
+            raise StoreClosed(f"{self.path} is not open; call open() first")
+        writer, reader, pid = self._open
+        if pid != os.getpid():
+            raise StoreClosed(f"{self.path} was opened before a fork; open a store of your own")
+        return writer, reader
+
+    @property
+    def _writer(self) -> Writer:
+        return self._require_open()[0]
+
+    @property
+    def _reader(self) -> Reader:
+        return self._require_open()[1]
+
+    async def _jobs(self, name: str, **values: Any) -> list[Job]:
+        return [rows.job(row) for row in await self._reader.rows(name, **values)]
+
+    def _tell(self, hint: Hint) -> None:
+        for wake in tuple(self._listeners):
+            wake(hint)
+
+    def _borrow(self, connection: Any) -> sqlite3.Cursor:
+        """A cursor on the caller's connection, if it is to this file and in a transaction."""
+        if not isinstance(connection, sqlite3.Connection):
+            raise InvalidJob(f"tx is a {type(connection).__name__}; give a sqlite3.Connection")
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        files = {row[1]: row[2] for row in cursor.execute("PRAGMA database_list")}
+        if not files["main"] or not self.path.samefile(files["main"]):
+            raise InvalidJob(f"tx is a connection to {files['main'] or 'memory'}, not {self.path}")
+        if not connection.in_transaction:
+            if connection.isolation_level is None:
+                raise InvalidJob("tx has no transaction open; run BEGIN IMMEDIATE on it first")
+            cursor.execute("BEGIN IMMEDIATE")
+        return cursor

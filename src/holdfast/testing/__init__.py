@@ -1,0 +1,1 @@
+"""What it takes to prove a store, or a program that uses one: fakes, an oracle and a test suite."""

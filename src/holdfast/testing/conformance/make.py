@@ -1,0 +1,124 @@
+"""Valid things for tests, each spelled out only where it matters."""
+
+from collections.abc import Collection
+from datetime import timedelta
+from itertools import count
+from typing import Any, Final
+
+from holdfast.core.decide import Standing, decide
+from holdfast.core.event import Event, Failed, Kind, Lost, Succeeded
+from holdfast.core.ids import JobId
+from holdfast.core.job import Job, NewJob
+from holdfast.core.run import Claim, Holder, RunRecord
+from holdfast.core.span import Span, to_span
+from holdfast.core.state import Loss
+from holdfast.store.base import Store
+
+SECOND: Final = timedelta(seconds=1)
+HOUR: Final = timedelta(hours=1)
+TICK: Final = timedelta(microseconds=1)
+LEASE: Final = timedelta(seconds=15)
+TYPE: Final = "feed.fetch"
+MANY: Final = 1000
+
+SUCCEEDED: Final = Succeeded('"done"')
+FAILED: Final = Failed("it broke")
+LOST: Final = Lost(Loss.OWNER_DEAD)
+LAPSED: Final = Lost(Loss.LEASE_EXPIRED)
+
+_numbers = count(1)
+
+
+def new_id() -> JobId:
+    """An id no other test has; they sort in the order they were made."""
+    return JobId(f"00000000-0000-7000-8000-{next(_numbers):012x}")
+
+
+def make_job(**over: Any) -> NewJob:
+    """A job due at once, of type `feed.fetch`, in the default queue."""
+    plain: dict[str, Any] = {"id": new_id(), "type": TYPE, "params": "{}", "name": TYPE}
+    return NewJob(**{**plain, **over})
+
+
+def make_holder(name: str = "worker-1") -> Holder:
+    """Somebody who runs jobs."""
+    return Holder(instance_id=name, boot_id=f"{name}-boot")
+
+
+async def put(store: Store, **over: Any) -> JobId:
+    """Add one job that nothing stands in the way of."""
+    job = make_job(**over)
+    [added] = await store.add([job])
+    assert added.created, added
+    return job.id
+
+
+async def job_of(store: Store, job_id: JobId) -> Job:
+    """The job, which is there."""
+    [job] = await store.get([job_id])
+    assert job is not None, f"no job {job_id}"
+    return job
+
+
+async def take_many(
+    store: Store,
+    *,
+    limit: int = MANY,
+    prefetch: int = 0,
+    queue: str = "default",
+    types: Collection[str] = (TYPE,),
+    holder: str = "worker-1",
+    lease: Span = LEASE,
+) -> list[Claim]:
+    """Claim what there is."""
+    return await store.claim(
+        make_holder(holder),
+        queue=queue,
+        types=types,
+        limit=limit,
+        prefetch=prefetch,
+        lease=to_span(lease, what="lease"),
+    )
+
+
+async def take(store: Store, **over: Any) -> Claim:
+    """Claim the next job, which is there."""
+    claims = await take_many(store, **{"limit": 1, **over})
+    assert len(claims) == 1, f"one job was to be taken, not {len(claims)}"
+    return claims[0]
+
+
+async def started(store: Store, **over: Any) -> Claim:
+    """Add a job to a queue where nothing else waits, and claim it."""
+    job_id = await put(store, **over)
+    claim = await take(store, queue=over.get("queue", "default"), types={over.get("type", TYPE)})
+    assert claim.id == job_id, "another job was waiting"
+    return claim
+
+
+async def ended(store: Store, event: Event = SUCCEEDED, **over: Any) -> JobId:
+    """Add a job, claim it and end it by that event."""
+    claim = await started(store, **over)
+    assert await settle(store, claim, event)
+    return claim.id
+
+
+async def settle(store: Store, standing: Standing, event: Event) -> bool:
+    """Decide and apply; whether it was applied."""
+    [applied] = await store.apply([decide(standing, event, new_id=new_id)])
+    return applied
+
+
+async def last_run(store: Store, job_id: JobId) -> RunRecord:
+    """The last run of a job that has run."""
+    return (await store.runs(job_id))[-1]
+
+
+async def kinds(store: Store, job_id: JobId) -> list[Kind]:
+    """What was recorded of a job, oldest first."""
+    return [event.kind for event in await store.events(job_id)]
+
+
+async def claim_order(store: Store, **over: Any) -> list[JobId]:
+    """The ids of all that can be claimed, in the order they are."""
+    return [claim.id for claim in await take_many(store, **over)]

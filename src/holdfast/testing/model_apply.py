@@ -1,0 +1,113 @@
+"""How the model store writes one change."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from holdfast.clock import Clock
+from holdfast.core.decide import Change, Guard, Successor
+from holdfast.core.event import Kind
+from holdfast.core.job import Job
+from holdfast.core.state import FINAL, WAITING, State
+from holdfast.testing.model_tables import Tables
+
+
+def apply_change(tables: Tables, change: Change, clock: Clock) -> bool:
+    """Write the change if its token is current and its guard holds; whether it did."""
+    job = tables.jobs.get(change.job_id)
+    if job is None:
+        return False
+    if change.token != job.token or not _guard_holds(tables, job, change, clock):
+        _record_refusal(tables, change, clock.now())
+        return False
+    _write(tables, job, change, clock.now())
+    return True
+
+
+def _guard_holds(tables: Tables, job: Job, change: Change, clock: Clock) -> bool:
+    match change.move.guard:
+        case Guard.OPEN:
+            return job.state is State.RUNNING
+        case Guard.LAPSED:
+            return job.state is State.RUNNING and tables.leases[job.id].is_past(clock)
+        case Guard.WAITING:
+            return job.state in WAITING
+        case Guard.STATE:
+            return job.state is change.was and job.state in WAITING | FINAL
+    assert_never(change.move.guard)
+
+
+def _record_refusal(tables: Tables, change: Change, now: datetime) -> None:
+    if change.move.guard is Guard.OPEN:
+        late, wanted = Kind.LATE_WRITE_REFUSED, change.move.to.value
+        tables.record(change, late, at=now, run_id=None, reason=wanted)
+
+
+def _write(tables: Tables, job: Job, change: Change, now: datetime) -> None:
+    run_id = tables.runs[job.id][-1].run_id if job.state is State.RUNNING else None
+    if change.move.run is not None:
+        tables.close_run(change, now)
+    change = _yielded(job, change)
+    tables.jobs[job.id] = _moved(job, change, now)
+    if change.successor is not None:
+        _insert_successor(tables, tables.jobs[job.id], change.successor, now)
+    if change.move.to in FINAL:
+        _pass_on_active_keys(tables, job, change.successor)
+    if change.move.kind is not None:
+        tables.record(change, change.move.kind, at=now, run_id=run_id, reason=change.reason)
+
+
+def _yielded(job: Job, change: Change) -> Change:
+    if not (change.move.yields and job.cancel_requested):
+        return change
+    move = replace(change.move, to=State.CANCELLED, kind=Kind.CANCELLED)
+    return replace(change, move=move, reason="cancel_requested", successor=None)
+
+
+def _moved(job: Job, change: Change, now: datetime) -> Job:
+    to = change.move.to
+    if to is State.RUNNING:
+        return replace(job, cancel_requested=True)
+    # A success is a constant that carries no counts; counts never fall, so the higher is meant.
+    job = replace(
+        job,
+        state=to,
+        cancel_requested=False,
+        failures=max(job.failures, change.failures),
+        losses=max(job.losses, change.losses),
+    )
+    if to in FINAL:
+        return replace(job, reason=change.reason, finished_at=now)
+    keeps_its_time = not change.delay and to is not State.RETRY_WAIT
+    return job if keeps_its_time else replace(job, available_at=now + change.delay)
+
+
+def _insert_successor(tables: Tables, job: Job, successor: Successor, now: datetime) -> None:
+    """The next of the chain: what was asked and what was counted, and nothing of what was done."""
+    tables.insert(
+        replace(
+            job,
+            id=successor.id,
+            seq=next(tables.seqs),
+            position=tables.new_position(job.queue, job.priority),
+            created_at=now,
+            available_at=now + successor.delay,
+            start_deadline=None,
+            retry_of=job.id,
+            state=State.SCHEDULED if successor.delay else State.QUEUED,
+            reason=None,
+            token=0,
+            holder=None,
+            boot_id=None,
+            started_at=None,
+            finished_at=None,
+        )
+    )
+
+
+def _pass_on_active_keys(tables: Tables, job: Job, successor: Successor | None) -> None:
+    held = [key for key, holder in tables.active_keys.items() if holder == job.id]
+    for key in held:
+        del tables.active_keys[key]
+        if successor is not None:
+            tables.active_keys[key] = successor.id

@@ -1,0 +1,199 @@
+"""The oracle: a store of dictionaries, too plain to be wrong, that other stores are compared with.
+
+It keeps every promise of the contract but durability: no capability is claimed. No verb awaits
+anything, so each is atomic as a whole.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from holdfast.clock import MICROSECOND, Clock
+from holdfast.core.decide import Change
+from holdfast.core.event import EventRecord
+from holdfast.core.ids import Ids, JobId, RunId
+from holdfast.core.job import Job, NewJob
+from holdfast.core.run import Claim, Holder, Lease, RunRecord
+from holdfast.core.state import State
+from holdfast.errors import StoreClosed
+from holdfast.store.base import (
+    PROMOTED_AT_ONCE,
+    Added,
+    Capability,
+    Filter,
+    Hint,
+    Queue,
+    Renewal,
+)
+from holdfast.testing.model_add import add_job
+from holdfast.testing.model_apply import apply_change
+from holdfast.testing.model_claim import choose, open_run
+from holdfast.testing.model_tables import LeaseEnd, Tables
+
+PRUNED = frozenset({State.SUCCEEDED, State.SKIPPED, State.CANCELLED})
+
+
+class ModelStore:
+    """`ModelStore(clock, ids)` keeps everything in memory, by the clock it is given."""
+
+    def __init__(self, clock: Clock, ids: Ids) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._kept = Tables()
+        self._is_open = False
+        self._listeners: list[Callable[[Hint], None]] = []
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset()
+
+    async def open(self) -> None:
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_open = False
+
+    async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
+        added = [add_job(self._tables, job, self._clock.now()) for job in jobs]
+        self._tell(Hint(queues=frozenset(job.queue for job in jobs)))
+        return added
+
+    async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
+        return [self._tables.jobs.get(job_id) for job_id in job_ids]
+
+    async def claim(
+        self,
+        holder: Holder,
+        *,
+        queue: str,
+        types: Collection[str],
+        limit: int,
+        prefetch: int = 0,
+        lease: timedelta,
+    ) -> list[Claim]:
+        await self.promote_due(limit=PROMOTED_AT_ONCE)
+        now, prefix = self._clock.now(), self._ids.prefix()
+        jobs = [job for job in self._tables.queued(queue) if job.type in types]
+        chosen = choose(self._tables, jobs, limit=limit, prefetch=prefetch, now=now)
+        for job in chosen:
+            self._tables.leases[job.id] = self._lease_end(lease)
+        return [
+            open_run(self._tables, job, RunId(f"{prefix}{number:06x}"), holder, now)
+            for number, job in enumerate(chosen)
+        ]
+
+    async def apply(self, changes: Sequence[Change]) -> list[bool]:
+        applied = [apply_change(self._tables, change, self._clock) for change in changes]
+        touched = [
+            self._tables.jobs[c.job_id].queue for c in changes if c.job_id in self._tables.jobs
+        ]
+        self._tell(Hint(queues=frozenset(touched), ended=True, cancelled=True))
+        return applied
+
+    async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
+        return [self._renew(lease, span) for lease in leases]
+
+    async def lapsed(self, *, limit: int) -> list[Job]:
+        ends = self._tables.leases
+        over = [job_id for job_id, end in ends.items() if end.is_past(self._clock)]
+        # Readings of an earlier boot compare with nothing of this one, but they are all older.
+        over.sort(key=lambda job_id: (ends[job_id].boot == self._clock.boot_id(), ends[job_id].at))
+        return [self._tables.jobs[job_id] for job_id in over[:limit]]
+
+    async def overdue(self, *, limit: int) -> list[Job]:
+        queued = [job for job in self._tables.jobs.values() if job.state is State.QUEUED]
+        late = [(job.start_deadline, job.seq, job) for job in queued if job.start_deadline]
+        return [job for deadline, _, job in sorted(late) if deadline < self._clock.now()][:limit]
+
+    async def promote_due(self, *, limit: int) -> int:
+        due = self._tables.due(self._clock.now())[:limit]
+        for job in due:
+            self._tables.jobs[job.id] = replace(job, state=State.QUEUED)
+        return len(due)
+
+    async def peek(self, queue: str, *, limit: int) -> list[Job]:
+        return self._tables.queued(queue)[:limit]
+
+    async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
+        newest_first = sorted(self._tables.jobs.values(), key=lambda job: -job.seq)
+        unseen = (job for job in newest_first if before is None or job.seq < before)
+        return [job for job in unseen if _fits(job, what)][:limit]
+
+    async def counts(self) -> Mapping[tuple[str, State], int]:
+        return Counter((job.queue, job.state) for job in self._tables.jobs.values())
+
+    async def chain(self, job_id: JobId) -> list[Job]:
+        job = self._tables.jobs.get(job_id)
+        return [] if job is None else self._tables.chain(job.root_id)
+
+    async def prune(self, *, older_than: timedelta, limit: int) -> int:
+        before = self._clock.now() - older_than
+        tips = [job for job in self._tables.jobs.values() if job.id not in self._tables.successors]
+        over = [(j.finished_at, j.seq, j) for j in tips if j.state in PRUNED and j.finished_at]
+        old = [job for finished_at, _, job in sorted(over) if finished_at < before]
+        gone = [job for tip in old[:limit] for job in self._tables.chain(tip.root_id)]
+        for job in gone:
+            self._tables.forget(job.id)
+        return len(gone)
+
+    async def runs(self, job_id: JobId) -> list[RunRecord]:
+        return list(self._tables.runs.get(job_id, []))
+
+    async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
+        job = self._tables.jobs.get(lease.job_id)
+        if job is None or (job.state is State.RUNNING and job.token != lease.token):
+            return False
+        runs = self._tables.runs[job.id]
+        for number, run in enumerate(runs):
+            if run.token == lease.token:
+                runs[number] = replace(run, artifacts=(*run.artifacts, *artifacts))
+                return True
+        return False
+
+    async def events(self, job_id: JobId) -> list[EventRecord]:
+        return list(self._tables.events.get(job_id, []))
+
+    async def set_queue(self, queue: Queue) -> None:
+        self._tables.queues[queue.name] = queue
+
+    async def queue(self, name: str) -> Queue:
+        return self._tables.queue(name)
+
+    def listen(self, wake: Callable[[Hint], None]) -> Callable[[], None]:
+        def unsubscribe() -> None:
+            self._listeners = [other for other in self._listeners if other is not own]
+
+        def own(hint: Hint) -> None:
+            wake(hint)
+
+        self._listeners.append(own)
+        return unsubscribe
+
+    @property
+    def _tables(self) -> Tables:
+        if not self._is_open:
+            raise StoreClosed("the model store is not open; await open() first")
+        return self._kept
+
+    def _tell(self, hint: Hint) -> None:
+        for wake in self._listeners:
+            wake(hint)
+
+    def _renew(self, lease: Lease, span: timedelta) -> Renewal:
+        job = self._tables.jobs.get(lease.job_id)
+        if job is None or job.state is not State.RUNNING or job.token != lease.token:
+            return Renewal(held=False)
+        self._tables.leases[job.id] = self._lease_end(span)
+        return Renewal(held=True, cancel_requested=job.cancel_requested)
+
+    def _lease_end(self, span: timedelta) -> LeaseEnd:
+        return LeaseEnd(self._clock.monotonic() + span // MICROSECOND, self._clock.boot_id())
+
+
+def _fits(job: Job, what: Filter) -> bool:
+    return (
+        (what.states is None or job.state in what.states)
+        and (what.queue is None or job.queue == what.queue)
+        and (what.type is None or job.type == what.type)
+    )

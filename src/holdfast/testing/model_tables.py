@@ -1,0 +1,119 @@
+"""What the model store keeps: plain dictionaries, and the few questions asked of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import count
+
+from holdfast.clock import Clock
+from holdfast.core.decide import Change
+from holdfast.core.event import EventRecord, Kind
+from holdfast.core.ids import JobId, RunId
+from holdfast.core.job import Job, Key, Slot
+from holdfast.core.order import Ordering, next_position, sort_key
+from holdfast.core.run import RunRecord
+from holdfast.core.state import WAITING, State
+from holdfast.store.base import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnd:
+    """When the lease of an open run is over: a monotonic reading, and the boot it belongs to."""
+
+    at: int
+    boot: str
+
+    def is_past(self, clock: Clock) -> bool:
+        return self.boot != clock.boot_id() or self.at <= clock.monotonic()
+
+
+@dataclass(slots=True)
+class Tables:
+    """Everything, by job id unless its name says otherwise. A job running has a lease end."""
+
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    runs: dict[JobId, list[RunRecord]] = field(default_factory=dict)
+    events: dict[JobId, list[EventRecord]] = field(default_factory=dict)
+    leases: dict[JobId, LeaseEnd] = field(default_factory=dict)
+    successors: dict[JobId, JobId] = field(default_factory=dict)
+    slots: dict[Slot, JobId] = field(default_factory=dict)
+    keys: dict[Key, JobId] = field(default_factory=dict)
+    active_keys: dict[str, JobId] = field(default_factory=dict)
+    queues: dict[str, Queue] = field(default_factory=dict)
+    seqs: Iterator[int] = field(default_factory=lambda: count(1))
+    event_ids: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def insert(self, job: Job) -> None:
+        """Keep a new job, with nothing run or recorded of it yet."""
+        self.jobs[job.id] = job
+        self.runs[job.id] = []
+        self.events[job.id] = []
+        if job.retry_of is not None:
+            self.successors[job.retry_of] = job.id
+
+    def forget(self, job_id: JobId) -> None:
+        """Delete a job with its runs and events; keys and slots stay."""
+        for table in (self.jobs, self.runs, self.events):
+            del table[job_id]
+        self.successors.pop(job_id, None)
+
+    def record(
+        self, change: Change, kind: Kind, *, at: datetime, run_id: RunId | None, reason: str | None
+    ) -> None:
+        """Append an event about this change."""
+        event = EventRecord(
+            id=next(self.event_ids),
+            at=at,
+            job_id=change.job_id,
+            run_id=run_id,
+            kind=kind,
+            token=change.token,
+            reason=reason,
+        )
+        self.events[change.job_id].append(event)
+
+    def close_run(self, change: Change, at: datetime) -> None:
+        """Close the open run of the job as the change says; its lease is over with it."""
+        runs = self.runs[change.job_id]
+        assert change.move.run is not None
+        runs[-1] = replace(
+            runs[-1],
+            status=change.move.run,
+            reason=change.reason,
+            finished_at=at,
+            error=change.error,
+            result=change.result,
+            artifacts=(*runs[-1].artifacts, *change.artifacts),
+        )
+        del self.leases[change.job_id]
+
+    def queue(self, name: str) -> Queue:
+        """The queue as set, or its defaults."""
+        return self.queues.get(name, Queue(name=name))
+
+    def new_position(self, queue: str, priority: int) -> int:
+        """Where a new job of that queue and priority goes: behind those that wait."""
+        named = self.queue(queue)
+        if named.ordering is Ordering.SCHEDULED:
+            return 0
+        waiting = (job for job in self.jobs.values() if job.state in WAITING)
+        positions = [j.position for j in waiting if (j.queue, j.priority) == (queue, priority)]
+        return next_position(max(positions, default=None), named.gap)
+
+    def queued(self, queue: str) -> list[Job]:
+        """The queued jobs of one queue in claim order."""
+        jobs = self.jobs.values()
+        return sorted(
+            (j for j in jobs if j.queue == queue and j.state is State.QUEUED), key=sort_key
+        )
+
+    def due(self, now: datetime) -> list[Job]:
+        """What waits for its time, and its time has come, the earliest first."""
+        waits = (State.SCHEDULED, State.RETRY_WAIT)
+        due = [j for j in self.jobs.values() if j.state in waits and j.available_at <= now]
+        return sorted(due, key=lambda job: (job.available_at, job.seq))
+
+    def chain(self, root_id: JobId) -> list[Job]:
+        """The jobs of one chain, root first."""
+        jobs = [job for job in self.jobs.values() if job.root_id == root_id]
+        return sorted(jobs, key=lambda job: job.seq)

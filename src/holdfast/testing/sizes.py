@@ -1,0 +1,72 @@
+"""How much of everything the tests do: HOLDFAST_SIZE is `check`, `test` (the default) or `full`."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+VARIABLE: Final = "HOLDFAST_SIZE"
+DEFAULT: Final = "test"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """One set of test sizes."""
+
+    history_examples: int  # random histories per store
+    history_steps: int  # steps in each of them
+    race_processes: int  # processes that race for one thing
+    race_rounds: int  # times that they do
+    race_jobs: int  # jobs that they share out
+    search_workers: int  # workers of the exhaustive search
+    search_jobs: int  # jobs of the exhaustive search
+
+
+TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
+    {
+        "check": Sizes(
+            history_examples=50,
+            history_steps=40,
+            race_processes=3,
+            race_rounds=5,
+            race_jobs=200,
+            search_workers=2,
+            search_jobs=1,
+        ),
+        "test": Sizes(
+            history_examples=400,
+            history_steps=50,
+            race_processes=4,
+            race_rounds=20,
+            race_jobs=200,
+            search_workers=3,
+            search_jobs=2,
+        ),
+        "full": Sizes(
+            history_examples=10_000,
+            history_steps=100,
+            race_processes=8,
+            race_rounds=200,
+            race_jobs=2_000,
+            search_workers=3,
+            search_jobs=2,
+        ),
+    }
+)
+
+SIZES: Sizes
+"""The sizes of this run. The environment is read when it is first asked for, not at import."""
+
+
+def __getattr__(name: str) -> Sizes:
+    if name != "SIZES":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return sizes(os.environ.get(VARIABLE, DEFAULT))
+
+
+def sizes(name: str) -> Sizes:
+    """The sizes called `name`; ValueError lists the names if there are none."""
+    if name not in TABLE:
+        raise ValueError(f"{VARIABLE} is {name!r}; use one of {', '.join(TABLE)}")
+    return TABLE[name]
