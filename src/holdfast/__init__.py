@@ -1,3 +1,69 @@
 """Holdfast: durable background jobs and schedules."""
 
+from holdfast.app import Holdfast
+from holdfast.bulk import SomeRefused
+from holdfast.config import Settings
+from holdfast.context import Run
+from holdfast.core.job import Job, Slot
+from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
+from holdfast.core.retry import Backoff
+from holdfast.core.state import State
+from holdfast.errors import (
+    CallerError,
+    DuplicateJob,
+    HoldfastError,
+    InvalidJob,
+    InvalidParams,
+    InvalidType,
+    JobNotFound,
+    JobNotSucceeded,
+    LeaseLost,
+    OperatorError,
+    PayloadTooLarge,
+    PermanentError,
+    RunError,
+    TransientError,
+    TransitionRefused,
+    UnknownType,
+    WaitTimeout,
+)
+from holdfast.handle import Handle
+from holdfast.jobtype import Bound, JobType
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Backoff",
+    "Bound",
+    "CallerError",
+    "Cancel",
+    "DuplicateJob",
+    "Handle",
+    "Holdfast",
+    "HoldfastError",
+    "InvalidJob",
+    "InvalidParams",
+    "InvalidType",
+    "Job",
+    "JobNotFound",
+    "JobNotSucceeded",
+    "JobType",
+    "LeaseLost",
+    "OperatorError",
+    "PayloadTooLarge",
+    "PermanentError",
+    "RetryAfter",
+    "Run",
+    "RunError",
+    "Settings",
+    "Skip",
+    "Slot",
+    "Snooze",
+    "SomeRefused",
+    "State",
+    "TransientError",
+    "TransitionRefused",
+    "UnknownType",
+    "WaitTimeout",
+    "__version__",
+]

@@ -1,8 +1,8 @@
 """Every setting and its default, checked once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict, Unpack
 
 from holdfast.core.span import Span, to_span
 
@@ -74,6 +74,11 @@ class Settings:
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
                 f"{RENEWALS_PER_LEASE} renewals, so lengthen lease or shorten renew"
             )
+
+    def with_(self, **changes: Unpack[SettingOptions]) -> "Settings":
+        """These settings with some of them changed."""
+        now: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Settings(**{**now, **changes})
 
 
 def _positive(value: Span, *, what: str) -> timedelta:

@@ -2,32 +2,91 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import partial, reduce
+from dataclasses import dataclass
+from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, PydanticUndefinedAnnotation, TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
-from typing_extensions import NotRequired, TypedDict
-
+from holdfast.codec import ParamsCodec, ResultCodec
 from holdfast.context import Run
 from holdfast.core.outcome import Outcome
-from holdfast.errors import InvalidParams, InvalidType, PermanentError
-from holdfast.payload import check_params, check_value, to_text
+from holdfast.errors import InvalidType
 
 Executor = Literal["async", "thread"]
 
-_CONFIG: Final = ConfigDict(
-    extra="forbid", allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
-)
-# Values of these types are exactly what they say once validated, so writing them needs no check.
-_PLAIN: Final = frozenset({int, str, float, bool, NoneType, Any})
-_SHOWN: Final = 5
-_UNREADABLE: Final = {"string_unicode": "holds a lone surrogate, which cannot be stored; remove it"}
 
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """The typed edges of one handler: params in, result out, both as JSON text."""
+    """The edges of one handler. `positional`: the arguments that may be given without a name."""
 
-    __slots__ = ("_load_result", "_loads", "_names", "_title", "_to_json", "_validate", …)
+    executor: Executor
+    takes_run: bool
+    positional: tuple[str, ...]
+    params: ParamsCodec
+    result: ResultCodec
+
+
+def read_signature(function: Callable[..., Any], type_name: str) -> Signature:
+    """The signature of a handler; InvalidType says what it cannot have."""
+    _check_callable(function, type_name)
+    hints = _hints(function, type_name)
+    parameters = list(inspect.signature(function).parameters.values())
+    takes_run = bool(parameters) and hints.get(parameters[0].name) is Run
+    arguments = parameters[1:] if takes_run else parameters
+    for each in arguments:
+        _check_argument(each, hints, type_name)
+    return Signature(
+        executor="async" if inspect.iscoroutinefunction(function) else "thread",
+        takes_run=takes_run,
+        positional=tuple(each.name for each in arguments if each.kind is not each.KEYWORD_ONLY),
+        params=ParamsCodec(
+            type_name,
+            {each.name: hints.get(each.name, Any) for each in arguments},
+            optional={each.name for each in arguments if each.default is not each.empty},
+        ),
+        result=ResultCodec(type_name, _without_outcomes(hints.get("return", Any))),
+    )
+
+
+def _check_callable(function: Callable[..., Any], type_name: str) -> None:
+    if not inspect.isroutine(function):
+        raise InvalidType(f'job type "{type_name}" is {function!r:.80}; decorate a function')
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidType(f'job type "{type_name}" yields; a handler returns one value')
+
+
+def _hints(function: Callable[..., Any], type_name: str) -> Mapping[str, Any]:
+    # `Run` is often imported for type checkers only; it is the one name we can supply.
+    names = {"Run": Run, **getattr(inspect.unwrap(function), "__globals__", {})}
+    try:
+        return get_type_hints(function, globalns=names, include_extras=True)
+    except (NameError, TypeError, AttributeError, SyntaxError) as error:
+        raise InvalidType(
+            f'job type "{type_name}" has an annotation that cannot be read here: {error}; '
+            "define the name before the handler, at the top level of its module"
+        ) from error
+
+
+def _check_argument(each: inspect.Parameter, hints: Mapping[str, Any], type_name: str) -> None:
+    where = f'parameter "{each.name}" of job type "{type_name}"'
+    if hints.get(each.name) is Run:
+        raise InvalidType(f"{where} is the Run; it comes first, before the job's own arguments")
+    if each.kind is each.POSITIONAL_ONLY:
+        raise InvalidType(f"{where} is positional-only; arguments are stored by name, so drop `/`")
+    if each.kind is each.VAR_POSITIONAL:
+        raise InvalidType(f"{where} takes any number of arguments; take one list instead")
+    if each.kind is each.VAR_KEYWORD:
+        raise InvalidType(f"{where} takes any name; name each argument, or take one dict")
+
+
+def _without_outcomes(hint: Any) -> Any:
+    """The return annotation without Snooze, Skip, Cancel and RetryAfter, which are no results."""
+    if get_origin(hint) not in {Union, UnionType}:
+        return NoneType if _is_outcome(hint) else hint
+    kept = [each for each in get_args(hint) if not _is_outcome(each)]
+    return reduce(or_, kept) if kept else NoneType
+
+
+def _is_outcome(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Outcome)

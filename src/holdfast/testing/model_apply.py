@@ -68,13 +68,12 @@ def _moved(job: Job, change: Change, now: datetime) -> Job:
     to = change.move.to
     if to is State.RUNNING:
         return replace(job, cancel_requested=True)
-    # A success is a constant that carries no counts; counts never fall, so the higher is meant.
     job = replace(
         job,
         state=to,
         cancel_requested=False,
-        failures=max(job.failures, change.failures),
-        losses=max(job.losses, change.losses),
+        failures=job.failures if change.failures is None else change.failures,
+        losses=job.losses if change.losses is None else change.losses,
     )
     if to in FINAL:
         return replace(job, reason=change.reason, finished_at=now)

@@ -166,11 +166,9 @@ async def test_adding_an_id_twice_in_one_call_stores_it_once(store: Store) -> No
 
 
 async def test_adding_an_id_again_leaves_its_run_alone(store: Store) -> None:
-    job = make_job()
-    await store.add([job])
-    claim = await started(store, queue="other")
+    claim = await started(store)
 
-    [again] = await store.add([make_job(id=claim.id, queue="other")])
+    [again] = await store.add([make_job(id=claim.id)])
 
     assert again == Added(claim.id, created=False)
     assert (await job_of(store, claim.id)).state is State.RUNNING

@@ -125,7 +125,7 @@ WHERE job IN (SELECT job FROM temp.holdfast_changes WHERE ok AND to_state = 'run
 UPDATE holdfast_waiting
 SET state = c.to_state
 FROM temp.holdfast_changes AS c
-WHERE c.ok AND c.run_status IS NULL AND c.to_state IN ('queued', 'scheduled')
+WHERE c.ok AND c.run_status IS NULL AND c.to_state IN ('blocked', 'scheduled', 'queued')
   AND holdfast_waiting.job = c.job;
 
 -- @drop_waiting
@@ -163,6 +163,10 @@ WHERE scope = 'active'
     CROSS JOIN holdfast_jobs AS j ON j.seq = c.job
     LEFT JOIN holdfast_jobs AS r ON r.seq = j.root
     WHERE c.ok AND c.successor IS NULL
+      AND (
+        c.guard <> 'ended'
+        OR NOT EXISTS (SELECT 1 FROM holdfast_jobs AS s WHERE s.retry_of = c.job)
+      )
       AND c.to_state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled')
   );
 

@@ -1,0 +1,226 @@
+"""The front door: an app over one store."""
+
+import os
+import re
+import secrets
+import socket
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from random import SystemRandom
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
+
+from holdfast import bulk
+from holdfast.client import Client
+from holdfast.clock import SystemClock
+from holdfast.config import SettingOptions, Settings
+from holdfast.context import Run
+from holdfast.core.event import EventRecord
+from holdfast.core.ids import Ids, JobId
+from holdfast.core.job import Job
+from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
+from holdfast.core.retry import Backoff
+from holdfast.core.run import RunRecord
+from holdfast.core.span import Span
+from holdfast.core.state import State
+from holdfast.handle import Handle
+from holdfast.jobtype import Bound, JobType
+from holdfast.policy import DeliveryName, ErrorNames, Policy, VerdictName
+from holdfast.registry import Registry
+from holdfast.store.base import Store
+from holdfast.store.open import open_store
+
+if TYPE_CHECKING:
+    from holdfast.worker.embedded import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+# Each by name, not by their base: pyright takes only these exact types out of a handler's union.
+Ending = Snooze | Skip | Cancel | RetryAfter
+
+
+class Decorator(Protocol):
+    """What `@app.job(…)` is: `run` leaves the signature, the endings leave the result."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, R | Ending]], /
+    ) -> JobType[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R | Ending]], /
+    ) -> JobType[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Run, P], R | Ending], /) -> JobType[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R | Ending], /) -> JobType[P, R]: ...
+
+
+class Holdfast:
+    """Durable jobs over one store.
+
+    `app = Holdfast("sqlite:///jobs.db")`. Nothing is opened until it is needed; `async with app:`
+    closes it at the end. Settings may be given by name: `Holdfast(url, lease="30s", renew="10s")`.
+    """
+
+    def __init__(
+        self,
+        url: str | Store,
+        *,
+        settings: Settings | None = None,
+        **overrides: Unpack[SettingOptions],
+    ) -> None:
+        self.settings = (settings or Settings()).with_(**overrides)
+        self.registry = Registry()
+        self._ids = Ids(SystemClock().now, secrets.randbits)
+        self._store = open_store(url, ids=self._ids) if isinstance(url, str) else url
+        self._client = Client(
+            self._store,
+            settings=self.settings,
+            ids=self._ids,
+            load_result=self.registry.load_result,
+        )
+
+    @overload
+    def job(
+        self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, R | Ending]], /
+    ) -> JobType[P, R]: ...
+    @overload
+    def job(self, function: Callable[P, Coroutine[Any, Any, R | Ending]], /) -> JobType[P, R]: ...
+    @overload
+    def job(self, function: Callable[Concatenate[Run, P], R | Ending], /) -> JobType[P, R]: ...
+    @overload
+    def job(self, function: Callable[P, R | Ending], /) -> JobType[P, R]: ...
+    @overload
+    def job(
+        self,
+        *,
+        name: str | None = None,
+        delivery: DeliveryName = "lease",
+        retry: Backoff | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        max_runtime: Span | None = None,
+        errors: ErrorNames | None = None,
+        unknown_error: VerdictName = "transient",
+    ) -> Decorator: ...
+    def job(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        delivery: DeliveryName = "lease",
+        retry: Backoff | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        max_runtime: Span | None = None,
+        errors: ErrorNames | None = None,
+        unknown_error: VerdictName = "transient",
+    ) -> Any:
+        """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
+
+        The handler may be `async def` or `def` (run in a thread), and may take the `run: Run`
+        first. Its other arguments are what `enqueue` takes. `errors` says which exceptions are
+        worth another try: `{KeyError: "permanent"}`. InvalidType if a setting contradicts another.
+        """
+
+        def register(handler: Callable[..., Any]) -> JobType[..., Any]:
+            policy = Policy.new(
+                name=getattr(handler, "__name__", "") if name is None else name,
+                delivery=delivery,
+                retry=retry,
+                queue=queue,
+                priority=priority,
+                max_runtime=max_runtime,
+                errors=errors,
+                unknown_error=unknown_error,
+            )
+            job_type: JobType[..., Any] = JobType(handler, policy, self._client)
+            self.registry.add(job_type)
+            return job_type
+
+        return register if function is None else register(function)
+
+    async def enqueue_many(self, bound: Iterable[Bound[R]], *, tx: Any = None) -> list[Handle[R]]:
+        """Store many jobs: `await app.enqueue_many(send.bind(n) for n in range(10_000))`.
+
+        Each one is stored or refused alone; SomeRefused, at the end, names those that were not.
+        """
+        return await bulk.enqueue_many(self._client, bound, tx=tx)
+
+    async def get(self, job_id: str) -> Job:
+        """The job as it stands; JobNotFound if there is none."""
+        return await self._client.find(JobId(job_id))
+
+    async def runs(self, job_id: str) -> list[RunRecord]:
+        """Every run of a job, the first one first."""
+        return await (await self._client.store()).runs(JobId(job_id))
+
+    async def events(self, job_id: str) -> list[EventRecord]:
+        """Everything unusual that happened to a job, oldest first."""
+        return await (await self._client.store()).events(JobId(job_id))
+
+    async def wait(self, job_id: str, timeout: Span | None = None) -> Job:  # noqa: ASYNC109 - WaitTimeout names the job
+        """The job once it has ended; for a chain, the last of its jobs. WaitTimeout after that."""
+        return await self._client.wait(JobId(job_id), timeout=timeout)
+
+    async def cancel(self, job_id: str, reason: str | None = None) -> State:
+        """Ask that a job not run, or stop: `cancelled` if it will not run, `running` if told."""
+        return await self._client.cancel(JobId(job_id), reason=reason)
+
+    def handle(self, job_id: str) -> Handle[Any]:
+        """A handle on a job known by its id, whether it exists or not."""
+        return Handle(JobId(job_id), self._client, created=False)
+
+    def worker(
+        self,
+        *,
+        queues: Sequence[str] = ("default",),
+        concurrency: int | None = None,
+        types: Collection[str] | None = None,
+        instance_id: str | None = None,
+    ) -> "Worker":
+        """A worker in this process: `async with app.worker(): …`. It takes only types it knows."""
+        from holdfast.worker.embedded import Worker  # noqa: PLC0415 - callers may never need one
+
+        return Worker(
+            self._store,
+            self.registry,
+            self.settings,
+            ids=self._ids,
+            random=SystemRandom().random,
+            instance_id=instance_id or _instance_id(),
+            queues=queues,
+            types=types,
+            concurrency=concurrency,
+        )
+
+    async def close(self) -> None:
+        """Let go of the store; twice is fine."""
+        await self._client.close()
+
+    async def __aenter__(self) -> Self:
+        await self._client.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _instance_id() -> str:
+    host = re.sub(r"[^A-Za-z0-9_.:-]", "-", socket.gethostname()) or "host"
+    return f"{host[:100]}-{os.getpid()}"

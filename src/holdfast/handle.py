@@ -1,0 +1,45 @@
+"""A caller's hold on one job."""
+
+from typing import Any, Generic, TypeVar
+
+from holdfast.client import Client
+from holdfast.core.ids import JobId
+from holdfast.core.job import Job
+from holdfast.core.span import Span
+from holdfast.core.state import State
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Handle(Generic[R_co]):
+    """What `enqueue` gives back: the job's id, and ways to wait for it, read it or stop it.
+
+    `created` is False when an existing job came back, because it holds the key or the slot.
+    """
+
+    __slots__ = ("_client", "created", "id")
+
+    def __init__(self, job_id: JobId, client: Client, *, created: bool) -> None:
+        self.id = job_id
+        self.created = created
+        self._client = client
+
+    async def wait(self, timeout: Span | None = None) -> Job:  # noqa: ASYNC109 - WaitTimeout names the job
+        """The job once it has ended; for a chain, the last of its jobs. WaitTimeout after that."""
+        return await self._client.wait(self.id, timeout=timeout)
+
+    async def result(self, timeout: Span | None = None) -> R_co:  # noqa: ASYNC109 - same
+        """What the handler returned; JobNotSucceeded if the job ended otherwise."""
+        result: Any = await self._client.result(self.id, timeout=timeout)
+        return result  # type: ignore[no-any-return]  # the codec of its type made it
+
+    async def cancel(self, reason: str | None = None) -> State:
+        """Ask that it not run, or stop: `cancelled` if it will not run, `running` if told."""
+        return await self._client.cancel(self.id, reason=reason)
+
+    async def job(self) -> Job:
+        """The job as it stands now."""
+        return await self._client.find(self.id)
+
+    def __repr__(self) -> str:
+        return f"Handle({self.id})"

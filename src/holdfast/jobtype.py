@@ -1,0 +1,200 @@
+"""Job types: a handler with its policy, and the typed ways to enqueue it."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
+
+from holdfast.client import Client
+from holdfast.core.delivery import Delivery
+from holdfast.core.ids import JobId
+from holdfast.core.job import NewJob, Slot
+from holdfast.core.span import Span
+from holdfast.errors import DuplicateJob, InvalidJob, InvalidParams
+from holdfast.handle import Handle
+from holdfast.options import Mould, OnConflict, check_on_conflict, new_job
+from holdfast.policy import Policy
+from holdfast.signature import read_signature
+from holdfast.store.base import Added, Capability, Store, Transactions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class JobType(Generic[P, R_co]):
+    """A registered handler. Calling it runs the plain function, as if it were not decorated."""
+
+    def __init__(self, function: Callable[..., Any], policy: Policy, client: Client) -> None:
+        signature = read_signature(function, policy.name)
+        self.function: Final = function
+        self.policy: Final = policy
+        self.name: Final = policy.name
+        self.delivery: Final = policy.delivery
+        self.retry: Final = policy.retry
+        self.classifier: Final = policy.classifier
+        self.queue: Final = policy.queue
+        self.priority: Final = policy.priority
+        self.max_runtime: Final = policy.max_runtime
+        self.executor: Final = signature.executor
+        self.takes_run: Final = signature.takes_run
+        self.load: Final = signature.params.load
+        self.dump_result: Final = signature.result.dump
+        self.load_result: Final = signature.result.load
+        self.client: Final = client
+        self._dump: Final = signature.params.dump
+        self._positional: Final = signature.positional
+        self._plain: Configured[P, R_co] = Configured(self, new_job(policy))
+        self.__doc__ = function.__doc__
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """Store a job with these arguments; when it answers, the job survives.
+
+        `await send_invoice.enqueue(invoice_id=3)`. The arguments are those of the handler without
+        its `run`. InvalidParams or PayloadTooLarge if they cannot be stored.
+        """
+        return await self._plain.enqueue(*args, **kwargs)
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
+        """These arguments, checked and ready for `app.enqueue_many`."""
+        return self._plain.bind(*args, **kwargs)
+
+    def options(
+        self,
+        *,
+        delay: Span | None = None,
+        at: datetime | None = None,
+        key: str | None = None,
+        bucket: str | None = None,
+        active_key: str | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        slot: datetime | Slot | None = None,
+        max_attempts: int | None = None,
+        start_within: Span | None = None,
+        group_id: str | None = None,
+        on_conflict: OnConflict = "return",
+        tx: Any = None,
+    ) -> "Configured[P, R_co]":
+        """The same type with wishes for one job: `.options(delay="5m", key="inv:3").enqueue(…)`.
+
+        `delay` or `at`: due later. `key` (and `bucket`): one job for ever. `active_key`: one job
+        that has not ended. `slot`: this occurrence, once for ever. What to do when one of these is
+        taken, `on_conflict` says: return the job that holds it, skip (`enqueue_many` then leaves
+        it out), or reject with DuplicateJob. `start_within`: skipped if nobody starts it by then.
+        `tx`: a connection of yours to the store's database, inside a transaction; the job exists
+        when that commits. None means what the type says.
+        """
+        check_on_conflict(on_conflict)
+        like = new_job(
+            self.policy,
+            delay=delay,
+            at=at,
+            key=key,
+            bucket=bucket,
+            active_key=active_key,
+            priority=priority,
+            queue=queue,
+            slot=slot,
+            max_attempts=max_attempts,
+            start_within=start_within,
+            group_id=group_id,
+        )
+        return Configured(self, like, on_conflict=on_conflict, tx=tx)
+
+    def dump(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The JSON text of a call's arguments."""
+        return self._dump(self._named(args, kwargs) if args else kwargs)
+
+    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        names = self._positional[: len(args)]
+        if len(args) > len(names):
+            raise InvalidParams(
+                f'"{self.name}" takes {len(names)} arguments without a name, not {len(args)}; '
+                f"it knows: {', '.join(self._positional) or 'none'}"
+            )
+        if twice := [name for name in names if name in kwargs]:
+            raise InvalidParams(f'"{self.name}" was given "{twice[0]}" twice; give it once')
+        return {**dict(zip(names, args, strict=True)), **kwargs}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<job type {self.name!r}, {self.delivery}, queue {self.queue!r}>"
+
+
+class Configured(Generic[P, R_co]):
+    """A job type with the options of one enqueue."""
+
+    __slots__ = ("_client", "_mould", "_needs_slot", "_type", "on_conflict", "tx")
+
+    def __init__(
+        self,
+        job_type: JobType[P, R_co],
+        like: NewJob,
+        *,
+        on_conflict: OnConflict = "return",
+        tx: Any = None,
+    ) -> None:
+        self.on_conflict: Final = on_conflict
+        self.tx: Final = tx
+        self._type: Final = job_type
+        self._client: Final = job_type.client
+        self._mould: Final = Mould(like)
+        self._needs_slot: Final = like.delivery is Delivery.ONCE and like.slot is None
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """Store a job with these arguments and options; when it answers, the job survives."""
+        params = self._params(args, kwargs)
+        store = await self._client.store()
+        job = self.make(self._client.ids.job(), params)
+        added = await store.add([job]) if self.tx is None else add_within(store, self.tx, [job])
+        return self.settle(job.id, added[0])
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
+        """These arguments, checked and ready for `app.enqueue_many`."""
+        return Bound(self, self._params(args, kwargs))
+
+    def make(self, job_id: JobId, params: str) -> NewJob:
+        """The job to store."""
+        return self._mould.make(job_id, params)
+
+    def settle(self, asked: JobId, added: Added) -> Handle[R_co]:
+        """The handle of what the store answered, or the error it means."""
+        if added.refused is not None:
+            raise InvalidJob(f'a job of type "{self._type.name}" was refused: {added.refused}')
+        created = added.created or added.id == asked  # our own repeated write is no conflict
+        if not created and self.on_conflict == "reject":
+            raise DuplicateJob(
+                f'a job of type "{self._type.name}" was not stored: job {added.id} has its key or '
+                "slot; use another, or on_conflict='return' to get that job",
+                existing=added.id,
+            )
+        return Handle(added.id, self._client, created=created)
+
+    def _params(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        if self._needs_slot:
+            raise InvalidJob(
+                f'"{self._type.name}" is delivered once per slot; say which one it takes: '
+                ".options(slot=datetime(…, tzinfo=UTC))"
+            )
+        return self._type.dump(args, kwargs)
+
+
+class Bound(Generic[R_co]):
+    """One call, checked and not yet stored."""
+
+    __slots__ = ("configured", "params")
+
+    def __init__(self, configured: Configured[..., R_co], params: str) -> None:
+        self.configured = configured
+        self.params = params
+
+
+def add_within(store: Store, connection: Any, jobs: list[NewJob]) -> list[Added]:
+    """Add inside the caller's own transaction, on a store that can."""
+    if Capability.TRANSACTIONS not in store.capabilities:
+        raise InvalidJob(
+            "tx was given, but this store cannot join a caller's transaction; leave tx out"
+        )
+    return cast("Transactions", store).add_within(connection, jobs)

@@ -1,0 +1,164 @@
+"""What many items in one call promise: each stands alone, and one bad one harms nobody."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from holdfast.core.decide import Change, Standing, decide
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import CancelRequested, Event
+from holdfast.core.job import Key, NewJob
+from holdfast.core.limits import MAX_PAYLOAD
+from holdfast.core.run import Claim, Lease
+from holdfast.core.state import State
+from holdfast.store.base import Store
+from holdfast.testing.conformance.make import (
+    FAILED,
+    LEASE,
+    LOST,
+    SUCCEEDED,
+    claim_order,
+    ended,
+    job_of,
+    kinds,
+    make_job,
+    new_id,
+    put,
+    settle,
+    started,
+    take_many,
+)
+
+
+def _changes(claims: Sequence[Claim], event: Event = SUCCEEDED) -> list[Change]:
+    return [decide(claim, event, new_id=new_id) for claim in claims]
+
+
+async def _running(store: Store, count: int, **over: object) -> list[Claim]:
+    await store.add([make_job(**over) for _ in range(count)])
+    return await take_many(store)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "middle", "last"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        make_job(params="x" * (MAX_PAYLOAD + 1)),
+        make_job(params='"\ud800"'),
+        make_job(name="two words"),
+        make_job(priority=10**30),
+        make_job(retry_of=new_id()),
+    ],
+    ids=["params", "surrogate", "name", "priority", "retry_of"],
+)
+async def test_refused_job_never_sinks_its_neighbours(
+    store: Store, bad: NewJob, place: int
+) -> None:
+    good = [make_job(), make_job(key=Key(key="k"))]
+    batch = [*good[:place], bad, *good[place:]]
+
+    added = await store.add(batch)
+
+    assert [answer.created for answer in added] == [job is not bad for job in batch]
+    assert added[place].refused
+    assert await claim_order(store) == [job.id for job in good]
+
+
+async def test_duplicate_never_sinks_its_neighbours(store: Store) -> None:
+    holder = await put(store, key=Key(key="k"))
+    jobs = [make_job(), make_job(key=Key(key="k")), make_job()]
+
+    added = await store.add(jobs)
+
+    assert [answer.id for answer in added] == [jobs[0].id, holder, jobs[2].id]
+    assert await claim_order(store) == [holder, jobs[0].id, jobs[2].id]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "middle", "last"])
+async def test_stale_change_never_sinks_its_neighbours(store: Store, place: int) -> None:
+    claims = await _running(store, 3)
+    await settle(store, claims[place], SUCCEEDED)
+
+    applied = await store.apply(_changes(claims))
+
+    assert applied == [number != place for number in range(3)]
+    states = [(await job_of(store, claim.id)).state for claim in claims]
+    assert states == [State.SUCCEEDED] * 3
+
+
+async def test_change_of_an_unknown_job_never_sinks_its_neighbours(store: Store) -> None:
+    [before, after] = await _running(store, 2)
+    first, last = _changes([before, after])
+    unknown = Change(new_id(), 1, first.move)
+
+    applied = await store.apply([first, unknown, last])
+
+    assert applied == [True, False, True]
+
+
+async def test_changes_of_every_kind_go_together(store: Store) -> None:
+    lease, lost, failed = await _running(store, 3)
+    chain = await started(store, delivery=Delivery.CHAIN)
+    waiting = await job_of(store, await put(store))
+    decided: list[tuple[Standing, Event]] = [
+        (lease, SUCCEEDED),
+        (lost, LOST),
+        (failed, FAILED),
+        (chain, FAILED),
+        (waiting, CancelRequested()),
+    ]
+
+    applied = await store.apply([decide(job, event, new_id=new_id) for job, event in decided])
+
+    ids = [lease.id, lost.id, failed.id, chain.id, waiting.id]
+    states = [(await job_of(store, job_id)).state for job_id in ids]
+    assert applied == [True] * 5
+    assert states[:3] == [State.SUCCEEDED, State.QUEUED, State.RETRY_WAIT]
+    assert states[3:] == [State.FAILED, State.CANCELLED]
+
+
+async def test_two_changes_of_one_job_are_applied_in_the_order_given(store: Store) -> None:
+    claim = await started(store)
+    changes = [decide(claim, event, new_id=new_id) for event in (SUCCEEDED, FAILED)]
+
+    applied = await store.apply(changes)
+
+    assert applied == [True, False]
+    assert (await job_of(store, claim.id)).state is State.SUCCEEDED
+
+
+async def test_cancel_request_and_retry_in_one_call_end_the_job(store: Store) -> None:
+    claim = await started(store)
+    changes = [decide(claim, event, new_id=new_id) for event in (CancelRequested(), LOST)]
+
+    applied = await store.apply(changes)
+
+    assert applied == [True, True]
+    assert (await job_of(store, claim.id)).state is State.CANCELLED
+
+
+async def test_applying_nothing_answers_nothing(store: Store) -> None:
+    assert await store.apply([]) == []
+
+
+async def test_stale_lease_never_sinks_its_neighbours(store: Store) -> None:
+    first, last = await _running(store, 2)
+    stale = Lease(await ended(store), 1)
+
+    renewed = await store.renew([first.lease, stale, last.lease], span=LEASE)
+
+    assert [renewal.held for renewal in renewed] == [True, False, True]
+
+
+async def test_many_jobs_come_and_go_in_one_call_each(store: Store) -> None:
+    jobs = [make_job() for _ in range(1000)]
+
+    added = await store.add(jobs)
+    claims = await take_many(store, limit=1000)
+    applied = await store.apply(_changes(claims))
+
+    assert all(answer.created for answer in added)
+    assert [claim.id for claim in claims] == [job.id for job in jobs]
+    assert applied == [True] * 1000
+    assert dict(await store.counts()) == {("default", State.SUCCEEDED): 1000}
+    assert await kinds(store, jobs[0].id) == []

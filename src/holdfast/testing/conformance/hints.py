@@ -1,0 +1,64 @@
+"""What wake-ups promise: nothing but haste. Everything is right when none is heard."""
+
+from holdfast.core.state import State
+from holdfast.store.base import Hint, Store
+from holdfast.testing.conformance.make import (
+    SUCCEEDED,
+    claim_order,
+    ended,
+    job_of,
+    put,
+    settle,
+    started,
+)
+
+
+def _ignore(_: Hint) -> None:
+    """Hears and does nothing."""
+
+
+async def test_work_is_there_whether_or_not_anybody_listens(store: Store) -> None:
+    unheard = await put(store)
+    store.listen(_ignore)
+    heard = await put(store)
+
+    assert await claim_order(store) == [unheard, heard]
+
+
+async def test_listener_changes_no_answer(store: Store) -> None:
+    heard: list[Hint] = []
+    store.listen(heard.append)
+
+    claim = await started(store)
+    applied = await settle(store, claim, SUCCEEDED)
+
+    assert applied
+    assert (await job_of(store, claim.id)).state is State.SUCCEEDED
+
+
+async def test_several_may_listen_and_leave(store: Store) -> None:
+    first, second = store.listen(_ignore), store.listen(_ignore)
+
+    first()
+    job_id = await ended(store)
+    second()
+
+    assert (await job_of(store, job_id)).state is State.SUCCEEDED
+
+
+async def test_leaving_twice_is_fine(store: Store) -> None:
+    leave = store.listen(_ignore)
+
+    leave()
+    leave()
+
+    assert await ended(store)
+
+
+async def test_hint_is_well_formed_if_it_comes(store: Store) -> None:
+    heard: list[Hint] = []
+    store.listen(heard.append)
+
+    await ended(store, queue="lane")
+
+    assert all(hint.queues <= {"lane"} for hint in heard)

@@ -1,0 +1,123 @@
+"""A store and the model, asked the same things by the same clock."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from random import Random
+from typing import Any, TypeVar
+
+from holdfast.core.event import EventRecord
+from holdfast.core.ids import Ids, JobId
+from holdfast.core.job import Job
+from holdfast.store.base import Filter, Store
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.drafts import QUEUES
+from holdfast.testing.invariants import Dump, check_dump, check_since
+from holdfast.testing.model_store import ModelStore
+
+MakeStore = Callable[[FakeClock, Ids], Store]
+Answer = TypeVar("Answer")
+MANY = 10_000
+PAGE = 7
+
+
+class Twins:
+    """Both stores. `known` are the ids of all jobs ever added, `chained` those that followed one.
+
+    Numbers and texts that a store is free to choose (seq, event ids, the words of a refusal) are
+    not compared.
+    """
+
+    def __init__(self, make_store: MakeStore) -> None:
+        self.clock = FakeClock()
+        self.known: list[JobId] = []
+        self.chained: set[JobId] = set()
+        self.touched: set[JobId] = set()
+        self.agree = False
+        self._step = 0
+        self._jobs: dict[JobId, Job] = {}
+        self._runner = asyncio.Runner()
+        ids = Ids(self.clock.now, self._bits)
+        self.model: Store = ModelStore(self.clock, ids)
+        self.store = make_store(self.clock, ids)
+        self.both(lambda store: store.open())
+
+    def both(
+        self,
+        ask: Callable[[Store], Awaitable[Answer]],
+        *,
+        shown: Callable[[Answer], Any] = lambda answer: answer,
+    ) -> Answer:
+        """The model's answer; AssertionError if the store's is another."""
+        self._step += 1
+        self.agree = False
+        expected = self._run(ask(self.model))
+        found = self._run(ask(self.store))
+        assert shown(found) == shown(expected)
+        self.agree = True
+        return expected
+
+    def now(self, job_id: JobId) -> Job | None:
+        """The job as it stands."""
+        return self._run(self.model.get([job_id]))[0]
+
+    def compare(self) -> None:
+        """Compare every job, every list, and the history of what was touched since last time."""
+        jobs = self.both(lambda store: store.get(self.known), shown=_without_seqs)
+        self.both(lambda store: store.counts(), shown=dict)
+        self.both(_listed)
+        self._compare_history(self.touched)
+        self.touched.clear()
+        present = {job.id: replace(job, seq=0) for job in jobs if job}
+        check_since(self._jobs, present)
+        self._jobs = present
+
+    def compare_all(self) -> None:
+        """Compare everything, and hold it against every invariant."""
+        self.compare()
+        self._compare_history(self.known)
+        check_dump(self._run(_dump(self.store)), chained=self.chained)
+
+    def close(self) -> None:
+        """Let go of both."""
+        for store in (self.model, self.store):
+            self._run(store.close())
+        self._runner.close()
+
+    def _compare_history(self, job_ids: Iterable[JobId]) -> None:
+        for job_id in job_ids:
+            self.both(lambda store, of=job_id: store.runs(of))
+            self.both(lambda store, of=job_id: store.events(of), shown=_without_ids)
+            self.both(lambda store, of=job_id: store.chain(of), shown=_without_seqs)
+
+    def _run(self, answer: Awaitable[Answer]) -> Answer:
+        async def wait() -> Answer:
+            return await answer
+
+        return self._runner.run(wait())
+
+    def _bits(self, number: int) -> int:
+        # Drawn by step, not in sequence: a store may ask more often than the other.
+        return Random(self._step).getrandbits(number)
+
+
+async def _listed(store: Store) -> list[list[JobId]]:
+    pages = [await store.peek(queue, limit=MANY) for queue in QUEUES]
+    pages.append(await store.find(Filter(), limit=PAGE))
+    if pages[-1]:
+        pages.append(await store.find(Filter(), limit=MANY, before=pages[-1][-1].seq))
+    return [[job.id for job in page] for page in pages]
+
+
+async def _dump(store: Store) -> Dump:
+    jobs = {job.id: job for job in await store.find(Filter(), limit=MANY)}
+    runs = {job_id: await store.runs(job_id) for job_id in jobs}
+    return Dump(jobs, runs, {job_id: await store.events(job_id) for job_id in jobs})
+
+
+def _without_seqs(jobs: Iterable[Job | None]) -> list[Job | None]:
+    return [job and replace(job, seq=0) for job in jobs]
+
+
+def _without_ids(events: Iterable[EventRecord]) -> list[EventRecord]:
+    return [replace(event, id=0) for event in events]

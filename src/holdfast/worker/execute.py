@@ -1,0 +1,123 @@
+"""One run: check the params, call the handler, and say what happened."""
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from holdfast.context import Run
+from holdfast.core.classify import Verdict
+from holdfast.core.decide import Change, decide, succeed
+from holdfast.core.event import Event, Failed, Lost, Released, Skipped, Snoozed, Stopped
+from holdfast.core.ids import JobId
+from holdfast.core.limits import MAX_REASON, cut
+from holdfast.core.outcome import Cancel, Outcome, RetryAfter, Skip, Snooze
+from holdfast.core.run import Claim
+from holdfast.core.state import Loss
+from holdfast.errors import InvalidParams, TransitionRefused
+from holdfast.registry import JobType
+
+AnyType = JobType[Any, Any]
+
+
+class Active:
+    """A run under way, and why it may be interrupted."""
+
+    __slots__ = ("abandoned", "claim", "interrupted", "kind", "run", "task")
+
+    def __init__(self, claim: Claim, kind: AnyType, run: Run) -> None:
+        self.claim = claim
+        self.kind = kind
+        self.run = run
+        self.task: asyncio.Task[Any] | None = None
+        self.interrupted: Event | None = None
+        self.abandoned = False
+
+    def interrupt(self, event: Event) -> None:
+        """Ask the handler to stop; `event` is what happened, should it comply.
+
+        An async handler is cancelled at its next await. A thread is only told, and looks at
+        `run.cancelled` when it pleases.
+        """
+        self.interrupted = self.interrupted or event
+        self.run.request_cancel()
+        if self.task is not None:
+            self.task.cancel()
+
+
+class Judge:
+    """Turns what a handler did into the change that closes its run."""
+
+    def __init__(self, new_id: Callable[[], JobId], random: Callable[[], float]) -> None:
+        self._new_id = new_id
+        self._random = random
+
+    def returned(self, active: Active, value: object) -> Change:
+        """The handler came back with a value: a result, or one of the outcomes."""
+        claim = active.claim
+        if active.interrupted is not None and value is None:
+            return self.close(active, active.interrupted)
+        if isinstance(value, Outcome):
+            return self.close(active, self._outcome(active, value))
+        try:
+            result = active.kind.dump_result(value)
+        except Exception as error:  # noqa: BLE001 - a result that cannot be kept is a failure
+            return self.close(active, Failed(describe(error), permanent=True))
+        change = succeed(claim.job_id, claim.token, result)
+        return replace(change, artifacts=active.run.artifacts) if active.run.artifacts else change
+
+    def raised(self, active: Active, error: BaseException) -> Change:
+        """The handler raised: a failure, unless it stopped because it was asked to."""
+        if active.interrupted is not None and isinstance(error, asyncio.CancelledError):
+            return self.close(active, active.interrupted)
+        return self.close(active, self._failure(active, error))
+
+    def unreadable(self, claim: Claim, error: InvalidParams) -> Change:
+        """Its params no longer fit its type: no retry can help."""
+        return decide(claim, Failed(describe(error), permanent=True), new_id=self._new_id)
+
+    def close(self, active: Active, event: Event) -> Change:
+        try:
+            change = decide(active.claim, event, new_id=self._new_id)
+        except TransitionRefused as error:
+            refused = Failed(describe(error), permanent=True)
+            change = decide(active.claim, refused, new_id=self._new_id)
+        return replace(change, artifacts=active.run.artifacts)
+
+    def abandon(self, claim: Claim) -> Change:
+        """The worker stops before the run could end."""
+        return decide(claim, shutdown(claim), new_id=self._new_id)
+
+    def _failure(self, active: Active, error: BaseException) -> Failed:
+        verdict = active.kind.classifier.verdict(error)
+        delay = active.kind.retry.delay(active.claim.failures + 1, self._random)
+        return Failed(describe(error), delay, permanent=verdict is Verdict.PERMANENT)
+
+    def _outcome(self, active: Active, value: Outcome) -> Event:
+        match value:
+            case Snooze():
+                return Snoozed(value.delay, _short(value.reason))
+            case Skip():
+                return Skipped(_short(value.reason))
+            case Cancel():
+                return Stopped(_short(value.reason))
+            case RetryAfter():
+                return Failed(value.reason or "the handler asked for another try", value.delay)
+            case _:
+                kind = type(value).__name__
+                return self._failure(active, TypeError(f"a handler returned an unknown {kind}"))
+
+
+def shutdown(claim: Claim) -> Event:
+    """What a stopping worker does with a run: hand it back where its delivery allows."""
+    return Released("shutdown") if claim.delivery.runs_again else Lost(Loss.SHUTDOWN)
+
+
+def describe(error: BaseException) -> str:
+    """The error as stored: its traceback, bounded."""
+    return cut("".join(traceback.format_exception(error)))
+
+
+def _short(reason: str | None) -> str | None:
+    return None if reason is None else cut(reason, MAX_REASON)

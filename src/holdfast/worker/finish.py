@@ -1,0 +1,84 @@
+"""Closing runs by group commit: what ends while one write is under way goes out with the next."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from holdfast.core.decide import Change
+from holdfast.core.ids import JobId
+from holdfast.errors import OperatorError, StoreClosed
+from holdfast.store.base import Jobs
+
+log = logging.getLogger("holdfast.worker")
+
+LONGEST_PAUSE = 5.0
+ALARM = 5
+"""After so many failed writes in a row somebody should look."""
+
+
+class Finisher:
+    """Writes ends until the store has them. A result counts only once it is durable."""
+
+    def __init__(self, store: Jobs, settled: Callable[[Change, bool], None]) -> None:
+        self._store = store
+        self._settled = settled
+        self._waiting: list[Change] = []
+        self._writing: list[Change] = []
+        self._task: asyncio.Task[None] | None = None
+        self.refused = 0
+
+    def finish(self, change: Change) -> None:
+        """Take a change; it is written as soon as the write under way is over."""
+        self._waiting.append(change)
+        if self._task is None:
+            self._task = asyncio.create_task(self._write_all(), name="holdfast-finish")
+
+    @property
+    def unwritten(self) -> list[JobId]:
+        """Jobs whose end is not durable yet; if the store stays away, these need attention."""
+        return [change.job_id for change in (*self._writing, *self._waiting)]
+
+    async def flushed(self) -> None:
+        """Wait until every change taken so far has been answered."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+            await asyncio.sleep(0)
+
+    async def give_up(self) -> None:
+        """Stop trying; what is unwritten is left to whoever reclaims it."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _write_all(self) -> None:
+        try:
+            while self._waiting:
+                self._writing, self._waiting = self._waiting, []
+                answers = await self._write(self._writing)
+                for change, applied in zip(self._writing, answers, strict=True):
+                    self.settle(change, applied)
+                self._writing = []
+        finally:
+            self._task = None
+
+    async def _write(self, changes: list[Change]) -> list[bool]:
+        failed = 0
+        while True:
+            try:
+                return await self._store.apply(changes)
+            except StoreClosed:
+                raise
+            except OperatorError as error:
+                failed += 1
+                tell = log.error if failed >= ALARM else log.warning
+                tell("%d ends not written after %d tries: %s", len(changes), failed, error)
+                await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2**failed))
+
+    def settle(self, change: Change, applied: bool) -> None:
+        if not applied:
+            # The lease was lost: somebody else has the job, and this result must not count.
+            self.refused += 1
+            log.warning("late write refused job=%s token=%d", change.job_id, change.token)
+        self._settled(change, applied)

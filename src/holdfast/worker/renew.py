@@ -1,0 +1,81 @@
+"""Renewing leases from a thread, so that a handler that blocks the event loop keeps its lease."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from random import Random
+
+from holdfast.core.ids import JobId
+from holdfast.core.run import Lease
+from holdfast.store.base import Jobs, Renewal
+from holdfast.worker.service import every
+
+log = logging.getLogger("holdfast.worker")
+
+
+class Renewer:
+    """Renews whatever is in `held`, on a loop of its own.
+
+    `found` is called on the renewing thread for a lease that was lost or is to be cancelled.
+    """
+
+    def __init__(
+        self,
+        store: Jobs,
+        held: Mapping[JobId, Lease],
+        *,
+        span: timedelta,
+        interval: timedelta,
+        found: Callable[[Lease, Renewal], None],
+        seed: int,
+    ) -> None:
+        self._store = store
+        self._held = held
+        self._span = span
+        self._interval = interval
+        self._found = found
+        self._random = Random(seed)  # noqa: S311 - spreads renewals, guards nothing
+        self._loop = asyncio.new_event_loop()
+        self._poke = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="holdfast-renew", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def poke(self) -> None:
+        """Look now: somebody may have asked a job to stop. Any thread may call it."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._poke.set)
+
+    async def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop)
+        await asyncio.to_thread(self._thread.join)
+
+    async def run_once(self) -> int:
+        """Renew all leases held; how many were renewed."""
+        leases = list(self._held.values())
+        renewals = await self._store.renew(leases, span=self._span)
+        for lease, renewal in zip(leases, renewals, strict=True):
+            if not renewal.held or renewal.cancel_requested:
+                self._found(lease, renewal)
+        return sum(renewal.held for renewal in renewals)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        loop = every(self._interval, self.run_once, random=self._random.random, poke=self._poke)
+        self._task = self._loop.create_task(loop)
+        try:
+            self._loop.run_until_complete(self._task)
+        except asyncio.CancelledError:
+            pass
+        except Exception:
+            log.exception("renewing ended; leases will lapse")
+        finally:
+            self._loop.close()
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()

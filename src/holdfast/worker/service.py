@@ -1,0 +1,49 @@
+"""A loop is a step plus `every`: interval, jitter, error backoff and stopping, written once."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+
+from holdfast.errors import StoreClosed
+
+log = logging.getLogger("holdfast.worker")
+
+LONGEST_PAUSE = 30.0
+
+
+async def every(
+    span: timedelta,
+    step: Callable[[], Awaitable[object]],
+    *,
+    random: Callable[[], float],
+    poke: asyncio.Event | None = None,
+) -> None:
+    """Run `step`, wait about `span` (sooner when poked), and again, until cancelled.
+
+    The wait is drawn from 80 to 120 % of the span, so that a fleet does not march in step. A step
+    that fails is logged and tried again, each time after a longer pause.
+    """
+    name = getattr(step, "__qualname__", "step")
+    failed = 0
+    while True:
+        try:
+            await step()
+            failed = 0
+        except StoreClosed:
+            raise
+        except Exception:
+            failed += 1
+            log.exception("%s failed %d times in a row; it will be tried again", name, failed)
+        pause = span.total_seconds() * (0.8 + 0.4 * random())
+        await _pause(min(LONGEST_PAUSE, pause * 2**failed) if failed else pause, poke)
+
+
+async def _pause(seconds: float, poke: asyncio.Event | None) -> None:
+    if poke is None:
+        await asyncio.sleep(seconds)
+        return
+    with suppress(TimeoutError):
+        await asyncio.wait_for(poke.wait(), seconds)
+    poke.clear()

@@ -1,0 +1,53 @@
+"""Looking after what others left: lapsed leases, missed starts, old history."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from holdfast.core.decide import decide
+from holdfast.core.event import Event, Lost, Misfired
+from holdfast.core.ids import JobId
+from holdfast.core.job import Job
+from holdfast.core.state import Loss
+from holdfast.store.base import Jobs
+
+log = logging.getLogger("holdfast.worker")
+
+AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """What one step did."""
+
+    reclaimed: int = 0
+    misfired: int = 0
+
+
+class Tidy:
+    """Each step is one atomic write per job: killed in the middle, the next step goes on."""
+
+    def __init__(self, store: Jobs, new_id: Callable[[], JobId]) -> None:
+        self._store = store
+        self._new_id = new_id
+
+    async def run_once(self) -> Tidied:
+        """Close the runs nobody renewed, and skip what can no longer start in time."""
+        lapsed = await self._store.lapsed(limit=AT_ONCE)
+        for job in lapsed:
+            log.warning("lease lapsed job=%s token=%d holder=%s", job.id, job.token, job.holder)
+        overdue = await self._store.overdue(limit=AT_ONCE)
+        return Tidied(
+            reclaimed=await self._settle(lapsed, Lost(Loss.LEASE_EXPIRED)),
+            misfired=await self._settle(overdue, Misfired()),
+        )
+
+    async def prune_once(self, older_than: timedelta, limit: int) -> int:
+        """Delete one small batch of old history; how many jobs went."""
+        return await self._store.prune(older_than=older_than, limit=limit)
+
+    async def _settle(self, jobs: list[Job], event: Event) -> int:
+        # A refusal means that its worker, or another reclaimer, was first.
+        changes = [decide(job, event, new_id=self._new_id) for job in jobs]
+        return sum(await self._store.apply(changes))

@@ -1,0 +1,23 @@
+"""The model store keeps the contract it is the oracle of."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.core.ids import Ids
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance import *  # noqa: F403 - the suite
+from holdfast.testing.conformance.durable import *  # noqa: F403 - it forgets nothing either
+from holdfast.testing.histories import history_machine
+from holdfast.testing.model_store import ModelStore
+
+
+@pytest.fixture
+async def store(clock: FakeClock, ids: Ids) -> AsyncIterator[ModelStore]:
+    model = ModelStore(clock, ids)
+    await model.open()
+    yield model
+    await model.close()
+
+
+TestHistories = history_machine(ModelStore).TestCase

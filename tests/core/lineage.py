@@ -1,0 +1,162 @@
+"""The store of the protocol search: one job and its chain, as small as the tables allow.
+
+Every destination comes from the real `decide`; what is modelled is how a store claims, renews and
+applies. `Store` keeps the contract; the seeded bugs of the tests each override one of its methods.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, NamedTuple, assert_never
+
+from holdfast.core.decide import Change, Guard, decide
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import Event
+from holdfast.core.ids import JobId
+from holdfast.core.state import WAITING, RunStatus, State
+
+MAX_ATTEMPTS: Final = 2
+
+
+class Open(NamedTuple):
+    """The open run of a job: its lease. Time is only this: fresh or lapsed."""
+
+    token: int
+    lapsed: bool = False
+    marked: bool = False  # it bears a cancel request
+
+
+class Row(NamedTuple):
+    """One job in the three places it can be; nothing but the store keeps it in exactly one."""
+
+    waiting: State | None = State.QUEUED
+    open: Open | None = None
+    ends: tuple[State, ...] = ()
+    token: int = 0
+    failures: int = 0
+    losses: int = 0
+    runs: tuple[tuple[int, RunStatus], ...] = ()  # the closed ones, with their tokens
+    result: int | None = None  # the token that wrote it
+    asked: int | None = None  # not stored: the token under which its run was asked to stop
+
+    @property
+    def state(self) -> State:
+        if self.open is not None:
+            return State.RUNNING
+        return self.waiting or self.ends[-1]
+
+
+class Line(NamedTuple):
+    """A job and whatever follows it, and the one client that wants it cancelled."""
+
+    delivery: Delivery
+    rows: tuple[Row, ...] = (Row(),)
+    cancel: bool = False  # whether it has been answered
+
+    @property
+    def tip(self) -> Row:
+        return self.rows[-1]
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.tip.ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What somebody read of a job, and decides by, perhaps much later."""
+
+    id: JobId
+    state: State
+    delivery: Delivery
+    token: int
+    failures: int
+    losses: int
+    max_attempts: int | None = MAX_ATTEMPTS
+
+
+@cache
+def decided(snapshot: Snapshot, event: Event) -> Change:
+    return decide(snapshot, event, new_id=lambda: row_id(row_of(snapshot.id) + 1))
+
+
+def snapshot_of(line: Line) -> Snapshot:
+    tip, index = line.tip, len(line.rows) - 1
+    return Snapshot(row_id(index), tip.state, line.delivery, tip.token, tip.failures, tip.losses)
+
+
+def row_id(index: int) -> JobId:
+    return JobId(str(index))
+
+
+def row_of(job_id: JobId) -> int:
+    return int(job_id)
+
+
+class Store:
+    """The contract of `store/base.py`, applied to one line."""
+
+    takes_in_two_steps = False  # a seeded bug: look at the job, then take it without comparing
+
+    def claim(self, row: Row) -> Row:
+        token = row.token + 1
+        return row._replace(waiting=None, open=Open(token), token=token)
+
+    def renew(self, row: Row, token: int) -> Row:
+        if row.open is None or row.token != token:
+            return row
+        return row._replace(open=row.open._replace(lapsed=False))
+
+    def apply(self, line: Line, change: Change) -> Line:
+        """The line after the change, or the very same line if it was refused."""
+        index = row_of(change.job_id)
+        row = line.rows[index]
+        if not (self.is_current(row, change) and self.guard_holds(row, change)):
+            return line
+        written = self.write(row, change)
+        rows = (*line.rows[:index], written, *line.rows[index + 1 :])
+        if change.successor is not None and not self.is_yielded(row, change):
+            rows += (Row(failures=written.failures, losses=written.losses),)
+        return line._replace(rows=rows)
+
+    def is_current(self, row: Row, change: Change) -> bool:
+        return row.token == change.token
+
+    def guard_holds(self, row: Row, change: Change) -> bool:
+        match change.move.guard:
+            case Guard.OPEN:
+                return row.open is not None
+            case Guard.LAPSED:
+                return row.open is not None and row.open.lapsed
+            case Guard.WAITING:
+                return row.waiting is not None
+            case Guard.STATE:
+                return row.open is None and row.state is change.was
+        assert_never(change.move.guard)
+
+    def is_yielded(self, row: Row, change: Change) -> bool:
+        return change.move.yields and row.open is not None and row.open.marked
+
+    def write(self, row: Row, change: Change) -> Row:
+        to = State.CANCELLED if self.is_yielded(row, change) else change.move.to
+        if to is State.RUNNING:
+            assert row.open is not None
+            return row._replace(open=row.open._replace(marked=True), asked=row.token)
+        row = self.close(row, change)
+        return self.put(row, to)
+
+    def close(self, row: Row, change: Change) -> Row:
+        status = change.move.run
+        if status is None:
+            return row
+        return row._replace(
+            open=None,
+            runs=(*row.runs, (change.token, status)),
+            failures=row.failures if change.failures is None else change.failures,
+            losses=row.losses if change.losses is None else change.losses,
+            result=change.token if status is RunStatus.SUCCEEDED else row.result,
+        )
+
+    def put(self, row: Row, to: State) -> Row:
+        if to in WAITING:
+            return row._replace(waiting=to)
+        return row._replace(waiting=None, ends=(*row.ends, to))
