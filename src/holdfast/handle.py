@@ -19,7 +19,7 @@ class Handle(Generic[R_co]):
 
     __slots__ = ("_client", "created", "id")
 
-    def __init__(self, job_id: JobId, client: Client, *, created: bool) -> None:
+    def __init__(self, job_id: JobId, client: Client, created: bool) -> None:
         self.id = job_id
         self.created = created
         self._client = client

@@ -56,7 +56,7 @@ class JobType(Generic[P, R_co]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
         """These arguments, checked and ready for `app.enqueue_many`."""
-        return self._plain.bind(*args, **kwargs)
+        return Bound(self._plain, self._plain.params(args, kwargs))
 
     def options(
         self,
@@ -106,15 +106,15 @@ class JobType(Generic[P, R_co]):
         return self._dump(self._named(args, kwargs) if args else kwargs)
 
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        names = self._positional[: len(args)]
-        if len(args) > len(names):
+        if len(args) > len(self._positional):
             raise InvalidParams(
-                f'"{self.name}" takes {len(names)} arguments without a name, not {len(args)}; '
-                f"it knows: {', '.join(self._positional) or 'none'}"
+                f'"{self.name}" takes {len(self._positional)} arguments without a name, not '
+                f"{len(args)}; it knows: {', '.join(self._positional) or 'none'}"
             )
-        if twice := [name for name in names if name in kwargs]:
-            raise InvalidParams(f'"{self.name}" was given "{twice[0]}" twice; give it once')
-        return {**dict(zip(names, args, strict=True)), **kwargs}
+        named = dict(zip(self._positional, args, strict=False))
+        if twice := named.keys() & kwargs.keys():
+            raise InvalidParams(f'"{self.name}" was given "{min(twice)}" twice; give it once')
+        return named | kwargs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -145,7 +145,7 @@ class Configured(Generic[P, R_co]):
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Store a job with these arguments and options; when it answers, the job survives."""
-        params = self._params(args, kwargs)
+        params = self.params(args, kwargs)
         store = await self._client.store()
         job = self.make(self._client.ids.job(), params)
         added = await store.add([job]) if self.tx is None else add_within(store, self.tx, [job])
@@ -153,7 +153,7 @@ class Configured(Generic[P, R_co]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
         """These arguments, checked and ready for `app.enqueue_many`."""
-        return Bound(self, self._params(args, kwargs))
+        return Bound(self, self.params(args, kwargs))
 
     def make(self, job_id: JobId, params: str) -> NewJob:
         """The job to store."""
@@ -172,7 +172,8 @@ class Configured(Generic[P, R_co]):
             )
         return Handle(added.id, self._client, created=created)
 
-    def _params(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def params(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The JSON text of a call's arguments, if it may be made at all."""
         if self._needs_slot:
             raise InvalidJob(
                 f'"{self._type.name}" is delivered once per slot; say which one it takes: '

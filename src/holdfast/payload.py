@@ -31,7 +31,6 @@ _LISTS: Final = frozenset({list, tuple, set, frozenset, deque})
 # One short word each in JSON, whatever their value.
 _FLAT: Final = frozenset({bool, float, type(None), datetime, date, time, timedelta, UUID})
 _TEXTS: Final = (str, bytes, bytearray, memoryview)
-_SUSPECTS: Final = ("null", "NaN", "Infinity", "\\u0000")
 _NOT_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^\[\]{}"]+')
 _STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 _SHOWN: Final = 128
@@ -73,12 +72,11 @@ def to_text(to_json: Callable[[Any], bytes], value: object, *, what: str) -> str
     if len(raw) > MAX_PAYLOAD:
         raise _too_large(what, f"is {len(raw):,} bytes of JSON")
     text = raw.decode()
-    for suspect in _SUSPECTS:  # NaN may also have become null: that is Pydantic's default
-        if suspect in text:
-            _check_leaves(value, what)
-            _check_constants(text, what)
-            break
-    if text.count("[") + text.count("{") > MAX_DEPTH:
+    # NaN may also have become null: that is Pydantic's default.
+    if "null" in text or "NaN" in text or "Infinity" in text or "\\u0000" in text:
+        _check_leaves(value, what)
+        _check_constants(text, what)
+    if len(text) > 2 * MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(text, what)
     return text
 

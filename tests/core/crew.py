@@ -23,6 +23,7 @@ class Phase(StrEnum):
     RUNNING = "running"
     SENT = "sent"  # its write is under way and may arrive at any time, even after its death
     UNANSWERED = "unanswered"  # the write arrived, its answer did not
+    STALE = "stale"
     LATE = "late"  # the supervisor has reported the death; the child's write is still under way
 
 
@@ -36,7 +37,7 @@ class Held(NamedTuple):
 
     @property
     def ticket(self) -> tuple[int, str, int]:
-        return (self.line, self.snapshot.id, self.snapshot.token)
+        return self.snapshot and (self.line, self.snapshot.id, self.snapshot.token)
 
 
 class Worker(NamedTuple):

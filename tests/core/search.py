@@ -14,7 +14,7 @@ from holdfast.core.delivery import Delivery
 from .crew import Mode, Worker
 from .invariants import Broken, check_line, check_step, check_workers
 from .lineage import Line
-from .steps import Rules, by_worker, by_world
+from .steps import settle, Rules, by_worker, by_world
 
 BITS: Final = 14
 MASK: Final = (1 << BITS) - 1
@@ -125,11 +125,12 @@ class Search:
         out = {}
         for w in dict.fromkeys(crew.workers):
             for what, l2, w2 in self.working(w, number, line_id):
-                out.setdefault((self.replaced(crew, w, w2), l2), what)
+                out.setdefault((self.settled(self.replaced(crew, w, w2),number,l2,line_id), l2), what)
         line = self.lines.things[line_id]
         for what, after in by_world(self.rules, line):
             check_step(what, line, after)
-            out.setdefault((crew_id, self.line(after)), what)
+            l2=self.line(after)
+            out.setdefault((self.settled(crew_id,number,l2,line_id), l2), what)
         out.pop((crew_id, line_id), None)
         return [Move(what, c, l) for (c, l), what in out.items()]
 
@@ -165,9 +166,19 @@ class Search:
         for w in dict.fromkeys(crew.workers):
             worker = self.workers.things[w]
             if worker.mode is not Mode.CRASHED and crew.crashes:
-                out.append(Move("crash", self.replaced(crew, w, self.workers[worker._replace(mode=Mode.CRASHED)], 1), 0))
+                out.append(Move("crash", self.replaced(crew, w, self.workers[Worker(Mode.CRASHED, tuple(h for h in worker.held if h.snapshot))], 1), 0))
             if worker.mode is Mode.ALIVE and crew.pauses:
                 out.append(Move("pause", self.replaced(crew, w, self.workers[worker._replace(mode=Mode.PAUSED)], 0, 1), 0))
             if worker.mode is Mode.PAUSED:
                 out.append(Move("thaw", self.replaced(crew, w, self.workers[worker._replace(mode=Mode.ALIVE)]), 0))
         return out
+
+    def settled(self, crew_id, number, line_id, old):
+        if line_id == old: return crew_id
+        k = ("s", crew_id, number, line_id)
+        if k not in self.work:
+            crew = self.crews.things[crew_id]
+            line = self.lines.things[line_id]
+            ws = [self.workers[settle(self.workers.things[w], number, line)] for w in crew.workers]
+            self.work[k] = self.crews[crew._replace(workers=tuple(sorted(ws)))]
+        return self.work[k]

@@ -100,7 +100,7 @@ def _working(rules: Rules, worker: Worker, held: Held, line: Line) -> Iterator[S
             for event in _endings(rules, held, line):
                 what = f"send {type(event).__name__.lower()}"
                 yield Step(what, line, worker.turns(held, Phase.SENT, event))
-        case Phase.UNANSWERED:
+        case Phase.STALE:
             yield Step("answer", line, worker.drops(held))
 
 
@@ -130,13 +130,9 @@ def is_held(held: Held, line: Line) -> bool:
     return row.open is not None and row.token == held.snapshot.token
 
 
-def _arriving(rules: Rules, worker: Worker, held: Held, line: Line) -> Step:
+def _arriving(rules, worker, held, line):
     what = "straggle" if worker.mode is Mode.CRASHED else "arrive"
-    after = _sent(rules, held, line)
-    if held.phase is Phase.LATE:
-        return Step(what, after, worker.drops(held))
-    w=worker.drops(held).takes(held._replace(phase=Phase.UNANSWERED,event=None))
-    return Step(what, after, w)
+    return Step(what, _sent(rules, held, line), worker)
 
 
 def _sent(rules: Rules, held: Held, line: Line) -> Line:
@@ -144,7 +140,15 @@ def _sent(rules: Rules, held: Held, line: Line) -> Line:
     return write(rules, line, decided(held.snapshot, held.event))
 
 
-def _mourned(rules: Rules, worker: Worker, held: Held, line: Line) -> Step:
-    after = write(rules, line, decided(held.snapshot, OWNER_DEAD))
-    under_way = held.phase is Phase.SENT
-    return Step("verdict", after, worker.turns(held, Phase.LATE) if under_way else worker.drops(held))
+def _mourned(rules, worker, held, line):
+    return Step("verdict", write(rules, line, decided(held.snapshot, OWNER_DEAD)), worker)
+
+
+def settle(worker, number, line):
+    out = []
+    for held in worker.held:
+        if held.line == number and held.phase is not Phase.STALE and not is_held(held, line):
+            if worker.mode is Mode.CRASHED: continue
+            held = Held(number, None, Phase.STALE)
+        out.append(held)
+    return worker._replace(held=tuple(sorted(out, key=repr)))

@@ -131,7 +131,7 @@ class Worker:
             finish=self._finisher.finish,
             settled=self._finisher.settle,
             left=lambda seconds: self._dispatcher.done(seconds),
-            expired=lambda claim: self._held.pop(claim.job_id, None),
+            expired=self._let_lapse,
         )
 
     def _make_dispatcher(self) -> Dispatcher:
@@ -145,7 +145,7 @@ class Worker:
             lease=self._settings.lease,
             poll=self._settings.poll,
             took=self._took,
-            is_busy=lambda: bool(self._held),
+            is_busy=lambda: bool(self._held or self._slots.active),
         )
 
     def _make_renewer(self) -> Renewer:
@@ -189,6 +189,9 @@ class Worker:
         for claim in claims:
             self._held[claim.job_id] = claim.lease
         self._slots.take(claims)
+
+    def _let_lapse(self, claim: Claim) -> None:
+        self._held.pop(claim.job_id, None)
 
     def _settled(self, change: Change, _applied: bool) -> None:
         if self._held.get(change.job_id) == Lease(change.job_id, change.token):

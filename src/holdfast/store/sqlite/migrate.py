@@ -57,16 +57,18 @@ def _upgrade(cursor: sqlite3.Cursor, path: Path, boot: str, probe: Probe | None)
         )
     for number, script in migrations().items():
         if number > version:
-            _step(cursor, script)
+            _step(cursor, script, f"migration.{number:04}", probe)
             run(cursor, "schema.set_version", probe, version=number)
 
 
-def _step(cursor: sqlite3.Cursor, script: str) -> None:
+def _step(cursor: sqlite3.Cursor, script: str, name: str, probe: Probe | None) -> None:
     """Run a script statement by statement: executescript would commit what is under way."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
         if line.rstrip().endswith(";") and sqlite3.complete_statement(statement):
+            if probe is not None:
+                probe(name, False)
             cursor.execute(statement)
             statement = ""
 

@@ -1,0 +1,90 @@
+"""Killed at every statement of every verb, a SQLite file holds the state before or after it."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.decide import decide, succeed
+from holdfast.core.event import Lost, Unblocked
+from holdfast.core.state import FINAL, Loss, State
+from holdfast.store.base import Filter
+from holdfast.store.sqlite.statements import statements
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.crash import Crasher, Point, clocked, play
+from holdfast.testing.scenarios import HOLDER, LEASE, TYPES
+from holdfast.testing.sqlite_bench import BENCH, dump
+
+# Run once per connection, before any verb, in memory: nothing to be half-way through.
+ELSEWHERE = {"schema.is_ours", "schema.is_empty", "schema.scratch_picked", "schema.scratch_changes"}
+
+
+@pytest.fixture(scope="module")
+def crasher() -> Iterator[Crasher]:
+    with Crasher("holdfast.testing.sqlite_bench:BENCH") as helper:
+        yield helper
+
+
+def _play(path: Path, name: str, *, act: bool) -> None:
+    asyncio.run(play(BENCH, path, name, lambda *_: None, act=act))
+
+
+@pytest.mark.parametrize("name", sorted(BENCH.scenarios))
+def test_killed_at_every_statement_it_is_all_or_nothing(
+    name: str, crasher: Crasher, tmp_path: Path
+) -> None:
+    _play(tmp_path / "before.db", name, act=False)
+    before = dump(tmp_path / "before.db")
+    points = crasher.points(tmp_path / "after.db", name)
+    after = dump(tmp_path / "after.db")
+    assert points, "the act ran no statement"
+
+    for point in points:
+        path = tmp_path / f"{point.nth}.db"
+        crasher.kill(path, name, point)
+
+        assert dump(path) == (after if _is_durable(points, point) else before), point
+    for path in ("before.db", "after.db"):  # there is no third state to go on from
+        asyncio.run(_everything_ends(tmp_path / path))
+
+
+def _is_durable(points: list[Point], point: Point) -> bool:
+    """Whether the commit that counts was over when it died there."""
+    commits = [p.nth for p in points if p.name == "tx.commit" and p.after]
+    return bool(commits) and point.nth >= commits[0]
+
+
+async def _everything_ends(path: Path) -> None:
+    """Nothing acknowledged is lost and nothing is stuck: a fresh worker brings all to an end."""
+    clock, ids = clocked()
+    with_clock = SqliteStore(path, clock=clock, ids=ids)
+    await with_clock.open()
+    known = {job.id for job in await with_clock.find(Filter(), limit=1000)}
+    for _ in range(10):
+        clock.advance("1d")
+        for job in await with_clock.lapsed(limit=100):
+            await with_clock.apply([decide(job, Lost(Loss.LEASE_EXPIRED), new_id=ids.job)])
+        for job in await with_clock.find(Filter(states=frozenset({State.BLOCKED})), limit=100):
+            await with_clock.apply([decide(job, Unblocked(), new_id=ids.job)])
+        claims = await with_clock.claim(
+            HOLDER, queue="default", types=TYPES, limit=100, lease=LEASE
+        )
+        changes = [succeed(claim.job_id, claim.token, None) for claim in claims]
+        assert all(await with_clock.apply(changes))
+    found = await with_clock.find(Filter(), limit=1000)
+    await with_clock.close()
+    assert known <= {job.id for job in found}
+    stuck = [job for job in found if job.state not in FINAL and job.start_deadline is None]
+    assert stuck == []
+
+
+def test_every_statement_is_in_the_list(crasher: Crasher, tmp_path: Path) -> None:
+    names = sorted(BENCH.scenarios)
+    lists = (crasher.points(tmp_path / f"{name}.db", name) for name in names)
+
+    seen = {point.name for points in lists for point in points}
+
+    missing = set(statements()) - seen - ELSEWHERE
+
+    assert missing == set(), "give each of these a scenario in which it runs"
