@@ -16,6 +16,7 @@ from typing import (
     Self,
     TypeVar,
     Unpack,
+    cast,
     overload,
 )
 
@@ -25,7 +26,7 @@ from holdfast.clock import SystemClock
 from holdfast.config import SettingOptions, Settings
 from holdfast.context import Run
 from holdfast.core.event import EventRecord
-from holdfast.core.ids import Ids, JobId
+from holdfast.core.ids import Ids
 from holdfast.core.job import Job
 from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
 from holdfast.core.retry import Backoff
@@ -38,6 +39,7 @@ from holdfast.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from holdfast.registry import Registry
 from holdfast.store.base import Store
 from holdfast.store.open import open_store
+from holdfast.waiting import job_id_of
 
 if TYPE_CHECKING:
     from holdfast.worker.embedded import Worker
@@ -82,7 +84,7 @@ class Holdfast:
         self.settings = (settings or Settings()).with_(**overrides)
         self.registry = Registry()
         self._ids = Ids(SystemClock().now, secrets.randbits)
-        self._store = open_store(url, ids=self._ids) if isinstance(url, str) else url
+        self._store = _store(url, self._ids)
         self._client = Client(
             self._store,
             settings=self.settings,
@@ -159,27 +161,27 @@ class Holdfast:
 
     async def get(self, job_id: str) -> Job:
         """The job as it stands; JobNotFound if there is none."""
-        return await self._client.find(JobId(job_id))
+        return await self._client.find(job_id_of(job_id))
 
     async def runs(self, job_id: str) -> list[RunRecord]:
         """Every run of a job, the first one first."""
-        return await (await self._client.store()).runs(JobId(job_id))
+        return await (await self._client.store()).runs(job_id_of(job_id))
 
     async def events(self, job_id: str) -> list[EventRecord]:
         """Everything unusual that happened to a job, oldest first."""
-        return await (await self._client.store()).events(JobId(job_id))
+        return await (await self._client.store()).events(job_id_of(job_id))
 
     async def wait(self, job_id: str, timeout: Span | None = None) -> Job:  # noqa: ASYNC109 - WaitTimeout names the job
         """The job once it has ended; for a chain, the last of its jobs. WaitTimeout after that."""
-        return await self._client.wait(JobId(job_id), timeout=timeout)
+        return await self._client.wait(job_id_of(job_id), timeout=timeout)
 
     async def cancel(self, job_id: str, reason: str | None = None) -> State:
         """Ask that a job not run, or stop: `cancelled` if it will not run, `running` if told."""
-        return await self._client.cancel(JobId(job_id), reason=reason)
+        return await self._client.cancel(job_id_of(job_id), reason=reason)
 
     def handle(self, job_id: str) -> Handle[Any]:
         """A handle on a job known by its id, whether it exists or not."""
-        return Handle(JobId(job_id), self._client, created=False)
+        return Handle(job_id_of(job_id), self._client, created=False)
 
     def worker(
         self,
@@ -219,6 +221,12 @@ class Holdfast:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def _store(url: str | Store, ids: Ids) -> Store:
+    if isinstance(url, str) or not hasattr(url, "claim"):
+        return open_store(cast("str", url), ids=ids)  # which says what an address looks like
+    return url
 
 
 def _instance_id() -> str:

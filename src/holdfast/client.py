@@ -76,9 +76,11 @@ class Client:
             self._waiting = Waiting(store, poll=self._settings.poll.total_seconds())
         seconds = None if timeout is None else to_span(timeout, what="timeout").total_seconds()
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
                 return await self._waiting.ended(job_id)
         except TimeoutError as error:
+            if not limit.expired():
+                raise
             raise WaitTimeout(
                 f"job {job_id} has not ended within {timeout}; it goes on, so wait again or "
                 "cancel it"

@@ -1,12 +1,13 @@
 """Params and results as JSON text, checked by Pydantic on the way in and on the way out."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from types import NoneType
 from typing import Any, Final, NotRequired
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
+from pydantic_core import CoreConfig, SchemaSerializer
 from typing_extensions import TypedDict
 
 from holdfast.errors import InvalidParams, InvalidType, PermanentError
@@ -104,7 +105,7 @@ def _adapter(shape: Any, what: str, *, config: ConfigDict | None) -> TypeAdapter
     except PydanticUserError as error:
         if config is not None:  # models, dataclasses and typed dicts bring their own
             return _adapter(shape, what, config=None)
-        reason = str(error).partition("\n")[0][:300]
+        reason = str(error).partition("\n")[0].partition(". Set ")[0][:300]
         raise InvalidType(f"{what} cannot be stored: {reason}; use types Pydantic knows") from error
 
 
@@ -113,9 +114,10 @@ def _reader(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
     return partial(adapter.validator.validate_json, by_alias=True, by_name=True)
 
 
-def _writer(adapter: TypeAdapter[Any], hints: Any) -> Callable[[Any], bytes]:
+def _writer(adapter: TypeAdapter[Any], hints: Iterable[Any]) -> Callable[[Any], bytes]:
     strict = not all(hint in _PLAIN for hint in hints)
-    to_json = adapter.serializer.to_json
+    # Given again, for a TypedDict keeps its own configuration from its fields' serialisers.
+    to_json = SchemaSerializer(adapter.core_schema, CoreConfig(ser_json_bytes="base64")).to_json
     # Strict refuses a model changed behind Pydantic's back; the check costs more than the writing.
     return partial(to_json, round_trip=True, warnings="error") if strict else to_json
 

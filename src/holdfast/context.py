@@ -24,7 +24,15 @@ class Run:
     A handler that wants it takes it first: `async def send(run: Run, invoice_id: int) -> None`.
     """
 
-    __slots__ = ("_artifacts", "_begin", "_cancelled", "_claim", "_loop", "_transaction")
+    __slots__ = (
+        "_artifacts",
+        "_begin",
+        "_cancelled",
+        "_claim",
+        "_loop",
+        "_noticed",
+        "_transaction",
+    )
 
     def __init__(
         self,
@@ -38,6 +46,7 @@ class Run:
         self._begin = begin
         self._loop = loop
         self._cancelled = claim.cancel_requested
+        self._noticed = False
         self._artifacts: tuple[str, ...] = ()
         self._transaction: RunTransaction | None = None
 
@@ -67,6 +76,7 @@ class Run:
     @property
     def cancelled(self) -> bool:
         """Whether somebody asked the job to stop. Long handlers look now and then."""
+        self._noticed = self._cancelled
         return self._cancelled
 
     @property
@@ -108,6 +118,11 @@ class Run:
     def request_cancel(self) -> None:
         """The worker saw that the job should stop. Any thread may call it."""
         self._cancelled = True
+
+    @property
+    def noticed(self) -> bool:
+        """Whether the handler has seen that it should stop."""
+        return self._noticed
 
     @property
     def opened(self) -> Transaction | None:

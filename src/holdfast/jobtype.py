@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from holdfast.client import Client
@@ -44,7 +45,7 @@ class JobType(Generic[P, R_co]):
         self._dump: Final = signature.params.dump
         self._positional: Final = signature.positional
         self._plain: Configured[P, R_co] = Configured(self, new_job(policy))
-        self.__doc__ = function.__doc__
+        update_wrapper(self, function, updated=())
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Store a job with these arguments; when it answers, the job survives.
@@ -82,7 +83,8 @@ class JobType(Generic[P, R_co]):
         taken, `on_conflict` says: return the job that holds it, skip (`enqueue_many` then leaves
         it out), or reject with DuplicateJob. `start_within`: skipped if nobody starts it by then.
         `tx`: a connection of yours to the store's database, inside a transaction; the job exists
-        when that commits. None means what the type says.
+        when that commits (open the app before you begin it, or the two may wait for each other).
+        None means what the type says.
         """
         check_on_conflict(on_conflict)
         like = new_job(

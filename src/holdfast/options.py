@@ -16,6 +16,7 @@ OnConflict = Literal["return", "skip", "reject"]
 
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_BITS: Final = 64
 _ON_CONFLICT: Final = ("return", "skip", "reject")
 
 
@@ -44,7 +45,9 @@ def new_job(
         name=policy.name,
         queue=policy.queue if queue is None else check_name(queue, what="queue"),
         delivery=policy.delivery,
-        priority=policy.priority if priority is None else check_priority(priority),
+        priority=policy.priority
+        if priority is None
+        else check_priority(_whole(priority, "priority")),
         max_attempts=_attempts(max_attempts, policy),
         delay=_span(delay, "delay"),
         at=None if at is None else _moment(at, "at"),
@@ -96,10 +99,16 @@ def _attempts(value: int | None, policy: Policy) -> int | None:
             f'max_attempts was given, but "{policy.name}" is delivered once and never runs again; '
             "leave it out"
         )
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ATTEMPTS:
-        raise InvalidJob(
-            f"max_attempts is {value!r:.80}; use a whole number from 1 to {MOST_ATTEMPTS:,}"
-        )
+    if not 1 <= _whole(value, "max_attempts") <= MOST_ATTEMPTS:
+        raise InvalidJob(f"max_attempts is {value}; use a whole number from 1 to {MOST_ATTEMPTS:,}")
+    return value
+
+
+def _whole(value: int, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidJob(f"{what} is {value!r:.80}; use a whole number")
+    if value.bit_length() > _BITS:  # Python refuses to write very long numbers at all
+        raise InvalidJob(f"{what} is an absurdly large number; use one that makes sense")
     return value
 
 

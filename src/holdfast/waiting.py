@@ -13,6 +13,7 @@ from holdfast.errors import JobNotFound, StoreClosed
 from holdfast.store.base import Hint, Store
 
 _AT_ONCE: Final = 500
+_LONGEST_ID: Final = 64
 _FEW: Final = 50
 _IDLE_SHARE: Final = 4
 
@@ -27,7 +28,7 @@ class Waiting:
     def __init__(self, store: Store, *, poll: float) -> None:
         self._store = store
         self._poll = poll
-        self._waiters: dict[asyncio.Future[Job | None], JobId] = {}
+        self._waiters: dict[asyncio.Future[Job], JobId] = {}
         self._looking: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
@@ -46,10 +47,9 @@ class Waiting:
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
-        if self._looking is not None:
+        if self._looking is not None and not self._looking.done():
             self._looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._looking
+            await asyncio.wait([self._looking])
 
     async def _end_of(self, job_id: JobId) -> Job:
         waiter = asyncio.get_running_loop().create_future()
@@ -114,6 +114,13 @@ class Waiting:
             _fail(waiter, error)
 
 
+def job_id_of(text: str) -> JobId:
+    """`text`, if it could be a job's id; JobNotFound if no store can have one like it."""
+    if not isinstance(text, str) or not text.isascii() or not 0 < len(text) <= _LONGEST_ID:
+        raise _missing(text)
+    return JobId(text)
+
+
 async def find(store: Store, job_id: JobId) -> Job:
     """The job as it stands; JobNotFound if there is none."""
     job = (await store.get([job_id]))[0]
@@ -130,12 +137,13 @@ async def follow(store: Store, job: Job) -> Job:
     return chain[-1] if chain and chain[-1].id != job.id else job
 
 
-def _missing(job_id: JobId) -> JobNotFound:
+def _missing(job_id: object) -> JobNotFound:
+    shown = ascii(job_id[:80] if isinstance(job_id, str) else job_id)
     return JobNotFound(
-        f"no job {ascii(job_id)[:80]} is in this store; it was never stored, or pruned since"
+        f"no job {shown[:80]} is in this store; it was never stored, or pruned since"
     )
 
 
-def _fail(waiter: "asyncio.Future[Job | None]", error: Exception) -> None:
+def _fail(waiter: "asyncio.Future[Job]", error: Exception) -> None:
     if not waiter.done():
         waiter.set_exception(error)

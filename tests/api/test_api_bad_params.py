@@ -136,7 +136,7 @@ async def test_params_that_cannot_be_stored_are_refused_by_name(price, hand, cas
 async def test_params_over_a_bound_are_refused_quickly_and_in_little_memory(price, hand, case):
     params = LARGE[case]()
 
-    with pytest.raises(PayloadTooLarge, match='params of "price".*; .') as refusal:
+    with pytest.raises(PayloadTooLarge, match=r'params of "price".*; .') as refusal:
         price.bind(**params)
 
     assert _milliseconds(price.bind, params) < MILLISECONDS
@@ -203,7 +203,7 @@ async def test_many_wrong_items_are_told_in_few_words(app):
     @app.job
     def keep(numbers: list[int]) -> None: ...
 
-    with pytest.raises(InvalidParams, match='field "numbers.0".*and 9,995 more') as refusal:
+    with pytest.raises(InvalidParams, match=r'field "numbers.0".*and 9,995 more') as refusal:
         keep.bind(["x"] * 10_000)
 
     assert len(str(refusal.value)) < 1000

@@ -1,116 +1,122 @@
 """What must hold in every state, and across every step, of the protocol search."""
 
-from itertools import combinations
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import product
 
 from holdfast.core import event as ev
 from holdfast.core.decide import Change, Guard
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import Event
-from holdfast.core.state import Loss, RunStatus, State
+from holdfast.core.state import RunStatus, State
 
-from .crew import Worker
-from .lineage import MAX_ATTEMPTS, Line, Row, Snapshot, Store, decided, row_id, row_of
+from . import crew
+from .crew import Phase, Step, Worker
+from .lineage import MAX_ATTEMPTS, Line, Row, Snapshot, Store, decided, snapshot
 
-SUCCEEDED = ev.Succeeded("1")
-FAILED = ev.Failed("boom")
-POISONED = ev.Failed("no use", permanent=True)
-SKIPPED = ev.Skipped()
-STOPPED = ev.Stopped("asked")
-RELEASED = ev.Released("shutdown")
-SHUT_DOWN = ev.Lost(Loss.SHUTDOWN)
-OWNER_DEAD = ev.Lost(Loss.OWNER_DEAD)
-LEASE_EXPIRED = ev.Lost(Loss.LEASE_EXPIRED)
-CANCEL = ev.CancelRequested()
-
-OF_A_RUN = (SUCCEEDED, FAILED, POISONED, SKIPPED, STOPPED, SHUT_DOWN, OWNER_DEAD, LEASE_EXPIRED)
-OF_A_WAIT = {
-    State.QUEUED: (CANCEL, ev.Misfired()),
-    State.RETRY_WAIT: (CANCEL, ev.FellDue(), ev.GivenUp("enough")),
-}
-COUNTED = (RunStatus.FAILED, RunStatus.LOST)
-
-
-class Broken(Exception):  # noqa: N818 - it is raised by the check, not by the code under test
-    """An invariant does not hold."""
+COUNTED = frozenset({RunStatus.FAILED, RunStatus.LOST})
+OF_A_RUN = (
+    crew.SUCCEEDED,
+    crew.FAILED,
+    crew.POISONED,
+    crew.STOPPED,
+    crew.SHUT_DOWN,
+    crew.OWNER_DEAD,
+    crew.LEASE_EXPIRED,
+    crew.CANCEL,
+    ev.Skipped(),
+)
+OF_A_WAIT = (
+    (State.QUEUED, crew.CANCEL),
+    (State.QUEUED, ev.Misfired()),
+    (State.RETRY_WAIT, crew.CANCEL),
+    (State.RETRY_WAIT, ev.FellDue()),
+    (State.RETRY_WAIT, ev.GivenUp("enough")),
+)
 
 
-def claim(holds: bool, what: str) -> None:
-    if not holds:
-        raise Broken(what)
+class Broken(Exception):  # noqa: N818 - it says what broke: an invariant
+    """An invariant does not hold; the message is the invariant."""
+
+
+def must(hold: bool, invariant: str) -> None:
+    if not hold:
+        raise Broken(invariant)
 
 
 def check_line(line: Line, store: Store) -> None:
-    """Everything that can be seen by looking at one job and its successors."""
-    counted = 0
+    """Everything that can be told by looking at one job and its successors."""
     for row in line.rows:
-        counted += sum(status in COUNTED for _, status in row.runs)
         _check_place(row)
         _check_runs(row)
         _check_cancel(row)
-        claim(row.failures == counted, "failures are the failed and the lost runs")
-        claim(counted <= MAX_ATTEMPTS, "no more attempts than allowed")
+    _check_counts(line)
     _check_delivery(line)
-    _check_stale_writes(line, store)
+    for change in _late_writes(line):
+        must(store.apply(line, change) == line, "a write under a former token changes nothing")
+    for row in line.rows:
+        for token in range(row.token + (row.open is None)):
+            must(store.renew(row, token) == row, "a renewal under a former token changes nothing")
 
 
-def check_step(what: str, before: Line, after: Line) -> None:
-    """What a step may never do to a job, whatever its state."""
-    for old, new in zip(before.rows, after.rows, strict=False):
-        claim(new.token >= old.token, "a token only rises")
-        claim(new.runs[: len(old.runs)] == old.runs, "a closed run never changes")
-        claim(not old.ends or new == old, "an ended job never changes")
-        claim(new.failures >= old.failures, "a failure is never forgotten")
-    claim(before.rows == after.rows[: len(before.rows)] or len(after.rows) <= 3, "")
-    was = before.tip.open
-    if what == "reclaim" and before.rows != after.rows:
-        claim(was is not None and was.lapsed, "a lease that was renewed is never reclaimed")
+def check_step(before: Line, step: Step) -> None:
+    """What no step may do to a job, whatever its state."""
+    must(len(step.line.rows) >= len(before.rows), "a job is never deleted")
+    for old, new in zip(before.rows, step.line.rows, strict=False):
+        must(new.token >= old.token, "a token only rises")
+        must(new.runs[: len(old.runs)] == old.runs, "a closed run never changes")
+        must(not old.ends or new == old, "an ended job never changes")
+    if step.change is not None and before.rows != step.line.rows:
+        lease = before.tip.open
+        is_guarded = step.change.move.guard is Guard.LAPSED
+        must(not is_guarded or (lease is not None and lease.lapsed), "a fresh lease is never reclaimed")
 
 
-def check_workers(workers: list[Worker]) -> None:
-    """No two of them ever hold one lease."""
-    for one, other in combinations(workers, 2):
-        shared = {held.ticket for held in one.held if held.snapshot} & {held.ticket for held in other.held}
-        claim(not shared, "two workers took one job under one token")
-
-
-def check_write(before: Line, change: Change, after: Line) -> None:
-    row = before.rows[row_of(change.job_id)]
-    needs_run = change.move.guard in {Guard.OPEN, Guard.LAPSED}
-    is_stale = change.token != row.token or (needs_run and row.open is None)
-    claim(not is_stale or after == before, "a write with a stale token changed something")
+def check_workers(workers: Iterable[Worker]) -> None:
+    """No two workers ever hold one lease."""
+    phases = {Phase.RUNNING, Phase.SENT}
+    held = Counter(held.line for worker in workers for held in worker.held if held.phase in phases)
+    must(all(count == 1 for count in held.values()), "a run has one holder")
 
 
 def _check_place(row: Row) -> None:
     places = (row.waiting is not None) + (row.open is not None) + bool(row.ends)
-    claim(places == 1, "a job is in exactly one place")
-    claim(len(row.ends) <= 1, "a job has at most one terminal record")
+    must(places == 1, "a job is in exactly one place")
+    must(len(row.ends) <= 1, "a job has at most one terminal record")
 
 
 def _check_runs(row: Row) -> None:
     tokens = [token for token, _ in row.runs] + ([row.open.token] if row.open else [])
-    claim(tokens == list(range(1, row.token + 1)), "each token opens one run, closed once")
     wins = [token for token, status in row.runs if status is RunStatus.SUCCEEDED]
-    claim(len(wins) <= 1, "a job succeeds at most once")
-    claim([row.result] == (wins or [None]), "a result is written once, by the run that succeeded")
-    claim(bool(wins) == (row.ends == (State.SUCCEEDED,)), "a success ends the job, and only that")
-    lost = sum(status is RunStatus.LOST for _, status in row.runs)
-    claim(row.losses >= lost, "losses are counted")
+    must(tokens == list(range(1, row.token + 1)), "each token opens one run and closes it once")
+    must([row.result] == (wins or [None]), "a result is written once, by the run that succeeded")
+    must(bool(wins) == (row.ends == (State.SUCCEEDED,)), "a success ends its job as succeeded")
 
 
 def _check_cancel(row: Row) -> None:
     if row.asked is not None:
-        claim(row.token == row.asked, "a job asked to stop gets no other run")
-        claim(row.open is not None or bool(row.ends), "a job asked to stop ends with its run")
+        must(row.token == row.asked, "a job asked to stop gets no other run")
+        must(row.open is not None or bool(row.ends), "a job asked to stop ends with its run")
+
+
+def _check_counts(line: Line) -> None:
+    closed: Counter[RunStatus] = Counter()
+    for row in line.rows:
+        closed.update(status for _, status in row.runs)
+        counted = sum(closed[status] for status in COUNTED)
+        must(row.failures == counted, "failures are the failed and the lost runs")
+        must(row.losses == closed[RunStatus.LOST], "losses are the lost runs")
+        must(row.failures <= MAX_ATTEMPTS, "there are no more attempts than allowed")
 
 
 def _check_delivery(line: Line) -> None:
-    if line.delivery is not Delivery.CHAIN:
-        claim(len(line.rows) == 1, "only a chain has successors")
-    if line.delivery is not Delivery.LEASE:
-        claim(all(row.token <= 1 for row in line.rows), "a chain or once job runs at most once")
-    if line.delivery is Delivery.CHAIN:
-        for row, follower in zip(line.rows, (*line.rows[1:], None), strict=True):
-            claim((follower is not None) == _is_owed_a_successor(row), "a successor when owed one")
+    if line.delivery is Delivery.LEASE:
+        must(len(line.rows) == 1, "a lease job has no successor")
+        return
+    must(all(row.token <= 1 for row in line.rows), "a chain or once job runs at most once")
+    owed = [line.delivery is Delivery.CHAIN and _is_owed_a_successor(row) for row in line.rows]
+    has = [True] * (len(line.rows) - 1) + [False]
+    must(has == owed, "a successor follows a failure with attempts left, unless cancelled")
 
 
 def _is_owed_a_successor(row: Row) -> bool:
@@ -118,21 +124,20 @@ def _is_owed_a_successor(row: Row) -> bool:
     return failed and row.failures < MAX_ATTEMPTS and row.asked is None
 
 
-def _check_stale_writes(line: Line, store: Store) -> None:
+def _late_writes(line: Line) -> Iterator[Change]:
+    """Every write that whoever held or read a job earlier may still be about to make."""
     for index, row in enumerate(line.rows):
-        for token, _ in row.runs:
-            for event in (*OF_A_RUN, *([RELEASED] if line.delivery is Delivery.LEASE else [])):
-                _check_stale_write(line, store, index, State.RUNNING, token, event)
-        for token in range(row.token):
-            for state, events in OF_A_WAIT.items():
-                for event in events:
-                    _check_stale_write(line, store, index, state, token, event)
+        seen = snapshot(line._replace(rows=line.rows[: index + 1]))
+        for (token, _), event in product(row.runs, _of_a_run(line.delivery)):
+            yield _as_of(seen, State.RUNNING, token, event)
+        for token, (state, event) in product(range(row.token), OF_A_WAIT):
+            yield _as_of(seen, state, token, event)
 
 
-def _check_stale_write(
-    line: Line, store: Store, index: int, state: State, token: int, event: Event
-) -> None:
-    row = line.rows[index]
-    former = Snapshot(row_id(index), state, line.delivery, token, row.failures, row.losses)
-    change = decided(former, event)
-    check_write(line, change, store.apply(line, change))
+def _of_a_run(delivery: Delivery) -> tuple[Event, ...]:
+    return (*OF_A_RUN, crew.RELEASED) if delivery is Delivery.LEASE else OF_A_RUN
+
+
+def _as_of(now: Snapshot, state: State, token: int, event: Event) -> Change:
+    then = Snapshot(now.id, state, now.delivery, token, now.failures, now.losses)
+    return decided(then, event)

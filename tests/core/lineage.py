@@ -1,7 +1,7 @@
-"""The store of the protocol search: one job and its chain, as small as the tables allow.
+"""The store of the protocol search: one job and its successors, as small as the tables allow.
 
-Every destination comes from the real `decide`; what is modelled is how a store claims, renews and
-applies. `Store` keeps the contract; the seeded bugs of the tests each override one of its methods.
+Every destination comes from the real `decide`. What is modelled is how a store claims, renews and
+applies: `Store` keeps the contract, and each seeded bug of the tests overrides one of its methods.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MAX_ATTEMPTS: Final = 2
 
 
 class Open(NamedTuple):
-    """The open run of a job: its lease. Time is only this: fresh or lapsed."""
+    """The open run of a job, which is its lease. All there is to time: fresh or lapsed."""
 
     token: int
     lapsed: bool = False
@@ -34,7 +34,7 @@ class Row(NamedTuple):
     token: int = 0
     failures: int = 0
     losses: int = 0
-    runs: tuple[tuple[int, RunStatus], ...] = ()  # the closed ones, with their tokens
+    runs: tuple[tuple[int, RunStatus], ...] = ()  # the closed ones, each with its token
     result: int | None = None  # the token that wrote it
     asked: int | None = None  # not stored: the token under which its run was asked to stop
 
@@ -46,24 +46,28 @@ class Row(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A job and whatever follows it, and the one client that wants it cancelled."""
+    """A job and, in a chain, whatever followed it; the last one is its tip."""
 
     delivery: Delivery
     rows: tuple[Row, ...] = (Row(),)
-    cancel: bool = False  # whether it has been answered
+    cancels: int = 0  # how many clients have yet to ask for its end
 
     @property
     def tip(self) -> Row:
         return self.rows[-1]
 
     @property
-    def is_over(self) -> bool:
-        return bool(self.tip.ends)
+    def run(self) -> tuple[int, int] | None:
+        """Which run is open: the job and the token; None if there is none."""
+        return None if self.tip.open is None else (len(self.rows), self.tip.open.token)
+
+    def with_tip(self, row: Row) -> "Line":
+        return self._replace(rows=(*self.rows[:-1], row))
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What somebody read of a job, and decides by, perhaps much later."""
+    """What somebody read of a job, and decides by."""
 
     id: JobId
     state: State
@@ -74,28 +78,21 @@ class Snapshot:
     max_attempts: int | None = MAX_ATTEMPTS
 
 
+def snapshot(line: Line) -> Snapshot:
+    """The tip as it stands."""
+    row, job_id = line.tip, JobId(str(len(line.rows) - 1))
+    return Snapshot(job_id, row.state, line.delivery, row.token, row.failures, row.losses)
+
+
 @cache
-def decided(snapshot: Snapshot, event: Event) -> Change:
-    return decide(snapshot, event, new_id=lambda: row_id(row_of(snapshot.id) + 1))
-
-
-def snapshot_of(line: Line) -> Snapshot:
-    tip, index = line.tip, len(line.rows) - 1
-    return Snapshot(row_id(index), tip.state, line.delivery, tip.token, tip.failures, tip.losses)
-
-
-def row_id(index: int) -> JobId:
-    return JobId(str(index))
-
-
-def row_of(job_id: JobId) -> int:
-    return int(job_id)
+def decided(seen: Snapshot, event: Event) -> Change:
+    return decide(seen, event, new_id=lambda: JobId(str(int(seen.id) + 1)))
 
 
 class Store:
     """The contract of `store/base.py`, applied to one line."""
 
-    takes_in_two_steps = False  # a seeded bug: look at the job, then take it without comparing
+    looks_first = False  # a seeded bug: look at the job, then take it without comparing
 
     def claim(self, row: Row) -> Row:
         token = row.token + 1
@@ -107,14 +104,14 @@ class Store:
         return row._replace(open=row.open._replace(lapsed=False))
 
     def apply(self, line: Line, change: Change) -> Line:
-        """The line after the change, or the very same line if it was refused."""
-        index = row_of(change.job_id)
+        """The line after the change; the same line if the change was refused."""
+        index = int(change.job_id)
         row = line.rows[index]
         if not (self.is_current(row, change) and self.guard_holds(row, change)):
             return line
         written = self.write(row, change)
         rows = (*line.rows[:index], written, *line.rows[index + 1 :])
-        if change.successor is not None and not self.is_yielded(row, change):
+        if change.successor is not None and not self.yields(row, change):
             rows += (Row(failures=written.failures, losses=written.losses),)
         return line._replace(rows=rows)
 
@@ -133,16 +130,15 @@ class Store:
                 return row.open is None and row.state is change.was
         assert_never(change.move.guard)
 
-    def is_yielded(self, row: Row, change: Change) -> bool:
+    def yields(self, row: Row, change: Change) -> bool:
         return change.move.yields and row.open is not None and row.open.marked
 
     def write(self, row: Row, change: Change) -> Row:
-        to = State.CANCELLED if self.is_yielded(row, change) else change.move.to
+        to = State.CANCELLED if self.yields(row, change) else change.move.to
         if to is State.RUNNING:
             assert row.open is not None
             return row._replace(open=row.open._replace(marked=True), asked=row.token)
-        row = self.close(row, change)
-        return self.put(row, to)
+        return self.put(self.close(row, change), to)
 
     def close(self, row: Row, change: Change) -> Row:
         status = change.move.run

@@ -129,9 +129,12 @@ class Jobs(Protocol):
         Atomic per change: the run it closes, the place or end of the job, its successor, its
         active key (freed, or handed to the successor) and its event. False means that the job
         has moved on: nothing was written for it, except that a refused write of a former holder
-        (guard `open`) leaves a `late_write_refused` event. Changes are applied in the order
-        given, also when two concern one job. A job put back keeps its place in its queue; with a
-        delay it is due that much later. A successor goes behind the waiting jobs of its priority.
+        (guard `open`) leaves a `late_write_refused` event. False also answers a change that
+        cannot be kept, its result or error being no JSON or too long; then nothing is left.
+
+        Changes are applied in the order given, also when two concern one job. A job put back
+        keeps its place in its queue; with a delay it is due that much later. A successor goes
+        behind the waiting jobs of its priority.
         """
         ...
 

@@ -77,11 +77,15 @@ class Draft:
             delay=self.delay,
             at=None if self.at is None else now + self.at,
             start_within=self.start_within,
-            slot=(self.slot and Slot(series="series", at=START + self.slot * MINUTE)) or None,
+            slot=None if self.slot is None else _slot(self.slot),
             key=self.key,
             active_key=self.active_key,
             retry_of=_back(known, self.retries),
         )
+
+
+def _slot(minute: int) -> Slot:
+    return Slot(series="series", at=START + minute * MINUTE)
 
 
 def _back(known: Sequence[JobId], steps: int | None) -> JobId | None:
@@ -139,8 +143,12 @@ JOB_EVENTS: st.SearchStrategy[Event] = st.sampled_from(
 SPANS = st.sampled_from([timedelta(microseconds=1), SECOND, 15 * SECOND, MINUTE, HOUR])
 LEASES = st.sampled_from([ZERO, SECOND, 15 * SECOND])
 ARTIFACTS = st.lists(st.sampled_from(["a.txt", "b.txt"]), min_size=1, max_size=2)
-HOLDERS = st.builds(
-    Holder, instance_id=st.sampled_from(["worker-1", "worker-2", "worker-3"]), boot_id=st.just("b")
+HOLDERS = st.sampled_from(
+    [
+        Holder(instance_id="worker-1", boot_id="boot-1"),
+        Holder(instance_id="worker-1", boot_id="boot-2"),
+        Holder(instance_id="worker-2", boot_id="boot-3"),
+    ]
 )
 SETTINGS = st.builds(
     Queue,

@@ -16,11 +16,9 @@ def add_job(tables: Tables, new: NewJob, now: datetime) -> Added:
     """Store one job, or say who stands in its place, or why it cannot be kept."""
     if new.id in tables.jobs:
         return Added(new.id, created=False)
-    if (why := _malformed(new)) is not None:
-        return Added(new.id, created=False, refused=why)
     if (holder := _holder(tables, new)) is not None:
         return Added(holder, created=False)
-    if (why := _retry_refused(tables, new)) is not None:
+    if (why := _malformed(new) or _retry_refused(tables, new)) is not None:
         return Added(new.id, created=False, refused=why)
     _keep(tables, new, now)
     return Added(new.id, created=True)

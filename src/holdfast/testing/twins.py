@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
-from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job
 from holdfast.store.base import Filter, Store
@@ -51,11 +51,11 @@ class Twins:
         """The model's answer; AssertionError if the store's is another."""
         self._step += 1
         self.agree = False
-        expected = self._run(ask(self.model))
-        found = self._run(ask(self.store))
-        assert shown(found) == shown(expected)
+        answer = self._run(ask(self.model))
+        expected, found = shown(answer), shown(self._run(ask(self.store)))
+        assert found == expected, f"the store says\n  {found}\nand the model\n  {expected}"
         self.agree = True
-        return expected
+        return answer
 
     def now(self, job_id: JobId) -> Job | None:
         """The job as it stands."""
@@ -86,9 +86,7 @@ class Twins:
 
     def _compare_history(self, job_ids: Iterable[JobId]) -> None:
         for job_id in job_ids:
-            self.both(lambda store, of=job_id: store.runs(of))
-            self.both(lambda store, of=job_id: store.events(of), shown=_without_ids)
-            self.both(lambda store, of=job_id: store.chain(of), shown=_without_seqs)
+            self.both(partial(_history, job_id=job_id))
 
     def _run(self, answer: Awaitable[Answer]) -> Answer:
         async def wait() -> Answer:
@@ -99,6 +97,11 @@ class Twins:
     def _bits(self, number: int) -> int:
         # Drawn by step, not in sequence: a store may ask more often than the other.
         return Random(self._step).getrandbits(number)
+
+
+async def _history(store: Store, job_id: JobId) -> list[object]:
+    events = [replace(event, id=0) for event in await store.events(job_id)]
+    return [await store.runs(job_id), events, _without_seqs(await store.chain(job_id))]
 
 
 async def _listed(store: Store) -> list[list[JobId]]:
@@ -117,7 +120,3 @@ async def _dump(store: Store) -> Dump:
 
 def _without_seqs(jobs: Iterable[Job | None]) -> list[Job | None]:
     return [job and replace(job, seq=0) for job in jobs]
-
-
-def _without_ids(events: Iterable[EventRecord]) -> list[EventRecord]:
-    return [replace(event, id=0) for event in events]

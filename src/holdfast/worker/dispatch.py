@@ -125,6 +125,9 @@ class Dispatcher:
         except OperatorError as error:
             log.warning("cannot take jobs, will try again: %s", error)
             taken = 0
+        except Exception:
+            log.exception("taking jobs failed; it will be tried again")
+            taken = 0
         if taken or self._is_busy():
             self.idle.clear()
         else:

@@ -199,10 +199,11 @@ class Worker:
 
     def _found(self, lease: Lease, renewal: Renewal) -> None:
         """The renewer saw that a lease is gone, or that somebody wants the job to stop."""
-        active = self._slots.active.get(lease.job_id)
-        if active is None or active.claim.token != lease.token:
+        if self._held.get(lease.job_id) != lease:
             return
-        if not renewal.held:
+        if renewal.held:
+            self._slots.give_up(lease.job_id, Stopped("cancel_requested"))
+        else:
             log.warning("lease lost job=%s token=%d", lease.job_id, lease.token)
-            self._held.pop(lease.job_id, None)
-        active.interrupt(Stopped("cancel_requested"))
+            del self._held[lease.job_id]
+            self._slots.give_up(lease.job_id, None)

@@ -15,7 +15,7 @@ from holdfast.core.limits import MAX_REASON, cut
 from holdfast.core.outcome import Cancel, Outcome, RetryAfter, Skip, Snooze
 from holdfast.core.run import Claim
 from holdfast.core.state import Loss
-from holdfast.errors import InvalidParams, TransitionRefused
+from holdfast.errors import TransitionRefused
 from holdfast.registry import JobType
 
 AnyType = JobType[Any, Any]
@@ -56,7 +56,7 @@ class Judge:
     def returned(self, active: Active, value: object) -> Change:
         """The handler came back with a value: a result, or one of the outcomes."""
         claim = active.claim
-        if active.interrupted is not None and value is None:
+        if active.interrupted is not None and _gave_way(active, value):
             return self.close(active, active.interrupted)
         if isinstance(value, Outcome):
             return self.close(active, self._outcome(active, value))
@@ -73,21 +73,23 @@ class Judge:
             return self.close(active, active.interrupted)
         return self.close(active, self._failure(active, error))
 
-    def unreadable(self, claim: Claim, error: InvalidParams) -> Change:
+    def unreadable(self, claim: Claim, error: Exception) -> Change:
         """Its params no longer fit its type: no retry can help."""
-        return decide(claim, Failed(describe(error), permanent=True), new_id=self._new_id)
+        return self.decide(claim, Failed(describe(error), permanent=True))
 
     def close(self, active: Active, event: Event) -> Change:
         try:
-            change = decide(active.claim, event, new_id=self._new_id)
+            change = self.decide(active.claim, event)
         except TransitionRefused as error:
-            refused = Failed(describe(error), permanent=True)
-            change = decide(active.claim, refused, new_id=self._new_id)
+            change = self.decide(active.claim, Failed(describe(error), permanent=True))
         return replace(change, artifacts=active.run.artifacts)
 
     def abandon(self, claim: Claim) -> Change:
         """The worker stops before the run could end."""
-        return decide(claim, shutdown(claim), new_id=self._new_id)
+        return self.decide(claim, shutdown(claim))
+
+    def decide(self, claim: Claim, event: Event) -> Change:
+        return decide(claim, event, new_id=self._new_id)
 
     def _failure(self, active: Active, error: BaseException) -> Failed:
         verdict = active.kind.classifier.verdict(error)
@@ -107,6 +109,18 @@ class Judge:
             case _:
                 kind = type(value).__name__
                 return self._failure(active, TypeError(f"a handler returned an unknown {kind}"))
+
+
+def _gave_way(active: Active, value: object) -> bool:
+    """Whether it ended because it was asked to. One that ended by itself first has its outcome,
+    but past its time limit nothing it says counts."""
+    match active.interrupted:
+        case Lost(reason=Loss.TIMEOUT):
+            return True
+        case Stopped():
+            return value is None and active.run.noticed
+        case _:
+            return False
 
 
 def shutdown(claim: Claim) -> Event:

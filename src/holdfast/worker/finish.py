@@ -74,7 +74,11 @@ class Finisher:
                 failed += 1
                 tell = log.error if failed >= ALARM else log.warning
                 tell("%d ends not written after %d tries: %s", len(changes), failed, error)
-                await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2**failed))
+                await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2 ** min(failed, 10)))
+            except Exception:
+                # A fault of ours. The leases lapse and the jobs run again: late, but not lost.
+                log.exception("%d ends could not be written", len(changes))
+                return [False] * len(changes)
 
     def settle(self, change: Change, applied: bool) -> None:
         if not applied:

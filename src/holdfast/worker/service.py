@@ -37,7 +37,7 @@ async def every(
             failed += 1
             log.exception("%s failed %d times in a row; it will be tried again", name, failed)
         pause = span.total_seconds() * (0.8 + 0.4 * random())
-        await _pause(min(LONGEST_PAUSE, pause * 2**failed) if failed else pause, poke)
+        await _pause(min(LONGEST_PAUSE, pause * 2 ** min(failed, 10)) if failed else pause, poke)
 
 
 async def _pause(seconds: float, poke: asyncio.Event | None) -> None:

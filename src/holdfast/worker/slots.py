@@ -11,11 +11,11 @@ from typing import Any
 
 from holdfast.context import Begin, Run
 from holdfast.core.decide import Change
-from holdfast.core.event import Lost
+from holdfast.core.event import Event, Lost, Stopped
 from holdfast.core.ids import JobId
 from holdfast.core.run import Claim
 from holdfast.core.state import Loss, RunStatus
-from holdfast.errors import HoldfastError, InvalidParams
+from holdfast.errors import HoldfastError
 from holdfast.registry import Registry
 from holdfast.worker.execute import Active, Judge, shutdown
 
@@ -61,11 +61,20 @@ class Slots:
         ]
         self._breathed = 0.0
         self._hushed = asyncio.Event()
+        self._doomed: dict[JobId, Event | None] = {}
         self.active: dict[JobId, Active] = {}
 
     def take(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
             self._ready.put_nowait(claim)
+
+    def give_up(self, job_id: JobId, event: Event | None) -> None:
+        """Stop that job. One that has not started never will; without an event, without a word."""
+        active = self.active.get(job_id)
+        if active is not None:
+            active.interrupt(event or Stopped("lease_lost"))
+        else:
+            self._doomed[job_id] = event
 
     def hand_back(self) -> None:
         """Give back what has not started, where its delivery allows; the rest will start."""
@@ -114,20 +123,31 @@ class Slots:
                 self._breathed = self._loop.time()
 
     async def _run(self, claim: Claim) -> None:
-        kind = self._registry.get(claim.type)
+        if claim.job_id in self._doomed:
+            self._drop(claim, self._doomed.pop(claim.job_id))
+            return
         try:
+            kind = self._registry.get(claim.type)
             params = kind.load(claim.params)
-        except InvalidParams as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, this job cannot be run
             self._finish(self._judge.unreadable(claim, error))
             return
-        active = Active(claim, kind, Run(claim, begin=self._begin, loop=self._loop))
-        self.active[claim.job_id] = active
+        await self._run_active(
+            Active(claim, kind, Run(claim, begin=self._begin, loop=self._loop)), params
+        )
+
+    async def _run_active(self, active: Active, params: dict[str, Any]) -> None:
+        self.active[active.claim.job_id] = active
         try:
             change = await self._watched(active, params)
             if not active.abandoned:
                 await self._close(active, change)
         finally:
-            del self.active[claim.job_id]
+            del self.active[active.claim.job_id]
+
+    def _drop(self, claim: Claim, event: Event | None) -> None:
+        if event is not None:
+            self._finish(self._judge.decide(claim, event))
 
     async def _watched(self, active: Active, params: dict[str, Any]) -> Change:
         """Call the handler; whatever it does, a change comes back."""

@@ -2,11 +2,11 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.clock import micros
 from holdfast.core.decide import Change, Guard
@@ -19,6 +19,8 @@ from holdfast.store.base import PROMOTED_AT_ONCE, Added, Queue, Renewal
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.rows import dumps
 from holdfast.store.sqlite.writer import Work
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,8 @@ def claim(work: Work, asked: Sequence[Wanted]) -> list[list[Claim]]:
 
 def apply(work: Work, changes: Sequence[Change]) -> list[bool]:
     """In rounds, since two changes of one job must not share a statement."""
+    if work.careful:
+        return [_alone(work, lambda c=change: _apply(work, [c])) == [True] for change in changes]  # type: ignore[misc]
     answers: list[bool] = []
     for together in _rounds(changes):
         answers += _apply(work, together)
@@ -87,32 +91,41 @@ def set_queue(work: Work, queues: Sequence[Queue]) -> list[None]:
 
 def _insert(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
     encoded = dumps([rows.new_job_row(job, work.now) for job in jobs])
-    mark = work.one("add.mark")
-    work.run("add.jobs", jobs=encoded, now=work.now)
-    work.run("add.waiting", jobs=encoded, mark=mark)
-    work.run("add.place", mark=mark)
+    last = work.run("add.jobs", jobs=encoded, now=work.now).lastrowid or 0
+    first = last - len(jobs) + 1  # nobody else inserts meanwhile, so they are consecutive
+    work.run("add.waiting", jobs=encoded, first=first)
+    work.run("add.place", first=first)
     work.queues.update(job.queue for job in jobs)
     return [Added(job.id, created=True) for job in jobs]
 
 
 def _add_one(work: Work, job: NewJob) -> Added:
-    """A savepoint of its own: what the database refuses takes nothing else with it."""
     if work.one("add.known", jobs=dumps([[job.id]])) != "[]":
         return Added(job.id, created=False)
     holder = _holder(work, job)
     if holder is not None:
         return Added(holder, created=False)
-    work.run("add.save")
-    try:
-        _require_predecessor(work, job)
-        _insert(work, [job])
-        _take_keys(work, job)
-    except (sqlite3.IntegrityError, ValueError, OverflowError) as error:
-        work.run("add.undo")
-        work.run("add.keep")
-        return Added(job.id, created=False, refused=_why(error))
-    work.run("add.keep")
+    added = _alone(work, lambda: _add_keyed(work, job))
+    return added if isinstance(added, Added) else Added(job.id, created=False, refused=added)
+
+
+def _add_keyed(work: Work, job: NewJob) -> Added:
+    _require_predecessor(work, job)
+    _insert(work, [job])
+    _take_keys(work, job)
     return Added(job.id, created=True)
+
+
+def _alone(work: Work, step: Callable[[], T]) -> T | str:
+    """Do it under a savepoint of its own; why the database refused it, if it did."""
+    work.run("item.save")
+    try:
+        done: T | str = step()
+    except (sqlite3.IntegrityError, ValueError, OverflowError) as error:
+        work.run("item.undo")
+        done = _why(error)
+    work.run("item.keep")
+    return done
 
 
 def _holder(work: Work, job: NewJob) -> Any:
@@ -162,10 +175,10 @@ def _claim(work: Work, wanted: Wanted) -> list[Claim]:
     )
     if picked.rowcount <= 0:
         return []
-    work.run("claim.worker", instance=holder.instance_id, boot=holder.boot_id)
+    who = {"instance": holder.instance_id, "boot": holder.boot_id}
+    work.run("claim.worker", **who)
     until = work.mono + wanted.lease // MICROSECOND
-    stamps = {"now": work.now, "until": until, "prefix": wanted.prefix, "boot": holder.boot_id}
-    work.run("claim.open", **stamps)
+    work.run("claim.open", now=work.now, until=until, prefix=wanted.prefix, **who)
     work.run("claim.leave")
     return [rows.claim(row) for row in json.loads(work.one("claim.claimed"))]
 
@@ -212,10 +225,11 @@ def _keep_going(work: Work, changes: Sequence[Change], moves: Iterable[Any]) -> 
     if any(move.run and move.to in WAITING for move in moves):
         work.run("apply.put_back", now=work.now)
     if any(change.successor for change in changes):
-        mark = work.one("add.mark")
-        work.run("apply.successors", now=work.now)
-        work.run("apply.queue_successors", now=work.now)
-        work.run("add.place", mark=mark)
+        written = work.run("apply.successors", now=work.now)
+        first = (written.lastrowid or 0) - written.rowcount + 1
+        if written.rowcount > 0:
+            work.run("apply.queue_successors", now=work.now)
+            work.run("add.place", first=first)
     if any(move.kind is Kind.CANCEL_REQUESTED for move in moves):
         work.run("apply.mark_cancel")
         work.cancelled = True

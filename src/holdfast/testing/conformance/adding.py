@@ -7,10 +7,10 @@ import pytest
 from holdfast.core.delivery import Delivery
 from holdfast.core.ids import JobId
 from holdfast.core.job import Key, Slot
-from holdfast.core.limits import MAX_PAYLOAD, MAX_PRIORITY, MIN_PRIORITY
+from holdfast.core.limits import MAX_KEY, MAX_PAYLOAD, MAX_PRIORITY, MIN_PRIORITY
 from holdfast.core.state import State
 from holdfast.store.base import Added, Store
-from holdfast.testing.clock import FakeClock
+from holdfast.testing.clock import START, FakeClock
 from holdfast.testing.conformance.make import (
     HOUR,
     SECOND,
@@ -213,6 +213,12 @@ async def test_names_and_priorities_up_to_their_bounds_are_kept(store: Store) ->
         {"queue": "two words"},
         {"type": "naïve"},
         {"type": "trailing\n"},
+        {"key": Key(key="")},
+        {"key": Key(key="k" * (MAX_KEY + 1))},
+        {"key": Key(key="k", bucket="b" * (MAX_KEY + 1))},
+        {"active_key": ""},
+        {"active_key": "a" * (MAX_KEY + 1)},
+        {"slot": Slot(series="two words", at=START)},
         {"priority": MIN_PRIORITY - 1},
         {"priority": MAX_PRIORITY + 1},
         {"retry_of": JobId("00000000-0000-7000-8000-ffffffffffff")},
@@ -220,7 +226,7 @@ async def test_names_and_priorities_up_to_their_bounds_are_kept(store: Store) ->
     ids=lambda over: next(iter(over)),
 )
 async def test_what_cannot_be_kept_is_refused_whole(store: Store, over: dict[str, object]) -> None:
-    job = make_job(key=Key(key="k"), active_key="a", **over)
+    job = make_job(**{"key": Key(key="k"), "active_key": "a", **over})
 
     [refused] = await store.add([job])
 

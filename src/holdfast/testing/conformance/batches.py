@@ -48,8 +48,10 @@ async def _running(store: Store, count: int, **over: object) -> list[Claim]:
         make_job(name="two words"),
         make_job(priority=10**30),
         make_job(retry_of=new_id()),
+        make_job(key=Key(key="\ud800")),
+        make_job(active_key="\ud800"),
     ],
-    ids=["params", "surrogate", "name", "priority", "retry_of"],
+    ids=["params", "surrogate", "name", "priority", "retry_of", "key", "active_key"],
 )
 async def test_refused_job_never_sinks_its_neighbours(
     store: Store, bad: NewJob, place: int

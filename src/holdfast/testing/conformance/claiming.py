@@ -1,15 +1,18 @@
 """What `claim` promises: each job to one claimer, and only what may run now."""
 
 from holdfast.core.delivery import Delivery
+from holdfast.core.run import Holder
 from holdfast.core.state import RunStatus, State
-from holdfast.store.base import Store
+from holdfast.store.base import Filter, Store
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance.make import (
     HOUR,
+    LEASE,
     LOST,
     SECOND,
     SUCCEEDED,
     TICK,
+    TYPE,
     claim_order,
     job_of,
     kinds,
@@ -59,6 +62,17 @@ async def test_claimed_job_shows_who_runs_it(store: Store, clock: FakeClock) -> 
     assert (job.holder, job.boot_id) == ("worker-2", "worker-2-boot")
     assert (job.started_at, job.finished_at) == (clock.now(), None)
     assert await kinds(store, job_id) == [], "the routine path records nothing"
+
+
+async def test_two_instances_may_call_their_boots_alike(store: Store) -> None:
+    await store.add([make_job(), make_job()])
+    holders = [Holder(instance_id=name, boot_id="boot-1") for name in ("worker-1", "worker-2")]
+
+    for holder in holders:
+        await store.claim(holder, queue="default", types=[TYPE], limit=1, lease=LEASE)
+
+    running = await store.find(Filter(), limit=10)
+    assert [job.holder for job in running] == ["worker-2", "worker-1"]
 
 
 async def test_claimed_job_goes_to_nobody_else(store: Store) -> None:

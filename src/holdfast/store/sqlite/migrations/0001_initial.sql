@@ -63,7 +63,8 @@ CREATE INDEX holdfast_waiting_place ON holdfast_waiting (queue, priority, positi
 CREATE TABLE holdfast_workers (
   id INTEGER PRIMARY KEY,
   instance_id TEXT NOT NULL CONSTRAINT instance_name CHECK (length(instance_id) BETWEEN 1 AND 128),
-  boot_id TEXT NOT NULL UNIQUE
+  boot_id TEXT NOT NULL,
+  UNIQUE (instance_id, boot_id)
 );
 
 -- The row is the lease: a finish that finds none, or another token, is stale.

@@ -1,7 +1,3 @@
--- @mark
--- Jobs inserted from here on have a higher seq.
-SELECT coalesce(max(seq), 0) FROM holdfast_jobs;
-
 -- @known
 -- Which of these ids are stored already; a repeated enqueue finds itself.
 SELECT json_group_array(j.id)
@@ -31,7 +27,7 @@ SELECT
   j.seq, n.value ->> 8, j.queue, j.type, j.name, j.delivery, n.value ->> 7, 0,
   n.value ->> 9, j.created_at, j.start_deadline, 0, 0, 0
 FROM json_each(:jobs) AS n
-CROSS JOIN holdfast_jobs AS j ON j.seq = :mark + 1 + n.key;
+CROSS JOIN holdfast_jobs AS j ON j.seq = :first + n.key;
 
 -- @place
 -- In a `position` queue each new job goes behind the last waiting one of its priority.
@@ -43,12 +39,12 @@ FROM (
     coalesce(
       (
         SELECT max(o.position) FROM holdfast_waiting AS o
-        WHERE o.queue = w.queue AND o.priority = w.priority AND o.position <> 0 AND o.job <= :mark
+        WHERE o.queue = w.queue AND o.priority = w.priority AND o.position <> 0 AND o.job < :first
       ),
       0
     ) + q.gap * row_number() OVER (PARTITION BY w.queue, w.priority ORDER BY w.job) AS position
   FROM holdfast_queues AS q
-  CROSS JOIN holdfast_waiting AS w ON w.queue = q.name AND w.job > :mark
+  CROSS JOIN holdfast_waiting AS w ON w.queue = q.name AND w.job >= :first
   WHERE q.ordering = 'position'
 ) AS p
 WHERE holdfast_waiting.job = p.job;
@@ -79,12 +75,3 @@ FROM (SELECT 1)
 LEFT JOIN holdfast_jobs AS j ON j.id = :id
 LEFT JOIN holdfast_ends AS e ON e.job = j.seq
 LEFT JOIN holdfast_jobs AS s ON s.retry_of = j.seq;
-
--- @save
-SAVEPOINT holdfast_item;
-
--- @undo
-ROLLBACK TO holdfast_item;
-
--- @keep
-RELEASE holdfast_item;

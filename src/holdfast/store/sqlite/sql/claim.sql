@@ -66,7 +66,7 @@ LIMIT :limit + :prefetch;
 -- @worker
 INSERT INTO holdfast_workers (instance_id, boot_id)
 VALUES (:instance, :boot)
-ON CONFLICT (boot_id) DO NOTHING;
+ON CONFLICT DO NOTHING;
 
 -- @open
 INSERT INTO holdfast_open_runs (
@@ -77,7 +77,7 @@ SELECT
   w.job, :prefix || printf('%06x', p.n - 1), w.token + 1, k.id, :now, :until,
   w.queue, w.name, w.delivery, w.priority, w.position, w.available_at, w.failures, w.losses
 FROM temp.holdfast_picked AS p
-CROSS JOIN holdfast_workers AS k ON k.boot_id = :boot
+CROSS JOIN holdfast_workers AS k ON k.instance_id = :instance AND k.boot_id = :boot
 CROSS JOIN holdfast_waiting AS w ON w.job = p.job;
 
 -- @leave

@@ -1,0 +1,51 @@
+"""One measurement in a process of its own: `python -m bench.child huey drain FILE 20000`."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+SIDES = {"holdfast": "bench.ours", "huey": "bench.peer"}
+LIMIT = 900.0
+
+
+class Side(Protocol):
+    """What a system under measurement offers; each returns its figures by name."""
+
+    def one(self, path: Path, jobs: int) -> dict[str, float]: ...
+    def bulk(self, path: Path, jobs: int) -> dict[str, float]: ...
+    def drain(self, path: Path, jobs: int) -> dict[str, float]: ...
+    def latency(self, path: Path, jobs: int) -> dict[str, float]: ...
+    def pragmas(self, path: Path) -> dict[str, Any]: ...
+
+
+def measure(side: str, what: str, path: Path, jobs: int) -> dict[str, float]:
+    """The figures of one measurement, made in a fresh process on that file."""
+    return _ask(side, what, str(path), str(jobs))
+
+
+def pragmas(side: str, path: Path) -> dict[str, Any]:
+    """What the system set on its connections to that file."""
+    return _ask(side, "pragmas", str(path))
+
+
+def _ask(*words: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "bench.child", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=False)
+    if done.returncode:
+        raise SystemExit(f"bench: {' '.join(words)} failed; its own words are above")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def main() -> None:
+    name, what, path, *jobs = sys.argv[1:]
+    side = cast("Side", import_module(SIDES[name]))
+    figures = getattr(side, what)(Path(path), *map(int, jobs))
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

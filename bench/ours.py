@@ -1,0 +1,114 @@
+"""Holdfast under measurement: the embedded worker and the typed API, as a user has them."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from bench.probe import Probe, rate, waits
+from holdfast import Holdfast
+from holdfast.core.state import State
+from holdfast.jobtype import JobType
+from holdfast.store.sqlite.database import connect
+from holdfast.store.sqlite.store import SqliteStore
+
+LIMIT = 600.0
+"""No measurement takes longer, in seconds."""
+
+GAP = 0.005
+WARM = 20
+
+Noop = JobType[[float], None]
+
+
+def one(path: Path, jobs: int) -> dict[str, float]:
+    """Enqueue one after the other, each awaited until it is durable."""
+    return _run(_one(path, jobs))
+
+
+def bulk(path: Path, jobs: int) -> dict[str, float]:
+    """Enqueue them all with `enqueue_many`, from the first argument checked to all durable."""
+    return _run(_bulk(path, jobs))
+
+
+def drain(path: Path, jobs: int) -> dict[str, float]:
+    """Run what is queued, from the first handler's start until the store shows all ended."""
+    return _run(_drain(path, jobs))
+
+
+def latency(path: Path, jobs: int) -> dict[str, float]:
+    """From the call of `enqueue` to the handler's start, worker and caller on one idle loop."""
+    return _run(_latency(path, jobs))
+
+
+def pragmas(path: Path) -> dict[str, Any]:
+    """Read from a connection made as the writer's is."""
+    connection = connect(path, busy=5.0)
+    try:
+        names = ("journal_mode", "synchronous")
+        return {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names}
+    finally:
+        connection.close()
+
+
+async def _one(path: Path, jobs: int) -> dict[str, float]:
+    app, noop = _app(SqliteStore(path), Probe())
+    async with app:
+        await noop.enqueue(0.0)
+        since = perf_counter()
+        for _ in range(jobs):
+            await noop.enqueue(0.0)
+        return rate(jobs, since)
+
+
+async def _bulk(path: Path, jobs: int) -> dict[str, float]:
+    app, noop = _app(SqliteStore(path), Probe())
+    async with app:
+        since = perf_counter()
+        await app.enqueue_many(noop.bind(0.0) for _ in range(jobs))
+        return rate(jobs, since)
+
+
+async def _drain(path: Path, jobs: int) -> dict[str, float]:
+    full = asyncio.Event()
+    probe = Probe(jobs, full.set)
+    store = SqliteStore(path)
+    app, _ = _app(store, probe)
+    async with app, app.worker():
+        await full.wait()
+        # Not `worker.drained()`: it may answer as late as the worker's next poll, 0.5 s.
+        while await store.counts() != {("default", State.SUCCEEDED): jobs}:
+            await asyncio.sleep(0.001)
+        return rate(jobs, probe.first)
+
+
+async def _latency(path: Path, jobs: int) -> dict[str, float]:
+    full = asyncio.Event()
+    probe = Probe(WARM + jobs, full.set)
+    app, noop = _app(SqliteStore(path), probe)
+    async with app, app.worker():
+        begun = perf_counter()
+        for n in range(WARM + jobs):
+            await asyncio.sleep(max(0.0, begun + n * GAP - perf_counter()))
+            await noop.enqueue(perf_counter())
+        await full.wait()
+    return waits(probe.waits[WARM:])
+
+
+def _app(store: SqliteStore, probe: Probe) -> tuple[Holdfast, Noop]:
+    app = Holdfast(store)
+
+    @app.job
+    async def noop(sent: float) -> None:  # noqa: RUF029 - as the worker likes them best
+        probe.hit(sent)
+
+    return app, noop
+
+
+def _run(measurement: Coroutine[Any, Any, dict[str, float]]) -> dict[str, float]:
+    async def bounded() -> dict[str, float]:
+        async with asyncio.timeout(LIMIT):
+            return await measurement
+
+    return asyncio.run(bounded())

@@ -1,0 +1,102 @@
+"""Huey's SQLite storage under the same measurements: one thread, no results, full sync."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from time import perf_counter, sleep
+from typing import Any
+
+from huey import SqliteHuey
+
+from bench.probe import Probe, rate, waits
+
+LIMIT = 600.0
+GAP = 0.005
+WARM = 20
+POLL = 0.01
+"""How long its idle worker sleeps at most; its default starts at 0.1 s."""
+
+Noop = Callable[[float], Any]
+
+
+def one(path: Path, jobs: int) -> dict[str, float]:
+    """Enqueue one after the other; the call returns when it is durable."""
+    _, noop = _huey(path, Probe())
+    noop(0.0)
+    since = perf_counter()
+    for _ in range(jobs):
+        noop(0.0)
+    return rate(jobs, since)
+
+
+def bulk(path: Path, jobs: int) -> dict[str, float]:
+    """It has no call for many, so this is the same loop."""
+    return one(path, jobs - 1)
+
+
+def drain(path: Path, jobs: int) -> dict[str, float]:
+    """Run what is queued, from the first handler's start to the last one's, the queue empty."""
+    full = Event()
+    probe = Probe(jobs, full.set)
+    huey, _ = _huey(path, probe)
+    with _consuming(huey):
+        _require(full)
+        while huey.storage.queue_size():
+            sleep(0.001)
+        return rate(jobs, probe.first)
+
+
+def latency(path: Path, jobs: int) -> dict[str, float]:
+    """From the call to the handler's start, in the thread beside the caller's."""
+    full = Event()
+    probe = Probe(WARM + jobs, full.set)
+    huey, noop = _huey(path, probe)
+    with _consuming(huey):
+        begun = perf_counter()
+        for n in range(WARM + jobs):
+            sleep(max(0.0, begun + n * GAP - perf_counter()))
+            noop(perf_counter())
+        _require(full)
+    return waits(probe.waits[WARM:])
+
+
+def pragmas(path: Path) -> dict[str, Any]:
+    """Read from a connection of the storage's own."""
+    storage = _huey(path, Probe())[0].storage
+    names = ("journal_mode", "synchronous")
+    return {name: storage.sql(f"pragma {name}", results=True)[0][0] for name in names}
+
+
+def _huey(path: Path, probe: Probe) -> tuple[Any, Noop]:
+    huey = SqliteHuey("bench", filename=str(path), results=False, fsync=True)
+
+    @huey.task(name="noop")
+    def noop(sent: float) -> None:
+        probe.hit(sent)
+
+    return huey, noop
+
+
+@contextmanager
+def _consuming(huey: Any) -> Iterator[None]:
+    logging.getLogger("huey").setLevel(logging.WARNING)
+    consumer = huey.create_consumer(
+        workers=1,
+        worker_type="thread",
+        periodic=False,
+        initial_delay=POLL,
+        max_delay=POLL,
+        check_worker_health=False,
+    )
+    consumer.start()
+    try:
+        yield
+    finally:
+        consumer.stop(graceful=True)
+
+
+def _require(full: Event) -> None:
+    if not full.wait(LIMIT):
+        raise TimeoutError(f"Huey did not start every job within {LIMIT:.0f} s")

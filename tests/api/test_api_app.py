@@ -1,0 +1,212 @@
+"""The app itself: opened when needed, closed once, and no business of another app's."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast import Holdfast, Settings, State
+from holdfast.core.event import Succeeded
+from holdfast.errors import InvalidJob, NotOurStore, StoreClosed, StoreReadOnly
+from holdfast.testing.model_store import ModelStore
+
+
+class Slow(ModelStore):
+    """Takes its time to open, and counts."""
+
+    opened = closed = 0
+
+    async def open(self):
+        self.opened += 1
+        await asyncio.sleep(0.01)
+        await super().open()
+
+    async def close(self):
+        self.closed += 1
+        await super().close()
+
+
+@pytest.fixture
+def slow(clock, ids):
+    return Slow(clock, ids)
+
+
+def with_send(app):
+    @app.job
+    def send(number: int) -> int:
+        return number
+
+    return send
+
+
+async def test_a_store_is_opened_once_on_first_use_however_many_ask(slow):
+    send = with_send(Holdfast(slow))
+    assert slow.opened == 0
+
+    handles = await asyncio.gather(*(send.enqueue(number) for number in range(10)))
+
+    assert slow.opened == 1
+    assert len({handle.id for handle in handles}) == 10
+
+
+async def test_an_opening_that_failed_is_tried_again(slow):
+    send = with_send(Holdfast(slow))
+    opening, slow.open = slow.open, None
+
+    async def refuse():
+        raise StoreReadOnly("no")
+
+    slow.open = refuse
+    with pytest.raises(StoreReadOnly):
+        await send.enqueue(1)
+    slow.open = opening
+
+    assert (await send.enqueue(1)).created
+
+
+async def test_closing_twice_is_fine_and_use_after_it_is_told(slow):
+    app = Holdfast(slow)
+    send = with_send(app)
+    async with app:
+        await send.enqueue(1)
+
+    await app.close()
+
+    with pytest.raises(StoreClosed, match="this app was closed; use it inside `async with app:`"):
+        await send.enqueue(2)
+    async with app:
+        assert (await send.enqueue(3)).created
+
+
+async def test_closing_an_app_that_was_never_used_is_fine(slow):
+    await Holdfast(slow).close()
+
+    assert slow.opened == 0
+
+
+async def test_two_apps_in_one_process_do_not_meet(clock, ids):
+    stores = [ModelStore(clock, ids), ModelStore(clock, ids)]
+    apps = [Holdfast(store) for store in stores]
+    first, second = (with_send(app) for app in apps)
+
+    handle = await first.enqueue(1)
+
+    assert first is not second
+    assert (await apps[0].get(handle.id)).state is State.QUEUED
+    assert await stores[0].get([handle.id]) != [None]
+    await second.enqueue(2)
+    assert await stores[1].get([handle.id]) == [None]
+
+
+async def test_two_apps_over_one_store_share_its_jobs(store, hand):
+    one, two = Holdfast(store), Holdfast(store)
+    send = with_send(one)
+
+    handle = await send.enqueue(1)
+    await hand.end(await hand.take("send"), Succeeded("5"))
+
+    assert await two.handle(handle.id).result() == 5
+    assert [run.result for run in await two.runs(handle.id)] == ["5"]
+    assert await two.events(handle.id) == []
+
+
+@pytest.mark.parametrize("url", ["", "jobs.db", "redis://x", "sqlite://", "sqlite:///:memory:", None, Path("jobs.db")])
+def test_an_address_that_names_no_store_is_refused_at_once(url):
+    with pytest.raises(InvalidJob, match="write"):
+        Holdfast(url)
+
+
+def test_making_an_app_touches_nothing(tmp_path):
+    Holdfast(f"sqlite:///{tmp_path}/jobs.db")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_file_that_is_not_ours_is_refused_and_left_as_it_was(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but dear to somebody\n" * 100)
+    before = path.read_bytes()
+    app = Holdfast(f"sqlite:///{path}")
+    send = with_send(app)
+
+    for _ in range(2):
+        with pytest.raises(NotOurStore, match=r"notes.txt"):
+            await send.enqueue(1)
+    await app.close()
+
+    assert path.read_bytes() == before
+
+
+def test_settings_by_name_change_the_given_ones():
+    app = Holdfast("sqlite:///x.db", settings=Settings(poll="1s", tick="2s"), poll="3s")
+
+    assert app.settings == Settings(poll="3s", tick="2s")
+    with pytest.raises(TypeError, match="pol"):
+        Holdfast("sqlite:///x.db", pol="3s")  # type: ignore[call-arg]
+
+
+WRONG_SETTINGS = [
+    ({"lease": "10s"}, r"lease is 0:00:10 and renew is 0:00:05; a lease must last at least 3"),
+    ({"renew": "0s"}, "renew is 0:00:00; it must last at least 1 ms"),
+    ({"poll": "often"}, "poll is 'often'; write a timedelta"),
+    ({"tick": -1}, "tick is -1; write a timedelta"),
+    ({"grace": "-1s"}, "grace is '-1s'"),
+    ({"transaction": "0s"}, "transaction is 0:00:00"),
+    ({"retention": 30}, "retention is 30; write a timedelta"),
+    ({"concurrency": 0}, "concurrency is 0; it must lie in 1…100,000"),
+    ({"concurrency": True}, "concurrency is True; use a whole number"),
+    ({"prefetch": -1}, "prefetch is -1; it must lie in 0…100,000"),
+    ({"prune_batch": 1.5}, "prune_batch is 1.5; use a whole number"),
+]
+
+
+@pytest.mark.parametrize(("settings", "words"), WRONG_SETTINGS)
+def test_settings_that_cannot_work_are_refused(settings, words):
+    with pytest.raises(ValueError, match=words):
+        Settings(**settings)
+
+
+def test_the_defaults_are_those_of_the_design():
+    settings = Settings()
+
+    shown = {name: str(getattr(settings, name)) for name in Settings.__slots__}
+    assert shown == {
+        "lease": "0:00:15",
+        "renew": "0:00:05",
+        "tick": "0:00:01",
+        "poll": "0:00:00.500000",
+        "grace": "0:00:30",
+        "transaction": "0:00:05",
+        "retention": "30 days, 0:00:00",
+        "prune_batch": "500",
+        "concurrency": "10",
+        "prefetch": "200",
+    }
+    assert Settings(retention=None).retention is None
+
+
+def test_an_app_may_live_through_several_loops(tmp_path):
+    code = """
+import asyncio, sys
+from holdfast import Holdfast
+app = Holdfast("sqlite:///" + sys.argv[1])
+
+@app.job
+def send(number: int) -> int:
+    return number
+
+async def main() -> None:
+    async with app, app.worker():
+        print(await (await send.enqueue(7)).result("10s"))
+
+asyncio.run(main())
+asyncio.run(main())
+"""
+    path = str(Path(tmp_path) / "jobs.db")
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.stdout, done.returncode) == ("7\n7\n", 0), done.stderr

@@ -1,0 +1,129 @@
+"""Many jobs at once: each alone, in order, and refusals told at the end."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from holdfast import DuplicateJob, InvalidJob, InvalidParams, SomeRefused
+from holdfast.bulk import CHUNK
+from holdfast.store.base import Added
+
+
+@pytest.fixture
+def send(app):
+    @app.job
+    def send(number: int) -> int:
+        return number
+
+    return send
+
+
+async def test_many_are_stored_in_the_order_given(app, send, hand, store):
+    handles = await app.enqueue_many(send.bind(number) for number in range(2 * CHUNK + 1))
+
+    jobs = await store.get([handle.id for handle in handles])
+    assert [job.params for job in jobs] == [f'{{"number":{n}}}' for n in range(2 * CHUNK + 1)]
+    assert all(handle.created for handle in handles)
+    assert [job.seq for job in jobs] == sorted(job.seq for job in jobs)
+
+
+async def test_none_at_all_is_fine(app):
+    assert await app.enqueue_many([]) == []
+
+
+async def test_types_and_options_may_be_mixed(app, send):
+    @app.job(queue="other")
+    def fetch(url: str) -> None: ...
+
+    handles = await app.enqueue_many(
+        [send.bind(1), fetch.bind("x"), send.options(priority=9).bind(2)]
+    )
+
+    jobs = [await handle.job() for handle in handles]
+    assert [(job.type, job.queue, job.priority) for job in jobs] == [
+        ("send", "default", 0),
+        ("fetch", "other", 0),
+        ("send", "default", 9),
+    ]
+
+
+async def test_each_item_chooses_what_a_conflict_means(app, send, hand):
+    first = await send.options(key="k").enqueue(0)
+
+    with pytest.raises(SomeRefused) as refusal:
+        await app.enqueue_many(
+            [
+                send.bind(1),
+                send.options(key="k").bind(2),
+                send.options(key="k", on_conflict="skip").bind(3),
+                send.options(key="k", on_conflict="reject").bind(4),
+                send.bind(5),
+            ]
+        )
+
+    handles, failures = refusal.value.handles, refusal.value.failures
+    assert [handle.created for handle in handles] == [True, False, True]
+    assert handles[1].id == first.id
+    assert list(failures) == [3]
+    assert isinstance(failures[3], DuplicateJob)
+    assert "1 jobs were not stored, the other 3 are: job 3: a job of type" in str(refusal.value)
+    assert len(await hand.stored()) == 3
+
+
+async def test_a_job_the_store_refuses_does_not_sink_its_neighbours(app, send, store, hand):
+    add = store.add
+
+    async def fussy(jobs):
+        good = [job for job in jobs if "13" not in job.params]
+        added = {each.id: each for each in await add(good)}
+        return [added.get(job.id) or Added(job.id, created=False, refused="no 13") for job in jobs]
+
+    store.add = fussy
+
+    with pytest.raises(
+        SomeRefused, match='job 13: a job of type "send" was refused: no 13'
+    ) as some:
+        await app.enqueue_many(send.bind(number) for number in range(20))
+
+    assert len(some.value.handles) == 19
+    assert len(await hand.stored()) == 19
+    assert isinstance(some.value, InvalidJob)
+
+
+async def test_a_bad_item_of_a_generator_raises_and_what_came_before_is_stored(app, send, hand):
+    items = [*range(CHUNK + 5), "bad"]
+
+    with pytest.raises(InvalidParams, match='field "number"'):
+        await app.enqueue_many(send.bind(item) for item in items)
+
+    assert len(await hand.stored()) == CHUNK
+
+
+async def test_the_next_chunk_is_prepared_while_one_is_written(app, send, store):
+    order, add = [], store.add
+
+    async def slow(jobs):
+        order.append("writing")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        order.append("written")
+        return await add(jobs)
+
+    def numbers():
+        for number in range(2 * CHUNK):
+            if number == CHUNK:
+                order.append("preparing the second")
+            yield send.bind(number)
+
+    store.add = slow
+    await app.enqueue_many(numbers())
+
+    assert order == ["writing", "preparing the second", "written", "writing", "written"]
+
+
+async def test_a_transaction_is_given_to_the_whole_call(app, send, hand):
+    with pytest.raises(InvalidJob, match="has a tx of its own"):
+        await app.enqueue_many([send.options(tx=object(), delay=timedelta(1)).bind(1)])
+
+    assert await hand.stored() == []

@@ -1,0 +1,56 @@
+"""The public list is short, sorted, and true."""
+
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+from holdfast.errors import HoldfastError
+
+
+def test_every_public_name_can_be_imported():
+    assert [name for name in holdfast.__all__ if not hasattr(holdfast, name)] == []
+    assert sorted(holdfast.__all__) == list(holdfast.__all__)
+
+
+def test_nothing_else_is_public():
+    modules = {name for name in vars(holdfast) if f"holdfast.{name}" in sys.modules}
+    seen = {name for name in vars(holdfast) if not name.startswith("_")} - modules
+
+    assert seen == set(holdfast.__all__) - {"__version__"}
+
+
+def test_every_public_name_says_what_it_is():
+    silent = [
+        name
+        for name in holdfast.__all__
+        if name != "__version__" and not getattr(holdfast, name).__doc__
+    ]
+
+    assert silent == []
+
+
+def test_every_public_error_is_of_our_tree():
+    errors = [
+        thing
+        for thing in map(vars(holdfast).get, holdfast.__all__)
+        if isinstance(thing, type) and issubclass(thing, Exception)
+    ]
+
+    assert errors
+    assert all(issubclass(error, HoldfastError) for error in errors)
+
+
+@pytest.mark.slow
+def test_importing_starts_nothing_and_pulls_in_no_database_client():
+    code = (
+        "import sys, threading, holdfast;"
+        "print(threading.active_count(), sorted({'sqlite3', 'asyncpg', 'boto3', 'aetcd'}"
+        " & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout.split() == ["1", "[]"]

@@ -1,0 +1,56 @@
+"""User-like code with a mistake on every marked line; type checkers must find each. Never run."""
+
+from holdfast import Holdfast, Run, Snooze
+
+app = Holdfast("sqlite:///jobs.db")
+
+
+@app.job
+async def send_invoice(run: Run, invoice_id: int) -> str | Snooze:
+    return f"{run.id}: {invoice_id}"
+
+
+@app.job(queue="slow")
+def crunch(number: int, power: float = 2.0) -> float:
+    return number * power
+
+
+async def wrong_types() -> None:
+    await send_invoice.enqueue(invoice_id="3")  # mistake
+    await send_invoice.enqueue("3")  # mistake
+    await crunch.options(priority=1).enqueue(1, power="two")  # mistake
+    crunch.bind(None)  # mistake
+    await app.enqueue_many([crunch])  # mistake
+
+
+async def missing_arguments() -> None:
+    await send_invoice.enqueue()  # mistake
+    await crunch.options(delay="1m").enqueue(power=1.0)  # mistake
+    crunch.bind()  # mistake
+
+
+async def arguments_too_many() -> None:
+    await send_invoice.enqueue(3, 4)  # mistake
+    await crunch.enqueue(number=1, numbr=2)  # mistake
+
+
+async def misspelt_options() -> None:
+    await crunch.options(dely="1m").enqueue(1)  # mistake
+    await crunch.options(on_conflict="ignore").enqueue(1)  # mistake
+    await crunch.options(priority="high").enqueue(1)  # mistake
+    app.worker(queue="slow")  # mistake
+    Holdfast("sqlite:///jobs.db", leese="30s")  # mistake
+
+
+@app.job(retries=3)  # mistake
+def misspelt_setting() -> None: ...
+
+
+@app.job(delivery="twice")  # mistake
+def wrong_setting() -> None: ...
+
+
+async def wrong_results() -> None:
+    invoice: int = await (await send_invoice.enqueue(3)).result()  # mistake
+    power: str = await (await crunch.enqueue(3)).result("5s")  # mistake
+    print(invoice, power)  # noqa: T201
