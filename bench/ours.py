@@ -6,18 +6,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from bench.probe import Probe, rate, waits
+from bench.probe import GAP, LIMIT, WARM, Probe, pick_up, rate
 from holdfast import Holdfast
 from holdfast.core.state import State
 from holdfast.jobtype import JobType
 from holdfast.store.sqlite.database import connect
 from holdfast.store.sqlite.store import SqliteStore
-
-LIMIT = 600.0
-"""No measurement takes longer, in seconds."""
-
-GAP = 0.005
-WARM = 20
 
 Noop = JobType[[float], None]
 
@@ -53,7 +47,7 @@ def pragmas(path: Path) -> dict[str, Any]:
 
 
 async def _one(path: Path, jobs: int) -> dict[str, float]:
-    app, noop = _app(SqliteStore(path), Probe())
+    app, noop = make_app(SqliteStore(path), Probe())
     async with app:
         await noop.enqueue(0.0)
         since = perf_counter()
@@ -63,7 +57,7 @@ async def _one(path: Path, jobs: int) -> dict[str, float]:
 
 
 async def _bulk(path: Path, jobs: int) -> dict[str, float]:
-    app, noop = _app(SqliteStore(path), Probe())
+    app, noop = make_app(SqliteStore(path), Probe())
     async with app:
         since = perf_counter()
         await app.enqueue_many(noop.bind(0.0) for _ in range(jobs))
@@ -74,7 +68,7 @@ async def _drain(path: Path, jobs: int) -> dict[str, float]:
     full = asyncio.Event()
     probe = Probe(jobs, full.set)
     store = SqliteStore(path)
-    app, _ = _app(store, probe)
+    app, _ = make_app(store, probe)
     async with app, app.worker():
         await full.wait()
         # Not `worker.drained()`: it may answer as late as the worker's next poll, 0.5 s.
@@ -86,17 +80,18 @@ async def _drain(path: Path, jobs: int) -> dict[str, float]:
 async def _latency(path: Path, jobs: int) -> dict[str, float]:
     full = asyncio.Event()
     probe = Probe(WARM + jobs, full.set)
-    app, noop = _app(SqliteStore(path), probe)
+    app, noop = make_app(SqliteStore(path), probe)
     async with app, app.worker():
         begun = perf_counter()
         for n in range(WARM + jobs):
             await asyncio.sleep(max(0.0, begun + n * GAP - perf_counter()))
             await noop.enqueue(perf_counter())
         await full.wait()
-    return waits(probe.waits[WARM:])
+    return pick_up(probe.waits)
 
 
-def _app(store: SqliteStore, probe: Probe) -> tuple[Holdfast, Noop]:
+def make_app(store: SqliteStore, probe: Probe) -> tuple[Holdfast, Noop]:
+    """An app over that store, and its one job type."""
     app = Holdfast(store)
 
     @app.job

@@ -10,11 +10,8 @@ from typing import Any
 
 from huey import SqliteHuey
 
-from bench.probe import Probe, rate, waits
+from bench.probe import GAP, LIMIT, WARM, Probe, pick_up, rate
 
-LIMIT = 600.0
-GAP = 0.005
-WARM = 20
 POLL = 0.01
 """How long its idle worker sleeps at most; its default starts at 0.1 s."""
 
@@ -59,7 +56,7 @@ def latency(path: Path, jobs: int) -> dict[str, float]:
             sleep(max(0.0, begun + n * GAP - perf_counter()))
             noop(perf_counter())
         _require(full)
-    return waits(probe.waits[WARM:])
+    return pick_up(probe.waits)
 
 
 def pragmas(path: Path) -> dict[str, Any]:

@@ -224,7 +224,7 @@ class Holdfast:
 
 
 def _store(url: str | Store, ids: Ids) -> Store:
-    if isinstance(url, str) or not hasattr(url, "claim"):
+    if isinstance(url, str) or not hasattr(url, "add"):
         return open_store(cast("str", url), ids=ids)  # which says what an address looks like
     return url
 

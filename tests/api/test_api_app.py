@@ -112,7 +112,9 @@ async def test_two_apps_over_one_store_share_its_jobs(store, hand):
     assert await two.events(handle.id) == []
 
 
-@pytest.mark.parametrize("url", ["", "jobs.db", "redis://x", "sqlite://", "sqlite:///:memory:", None, Path("jobs.db")])
+@pytest.mark.parametrize(
+    "url", ["", "jobs.db", "redis://x", "sqlite://", "sqlite:///:memory:", None, Path("jobs.db")]
+)
 def test_an_address_that_names_no_store_is_refused_at_once(url):
     with pytest.raises(InvalidJob, match="write"):
         Holdfast(url)

@@ -41,6 +41,9 @@ class Phase(StrEnum):
     STALE = "stale"  # its run is over, by its own write or another's, and it does not know
 
 
+CURRENT: Final = frozenset({Phase.RUNNING, Phase.SENT})
+
+
 class Held(NamedTuple):
     """A lease as its worker believes in it: that of the line's open run, unless it is stale.
 
@@ -60,7 +63,7 @@ class Worker(NamedTuple):
     held: tuple[Held, ...] = ()
 
     def becomes(self, mode: Mode) -> "Worker":
-        return Worker(mode, self.held).forgets() if mode is Mode.CRASHED else Worker(mode, self.held)
+        return Worker(mode, self.held)._forgetting()
 
     def takes(self, held: Held) -> "Worker":
         return self._replace(held=tuple(sorted((*self.held, held), key=repr)))
@@ -74,20 +77,22 @@ class Worker(NamedTuple):
         for held in self.held:
             if held.line == line and held.phase is not Phase.LOOKED:
                 worker = worker.drops(held).takes(Held(line, Phase.STALE))
-        return worker.forgets() if self.mode is Mode.CRASHED else worker
+        return worker._forgetting()
 
-    def forgets(self) -> "Worker":
+    def _forgetting(self) -> "Worker":
         """The dead have nothing more to say about runs that are over."""
-        return self._replace(held=tuple(held for held in self.held if held.phase is not Phase.STALE))
+        if self.mode is not Mode.CRASHED:
+            return self
+        return self._replace(held=tuple(held for held in self.held if held.phase in CURRENT))
 
 
 class Step(NamedTuple):
-    """One thing that can happen on a line, what is after it, and the write that did it, if any."""
+    """One thing that can happen on a line, and how the line and the worker are after it."""
 
     what: str
     line: Line
-    worker: Worker
-    change: Change | None = None
+    worker: Worker | None = None  # None: nobody's step
+    change: Change | None = None  # what was written, if it was a write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +120,7 @@ def steps_on(rules: Rules, worker: Worker, number: int, line: Line) -> Iterator[
             yield _write("verdict", rules, worker, line, OWNER_DEAD)
 
 
-def steps_around(rules: Rules, worker: Worker, line: Line) -> Iterator[Step]:
+def steps_around(rules: Rules, line: Line) -> Iterator[Step]:
     """Time passing, promotion, reclaim, and the clients that want the job cancelled.
 
     A reclaimer may have seen the lease lapsed long ago: its write may come at any time. So may a
@@ -123,13 +128,13 @@ def steps_around(rules: Rules, worker: Worker, line: Line) -> Iterator[Step]:
     """
     row, lease = line.tip, line.tip.open
     if row.waiting is State.RETRY_WAIT:
-        yield _write("due", rules, worker, line, ev.FellDue())
+        yield _write("due", rules, None, line, ev.FellDue())
     if lease is not None:
-        yield Step("lapse", line.with_tip(row._replace(open=lease._replace(lapsed=True))), worker)
-        yield _write("reclaim", rules, worker, line, LEASE_EXPIRED)
+        yield Step("lapse", line.with_tip(row._replace(open=lease._replace(lapsed=True))))
+        yield _write("reclaim", rules, None, line, LEASE_EXPIRED)
     if line.cancels and not row.ends:
         asked = line._replace(cancels=line.cancels - 1)
-        yield _write("cancel", rules, worker, asked, CANCEL)
+        yield _write("cancel", rules, None, asked, CANCEL)
 
 
 def _taking(rules: Rules, worker: Worker, number: int, line: Line) -> Iterator[Step]:
@@ -174,6 +179,6 @@ def _arriving(rules: Rules, worker: Worker, held: Held, line: Line) -> Step:
     return _write(what, rules, worker, line, held.event)
 
 
-def _write(what: str, rules: Rules, worker: Worker, line: Line, event: Event) -> Step:
+def _write(what: str, rules: Rules, worker: Worker | None, line: Line, event: Event) -> Step:
     change = decided(snapshot(line), event)
     return Step(what, rules.store.apply(line, change), worker, change)

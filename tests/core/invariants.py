@@ -11,7 +11,7 @@ from holdfast.core.event import Event
 from holdfast.core.state import RunStatus, State
 
 from . import crew
-from .crew import Phase, Step, Worker
+from .crew import CURRENT, Step, Worker
 from .lineage import MAX_ATTEMPTS, Line, Row, Snapshot, Store, decided, snapshot
 
 COUNTED = frozenset({RunStatus.FAILED, RunStatus.LOST})
@@ -36,7 +36,12 @@ OF_A_WAIT = (
 
 
 class Broken(Exception):  # noqa: N818 - it says what broke: an invariant
-    """An invariant does not hold; the message is the invariant."""
+    """An invariant does not hold any more, after `step`."""
+
+    def __init__(self, invariant: str) -> None:
+        super().__init__(invariant)
+        self.invariant = invariant
+        self.step = ""
 
 
 def must(hold: bool, invariant: str) -> None:
@@ -74,8 +79,7 @@ def check_step(before: Line, step: Step) -> None:
 
 def check_workers(workers: Iterable[Worker]) -> None:
     """No two workers ever hold one lease."""
-    phases = {Phase.RUNNING, Phase.SENT}
-    held = Counter(held.line for worker in workers for held in worker.held if held.phase in phases)
+    held = Counter(held.line for worker in workers for held in worker.held if held.phase in CURRENT)
     must(all(count == 1 for count in held.values()), "a run has one holder")
 
 

@@ -82,7 +82,8 @@ class World:
                 for what, line, new, is_over in self.steps(number, old, line_id):
                     after = crew if new == old else crew.with_worker(old, new)
                     after_id = self.crews[self._losing(after, number) if is_over else after]
-                    yield what, state(after_id, 0, line) if number else state(after_id, line, 0)
+                    if (after_id, line) != (crew_id, line_id):
+                        yield what, state(after_id, 0, line) if number else state(after_id, line, 0)
         except Broken as broken:
             broken.step = broken.step or f"{what} {number}"
             raise
@@ -97,6 +98,10 @@ class World:
 
     def is_over(self, line_id: int) -> bool:
         return bool(self.lines.things[line_id].tip.ends)
+
+    def ends(self) -> frozenset[tuple[Delivery, State]]:
+        lines = self.lines.things
+        return frozenset((line.delivery, end) for line in lines for row in line.rows for end in row.ends)
 
     def _start(self, setting: Setting) -> int:
         lines = zip(setting.deliveries, setting.cancels, strict=True)

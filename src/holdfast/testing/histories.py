@@ -48,7 +48,6 @@ class History(RuleBasedStateMachine):
         super().__init__()
         self.twins = twins
         self.standings: list[Standing] = []
-        self._steps = 0
         self._ids = 0
 
     @rule(batch=st.lists(drafts.DRAFTS, min_size=1, max_size=4))
@@ -158,11 +157,7 @@ class History(RuleBasedStateMachine):
 
     @invariant()
     def stores_agree(self) -> None:
-        self._steps += 1
-        if self._steps % 10:
-            self.twins.compare()
-        else:
-            self.twins.compare_all()
+        self.twins.compare()
 
     def teardown(self) -> None:
         try:

@@ -1,14 +1,16 @@
 """A store and the model, asked the same things by the same clock."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
+from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job
+from holdfast.core.run import RunRecord
+from holdfast.core.state import State
 from holdfast.store.base import Filter, Store
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.drafts import QUEUES
@@ -17,6 +19,9 @@ from holdfast.testing.model_store import ModelStore
 
 MakeStore = Callable[[FakeClock, Ids], Store]
 Answer = TypeVar("Answer")
+Seen = list[Job | None]
+History = tuple[list[RunRecord], list[EventRecord], Seen]
+View = tuple[Seen, dict[tuple[str, State], int], list[list[JobId]], list[History]]
 MANY = 10_000
 PAGE = 7
 
@@ -63,19 +68,16 @@ class Twins:
 
     def compare(self) -> None:
         """Compare every job, every list, and the history of what was touched since last time."""
-        jobs = self.both(lambda store: store.get(self.known), shown=_without_seqs)
-        self.both(lambda store: store.counts(), shown=dict)
-        self.both(_listed)
-        self._compare_history(self.touched)
+        jobs, *_ = self.both(lambda store: _view(store, self.known, self.touched))
         self.touched.clear()
-        present = {job.id: replace(job, seq=0) for job in jobs if job}
+        present = {job.id: job for job in jobs if job}
         check_since(self._jobs, present)
         self._jobs = present
 
     def compare_all(self) -> None:
         """Compare everything, and hold it against every invariant."""
+        self.touched.update(self.known)
         self.compare()
-        self._compare_history(self.known)
         check_dump(self._run(_dump(self.store)), chained=self.chained)
 
     def close(self) -> None:
@@ -83,10 +85,6 @@ class Twins:
         for store in (self.model, self.store):
             self._run(store.close())
         self._runner.close()
-
-    def _compare_history(self, job_ids: Iterable[JobId]) -> None:
-        for job_id in job_ids:
-            self.both(partial(_history, job_id=job_id))
 
     def _run(self, answer: Awaitable[Answer]) -> Answer:
         async def wait() -> Answer:
@@ -99,9 +97,15 @@ class Twins:
         return Random(self._step).getrandbits(number)
 
 
-async def _history(store: Store, job_id: JobId) -> list[object]:
+async def _view(store: Store, known: Sequence[JobId], touched: Collection[JobId]) -> View:
+    histories = [await _history(store, job_id) for job_id in sorted(touched)]
+    counts = dict(await store.counts())
+    return _without_seqs(await store.get(known)), counts, await _listed(store), histories
+
+
+async def _history(store: Store, job_id: JobId) -> History:
     events = [replace(event, id=0) for event in await store.events(job_id)]
-    return [await store.runs(job_id), events, _without_seqs(await store.chain(job_id))]
+    return await store.runs(job_id), events, _without_seqs(await store.chain(job_id))
 
 
 async def _listed(store: Store) -> list[list[JobId]]:
@@ -118,5 +122,5 @@ async def _dump(store: Store) -> Dump:
     return Dump(jobs, runs, {job_id: await store.events(job_id) for job_id in jobs})
 
 
-def _without_seqs(jobs: Iterable[Job | None]) -> list[Job | None]:
+def _without_seqs(jobs: Iterable[Job | None]) -> Seen:
     return [job and replace(job, seq=0) for job in jobs]

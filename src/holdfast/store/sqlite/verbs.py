@@ -100,16 +100,17 @@ def _insert(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
 
 
 def _add_one(work: Work, job: NewJob) -> Added:
-    if work.one("add.known", jobs=dumps([[job.id]])) != "[]":
-        return Added(job.id, created=False)
-    holder = _holder(work, job)
-    if holder is not None:
-        return Added(holder, created=False)
     added = _alone(work, lambda: _add_keyed(work, job))
     return added if isinstance(added, Added) else Added(job.id, created=False, refused=added)
 
 
 def _add_keyed(work: Work, job: NewJob) -> Added:
+    dumps([*_keys(job), job.slot and job.slot.series])  # refuses text that cannot be stored
+    if work.one("add.known", jobs=dumps([[job.id]])) != "[]":
+        return Added(job.id, created=False)
+    holder = _holder(work, job)
+    if holder is not None:
+        return Added(holder, created=False)
     _require_predecessor(work, job)
     _insert(work, [job])
     _take_keys(work, job)

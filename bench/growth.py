@@ -1,0 +1,97 @@
+"""Whether claiming and finishing stays as fast when the store grows."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from time import perf_counter
+
+from bench.finished import add_finished
+from bench.ours import Noop, make_app
+from bench.probe import Probe
+from holdfast import Holdfast
+from holdfast.core.decide import succeed
+from holdfast.core.run import Holder
+from holdfast.store.sqlite.store import SqliteStore
+
+BATCH = 100
+"""How many jobs one claim takes, and one apply finishes: about what a busy worker does."""
+
+STEP = 1_000
+CHUNK = 10_000
+LEASE = timedelta(minutes=10)
+HOLDER = Holder(instance_id="bench", boot_id="bench")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A store to measure on: so many jobs waiting, and so many ended before."""
+
+    queued: int
+    finished: int = 0
+
+    @property
+    def name(self) -> str:
+        ended = f", {self.finished:,} finished" if self.finished else ""
+        return f"{self.queued:,} queued{ended}"
+
+
+def sizes(rows: int) -> list[Size]:
+    """The first is what the others are compared with."""
+    return [Size(STEP), Size(rows // 10), Size(rows), Size(rows // 50, rows)]
+
+
+class Backlog:
+    """One store of a given size, kept at that size while it is measured."""
+
+    def __init__(self, folder: Path, size: Size) -> None:
+        self.size = size
+        self._path = folder / f"growth-{size.queued}-{size.finished}.db"
+        self._store = SqliteStore(self._path)
+        self._app, self._noop = make_app(self._store, Probe())
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(self._app)
+        add_finished(self._path, self.size.finished)
+        await fill(self._app, self._noop, self.size.queued)
+
+    async def rate(self, jobs: int) -> float:
+        """Jobs claimed and finished per second; what puts as many back is not counted."""
+        seconds = 0.0
+        for _ in range(jobs // STEP):
+            since = perf_counter()
+            for _ in range(STEP // BATCH):
+                await self._turn()
+            seconds += perf_counter() - since
+            await fill(self._app, self._noop, STEP)
+        return jobs // STEP * STEP / seconds
+
+    async def _turn(self) -> None:
+        claims = await self._store.claim(
+            HOLDER, queue="default", types=["noop"], limit=BATCH, lease=LEASE
+        )
+        done = await self._store.apply([succeed(c.job_id, c.token, None) for c in claims])
+        assert len(done) == BATCH
+        assert all(done)
+
+
+async def fill(app: Holdfast, noop: Noop, jobs: int) -> None:
+    """In chunks, so that a million handles need not be held at once."""
+    for start in range(0, jobs, CHUNK):
+        count = min(CHUNK, jobs - start)
+        await app.enqueue_many(noop.bind(0.0) for _ in range(count))
+
+
+async def measure(
+    folder: Path, wanted: Sequence[Size], *, jobs: int, rounds: int
+) -> list[list[float]]:
+    """For each size its rate in each round; the sizes take turns, so that noise meets all."""
+    backlogs = [Backlog(folder, size) for size in wanted]
+    async with AsyncExitStack() as stack:
+        for backlog in backlogs:
+            await backlog.open(stack)
+        for backlog in backlogs:
+            await backlog.rate(STEP)  # warm
+        taken = [[await backlog.rate(jobs) for backlog in backlogs] for _ in range(rounds)]
+    return [list(column) for column in zip(*taken, strict=True)]

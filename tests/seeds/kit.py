@@ -1,0 +1,182 @@
+"""What the seed tests share: a look at the file from outside, and processes that can be killed."""
+
+import multiprocessing
+import sqlite3
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.core.job import Job
+from holdfast.store.base import Filter, Store
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.sqlite_bench import dump
+from holdfast.worker.embedded import Worker
+
+PATIENCE: Final = 60.0
+"""Seconds after which a silent child counts as stuck; nothing waits that long when all is well."""
+
+SHORT: Final = {"lease": "300ms", "renew": "100ms", "tick": "20ms", "poll": "20ms"}
+"""Settings of a worker whose leases lapse while a test looks on."""
+
+_servant = multiprocessing.get_context("forkserver")
+_servant.set_forkserver_preload(["holdfast.worker.embedded", "holdfast.testing.sqlite_bench"])
+
+
+class Sql:
+    """The file as an outsider with SQL sees it: only what is committed, nothing of our memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        connection = self.connect()
+        try:
+            return connection.execute(query, values).fetchall()
+        finally:
+            connection.close()
+
+    def value(self, query: str, *values: Any) -> Any:
+        [(value,)] = self.rows(query, *values)
+        return value
+
+    def write(self, *statements: str) -> None:
+        """All of them in one transaction."""
+        connection = self.connect()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+
+    def refuses(self, *statements: str) -> str:
+        """What the database says against them; AssertionError if it takes them."""
+        before = dump(self.path)
+        with pytest.raises(sqlite3.IntegrityError) as refusal:
+            self.write(*statements)
+        assert dump(self.path) == before
+        return str(refusal.value)
+
+    def connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, isolation_level=None)
+        connection.execute("PRAGMA foreign_keys = 1")
+        return connection
+
+
+class Child:
+    """A process of its own that plays a part and tells what it did, until it is killed."""
+
+    def __init__(self, part: Callable[..., None], *given: Any) -> None:
+        self._ear, mouth = _servant.Pipe(duplex=True)
+        self._process = _servant.Process(target=part, args=(mouth, *given), daemon=True)
+        self._process.start()
+        mouth.close()
+
+    def hear(self) -> Any:
+        """The next thing it tells."""
+        assert self._ear.poll(PATIENCE), "the child says nothing"
+        return self._ear.recv()
+
+    def hear_all(self) -> list[Any]:
+        """Everything it still has to tell until its end."""
+        told = []
+        try:
+            while True:
+                told.append(self.hear())
+        except EOFError:
+            return told
+
+    def tell(self, word: Any) -> None:
+        self._ear.send(word)
+
+    def kill(self) -> None:
+        """SIGKILL: no handler, no flush, no goodbye."""
+        self._process.kill()
+        self._process.join()
+
+    def end(self) -> int:
+        """Wait for it to end by itself; its exit code."""
+        self._process.join(PATIENCE)
+        code = self._process.exitcode
+        assert code is not None, "the child does not end"
+        return code
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        self._ear.close()
+        self._process.close()
+
+
+def ask(part: Callable[..., None], *given: Any) -> Any:
+    """What a fresh process answers: the one thing it tells."""
+    with Child(part, *given) as child:
+        answer = child.hear()
+        assert child.end() == 0
+        return answer
+
+
+def race(part: Callable[..., None], number: int, *given: Any) -> list[Any]:
+    """What each of that many processes tells, all let go at one moment."""
+    children = [Child(part, *given) for _ in range(number)]
+    try:
+        assert [child.hear() for child in children] == ["ready"] * number
+        for child in children:
+            child.tell("go")
+        return [child.hear() for child in children]
+    finally:
+        for child in children:
+            child.__exit__(None, None, None)
+
+
+async def jobs_of(store: Store) -> list[Job]:
+    """Every job, the oldest first."""
+    return (await store.find(Filter(), limit=10_000))[::-1]
+
+
+async def order_of(store: Store, queue: str = "default") -> list[str]:
+    """The queue as it would be taken."""
+    return [job.id for job in await store.peek(queue, limit=1000)]
+
+
+async def drain(app: Holdfast, **options: Any) -> Worker:
+    """Let a worker of the app do all that is due, and stop it."""
+    async with app.worker(**options) as worker:
+        await worker.drained()
+    return worker
+
+
+def live(path: Path, **settings: Any) -> Holdfast:
+    """An app by the machine's own clock, on that file."""
+    return Holdfast(f"sqlite:///{path}", **settings)
+
+
+def copy_of(path: Path, to: Path) -> Path:
+    """The file with all that is committed in it, elsewhere."""
+    source, target = sqlite3.connect(path), sqlite3.connect(to)
+    source.backup(target)
+    for connection in (source, target):
+        connection.close()
+    return to
+
+
+async def opened(path: Path, **options: Any) -> SqliteStore:
+    store = SqliteStore(path, **options)
+    await store.open()
+    return store
+
+
+def ids_of(things: Iterable[Any]) -> list[str]:
+    return [thing.id for thing in things]

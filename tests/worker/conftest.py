@@ -1,0 +1,33 @@
+"""One SQLite file per test, an app on it with quick settings, and a watch over the event loop."""
+
+import asyncio
+
+import pytest
+from worker_world import quick
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+async def app(path):
+    async with quick(path) as app:
+        yield app
+
+
+@pytest.fixture
+async def rival(path, app):
+    """Another app on the same file, with a store, a writer and connections of its own."""
+    async with quick(path) as other:
+        yield other
+
+
+@pytest.fixture(autouse=True)
+async def nothing_goes_unhandled():
+    """No callback and no task of the worker's may die unseen."""
+    seen = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
+    yield
+    assert seen == []

@@ -1,0 +1,201 @@
+"""What the worker's tests share: quick settings, a store that can go away, and other processes."""
+
+import asyncio
+import json
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from holdfast import Backoff, Handle, Holdfast, Settings, State
+from holdfast.errors import StoreBusy
+from holdfast.store.open import open_store
+
+SOON = "10s"
+"""How long a test waits for what should happen at once, on a busy machine."""
+
+QUICK = Settings(
+    lease="3s", renew="200ms", tick="50ms", poll="20ms", grace="5s", concurrency=2, prefetch=50
+)
+AT_ONCE = Backoff(3, base="1ms", jitter=False)
+CHILD = Path(__file__).with_name("worker_child.py")
+
+
+def quick(path: Path, *, busy: float | None = None, **overrides: Any) -> Holdfast:
+    """An app on that file with quick settings; `all_slots_work` needs the type it registers."""
+    url = f"sqlite:///{path}" + ("" if busy is None else f"?busy={busy}")
+    return with_roll_call(Holdfast(url, settings=QUICK.with_(**overrides)))
+
+
+def shaky(path: Path, **overrides: Any) -> tuple[Holdfast, "Shaky"]:
+    """The same over a store whose verbs fail when told to."""
+    store = Shaky(open_store(f"sqlite:///{path}"))
+    return with_roll_call(Holdfast(store, settings=QUICK.with_(**overrides))), store
+
+
+def with_roll_call(app: Holdfast) -> Holdfast:
+    barriers: dict[str, asyncio.Barrier] = {}
+
+    @app.job(name="roll_call", retry=Backoff(1))
+    async def roll_call(call: str, slots: int) -> None:
+        barrier = barriers.setdefault(call, asyncio.Barrier(slots))
+        async with asyncio.timeout(5):
+            await barrier.wait()
+
+    return app
+
+
+async def all_slots_work(app: Holdfast, slots: int = 2) -> bool:
+    """Whether a worker can still run that many jobs at the same time: none of its slots died."""
+    call = str(asyncio.get_running_loop().time())
+    roll_call = app.registry.get("roll_call")
+    handles = await app.enqueue_many(roll_call.bind(call, slots) for _ in range(slots))
+    ends = [await handle.wait(SOON) for handle in handles]
+    return all(job.state is State.SUCCEEDED for job in ends)
+
+
+async def statuses(app: Holdfast, handle: Handle[Any]) -> list[tuple[str, str | None]]:
+    """How each run of that job ended, and why."""
+    return [(str(run.status), run.reason) for run in await app.runs(handle.id)]
+
+
+async def kinds(app: Holdfast, handle: Handle[Any]) -> list[str]:
+    """What was recorded of that job."""
+    return [str(event.kind) for event in await app.events(handle.id)]
+
+
+async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = 5.0) -> None:
+    """Wait for what nobody signals, such as another process's commit."""
+    async with asyncio.timeout(within):
+        while True:
+            answer = is_so()
+            if answer if isinstance(answer, bool) else await answer:
+                return
+            await asyncio.sleep(0.005)
+
+
+async def reaches(handle: Handle[Any], *states: State) -> None:
+    """Wait until the job is in one of these states."""
+
+    async def is_there() -> bool:
+        return (await handle.job()).state in states
+
+    await until(is_there)
+
+
+def query(path: Path, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Ask the file, or change it, as any other program on the machine could."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+    try:
+        return connection.execute(sql, values).fetchall()
+    finally:
+        connection.close()
+
+
+def make_effects(path: Path) -> None:
+    """A table of the user's own, in the store's file."""
+    query(path, "CREATE TABLE effects (what TEXT NOT NULL, token INTEGER)")
+
+
+def effects(path: Path) -> list[str]:
+    return [what for (what,) in query(path, "SELECT what FROM effects ORDER BY rowid")]
+
+
+def lapse(path: Path, handle: Handle[Any]) -> None:
+    """Make the lease of a running job lapse now, as if its worker had been frozen long enough."""
+    query(
+        path,
+        "UPDATE holdfast_open_runs SET lease_until = 0 "
+        "WHERE job = (SELECT seq FROM holdfast_jobs WHERE id = ?)",
+        handle.id,
+    )
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another connection holds the file's write lock."""
+    other = sqlite3.connect(path, isolation_level=None, timeout=10)
+    try:
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+        other.rollback()
+    finally:
+        other.close()
+
+
+class Shaky:
+    """A store whose verbs fail while they are in `broken`; `times` bounds how often."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.broken: set[str] = set()
+        self.times: dict[str, int] = {}
+        self.failed: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._store, name)
+        if name not in {"claim", "apply", "renew", "lapsed", "add"}:
+            return verb
+
+        async def perhaps(*args: Any, **kwargs: Any) -> Any:
+            if name in self.broken and self.failed[name] < self.times.get(name, sys.maxsize):
+                self.failed[name] += 1
+                raise StoreBusy("the file stays locked, says the test")
+            return await verb(*args, **kwargs)
+
+        return perhaps
+
+
+class Child:
+    """A worker in a process of its own (worker_child.py), to be killed or frozen for real."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.said: list[str] = []
+
+    @classmethod
+    async def start(cls, path: Path, role: str, **settings: Any) -> Self:
+        """Start it and wait until its worker takes jobs."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(CHILD),
+            str(path),
+            role,
+            json.dumps(settings),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        child = cls(process)
+        await child.says("ready")
+        return child
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()
+
+    async def says(self, *words: str) -> str:
+        """The next line that starts with one of these words."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(20):
+            while line := (await self._process.stdout.readline()).decode().strip():
+                self.said.append(line)
+                if line.startswith(words):
+                    return line
+        raise AssertionError(f"the child ended without saying {words}; it said {self.said}")
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+
+    def send(self, signal: int) -> None:
+        self._process.send_signal(signal)
+
+    async def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
