@@ -9,7 +9,7 @@ from typing import Any
 from bench.probe import GAP, LIMIT, WARM, Probe, pick_up, rate
 from holdfast import Holdfast
 from holdfast.core.state import State
-from holdfast.jobtype import JobType
+from holdfast.jobs.jobtype import JobType
 from holdfast.store.sqlite.database import connect
 from holdfast.store.sqlite.store import SqliteStore
 

@@ -1,7 +1,6 @@
 """Holdfast: durable background jobs and schedules."""
 
 from holdfast.app import Holdfast
-from holdfast.bulk import SomeRefused
 from holdfast.config import Settings
 from holdfast.context import Run
 from holdfast.core.job import Job, Slot
@@ -27,8 +26,9 @@ from holdfast.errors import (
     UnknownType,
     WaitTimeout,
 )
-from holdfast.handle import Handle
-from holdfast.jobtype import Bound, JobType
+from holdfast.jobs.bulk import SomeRefused
+from holdfast.jobs.handle import Handle
+from holdfast.jobs.jobtype import Bound, JobType
 
 __version__ = "0.1.0"
 

@@ -20,8 +20,6 @@ from typing import (
     overload,
 )
 
-from holdfast import bulk
-from holdfast.client import Client
 from holdfast.clock import SystemClock
 from holdfast.config import SettingOptions, Settings
 from holdfast.context import Run
@@ -33,13 +31,15 @@ from holdfast.core.retry import Backoff
 from holdfast.core.run import RunRecord
 from holdfast.core.span import Span
 from holdfast.core.state import State
-from holdfast.handle import Handle
-from holdfast.jobtype import Bound, JobType
-from holdfast.policy import DeliveryName, ErrorNames, Policy, VerdictName
-from holdfast.registry import Registry
+from holdfast.jobs import bulk
+from holdfast.jobs.client import Client
+from holdfast.jobs.handle import Handle
+from holdfast.jobs.jobtype import Bound, JobType
+from holdfast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
+from holdfast.jobs.registry import Registry
+from holdfast.jobs.waiting import job_id_of
 from holdfast.store.base import Store
 from holdfast.store.open import open_store
-from holdfast.waiting import job_id_of
 
 if TYPE_CHECKING:
     from holdfast.worker.embedded import Worker

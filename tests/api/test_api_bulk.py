@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import DuplicateJob, InvalidJob, InvalidParams, SomeRefused
-from holdfast.bulk import CHUNK
+from holdfast.jobs.bulk import CHUNK
 from holdfast.store.base import Added
 
 

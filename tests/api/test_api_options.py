@@ -7,8 +7,8 @@ import pytest
 from holdfast import Backoff, DuplicateJob, InvalidJob, Slot, State
 from holdfast.core.event import Succeeded
 from holdfast.core.job import NewJob
-from holdfast.options import Mould, new_job
-from holdfast.policy import Policy
+from holdfast.jobs.options import Mould, new_job
+from holdfast.jobs.policy import Policy
 from holdfast.testing.clock import START
 
 MIDNIGHT = datetime(2026, 1, 6, tzinfo=UTC)

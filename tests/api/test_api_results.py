@@ -20,8 +20,8 @@ from holdfast import (
     Skip,
     Snooze,
 )
-from holdfast.codec import ParamsCodec, ResultCodec
-from holdfast.payload import is_storable
+from holdfast.jobs.codec import ParamsCodec, ResultCodec
+from holdfast.jobs.payload import is_storable
 
 TEXT = st.text().filter(is_storable)
 JSON = st.recursive(

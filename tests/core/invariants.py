@@ -35,7 +35,7 @@ OF_A_WAIT = (
 )
 
 
-class Broken(Exception):  # noqa: N818 - it says what broke: an invariant
+class Broken(Exception):
     """An invariant does not hold any more, after `step`."""
 
     def __init__(self, invariant: str) -> None:
@@ -74,7 +74,10 @@ def check_step(before: Line, step: Step) -> None:
     if step.change is not None and before.rows != step.line.rows:
         lease = before.tip.open
         is_guarded = step.change.move.guard is Guard.LAPSED
-        must(not is_guarded or (lease is not None and lease.lapsed), "a fresh lease is never reclaimed")
+        must(
+            not is_guarded or (lease is not None and lease.lapsed),
+            "a fresh lease is never reclaimed",
+        )
 
 
 def check_workers(workers: Iterable[Worker]) -> None:

@@ -90,10 +90,10 @@ class Search:
         for visited in self.parents:
             key, path = visited, dict[int, None]()
             while key not in ending and not self._is_over(key):
-                if key in path or key < 0:
-                    raise Violation("every job can come to its end", self._trace(visited))
                 path[key] = None
                 key = self._lead(key)
+                if key < 0 or key in path:
+                    raise Violation("every job can come to its end", self._trace(visited))
             ending.update(path)
 
     def _moves(self, key: int) -> tuple[tuple[list[int], int], ...]:

@@ -175,7 +175,7 @@ SEEDED = [
         CHAIN,
         "a successor follows a failure with attempts left, unless cancelled",
     ),
-    (LooksThenTakes, LEASE, "each token opens one run and closes it once"),
+    (LooksThenTakes, LEASE, "an ended job never changes"),
     (PopsThenRecords, LEASE, "a job is in exactly one place"),
     (ReusesTokens, LEASE, "each token opens one run and closes it once"),
     (AlwaysRequeues, ONCE, "a chain or once job runs at most once"),
@@ -195,3 +195,13 @@ def test_a_seeded_bug_is_found_by_a_short_trace(
     print(found.value)  # noqa: T201
     assert found.value.invariant == invariant
     assert 1 <= len(found.value.trace) <= 6
+
+
+def test_two_workers_that_look_before_they_take_are_found_to_share_a_job():
+    rules = Rules(store=LooksThenTakes())
+    setting = Setting(rules=rules, deliveries=(LEASE, ONCE), cancels=(0, 0), crashes=0, pauses=0)
+
+    with pytest.raises(Violation) as found:
+        search(setting)
+
+    assert found.value.trace == ["look 0", "look 0", "claim 0", "claim 0"]

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from holdfast.core.delivery import Delivery
+from holdfast.core.state import State
 
 from .crew import Mode, Rules, Step, Worker, steps_around, steps_on
 from .invariants import Broken, check_line, check_step, check_workers
@@ -101,7 +102,9 @@ class World:
 
     def ends(self) -> frozenset[tuple[Delivery, State]]:
         lines = self.lines.things
-        return frozenset((line.delivery, end) for line in lines for row in line.rows for end in row.ends)
+        return frozenset(
+            (line.delivery, end) for line in lines for row in line.rows for end in row.ends
+        )
 
     def _start(self, setting: Setting) -> int:
         lines = zip(setting.deliveries, setting.cancels, strict=True)

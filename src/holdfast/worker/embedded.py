@@ -14,7 +14,7 @@ from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
 from holdfast.core.run import Claim, Holder, Lease
 from holdfast.errors import InvalidType
-from holdfast.registry import Registry
+from holdfast.jobs.registry import Registry
 from holdfast.store.base import Capability, Hint, Renewal, Store, Transaction, Transactions
 from holdfast.worker.dispatch import Dispatcher
 from holdfast.worker.execute import Judge

@@ -16,7 +16,7 @@ from holdfast.core.outcome import Cancel, Outcome, RetryAfter, Skip, Snooze
 from holdfast.core.run import Claim
 from holdfast.core.state import Loss
 from holdfast.errors import TransitionRefused
-from holdfast.registry import JobType
+from holdfast.jobs.registry import JobType
 
 AnyType = JobType[Any, Any]
 

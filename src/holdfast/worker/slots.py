@@ -16,7 +16,7 @@ from holdfast.core.ids import JobId
 from holdfast.core.run import Claim
 from holdfast.core.state import Loss, RunStatus
 from holdfast.errors import HoldfastError
-from holdfast.registry import Registry
+from holdfast.jobs.registry import Registry
 from holdfast.worker.execute import Active, Judge, shutdown
 
 log = logging.getLogger("holdfast.worker")

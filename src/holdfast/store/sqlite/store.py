@@ -54,12 +54,12 @@ class SqliteStore:
         self._adopt = adopt
         self._probe = probe
         self._gate = threading.Lock()
+        self._opening = threading.Lock()
         self._listeners: list[Callable[[Hint], None]] = []
         self._open: tuple[Writer, Reader, int] | None = None
 
     async def open(self) -> None:
-        if self._open is None:
-            await asyncio.to_thread(self._start)
+        await asyncio.to_thread(self._start_once)
 
     async def close(self) -> None:
         if self._open is not None:
@@ -179,6 +179,11 @@ class SqliteStore:
         )
         await asyncio.to_thread(transaction.start)
         return transaction
+
+    def _start_once(self) -> None:
+        with self._opening:
+            if self._open is None:
+                self._start()
 
     def _start(self) -> None:
         require_version()

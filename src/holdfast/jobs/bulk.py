@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
-from holdfast.client import Client
 from holdfast.core.job import NewJob
 from holdfast.errors import CallerError, DuplicateJob, InvalidJob
-from holdfast.handle import Handle
-from holdfast.jobtype import Bound, add_within
+from holdfast.jobs.client import Client
+from holdfast.jobs.handle import Handle
+from holdfast.jobs.jobtype import Bound, add_within
 from holdfast.store.base import Added, Store
 
 CHUNK: Final = 1000

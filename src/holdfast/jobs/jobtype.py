@@ -5,16 +5,16 @@ from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
-from holdfast.client import Client
 from holdfast.core.delivery import Delivery
 from holdfast.core.ids import JobId
 from holdfast.core.job import NewJob, Slot
 from holdfast.core.span import Span
 from holdfast.errors import DuplicateJob, InvalidJob, InvalidParams
-from holdfast.handle import Handle
-from holdfast.options import Mould, OnConflict, check_on_conflict, new_job
-from holdfast.policy import Policy
-from holdfast.signature import read_signature
+from holdfast.jobs.client import Client
+from holdfast.jobs.handle import Handle
+from holdfast.jobs.options import Mould, OnConflict, check_on_conflict, new_job
+from holdfast.jobs.policy import Policy
+from holdfast.jobs.signature import read_signature
 from holdfast.store.base import Added, Capability, Store, Transactions
 
 P = ParamSpec("P")

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from holdfast.errors import InvalidType, UnknownType
-from holdfast.jobtype import JobType
+from holdfast.jobs.jobtype import JobType
 
 __all__ = ["JobType", "Registry"]
 

@@ -14,8 +14,8 @@ from holdfast.core.limits import MAX_REASON, cut
 from holdfast.core.span import Span, to_span
 from holdfast.core.state import State
 from holdfast.errors import JobNotSucceeded, StoreClosed, TransitionRefused, WaitTimeout
+from holdfast.jobs.waiting import Waiting, find, follow
 from holdfast.store.base import Store
-from holdfast.waiting import Waiting, find, follow
 
 LoadResult = Callable[[str, str | None], Any]
 """From a job type's name and the JSON text of a result to the result."""

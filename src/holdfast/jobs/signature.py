@@ -8,10 +8,10 @@ from operator import or_
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from holdfast.codec import ParamsCodec, ResultCodec
 from holdfast.context import Run
 from holdfast.core.outcome import Outcome
 from holdfast.errors import InvalidType
+from holdfast.jobs.codec import ParamsCodec, ResultCodec
 
 Executor = Literal["async", "thread"]
 

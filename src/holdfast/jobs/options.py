@@ -10,7 +10,7 @@ from holdfast.core.limits import check_key, check_name, check_priority
 from holdfast.core.retry import MOST_ATTEMPTS
 from holdfast.core.span import Span, to_span
 from holdfast.errors import InvalidJob
-from holdfast.policy import Policy
+from holdfast.jobs.policy import Policy
 
 OnConflict = Literal["return", "skip", "reject"]
 

@@ -2,11 +2,11 @@
 
 from typing import Any, Generic, TypeVar
 
-from holdfast.client import Client
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.span import Span
 from holdfast.core.state import State
+from holdfast.jobs.client import Client
 
 R_co = TypeVar("R_co", covariant=True)
 

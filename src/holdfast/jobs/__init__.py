@@ -1,0 +1,1 @@
+"""Job types and what callers do with them: define, enqueue, wait, cancel."""
