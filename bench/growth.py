@@ -19,6 +19,11 @@ BATCH = 100
 """How many jobs one claim takes, and one apply finishes: about what a busy worker does."""
 
 STEP = 1_000
+"""How many are timed at a stretch, and then put back."""
+
+FEWEST = 50 * STEP
+"""Of rows: a fiftieth of them must still be enough for one step."""
+
 CHUNK = 10_000
 LEASE = timedelta(minutes=10)
 HOLDER = Holder(instance_id="bench", boot_id="bench")
@@ -56,16 +61,14 @@ class Backlog:
         add_finished(self._path, self.size.finished)
         await fill(self._app, self._noop, self.size.queued)
 
-    async def rate(self, jobs: int) -> float:
-        """Jobs claimed and finished per second; what puts as many back is not counted."""
-        seconds = 0.0
-        for _ in range(jobs // STEP):
-            since = perf_counter()
-            for _ in range(STEP // BATCH):
-                await self._turn()
-            seconds += perf_counter() - since
-            await fill(self._app, self._noop, STEP)
-        return jobs // STEP * STEP / seconds
+    async def step(self) -> float:
+        """Seconds to claim and finish so many; putting as many back is not counted."""
+        since = perf_counter()
+        for _ in range(STEP // BATCH):
+            await self._turn()
+        seconds = perf_counter() - since
+        await fill(self._app, self._noop, STEP)
+        return seconds
 
     async def _turn(self) -> None:
         claims = await self._store.claim(
@@ -86,12 +89,21 @@ async def fill(app: Holdfast, noop: Noop, jobs: int) -> None:
 async def measure(
     folder: Path, wanted: Sequence[Size], *, jobs: int, rounds: int
 ) -> list[list[float]]:
-    """For each size its rate in each round; the sizes take turns, so that noise meets all."""
+    """Jobs per second for each size in each round."""
     backlogs = [Backlog(folder, size) for size in wanted]
     async with AsyncExitStack() as stack:
         for backlog in backlogs:
             await backlog.open(stack)
-        for backlog in backlogs:
-            await backlog.rate(STEP)  # warm
-        taken = [[await backlog.rate(jobs) for backlog in backlogs] for _ in range(rounds)]
+        await _round(backlogs, STEP)  # warm
+        taken = [await _round(backlogs, jobs) for _ in range(rounds)]
     return [list(column) for column in zip(*taken, strict=True)]
+
+
+async def _round(backlogs: Sequence[Backlog], jobs: int) -> list[float]:
+    """The sizes take turns, a step each, so that the machine's moods meet them all alike."""
+    steps = max(1, jobs // STEP)
+    seconds = [0.0] * len(backlogs)
+    for _ in range(steps):
+        for place, backlog in enumerate(backlogs):
+            seconds[place] += await backlog.step()
+    return [steps * STEP / spent for spent in seconds]

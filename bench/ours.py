@@ -72,7 +72,7 @@ async def _drain(path: Path, jobs: int) -> dict[str, float]:
     async with app, app.worker():
         await full.wait()
         # Not `worker.drained()`: it may answer as late as the worker's next poll, 0.5 s.
-        while await store.counts() != {("default", State.SUCCEEDED): jobs}:
+        while await store.counts() != {("default", State.SUCCEEDED): jobs}:  # noqa: ASYNC110 - same
             await asyncio.sleep(0.001)
         return rate(jobs, probe.first)
 
@@ -82,9 +82,8 @@ async def _latency(path: Path, jobs: int) -> dict[str, float]:
     probe = Probe(WARM + jobs, full.set)
     app, noop = make_app(SqliteStore(path), probe)
     async with app, app.worker():
-        begun = perf_counter()
-        for n in range(WARM + jobs):
-            await asyncio.sleep(max(0.0, begun + n * GAP - perf_counter()))
+        for _ in range(WARM + jobs):
+            await asyncio.sleep(GAP)
             await noop.enqueue(perf_counter())
         await full.wait()
     return pick_up(probe.waits)
@@ -95,7 +94,7 @@ def make_app(store: SqliteStore, probe: Probe) -> tuple[Holdfast, Noop]:
     app = Holdfast(store)
 
     @app.job
-    async def noop(sent: float) -> None:  # noqa: RUF029 - as the worker likes them best
+    async def noop(sent: float) -> None:
         probe.hit(sent)
 
     return app, noop

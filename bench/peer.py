@@ -8,7 +8,7 @@ from threading import Event
 from time import perf_counter, sleep
 from typing import Any
 
-from huey import SqliteHuey
+from huey import SqliteHuey  # type: ignore[import-untyped]  # it has no types
 
 from bench.probe import GAP, LIMIT, WARM, Probe, pick_up, rate
 
@@ -51,9 +51,8 @@ def latency(path: Path, jobs: int) -> dict[str, float]:
     probe = Probe(WARM + jobs, full.set)
     huey, noop = _huey(path, probe)
     with _consuming(huey):
-        begun = perf_counter()
-        for n in range(WARM + jobs):
-            sleep(max(0.0, begun + n * GAP - perf_counter()))
+        for _ in range(WARM + jobs):
+            sleep(GAP)
             noop(perf_counter())
         _require(full)
     return pick_up(probe.waits)
@@ -69,11 +68,10 @@ def pragmas(path: Path) -> dict[str, Any]:
 def _huey(path: Path, probe: Probe) -> tuple[Any, Noop]:
     huey = SqliteHuey("bench", filename=str(path), results=False, fsync=True)
 
-    @huey.task(name="noop")
     def noop(sent: float) -> None:
         probe.hit(sent)
 
-    return huey, noop
+    return huey, huey.task(name="noop")(noop)
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def _check_delivery(line: Line) -> None:
 
 
 def _is_owed_a_successor(row: Row) -> bool:
-    failed = any(status in COUNTED for _, status in row.runs)
+    failed = any(status in COUNTED for _, status in row.runs) and not row.is_hopeless
     return failed and row.failures < MAX_ATTEMPTS and row.asked is None
 
 

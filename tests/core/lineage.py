@@ -37,6 +37,7 @@ class Row(NamedTuple):
     runs: tuple[tuple[int, RunStatus], ...] = ()  # the closed ones, each with its token
     result: int | None = None  # the token that wrote it
     asked: int | None = None  # not stored: the token under which its run was asked to stop
+    is_hopeless: bool = False  # not stored: its last run failed for good
 
     @property
     def state(self) -> State:
@@ -150,6 +151,7 @@ class Store:
             failures=row.failures if change.failures is None else change.failures,
             losses=row.losses if change.losses is None else change.losses,
             result=change.token if status is RunStatus.SUCCEEDED else row.result,
+            is_hopeless=change.reason == "permanent",
         )
 
     def put(self, row: Row, to: State) -> Row:

@@ -1,6 +1,7 @@
 """One SQLite file per test, an app on it with quick settings, and a watch over the event loop."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 from worker_world import quick
@@ -15,6 +16,11 @@ def path(tmp_path):
 async def app(path):
     async with quick(path) as app:
         yield app
+
+
+@pytest.fixture
+def slot():
+    return datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """`chain` and `once`: a job that has started never starts again."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from worker_world import SOON, all_slots_work, kinds, reaches, statuses
 
 from holdfast import Backoff, RetryAfter, Run, Snooze, State
 
-SLOT = datetime(2026, 1, 1, tzinfo=UTC)
 QUICKLY = Backoff(3, base="1ms", jitter=False)
 
 
@@ -103,7 +102,7 @@ async def test_cancelling_a_chain_by_its_first_job_stops_its_last(app):
 @pytest.mark.parametrize(
     ("delivery", "state"), [("chain", State.DEAD_LETTER), ("once", State.FAILED)]
 )
-async def test_a_snooze_that_the_delivery_cannot_keep_is_a_clear_failure(app, delivery, state):
+async def test_a_snooze_that_the_delivery_cannot_keep_is_a_clear_failure(app, slot, delivery, state):
     calls = []
 
     @app.job(delivery=delivery)
@@ -112,7 +111,7 @@ async def test_a_snooze_that_the_delivery_cannot_keep_is_a_clear_failure(app, de
         return Snooze("1ms")
 
     async with app.worker():
-        handle = await tired.options(slot=SLOT).enqueue()
+        handle = await tired.options(slot=slot).enqueue()
         job = await handle.wait(SOON)
 
         assert await all_slots_work(app)
@@ -124,7 +123,7 @@ async def test_a_snooze_that_the_delivery_cannot_keep_is_a_clear_failure(app, de
 
 
 @pytest.mark.parametrize("how", ["raise", "retry_after", "wrong_result"])
-async def test_once_closes_and_never_runs_again(app, how):
+async def test_once_closes_and_never_runs_again(app, slot, how):
     calls = []
 
     @app.job(delivery="once")
@@ -135,9 +134,9 @@ async def test_once_closes_and_never_runs_again(app, how):
         return RetryAfter("1ms") if how == "retry_after" else "no number"
 
     async with app.worker():
-        handle = await report.options(slot=SLOT).enqueue()
+        handle = await report.options(slot=slot).enqueue()
         job = await handle.wait(SOON)
-        again = await report.options(slot=SLOT).enqueue()
+        again = await report.options(slot=slot).enqueue()
     async with app.worker() as worker:
         await worker.drained()
 
@@ -147,7 +146,7 @@ async def test_once_closes_and_never_runs_again(app, how):
     assert await kinds(app, handle) == ["closed"]
 
 
-async def test_two_slots_of_one_name_never_overlap(app):
+async def test_two_slots_of_one_name_never_overlap(app, slot):
     running, most = 0, 0
     order = []
 
@@ -160,7 +159,7 @@ async def test_two_slots_of_one_name_never_overlap(app):
         running -= 1
 
     handles = [
-        await report.options(slot=SLOT + timedelta(hours=n)).enqueue(number=n) for n in range(8)
+        await report.options(slot=slot + timedelta(hours=n)).enqueue(number=n) for n in range(8)
     ]
     async with app.worker(concurrency=4), app.worker(concurrency=4):
         ends = [await handle.wait(SOON) for handle in handles]

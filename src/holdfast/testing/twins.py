@@ -90,7 +90,8 @@ class Twins:
         async def wait() -> Answer:
             return await answer
 
-        return self._runner.run(wait())
+        # Not Runner.run: it sets a signal handler each time, which costs more than most answers.
+        return self._runner.get_loop().run_until_complete(wait())
 
     def _bits(self, number: int) -> int:
         # Drawn by step, not in sequence: a store may ask more often than the other.

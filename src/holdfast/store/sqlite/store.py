@@ -6,6 +6,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,9 @@ class SqliteStore:
         self._adopt = adopt
         self._probe = probe
         self._gate = threading.Lock()
+        # Whoever waits for the write lock waits on a thread that whoever holds it does not need.
+        self._beginning = ThreadPoolExecutor(1, thread_name_prefix="holdfast-begin")
+        self._closing = ThreadPoolExecutor(1, thread_name_prefix="holdfast-commit")
         self._opening = threading.Lock()
         self._listeners: list[Callable[[Hint], None]] = []
         self._open: tuple[Writer, Reader, int] | None = None
@@ -176,8 +180,9 @@ class SqliteStore:
             probe=self._probe,
             tell=self._tell,
             within=within,
+            closing=self._closing,
         )
-        await asyncio.to_thread(transaction.start)
+        await asyncio.get_running_loop().run_in_executor(self._beginning, transaction.start)
         return transaction
 
     def _start_once(self) -> None:

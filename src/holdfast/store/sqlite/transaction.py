@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from datetime import timedelta
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class SqliteTransaction:
         probe: Probe | None,
         tell: Callable[[Hint], None],
         within: timedelta,
+        closing: Executor,
     ) -> None:
         self.connection = connect(path, busy=busy)
         self._path = path
@@ -43,6 +45,7 @@ class SqliteTransaction:
         self._probe = probe
         self._tell = tell
         self._within = within
+        self._closing = closing
         self._turn = threading.Lock()
         self._over = False
         self._expired = False
@@ -64,10 +67,11 @@ class SqliteTransaction:
         self._timer.start()
 
     async def commit(self, changes: Sequence[Change]) -> bool:
-        return await asyncio.to_thread(self._commit, changes)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._closing, self._commit, changes)
 
     async def rollback(self) -> None:
-        await asyncio.to_thread(self._end)
+        await asyncio.get_running_loop().run_in_executor(self._closing, self._end)
 
     def _commit(self, changes: Sequence[Change]) -> bool:
         with self._turn:

@@ -1,0 +1,99 @@
+"""`python -m bench`: measure, print, and leave nothing behind."""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import growth, machine, report, rounds
+from bench.figures import Line, Series
+
+JOBS = {"drain": 20_000, "one": 3_000, "bulk": 20_000, "latency": 400, "growth": 10_000}
+"""How many jobs each measurement takes unless told otherwise."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Take the figures asked for; 2 if Huey is wanted and missing."""
+    asked = _parser().parse_args(words)
+    if asked.huey and machine.huey_version() is None:
+        print("huey is not installed: `make bench` does that, or say --no-huey", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=asked.dir) as name:
+        found = _measure(asked, Path(name))
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    wanted = tuple(JOBS) if asked.what == "all" else (asked.what,)
+    found: dict[str, Any] = {
+        "machine": machine.describe(folder),
+        "pragmas": rounds.settings(folder, huey=asked.huey),
+    }
+    _print(report.header(found["machine"], found["pragmas"]))
+    beside = [what for what in wanted if what != "growth"]
+    if beside:
+        found["compared"] = _compare(asked, folder, beside)
+    if "growth" in wanted:
+        found["growth"] = _grow(asked, folder)
+    found["afterwards"] = machine.mood(folder)
+    _print([report.mood("afterwards", found["afterwards"])])
+    return found
+
+
+def _compare(asked: argparse.Namespace, folder: Path, beside: Sequence[str]) -> dict[str, Any]:
+    lines: list[Line] = []
+    for what in beside:
+        jobs = asked.jobs or JOBS[what]
+        lines += rounds.lines(what, folder, jobs=jobs, rounds=asked.rounds, huey=asked.huey)
+    _print(report.comparison(lines))
+    return {line.figure.label: line.as_dict() for line in lines}
+
+
+def _grow(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    sizes = growth.sizes(asked.rows)
+    jobs = asked.jobs or JOBS["growth"]
+    rates = asyncio.run(growth.measure(folder, sizes, jobs=jobs, rounds=asked.rounds))
+    names = [size.name for size in sizes]
+    _print(report.growth(names, [Series(rate) for rate in rates]))
+    return dict(zip(names, rates, strict=True))
+
+
+def _print(lines: Sequence[str]) -> None:
+    print("\n".join(lines), end="\n\n", flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    add = parser.add_argument
+    add("what", nargs="?", default="all", choices=[*JOBS, "all"])
+    add("--jobs", type=_positive, help="jobs in each measurement, instead of its own number")
+    add("--rounds", type=_positive, default=3, help="how often each is measured (3)")
+    add("--rows", type=_at_least_rows, default=1_000_000, help="the most rows growth has (1000000)")
+    add("--huey", action=argparse.BooleanOptionalAction, default=True, help="measure Huey as well")
+    add("--json", type=Path, metavar="FILE", help="write every round's figures there")
+    add("--dir", type=Path, default=machine.same_disk(), help="where the files go meanwhile")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is too few; give 1 or more")
+    return value
+
+
+def _at_least_rows(text: str) -> int:
+    value = int(text)
+    if value < growth.FEWEST:
+        raise argparse.ArgumentTypeError(f"{value} is too few; give {growth.FEWEST:,} or more")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Rounds in turn: ours, Huey, ours, Huey; each measurement in a fresh process on a fresh file."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench import child
+from bench.figures import FIGURES, Line, Series
+
+Taken = dict[str, list[dict[str, float]]]
+"""By side, the figures of each round."""
+
+OURS = "holdfast"
+HUEY = "huey"
+
+
+def lines(what: str, folder: Path, *, jobs: int, rounds: int, huey: bool) -> list[Line]:
+    """One measurement, its rounds interleaved, as one line per figure it gives."""
+    taken = _take(what, folder, jobs, rounds, (OURS, HUEY) if huey else (OURS,))
+    return [
+        Line(
+            figure,
+            _series(taken[OURS], figure.key),
+            _series(taken[HUEY], figure.key) if huey else None,
+        )
+        for figure in FIGURES
+        if figure.what == what
+    ]
+
+
+def settings(folder: Path, *, huey: bool) -> dict[str, dict[str, object]]:
+    """The pragmas in force on a connection of each side, read from it."""
+    found = {}
+    for side in (OURS, HUEY) if huey else (OURS,):
+        with _file(folder, side) as path:
+            child.measure(side, "bulk", path, 10)  # so that the file is as it will be
+            found[side] = child.pragmas(side, path)
+    return found
+
+
+def _take(what: str, folder: Path, jobs: int, rounds: int, sides: Sequence[str]) -> Taken:
+    taken: Taken = {side: [] for side in sides}
+    for number in range(1, rounds + 1):
+        for side in sides:
+            print(f"\r{what}, round {number} of {rounds}, {side:10}", end="", file=sys.stderr)
+            taken[side].append(_once(side, what, folder, jobs))
+    print("\r" + " " * 60, end="\r", file=sys.stderr, flush=True)
+    return taken
+
+
+def _once(side: str, what: str, folder: Path, jobs: int) -> dict[str, float]:
+    with _file(folder, side) as path:
+        if what == "drain":
+            child.measure(side, "bulk", path, jobs)
+        return child.measure(side, what, path, jobs)
+
+
+def _series(taken: list[dict[str, float]], key: str) -> Series:
+    return Series([figures[key] for figures in taken])
+
+
+@contextmanager
+def _file(folder: Path, side: str) -> Iterator[Path]:
+    path = folder / f"{side}.db"
+    try:
+        yield path
+    finally:
+        for left in folder.glob(f"{side}.db*"):
+            left.unlink()
