@@ -7,9 +7,8 @@ from time import perf_counter
 from typing import Any
 
 from bench.probe import GAP, LIMIT, WARM, Probe, pick_up, rate
-from holdfast import Holdfast
+from holdfast import Holdfast, JobType
 from holdfast.core.state import State
-from holdfast.jobs.jobtype import JobType
 from holdfast.store.sqlite.database import connect
 from holdfast.store.sqlite.store import SqliteStore
 

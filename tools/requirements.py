@@ -84,7 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = [verdict for verdict in judge(rows, claims) if is_chosen(verdict.row, options)]
     if not chosen:
         problems.append("no requirement is in that system and section; see docs/requirements")
-    shown = [verdict for verdict in chosen if verdict.state == "not yet" or not options.open]
+    wanted = {"not yet"} if options.open else {"proved", "not yet", "waiting"}
+    shown = [] if options.totals else [v for v in chosen if v.state in wanted]
     print(as_json(shown, chosen, problems) if options.json else as_text(shown, chosen, titles))
     print("".join(f"requirements: {problem}\n" for problem in problems), end="", file=sys.stderr)
     return 1 if problems else 0
@@ -95,6 +96,7 @@ def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--system", help="only this system, for instance S1")
     parser.add_argument("--section", default="", help="only this one and those below: S1-2.1, S1-4")
     parser.add_argument("--open", action="store_true", help="only what is neither proved nor waits")
+    parser.add_argument("--totals", action="store_true", help="only how many")
     parser.add_argument("--json", action="store_true", help="print everything for a program")
     parser.add_argument("--root", type=Path, default=ROOT, help="the project's folder")
     return parser.parse_args(argv)

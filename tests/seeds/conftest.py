@@ -1,7 +1,10 @@
 """One SQLite file for every test: its store, an app over it, and a look at it from outside."""
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -9,6 +12,7 @@ from holdfast import Holdfast
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
 
+from .crashing import TRANSITIONS, Wreck, wrecks
 from .kit import Sql
 
 pytest.register_assert_rewrite("holdfast.testing.conformance", "holdfast.testing.invariants")
@@ -43,3 +47,25 @@ async def app(store: SqliteStore) -> AsyncIterator[Holdfast]:
 @pytest.fixture
 def sql(path: Path) -> Sql:
     return Sql(path)
+
+
+@pytest.fixture(scope="session")
+def quick_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where hundreds of killed processes leave their files.
+
+    A killed process loses nothing that the kernel has, so memory serves as well as a disk.
+    """
+    memory = Path("/dev/shm")  # noqa: S108 - a folder of our own in it
+    if not os.access(memory, os.W_OK):
+        yield tmp_path_factory.mktemp("wrecks")
+        return
+    with TemporaryDirectory(prefix="holdfast-wrecks-", dir=memory) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def wreckage(quick_folder: Path) -> dict[str, list[Wreck]]:
+    """Every transition, killed before each of its statements, for real."""
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda name: wrecks(name, quick_folder), TRANSITIONS)
+        return dict(zip(TRANSITIONS, found, strict=True))

@@ -2,14 +2,16 @@
 
 import asyncio
 import os
+import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from holdfast.core.decide import Change, succeed
 from holdfast.core.event import CancelRequested, FellDue, Lost
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job, Key
@@ -25,13 +27,15 @@ from holdfast.testing.scenarios import (
     SECOND,
     Scenario,
     World,
+    _blocked,
+    _retrying,
     deciding,
     nothing,
     settling,
 )
 from holdfast.testing.sqlite_bench import BENCH, dump
 
-from .kit import Child, copy_of
+from .kit import Child
 
 Tables = dict[str, list[Any]]
 
@@ -65,7 +69,7 @@ async def _run_whole(w: World, _: None) -> None:
     """Claim, an effect outside that may be repeated, finish."""
     [claim] = await w.claim()
     effect(w.path, claim)
-    await w.store.apply([finish(claim)])
+    await w.store.apply([succeed(claim.job_id, claim.token, None)])
 
 
 def effect(path: Path, claim: Claim) -> None:
@@ -73,15 +77,12 @@ def effect(path: Path, claim: Claim) -> None:
     path.with_suffix(f".{claim.id}.effect").write_text(claim.id, encoding="ascii")
 
 
-def finish(claim: Claim) -> Any:
-    from holdfast.core.decide import succeed  # noqa: PLC0415 - beside its one use
-
-    return succeed(claim.job_id, claim.token, None)
-
-
 MORE: Final = {
     "fall_due": deciding(_scheduled, FellDue()),
+    "fall_due_again": deciding(_retrying, FellDue()),
     "cancel_scheduled": deciding(_scheduled, CancelRequested()),
+    "cancel_retrying": deciding(_retrying, CancelRequested()),
+    "cancel_blocked": deciding(_blocked, CancelRequested()),
     "reclaim_chain": _reclaiming(**CHAIN),
     "reclaim_once": _reclaiming(**ONCE),
     "reclaim_dead": _reclaiming(max_attempts=1),
@@ -91,16 +92,32 @@ MORE: Final = {
 }
 """What the shipped scenarios leave out, and what only the seeds ask."""
 
-WRITING: Final = {
-    name: each for name, each in (BENCH.scenarios | MORE).items() if name != "read_everything"
+NO_TRANSITIONS: Final = {
+    "read_everything",
+    "open_new_file",
+    "set_queue",
+    "renew",
+    "attach_open",
+    "attach_closed",
+    "late_write",
+    "finish_too_late_with_effect",
+    "run_whole",
 }
+"""They change no job's state, or several times: only what they leave is of use."""
+
+SCENARIOS: Final = BENCH.scenarios | MORE
+TRANSITIONS: Final = sorted(SCENARIOS.keys() - NO_TRANSITIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class Wreck:
-    """A file whose process was killed right before a statement of an act."""
+    """A file whose process was killed right before a statement of an act.
+
+    `changes` are those that the act, played to its end, has applied.
+    """
 
     statement: str
+    changes: tuple[Change, ...]
     path: Path
     before: Tables
     after: Tables
@@ -117,21 +134,22 @@ class Stage:
     reading: Any
 
 
-def wrecks(name: str, folder: Path) -> Iterator[Wreck]:
+def wrecks(name: str, folder: Path) -> list[Wreck]:
     """Every wreck of that scenario; the last one was killed after its last statement."""
     stage = asyncio.run(_prepare(name, folder / f"{name}.db"))
     before = dump(stage.path)
-    names = _statements(stage, folder / f"{name}.after.db")
+    names, changes = _rehearse(stage, folder / f"{name}.after.db")
     after = dump(folder / f"{name}.after.db")
-    for nth, statement in enumerate([*names, "the end"]):
-        path = copy_of(stage.path, folder / f"{name}.{nth}.db")
-        with Child(_die, replace(stage, path=path), nth) as child:
-            assert child.end() == -signal.SIGKILL, f"{name} outlived {statement}"
-        yield Wreck(statement, path, before, after, dump(path))
+    deaths = [(n, folder / f"{name}.{nth}.db") for nth, n in enumerate([*names, "the end"])]
+    for _, path in deaths:
+        shutil.copy(stage.path, path)
+    with Child(_die_in_turn, stage, [path for _, path in deaths]) as child:
+        assert child.hear() == [-signal.SIGKILL] * len(deaths), f"{name} outlived its statements"
+    return [Wreck(n, changes, path, before, after, dump(path)) for n, path in deaths]
 
 
 async def _prepare(name: str, path: Path) -> Stage:
-    clock, chosen = FakeClock(), WRITING[name]
+    clock, chosen = FakeClock(), SCENARIOS[name]
     store = _store(path, clock, 7, None)
     if chosen.opened:
         await store.open()
@@ -140,15 +158,27 @@ async def _prepare(name: str, path: Path) -> Stage:
     return Stage(name, path, needs, clock._reading)
 
 
-def _statements(stage: Stage, path: Path) -> list[str]:
-    """Play it to the end on a copy: which statements it runs."""
+def _rehearse(stage: Stage, path: Path) -> tuple[list[str], tuple[Change, ...]]:
+    """Play it to the end on a copy: the statements it runs, and the changes it applies."""
     seen: list[str] = []
-    copy_of(stage.path, path)
-    asyncio.run(_act(replace(stage, path=path), lambda name, after: after or seen.append(name)))
-    return seen
+    shutil.copy(stage.path, path)
+    store = _act(replace(stage, path=path), lambda name, after: after or seen.append(name))
+    return seen, tuple(asyncio.run(store).applied)
 
 
-def _die(_mouth: Any, stage: Stage, nth: int) -> None:
+def _die_in_turn(mouth: Any, stage: Stage, paths: list[Path]) -> None:
+    """Fork for every death: a process without threads may, and it costs milliseconds."""
+    codes = []
+    for nth, path in enumerate(paths):
+        pid = os.fork()
+        if pid == 0:
+            _die(replace(stage, path=path), nth)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    mouth.send(codes)
+
+
+def _die(stage: Stage, nth: int) -> None:
+    """Act, and kill this process right before its `nth` statement, or right after its answer."""
     left = nth
 
     def probe(_name: str, after: bool) -> None:
@@ -158,12 +188,16 @@ def _die(_mouth: Any, stage: Stage, nth: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             left -= 1
 
-    asyncio.run(_act(stage, probe))
-    os.kill(os.getpid(), signal.SIGKILL)  # after the answer, before anybody could hear it
+    try:
+        asyncio.run(_act(stage, probe, last=lambda: os.kill(os.getpid(), signal.SIGKILL)))
+    finally:
+        os._exit(1)
 
 
-async def _act(stage: Stage, probe: Probe) -> None:
-    clock, chosen = FakeClock(), WRITING[stage.name]
+async def _act(
+    stage: Stage, probe: Probe, last: Callable[[], None] = lambda: None
+) -> "_Watched":
+    clock, chosen = FakeClock(), SCENARIOS[stage.name]
     clock._reading = stage.reading
     armed = not chosen.opened
     store = _store(stage.path, clock, 8, lambda n, after: probe(n, after) if armed else None)
@@ -172,8 +206,23 @@ async def _act(stage: Stage, probe: Probe) -> None:
     armed = True
     await chosen.act(World(store, stage.path, clock, count(ACT_IDS)), stage.needs)
     armed = False
+    last()
     await store.close()
+    return store
 
 
-def _store(path: Path, clock: FakeClock, seed: int, probe: Probe | None) -> SqliteStore:
-    return SqliteStore(path, clock=clock, ids=Ids(clock.now, Random(seed).getrandbits), probe=probe)
+def _store(path: Path, clock: FakeClock, seed: int, probe: Probe | None) -> "_Watched":
+    return _Watched(path, clock=clock, ids=Ids(clock.now, Random(seed).getrandbits), probe=probe)
+
+
+class _Watched(SqliteStore):
+    """Notes the changes it has applied."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        super().__init__(path, **options)
+        self.applied: list[Change] = []
+
+    async def apply(self, changes: Sequence[Change]) -> list[bool]:
+        answers = await super().apply(changes)
+        self.applied += [change for change, ok in zip(changes, answers, strict=True) if ok]
+        return answers

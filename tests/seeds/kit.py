@@ -7,8 +7,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import pytest
-
 from holdfast import Holdfast
 from holdfast.core.job import Job
 from holdfast.store.base import Filter, Store
@@ -57,10 +55,12 @@ class Sql:
     def refuses(self, *statements: str) -> str:
         """What the database says against them; AssertionError if it takes them."""
         before = dump(self.path)
-        with pytest.raises(sqlite3.IntegrityError) as refusal:
+        try:
             self.write(*statements)
-        assert dump(self.path) == before
-        return str(refusal.value)
+        except sqlite3.IntegrityError as refusal:
+            assert dump(self.path) == before
+            return str(refusal)
+        raise AssertionError(f"the database took it: {statements}")
 
     def connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None)

@@ -5,16 +5,18 @@ import json
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from holdfast import Backoff, Handle, Holdfast, Settings, State
 from holdfast.errors import StoreBusy
 from holdfast.store.open import open_store
 
-SOON = "10s"
+T = TypeVar("T")
+
+SOON = "5s"
 """How long a test waits for what should happen at once, on a busy machine."""
 
 QUICK = Settings(
@@ -127,13 +129,14 @@ def locked(path: Path) -> Iterator[None]:
 
 
 class Shaky:
-    """A store whose verbs fail while they are in `broken`; `times` bounds how often."""
+    """A store whose verbs fail while they are in `broken`, at most `times` each; `done` counts."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
         self.broken: set[str] = set()
         self.times: dict[str, int] = {}
         self.failed: Counter[str] = Counter()
+        self.done: Counter[str] = Counter()
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._store, name)
@@ -144,7 +147,9 @@ class Shaky:
             if name in self.broken and self.failed[name] < self.times.get(name, sys.maxsize):
                 self.failed[name] += 1
                 raise StoreBusy("the file stays locked, says the test")
-            return await verb(*args, **kwargs)
+            answer = await verb(*args, **kwargs)
+            self.done[name] += 1
+            return answer
 
         return perhaps
 
@@ -187,6 +192,17 @@ class Child:
                 if line.startswith(words):
                     return line
         raise AssertionError(f"the child ended without saying {words}; it said {self.said}")
+
+    async def outlives(self, something: Coroutine[Any, Any, T]) -> T:
+        """Its answer; AssertionError as soon as this process has died."""
+        wanted = asyncio.ensure_future(something)
+        death = asyncio.ensure_future(self._process.wait())
+        await asyncio.wait({wanted, death}, return_when=asyncio.FIRST_COMPLETED)
+        if not wanted.done():
+            wanted.cancel()
+            raise AssertionError(f"the child died with {death.result()}; it said {self.said}")
+        death.cancel()
+        return wanted.result()
 
     def tell(self, line: str) -> None:
         assert self._process.stdin is not None

@@ -1,9 +1,13 @@
-"""What random histories are made of: jobs, events and spans, mostly plain and sometimes odd."""
+"""What random histories are made of: jobs, events and spans, mostly plain and often odd.
 
-from collections.abc import Sequence
+The odd ones are frequent on purpose, and there are few of each: what matters is that they meet.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Final, TypeVar
 
 from hypothesis import strategies as st
 
@@ -26,15 +30,16 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import Key, NewJob, Slot
 from holdfast.core.order import Ordering
 from holdfast.core.run import Holder
-from holdfast.core.state import Loss
+from holdfast.core.state import Loss, State
 from holdfast.store.base import Queue
 from holdfast.testing.clock import START
 
 Choice = TypeVar("Choice")
 
-QUEUES = ("default", "lane")
-TYPES = ("left", "right")
+QUEUES: Final = ("default", "lane")
+TYPES: Final = ("left", "right")
 ZERO = timedelta(0)
+TICK = timedelta(microseconds=1)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -50,12 +55,10 @@ class Draft:
     type: str
     queue: str
     name: str
-    params: str
     delivery: Delivery
     priority: int
     max_attempts: int | None
-    delay: timedelta | None
-    at: timedelta | None
+    due: tuple[timedelta | None, timedelta | None]  # delay, at from now
     start_within: timedelta | None
     slot: int | None
     key: Key | None
@@ -65,17 +68,18 @@ class Draft:
 
     def job(self, new_id: JobId, now: datetime, known: Sequence[JobId]) -> NewJob:
         """The job it is, added now."""
+        delay, at = self.due
         return NewJob(
             id=_back(known, self.repeats) or new_id,
             type=self.type,
-            params=self.params,
+            params="{}",
             name=self.name,
             queue=self.queue,
             delivery=self.delivery,
             priority=self.priority,
             max_attempts=self.max_attempts,
-            delay=self.delay,
-            at=None if self.at is None else now + self.at,
+            delay=delay,
+            at=None if at is None else now + at,
             start_within=self.start_within,
             slot=None if self.slot is None else _slot(self.slot),
             key=self.key,
@@ -92,55 +96,68 @@ def _back(known: Sequence[JobId], steps: int | None) -> JobId | None:
     return None if steps is None or not known else known[-1 - steps % len(known)]
 
 
-def _mostly(usual: Choice, *odd: Choice, weight: int = 4) -> st.SearchStrategy[Choice]:
-    return st.sampled_from([usual] * weight * len(odd) + list(odd))
+def _mostly(weight: int, usual: Choice, *odd: Choice) -> st.SearchStrategy[Choice]:
+    return st.sampled_from([usual] * weight + list(odd))
 
-
-STEPS_BACK = st.integers(0, 11)
-"""How far back in what was seen: the last one is 0."""
 
 DRAFTS = st.builds(
     Draft,
-    type=st.sampled_from(TYPES),
-    queue=st.sampled_from(QUEUES),
-    name=st.sampled_from(("one", "two")) | _mostly("three", "two words", weight=9),
-    params=_mostly("{}", '{"n":1}'),
+    type=_mostly(3, *TYPES),
+    queue=_mostly(2, *QUEUES),
+    name=st.sampled_from(["one", "two"] * 10 + ["two words"]),
     delivery=st.sampled_from([Delivery.LEASE, Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE]),
-    priority=_mostly(0, -1, 5, 40_000),
+    priority=_mostly(20, 0, -1, 5, 5, 40_000),
     max_attempts=st.sampled_from([5, 2, 1, None]),
-    delay=_mostly(None, ZERO, SECOND, HOUR),
-    at=_mostly(None, -HOUR, ZERO, MINUTE),
-    start_within=_mostly(None, ZERO, SECOND, HOUR),
-    slot=_mostly(None, 0, 1, 2),
-    key=_mostly(None, Key(key="k"), Key(key="k", bucket="b"), Key(key="l")),
-    active_key=_mostly(None, "x", "y"),
-    repeats=st.none() | _mostly(None, 0, 1, 2, 5, weight=3),
-    retries=st.none() | _mostly(None, 0, 1, 2, 3, weight=2),
+    due=_mostly(
+        16,
+        (None, None),
+        (ZERO, None),
+        (SECOND, None),
+        (HOUR, None),
+        (None, -HOUR),
+        (None, ZERO),
+        (None, MINUTE),
+    ),
+    start_within=_mostly(9, None, ZERO, SECOND, HOUR),
+    slot=_mostly(12, None, -1, 0, 1),
+    key=_mostly(12, None, Key(key="k"), Key(key="k", bucket="b"), Key(key="l")),
+    active_key=_mostly(4, None, "x", "x", "y"),
+    repeats=_mostly(20, None, 0, 1),
+    retries=_mostly(12, None, 0, 1, 2, 3),
 )
 
-RUN_EVENTS: st.SearchStrategy[Event] = st.sampled_from(
-    [
-        Succeeded(),
-        Succeeded('"done"'),
-        Failed("it broke"),
-        Failed("it broke", delay=SECOND),
-        Failed("it broke", delay=HOUR),
-        Failed("it broke", permanent=True),
-        Lost(Loss.OWNER_DEAD),
-        Lost(Loss.LEASE_EXPIRED),
-        Lost(Loss.TIMEOUT, "too long"),
-        Released("drain"),
-        Snoozed(ZERO),
-        Snoozed(SECOND, "later"),
-        Skipped("empty"),
-        Stopped("told"),
-        CancelRequested("enough"),
-    ]
+EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
+    {
+        State.RUNNING: (
+            Succeeded('"done"'),
+            Failed("it broke"),
+            Failed("it broke", delay=SECOND),
+            Lost(Loss.OWNER_DEAD),
+            Lost(Loss.LEASE_EXPIRED),
+            Released("drain"),
+            Snoozed(ZERO),
+            Snoozed(HOUR, "later"),
+            CancelRequested("enough"),
+            CancelRequested("enough"),
+            CancelRequested(),
+            Failed("it broke", permanent=True),
+            Lost(Loss.TIMEOUT, "too long"),
+            Skipped("empty"),
+            Stopped("told"),
+        ),
+        State.SCHEDULED: (None, CancelRequested(), FellDue()),
+        State.QUEUED: (None, None, CancelRequested("enough"), Misfired()),
+        State.RETRY_WAIT: (None, CancelRequested(), FellDue(), GivenUp("hopeless")),
+        State.FAILED: (GivenUp("hopeless"),),
+    }
 )
-JOB_EVENTS: st.SearchStrategy[Event] = st.sampled_from(
-    [CancelRequested(), CancelRequested("enough"), FellDue(), Misfired(), GivenUp("hopeless")]
-)
-SPANS = st.sampled_from([timedelta(microseconds=1), SECOND, 15 * SECOND, MINUTE, HOUR])
+"""What may be decided of a job seen in that state; None is only a look at it."""
+
+PICKS = st.tuples(_mostly(2, True, False), st.integers(0, 7), st.integers(0, 14))
+"""Whether to pick among what is there now or was seen earlier, how far back, and which event."""
+
+BACK = st.integers(0, 7)
+SPANS = st.sampled_from([TICK, SECOND, SECOND, 15 * SECOND, MINUTE, HOUR])
 LEASES = st.sampled_from([ZERO, SECOND, 15 * SECOND])
 ARTIFACTS = st.lists(st.sampled_from(["a.txt", "b.txt"]), min_size=1, max_size=2)
 HOLDERS = st.sampled_from(
@@ -153,6 +170,6 @@ HOLDERS = st.sampled_from(
 SETTINGS = st.builds(
     Queue,
     name=st.sampled_from(QUEUES),
-    ordering=st.sampled_from(Ordering),
+    ordering=st.sampled_from([Ordering.POSITION, Ordering.SCHEDULED]),
     gap=st.sampled_from([100, 10]),
 )

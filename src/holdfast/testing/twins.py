@@ -10,7 +10,7 @@ from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job
 from holdfast.core.run import RunRecord
-from holdfast.core.state import State
+from holdfast.core.state import WAITING, State
 from holdfast.store.base import Filter, Store
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.drafts import QUEUES
@@ -62,9 +62,23 @@ class Twins:
         self.agree = True
         return answer
 
-    def now(self, job_id: JobId) -> Job | None:
-        """The job as it stands."""
-        return self._run(self.model.get([job_id]))[0]
+    @property
+    def running(self) -> list[Job]:
+        """The jobs that ran when last compared."""
+        return [job for job in self._jobs.values() if job.state is State.RUNNING]
+
+    @property
+    def unstarted(self) -> list[Job]:
+        """The jobs that waited when last compared, and those that failed."""
+        states = WAITING | {State.FAILED}
+        return [job for job in self._jobs.values() if job.state in states]
+
+    def reopen(self, *, boots: bool) -> None:
+        """Close both and open them again, after a reboot perhaps."""
+        self.both(lambda store: store.close())
+        if boots:
+            self.clock.reboot()
+        self.both(lambda store: store.open())
 
     def compare(self) -> None:
         """Compare every job, every list, and the history of what was touched since last time."""

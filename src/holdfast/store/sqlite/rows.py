@@ -42,10 +42,14 @@ def new_job_row(job: NewJob, now: int) -> list[Any]:
     state = State.SCHEDULED if due > now else State.QUEUED
     row = [
         job.id, job.type, job.name, job.params, job.queue, job.delivery, job.max_attempts,
-        job.priority, state, due, slot_at, deadline, job.retry_of, job.group_id, job.template_id,
+        job.priority, state, due, slot_at, deadline, job.group_id, job.template_id,
         job.schedule_id,
     ]  # fmt: skip
     return _trimmed(row)
+
+
+SHORT = 6
+"""As long as the row of a change that merely ends a run, with or without a result."""
 
 
 def change_row(change: Change) -> list[Any]:

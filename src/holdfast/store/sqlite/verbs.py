@@ -89,9 +89,13 @@ def set_queue(work: Work, queues: Sequence[Queue]) -> list[None]:
     return [None] * len(queues)
 
 
-def _insert(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
+def _insert(
+    work: Work, jobs: Sequence[NewJob], after: tuple[int | None, int | None] = (None, None)
+) -> list[Added]:
+    """Store jobs that nothing stands in the way of; `after`: predecessor and root, for one."""
     encoded = dumps([rows.new_job_row(job, work.now) for job in jobs])
-    last = work.run("add.jobs", jobs=encoded, now=work.now).lastrowid or 0
+    links = {"retry_of": after[0], "root": after[1]}
+    last = work.run("add.jobs", jobs=encoded, now=work.now, **links).lastrowid or 0
     first = last - len(jobs) + 1  # nobody else inserts meanwhile, so they are consecutive
     work.run("add.waiting", jobs=encoded, first=first)
     work.run("add.place", first=first)
@@ -111,8 +115,7 @@ def _add_keyed(work: Work, job: NewJob) -> Added:
     holder = _holder(work, job)
     if holder is not None:
         return Added(holder, created=False)
-    _require_predecessor(work, job)
-    _insert(work, [job])
+    _insert(work, [job], _predecessor(work, job))
     _take_keys(work, job)
     return Added(job.id, created=True)
 
@@ -155,11 +158,13 @@ def _keys(job: NewJob) -> Iterable[tuple[str, str, str]]:
         yield "active", job.active_key, ""
 
 
-def _require_predecessor(work: Work, job: NewJob) -> None:
-    if job.retry_of is not None:
-        trouble = work.one("add.predecessor", id=job.retry_of)
-        if trouble is not None:
-            raise ValueError(trouble)
+def _predecessor(work: Work, job: NewJob) -> tuple[int | None, int | None]:
+    if job.retry_of is None:
+        return None, None
+    seq, root, trouble = work.run("add.predecessor", id=job.retry_of).fetchone()
+    if trouble is not None:
+        raise ValueError(trouble)
+    return seq, root
 
 
 def _claim(work: Work, wanted: Wanted) -> list[Claim]:
@@ -202,8 +207,7 @@ def _apply(work: Work, changes: Sequence[Change]) -> list[bool]:
     moves = {change.move for change in changes}
     guards = {move.guard for move in moves}
     ends = {move.to for move in moves}
-    work.run("apply.clear")
-    work.run("apply.load", changes=dumps([rows.change_row(change) for change in changes]))
+    _load(work, [rows.change_row(change) for change in changes])
     if guards & {Guard.OPEN, Guard.LAPSED}:
         work.run("apply.check_open", mono=work.mono)
     if guards & {Guard.WAITING, Guard.STATE}:
@@ -219,6 +223,12 @@ def _apply(work: Work, changes: Sequence[Change]) -> list[bool]:
     if len(accepted) < len(changes) or any(move.kind for move in moves):
         work.run("apply.events", now=work.now)
     return _answers(work, changes, accepted)
+
+
+def _load(work: Work, loaded: list[list[Any]]) -> None:
+    work.run("apply.clear")
+    is_short = all(len(row) <= rows.SHORT for row in loaded)
+    work.run("apply.load_short" if is_short else "apply.load", changes=dumps(loaded))
 
 
 def _keep_going(work: Work, changes: Sequence[Change], moves: Iterable[Any]) -> None:

@@ -11,12 +11,9 @@ INSERT INTO holdfast_jobs (
 )
 SELECT
   n.value ->> 0, n.value ->> 1, n.value ->> 2, n.value ->> 3, n.value ->> 4, n.value ->> 5,
-  n.value ->> 6, :now,
-  n.value ->> 10, n.value ->> 11, p.seq, coalesce(p.root, p.seq),
-  n.value ->> 13, n.value ->> 14, n.value ->> 15
-FROM json_each(:jobs) AS n
-LEFT JOIN holdfast_jobs AS p ON p.id = n.value ->> 12
-ORDER BY n.key;
+  n.value ->> 6, :now, n.value ->> 10, n.value ->> 11, :retry_of, :root,
+  n.value ->> 12, n.value ->> 13, n.value ->> 14
+FROM json_each(:jobs) AS n;
 
 -- @waiting
 INSERT INTO holdfast_waiting (
@@ -64,8 +61,10 @@ INSERT INTO holdfast_keys (scope, key, bucket, job_id)
 SELECT :scope, :key, :bucket, root_id FROM holdfast_job_state WHERE id = :id;
 
 -- @predecessor
--- Why a job cannot follow that one, if it cannot: unknown, not ended, or followed already.
+-- The job to follow and the root of its chain; or why nothing can follow it.
 SELECT
+  j.seq,
+  coalesce(j.root, j.seq),
   CASE
     WHEN j.seq IS NULL THEN 'there is no job ' || :id
     WHEN e.job IS NULL THEN 'job ' || :id || ' has not ended'

@@ -2,12 +2,23 @@
 DELETE FROM temp.holdfast_changes;
 
 -- @load
-INSERT INTO temp.holdfast_changes
+INSERT INTO temp.holdfast_changes (
+  n, job, token, guard, to_state, run_status, result, kind, reason, end_reason, error, delay,
+  failures, losses, yields, successor, successor_delay, artifacts, was
+)
 SELECT
   c.key, j.seq, c.value ->> 1, c.value ->> 2, c.value ->> 3, c.value ->> 4, c.value ->> 5,
   c.value ->> 6, c.value ->> 7, c.value ->> 7, c.value ->> 8, coalesce(c.value ->> 9, 0),
   c.value ->> 10, c.value ->> 11, coalesce(c.value ->> 12, 0), c.value ->> 13, c.value ->> 14,
-  c.value ->> 15, c.value ->> 16, 0, NULL, NULL, NULL, NULL
+  c.value ->> 15, c.value ->> 16
+FROM json_each(:changes) AS c
+LEFT JOIN holdfast_jobs AS j ON j.id = c.value ->> 0;
+
+-- @load_short
+-- The routine path: looking for what is not there costs as much as finding what is.
+INSERT INTO temp.holdfast_changes (n, job, token, guard, to_state, run_status, result)
+SELECT
+  c.key, j.seq, c.value ->> 1, c.value ->> 2, c.value ->> 3, c.value ->> 4, c.value ->> 5
 FROM json_each(:changes) AS c
 LEFT JOIN holdfast_jobs AS j ON j.id = c.value ->> 0;
 

@@ -1,0 +1,129 @@
+"""Which errors are worth another try (T-30)."""
+
+import pytest
+
+from holdfast.core.classify import BUILT_IN, Classifier, ErrorMap, Verdict
+from holdfast.errors import (
+    InvalidParams,
+    PayloadTooLarge,
+    PermanentError,
+    TransactionTimeout,
+    TransientError,
+)
+
+PERMANENT, TRANSIENT = Verdict.PERMANENT, Verdict.TRANSIENT
+
+
+class FeedGone(LookupError):
+    """Somebody's own error."""
+
+
+class FeedGoneForGood(PermanentError):
+    """Somebody's own decision."""
+
+
+class RateLimited(ConnectionError):
+    """More specific than what is built in."""
+
+
+class Torn(PermanentError, TimeoutError):
+    """Says two things; the first base is the nearer one."""
+
+
+def other(verdict: Verdict) -> Verdict:
+    return PERMANENT if verdict is TRANSIENT else TRANSIENT
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (PermanentError("no"), PERMANENT),
+        (FeedGoneForGood("no"), PERMANENT),
+        (InvalidParams("no"), PERMANENT),
+        (PayloadTooLarge("no"), PERMANENT),
+        (TransientError("later"), TRANSIENT),
+        (TimeoutError(), TRANSIENT),
+        (TransactionTimeout(), TRANSIENT),
+        (ConnectionError(), TRANSIENT),
+        (ConnectionResetError(), TRANSIENT),
+        (BrokenPipeError(), TRANSIENT),
+        (Torn(), PERMANENT),
+    ],
+    ids=lambda value: getattr(value, "name", type(value).__name__),
+)
+@pytest.mark.parametrize("unknown", Verdict)
+def test_what_is_built_in_holds_whatever_the_default(
+    error: BaseException, verdict: Verdict, unknown: Verdict
+):
+    assert Classifier(unknown=unknown).verdict(error) is verdict
+
+
+@pytest.mark.parametrize("error", [FeedGone(), ValueError(), KeyboardInterrupt(), SystemExit()])
+@pytest.mark.parametrize("unknown", Verdict)
+def test_an_unknown_error_gets_the_types_default(error: BaseException, unknown: Verdict):
+    assert Classifier(unknown=unknown).verdict(error) is unknown
+
+
+def test_an_unknown_error_is_tried_again_unless_told_otherwise():
+    assert Classifier().verdict(FeedGone()) is TRANSIENT
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_the_types_map_beats_its_default(verdict: Verdict):
+    classifier = Classifier(errors={FeedGone: verdict}, unknown=other(verdict))
+
+    assert classifier.verdict(FeedGone()) is verdict
+
+
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_the_types_map_beats_what_is_built_in(kind: type[BaseException]):
+    verdict = other(BUILT_IN[kind])
+    classifier = Classifier(errors={kind: verdict})
+
+    assert classifier.verdict(kind("x")) is verdict
+
+
+@pytest.mark.parametrize("kind", [PermanentError, FeedGoneForGood])
+def test_a_handlers_own_decision_beats_a_map_for_errors_at_large(kind: type[BaseException]):
+    classifier = Classifier(errors={Exception: TRANSIENT})
+
+    assert classifier.verdict(kind("no")) is PERMANENT
+
+
+def test_a_handlers_transient_error_beats_a_default_of_permanent():
+    classifier = Classifier(errors={Exception: PERMANENT}, unknown=PERMANENT)
+
+    assert classifier.verdict(TransientError("later")) is TRANSIENT
+
+
+@pytest.mark.parametrize(
+    ("errors", "error", "verdict"),
+    [
+        ({Exception: PERMANENT, LookupError: TRANSIENT}, FeedGone(), TRANSIENT),
+        ({LookupError: PERMANENT, FeedGone: TRANSIENT}, FeedGone(), TRANSIENT),
+        ({FeedGone: TRANSIENT, LookupError: PERMANENT}, KeyError(), PERMANENT),
+        ({RateLimited: PERMANENT}, RateLimited(), PERMANENT),
+        ({RateLimited: PERMANENT}, ConnectionError(), TRANSIENT),
+        ({OSError: PERMANENT}, FileNotFoundError(), PERMANENT),
+        ({OSError: PERMANENT}, ConnectionError(), TRANSIENT),
+        ({BaseException: PERMANENT}, FeedGone(), PERMANENT),
+    ],
+)
+def test_the_most_specific_class_that_is_known_decides(
+    errors: ErrorMap, error: BaseException, verdict: Verdict
+):
+    assert Classifier(errors=errors).verdict(error) is verdict
+
+
+def test_no_error_of_a_seed_that_calls_all_transient_is_permanent():
+    """S2's literal reading: every failure is tried again."""
+    classifier = Classifier(errors=dict.fromkeys(BUILT_IN, TRANSIENT))
+
+    verdicts = {classifier.verdict(kind("x")) for kind in (*BUILT_IN, FeedGone)}
+
+    assert verdicts == {TRANSIENT}
+
+
+def test_what_is_built_in_cannot_be_changed():
+    with pytest.raises(TypeError):
+        BUILT_IN[FeedGone] = PERMANENT  # type: ignore[index]

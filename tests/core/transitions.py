@@ -1,0 +1,187 @@
+"""What must become of a job, spelled out by hand: every state, event and delivery.
+
+`GRIDS` has a story in each cell, or a dot where the job refuses the event; `STORIES` tells each.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import product
+from typing import Final
+
+from holdfast.core import event as ev
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import Event
+from holdfast.core.ids import JobId
+from holdfast.core.state import Loss, State
+
+GRIDS: Final = {
+    Delivery.LEASE: """
+            claim done fail    lose    release snooze skip stop cancel due unblock misfire give_up
+new         .     .    .       .       .       .      .    .    .      .   .       .       .
+blocked     .     .    .       .       .       .      .    .    drop   .   free    .       .
+scheduled   .     .    .       .       .       .      .    .    drop   due .       .       .
+queued      store .    .       .       .       .      .    .    drop   .   .       late    .
+running     .     done retry   requeue back    nap    skip stop mark   .   .       .       .
+retry_wait  .     .    .       .       .       .      .    .    drop   due .       .       bury
+succeeded   .     .    .       .       .       .      .    .    .      .   .       .       .
+failed      .     .    .       .       .       .      .    .    .      .   .       .       .
+dead_letter .     .    .       .       .       .      .    .    .      .   .       .       .
+skipped     .     .    .       .       .       .      .    .    .      .   .       .       .
+cancelled   .     .    .       .       .       .      .    .    .      .   .       .       .
+""",
+    Delivery.CHAIN: """
+            claim done fail    lose    release snooze skip stop cancel due unblock misfire give_up
+new         .     .    .       .       .       .      .    .    .      .   .       .       .
+blocked     .     .    .       .       .       .      .    .    drop   .   free    .       .
+scheduled   .     .    .       .       .       .      .    .    drop   due .       .       .
+queued      store .    .       .       .       .      .    .    drop   .   .       late    .
+running     .     done follow  succeed .       .      skip stop mark   .   .       .       .
+retry_wait  .     .    .       .       .       .      .    .    drop   due .       .       bury
+succeeded   .     .    .       .       .       .      .    .    .      .   .       .       .
+failed      .     .    .       .       .       .      .    .    .      .   .       .       bury
+dead_letter .     .    .       .       .       .      .    .    .      .   .       .       .
+skipped     .     .    .       .       .       .      .    .    .      .   .       .       .
+cancelled   .     .    .       .       .       .      .    .    .      .   .       .       .
+""",
+    Delivery.ONCE: """
+            claim done fail    lose    release snooze skip stop cancel due unblock misfire give_up
+new         .     .    .       .       .       .      .    .    .      .   .       .       .
+blocked     .     .    .       .       .       .      .    .    drop   .   free    .       .
+scheduled   .     .    .       .       .       .      .    .    drop   due .       .       .
+queued      store .    .       .       .       .      .    .    drop   .   .       late    .
+running     .     done close   perish  .       .      skip stop mark   .   .       .       .
+retry_wait  .     .    .       .       .       .      .    .    drop   due .       .       bury
+succeeded   .     .    .       .       .       .      .    .    .      .   .       .       .
+failed      .     .    .       .       .       .      .    .    .      .   .       .       .
+dead_letter .     .    .       .       .       .      .    .    .      .   .       .       .
+skipped     .     .    .       .       .       .      .    .    .      .   .       .       .
+cancelled   .     .    .       .       .       .      .    .    .      .   .       .       .
+""",
+}
+
+# counts: what is raised by one. next: a successor is written. yields: to a cancel request.
+STORIES: Final = """
+story   attempts  how       to          run       guard   kind             counts  next yields
+done    any       any       succeeded   succeeded open    -                none    -    -
+skip    any       any       skipped     skipped   open    skipped          none    -    -
+stop    any       any       cancelled   cancelled open    cancelled        none    -    -
+mark    any       any       running     -         open    cancel_requested none    -    -
+back    any       any       queued      released  open    released         none    -    yields
+nap     any       any       retry_wait  released  open    snoozed          none    -    yields
+
+retry   left      transient retry_wait  failed    open    retry            failure -    yields
+retry   unlimited transient retry_wait  failed    open    retry            failure -    yields
+retry   spent     transient dead_letter failed    open    dead_letter      failure -    -
+retry   any       permanent dead_letter failed    open    dead_letter      failure -    -
+follow  left      transient failed      failed    open    chained          failure next yields
+follow  unlimited transient failed      failed    open    chained          failure next yields
+follow  spent     transient dead_letter failed    open    dead_letter      failure -    -
+follow  any       permanent dead_letter failed    open    dead_letter      failure -    -
+close   any       any       failed      failed    open    closed           failure -    -
+
+requeue left      lapsed    queued      lost      lapsed  requeued         loss    -    yields
+requeue left      known     queued      lost      open    requeued         loss    -    yields
+requeue unlimited lapsed    queued      lost      lapsed  requeued         loss    -    yields
+requeue unlimited known     queued      lost      open    requeued         loss    -    yields
+requeue spent     lapsed    dead_letter lost      lapsed  dead_letter      loss    -    -
+requeue spent     known     dead_letter lost      open    dead_letter      loss    -    -
+succeed left      lapsed    failed      lost      lapsed  chained          loss    next yields
+succeed left      known     failed      lost      open    chained          loss    next yields
+succeed unlimited lapsed    failed      lost      lapsed  chained          loss    next yields
+succeed unlimited known     failed      lost      open    chained          loss    next yields
+succeed spent     lapsed    dead_letter lost      lapsed  dead_letter      loss    -    -
+succeed spent     known     dead_letter lost      open    dead_letter      loss    -    -
+perish  any       lapsed    failed      lost      lapsed  closed           loss    -    -
+perish  any       known     failed      lost      open    closed           loss    -    -
+
+drop    any       any       cancelled   -         waiting cancelled        none    -    -
+due     any       any       queued      -         state   -                none    -    -
+free    any       any       scheduled   -         state   unblocked        none    -    -
+late    any       any       skipped     -         state   misfire          none    -    -
+bury    any       any       dead_letter -         state   given_up         none    -    -
+"""
+
+ID: Final = JobId("the-job")
+DELAY: Final = timedelta(seconds=7)
+EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
+    "claim": {"any": [ev.Claimed()]},
+    "done": {"any": [ev.Succeeded("1"), ev.Succeeded()]},
+    "fail": {
+        "transient": [ev.Failed("boom", DELAY)],
+        "permanent": [ev.Failed("boom", DELAY, permanent=True)],
+    },
+    "lose": {
+        "lapsed": [ev.Lost(Loss.LEASE_EXPIRED, "gone")],
+        "known": [ev.Lost(loss, "gone") for loss in Loss if loss is not Loss.LEASE_EXPIRED],
+    },
+    "release": {"any": [ev.Released("shutdown")]},
+    "snooze": {"any": [ev.Snoozed(DELAY, "busy"), ev.Snoozed(DELAY)]},
+    "skip": {"any": [ev.Skipped("nothing new"), ev.Skipped()]},
+    "stop": {"any": [ev.Stopped("asked"), ev.Stopped()]},
+    "cancel": {"any": [ev.CancelRequested("by hand"), ev.CancelRequested()]},
+    "due": {"any": [ev.FellDue()]},
+    "unblock": {"any": [ev.Unblocked()]},
+    "misfire": {"any": [ev.Misfired()]},
+    "give_up": {"any": [ev.GivenUp("no use")]},
+}
+ATTEMPTS: Final = {"left": (1, 3), "spent": (2, 3), "unlimited": (100, None)}  # failures, most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A job as `decide` looks at it."""
+
+    state: State
+    delivery: Delivery
+    failures: int = 0
+    max_attempts: int | None = 5
+    token: int = 4
+    losses: int = 1
+    id: JobId = ID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One job and one event, and the line of `STORIES` that says what follows; None: refused."""
+
+    job: Standing
+    event: Event
+    told: dict[str, str] | None
+
+
+def cells() -> dict[tuple[Delivery, State, str], str]:
+    """The story of each (delivery, state, event), or a dot."""
+    found = {}
+    for delivery, grid in GRIDS.items():
+        head, *rows = (line.split() for line in grid.strip().splitlines())
+        for state, *stories in rows:
+            for event, story in zip(head, stories, strict=True):
+                found[delivery, State(state), event] = story
+    return found
+
+
+def stories() -> list[dict[str, str]]:
+    head, *rows = (line.split() for line in STORIES.splitlines() if line)
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def cases(delivery: Delivery, state: State, event: str, story: str) -> Iterator[Case]:
+    """A cell, told for every way its event may come and every number of attempts left."""
+    for (how, events), (attempts, (failures, most)) in product(
+        EVENTS[event].items(), ATTEMPTS.items()
+    ):
+        job = Standing(state=state, delivery=delivery, failures=failures, max_attempts=most)
+        told = None if story in {".", "store"} else _told(story, attempts, how)
+        yield from (Case(job=job, event=each, told=told) for each in events)
+
+
+def _told(story: str, attempts: str, how: str) -> dict[str, str]:
+    [told] = [
+        line
+        for line in stories()
+        if line["story"] == story
+        and line["attempts"] in {attempts, "any"}
+        and line["how"] in {how, "any"}
+    ]
+    return told

@@ -1,0 +1,256 @@
+"""The parts that processes of their own play; each tells through the pipe it gets first."""
+
+import asyncio
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from itertools import count
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from holdfast.core.decide import decide, succeed
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import (
+    CancelRequested,
+    Event,
+    Failed,
+    Lost,
+    Released,
+    Skipped,
+    Snoozed,
+    Succeeded,
+)
+from holdfast.core.ids import Ids, JobId
+from holdfast.core.job import NewJob, Slot
+from holdfast.core.run import Claim, Holder
+from holdfast.core.state import Loss
+from holdfast.errors import TransitionRefused
+from holdfast.store.base import Filter
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import START, FakeClock
+
+SECOND: Final = timedelta(seconds=1)
+LEASE: Final = timedelta(seconds=15)
+TYPE: Final = "story"
+ENDS: Final[list[Event]] = [
+    Succeeded('"done"'),
+    Succeeded(),
+    Failed("it broke"),
+    Failed("it broke", SECOND),
+    Failed("it broke", permanent=True),
+    Lost(Loss.OWNER_DEAD),
+    Released("drain"),
+    Snoozed(SECOND),
+    Skipped("empty"),
+    CancelRequested("enough"),
+]
+
+
+def live_and_die(mouth: Connection, path: Path, seed: int, hour: int) -> None:
+    """Do random things to the store until this process kills itself at a random statement."""
+    del mouth
+    random = Random(seed)
+    left = random.randrange(5, 150)
+
+    def probe(_name: str, _after: bool) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.run(_live(path, probe, random, hour))
+
+
+async def _live(path: Path, probe: Any, random: Random, hour: int) -> None:
+    clock = FakeClock()
+    clock.advance(timedelta(hours=hour))
+    store = SqliteStore(path, clock=clock, probe=probe)
+    await store.open()
+    life = Life(store, clock, random, hour)
+    while True:
+        await random.choice(life.habits)()
+
+
+class Life:
+    """What may happen to a store, in any order; each habit writes once."""
+
+    def __init__(self, store: SqliteStore, clock: FakeClock, random: Random, seed: int) -> None:
+        self.habits = [self.add, self.add, self.claim, self.claim, self.end, self.end, self.cancel,
+                       self.reclaim, self.promote, self.prune]  # fmt: skip
+        self._store = store
+        self._clock = clock
+        self._random = random
+        self._numbers = count(seed * 1_000_000)
+        self._held: list[Claim] = []
+
+    async def add(self) -> None:
+        await self._store.add([self._job() for _ in range(self._random.randrange(1, 4))])
+
+    async def claim(self) -> None:
+        name = f"worker-{self._random.randrange(2)}"
+        holder = Holder(instance_id=name, boot_id=name)
+        self._held += await self._store.claim(
+            holder, queue="default", types=[TYPE], limit=2, prefetch=1, lease=LEASE
+        )
+
+    async def end(self) -> None:
+        """End a run that is held, or one that no longer is."""
+        if self._held:
+            await self._settle(self._random.choice(self._held), self._random.choice(ENDS))
+
+    async def cancel(self) -> None:
+        for job in (await self._store.find(Filter(), limit=20))[-1:]:
+            await self._settle(job, CancelRequested())
+
+    async def reclaim(self) -> None:
+        self._clock.advance(LEASE)
+        for job in await self._store.lapsed(limit=1):
+            await self._settle(job, Lost(Loss.LEASE_EXPIRED))
+
+    async def promote(self) -> None:
+        await self._store.promote_due(limit=10)
+
+    async def prune(self) -> None:
+        await self._store.prune(older_than=timedelta(minutes=1), limit=2)
+
+    async def _settle(self, standing: Any, event: Event) -> None:
+        try:
+            change = decide(standing, event, new_id=self._id)
+        except TransitionRefused:
+            return
+        await self._store.apply([change])
+
+    def _job(self) -> NewJob:
+        delivery = self._random.choice([Delivery.LEASE, Delivery.CHAIN, Delivery.CHAIN])
+        return NewJob(
+            id=self._id(),
+            type=TYPE,
+            name=TYPE,
+            params="{}",
+            delivery=delivery,
+            priority=self._random.randrange(3),
+            max_attempts=self._random.choice([1, 2, None]),
+            delay=self._random.choice([None, None, SECOND]),
+            active_key=self._random.choice([None, None, "story"]),
+        )
+
+    def _id(self) -> JobId:
+        return JobId(f"00000000-0000-7000-8000-{next(self._numbers):012x}")
+
+
+def claim_slots(mouth: Connection, path: Path, slots: int) -> None:
+    """Claim every slot, then run whatever this process gets; tells which it ran."""
+    asyncio.run(_claim_slots(mouth, path, slots))
+
+
+async def _claim_slots(mouth: Connection, path: Path, slots: int) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    mouth.send("ready")
+    mouth.recv()
+    await store.add([slot_job(number) for number in range(slots)])
+    mouth.send(await run_slots(store, f"worker-{os.getpid()}"))
+    await store.close()
+
+
+async def run_slots(store: SqliteStore, name: str) -> list[str]:
+    """Run `once` jobs until there is none to take; the ids of those that were run, in order."""
+    holder = Holder(instance_id=name, boot_id=name)
+    done: list[str] = []
+    while claims := await store.claim(
+        holder, queue="default", types=["brief"], limit=1, lease=LEASE
+    ):
+        done += [claim.id for claim in claims]
+        await store.apply([succeed(claim.job_id, claim.token, None) for claim in claims])
+    return done
+
+
+def slot_job(number: int) -> NewJob:
+    """A `once` job for that slot, under an id of its own."""
+    slot = Slot(series="brief", at=START + number * SECOND)
+    return NewJob(
+        id=_uuid(), type="brief", name="brief", params="{}", delivery=Delivery.ONCE, slot=slot,
+        at=START,
+    )  # fmt: skip
+
+
+def enqueue(mouth: Connection, path: Path, priorities: list[int]) -> None:
+    """Enqueue a job of each priority and tell the order of the queue."""
+    asyncio.run(_enqueue(mouth, path, priorities))
+
+
+def enqueue_and_wait(mouth: Connection, path: Path, priorities: list[int]) -> None:
+    """The same, and wait to be killed with the store still open."""
+    asyncio.run(_enqueue(mouth, path, priorities, wait=True))
+
+
+async def _enqueue(
+    mouth: Connection, path: Path, priorities: list[int], *, wait: bool = False
+) -> None:
+    store = SqliteStore(path, clock=FakeClock())
+    await store.open()
+    for priority in priorities:
+        job = NewJob(id=_uuid(), type=TYPE, name=TYPE, params="{}", priority=priority)
+        assert (await store.add([job]))[0].created
+    mouth.send([job.id for job in await store.peek("default", limit=100)])
+    if wait:
+        mouth.recv()
+    await store.close()
+
+
+def read_jobs(mouth: Connection, path: Path) -> None:
+    """Tell every job and every run that a fresh process finds."""
+    asyncio.run(_read(mouth, path))
+
+
+async def _read(mouth: Connection, path: Path) -> None:
+    store = SqliteStore(path, clock=FakeClock())
+    await store.open()
+    jobs = await store.find(Filter(), limit=1000)
+    mouth.send((jobs, [run for job in jobs for run in await store.runs(job.id)]))
+    await store.close()
+
+
+def settle_elsewhere(mouth: Connection, path: Path, job_id: JobId, event: Event) -> None:
+    """Decide on a job by what this process reads, and apply it; tells whether it was applied."""
+    asyncio.run(_settle_elsewhere(mouth, path, job_id, event))
+
+
+async def _settle_elsewhere(mouth: Connection, path: Path, job_id: JobId, event: Event) -> None:
+    store = SqliteStore(path, clock=FakeClock())
+    await store.open()
+    [job] = await store.get([job_id])
+    assert job is not None
+    mouth.send((await store.apply([decide(job, event, new_id=_uuid)]))[0])
+    await store.close()
+
+
+def _uuid() -> JobId:
+    return JobId(str(uuid.uuid4()))
+
+
+def work_on(mouth: Connection, path: Path, seed: int) -> None:
+    """Do the same random things every time, telling the number of each once it is durable."""
+    asyncio.run(_work_on(mouth, path, seed))
+
+
+async def _work_on(mouth: Connection, path: Path, seed: int) -> None:
+    async for number in random_work(path, seed):
+        mouth.send(number)
+
+
+async def random_work(path: Path, seed: int) -> AsyncIterator[int]:
+    """Random things that are the same for one seed: ids, clock and all. Ends by itself."""
+    clock, random = FakeClock(), Random(seed)
+    store = SqliteStore(path, clock=clock, ids=Ids(clock.now, Random(seed).getrandbits))
+    await store.open()
+    life = Life(store, clock, random, seed)
+    yield 0
+    for number in range(1, 41):
+        await random.choice(life.habits)()
+        yield number
+    await store.close()

@@ -1,0 +1,194 @@
+"""S1: killed at any statement of any transition, the file holds the state before or after it."""
+
+from collections import Counter
+from datetime import timedelta
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from holdfast.core.decide import CLAIM, Move, decide
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import (
+    ZERO,
+    CancelRequested,
+    Failed,
+    FellDue,
+    GivenUp,
+    Lost,
+    Misfired,
+    Released,
+    Skipped,
+    Snoozed,
+    Stopped,
+    Succeeded,
+    Unblocked,
+)
+from holdfast.core.ids import JobId
+from holdfast.core.state import Loss, State
+from holdfast.errors import TransitionRefused
+from holdfast.store.base import Filter
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance.make import LAPSED, MANY, settle
+from holdfast.testing.invariants import Dump, check_dump
+
+from .crashing import Wreck
+from .kit import Child, Sql, opened
+from .parts import live_and_die
+
+Wreckage = dict[str, list[Wreck]]
+
+EVENTS = [
+    Succeeded(),
+    Skipped(),
+    Stopped(),
+    Failed("broke"),
+    Failed("broke", permanent=True),
+    *(Lost(reason) for reason in Loss),
+    Released("drain"),
+    Snoozed(ZERO),
+    CancelRequested(),
+    FellDue(),
+    Unblocked(),
+    Misfired(),
+    GivenUp("hopeless"),
+]
+
+NO_RUN = """
+SELECT id FROM holdfast_job_state AS s
+WHERE state = 'running' AND NOT EXISTS (SELECT 1 FROM holdfast_open_runs WHERE job = s.seq)
+   OR state = 'nowhere'
+   OR token <> (SELECT count(*) FROM holdfast_runs WHERE job = s.seq)
+     + (SELECT count(*) FROM holdfast_open_runs WHERE job = s.seq)
+"""
+"""Jobs without the run they should have: the left join of S1-5.1, and what it could overlook."""
+
+
+def every_transition() -> set[tuple[State, Move]]:
+    """Whatever `decide` can answer, from any state, to any event, under any delivery."""
+    found = set()
+    deliveries = [Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE]
+    for state, event, delivery, most in product(State, EVENTS, deliveries, (1, 5)):
+        job = SimpleNamespace(
+            id=JobId("a"), state=state, delivery=delivery, token=1, failures=0, losses=0,
+            max_attempts=most,
+        )  # fmt: skip
+        try:
+            found.add((state, decide(job, event, new_id=lambda: JobId("b")).move))
+        except TransitionRefused:
+            continue
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.req("S1-0.d")
+def test_killed_at_any_statement_of_any_transition_it_is_all_or_nothing(wreckage: Wreckage) -> None:
+    for name, wrecks in wreckage.items():
+        is_durable = [wreck.found == wreck.after for wreck in wrecks]
+
+        assert all(wreck.found in (wreck.before, wreck.after) for wreck in wrecks), name
+        assert wrecks[0].found == wrecks[0].before, name
+        assert wrecks[0].before != wrecks[0].after, f"{name} changes nothing"
+        assert is_durable == sorted(is_durable), f"{name} was durable, then not"
+        assert is_durable[-1], f"{name} answered before it was durable"
+
+
+@pytest.mark.slow
+@pytest.mark.req("S1-7.a")
+def test_every_transition_has_its_fault_test(wreckage: Wreckage) -> None:
+    changes = [change for wrecks in wreckage.values() for change in wrecks[0].changes]
+    claimed = wreckage["claim_some"][0]
+
+    tested = {(change.was, change.move) for change in changes}
+
+    assert every_transition() - tested == set(), "give each of these a scenario"
+    assert CLAIM == (State.QUEUED, State.RUNNING)
+    assert claimed.after["holdfast_open_runs"], "the one transition a store decides alone"
+
+
+@pytest.mark.slow
+@pytest.mark.req("S1-0.b")
+def test_killed_at_any_write_every_accepted_job_is_listed_with_its_fate(wreckage: Wreckage) -> None:
+    for name, wrecks in wreckage.items():
+        for wreck in wrecks:
+            accepted = {row[1] for row in wreck.after["holdfast_jobs"]}  # less what a purge took
+            if wreck is not wrecks[-1]:  # the act was not answered yet
+                accepted &= {row[1] for row in wreck.before["holdfast_jobs"]}
+
+            listed = dict(Sql(wreck.path).rows("SELECT id, state FROM holdfast_job_state"))
+
+            assert accepted <= listed.keys(), (name, wreck.statement)
+            assert "nowhere" not in listed.values(), (name, wreck.statement)
+
+
+@pytest.mark.slow
+@pytest.mark.req("S1-5.1.a")
+async def test_after_any_crash_and_recovery_no_job_lacks_its_run(wreckage: Wreckage) -> None:
+    seen = Counter[str]()
+    for name, wrecks in wreckage.items():
+        for wreck in (wrecks[0], wrecks[-1]):  # there is no third state, as S1-0.d shows
+            seen.update(dict(Sql(wreck.path).rows("SELECT id, state FROM holdfast_job_state")).values())
+            assert Sql(wreck.path).rows(NO_RUN) == [], name
+
+            await _recover(wreck.path, timedelta(days=1))
+
+            assert Sql(wreck.path).rows(NO_RUN) == [], name
+    assert seen["running"], "nothing was running in any of them"
+
+
+@pytest.mark.slow
+@pytest.mark.req("S1-0.e")
+async def test_random_lives_and_deaths_leave_no_corrupt_or_ambiguous_queue(
+    quick_folder: Path,
+) -> None:
+    path, sql = quick_folder / "lives.db", Sql(quick_folder / "lives.db")
+    ends = Counter[str]()
+
+    for hour in range(25):
+        with Child(live_and_die, path, hour, hour) as child:
+            assert child.end() == -9
+        chained = await _recover(path, timedelta(hours=hour, minutes=59))
+
+        assert sql.rows(NO_RUN) == []
+        assert sql.rows("PRAGMA foreign_key_check") == []
+        assert sql.rows("PRAGMA integrity_check") == [("ok",)]
+        assert sql.rows(
+            "SELECT r.job FROM holdfast_runs AS r JOIN holdfast_jobs AS j ON j.seq = r.job"
+            " WHERE j.delivery = 'chain' GROUP BY r.job HAVING count(*) > 1"
+        ) == []  # fmt: skip
+        assert await _order(path) == await _order(path)
+        ends.update(dict(sql.rows("SELECT id, state FROM holdfast_job_state")).values())
+        ends["chained"] += chained
+    assert {"queued", "succeeded", "dead_letter", "failed", "chained"} <= ends.keys()
+
+
+async def _recover(path: Path, passed: timedelta) -> int:
+    """Open what a killed process left, and lose every run whose lease is over by then.
+
+    Everything the store tells afterwards is held against every invariant; how many jobs follow
+    another one.
+    """
+    clock = FakeClock()
+    clock.advance(passed)
+    store = await opened(path, clock=clock)
+    for job in await store.lapsed(limit=MANY):
+        assert await settle(store, job, LAPSED)
+    jobs = {job.id: job for job in await store.find(Filter(), limit=MANY)}
+    runs = {job_id: await store.runs(job_id) for job_id in jobs}
+    events = {job_id: await store.events(job_id) for job_id in jobs}
+    await store.close()
+    chained = {
+        job_id
+        for job_id, job in jobs.items()
+        if job.retry_of and any(event.kind == "chained" for event in events[job.retry_of])
+    }
+    check_dump(Dump(jobs, runs, events), chained=chained)
+    return len(chained)
+
+
+async def _order(path: Path) -> list[str]:
+    store = await opened(path)
+    order = [job.id for job in await store.peek("default", limit=MANY)]
+    await store.close()
+    return order

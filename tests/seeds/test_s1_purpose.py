@@ -1,0 +1,128 @@
+"""S1: why it exists: an order never in doubt, and jobs that outlive whoever queued them."""
+
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.core.state import State
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance.make import (
+    FAILED,
+    SUCCEEDED,
+    claim_order,
+    make_job,
+    settle,
+    take_many,
+)
+
+from .kit import Child, ids_of, jobs_of, opened, order_of
+from .parts import TYPE, enqueue_and_wait
+
+
+@pytest.mark.req("S1-0.a")
+async def test_jobs_alike_in_everything_keep_one_order_at_every_read_and_restart(
+    store: SqliteStore,
+) -> None:
+    twins = [make_job() for _ in range(12)]
+    backwards = twins[::-1]  # so that their ids would give another order
+    await store.add(backwards)
+    alike = {(job.priority, job.position, job.created_at) for job in await jobs_of(store)}
+
+    reads = [await order_of(store) for _ in range(5)]
+    for _ in range(3):
+        await store.close()
+        await store.open()
+        reads.append(await order_of(store))
+    taken = await claim_order(store)
+
+    assert len(alike) == 1
+    assert [*reads, taken] == [ids_of(backwards)] * 9
+
+
+@pytest.mark.req("S1-0.c")
+async def test_ten_queued_jobs_are_there_in_order_after_a_kill(path: Path) -> None:
+    with Child(enqueue_and_wait, path, [0, 5, 0, 9, 5, 0, 1, 9, 0, 2]) as scheduler:
+        order = scheduler.hear()
+        scheduler.kill()
+
+    store = await opened(path, clock=FakeClock())
+    queued = [job.id for job in await jobs_of(store) if job.state is State.QUEUED]
+    found = await order_of(store)
+    taken = await claim_order(store, types=[TYPE])
+    await store.close()
+
+    assert len(order) == 10
+    assert sorted(queued) == sorted(order)
+    assert found == taken == order
+
+
+@pytest.mark.req("S1-R.a")
+async def test_the_default_is_one_file_and_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_network(*_: object) -> None:
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    monkeypatch.setattr(socket.socket, "bind", no_network)
+    monkeypatch.chdir(tmp_path)
+    app = Holdfast("sqlite:///jobs.db")
+
+    @app.job
+    def tell(story: str) -> str:
+        return story.upper()
+
+    async with app, app.worker():
+        handle = await tell.enqueue("once upon a time")
+        assert await handle.result(timeout="10s") == "ONCE UPON A TIME"
+
+    assert [file.name for file in tmp_path.iterdir()] == ["jobs.db"]
+    assert not {"asyncpg", "boto3", "aetcd"} & sys.modules.keys()
+
+
+@pytest.mark.req("S1-1.1.a")
+async def test_with_the_cache_dropped_at_every_moment_all_answers_are_the_same(
+    tmp_path: Path,
+) -> None:
+    answers = []
+    for forgetful in (False, True):
+        clock = FakeClock()
+        store = await opened(tmp_path / f"{forgetful}.db", clock=clock)
+        answers.append([str(answer) async for answer in _a_day(store, clock, forgetful)])
+        await store.close()
+
+    assert answers[0] == answers[1]
+    assert "queued" in "".join(answers[0])
+
+
+async def _a_day(
+    store: SqliteStore, clock: FakeClock, forgetful: bool
+) -> AsyncIterator[object]:
+    """Ordinary work; what each step answers. Ids are numbered, for both days to have the same."""
+    jobs = [make_job(id=f"{n:036}", priority=n % 3) for n in range(6)]
+    for step in range(12):
+        if forgetful:
+            _cache(store).clear()
+        elif step:
+            assert _cache(store), "there was nothing to drop"
+        yield await store.add(jobs[step : step + 1])
+        yield sorted((await store.counts()).items())
+        if forgetful:
+            _cache(store).clear()
+        claims = await take_many(store, limit=step % 2)
+        yield [(claim.id, claim.token) for claim in claims]
+        for claim in claims:
+            yield await settle(store, claim, SUCCEEDED if step % 3 else FAILED)
+        clock.advance("1s")
+        yield sorted((await store.counts()).items())
+        yield await order_of(store)
+
+
+def _cache(store: SqliteStore) -> dict[str, object]:
+    assert store._open is not None
+    return store._open[1]._cache

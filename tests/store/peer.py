@@ -1,0 +1,69 @@
+"""The other process: a store of its own, and orders on its standard input, a JSON line each."""
+
+import asyncio
+import json
+import secrets
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+from holdfast.clock import SystemClock
+from holdfast.core.decide import succeed
+from holdfast.core.ids import Ids
+from holdfast.errors import HoldfastError
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.conformance.make import make_job, take_many
+
+IDS = Ids(SystemClock().now, secrets.randbits)
+
+
+class Orders:
+    """Each method is an order; what it answers is sent back."""
+
+    store: SqliteStore
+    lock: sqlite3.Connection
+
+    async def open(self, path: str) -> None:
+        self.store = SqliteStore(Path(path))
+        await self.store.open()
+
+    async def close(self) -> None:
+        await self.store.close()
+
+    async def open_and_close(self, path: str) -> None:
+        await self.open(path)
+        await self.close()
+
+    async def add(self, count: int) -> list[str]:
+        added = await self.store.add([make_job(id=IDS.job()) for _ in range(count)])
+        return [answer.id for answer in added if answer.created]
+
+    async def finish(self, count: int) -> list[str]:
+        claims = await take_many(self.store, limit=count)
+        await self.store.apply([succeed(claim.id, claim.token, None) for claim in claims])
+        return [claim.id for claim in claims]
+
+    async def lock_file(self, path: str) -> None:
+        self.lock = sqlite3.connect(path, isolation_level=None)
+        self.lock.execute("BEGIN IMMEDIATE")
+
+    async def unlock_file(self) -> None:
+        self.lock.execute("ROLLBACK")
+        self.lock.close()
+
+
+async def main() -> None:
+    orders = Orders()
+    for line in sys.stdin:
+        order, *given = json.loads(line)
+        answer: Any
+        try:
+            answer = await getattr(orders, order)(*given)
+        except HoldfastError as error:
+            answer = f"{type(error).__name__}: {error}"
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,109 @@
+"""What cannot be deleted or written over, refused by the database itself."""
+
+import sqlite3
+
+import pytest
+
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.conformance.make import ended, put, settle, started
+from holdfast.testing.conformance.make import SUCCEEDED
+
+from .schema import columns
+
+OTHER = {
+    "holdfast_jobs": ("params", "'[\"another\"]'"),
+    "holdfast_open_runs": ("token", "7"),
+    "holdfast_runs": ("status", "'failed'"),
+    "holdfast_ends": ("state", "'cancelled'"),
+}
+"""For each table a column, and another value that its checks would take."""
+
+
+async def _history(store: SqliteStore) -> None:
+    """An ended job with its run, and one that runs."""
+    await ended(store)
+    await started(store)
+
+
+async def test_waiting_job_cannot_be_deleted(store: SqliteStore, db: sqlite3.Connection) -> None:
+    await put(store)
+
+    with pytest.raises(sqlite3.IntegrityError, match="a job that has not ended cannot be deleted"):
+        db.execute("DELETE FROM holdfast_jobs")
+
+
+async def test_running_job_cannot_be_deleted(store: SqliteStore, db: sqlite3.Connection) -> None:
+    claim = await started(store)
+
+    with pytest.raises(sqlite3.IntegrityError, match="a job that has not ended cannot be deleted"):
+        db.execute("DELETE FROM holdfast_jobs")
+
+    assert await settle(store, claim, SUCCEEDED)
+
+
+async def test_ended_job_goes_with_all_its_records(
+    store: SqliteStore, db: sqlite3.Connection
+) -> None:
+    await ended(store)
+
+    db.execute("DELETE FROM holdfast_jobs")
+
+    for table in ("holdfast_runs", "holdfast_ends", "holdfast_events"):
+        assert _rows(db, table) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("holdfast_runs", "holdfast: a run goes only with its job"),
+        ("holdfast_ends", "holdfast: an end goes only with its job"),
+        ("holdfast_open_runs", "holdfast: "),
+    ],
+)
+async def test_record_cannot_be_deleted_by_itself(
+    store: SqliteStore, db: sqlite3.Connection, table: str, message: str
+) -> None:
+    await _history(store)
+    before = _rows(db, table)
+
+    with pytest.raises(sqlite3.IntegrityError, match=message):
+        db.execute(f"DELETE FROM {table}")  # noqa: S608 - ours
+
+    assert _rows(db, table) == before
+
+
+@pytest.mark.parametrize("verb", ["INSERT OR REPLACE", "INSERT"])
+@pytest.mark.parametrize("table", OTHER)
+async def test_record_is_never_written_a_second_time(
+    store: SqliteStore, db: sqlite3.Connection, table: str, verb: str
+) -> None:
+    await _history(store)
+    before = list(db.iterdump())
+    column, value = OTHER[table]
+    taken = ", ".join(value if each.name == column else each.name for each in columns(table))
+
+    with pytest.raises(sqlite3.IntegrityError):
+        db.execute(f"{verb} INTO {table} SELECT {taken} FROM {table}")  # noqa: S608 - ours
+
+    assert list(db.iterdump()) == before
+
+
+@pytest.mark.parametrize("table", OTHER)
+async def test_record_is_never_moved_over_another(
+    store: SqliteStore, db: sqlite3.Connection, table: str
+) -> None:
+    for _ in range(2):
+        await ended(store)
+    for _ in range(2):
+        await started(store)
+    before = list(db.iterdump())
+    key = columns(table)[0].name
+
+    with pytest.raises(sqlite3.IntegrityError):
+        db.execute(f"UPDATE OR REPLACE {table} SET {key} = {key} + 1")  # noqa: S608 - ours
+
+    assert list(db.iterdump()) == before
+
+
+def _rows(db: sqlite3.Connection, table: str) -> list[object]:
+    return db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - ours

@@ -1,0 +1,202 @@
+"""max_runtime: a run that takes too long is lost, and its delivery says what follows."""
+
+import asyncio
+import threading
+
+import pytest
+from worker_world import SOON, all_slots_work, kinds, reaches, statuses
+
+from holdfast import Backoff, Run, State
+
+TWICE = Backoff(2, base="1ms")
+NEVER = asyncio.Event
+
+
+async def test_an_async_handler_over_its_time_is_cancelled_and_its_job_tried_again(app):
+    ended = []
+
+    @app.job(max_runtime="50ms", retry=TWICE)
+    async def slow(run: Run) -> str:
+        try:
+            if run.attempt == 1:
+                await NEVER().wait()
+        finally:
+            ended.append(run.attempt)
+        return "second time"
+
+    async with app.worker():
+        handle = await slow.enqueue()
+        result = await handle.result(SOON)
+
+        assert await all_slots_work(app)
+    assert (result, ended) == ("second time", [1, 2])
+    assert await statuses(app, handle) == [("lost", "timeout"), ("succeeded", None)]
+    assert (await handle.job()).failures == 1
+    assert await kinds(app, handle) == ["requeued"]
+
+
+@pytest.mark.parametrize(
+    ("delivery", "states"),
+    [
+        ("lease", [State.DEAD_LETTER]),
+        ("chain", [State.FAILED, State.DEAD_LETTER]),
+        ("once", [State.FAILED]),
+    ],
+)
+@pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
+async def test_what_follows_a_timeout_its_delivery_says(app, slot, delivery, states, thread):
+    settings = {} if delivery == "once" else {"retry": TWICE}
+    runs = []
+
+    if thread:
+
+        @app.job(name="slow", delivery=delivery, max_runtime="30ms", **settings)
+        def slow(run: Run) -> None:
+            runs.append(run.id)
+            while not run.cancelled:
+                threading.Event().wait(0.002)
+
+    else:
+
+        @app.job(name="slow", delivery=delivery, max_runtime="30ms", **settings)
+        async def slow(run: Run) -> None:
+            runs.append(run.id)
+            await NEVER().wait()
+
+    async with app.worker():
+        handle = await slow.options(slot=slot).enqueue()
+        job = await handle.wait(SOON)
+
+        assert await all_slots_work(app)
+    chain = await app._store.chain(handle.id)
+    assert [each.state for each in chain] == states
+    assert (job.reason, job.failures, job.losses) == ("timeout", len(runs), len(runs))
+    assert len(runs) == (1 if delivery == "once" else 2)
+
+
+async def test_what_a_handler_returns_past_its_time_does_not_count(app):
+    @app.job(max_runtime="30ms", retry=Backoff(1))
+    async def defiant() -> str:
+        try:
+            await NEVER().wait()
+        except asyncio.CancelledError:
+            return "too late"
+
+    async with app.worker():
+        handle = await defiant.enqueue()
+        job = await handle.wait(SOON)
+
+        assert await all_slots_work(app)
+    assert (job.state, job.reason) == (State.DEAD_LETTER, "timeout")
+
+
+async def test_a_thread_that_does_not_stop_loses_its_lease_and_its_late_result(path, app, rival):
+    release = threading.Event()
+
+    @app.job(name="stuck", max_runtime="50ms", retry=TWICE)
+    def stuck() -> str:
+        release.wait(10)
+        return "late"
+
+    @rival.job(name="stuck", retry=TWICE)
+    async def takes_over(run: Run) -> str:
+        return f"attempt {run.attempt}"
+
+    app.settings = app.settings.with_(lease="300ms", renew="50ms")
+    async with app.worker(concurrency=1) as worker:
+        handle = await stuck.enqueue()
+        await reaches(handle, State.RUNNING)
+        async with rival.worker():
+            result = await handle.result(SOON)
+            release.set()
+            await worker.drained()
+
+        assert worker.refused == 1
+        assert await all_slots_work(app, slots=1)
+    assert result == "attempt 2"
+    assert await statuses(app, handle) == [("lost", "lease_expired"), ("succeeded", None)]
+    assert "late_write_refused" in await kinds(app, handle)
+    assert await handle.result() == "attempt 2"
+
+
+async def test_one_worker_may_run_a_job_again_while_its_first_thread_is_still_stuck(app):
+    release = threading.Event()
+
+    @app.job(max_runtime="50ms", retry=Backoff(3, base="1ms"))
+    def stuck(run: Run) -> str:
+        if run.attempt == 1:
+            release.wait(10)
+        return f"attempt {run.attempt}"
+
+    app.settings = app.settings.with_(lease="300ms", renew="50ms")
+    async with app.worker() as worker:
+        handle = await stuck.enqueue()
+        result = await handle.result(SOON)
+        release.set()
+        await worker.drained()
+
+        assert worker.refused == 1
+        assert await all_slots_work(app)
+    assert result == "attempt 2"
+    assert await statuses(app, handle) == [("lost", "lease_expired"), ("succeeded", None)]
+
+
+async def test_the_first_thread_may_also_end_while_the_second_run_is_under_way(app):
+    release, second = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    finish = threading.Event()
+
+    @app.job(max_runtime="200ms", retry=Backoff(3, base="1ms"))
+    def stuck(run: Run) -> str:
+        if run.attempt == 1:
+            release.wait(10)
+        else:
+            loop.call_soon_threadsafe(second.set)
+            finish.wait(0.15)
+        return f"attempt {run.attempt}"
+
+    app.settings = app.settings.with_(lease="300ms", renew="50ms")
+    async with app.worker() as worker:
+        handle = await stuck.enqueue()
+        await asyncio.wait_for(second.wait(), 5)
+        release.set()
+        result = await handle.result(SOON)
+        finish.set()
+
+        assert worker.refused == 1
+        assert await all_slots_work(app)
+    assert result == "attempt 2"
+
+
+async def test_a_limit_ends_with_its_run_and_does_not_hit_the_next(app):
+    @app.job(max_runtime="60ms")
+    async def brief() -> None: ...
+
+    @app.job
+    async def long() -> str:
+        await asyncio.sleep(0.2)
+        return "undisturbed"
+
+    async with app.worker(concurrency=1):
+        await app.enqueue_many(brief.bind() for _ in range(5))
+        handle = await long.enqueue()
+        result = await handle.result(SOON)
+
+    assert result == "undisturbed"
+    assert await statuses(app, handle) == [("succeeded", None)]
+
+
+async def test_a_run_within_its_limit_may_take_many_leases(app):
+    app.settings = app.settings.with_(lease="150ms", renew="30ms")
+
+    @app.job(max_runtime="5s")
+    async def long() -> str:
+        await asyncio.sleep(0.6)
+        return "in time"
+
+    async with app.worker(), app.worker():
+        handle = await long.enqueue()
+        result = await handle.result(SOON)
+
+    assert result == "in time"
+    assert await statuses(app, handle) == [("succeeded", None)]

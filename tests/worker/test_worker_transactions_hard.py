@@ -1,0 +1,219 @@
+"""run.transaction() under strain: too long, too many at once, abused, or left behind."""
+
+import asyncio
+import sqlite3
+import threading
+from contextlib import suppress
+
+import pytest
+from worker_world import (
+    AT_ONCE,
+    SOON,
+    Child,
+    all_slots_work,
+    effects,
+    make_effects,
+    query,
+    quick,
+    statuses,
+)
+
+from holdfast import Backoff, Run, State
+
+INSERT = "INSERT INTO effects VALUES (?, ?)"
+
+
+@pytest.fixture
+async def app(path):
+    async with quick(path, transaction="150ms") as app:
+        await app._client.open()
+        make_effects(path)
+        yield app
+
+
+def paying(app, work, **settings):
+    """A thread handler that writes its effect and then does `work` inside its transaction."""
+
+    @app.job(name="pay", **settings)
+    def pay(run: Run) -> str | None:
+        with run.transaction() as conn:
+            conn.execute(INSERT, ("paid", run.token))
+            return work(run, conn)
+
+    return pay
+
+
+def overstay():
+    """Longer than any transaction of these tests may last."""
+    threading.Event().wait(0.3)
+
+
+@pytest.mark.parametrize("end", ["returns", "uses it", "uses it and goes on", "uses it after"])
+async def test_a_transaction_that_takes_too_long_is_undone_and_told(app, path, end):
+    refusals = []
+
+    def work(run, conn):
+        if run.attempt > 1:
+            return "in time"
+        overstay()
+        if end == "uses it":
+            conn.execute(INSERT, ("late", run.token))
+        if end == "uses it and goes on":
+            for _ in range(3):
+                try:
+                    conn.execute(INSERT, ("late", run.token))
+                except sqlite3.Error as error:
+                    refusals.append(error)
+        return "too late"
+
+    if end == "uses it after":
+
+        @app.job(name="pay", retry=AT_ONCE)
+        def pay(run: Run) -> str:
+            with run.transaction() as conn:
+                conn.execute(INSERT, ("paid", run.token))
+            if run.attempt > 1:
+                return "in time"
+            overstay()
+            with suppress(sqlite3.Error):
+                conn.execute(INSERT, ("late", run.token))
+            return "too late"
+
+    else:
+        pay = paying(app, work, retry=AT_ONCE)
+    async with app.worker():
+        handle = await pay.enqueue()
+        result = await handle.result(SOON)
+
+        assert await all_slots_work(app)
+    assert query(path, "SELECT what, token FROM effects") == [("paid", 2)]
+    assert (result, len(refusals)) == ("in time", 3 if end == "uses it and goes on" else 0)
+    assert await statuses(app, handle) == [("failed", "failed"), ("succeeded", None)]
+    first, _ = await app.runs(handle.id)
+    assert "TransactionTimeout" in first.error
+    assert "0.15 s" in first.error
+
+
+async def test_others_can_write_as_soon_as_the_time_is_over(app):
+    release = threading.Event()
+    pay = paying(app, lambda run, conn: release.wait(5) and None, retry=Backoff(1))
+
+    async with app.worker(concurrency=1) as worker:
+        handle = await pay.enqueue()
+        while (await handle.job()).state != State.RUNNING:
+            await asyncio.sleep(0.005)
+        other = await asyncio.wait_for(pay.options(delay="1h").enqueue(), 1.5)
+        release.set()
+        job = await handle.wait(SOON)
+
+        assert worker.unwritten == []
+    assert other.created
+    assert job.state is State.DEAD_LETTER
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["overrun", "overrun_thread"])
+async def test_a_handler_writing_at_full_speed_past_the_limit_leaves_nothing(app, path, role):
+    """Neither a statement that waits while the rollback runs, nor a dead interpreter."""
+
+    @app.job(retry=Backoff(10, base="1ms", cap="1ms"))
+    async def pay() -> None: ...
+
+    handles = await app.enqueue_many(pay.bind() for _ in range(3))
+    async with await Child.start(path, role, transaction="20ms") as child:
+        ends = [await child.outlives(handle.wait("20s")) for handle in handles]
+
+    assert {(job.state, job.failures) for job in ends} == {(State.DEAD_LETTER, 10)}
+    assert effects(path) == []
+
+
+async def test_more_transactions_than_threads_wait_for_each_other_in_order(path):
+    async with quick(path, transaction="2s") as app:
+
+        @app.job(retry=Backoff(1))
+        async def pay(run: Run, n: int) -> int:
+            async with run.transaction() as conn:
+                conn.execute(INSERT, (f"{n}", run.token))
+                await asyncio.sleep(0)
+            return n
+
+        handles = await app.enqueue_many(pay.bind(n) for n in range(60))
+        make_effects(path)
+        async with app.worker(concurrency=60):
+            ends = [await handle.wait(SOON) for handle in handles]
+
+    assert {job.state for job in ends} == {State.SUCCEEDED}
+    assert sorted(map(int, effects(path))) == list(range(60))
+
+
+async def test_a_handler_cancelled_while_it_waits_for_the_lock_does_not_leave_it_locked(path):
+    inside, waiting, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    async with quick(path, transaction="5s", renew="50ms") as app:
+
+        @app.job
+        async def first(run: Run) -> None:
+            async with run.transaction():
+                inside.set()
+                await release.wait()
+
+        @app.job(max_runtime="100ms", retry=Backoff(1))
+        async def second(run: Run) -> None:
+            try:
+                async with run.transaction():
+                    pass
+            finally:
+                waiting.set()
+
+        async with app.worker():
+            handles = [await first.enqueue()]
+            handles.append(await second.enqueue())
+            await inside.wait()
+            await waiting.wait()
+            release.set()
+            ends = [await handle.wait("2s") for handle in handles]
+
+            assert await all_slots_work(app)
+    assert [job.state for job in ends] == [State.SUCCEEDED, State.DEAD_LETTER]
+
+
+ABUSE = {
+    "commit": lambda conn: conn.commit(),
+    "COMMIT": lambda conn: conn.execute("COMMIT"),
+    "with": lambda conn: conn.__enter__() and conn.__exit__(None, None, None),
+    "rollback": lambda conn: conn.rollback(),
+    "executescript": lambda conn: conn.executescript("SELECT 1"),
+    "close": lambda conn: conn.close(),
+}
+
+
+@pytest.mark.parametrize("how", ABUSE)
+async def test_a_handler_that_ends_the_transaction_itself_is_told_so(app, path, how):
+    pay = paying(app, lambda run, conn: ABUSE[how](conn) and None, retry=Backoff(1))
+
+    async with app.worker() as worker:
+        handle = await pay.enqueue()
+        job = await handle.wait(SOON)
+
+        assert worker.refused == 0
+        assert await all_slots_work(app)
+    assert job.state is State.DEAD_LETTER
+    assert await statuses(app, handle) == [("failed", "attempts_exhausted")]
+    [run] = await app.runs(handle.id)
+    assert "run.transaction()" in run.error
+    assert query(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+async def test_what_a_handler_sets_on_its_connection_does_not_disturb_the_finish(app, path):
+    def work(run, conn):
+        conn.row_factory = sqlite3.Row
+        conn.text_factory = bytes
+        conn.execute("PRAGMA foreign_keys = OFF")
+        conn.execute("SAVEPOINT mine")
+        conn.create_function("length", 1, lambda _: 0)
+        return "finished"
+
+    pay = paying(app, work)
+    async with app.worker():
+        result = await (await pay.enqueue()).result(SOON)
+
+    assert (result, effects(path)) == ("finished", ["paid"])

@@ -1,0 +1,131 @@
+"""A worker in a process of its own: `worker_child.py FILE ROLE SETTINGS`.
+
+It says on its standard output what it does, one line each; its handlers have the names that the
+tests enqueue, and a role that says where they stop to be killed.
+"""
+
+import asyncio
+import json
+import sqlite3
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import worker_storm
+from worker_world import quick
+
+from holdfast import Backoff, Holdfast, Run
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)  # noqa: T201 - the parent reads it
+
+
+async def stay() -> None:
+    await asyncio.Event().wait()
+
+
+def holding(app: Holdfast) -> None:
+    """Takes one job of each delivery and never ends any."""
+
+    async def hold(run: Run) -> None:
+        say("holding", run.job_id)
+        await stay()
+
+    app.job(name="leased", retry=Backoff(3))(hold)
+    app.job(name="chained", delivery="chain", retry=Backoff(3))(hold)
+    app.job(name="once", delivery="once")(hold)
+
+
+def frozen(app: Holdfast) -> None:
+    """Ends when told to: long after the parent has frozen and thawed it."""
+
+    @app.job(name="leased", retry=Backoff(3))
+    async def leased(run: Run) -> str:
+        say("holding", run.job_id)
+        await asyncio.to_thread(sys.stdin.readline)
+        return "from the zombie"
+
+
+def blocking(app: Holdfast) -> None:
+    """Blocks the event loop itself."""
+
+    @app.job(name="leased", retry=Backoff(3))
+    async def leased(run: Run, seconds: float) -> int:
+        say("holding", run.job_id)
+        time.sleep(seconds)  # noqa: ASYNC251 - that is the point
+        return run.token
+
+
+def effect_inside(app: Holdfast) -> None:
+    """Stops inside its transaction, the effect written."""
+
+    @app.job(name="effect", retry=Backoff(3, base="1ms"))
+    async def effect(run: Run) -> None:
+        async with run.transaction() as conn:
+            conn.execute("INSERT INTO effects VALUES ('child', ?)", (run.token,))
+            say("holding", run.job_id)
+            await stay()
+
+
+def effect_after(app: Holdfast) -> None:
+    """Stops after its transaction, just before it returns."""
+
+    @app.job(name="effect", retry=Backoff(3, base="1ms"))
+    def effect(run: Run) -> None:
+        with run.transaction() as conn:
+            conn.execute("INSERT INTO effects VALUES ('child', ?)", (run.token,))
+        say("holding", run.job_id)
+        time.sleep(60)
+
+
+def write_for_ever(run: Run, conn: sqlite3.Connection) -> None:
+    for n in range(10_000_000):
+        with suppress(sqlite3.OperationalError):
+            conn.execute("INSERT INTO effects VALUES (?, ?)", (str(n), run.token))
+
+
+def overrun(app: Holdfast) -> None:
+    """Writes as fast as it can until somebody stops it."""
+
+    @app.job(name="pay", retry=Backoff(10, base="1ms", cap="1ms"))
+    async def pay(run: Run) -> None:
+        async with run.transaction() as conn:
+            write_for_ever(run, conn)
+
+
+def overrun_thread(app: Holdfast) -> None:
+    """The same in a thread."""
+
+    @app.job(name="pay", retry=Backoff(10, base="1ms", cap="1ms"))
+    def pay(run: Run) -> None:
+        with run.transaction() as conn:
+            write_for_ever(run, conn)
+
+
+def storm(app: Holdfast) -> None:
+    worker_storm.register(app, started=lambda job_id: say("started", job_id))
+
+
+ROLES = {
+    role.__name__: role
+    for role in (
+        holding, frozen, blocking, effect_inside, effect_after, overrun, overrun_thread, storm
+    )
+}
+
+
+async def main(path: str, role: str, settings: str) -> None:
+    app = quick(Path(path), **json.loads(settings))
+    ROLES[role](app)
+    async with app, app.worker(instance_id=f"child-{role}") as worker:
+        say("ready")
+        while not worker.refused:
+            await asyncio.sleep(0.01)
+        say("refused", worker.refused)
+        await stay()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
