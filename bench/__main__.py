@@ -74,11 +74,18 @@ def _parser() -> argparse.ArgumentParser:
     add("what", nargs="?", default="all", choices=[*JOBS, "all"])
     add("--jobs", type=_positive, help="jobs in each measurement, instead of its own number")
     add("--rounds", type=_positive, default=3, help="how often each is measured (3)")
-    add("--rows", type=_at_least_rows, default=1_000_000, help="the most rows growth has (1000000)")
+    add("--rows", type=_rows, default=1_000_000, help="the most rows growth has (1000000)")
     add("--huey", action=argparse.BooleanOptionalAction, default=True, help="measure Huey as well")
     add("--json", type=Path, metavar="FILE", help="write every round's figures there")
-    add("--dir", type=Path, default=machine.same_disk(), help="where the files go meanwhile")
+    add("--dir", type=_folder, default=machine.same_disk(), help="where the files go meanwhile")
     return parser
+
+
+def _folder(text: str) -> Path:
+    folder = Path(text).resolve()
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"{folder} is not a folder; make it, or choose another")
+    return folder
 
 
 def _positive(text: str) -> int:
@@ -88,7 +95,7 @@ def _positive(text: str) -> int:
     return value
 
 
-def _at_least_rows(text: str) -> int:
+def _rows(text: str) -> int:
     value = int(text)
     if value < growth.FEWEST:
         raise argparse.ArgumentTypeError(f"{value} is too few; give {growth.FEWEST:,} or more")

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+ROOT = Path(__file__).resolve().parent.parent
 SIDES = {"holdfast": "bench.ours", "huey": "bench.peer"}
 LIMIT = 900.0
 
@@ -33,7 +34,9 @@ def pragmas(side: str, path: Path) -> dict[str, Any]:
 
 def _ask(*words: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "bench.child", *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=False
+    )
     if done.returncode:
         raise SystemExit(f"bench: {' '.join(words)} failed; its own words are above")
     answer: dict[str, Any] = json.loads(done.stdout)

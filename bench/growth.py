@@ -10,6 +10,7 @@ from time import perf_counter
 from bench.finished import add_finished
 from bench.ours import Noop, make_app
 from bench.probe import Probe
+from bench.progress import tell
 from holdfast import Holdfast
 from holdfast.core.decide import succeed
 from holdfast.core.run import Holder
@@ -93,9 +94,12 @@ async def measure(
     backlogs = [Backlog(folder, size) for size in wanted]
     async with AsyncExitStack() as stack:
         for backlog in backlogs:
+            tell(f"growth, making a store with {backlog.size.name}")
             await backlog.open(stack)
+        tell("growth, the sizes in turn")
         await _round(backlogs, STEP)  # warm
         taken = [await _round(backlogs, jobs) for _ in range(rounds)]
+        tell()
     return [list(column) for column in zip(*taken, strict=True)]
 
 

@@ -10,7 +10,8 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from bench.child import ROOT
+
 FLUSHES = 200
 PAGE = bytes(8192)
 _flush = getattr(os, "fdatasync", os.fsync)  # macOS has only the one

@@ -7,8 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from bench.probe import GAP, LIMIT, WARM, Probe, pick_up, rate
-from holdfast import Holdfast, JobType
-from holdfast.core.state import State
+from holdfast import Holdfast, JobType, State
 from holdfast.store.sqlite.database import connect
 from holdfast.store.sqlite.store import SqliteStore
 
@@ -70,7 +69,7 @@ async def _drain(path: Path, jobs: int) -> dict[str, float]:
     app, _ = make_app(store, probe)
     async with app, app.worker():
         await full.wait()
-        # Not `worker.drained()`: it may answer as late as the worker's next poll, 0.5 s.
+        # Durable is what another connection sees, so the store is asked, not the worker.
         while await store.counts() != {("default", State.SUCCEEDED): jobs}:  # noqa: ASYNC110 - same
             await asyncio.sleep(0.001)
         return rate(jobs, probe.first)

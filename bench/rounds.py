@@ -1,12 +1,12 @@
 """Rounds in turn: ours, Huey, ours, Huey; each measurement in a fresh process on a fresh file."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench import child
 from bench.figures import FIGURES, Line, Series
+from bench.progress import tell
 
 Taken = dict[str, list[dict[str, float]]]
 """By side, the figures of each round."""
@@ -43,9 +43,9 @@ def _take(what: str, folder: Path, jobs: int, rounds: int, sides: Sequence[str])
     taken: Taken = {side: [] for side in sides}
     for number in range(1, rounds + 1):
         for side in sides:
-            print(f"\r{what}, round {number} of {rounds}, {side:10}", end="", file=sys.stderr)
+            tell(f"{what}, round {number} of {rounds}, {side}")
             taken[side].append(_once(side, what, folder, jobs))
-    print("\r" + " " * 60, end="\r", file=sys.stderr, flush=True)
+    tell()
     return taken
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.core.classify import BUILT_IN, Classifier, ErrorMap, Verdict
+from holdfast.core.classify import DECISIONS, GUESSES, Classifier, ErrorMap, Verdict
 from holdfast.errors import (
     InvalidParams,
     PayloadTooLarge,
@@ -12,6 +12,7 @@ from holdfast.errors import (
 )
 
 PERMANENT, TRANSIENT = Verdict.PERMANENT, Verdict.TRANSIENT
+BUILT_IN = DECISIONS | GUESSES
 
 
 class FeedGone(LookupError):
@@ -105,7 +106,7 @@ def test_a_handlers_transient_error_beats_a_default_of_permanent():
         ({RateLimited: PERMANENT}, RateLimited(), PERMANENT),
         ({RateLimited: PERMANENT}, ConnectionError(), TRANSIENT),
         ({OSError: PERMANENT}, FileNotFoundError(), PERMANENT),
-        ({OSError: PERMANENT}, ConnectionError(), TRANSIENT),
+        ({OSError: PERMANENT}, ConnectionError(), PERMANENT),
         ({BaseException: PERMANENT}, FeedGone(), PERMANENT),
     ],
 )
@@ -126,4 +127,4 @@ def test_no_error_of_a_seed_that_calls_all_transient_is_permanent():
 
 def test_what_is_built_in_cannot_be_changed():
     with pytest.raises(TypeError):
-        BUILT_IN[FeedGone] = PERMANENT  # type: ignore[index]
+        DECISIONS[FeedGone] = PERMANENT  # type: ignore[index]

@@ -65,6 +65,16 @@ def test_every_reachable_state_keeps_every_invariant_and_can_end(pair: Pair):
     assert found.states >= AT_LEAST[pair]
 
 
+@pytest.mark.slow
+def test_two_workers_that_hold_both_jobs_keep_every_invariant():
+    rules = Rules(store=Store(), slots=2)
+    setting = Setting(rules=rules, deliveries=(LEASE, CHAIN), workers=2, crashes=1, pauses=1)
+
+    found = search(setting)
+
+    assert found.states >= 350_000
+
+
 def test_the_search_takes_every_kind_of_step():
     found = search(small((LEASE, ONCE)))
 
@@ -77,12 +87,12 @@ def test_the_search_takes_every_kind_of_step():
 
 
 def test_the_search_reaches_every_end_a_delivery_allows():
-    searches: list[Found] = [search(small((how, ONCE))) for how in (LEASE, CHAIN)]
+    searches: list[Found] = [search(small((how, ONCE))) for how in (LEASE, CHAIN, ONCE)]
 
     assert set().union(*(found.ends for found in searches)) == {
         *product([LEASE], [State.SUCCEEDED, State.DEAD_LETTER, State.CANCELLED]),
         *product([CHAIN], [State.SUCCEEDED, State.FAILED, State.DEAD_LETTER, State.CANCELLED]),
-        *product([ONCE], [State.SUCCEEDED, State.FAILED]),
+        *product([ONCE], [State.SUCCEEDED, State.FAILED, State.CANCELLED]),
     }
 
 

@@ -101,6 +101,7 @@ class World:
         return bool(self.lines.things[line_id].tip.ends)
 
     def ends(self) -> frozenset[tuple[Delivery, State]]:
+        """How jobs of each delivery ended."""
         lines = self.lines.things
         return frozenset(
             (line.delivery, end) for line in lines for row in line.rows for end in row.ends
@@ -152,4 +153,5 @@ class World:
 
 
 def state(crew: int, first: int, second: int) -> int:
+    assert max(first, second) < 1 << BITS
     return crew << 2 * BITS | first << BITS | second

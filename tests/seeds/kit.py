@@ -180,3 +180,20 @@ async def opened(path: Path, **options: Any) -> SqliteStore:
 
 def ids_of(things: Iterable[Any]) -> list[str]:
     return [thing.id for thing in things]
+
+
+class Witness:
+    """A store's probe that looks at what is committed, before and after every statement."""
+
+    def __init__(self, path: Path, query: str) -> None:
+        self.seen: list[list[tuple[Any, ...]]] = []
+        self._sql = Sql(path)
+        self._query = query
+
+    def __call__(self, _name: str, _after: bool) -> None:
+        try:
+            found = self._sql.rows(self._query)
+        except sqlite3.OperationalError:  # the tables are not there yet
+            return
+        if found not in self.seen:
+            self.seen.append(found)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import uuid
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from holdfast import Backoff, Holdfast, Run
 from holdfast.core.decide import decide, succeed
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import (
@@ -28,7 +30,7 @@ from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import NewJob, Slot
 from holdfast.core.run import Claim, Holder
 from holdfast.core.state import Loss
-from holdfast.errors import TransitionRefused
+from holdfast.errors import OperatorError, TransitionRefused
 from holdfast.store.base import Filter
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import START, FakeClock
@@ -253,4 +255,77 @@ async def random_work(path: Path, seed: int) -> AsyncIterator[int]:
     for number in range(1, 41):
         await random.choice(life.habits)()
         yield number
+    await store.close()
+
+
+def hold_a_story(mouth: Connection, path: Path, delivery: str, settings: dict[str, Any]) -> None:
+    """Enqueue a story, run it, tell its id from inside the handler, and never come back."""
+    asyncio.run(_hold_a_story(mouth, path, delivery, settings))
+
+
+async def _hold_a_story(
+    mouth: Connection, path: Path, delivery: str, settings: dict[str, Any]
+) -> None:
+    app = Holdfast(f"sqlite:///{path}", **settings)
+
+    @app.job(delivery=delivery)
+    async def story(run: Run, title: str) -> None:
+        mouth.send(run.job_id)
+        await asyncio.Event().wait()
+
+    async with app, app.worker(instance_id="first"):
+        await story.enqueue("The Kraken")
+        await asyncio.Event().wait()
+
+
+def fail_two_stories(mouth: Connection, path: Path) -> None:
+    """Let a `chain` and a `lease` job fail with an hour's backoff, tell both, wait to be killed."""
+    asyncio.run(_fail_two_stories(mouth, path))
+
+
+async def _fail_two_stories(mouth: Connection, path: Path) -> None:
+    app = Holdfast(SqliteStore(path, clock=FakeClock()), poll="5ms")
+    backoff = Backoff(3, base="1h", jitter=False)
+
+    def broken() -> None:
+        raise TimeoutError("no answer")
+
+    chain = app.job(name="chain", delivery="chain", retry=backoff)(broken)
+    lease = app.job(name="lease", retry=backoff)(broken)
+    async with app, app.worker() as worker:
+        handles = [await chain.enqueue(), await lease.enqueue()]
+        await worker.drained()
+        mouth.send([handle.id for handle in handles])
+        mouth.recv()
+
+
+def enqueue_on_a_full_disk(mouth: Connection, path: Path) -> None:
+    """Enqueue three, then one more when no file may grow, then one more when it may again."""
+    asyncio.run(_enqueue_on_a_full_disk(mouth, path))
+
+
+async def _enqueue_on_a_full_disk(mouth: Connection, path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+
+    async def add() -> int:
+        big = NewJob(id=_uuid(), type=TYPE, name=TYPE, params=f'"{"x" * 100_000}"')
+        await store.add([big])
+        return sum((await store.counts()).values())
+
+    for _ in range(3):
+        await add()
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    log = path.with_name(f"{path.name}-wal")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size + 4096, hard))
+    try:
+        await add()
+    except OperatorError as error:
+        told = f"{type(error).__name__}: {error}"
+    else:
+        told = "no error"
+    counted = sum((await store.counts()).values())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    mouth.send((told, counted, await add()))
     await store.close()

@@ -4,9 +4,9 @@ import sqlite3
 
 import pytest
 
+from holdfast.core.event import Skipped
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import ended, put, settle, started
-from holdfast.testing.conformance.make import SUCCEEDED
+from holdfast.testing.conformance.make import SUCCEEDED, ended, put, settle, started
 
 from .schema import columns
 
@@ -44,12 +44,14 @@ async def test_running_job_cannot_be_deleted(store: SqliteStore, db: sqlite3.Con
 async def test_ended_job_goes_with_all_its_records(
     store: SqliteStore, db: sqlite3.Connection
 ) -> None:
-    await ended(store)
+    tables = ("holdfast_runs", "holdfast_ends", "holdfast_events")
+    await ended(store, Skipped())
+    before = [len(_rows(db, table)) for table in tables]
 
     db.execute("DELETE FROM holdfast_jobs")
 
-    for table in ("holdfast_runs", "holdfast_ends", "holdfast_events"):
-        assert _rows(db, table) == []
+    assert before == [1, 1, 1]
+    assert [_rows(db, table) for table in tables] == [[], [], []]
 
 
 @pytest.mark.parametrize(

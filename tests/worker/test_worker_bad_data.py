@@ -144,6 +144,7 @@ async def test_artifacts_that_cannot_be_kept_fail_their_own_job_only(app):
     async with app.worker() as worker:
         handles = await app.enqueue_many(hoard.bind(n) for n in (1, 900, 1))
         ends = [await handle.wait(SOON) for handle in handles]
+        await worker.drained()
 
         assert worker.unwritten == []
         assert worker.refused == 0

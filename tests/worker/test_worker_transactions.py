@@ -56,6 +56,7 @@ async def test_effect_and_end_are_seen_at_the_same_moment(app, path, thread):
     async with app.worker() as worker:
         handle = await pay.enqueue()
         result = await handle.result(SOON)
+        await worker.drained()
 
         assert (worker.refused, worker.unwritten) == (0, [])
     assert seen == [(0, 0), (0, 0)]

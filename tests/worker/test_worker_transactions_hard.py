@@ -95,16 +95,20 @@ async def test_a_transaction_that_takes_too_long_is_undone_and_told(app, path, e
 
 
 async def test_others_can_write_as_soon_as_the_time_is_over(app):
-    release = threading.Event()
-    pay = paying(app, lambda run, conn: release.wait(5) and None, retry=Backoff(1))
+    inside, release = threading.Event(), threading.Event()
 
+    def overstay_until_released(run, conn):
+        inside.set()
+        release.wait(5)
+
+    pay = paying(app, overstay_until_released, retry=Backoff(1))
     async with app.worker(concurrency=1) as worker:
         handle = await pay.enqueue()
-        while (await handle.job()).state != State.RUNNING:
-            await asyncio.sleep(0.005)
+        await asyncio.to_thread(inside.wait)
         other = await asyncio.wait_for(pay.options(delay="1h").enqueue(), 1.5)
         release.set()
         job = await handle.wait(SOON)
+        await worker.drained()
 
         assert worker.unwritten == []
     assert other.created
@@ -176,26 +180,33 @@ async def test_a_handler_cancelled_while_it_waits_for_the_lock_does_not_leave_it
     assert [job.state for job in ends] == [State.SUCCEEDED, State.DEAD_LETTER]
 
 
+def commit_by_block(conn):
+    with conn:
+        conn.execute("SELECT 1")
+
+
 ABUSE = {
-    "commit": lambda conn: conn.commit(),
+    "commit": sqlite3.Connection.commit,
     "COMMIT": lambda conn: conn.execute("COMMIT"),
-    "with": lambda conn: conn.__enter__() and conn.__exit__(None, None, None),
-    "rollback": lambda conn: conn.rollback(),
+    "with": commit_by_block,
+    "rollback": sqlite3.Connection.rollback,
     "executescript": lambda conn: conn.executescript("SELECT 1"),
-    "close": lambda conn: conn.close(),
+    "close": sqlite3.Connection.close,
 }
 
 
 @pytest.mark.parametrize("how", ABUSE)
 async def test_a_handler_that_ends_the_transaction_itself_is_told_so(app, path, how):
-    pay = paying(app, lambda run, conn: ABUSE[how](conn) and None, retry=Backoff(1))
+    def abuse(run, conn):
+        ABUSE[how](conn)
 
+    pay = paying(app, abuse, retry=Backoff(1))
     async with app.worker() as worker:
         handle = await pay.enqueue()
         job = await handle.wait(SOON)
 
-        assert worker.refused == 0
         assert await all_slots_work(app)
+        assert worker.refused == 0
     assert job.state is State.DEAD_LETTER
     assert await statuses(app, handle) == [("failed", "attempts_exhausted")]
     [run] = await app.runs(handle.id)

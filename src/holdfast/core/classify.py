@@ -17,28 +17,32 @@ class Verdict(StrEnum):
 
 ErrorMap = Mapping[type[BaseException], Verdict]
 
-BUILT_IN: ErrorMap = MappingProxyType(
+DECISIONS: ErrorMap = MappingProxyType(
     {
         PermanentError: Verdict.PERMANENT,
         InvalidParams: Verdict.PERMANENT,
         PayloadTooLarge: Verdict.PERMANENT,
         TransientError: Verdict.TRANSIENT,
-        TimeoutError: Verdict.TRANSIENT,
-        ConnectionError: Verdict.TRANSIENT,
     }
 )
+"""Errors that say themselves what they are."""
+
+GUESSES: ErrorMap = MappingProxyType(
+    {TimeoutError: Verdict.TRANSIENT, ConnectionError: Verdict.TRANSIENT}
+)
+"""Errors that usually pass, unless a type knows better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classifier:
-    """A type's own map first, then the built-in one, then the default for the unknown."""
+    """What a handler decides, or its type maps, whichever names the error's class more exactly;
+    then what is usual; then the default for the unknown."""
 
     errors: ErrorMap = field(default_factory=dict)
     unknown: Verdict = Verdict.TRANSIENT
 
     def verdict(self, error: BaseException) -> Verdict:
-        for kind in type(error).__mro__:  # the most specific class that is known decides
-            found = self.errors.get(kind) or BUILT_IN.get(kind)
-            if found is not None:
-                return found
-        return self.unknown
+        kinds = type(error).__mro__  # the most specific class first
+        told = (self.errors.get(kind) or DECISIONS.get(kind) for kind in kinds)
+        guessed = (GUESSES.get(kind) for kind in kinds)
+        return next(filter(None, (*told, *guessed)), self.unknown)

@@ -23,7 +23,7 @@ def check_name(value: str, *, what: str) -> str:
     """`value`, if it can name a type, queue, job, worker or series; InvalidJob otherwise."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidJob(
-            f"{what} is {_shown(value)}; use 1 to 128 of the characters A-Z a-z 0-9 _ . : -"
+            f"{what} is {shown(value)}; use 1 to 128 of the characters A-Z a-z 0-9 _ . : -"
         )
     return value
 
@@ -31,18 +31,20 @@ def check_name(value: str, *, what: str) -> str:
 def check_key(value: str, *, what: str, empty: bool = False) -> str:
     """`value`, if it can be a dedupe key: free text, bounded, storable everywhere."""
     if not isinstance(value, str) or len(value) > MAX_KEY or not (value or empty):
-        raise InvalidJob(f"{what} is {_shown(value)}; use text of 1 to {MAX_KEY} characters")
+        raise InvalidJob(f"{what} is {shown(value)}; use text of 1 to {MAX_KEY} characters")
     if not is_storable(value):
-        raise InvalidJob(f"{what} is {_shown(value)}; NUL and lone surrogates cannot be stored")
+        raise InvalidJob(f"{what} is {shown(value)}; NUL and lone surrogates cannot be stored")
     return value
 
 
 def check_priority(value: int) -> int:
     """`value`, if it is a priority; higher goes first."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidJob(f"priority is {_shown(value)}; use a whole number")
+        raise InvalidJob(f"priority is {shown(value)}; use a whole number")
     if not MIN_PRIORITY <= value <= MAX_PRIORITY:
-        raise InvalidJob(f"priority is {value}; it must lie in {MIN_PRIORITY:,}…{MAX_PRIORITY:,}")
+        raise InvalidJob(
+            f"priority is {shown(value)}; it must lie in {MIN_PRIORITY:,}…{MAX_PRIORITY:,}"
+        )
     return value
 
 
@@ -56,10 +58,16 @@ def cut(text: str, limit: int = MAX_ERROR) -> str:
     clean = text[: limit + 1].replace("\0", "␀").encode("utf-8", "replace")
     if len(clean) <= limit and len(text) <= limit:
         return clean.decode()
-    head = clean[: limit - len(_CUT.encode())]
+    head = clean[: max(0, limit - len(_CUT.encode()))]
     return head.decode("utf-8", "ignore") + _CUT
 
 
-def _shown(value: object) -> str:
-    text = ascii(value[:_SHOWN] if isinstance(value, str) else value)
+def shown(value: object) -> str:
+    """A value for an error's text: plain characters, and not too many of them."""
+    try:
+        text = ascii(value[:_SHOWN] if isinstance(value, str) else value)
+    except ValueError:  # an int of thousands of digits
+        return (
+            f"a number of {value.bit_length():,} bits" if isinstance(value, int) else "unprintable"
+        )
     return text[:_SHOWN] + "…" if len(text) > _SHOWN else text

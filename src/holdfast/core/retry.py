@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from holdfast.core.limits import shown
 from holdfast.core.span import Span, to_span
 
 MOST_ATTEMPTS = 1_000_000
@@ -30,10 +31,10 @@ class Backoff:
         cap: Span = "1h",
         jitter: bool = True,
     ) -> None:
-        if max_attempts is not None and not 1 <= max_attempts <= MOST_ATTEMPTS:
+        if max_attempts is not None and not is_count(max_attempts):
             raise ValueError(
-                f"max_attempts is {max_attempts}; it must lie between 1 and {MOST_ATTEMPTS:,}, "
-                "or be None for no limit"
+                f"max_attempts is {shown(max_attempts)}; it must be a whole number between 1 and "
+                f"{MOST_ATTEMPTS:,}, or None for no limit"
             )
         object.__setattr__(self, "max_attempts", max_attempts)
         object.__setattr__(self, "base", to_span(base, what="base"))
@@ -44,6 +45,12 @@ class Backoff:
         """How long before retry number `retry` (1, 2, …); `random` draws from [0, 1)."""
         longest = _doubled(self.base, retry - 1, self.cap)
         return longest * random() if self.jitter else longest
+
+
+def is_count(value: object) -> bool:
+    """Whether it can be a number of attempts."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return is_whole and 1 <= value <= MOST_ATTEMPTS  # type: ignore[operator]
 
 
 def is_spent(failures: int, max_attempts: int | None) -> bool:

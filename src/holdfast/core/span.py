@@ -33,4 +33,7 @@ def _parse(text: str, what: str) -> timedelta:
         shown = repr(text)[:60]
         raise ValueError(f'{what} is {shown}; write a timedelta or text such as "15s" or "1h30m"')
     parts = _PART.findall(text)
-    return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta(0))
+    try:
+        return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta(0))
+    except OverflowError:
+        raise ValueError(f"{what} is {text!r}; that is longer than can be counted") from None

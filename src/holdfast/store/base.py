@@ -117,8 +117,9 @@ class Jobs(Protocol):
         First promotes what is due (`scheduled` and `retry_wait` → `queued`). Claim order is
         `priority DESC, position, available_at, created_at, seq` over the queued jobs. Taking a
         job raises its token by one, opens its run and starts its lease in one atomic step; a job
-        goes to one claimer only. Left out: jobs past their start deadline, and `once` jobs whose
-        name runs already or was taken earlier in this claim. Beyond `limit` only `lease` jobs
+        goes to one claimer only. Left out: jobs past their start deadline (it counts for the
+        first start alone), and `once` jobs whose name runs already or was taken earlier in this
+        claim. Beyond `limit` only `lease` jobs
         without a lost run are taken, for those may be taken before there is room to run them.
         """
         ...
@@ -147,7 +148,7 @@ class Jobs(Protocol):
         ...
 
     async def overdue(self, *, limit: int) -> list[Job]:
-        """Queued jobs past their start deadline, the earliest deadline first."""
+        """Queued jobs past their start deadline and never started, the earliest first."""
         ...
 
     async def promote_due(self, *, limit: int) -> int:

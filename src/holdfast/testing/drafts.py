@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
 
@@ -129,7 +129,6 @@ DRAFTS = st.builds(
 EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
     {
         State.RUNNING: (
-            Succeeded('"done"'),
             Failed("it broke"),
             Failed("it broke", delay=SECOND),
             Lost(Loss.OWNER_DEAD),
@@ -140,6 +139,7 @@ EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
             CancelRequested("enough"),
             CancelRequested("enough"),
             CancelRequested(),
+            Succeeded('"done"'),
             Failed("it broke", permanent=True),
             Lost(Loss.TIMEOUT, "too long"),
             Skipped("empty"),
@@ -153,23 +153,65 @@ EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
 )
 """What may be decided of a job seen in that state; None is only a look at it."""
 
-PICKS = st.tuples(_mostly(2, True, False), st.integers(0, 7), st.integers(0, 14))
+Pick = tuple[bool, int, int]
 """Whether to pick among what is there now or was seen earlier, how far back, and which event."""
 
-BACK = st.integers(0, 7)
-SPANS = st.sampled_from([TICK, SECOND, SECOND, 15 * SECOND, MINUTE, HOUR])
-LEASES = st.sampled_from([ZERO, SECOND, 15 * SECOND])
-ARTIFACTS = st.lists(st.sampled_from(["a.txt", "b.txt"]), min_size=1, max_size=2)
-HOLDERS = st.sampled_from(
+Step = tuple[str, dict[str, Any]]
+"""A verb and its arguments."""
+
+
+def _step(verb: str, **arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.tuples(st.just(verb), st.fixed_dictionaries(arguments))
+
+
+_BACK = st.integers(0, 7)
+_PICKS = st.lists(
+    st.tuples(_mostly(2, True, False), _BACK, st.integers(0, 14)), min_size=1, max_size=5
+)
+_SPANS = st.sampled_from([TICK, SECOND, SECOND, 15 * SECOND, MINUTE, HOUR])
+_LEASES = st.sampled_from([ZERO, SECOND, 15 * SECOND])
+_HOLDERS = st.sampled_from(
     [
         Holder(instance_id="worker-1", boot_id="boot-1"),
         Holder(instance_id="worker-1", boot_id="boot-2"),
         Holder(instance_id="worker-2", boot_id="boot-3"),
     ]
 )
-SETTINGS = st.builds(
+_SETTINGS = st.builds(
     Queue,
     name=st.sampled_from(QUEUES),
     ordering=st.sampled_from([Ordering.POSITION, Ordering.SCHEDULED]),
     gap=st.sampled_from([100, 10]),
 )
+_ADD = _step("add", batch=st.lists(DRAFTS, min_size=2, max_size=6))
+_CLAIM = _step(
+    "claim",
+    holder=_HOLDERS,
+    queue=st.sampled_from(QUEUES),
+    types=_mostly(5, TYPES, TYPES[:1]),
+    limit=st.sampled_from([1, 2, 4, 8]),
+    prefetch=st.sampled_from([0, 1, 3]),
+    lease=_LEASES,
+)
+
+_WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
+    (4, _ADD),
+    (6, _CLAIM),
+    (6, _step("end", picks=_PICKS)),
+    (1, _step("decide_on_what_waits", picks=_PICKS)),
+    (2, _step("let_time_pass", span=_SPANS)),
+    (1, _step("renew", backs=st.lists(_BACK, min_size=1, max_size=3), span=_LEASES)),
+    (2, _step("attach", back=st.integers(0, 15), artifacts=st.just(["a.txt", "b.txt"]))),
+    (1, _step("reclaim")),
+    (1, _step("misfire")),
+    (1, _step("promote")),
+    (1, _step("prune", older_than=st.sampled_from([TICK, SECOND, HOUR]))),
+    (1, _step("set_queue", queue=_SETTINGS)),
+    (1, _step("set_the_wall_clock_back", span=_SPANS)),
+    (1, _step("reopen", boots=st.booleans())),
+)
+
+# Not one_of, which takes each kind once however often it is named.
+STEPS: st.SearchStrategy[Step] = st.sampled_from(
+    [kind for weight, kind in _WEIGHTED for _ in range(weight)]
+).flatmap(lambda kind: kind)

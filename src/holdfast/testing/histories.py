@@ -7,24 +7,22 @@ A failure prints the shortest steps that lead to it; they make an ordinary test.
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast.core.decide import Change, Standing, decide
 from holdfast.core.event import Event, Lost, Misfired
 from holdfast.core.ids import JobId
-from holdfast.core.job import Job
-from holdfast.core.run import Holder, Lease
+from holdfast.core.run import Lease
 from holdfast.core.state import Loss
 from holdfast.errors import TransitionRefused
-from holdfast.store.base import Added, Capability, Queue
-from holdfast.testing import drafts, sizes
-from holdfast.testing.drafts import Draft
+from holdfast.store.base import Added, Capability, Queue, Store
+from holdfast.testing import sizes
+from holdfast.testing.drafts import EVENTS, STEPS, Draft, Pick, Step
 from holdfast.testing.twins import MANY, MakeStore, Twins
-
-Pick = tuple[bool, int, int]
 
 
 def history_machine(make_store: MakeStore) -> type["History"]:
@@ -53,69 +51,12 @@ class History(RuleBasedStateMachine):
         self.seen: list[Standing] = []
         self._ids = 0
 
+    # One rule for all: Hypothesis turns rules off at random, and without claims nothing happens.
     @rule(step=STEPS)
     def live(self, step: Step) -> None:
-        """One step. A single rule, because Hypothesis turns rules off at random in each history,
-        and a history without claims tells nothing."""
+        """Do one thing to both stores; its name is that of a method below."""
         verb, arguments = step
         getattr(self, verb)(**arguments)
-
-    def add(self, batch: list[Draft]) -> None:
-        now, known = self.twins.clock.now(), self.twins.known
-        jobs = [draft.job(self._new_id(), now, known) for draft in batch]
-        added = self.twins.both(lambda store: store.add(jobs), shown=_outcomes)
-        known.extend(answer.id for answer in added if answer.created)
-
-    def claim(
-        self,
-        holder: Holder,
-        queue: str,
-        types: Sequence[str],
-        limit: int,
-        prefetch: int,
-        lease: timedelta,
-    ) -> None:
-        claims = self.twins.both(
-            lambda store: store.claim(
-                holder, queue=queue, types=types, limit=limit, prefetch=prefetch, lease=lease
-            )
-        )
-        self.seen.extend(claims)
-        self.twins.touched.update(claim.id for claim in claims)
-
-    def end(self, picks: list[Pick]) -> None:
-        self._decide(self.twins.running or self.seen, picks)
-
-    def decide_on_what_waits(self, picks: list[Pick]) -> None:
-        self._decide(self.twins.unstarted or self.seen, picks)
-
-    def renew(self, backs: list[int], span: timedelta) -> None:
-        leases = [self._lease(back) for back in backs]
-        self.twins.both(lambda store: store.renew(leases, span=span))
-
-    def attach(self, back: int, artifacts: list[str]) -> None:
-        lease = self._lease(back)
-        self.twins.both(lambda store: store.attach(lease, artifacts))
-        self.twins.touched.add(lease.job_id)
-
-    def move_the_clock(self, span: timedelta, back: bool) -> None:
-        if back:
-            self.twins.clock.set_back(span)
-        else:
-            self.twins.clock.advance(span)
-
-    def keep_up(self, task: str) -> None:
-        getattr(self, f"_{task}")()
-
-    def operate(self, task: str, queue: Queue, older_than: timedelta) -> None:
-        if task == "set_queue":
-            self.twins.both(lambda store: store.set_queue(queue))
-            self.twins.both(lambda store: store.queue(queue.name))
-        elif task == "prune":
-            self.twins.both(lambda store: store.prune(older_than=older_than, limit=MANY))
-            self.twins.touched.update(self.twins.known)
-        elif Capability.DURABLE in self.twins.store.capabilities:
-            self.twins.reopen(boots=older_than is drafts.TICK)
 
     @invariant()
     def stores_agree(self) -> None:
@@ -128,25 +69,66 @@ class History(RuleBasedStateMachine):
         finally:
             self.twins.close()
 
-    def _reclaim(self) -> None:
+    def add(self, batch: Sequence[Draft]) -> None:
+        now, known = self.twins.clock.now(), self.twins.known
+        jobs = [draft.job(self._new_id(), now, known) for draft in batch]
+        added = self.twins.both(lambda store: store.add(jobs), shown=_outcomes)
+        known.extend(answer.id for answer in added if answer.created)
+
+    def claim(self, **wanted: Any) -> None:
+        claims = self.twins.both(lambda store: store.claim(**wanted))
+        self.seen.extend(claims)
+        self.twins.touched.update(claim.id for claim in claims)
+
+    def end(self, picks: Sequence[Pick]) -> None:
+        self._decide(self.twins.running, picks)
+
+    def decide_on_what_waits(self, picks: Sequence[Pick]) -> None:
+        self._decide(self.twins.unstarted, picks)
+
+    def renew(self, backs: Sequence[int], span: timedelta) -> None:
+        leases = [_lease(job) for back in backs for job in _pick(self.seen, back)]
+        self.twins.both(lambda store: store.renew(leases, span=span))
+
+    def attach(self, back: int, artifacts: Sequence[str]) -> None:
+        for lease in map(_lease, _pick(self.seen, back)):
+            self.twins.both(partial(_attach, lease=lease, artifacts=artifacts))
+            self.twins.touched.add(lease.job_id)
+
+    def reclaim(self) -> None:
         lapsed = self.twins.both(lambda store: store.lapsed(limit=MANY), shown=_sorted_ids)
         self._apply([(job, Lost(Loss.LEASE_EXPIRED)) for job in lapsed])
 
-    def _misfire(self) -> None:
+    def misfire(self) -> None:
         late = self.twins.both(lambda store: store.overdue(limit=MANY), shown=_sorted_ids)
         self._apply([(job, Misfired()) for job in late])
 
-    def _promote(self) -> None:
+    def promote(self) -> None:
         self.twins.both(lambda store: store.promote_due(limit=MANY))
 
-    def _decide(self, present: Sequence[Job], picks: Sequence[Pick]) -> None:
-        decisions = []
-        for is_fresh, back, choice in picks:
-            standing = _pick(present if is_fresh or not self.seen else self.seen, back)
-            events = drafts.EVENTS.get(standing.state, [None])
-            decisions.append((standing, events[choice % len(events)]))
-        self.seen.extend(standing for standing, _ in decisions)
-        self._apply([(standing, event) for standing, event in decisions if event])
+    def prune(self, older_than: timedelta) -> None:
+        self.twins.both(lambda store: store.prune(older_than=older_than, limit=MANY))
+        self.twins.touched.update(self.twins.known)
+
+    def set_queue(self, queue: Queue) -> None:
+        self.twins.both(lambda store: store.set_queue(queue))
+        self.twins.both(lambda store: store.queue(queue.name))
+
+    def let_time_pass(self, span: timedelta) -> None:
+        self.twins.clock.advance(span)
+
+    def set_the_wall_clock_back(self, span: timedelta) -> None:
+        self.twins.clock.set_back(span)
+
+    def reopen(self, boots: bool) -> None:
+        if Capability.DURABLE in self.twins.store.capabilities:
+            self.twins.reopen(boots=boots)
+
+    def _decide(self, present: Sequence[Standing], picks: Sequence[Pick]) -> None:
+        pools = {True: present, False: self.seen}
+        chosen = [(job, n) for fresh, back, n in picks for job in _pick(pools[fresh], back)]
+        self.seen.extend(job for job, _ in chosen)
+        self._apply([(job, event) for job, n in chosen if (event := _event(job, n))])
 
     def _apply(self, decisions: Sequence[tuple[Standing, Event]]) -> None:
         changes = [change for job, event in decisions if (change := self._change(job, event))]
@@ -163,13 +145,26 @@ class History(RuleBasedStateMachine):
         except TransitionRefused:
             return None
 
-    def _lease(self, back: int) -> Lease:
-        standing = self.seen[-1 - back % len(self.seen)]
-        return Lease(standing.id, standing.token)
-
     def _new_id(self) -> JobId:
         self._ids += 1
         return JobId(f"00000000-0000-7000-8000-{self._ids:012x}")
+
+
+def _pick(pool: Sequence[Standing], back: int) -> Sequence[Standing]:
+    return [pool[-1 - back % len(pool)]] if pool else []
+
+
+def _event(job: Standing, number: int) -> Event | None:
+    events = EVENTS.get(job.state, [None])
+    return events[number % len(events)]
+
+
+def _lease(job: Standing) -> Lease:
+    return Lease(job.id, job.token)
+
+
+async def _attach(store: Store, lease: Lease, artifacts: Sequence[str]) -> bool:
+    return await store.attach(lease, artifacts)
 
 
 def _outcomes(added: Sequence[Added]) -> list[tuple[JobId, bool, bool]]:

@@ -20,7 +20,7 @@ def choose(
     chosen: list[Job] = []
     for job in jobs:
         is_wanted = len(chosen) < limit or _may_be_prefetched(job)
-        if is_wanted and not _is_late(job, now) and not _overlaps(job, [*running, *chosen]):
+        if is_wanted and not is_late(job, now) and not _overlaps(job, [*running, *chosen]):
             chosen.append(job)
     return chosen[: limit + prefetch]
 
@@ -44,8 +44,9 @@ def _may_be_prefetched(job: Job) -> bool:
     return job.delivery is Delivery.LEASE and not job.losses
 
 
-def _is_late(job: Job, now: datetime) -> bool:
-    return job.start_deadline is not None and job.start_deadline < now
+def is_late(job: Job, now: datetime) -> bool:
+    """Whether its start deadline has passed; one that has started once has kept it."""
+    return not job.token and job.start_deadline is not None and job.start_deadline < now
 
 
 def _overlaps(job: Job, others: Sequence[Job]) -> bool:

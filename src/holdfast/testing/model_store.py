@@ -28,7 +28,7 @@ from holdfast.store.base import (
 )
 from holdfast.testing.model_add import add_job
 from holdfast.testing.model_apply import apply_change
-from holdfast.testing.model_claim import choose, open_run
+from holdfast.testing.model_claim import choose, is_late, open_run
 from holdfast.testing.model_tables import LeaseEnd, Tables
 
 PRUNED = frozenset({State.SUCCEEDED, State.SKIPPED, State.CANCELLED})
@@ -103,8 +103,8 @@ class ModelStore:
 
     async def overdue(self, *, limit: int) -> list[Job]:
         queued = [job for job in self._tables.jobs.values() if job.state is State.QUEUED]
-        late = [(job.start_deadline, job.seq, job) for job in queued if job.start_deadline]
-        return [job for deadline, _, job in sorted(late) if deadline < self._clock.now()][:limit]
+        late = [job for job in queued if is_late(job, self._clock.now())]
+        return sorted(late, key=lambda job: (job.start_deadline, job.seq))[:limit]
 
     async def promote_due(self, *, limit: int) -> int:
         due = self._tables.due(self._clock.now())[:limit]

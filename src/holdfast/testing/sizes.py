@@ -26,8 +26,8 @@ class Sizes:
 TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
     {
         "check": Sizes(
-            history_examples=50,
-            history_steps=40,
+            history_examples=20,
+            history_steps=100,
             race_processes=3,
             race_rounds=5,
             race_jobs=200,
@@ -35,8 +35,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             search_jobs=1,
         ),
         "test": Sizes(
-            history_examples=400,
-            history_steps=50,
+            history_examples=200,
+            history_steps=100,
             race_processes=4,
             race_rounds=20,
             race_jobs=200,

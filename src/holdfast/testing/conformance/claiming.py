@@ -168,6 +168,18 @@ async def test_job_past_its_start_deadline_is_left_out(store: Store, clock: Fake
     assert await claim_order(store) == [in_time]
 
 
+async def test_start_deadline_counts_for_the_first_start_alone(
+    store: Store, clock: FakeClock
+) -> None:
+    claim = await started(store, start_within=SECOND)
+    await settle(store, claim, Failed("broke", delay=HOUR))
+
+    clock.advance(HOUR)
+
+    assert await store.overdue(limit=10) == []
+    assert await claim_order(store) == [claim.id]
+
+
 async def test_once_job_waits_while_its_name_runs(store: Store) -> None:
     running = await started(store, delivery=Delivery.ONCE, name="brief")
     waits = await put(store, delivery=Delivery.ONCE, name="brief")

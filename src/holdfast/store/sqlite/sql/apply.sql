@@ -88,14 +88,15 @@ DELETE FROM holdfast_open_runs
 WHERE job IN (SELECT job FROM temp.holdfast_changes WHERE ok AND run_status IS NOT NULL);
 
 -- @put_back
+-- Without its start deadline: it has started in time.
 INSERT INTO holdfast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, start_deadline, token, failures, losses
+  available_at, created_at, token, failures, losses
 )
 SELECT
   j.seq, c.to_state, j.queue, j.type, j.name, j.delivery, c.priority, c.position,
   CASE WHEN c.to_state = 'queued' AND c.delay = 0 THEN c.available_at ELSE :now + c.delay END,
-  j.created_at, j.start_deadline, c.token, c.failures, c.losses
+  j.created_at, c.token, c.failures, c.losses
 FROM temp.holdfast_changes AS c
 CROSS JOIN holdfast_jobs AS j ON j.seq = c.job
 WHERE c.ok AND c.run_status IS NOT NULL AND c.to_state IN ('queued', 'retry_wait');

@@ -1,0 +1,220 @@
+"""S1: which job is next, positions and gaps, and an order that only stored columns decide."""
+
+import sqlite3
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from holdfast import Holdfast, Run
+from holdfast.core.order import Ordering
+from holdfast.store.base import Queue
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import START, FakeClock
+from holdfast.testing.conformance.make import (
+    SECOND,
+    claim_order,
+    job_of,
+    make_job,
+    put,
+    take,
+    take_many,
+)
+
+from .kit import Sql, copy_of, drain, ids_of, opened, order_of
+
+NEXT = """
+SELECT id FROM holdfast_job_state
+WHERE state = 'queued' AND queue = 'default'
+ORDER BY priority DESC, position ASC, available_at ASC, created_at ASC, seq ASC
+"""
+"""The order as S1 and T-41 give it, over the columns of the one view."""
+
+
+async def by_position(store: SqliteStore, gap: int = 100, name: str = "default") -> None:
+    await store.set_queue(Queue(name=name, ordering=Ordering.POSITION, gap=gap))
+
+
+async def position(store: SqliteStore, **over: object) -> int:
+    """The position a new job gets."""
+    return (await job_of(store, await put(store, **over))).position
+
+
+async def shuffle(store: SqliteStore, clock: FakeClock, random: Random) -> None:
+    """Fill the default queue with jobs alike in some ways and not in others."""
+    for _ in range(random.randrange(5, 10)):
+        clock.set_wall(START + random.randrange(5) * SECOND)
+        at = START - random.randrange(3) * SECOND
+        await put(store, priority=random.randrange(-1, 2), at=random.choice([None, at]))
+    clock.set_wall(START + 10 * SECOND)
+
+
+@pytest.mark.req("S1-3.1.a")
+async def test_the_highest_priority_goes_first(store: SqliteStore, clock: FakeClock) -> None:
+    low = await put(store, priority=1)
+    clock.advance("1h")
+    high, below = await put(store, priority=9), await put(store, priority=-1)
+
+    assert await claim_order(store, limit=1) == [high]
+    assert await claim_order(store) == [low, below]
+
+
+@pytest.mark.req("S1-3.1.b")
+async def test_within_a_priority_the_lowest_position_goes_first(
+    store: SqliteStore, sql: Sql
+) -> None:
+    await by_position(store)
+    jobs = [await put(store) for _ in range(3)]
+    sql.write("UPDATE holdfast_waiting SET position = 50 WHERE job = 3")
+
+    assert await order_of(store) == [jobs[2], jobs[0], jobs[1]]
+    assert await claim_order(store) == [jobs[2], jobs[0], jobs[1]]
+
+
+@pytest.mark.req("S1-3.1.c")
+async def test_within_a_position_the_oldest_goes_first(
+    store: SqliteStore, clock: FakeClock
+) -> None:
+    younger = await put(store, at=START)
+    clock.set_wall(START - 10 * SECOND)  # so that the order of insertion says the opposite
+    older = await put(store, at=START)
+    clock.set_wall(START + SECOND)
+
+    assert (await job_of(store, older)).created_at < (await job_of(store, younger)).created_at
+    assert await claim_order(store) == [older, younger]
+
+
+@pytest.mark.req("S1-3.1.d")
+async def test_on_random_queues_the_claim_takes_what_the_query_returns(
+    store: SqliteStore, clock: FakeClock, sql: Sql
+) -> None:
+    random = Random(11)
+    for ordering in [*Ordering] * 3:
+        await store.set_queue(Queue(name="default", ordering=ordering))
+        await shuffle(store, clock, random)
+        while first := sql.rows(f"{NEXT} LIMIT 1"):
+            assert [((await take(store)).id,)] == first
+        assert await take_many(store) == []
+
+
+@pytest.mark.req("S1-3.1.d")
+async def test_the_dispatcher_runs_a_queue_in_the_order_of_the_query(
+    app: Holdfast, sql: Sql
+) -> None:
+    random, ran = Random(3), []
+
+    @app.job
+    async def story(run: Run) -> None:
+        ran.append((run.job_id,))
+
+    for _ in range(30):
+        await story.options(priority=random.randrange(4)).enqueue()
+    expected = sql.rows(NEXT)
+
+    await drain(app, concurrency=1)
+
+    assert ran == expected
+    assert len(ran) == 30
+
+
+@pytest.mark.req("S1-3.2.a")
+async def test_a_new_job_goes_a_gap_behind_the_last_queued_of_its_priority(
+    store: SqliteStore,
+) -> None:
+    await by_position(store)
+    for expected in (100, 200, 300):
+        assert await position(store) == expected
+
+    assert await position(store, type="other") == 400
+    await take(store, types=["other"])  # the last one is running now
+    assert await position(store) == 400
+
+
+@pytest.mark.req("S1-3.2.b")
+async def test_the_gap_is_a_hundred_and_can_be_set(store: SqliteStore) -> None:
+    await by_position(store, name="plain")
+    await by_position(store, gap=10, name="tight")
+
+    assert Queue(name="unset").gap == 100
+    assert [await position(store, queue="plain") for _ in range(3)] == [100, 200, 300]
+    assert [await position(store, queue="tight") for _ in range(3)] == [10, 20, 30]
+
+
+@pytest.mark.req("S1-3.2.c")
+async def test_the_first_of_a_priority_gets_the_gap_as_its_position(store: SqliteStore) -> None:
+    await by_position(store)
+    for _ in range(3):
+        await put(store, priority=0)
+    await put(store, priority=7)
+    await take(store)  # so that nothing is queued at priority 7
+
+    assert await position(store, priority=7) == 100
+    assert await position(store, priority=0) == 400
+
+
+@pytest.mark.req("S1-5.4.a")
+async def test_a_copied_database_gives_the_same_order_over_a_hundred_reads(
+    store: SqliteStore, clock: FakeClock, path: Path, tmp_path: Path
+) -> None:
+    random = Random(4)
+    for _ in range(3):
+        await shuffle(store, clock, random)
+    copy = await opened(copy_of(path, tmp_path / "copy.db"), clock=FakeClock())
+
+    reads = [await order_of(store), *[await order_of(copy) for _ in range(100)]]
+    taken = await claim_order(copy)
+    await copy.close()
+
+    assert len(reads[0]) > 10
+    assert all(read == reads[0] for read in [*reads, taken])
+
+
+@pytest.mark.req("S1-5.4.c")
+async def test_a_stored_number_settles_every_tie(
+    store: SqliteStore, clock: FakeClock, path: Path, sql: Sql
+) -> None:
+    alike = [make_job() for _ in range(20)]
+    Random(6).shuffle(alike)  # so that their ids, which tell the time, do not settle it
+    await store.add(alike)
+    clock.advance("1h")
+
+    orders = [await order_of(store)]
+    await store.close()
+    connection = sqlite3.connect(path)
+    connection.execute("VACUUM")  # which may renumber what is not stored
+    connection.close()
+    await store.open()
+    orders += [await order_of(store), await claim_order(store)]
+
+    assert orders == [ids_of(alike)] * 3
+    assert sql.rows("SELECT id FROM holdfast_jobs ORDER BY seq") == [(job.id,) for job in alike]
+
+
+@pytest.mark.req("S1-5.4.d")
+async def test_the_size_of_gaps_does_not_matter(store: SqliteStore, sql: Sql) -> None:
+    orders = []
+    for queue, positions in {"wide": (100, 5000, 5001), "tight": (1, 2, 3)}.items():
+        jobs = [await put(store, queue=queue) for _ in range(3)]
+        for job_id, place in zip(jobs[::-1], positions, strict=True):
+            sql.write(
+                f"UPDATE holdfast_waiting SET position = {place}"  # noqa: S608 - our own words
+                f" WHERE job = (SELECT seq FROM holdfast_jobs WHERE id = '{job_id}')"
+            )
+        orders.append([jobs.index(job_id) for job_id in await claim_order(store, queue=queue)])
+
+    assert orders == [[2, 1, 0], [2, 1, 0]]
+
+
+@pytest.mark.req("S1-6.3.x")
+async def test_a_bare_group_id_changes_nothing_in_the_dispatch(
+    store: SqliteStore, clock: FakeClock
+) -> None:
+    priorities = [0, 3, 0, 9, 3]
+    orders = []
+    for groups in ([None] * 5, ["a"] * 5, ["a", "b", "a", "b", "a"]):
+        given = zip(priorities, groups, strict=True)
+        jobs = [await put(store, priority=p, group_id=group) for p, group in given]
+        assert [(await job_of(store, job_id)).group_id for job_id in jobs] == groups
+        orders.append([jobs.index(claim.id) for claim in await take_many(store)])
+
+    assert orders == [[3, 1, 4, 0, 2]] * 3

@@ -1,0 +1,207 @@
+"""What can never stand in the tables together, refused by the database itself."""
+
+import sqlite3
+from typing import Any
+
+import pytest
+
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import Failed
+from holdfast.core.job import Key, Slot
+from holdfast.core.state import FINAL, WAITING, RunStatus, State
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import START
+from holdfast.testing.conformance.make import ended, new_id, put, settle, started
+
+from .schema import Reference, references
+
+NOWHERE = 999_999
+CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
+
+
+def _row(db: sqlite3.Connection, table: str, **over: Any) -> dict[str, Any]:
+    """The last row of that table, with something else in it."""
+    cursor = db.execute(f"SELECT * FROM {table}")  # noqa: S608 - ours
+    names = [name for name, *_ in cursor.description]
+    return {**dict(zip(names, cursor.fetchall()[-1], strict=True)), **over}
+
+
+def _insert(db: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
+    places = ", ".join(f":{name}" for name in row)
+    db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", row)  # noqa: S608 - ours
+
+
+def _refused(db: sqlite3.Connection, table: str, row: dict[str, Any], message: str) -> None:
+    before = list(db.iterdump())
+    with pytest.raises(sqlite3.IntegrityError, match=message):
+        _insert(db, table, row)
+    assert list(db.iterdump()) == before
+
+
+async def _one_of_each(store: SqliteStore) -> None:
+    """A row in every table: a chain of two, one that runs, one that waits, keys and a slot."""
+    claim = await started(store, slot=Slot(series="daily", at=START), **CHAIN)
+    await settle(store, claim, Failed("it broke"))
+    await started(store, key=Key(key="k"), queue="other")
+    await put(store)
+
+
+@pytest.mark.parametrize("reference", references(), ids=str)
+async def test_row_that_refers_to_nothing_is_refused(
+    store: SqliteStore, db: sqlite3.Connection, reference: Reference
+) -> None:
+    await _one_of_each(store)
+    fresh: dict[str, Any] = {
+        "holdfast_jobs": {"seq": None, "id": new_id(), "retry_of": 2, "root": 1},
+        "holdfast_open_runs": {"job": 4, "run_id": new_id()},
+        "holdfast_runs": {"job": 2, "token": 9, "run_id": new_id()},
+        "holdfast_events": {"id": None},
+    }.get(reference.table, {})
+
+    orphan = _row(db, reference.table, **fresh) | {reference.column: NOWHERE}
+
+    _refused(db, reference.table, orphan, "FOREIGN KEY")
+
+
+async def test_job_runs_once_at_a_time(store: SqliteStore, db: sqlite3.Connection) -> None:
+    await started(store)
+
+    second = _row(db, "holdfast_open_runs", token=2, run_id=new_id())
+
+    _refused(db, "holdfast_open_runs", second, "UNIQUE")
+
+
+async def test_job_ends_once(store: SqliteStore, db: sqlite3.Connection) -> None:
+    await ended(store)
+
+    second = _row(db, "holdfast_ends", state="cancelled")
+
+    _refused(db, "holdfast_ends", second, "UNIQUE")
+
+
+async def test_job_has_one_successor(store: SqliteStore, db: sqlite3.Connection) -> None:
+    await ended(store, Failed("it broke"), **CHAIN)
+
+    second = _row(db, "holdfast_jobs", seq=None, id=new_id())
+
+    assert second["retry_of"] == 1
+    _refused(db, "holdfast_jobs", second, "UNIQUE")
+
+
+async def test_once_job_of_a_name_runs_once_at_a_time(
+    store: SqliteStore, db: sqlite3.Connection
+) -> None:
+    await started(store, **ONCE)
+    await put(store, **ONCE)
+
+    second = _row(db, "holdfast_open_runs", job=2, run_id=new_id())
+
+    _refused(db, "holdfast_open_runs", second, "UNIQUE")
+
+
+@pytest.mark.parametrize("delivery", [Delivery.CHAIN, Delivery.ONCE])
+async def test_started_job_that_runs_once_never_waits_again(
+    store: SqliteStore, db: sqlite3.Connection, delivery: Delivery
+) -> None:
+    await put(store)
+    waiting = _row(db, "holdfast_waiting", delivery=delivery, token=1)
+    db.execute("DELETE FROM holdfast_waiting")
+
+    _refused(db, "holdfast_waiting", waiting, "runs_again")
+
+
+@pytest.mark.parametrize("delivery", [Delivery.CHAIN, Delivery.ONCE])
+async def test_job_that_runs_once_has_one_token(
+    store: SqliteStore, db: sqlite3.Connection, delivery: Delivery
+) -> None:
+    await started(store)
+    await put(store)
+
+    second = _row(db, "holdfast_open_runs", job=2, token=2, delivery=delivery, run_id=new_id())
+
+    _refused(db, "holdfast_open_runs", second, "one_run")
+
+
+@pytest.mark.parametrize("token", [0, -1])
+async def test_run_without_a_token_is_refused(
+    store: SqliteStore, db: sqlite3.Connection, token: int
+) -> None:
+    await started(store)
+    await put(store)
+
+    unfenced = _row(db, "holdfast_open_runs", job=2, token=token, run_id=new_id())
+
+    _refused(db, "holdfast_open_runs", unfenced, "token_rises")
+
+
+@pytest.mark.parametrize("table", ["holdfast_waiting", "holdfast_open_runs"])
+async def test_ended_job_comes_back_nowhere(
+    store: SqliteStore, db: sqlite3.Connection, table: str
+) -> None:
+    await ended(store)
+    await started(store)
+    await put(store)
+
+    back = _row(db, table, job=1)
+
+    _refused(db, table, back, "holdfast: an ended job never")
+
+
+@pytest.mark.parametrize("job", [2, 3], ids=["running", "waiting"])
+async def test_job_that_runs_or_waits_has_no_end(
+    store: SqliteStore, db: sqlite3.Connection, job: int
+) -> None:
+    await ended(store)
+    await started(store)
+    await put(store)
+
+    early = _row(db, "holdfast_ends", job=job)
+
+    _refused(db, "holdfast_ends", early, "holdfast: a job that waits or runs has not ended")
+
+
+ALL_STATES = [*State, "unknown", "QUEUED", "", "queued "]
+
+
+@pytest.mark.parametrize("state", ALL_STATES)
+async def test_job_waits_in_waiting_states_only(
+    store: SqliteStore, db: sqlite3.Connection, state: str
+) -> None:
+    await put(store)
+    waiting = _row(db, "holdfast_waiting", state=state)
+    db.execute("DELETE FROM holdfast_waiting")
+
+    if state in WAITING:
+        _insert(db, "holdfast_waiting", waiting)
+    else:
+        _refused(db, "holdfast_waiting", waiting, "waiting_state")
+
+
+@pytest.mark.parametrize("state", ALL_STATES)
+async def test_job_ends_in_final_states_only(
+    store: SqliteStore, db: sqlite3.Connection, state: str
+) -> None:
+    await ended(store)
+    await put(store)
+    db.execute("DELETE FROM holdfast_waiting")
+
+    end = _row(db, "holdfast_ends", job=2, state=state)
+
+    if state in FINAL:
+        _insert(db, "holdfast_ends", end)
+    else:
+        _refused(db, "holdfast_ends", end, "end_state")
+
+
+@pytest.mark.parametrize("status", [*RunStatus, "unknown", "SUCCEEDED", ""])
+async def test_closed_run_has_a_final_status(
+    store: SqliteStore, db: sqlite3.Connection, status: str
+) -> None:
+    await ended(store)
+
+    run = _row(db, "holdfast_runs", token=2, run_id=new_id(), status=status)
+
+    if status in set(RunStatus) - {RunStatus.RUNNING}:
+        _insert(db, "holdfast_runs", run)
+    else:
+        _refused(db, "holdfast_runs", run, "run_status")

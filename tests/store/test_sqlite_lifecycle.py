@@ -1,0 +1,187 @@
+"""Before opening, after closing, and across a fork."""
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.core.decide import succeed
+from holdfast.core.run import Lease
+from holdfast.errors import StoreClosed
+from holdfast.store.base import Filter, Queue, Store
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.conformance.make import (
+    HOUR,
+    LEASE,
+    SECOND,
+    make_job,
+    new_id,
+    put,
+    take_many,
+)
+from holdfast.testing.sqlite_bench import dump
+
+from .kit import PATIENCE, environment, files, opened
+
+VERBS: dict[str, Callable[[SqliteStore], Any]] = {
+    "add": lambda s: s.add([make_job()]),
+    "get": lambda s: s.get([new_id()]),
+    "claim": lambda s: take_many(s),
+    "apply": lambda s: s.apply([succeed(new_id(), 1, None)]),
+    "renew": lambda s: s.renew([Lease(new_id(), 1)], span=LEASE),
+    "lapsed": lambda s: s.lapsed(limit=1),
+    "overdue": lambda s: s.overdue(limit=1),
+    "promote_due": lambda s: s.promote_due(limit=1),
+    "peek": lambda s: s.peek("default", limit=1),
+    "find": lambda s: s.find(Filter(), limit=1),
+    "counts": lambda s: s.counts(),
+    "chain": lambda s: s.chain(new_id()),
+    "prune": lambda s: s.prune(older_than=HOUR, limit=1),
+    "runs": lambda s: s.runs(new_id()),
+    "attach": lambda s: s.attach(Lease(new_id(), 1), ["a.txt"]),
+    "events": lambda s: s.events(new_id()),
+    "set_queue": lambda s: s.set_queue(Queue(name="lane")),
+    "queue": lambda s: s.queue("lane"),
+    "begin": lambda s: s.begin(within=SECOND),
+}
+NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities"}
+
+
+def test_every_verb_of_the_contract_is_tried_below() -> None:
+    contract = {name for name in dir(Store) if not name.startswith("_")}
+
+    assert contract - NEED_NOT_BE_OPEN <= set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_store_is_opened_before_it_is_used(path: Path, verb: str) -> None:
+    store = SqliteStore(path)
+
+    with pytest.raises(StoreClosed, match=r"is not open; call open\(\) first") as closed:
+        await VERBS[verb](store)
+
+    assert str(path) in str(closed.value)
+    assert files(path) == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_store_that_was_closed_does_nothing(path: Path, verb: str) -> None:
+    async with opened(path) as store:
+        await put(store)
+    before = dump(path)
+
+    with pytest.raises(StoreClosed):
+        await VERBS[verb](store)
+
+    assert dump(path) == before
+
+
+@pytest.mark.parametrize("same_file", [True, False])
+async def test_enqueue_within_a_transaction_needs_an_open_store(
+    tmp_path: Path, same_file: bool
+) -> None:
+    store = SqliteStore(tmp_path / "jobs.db")
+    own = sqlite3.connect(store.path if same_file else tmp_path / "other.db")
+
+    with pytest.raises(StoreClosed):
+        store.add_within(own, [make_job()])
+
+    own.close()
+
+
+async def test_closing_twice_and_closing_unopened_are_fine(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.close()
+    await store.open()
+
+    await asyncio.gather(store.close(), store.close())
+    await store.close()
+
+    assert files(path) == [""]
+
+
+async def test_closed_store_can_be_opened_again(path: Path) -> None:
+    async with opened(path) as store:
+        job_id = await put(store)
+
+    await store.open()
+    [claim] = await take_many(store)
+    await store.close()
+
+    assert claim.id == job_id
+
+
+async def test_opening_twice_is_opening_once(path: Path) -> None:
+    async with opened(path) as store:
+        await store.open()
+        await put(store)
+
+    assert files(path) == [""]
+
+
+async def test_opening_twice_at_the_same_time_is_opening_once(path: Path) -> None:
+    store = SqliteStore(path)
+
+    await asyncio.gather(store.open(), store.open(), store.open())
+
+    await put(store)
+    await store.close()
+    assert files(path) == [""], "a connection was left open"
+
+
+async def test_closed_store_leaves_no_thread_behind(path: Path) -> None:
+    before = set(threading.enumerate())
+    async with opened(path) as store:
+        await put(store)
+        await store.counts()
+        await (await store.begin(within=SECOND)).rollback()
+
+    left = set(threading.enumerate()) - before
+
+    assert [thread.name for thread in left if thread.name.startswith("holdfast-")] == []
+
+
+def _fork(path: Path, part: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(Path(__file__).with_name("forking.py")), path, part],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=environment(),
+    )
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+@pytest.mark.slow
+def test_store_inherited_through_a_fork_is_refused_and_harms_nobody(path: Path) -> None:
+    report = _fork(path, "uses_inherited")
+
+    tried = report["child"]
+    assert tried.pop("close") == "done"
+    assert set(tried) == {"add", "claim", "counts", "find", "begin"}
+    for answer in tried.values():
+        assert answer.startswith("StoreClosed: ")
+        assert str(path) in answer
+        assert "before a fork; open a store of your own" in answer
+    assert set(report["found"]) == set(report["stored"])
+    assert len(dump(path)["holdfast_jobs"]) == 3
+
+
+@pytest.mark.slow
+def test_what_a_forked_child_stored_by_itself_outlives_its_parent_s_store(path: Path) -> None:
+    report = _fork(path, "opens_own")
+
+    acknowledged = {*report["stored"], *report["child"]["stored"]}
+
+    lost = acknowledged - set(report["found"])
+    assert lost == set(), "acknowledged, and gone"
+    assert dump(path)

@@ -1,0 +1,145 @@
+"""Which way SQLite takes: by the intended index, with and without statistics, never through all."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import Failed
+from holdfast.core.order import Ordering
+from holdfast.store.base import Queue
+from holdfast.store.sqlite.database import connect
+from holdfast.store.sqlite.statements import statements
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.conformance.make import (
+    HOUR,
+    MANY,
+    SUCCEEDED,
+    decide,
+    make_job,
+    new_id,
+    settle,
+    take_many,
+)
+
+from .kit import opened, raw
+from .plans import plan
+
+GROWS = {
+    "holdfast_jobs",
+    "holdfast_waiting",
+    "holdfast_open_runs",
+    "holdfast_runs",
+    "holdfast_ends",
+    "holdfast_events",
+    "holdfast_keys",
+    "holdfast_slots",
+}
+WALKS_ON_PURPOSE = {
+    "read.counts": {"holdfast_waiting", "holdfast_open_runs", "holdfast_ends"},  # it counts them
+    "read.find": {"holdfast_jobs"},  # from the newest down, until it has its page
+    "read.lapsed": {"holdfast_open_runs"},  # few: what runs now
+    "schema.lapse_all": {"holdfast_open_runs"},  # once after a restart
+}
+READY = "holdfast_waiting_ready"
+INTENDED = {
+    "claim.pick": [
+        f"SEARCH i USING INDEX {READY} (queue=? AND type=?)",
+        "SEARCH o USING INDEX holdfast_open_once (name=?)",
+        "SEARCH e USING INDEX holdfast_waiting_once (name=?)",
+    ],
+    "claim.promote": ["USING INDEX holdfast_waiting_due (available_at<?)"],
+    "read.lapsed": ["SEARCH j USING INTEGER PRIMARY KEY"],
+    "read.overdue": ["USING INDEX holdfast_waiting_deadline (start_deadline>? AND"],
+    "read.peek": [
+        f"SEARCH w USING INDEX {READY} (queue=? AND type>?)",
+        f"SEARCH i USING INDEX {READY} (queue=? AND type=?)",
+    ],
+    "prune.pick": [
+        "INDEX holdfast_ends_state (state=? AND at<?)",
+        "INDEX holdfast_jobs_retry_of (retry_of=?)",
+    ],
+    "prune.delete": ["USING INTEGER PRIMARY KEY", "INDEX holdfast_jobs_root (root=?)"],
+    "apply.check_open": ["SEARCH o USING INTEGER PRIMARY KEY"],
+    "apply.free_keys": ["INDEX holdfast_keys_active (job_id=?"],
+    "add.place": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
+    "add.key_holder": ["USING PRIMARY KEY (scope=? AND key=? AND bucket=?)"],
+    "add.slot_holder": ["USING PRIMARY KEY (series=? AND slot_at=?)"],
+    "read.runs": ["SEARCH holdfast_runs USING PRIMARY KEY (job=?)"],
+    "read.events": ["INDEX holdfast_events_job (job=?)"],
+    "read.chain": ["INDEX holdfast_jobs_root (root=?)"],
+    "lease.renew": ["SEARCH holdfast_open_runs USING INTEGER PRIMARY KEY"],
+}
+
+
+async def _little(store: SqliteStore) -> None:
+    """One of each: what statistics look like when somebody gathered them on the first day."""
+    await store.set_queue(Queue(name="default", ordering=Ordering.POSITION))
+    once = {"delivery": Delivery.ONCE, "start_within": HOUR, "active_key": "key"}
+    await store.add([make_job(**once), make_job(delivery=Delivery.CHAIN), make_job(delay=HOUR)])
+    for claim in await take_many(store):
+        await settle(store, claim, Failed("it broke"))
+    await take_many(store)
+    await store.add([make_job(**once), make_job()])
+
+
+async def _much(store: SqliteStore) -> None:
+    """Thousands: most of them done, many waiting, some of them running."""
+    await _little(store)
+    await store.add([make_job(active_key=str(n), start_within=HOUR) for n in range(300)])
+    await store.add([make_job(delay=HOUR) for _ in range(300)])
+    await store.add([make_job() for _ in range(3000)])
+    claims = await take_many(store, limit=1000)
+    await store.apply([decide(claim, SUCCEEDED, new_id=new_id) for claim in claims])
+    await take_many(store, limit=MANY // 10)
+
+
+async def _filled(path: Path, kind: str) -> None:
+    async with opened(path) as store:
+        await (_little if kind == "statistics of little" else _much)(store)
+
+
+@pytest.fixture(
+    scope="module", params=["no statistics", "statistics of much", "statistics of little"]
+)
+def db(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[sqlite3.Connection]:
+    """A writing connection of ours, to a file with or without statistics."""
+    path = tmp_path_factory.mktemp("plans") / "jobs.db"
+    asyncio.run(_filled(path, request.param))
+    if request.param != "no statistics":
+        with raw(path) as operator:
+            operator.execute("ANALYZE")
+    connection = connect(path, busy=1)
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize("name", sorted(statements()))
+def test_statement_walks_through_no_table_that_grows(db: sqlite3.Connection, name: str) -> None:
+    walked = plan(db, name).walked & GROWS
+
+    assert walked <= WALKS_ON_PURPOSE.get(name, set())
+
+
+@pytest.mark.parametrize("name", sorted(statements()))
+def test_statement_builds_no_index_of_its_own(db: sqlite3.Connection, name: str) -> None:
+    built = [detail for detail in plan(db, name).uses if "AUTOMATIC" in detail]
+
+    assert built == []
+
+
+@pytest.mark.parametrize("name", INTENDED)
+def test_statement_goes_by_the_intended_index(db: sqlite3.Connection, name: str) -> None:
+    uses = "\n".join(plan(db, name).uses)
+
+    assert [index for index in INTENDED[name] if index not in uses] == []
+
+
+def test_walks_on_purpose_are_still_taken(db: sqlite3.Connection) -> None:
+    for name, tables in WALKS_ON_PURPOSE.items():
+        assert plan(db, name).walked & GROWS == tables, f"{name} needs no exception any more"

@@ -1,0 +1,156 @@
+"""The SQL as it is written: known words only, and never put together from what comes in."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.decide import Guard
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import Kind
+from holdfast.core.order import Ordering
+from holdfast.core.state import RunStatus, State
+from holdfast.store.sqlite.migrate import migrations
+from holdfast.store.sqlite.statements import statements
+
+from .kit import SOURCES, SQL
+
+STORE = SOURCES / "store"
+LITERAL = re.compile(r"'((?:[^']|'')*)'")
+STATE_COLUMN = re.compile(r"\b(?:state|to_state|was)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
+STATUS_COLUMN = re.compile(r"\b(?:status|run_status)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
+OTHER_WORDS = {
+    "active", "key",  # scopes of keys
+    "ended",  # the guard `state`, once it is known to be an end
+    "cancel_requested",  # a reason
+    "%06x", "there is no job ", "job ", " has not ended", " has a successor already: ",
+    "table", "holdfast_meta",  # of the schema
+}  # fmt: skip
+BUILT_FROM_FILES = {("migrate.py", "statement")}
+"""What may be executed though it is no constant: a migration, statement by statement."""
+SQL_WORDS = re.compile(
+    r"\b(SELECT|INSERT|UPDATE|DELETE|REPLACE|CREATE|DROP|ALTER|PRAGMA|ATTACH|VALUES|WHERE)\b\s"
+)
+
+
+def _bare(text: str) -> str:
+    """Without comments."""
+    return re.sub(r"--.*", "", text)
+
+
+def _literals(text: str) -> set[str]:
+    return set(LITERAL.findall(_bare(text)))
+
+
+def _compared(columns: re.Pattern[str], text: str) -> set[str]:
+    return {word for found in columns.findall(_bare(text)) for word in LITERAL.findall(found)}
+
+
+def _modules() -> list[Path]:
+    return sorted(STORE.rglob("*.py"))
+
+
+def _calls(path: Path) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node
+
+
+def _executed(path: Path) -> Iterator[ast.expr]:
+    """The first argument of everything that runs SQL."""
+    for call in _calls(path):
+        if getattr(call.func, "attr", "").startswith("execute") and call.args:
+            yield call.args[0]
+
+
+def _is_fixed(argument: ast.expr, file: str) -> bool:
+    match argument:
+        case ast.Constant(value=str()):
+            return True
+        case ast.Subscript(value=ast.Call(func=ast.Name(id="statements"))):
+            return True
+        case ast.Name(id=name):
+            return (file, name) in BUILT_FROM_FILES
+    return False
+
+
+def _put_together(path: Path) -> Iterator[str]:
+    """Text with holes in it: f-strings, `%`, `+`, `.format` and `.join`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.JoinedStr(values=parts):
+                yield "".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
+            case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod() | ast.Add()):
+                yield text
+            case ast.Call(
+                func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format" | "join")
+            ):
+                yield text
+
+
+@pytest.mark.parametrize("file", sorted(SQL.glob("*.sql")), ids=lambda file: file.name)
+def test_states_in_the_statements_are_states_of_the_core(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+
+    assert _compared(STATE_COLUMN, text) <= set(State)
+    assert _compared(STATUS_COLUMN, text) <= set(RunStatus)
+
+
+@pytest.mark.parametrize("file", sorted(SQL.glob("*.sql")), ids=lambda file: file.name)
+def test_every_word_in_the_statements_is_known(file: Path) -> None:
+    known = {*State, *RunStatus, *Guard, *Delivery, *Ordering, *Kind, *OTHER_WORDS}
+
+    assert _literals(file.read_text(encoding="utf-8")) - known == set()
+
+
+def test_states_in_the_schema_are_states_of_the_core() -> None:
+    for script in migrations().values():
+        assert _compared(STATE_COLUMN, script) <= set(State)
+        assert _compared(STATUS_COLUMN, script) <= set(RunStatus)
+
+
+def test_state_literals_are_found_at_all() -> None:
+    everything = "\n".join(statements().values())
+
+    assert {"queued", "scheduled", "retry_wait", "succeeded"} <= _compared(STATE_COLUMN, everything)
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda path: path.name)
+def test_sql_that_is_run_is_a_constant_or_a_named_statement(path: Path) -> None:
+    loose = [ast.unparse(text) for text in _executed(path) if not _is_fixed(text, path.name)]
+
+    assert loose == []
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda path: path.name)
+def test_no_sql_is_put_together_from_parts(path: Path) -> None:
+    suspicious = [text for text in _put_together(path) if SQL_WORDS.search(text)]
+
+    assert suspicious == []
+
+
+def test_every_value_in_a_statement_is_bound_by_name() -> None:
+    for name, text in statements().items():
+        assert "?" not in _bare(text), name
+        assert "{" not in _bare(text), name
+
+
+def test_every_statement_is_one_statement() -> None:
+    for name, text in statements().items():
+        body = LITERAL.sub("''", _bare(text)).strip().removesuffix(";")
+
+        assert ";" not in body, name
+
+
+def test_every_statement_is_used_and_every_name_exists() -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in _modules())
+    used = set(re.findall(r'"((?:[a-z]+)\.(?:[a-z_]+))"', code))
+
+    assert used >= set(statements())
+    assert {name for name in used if name.split(".")[0] in _files()} <= set(statements())
+
+
+def _files() -> set[str]:
+    return {file.stem for file in SQL.glob("*.sql")}

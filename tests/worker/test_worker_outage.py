@@ -1,0 +1,220 @@
+"""The store goes away and comes back: workers wait, and finish what they have begun."""
+
+import asyncio
+import subprocess
+import time
+
+import pytest
+from worker_world import SOON, all_slots_work, locked, query, quick, shaky, statuses, until
+
+from holdfast import Backoff, Run, State
+from holdfast.errors import StoreBusy, StoreFull
+
+
+@pytest.fixture
+async def app(path):
+    async with quick(path, busy=0.05) as app:
+        yield app
+
+
+async def test_ends_that_cannot_be_written_are_kept_and_written_later(app, path):
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @app.job(retry=Backoff(3, base="1ms"))
+    async def work(n: int) -> int:
+        started.set()
+        await release.wait()
+        return n
+
+    handles = await app.enqueue_many(work.bind(n) for n in range(2))
+    async with app.worker(concurrency=2) as worker:
+        await started.wait()
+        with locked(path):
+            release.set()
+            await until(lambda: len(worker.unwritten) == 2)
+            during = [(await handle.job()).state for handle in handles]
+            unwritten = set(worker.unwritten)
+        results = [await handle.result(SOON) for handle in handles]
+        await worker.drained()
+
+        assert worker.unwritten == []
+        assert worker.refused == 0
+    assert during == [State.RUNNING] * 2
+    assert unwritten == {handle.id for handle in handles}
+    assert results == [0, 1]
+    assert [await statuses(app, handle) for handle in handles] == [[("succeeded", None)]] * 2
+
+
+async def test_a_worker_that_cannot_claim_takes_up_the_work_afterwards(app, path):
+    @app.job
+    async def work(n: int) -> int:
+        return n
+
+    async with app.worker() as worker:
+        await worker.drained()
+        with locked(path):
+            with pytest.raises(StoreBusy, match="locked"):
+                await work.enqueue(1)
+            await asyncio.sleep(0.2)
+        handles = await app.enqueue_many(work.bind(n) for n in range(10))
+
+        assert [await handle.result(SOON) for handle in handles] == list(range(10))
+        assert await all_slots_work(app)
+
+
+async def test_an_outage_longer_than_the_lease_loses_nothing(path):
+    """Whoever is first afterwards, the renewal or the reclaim, the job ends exactly once."""
+    async with quick(path, busy=0.05, lease="300ms", renew="50ms") as app:
+        starts = []
+
+        @app.job(retry=Backoff(5, base="1ms"))
+        async def work(run: Run, n: int) -> int:
+            starts.append(n)
+            await asyncio.sleep(0.2)
+            return n
+
+        handles = await app.enqueue_many(work.bind(n) for n in range(4))
+        async with app.worker(concurrency=2) as one, app.worker(concurrency=2) as two:
+            await until(lambda: len(starts) == 4)
+            with locked(path):
+                await asyncio.sleep(0.8)
+            results = [await handle.result(SOON) for handle in handles]
+            await one.drained()
+            await two.drained()
+            refused = one.refused + two.refused
+
+            assert one.unwritten + two.unwritten == []
+    assert results == [0, 1, 2, 3]
+    runs = [run for handle in handles for run in await statuses(app, handle)]
+    lost = len(runs) - len(handles)
+    assert lost >= refused
+    assert query(path, "SELECT count(*) FROM holdfast_ends") == [(4,)]
+
+
+@pytest.mark.slow
+async def test_work_goes_on_within_two_seconds_of_the_stores_return(path):
+    app, store = shaky(path)
+    going = False
+
+    @app.job
+    async def work() -> int:
+        nonlocal going
+        if not going:
+            going, store.broken = True, {"claim", "apply", "renew", "lapsed"}
+        return 1
+
+    async with app, app.worker():
+        handle = await work.enqueue()
+        await until(lambda: store.failed["apply"] == 5, within=10)
+        store.broken = set()
+        back = time.monotonic()
+        await handle.wait(SOON)
+        took = time.monotonic() - back
+
+    assert took < 2
+
+
+async def test_a_transaction_that_cannot_begin_is_a_failure_like_any_other(app, path):
+    asked = asyncio.Event()
+
+    @app.job(retry=Backoff(3, base="300ms", jitter=False))
+    async def work(run: Run) -> int:
+        asked.set()
+        async with run.transaction():
+            pass
+        return run.attempt
+
+    handle = await work.enqueue()
+    async with app.worker():
+        await until(asked.is_set)
+        with locked(path):
+            pass
+        result = await handle.result(SOON)
+
+    assert result in {1, 2}
+
+
+async def test_a_file_that_cannot_grow_holds_ends_back_until_it_can(app, path):
+    """SQLite's own page limit on the writing connection: what a full disk looks like to it."""
+    release = asyncio.Event()
+
+    @app.job
+    async def work(size: int) -> str:
+        await release.wait()
+        return "x" * size
+
+    handle = await work.enqueue(200_000)
+    writing = app._store._open[0]._connection
+    async with app.worker() as worker:
+        await until(lambda: app_has_open_run(path))
+        [pages] = writing.execute("PRAGMA page_count").fetchone()
+        writing.execute(f"PRAGMA max_page_count = {pages}")
+        release.set()
+        await until(lambda: worker.unwritten == [handle.id])
+        with pytest.raises(StoreFull, match="nothing was written"):
+            await app.enqueue_many([work.bind(10**n) for n in range(5)] * 400)
+        stored = query(path, "SELECT count(*) FROM holdfast_jobs")
+        writing.execute("PRAGMA max_page_count = 1000000")
+        result = await handle.result(SOON)
+        await worker.drained()
+
+        assert worker.unwritten == []
+    assert (len(result), stored) == (200_000, [(1,)])
+    assert query(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def app_has_open_run(path):
+    return query(path, "SELECT count(*) FROM holdfast_open_runs") == [(1,)]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of one and a half megabytes, for those who may mount one."""
+    where = tmp_path / "disk"
+    where.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1500k", "none", str(where)],  # noqa: S607
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("only root may mount a small disk; the page limit above shows the same")
+    yield where
+    subprocess.run(["umount", "-l", str(where)], check=True)  # noqa: S607
+
+
+async def test_a_full_disk_holds_work_back_until_there_is_room(small_disk):
+    release, path = asyncio.Event(), small_disk / "jobs.db"
+    async with quick(path, busy=0.05) as app:
+
+        @app.job(retry=Backoff(3, base="1ms"))
+        async def work(text: str) -> int:
+            await release.wait()
+            return len(text)
+
+        handle = await work.enqueue("x")
+        async with app.worker() as worker:
+            await until(lambda: app_has_open_run(path))
+            fill(small_disk / "ballast")
+            release.set()
+            with pytest.raises(StoreFull):
+                await work.enqueue("x" * 200_000)
+            await until(lambda: worker.unwritten == [handle.id])
+            (small_disk / "ballast").unlink()
+            results = [await handle.result(SOON)]
+            results.append(await (await work.enqueue("x" * 1000)).result(SOON))
+
+            assert await all_slots_work(app)
+    assert results == [1, 1000]
+    assert query(path, "PRAGMA integrity_check") == [("ok",)]
+    assert query(path, "SELECT count(*) FROM holdfast_jobs") == [(4,)]
+
+
+def fill(path):
+    try:
+        with path.open("wb") as ballast:
+            while True:
+                ballast.write(b"\0" * 1024)
+                ballast.flush()
+    except OSError:
+        pass

@@ -1,0 +1,94 @@
+"""Everything at once, with workers killed in the middle of it."""
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+import worker_storm
+from worker_world import Child, make_effects, query, quick
+
+from holdfast import State, TransitionRefused
+
+JOBS = 300
+KILLS = 3
+SUCCEED = ("steady", "threaded", "flaky", "sleepy", "chained")
+
+
+@pytest.mark.slow
+async def test_in_a_storm_every_job_ends_once_and_every_effect_is_there_once(path):
+    rng = random.Random(7)
+    async with quick(path, lease="1s", renew="100ms", concurrency=4, prefetch=10) as app:
+        types = worker_storm.register(app)
+        names = list(types)
+        kinds = [names[n % len(names)] for n in range(JOBS)]
+        rng.shuffle(kinds)
+        handles = await app.enqueue_many(
+            types[kind].bind(n=n) for n, kind in enumerate(kinds)
+        )
+        make_effects(path)
+
+        async with app.worker(), app.worker():
+            killing = asyncio.create_task(kill_and_restart(path, rng))
+            cancelling = asyncio.create_task(cancel_some(handles, kinds, rng))
+            await killing
+            await cancelling
+            async with asyncio.timeout(60):
+                ends = await asyncio.gather(*(handle.wait() for handle in handles))
+
+        await every_job_has_one_end(path)
+        await failures_are_counted_by_runs(app, ends)
+    by_kind = {kind: Counter() for kind in names}
+    for kind, job in zip(kinds, ends, strict=True):
+        by_kind[kind][job.state] += 1
+    assert set(by_kind["endless"]) == {State.CANCELLED}
+    assert set(by_kind["doomed"]) <= {State.DEAD_LETTER, State.CANCELLED}
+    effects = Counter(int(what) for (what,) in query(path, "SELECT what FROM effects"))
+    done = {
+        n: 1 for n, (kind, job) in enumerate(zip(kinds, ends, strict=True))
+        if kind in SUCCEED and job.state is State.SUCCEEDED
+    }
+    assert effects == Counter(done)
+    assert len(done) > JOBS // 2
+
+
+async def kill_and_restart(path, rng):
+    for _ in range(KILLS):
+        child = await Child.start(path, "storm", lease="1s", renew="100ms", concurrency=4)
+        for _ in range(rng.randrange(3, 20)):
+            await child.says("started")
+        await child.kill()
+
+
+async def cancel_some(handles, kinds, rng):
+    """All the endless ones, and a few of the others, wherever they happen to be."""
+    chosen = [n for n, kind in enumerate(kinds) if kind == "endless" or rng.random() < 0.05]
+    rng.shuffle(chosen)
+    for n in chosen:
+        try:
+            await handles[n].cancel()
+        except TransitionRefused:
+            assert kinds[n] != "endless"
+        await asyncio.sleep(0.01)
+
+
+async def every_job_has_one_end(path):
+    left = "SELECT (SELECT count(*) FROM holdfast_waiting), (SELECT count(*) FROM holdfast_open_runs)"
+    assert query(path, left) == [(0, 0)]
+    assert query(path, "SELECT count(*) FROM holdfast_ends") == query(
+        path, "SELECT count(*) FROM holdfast_jobs"
+    )
+    assert query(path, "SELECT count(*) FROM holdfast_runs WHERE status = 'succeeded'") == query(
+        path, "SELECT count(*) FROM holdfast_ends WHERE state = 'succeeded'"
+    )
+    assert query(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+async def failures_are_counted_by_runs(app, ends):
+    for job in ends:
+        chain = await app._store.chain(job.id)
+        runs = [run for each in chain for run in await app.runs(each.id)]
+        counted = [run for run in runs if run.status in {"failed", "lost"}]
+        assert job.failures == len(counted)
+        assert job.losses == len([run for run in runs if run.status == "lost"])
+        assert len({(run.job_id, run.token) for run in runs}) == len(runs)
