@@ -1,6 +1,7 @@
 """What `claim` promises: each job to one claimer, and only what may run now."""
 
 from holdfast.core.delivery import Delivery
+from holdfast.core.event import Failed
 from holdfast.core.run import Holder
 from holdfast.core.state import RunStatus, State
 from holdfast.store.base import Filter, Store
