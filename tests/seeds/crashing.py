@@ -194,9 +194,7 @@ def _die(stage: Stage, nth: int) -> None:
         os._exit(1)
 
 
-async def _act(
-    stage: Stage, probe: Probe, last: Callable[[], None] = lambda: None
-) -> "_Watched":
+async def _act(stage: Stage, probe: Probe, last: Callable[[], None] = lambda: None) -> "_Watched":
     clock, chosen = FakeClock(), SCENARIOS[stage.name]
     clock._reading = stage.reading
     armed = not chosen.opened

@@ -4,9 +4,10 @@ import asyncio
 import os
 import resource
 import signal
+import time
 import uuid
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import timedelta, timezone
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -34,6 +35,7 @@ from holdfast.errors import OperatorError, TransitionRefused
 from holdfast.store.base import Filter
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import START, FakeClock
+from holdfast.testing.sqlite_bench import dump
 
 SECOND: Final = timedelta(seconds=1)
 LEASE: Final = timedelta(seconds=15)
@@ -329,3 +331,107 @@ async def _enqueue_on_a_full_disk(mouth: Connection, path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     mouth.send((told, counted, await add()))
     await store.close()
+
+
+def schedule_summary(mouth: Connection, path: Path) -> None:
+    """Schedule the one summary of a user's day; tells the job and whether it is new."""
+    asyncio.run(_schedule_summary(mouth, path))
+
+
+async def _schedule_summary(mouth: Connection, path: Path) -> None:
+    app = Holdfast(f"sqlite:///{path}")
+
+    @app.job
+    def daily_summary(user: str) -> None: ...
+
+    async with app:
+        mouth.send("ready")
+        mouth.recv()
+        once = daily_summary.options(key="summary#u1", bucket="2026-01-05")
+        handle = await once.enqueue("u1")
+        mouth.send((handle.id, handle.created))
+
+
+def tell_moments(mouth: Connection, path: Path, zone: str) -> None:
+    """Live through a retry, a lapse and a delay in that time zone, and tell every row."""
+    os.environ["TZ"] = zone
+    time.tzset()
+    asyncio.run(_live_through_moments(path))
+    mouth.send((time.tzname[0], dump(path)))
+
+
+async def _live_through_moments(path: Path) -> None:
+    clock = FakeClock()
+    store = SqliteStore(path, clock=clock, ids=Ids(clock.now, Random(1).getrandbits))
+    await store.open()
+    numbers = count(1)
+    holder = Holder(instance_id="worker-1", boot_id="boot-1")
+
+    def new_id() -> JobId:
+        return JobId(f"00000000-0000-7000-8000-{next(numbers):012x}")
+
+    async def add(**over: Any) -> None:
+        await store.add([NewJob(id=new_id(), type=TYPE, name=TYPE, params="{}", **over)])
+
+    async def take() -> list[Claim]:
+        return await store.claim(holder, queue="default", types=[TYPE], limit=9, lease=LEASE)
+
+    offset = timezone(timedelta(hours=2))
+    await add(at=(START + timedelta(hours=1)).astimezone(offset))
+    await add(delay=SECOND, start_within=SECOND)
+    await add()
+    [failing] = await take()
+    await store.apply([decide(failing, Failed("no", timedelta(minutes=1)), new_id=new_id)])
+    clock.advance(timedelta(minutes=1))
+    await take()
+    clock.advance(LEASE)
+    lapsed = await store.lapsed(limit=9)
+    await store.apply([decide(job, Lost(Loss.LEASE_EXPIRED), new_id=new_id) for job in lapsed])
+    clock.advance(timedelta(hours=1))
+    await take()
+    await store.prune(older_than=timedelta(0), limit=9)
+    await store.close()
+
+
+def claim_everything(mouth: Connection, path: Path, name: str) -> None:
+    """Claim one job at a time until there is none; tells the ids, and one claim more."""
+    asyncio.run(_claim_everything(mouth, path, name))
+
+
+async def _claim_everything(mouth: Connection, path: Path, name: str) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    holder = Holder(instance_id=f"{name}-{os.getpid()}", boot_id=f"{name}-{os.getpid()}")
+
+    async def claim() -> list[str]:
+        found = await store.claim(holder, queue="default", types=[TYPE], limit=1, lease=LEASE)
+        return [claim.id for claim in found]
+
+    mouth.send("ready")
+    mouth.recv()
+    ids: list[str] = []
+    while taken := await claim():
+        ids += taken
+    mouth.send((ids, await claim()))
+    await store.close()
+
+
+def work_and_note(mouth: Connection, path: Path, ledger: Path) -> None:
+    """Be a worker until nothing is due, noting every execution in the ledger."""
+    asyncio.run(_work_and_note(mouth, path, ledger))
+
+
+async def _work_and_note(mouth: Connection, path: Path, ledger: Path) -> None:
+    app = Holdfast(f"sqlite:///{path}", poll="5ms")
+
+    @app.job(name=TYPE)
+    def story(run: Run) -> None:
+        with ledger.open("a", encoding="ascii") as book:  # appending is atomic, unlike our memory
+            book.write(f"{run.job_id} {os.getpid()}\n")
+
+    async with app:
+        mouth.send("ready")
+        mouth.recv()
+        async with app.worker(concurrency=2, instance_id=f"worker-{os.getpid()}") as worker:
+            await worker.drained()
+        mouth.send(worker.refused)

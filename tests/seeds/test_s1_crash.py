@@ -2,32 +2,12 @@
 
 from collections import Counter
 from datetime import timedelta
-from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from holdfast.core.decide import CLAIM, Move, decide
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import (
-    ZERO,
-    CancelRequested,
-    Failed,
-    FellDue,
-    GivenUp,
-    Lost,
-    Misfired,
-    Released,
-    Skipped,
-    Snoozed,
-    Stopped,
-    Succeeded,
-    Unblocked,
-)
-from holdfast.core.ids import JobId
-from holdfast.core.state import Loss, State
-from holdfast.errors import TransitionRefused
+from holdfast.core.decide import CLAIM
+from holdfast.core.state import State
 from holdfast.store.base import Filter
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance.make import LAPSED, MANY, settle
@@ -36,24 +16,9 @@ from holdfast.testing.invariants import Dump, check_dump
 from .crashing import Wreck
 from .kit import Child, Sql, opened
 from .parts import live_and_die
+from .states import DELIVERIES, ways
 
 Wreckage = dict[str, list[Wreck]]
-
-EVENTS = [
-    Succeeded(),
-    Skipped(),
-    Stopped(),
-    Failed("broke"),
-    Failed("broke", permanent=True),
-    *(Lost(reason) for reason in Loss),
-    Released("drain"),
-    Snoozed(ZERO),
-    CancelRequested(),
-    FellDue(),
-    Unblocked(),
-    Misfired(),
-    GivenUp("hopeless"),
-]
 
 NO_RUN = """
 SELECT id FROM holdfast_job_state AS s
@@ -63,22 +28,6 @@ WHERE state = 'running' AND NOT EXISTS (SELECT 1 FROM holdfast_open_runs WHERE j
      + (SELECT count(*) FROM holdfast_open_runs WHERE job = s.seq)
 """
 """Jobs without the run they should have: the left join of S1-5.1, and what it could overlook."""
-
-
-def every_transition() -> set[tuple[State, Move]]:
-    """Whatever `decide` can answer, from any state, to any event, under any delivery."""
-    found = set()
-    deliveries = [Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE]
-    for state, event, delivery, most in product(State, EVENTS, deliveries, (1, 5)):
-        job = SimpleNamespace(
-            id=JobId("a"), state=state, delivery=delivery, token=1, failures=0, losses=0,
-            max_attempts=most,
-        )  # fmt: skip
-        try:
-            found.add((state, decide(job, event, new_id=lambda: JobId("b")).move))
-        except TransitionRefused:
-            continue
-    return found
 
 
 @pytest.mark.slow
@@ -102,7 +51,7 @@ def test_every_transition_has_its_fault_test(wreckage: Wreckage) -> None:
 
     tested = {(change.was, change.move) for change in changes}
 
-    assert every_transition() - tested == set(), "give each of these a scenario"
+    assert set(ways(*DELIVERIES)) - tested == set(), "give each of these a scenario"
     assert CLAIM == (State.QUEUED, State.RUNNING)
     assert claimed.after["holdfast_open_runs"], "the one transition a store decides alone"
 
@@ -128,7 +77,9 @@ async def test_after_any_crash_and_recovery_no_job_lacks_its_run(wreckage: Wreck
     seen = Counter[str]()
     for name, wrecks in wreckage.items():
         for wreck in (wrecks[0], wrecks[-1]):  # there is no third state, as S1-0.d shows
-            seen.update(dict(Sql(wreck.path).rows("SELECT id, state FROM holdfast_job_state")).values())
+            seen.update(
+                dict(Sql(wreck.path).rows("SELECT id, state FROM holdfast_job_state")).values()
+            )
             assert Sql(wreck.path).rows(NO_RUN) == [], name
 
             await _recover(wreck.path, timedelta(days=1))

@@ -30,6 +30,7 @@ from .crashing import wrecks
 from .kit import Sql, drain, jobs_of, live
 
 FROZEN = "holdfast: a job is frozen at its first claim"
+CHAIN = {"delivery": Delivery.CHAIN}
 GROUP = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 
 
@@ -99,7 +100,7 @@ async def test_a_type_this_app_does_not_know_is_refused_at_enqueue(
 
 @pytest.mark.req("S1-2.1.j")
 async def test_retry_of_is_set_on_a_retry_and_never_changes(store: SqliteStore, sql: Sql) -> None:
-    first = await ended(store, FAILED, delivery=Delivery.CHAIN)
+    first = await ended(store, FAILED, **CHAIN)
     [_, retry] = await jobs_of(store)
 
     assert ((await job_of(store, first)).retry_of, retry.retry_of) == (None, first)
@@ -120,6 +121,16 @@ async def test_created_at_and_queued_at_are_set_by_the_insert_and_never_change(
     assert (job.created_at, job.queued_at) == (START, START)
     assert sql.refuses("UPDATE holdfast_jobs SET created_at = created_at + 1") == FROZEN
     assert await job_of(store, job_id) == job
+
+
+@pytest.mark.req("S1-2.1.e", "S1-2.1.k")
+@pytest.mark.parametrize("change", ["created_at = 1", "type = 'poem'", "delivery = 'lease'"])
+async def test_what_the_waiting_row_repeats_of_its_job_never_changes_either(
+    change: str, store: SqliteStore, sql: Sql
+) -> None:
+    await put(store, **CHAIN)
+
+    sql.refuses(f"UPDATE holdfast_waiting SET {change}")
 
 
 @pytest.mark.req("S1-2.1.m")
@@ -162,9 +173,7 @@ async def test_finished_at_is_written_once_by_the_close(
 
 
 @pytest.mark.req("S1-2.1.p")
-async def test_a_new_job_is_inserted_as_queued(
-    app: Holdfast, clock: FakeClock, sql: Sql
-) -> None:
+async def test_a_new_job_is_inserted_as_queued(app: Holdfast, clock: FakeClock, sql: Sql) -> None:
     @app.job
     def story() -> None: ...
 

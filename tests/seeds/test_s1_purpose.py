@@ -100,9 +100,7 @@ async def test_with_the_cache_dropped_at_every_moment_all_answers_are_the_same(
     assert "queued" in "".join(answers[0])
 
 
-async def _a_day(
-    store: SqliteStore, clock: FakeClock, forgetful: bool
-) -> AsyncIterator[object]:
+async def _a_day(store: SqliteStore, clock: FakeClock, forgetful: bool) -> AsyncIterator[object]:
     """Ordinary work; what each step answers. Ids are numbered, for both days to have the same."""
     jobs = [make_job(id=f"{n:036}", priority=n % 3) for n in range(6)]
     for step in range(12):

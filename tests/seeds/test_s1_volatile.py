@@ -30,6 +30,7 @@ from holdfast.testing.conformance.make import (
 
 from .kit import SHORT, Child, Sql, ask, jobs_of, live, opened, order_of
 from .parts import TYPE, enqueue, fail_two_stories, hold_a_story, read_jobs
+from .states import one_of_each
 
 
 @pytest.mark.req("S1-1.3.a")
@@ -93,31 +94,9 @@ async def test_a_cached_length_is_right_again_after_an_enqueue_by_anyone(path: P
     assert after_theirs["default", State.QUEUED] == 4
 
 
-async def one_of_each(store: SqliteStore, clock: FakeClock) -> dict[State, str]:
-    """A job in every state that a job can be in without a cluster."""
-    found = {
-        State.SUCCEEDED: await ended(store, SUCCEEDED),
-        State.FAILED: await ended(store, FAILED, delivery=Delivery.ONCE),
-        State.DEAD_LETTER: await ended(store, Failed("no", permanent=True)),
-        State.SKIPPED: await ended(store, Skipped()),
-        State.RETRY_WAIT: await ended(store, Failed("later", delay=HOUR)),
-        State.RUNNING: (await started(store)).id,
-        State.SCHEDULED: await put(store, delay=HOUR),
-        State.QUEUED: await put(store),
-        State.CANCELLED: await put(store),
-        State.BLOCKED: await put(store),
-    }
-    await settle(store, await job_of(store, found[State.CANCELLED]), CancelRequested())
-    block = Move(guard=Guard.STATE, to=State.BLOCKED)
-    assert await store.apply([Change(found[State.BLOCKED], 0, block, was=State.QUEUED)]) == [True]
-    return found
-
-
 @pytest.mark.req("S1-1.3.d")
-async def test_every_status_is_the_same_with_memory_wiped(
-    store: SqliteStore, clock: FakeClock, path: Path
-) -> None:
-    states = await one_of_each(store, clock)
+async def test_every_status_is_the_same_with_memory_wiped(store: SqliteStore, path: Path) -> None:
+    states = await one_of_each(store)
     before = {job.id: job for job in await jobs_of(store)}
 
     jobs, _ = ask(read_jobs, path)

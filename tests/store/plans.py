@@ -4,10 +4,13 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 from holdfast.store.sqlite.statements import statements
 
-WALKS = {"Rewind", "Last", "Sort"}
+WALKS = {"Rewind", "Last"}
+BOUNDS = {"IdxGT", "IdxGE", "IdxLT", "IdxLE"}
 OPENS = {"OpenRead", "OpenWrite", "ReopenIdx"}
 MAIN = 0
 
@@ -36,16 +39,20 @@ def _roots(connection: sqlite3.Connection) -> dict[int, str]:
     return {page: table for page, table in found if page}
 
 
-def _walked(program: list[tuple[object, ...]], roots: dict[int, str]) -> Iterator[str]:
-    """Tables with a cursor that is put to the start, or the end, to go through all of it.
+def _walked(program: list[tuple[Any, ...]], roots: dict[int, str]) -> Iterator[str]:
+    """Tables with a cursor that is put to one end to go through all of it, without a bound.
 
-    A search seeks instead. Programs of triggers follow the first one and number anew.
+    A search seeks instead, or has a bound. Programs of triggers follow the first one, and begin
+    again at address 0 with cursors of their own.
     """
-    cursors: dict[object, str] = {}
-    for address, opcode, p1, p2, p3, *_ in program:
-        if address == 0:
-            cursors = {}
-        if opcode in OPENS and p3 == MAIN and p2 in roots:
-            cursors[p1] = roots[p2]  # type: ignore[index]
-        if opcode in WALKS and p1 in cursors:
-            yield cursors[p1]
+    for part in _programs(program):
+        whose = {p1: roots.get(p2) for op, p1, p2, p3 in part if op in OPENS and p3 == MAIN}
+        bounded = {p1 for op, p1, *_ in part if op in BOUNDS}
+        walking = {p1 for op, p1, *_ in part if op in WALKS} - bounded
+        yield from (table for cursor in walking if (table := whose.get(cursor)))
+
+
+def _programs(program: list[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    starts = [n for n, (address, *_) in enumerate(program) if address == 0]
+    for start, end in pairwise([*starts, len(program)]):
+        yield [row[1:5] for row in program[start:end]]

@@ -2,10 +2,10 @@
 
 import asyncio
 import json
+from typing import Annotated
 
 import pytest
 from pydantic import AfterValidator, BaseModel, field_serializer
-from typing_extensions import Annotated
 from worker_world import SOON, all_slots_work, query, quick, statuses
 
 from holdfast import Backoff, InvalidType, Run, State
@@ -16,9 +16,7 @@ def set_params(path, handle, text):
 
 
 @pytest.mark.parametrize("delivery", ["lease", "chain", "once"])
-async def test_params_that_no_longer_fit_close_the_job_with_the_reason(
-    app, rival, slot, delivery
-):
+async def test_params_that_no_longer_fit_close_the_job_with_the_reason(app, rival, slot, delivery):
     calls = []
 
     @app.job(name="send", delivery=delivery)
@@ -42,8 +40,9 @@ async def test_params_that_no_longer_fit_close_the_job_with_the_reason(
 
 @pytest.mark.parametrize(
     "text",
-    ["{}", "[1]", "null", '"x"', '{"number":1,"more":2}', '{"number":1e999}', '{"number":"\\ud800"}',
-     '{"number":' + "9" * 5000 + "}", '{"number":' + "[" * 900 + "]" * 900 + "}"],
+    ["{}", "[1]", "null", '"x"', '{"number":1,"more":2}', '{"number":1e999}',
+     '{"number":"\\ud800"}', '{"number":' + "9" * 5000 + "}",
+     '{"number":' + "[" * 900 + "]" * 900 + "}"],
     ids=lambda text: text[:20],
 )  # fmt: skip
 async def test_params_edited_by_hand_close_the_job_and_nothing_else(app, path, text):
@@ -200,7 +199,7 @@ async def test_a_worker_takes_only_the_types_and_queues_it_was_given(app):
     ids=str,
 )
 async def test_a_worker_with_nothing_to_serve_is_refused(app, wrong):
-    with pytest.raises(InvalidType, match="known types: .*roll_call"):
+    with pytest.raises(InvalidType, match=r"known types: .*roll_call"):
         app.worker(**wrong)
 
 

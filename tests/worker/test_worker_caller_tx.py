@@ -89,9 +89,7 @@ async def test_a_refused_job_leaves_the_callers_transaction_as_it_was(send, conn
 
 
 @pytest.mark.parametrize("setting", ["row_factory", "text_factory"])
-async def test_what_the_caller_set_on_the_connection_makes_no_difference(
-    send, conn, path, setting
-):
+async def test_what_the_caller_set_on_the_connection_makes_no_difference(send, conn, path, setting):
     setattr(conn, setting, {"row_factory": sqlite3.Row, "text_factory": bytes}[setting])
 
     handle = await send.options(tx=conn).enqueue(3)

@@ -102,7 +102,9 @@ async def test_cancelling_a_chain_by_its_first_job_stops_its_last(app):
 @pytest.mark.parametrize(
     ("delivery", "state"), [("chain", State.DEAD_LETTER), ("once", State.FAILED)]
 )
-async def test_a_snooze_that_the_delivery_cannot_keep_is_a_clear_failure(app, slot, delivery, state):
+async def test_a_snooze_that_the_delivery_cannot_keep_is_a_clear_failure(
+    app, slot, delivery, state
+):
     calls = []
 
     @app.job(delivery=delivery)

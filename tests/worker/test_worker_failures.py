@@ -53,8 +53,12 @@ async def test_each_wait_is_twice_the_one_before(app):
         await handle.wait(SOON)
 
     runs = await app.runs(handle.id)
-    waits = [(after.started_at - before.finished_at).total_seconds() for before, after in pairwise(runs)]
-    assert [wait >= least for wait, least in zip(waits, [0.06, 0.12, 0.24], strict=True)] == [True] * 3
+    waits = [
+        (after.started_at - before.finished_at).total_seconds() for before, after in pairwise(runs)
+    ]
+    assert [wait >= least for wait, least in zip(waits, [0.06, 0.12, 0.24], strict=True)] == [
+        True
+    ] * 3
     assert sum(waits) < 3
 
 

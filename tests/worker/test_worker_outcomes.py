@@ -106,7 +106,7 @@ async def test_no_reason_a_handler_gives_can_hold_up_the_worker(app, outcome, ki
     timed = outcome in {Snooze, RetryAfter}
 
     @app.job(retry=Backoff(2))
-    async def explain(run: Run) -> None | Outcome:
+    async def explain(run: Run) -> Outcome | None:
         if outcome is Snooze and run.token > 1:
             return None
         return outcome("1ms", reason) if timed else outcome(reason)
@@ -131,7 +131,7 @@ class Mystery(Outcome):
 @pytest.mark.parametrize("value", [Mystery(), Skip(5), Cancel(object()), Skip(b"x")])
 async def test_an_outcome_that_makes_no_sense_is_a_failure(app, value):
     @app.job(retry=Backoff(2, base="1ms"))
-    async def odd() -> None | Outcome:
+    async def odd() -> Outcome | None:
         return value
 
     async with app.worker():

@@ -222,9 +222,13 @@ async def test_an_error_in_the_block_comes_out_after_an_orderly_stop(app):
         return "ended"
 
     handle = await work.enqueue()
-    with pytest.raises(ZeroDivisionError):
+
+    async def fail():
         async with app.worker():
             await reaches(handle, State.RUNNING)
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
 
     assert (await handle.job()).state is State.SUCCEEDED

@@ -15,7 +15,7 @@ from worker_world import (
     statuses,
 )
 
-from holdfast import Backoff, Cancel, RetryAfter, Run, RunError, Skip, Snooze, State
+from holdfast import Backoff, Cancel, RetryAfter, Run, Skip, Snooze, State
 
 INSERT = "INSERT INTO effects VALUES (?, ?)"
 
@@ -150,95 +150,6 @@ async def test_a_snooze_undoes_the_effect_and_the_next_run_may_leave_its_own(app
         await (await pay.enqueue()).result(SOON)
 
     assert query(path, "SELECT token FROM effects") == [(2,)]
-
-
-async def test_there_is_one_transaction_per_run(app, path):
-    told = []
-
-    @app.job
-    async def pay(run: Run) -> None:
-        block = run.transaction()
-        async with block as conn:
-            conn.execute(INSERT, ("paid", run.token))
-        for again in (run.transaction, lambda: block):
-            try:
-                async with again():
-                    pass
-            except RunError as error:
-                told.append(str(error))
-
-    async with app.worker():
-        job = await (await pay.enqueue()).wait(SOON)
-
-    assert (job.state, effects(path)) == (State.SUCCEEDED, ["paid"])
-    assert len(told) == 2
-    assert all("one per run" in words for words in told)
-
-
-@pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
-async def test_the_wrong_kind_of_block_is_refused_and_says_which_is_right(app, thread):
-    if thread:
-
-        @app.job(name="pay", retry=Backoff(1))
-        def pay(run: Run) -> None:
-            async def inner():
-                async with run.transaction():
-                    pass
-
-            asyncio.run(inner())
-
-    else:
-
-        @app.job(name="pay", retry=Backoff(1))
-        async def pay(run: Run) -> None:
-            with run.transaction():
-                pass
-
-    async with app.worker():
-        handle = await pay.enqueue()
-        await handle.wait(SOON)
-
-        assert await all_slots_work(app)
-    [run] = await app.runs(handle.id)
-    right = "`with run.transaction()`" if thread else "`async with run.transaction()`"
-    assert right in run.error
-
-
-@pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
-async def test_a_job_enqueued_inside_is_part_of_it(app, path, thread):
-    @app.job
-    async def follow_up(n: int) -> int:
-        return n
-
-    if thread:
-
-        @app.job(name="pay", retry=AT_ONCE)
-        def pay(run: Run) -> str:
-            with run.transaction() as conn:
-                conn.execute(INSERT, ("paid", run.token))
-                enqueue = follow_up.options(tx=conn).enqueue(run.token)
-                handle = asyncio.run(enqueue)
-            if run.attempt == 1:
-                raise ValueError("so that both are undone")
-            return handle.id
-
-    else:
-
-        @app.job(name="pay", retry=AT_ONCE)
-        async def pay(run: Run) -> str:
-            async with run.transaction() as conn:
-                conn.execute(INSERT, ("paid", run.token))
-                handle = await follow_up.options(tx=conn).enqueue(run.token)
-            if run.attempt == 1:
-                raise ValueError("so that both are undone")
-            return handle.id
-
-    async with app.worker():
-        follower = app.handle(await (await pay.enqueue()).result(SOON))
-        result = await follower.result(SOON)
-
-    assert (result, effects(path)) == (2, ["paid"])
-    assert query(path, "SELECT count(*) FROM holdfast_jobs WHERE type = 'follow_up'") == [(1,)]
 
 
 async def test_a_time_limit_inside_the_block_undoes_it_and_frees_the_lock_at_once(app, path):

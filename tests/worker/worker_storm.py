@@ -62,9 +62,7 @@ def register(app: Holdfast, *, started: Callable[[str], None] = lambda _: None) 
         started(run.job_id)
         await asyncio.Event().wait()
 
-    return {
-        each.name: each for each in (steady, threaded, flaky, sleepy, chained, doomed, endless)
-    }
+    return {each.name: each for each in (steady, threaded, flaky, sleepy, chained, doomed, endless)}
 
 
 def leave(conn: Any, run: Run, n: int) -> None:

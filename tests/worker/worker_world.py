@@ -187,10 +187,10 @@ class Child:
         """The next line that starts with one of these words."""
         assert self._process.stdout is not None
         async with asyncio.timeout(20):
-            while line := (await self._process.stdout.readline()).decode().strip():
-                self.said.append(line)
-                if line.startswith(words):
-                    return line
+            while line := await self._process.stdout.readline():
+                self.said.append(line.decode().strip())
+                if self.said[-1].startswith(words):
+                    return self.said[-1]
         raise AssertionError(f"the child ended without saying {words}; it said {self.said}")
 
     async def outlives(self, something: Coroutine[Any, Any, T]) -> T:

@@ -22,7 +22,8 @@ class Ids:
         self._bits = bits
 
     def job(self) -> JobId:
-        return JobId(f"{self.prefix()}{self._bits(24):06x}")
+        bits = self._bits(74)
+        return JobId(f"{self._head(bits >> 24)}{bits & 0xFFFFFF:06x}")
 
     def jobs(self, count: int) -> list[JobId]:
         """That many ids at the price of one draw per sixteen million."""
@@ -36,8 +37,10 @@ class Ids:
 
     def prefix(self) -> str:
         """All but the last six digits of a UUID; the caller numbers them from 000000."""
+        return self._head(self._bits(50))
+
+    def _head(self, bits: int) -> str:
         millis = int(self._now().timestamp() * 1000) & 0xFFFFFFFFFFFF
-        bits = self._bits(50)
         head = f"{millis:012x}"
         middle = f"7{bits >> 38:03x}-{0x8000 | (bits >> 24) & 0x3FFF:04x}"
         return f"{head[:8]}-{head[8:]}-{middle}-{bits & 0xFFFFFF:06x}"

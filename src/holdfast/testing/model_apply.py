@@ -1,5 +1,6 @@
 """How the model store writes one change."""
 
+import json
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
@@ -8,6 +9,7 @@ from holdfast.clock import Clock
 from holdfast.core.decide import Change, Guard, Successor
 from holdfast.core.event import Kind
 from holdfast.core.job import Job
+from holdfast.core.limits import MAX_ERROR, MAX_PAYLOAD, is_storable
 from holdfast.core.state import FINAL, WAITING, State
 from holdfast.testing.model_tables import Tables
 
@@ -15,13 +17,29 @@ from holdfast.testing.model_tables import Tables
 def apply_change(tables: Tables, change: Change, clock: Clock) -> bool:
     """Write the change if its token is current and its guard holds; whether it did."""
     job = tables.jobs.get(change.job_id)
-    if job is None:
+    if job is None or not _can_be_kept(change):
         return False
     if change.token != job.token or not _guard_holds(tables, job, change, clock):
         _record_refusal(tables, change, clock.now())
         return False
     _write(tables, job, change, clock.now())
     return True
+
+
+def _can_be_kept(change: Change) -> bool:
+    return _is_text(change.error, MAX_ERROR) and _is_json(change.result)
+
+
+def _is_text(text: str | None, limit: int) -> bool:
+    return text is None or (is_storable(text) and len(text.encode()) <= limit)
+
+
+def _is_json(text: str | None) -> bool:
+    try:
+        json.loads(text or "null")
+    except ValueError:
+        return False
+    return _is_text(text, MAX_PAYLOAD)
 
 
 def _guard_holds(tables: Tables, job: Job, change: Change, clock: Clock) -> bool:
@@ -76,7 +94,8 @@ def _moved(job: Job, change: Change, now: datetime) -> Job:
         losses=job.losses if change.losses is None else change.losses,
     )
     if to in FINAL:
-        return replace(job, reason=change.reason, finished_at=now)
+        # Given up later, it still ended when it failed.
+        return replace(job, reason=change.reason, finished_at=job.finished_at or now)
     keeps_its_time = not change.delay and to is not State.RETRY_WAIT
     return job if keeps_its_time else replace(job, available_at=now + change.delay)
 

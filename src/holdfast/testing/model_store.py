@@ -141,15 +141,11 @@ class ModelStore:
         return list(self._tables.runs.get(job_id, []))
 
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
-        job = self._tables.jobs.get(lease.job_id)
-        if job is None or (job.state is State.RUNNING and job.token != lease.token):
+        runs = self._tables.runs.get(lease.job_id)
+        if not runs or runs[-1].token != lease.token:
             return False
-        runs = self._tables.runs[job.id]
-        for number, run in enumerate(runs):
-            if run.token == lease.token:
-                runs[number] = replace(run, artifacts=(*run.artifacts, *artifacts))
-                return True
-        return False
+        runs[-1] = replace(runs[-1], artifacts=(*runs[-1].artifacts, *artifacts))
+        return True
 
     async def events(self, job_id: JobId) -> list[EventRecord]:
         return list(self._tables.events.get(job_id, []))

@@ -146,7 +146,7 @@ async def some_waiting(w: World) -> None:
 
 @scenario(nothing)
 async def add_plain(w: World, _: None) -> None:
-    await w.store.add([w.job(), w.job(priority=3), w.job(delay=SECOND)])
+    await w.store.add([w.job(), w.job(), w.job(priority=3), w.job(delay=SECOND)])
 
 
 @scenario(nothing)

@@ -13,6 +13,7 @@ from holdfast.core.run import RunRecord
 from holdfast.core.state import WAITING, State
 from holdfast.store.base import Filter, Store
 from holdfast.testing.clock import FakeClock
+from holdfast.testing.differences import differences
 from holdfast.testing.drafts import QUEUES
 from holdfast.testing.invariants import Dump, check_dump, check_since
 from holdfast.testing.model_store import ModelStore
@@ -58,7 +59,7 @@ class Twins:
         self.agree = False
         answer = self._run(ask(self.model))
         expected, found = shown(answer), shown(self._run(ask(self.store)))
-        assert found == expected, f"the store says\n  {found}\nand the model\n  {expected}"
+        assert found == expected, "the store and the model differ\n" + differences(found, expected)
         self.agree = True
         return answer
 

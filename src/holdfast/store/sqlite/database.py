@@ -59,6 +59,7 @@ def connect(path: Path, *, busy: float, read_only: bool = False) -> sqlite3.Conn
             scratch = connection.cursor()
             run(scratch, "schema.scratch_picked")
             run(scratch, "schema.scratch_changes")
+            run(scratch, "schema.scratch_finished")
     return connection
 
 

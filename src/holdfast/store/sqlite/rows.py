@@ -1,7 +1,7 @@
 """Rows into records, and records into the JSON that statements take."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from holdfast.clock import micros, moment
@@ -33,27 +33,40 @@ def dumps(value: Any) -> str:
     return text
 
 
-def new_job_row(job: NewJob, now: int) -> list[Any]:
-    """What `add` binds; what is last and empty is left out, which most jobs are the better for."""
+def alike(job: NewJob) -> tuple[Any, ...]:
+    """What two jobs must share to be stored by one statement."""
+    return (
+        job.type, job.queue, job.priority, job.name, job.delivery, job.max_attempts, job.delay,
+        job.at, job.start_within, job.group_id, job.template_id, job.schedule_id,
+    )  # fmt: skip
+
+
+def new_job(job: NewJob, now: int) -> dict[str, Any]:
+    """What `add` binds for a job, and for all those like it."""
     slot_at = None if job.slot is None else micros(job.slot.at)
     due = _due(job, slot_at, now)
+    counted_from = due if slot_at is None else slot_at
     within = None if job.start_within is None else job.start_within // MICROSECOND
-    deadline = None if within is None else (due if slot_at is None else slot_at) + within
-    state = State.SCHEDULED if due > now else State.QUEUED
-    row = [
-        job.id, job.type, job.name, job.params, job.queue, job.delivery, job.max_attempts,
-        job.priority, state, due, slot_at, deadline, job.group_id, job.template_id,
-        job.schedule_id,
-    ]  # fmt: skip
-    return _trimmed(row)
-
-
-SHORT = 6
-"""As long as the row of a change that merely ends a run, with or without a result."""
+    return {
+        "type": job.type,
+        "name": job.name,
+        "queue": job.queue,
+        "delivery": job.delivery,
+        "max_attempts": job.max_attempts,
+        "now": now,
+        "slot_at": slot_at,
+        "start_deadline": None if within is None else counted_from + within,
+        "group_id": job.group_id,
+        "template_id": job.template_id,
+        "schedule_id": job.schedule_id,
+        "priority": job.priority,
+        "state": State.SCHEDULED if due > now else State.QUEUED,
+        "available_at": due,
+    }
 
 
 def change_row(change: Change) -> list[Any]:
-    """What `apply` binds, the common case shortest."""
+    """What `apply` takes apart; what is last and empty is left out."""
     move = change.move
     after = change.successor
     row = [
@@ -146,6 +159,13 @@ def event(row: Row) -> EventRecord:
         token=token,
         reason=reason,
     )
+
+
+def require_storable(values: Iterable[Any]) -> None:
+    """ValueError if any text holds NUL, which SQLite would take for its end."""
+    for value in values:
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("NUL characters cannot be stored; remove them")
 
 
 def _has_nul(value: Any) -> bool:

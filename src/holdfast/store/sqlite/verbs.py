@@ -5,11 +5,11 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, TypeVar
 
 from holdfast.clock import micros
-from holdfast.core.decide import Change, Guard
+from holdfast.core.decide import SUCCESS, Change, Guard
 from holdfast.core.event import Kind
 from holdfast.core.job import NewJob
 from holdfast.core.run import Claim, Holder, Lease
@@ -89,18 +89,37 @@ def set_queue(work: Work, queues: Sequence[Queue]) -> list[None]:
     return [None] * len(queues)
 
 
-def _insert(
-    work: Work, jobs: Sequence[NewJob], after: tuple[int | None, int | None] = (None, None)
-) -> list[Added]:
-    """Store jobs that nothing stands in the way of; `after`: predecessor and root, for one."""
-    encoded = dumps([rows.new_job_row(job, work.now) for job in jobs])
-    links = {"retry_of": after[0], "root": after[1]}
-    last = work.run("add.jobs", jobs=encoded, now=work.now, **links).lastrowid or 0
-    first = last - len(jobs) + 1  # nobody else inserts meanwhile, so they are consecutive
-    work.run("add.waiting", jobs=encoded, first=first)
-    work.run("add.place", first=first)
-    work.queues.update(job.queue for job in jobs)
+def _insert(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
+    """Store jobs that nothing stands in the way of, those alike in one go."""
+    for _, group in groupby(jobs, key=rows.alike):
+        same = list(group)
+        if len(same) == 1:
+            _insert_one(work, same[0])
+        else:
+            _insert_alike(work, same)
     return [Added(job.id, created=True) for job in jobs]
+
+
+def _insert_one(
+    work: Work, job: NewJob, retry_of: int | None = None, root: int | None = None
+) -> None:
+    values = rows.new_job(job, work.now)
+    values |= {"id": job.id, "params": job.params, "retry_of": retry_of, "root": root}
+    rows.require_storable(values.values())
+    values["job"] = work.run("add.job", **values).lastrowid
+    work.run("add.wait", **values)
+    work.queues.add(job.queue)
+
+
+def _insert_alike(work: Work, jobs: Sequence[NewJob]) -> None:
+    values = rows.new_job(jobs[0], work.now)
+    rows.require_storable(values.values())
+    values["jobs"] = dumps([(job.id, job.params) for job in jobs])
+    last = work.run("add.jobs_alike", **values).lastrowid or 0
+    values["first"] = last - len(jobs) + 1  # nobody else inserts meanwhile: they are consecutive
+    work.run("add.wait_alike", **values)
+    work.run("add.place", first=values["first"])
+    work.queues.add(jobs[0].queue)
 
 
 def _add_one(work: Work, job: NewJob) -> Added:
@@ -109,13 +128,13 @@ def _add_one(work: Work, job: NewJob) -> Added:
 
 
 def _add_keyed(work: Work, job: NewJob) -> Added:
-    dumps([*_keys(job), job.slot and job.slot.series])  # refuses text that cannot be stored
-    if work.one("add.known", jobs=dumps([[job.id]])) != "[]":
+    rows.require_storable([*chain(*_keys(job)), job.slot and job.slot.series])
+    if work.one("add.known", id=job.id):
         return Added(job.id, created=False)
     holder = _holder(work, job)
     if holder is not None:
         return Added(holder, created=False)
-    _insert(work, [job], _predecessor(work, job))
+    _insert_one(work, job, *_predecessor(work, job))
     _take_keys(work, job)
     return Added(job.id, created=True)
 
@@ -204,10 +223,41 @@ def _rounds(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
 
 
 def _apply(work: Work, changes: Sequence[Change]) -> list[bool]:
+    if all(change.move is SUCCESS and not change.artifacts for change in changes):
+        return _succeed(work, changes)
+    return _apply_any(work, changes)
+
+
+def _succeed(work: Work, changes: Sequence[Change]) -> list[bool]:
+    """The routine path: runs that end well and leave nothing but a result."""
+    work.run("finish.clear")
+    encoded = dumps([(change.job_id, change.token, change.result) for change in changes])
+    found = work.run("finish.load", changes=encoded).rowcount
+    if found > 0:
+        work.run("finish.close", now=work.now)
+        work.run("finish.drop_open")
+        work.run("finish.end", now=work.now)
+        work.run("finish.free_keys")
+        work.ended = True
+    if found == len(changes):
+        return [True] * found
+    return _with_refused(work, changes)
+
+
+def _with_refused(work: Work, changes: Sequence[Change]) -> list[bool]:
+    """Some were stale: they go the long way, which refuses them and writes that down."""
+    taken = set(json.loads(work.one("finish.answer")))
+    late = [change for n, change in enumerate(changes) if n not in taken]
+    _apply_any(work, late)
+    return [n in taken for n in range(len(changes))]
+
+
+def _apply_any(work: Work, changes: Sequence[Change]) -> list[bool]:
     moves = {change.move for change in changes}
     guards = {move.guard for move in moves}
     ends = {move.to for move in moves}
-    _load(work, [rows.change_row(change) for change in changes])
+    work.run("apply.clear")
+    work.run("apply.load", changes=dumps([rows.change_row(change) for change in changes]))
     if guards & {Guard.OPEN, Guard.LAPSED}:
         work.run("apply.check_open", mono=work.mono)
     if guards & {Guard.WAITING, Guard.STATE}:
@@ -223,12 +273,6 @@ def _apply(work: Work, changes: Sequence[Change]) -> list[bool]:
     if len(accepted) < len(changes) or any(move.kind for move in moves):
         work.run("apply.events", now=work.now)
     return _answers(work, changes, accepted)
-
-
-def _load(work: Work, loaded: list[list[Any]]) -> None:
-    work.run("apply.clear")
-    is_short = all(len(row) <= rows.SHORT for row in loaded)
-    work.run("apply.load_short" if is_short else "apply.load", changes=dumps(loaded))
 
 
 def _keep_going(work: Work, changes: Sequence[Change], moves: Iterable[Any]) -> None:

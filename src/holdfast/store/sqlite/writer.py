@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 from holdfast.clock import Clock, micros
@@ -117,15 +117,14 @@ class Writer:
                 self._serve(requests)
 
     def _gather(self) -> tuple[list[Request], bool]:
-        gathered = []
-        request = self._inbox.get()
-        with suppress(Empty):
-            while request is not None:
-                gathered.append(request)
-                if len(gathered) == GROUP:
-                    return gathered, True
-                request = self._inbox.get_nowait()
-        return gathered, request is not None
+        """What waits, at least one; False when there is nothing more to come."""
+        gathered: list[Request] = []
+        while not gathered or (len(gathered) < GROUP and not self._inbox.empty()):
+            request = self._inbox.get()
+            if request is None:
+                return gathered, False
+            gathered.append(request)
+        return gathered, True
 
     def _serve(self, requests: list[Request]) -> None:
         try:
@@ -165,6 +164,8 @@ class Writer:
 
 def _perform(work: Work, requests: list[Request]) -> list[list[Any]]:
     """Neighbours that ask for the same verb are done in one go, and their answers dealt out."""
+    if len(requests) == 1:
+        return [requests[0].verb(work, requests[0].items)]
     answers: list[list[Any]] = []
     for verb, group in groupby(requests, key=lambda request: request.verb):
         same = list(group)

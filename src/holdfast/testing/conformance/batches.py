@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.core.decide import Change, Standing, decide
 from holdfast.core.delivery import Delivery
-from holdfast.core.event import CancelRequested, Event
+from holdfast.core.event import CancelRequested, Event, Failed, Succeeded
 from holdfast.core.job import Key, NewJob
-from holdfast.core.limits import MAX_PAYLOAD
+from holdfast.core.limits import MAX_ERROR, MAX_PAYLOAD
 from holdfast.core.run import Claim, Lease
 from holdfast.core.state import State
 from holdfast.store.base import Store
@@ -96,6 +96,31 @@ async def test_change_of_an_unknown_job_never_sinks_its_neighbours(store: Store)
     applied = await store.apply([first, unknown, last])
 
     assert applied == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Succeeded('{"half":'),
+        Succeeded('"' + "x" * MAX_PAYLOAD + '"'),
+        Failed("x" * (MAX_ERROR + 1)),
+        Failed("\ud800"),
+    ],
+    ids=["no-json", "long-result", "long-error", "surrogate"],
+)
+async def test_change_that_cannot_be_kept_leaves_nothing_and_sinks_nobody(
+    store: Store, event: Event
+) -> None:
+    before, bad, after = await _running(store, 3)
+    [refused] = _changes([bad], event)
+    first, last = _changes([before, after])
+
+    applied = await store.apply([first, refused, last])
+
+    assert applied == [True, False, True]
+    assert (await job_of(store, bad.id)).state is State.RUNNING
+    assert await kinds(store, bad.id) == []
+    assert await settle(store, bad, SUCCEEDED), "its holder can still end it otherwise"
 
 
 async def test_changes_of_every_kind_go_together(store: Store) -> None:

@@ -201,6 +201,16 @@ async def test_stale_holder_attaches_nothing_while_another_runs(store: Store) ->
     assert await store.attach(current.lease, ["new.txt"])
 
 
+async def test_stale_holder_attaches_nothing_once_another_has_run(store: Store) -> None:
+    former, current = await _superseded(store)
+    await settle(store, current, SUCCEEDED)
+
+    attached = await store.attach(former.lease, ["late.txt"])
+
+    assert not attached
+    assert [run.artifacts for run in await store.runs(former.id)] == [(), ()]
+
+
 async def test_loss_by_lapse_is_refused_while_the_lease_lives(
     store: Store, clock: FakeClock
 ) -> None:

@@ -32,7 +32,7 @@ from holdfast.testing.conformance.make import (
     take,
     take_many,
 )
-from holdfast.testing.conformance.race import opened, race
+from holdfast.testing.conformance.race import Act, opened, race
 
 Everything = tuple[list[Job], list[Job], list[list[RunRecord]], list[list[EventRecord]]]
 
@@ -226,7 +226,8 @@ async def test_finish_and_reclaim_never_both_count(url: str) -> None:
         job_id = await _lapsed(store, Delivery.LEASE)
 
     finisher = partial(finish_one, lease=Lease(job_id, 1), result="1")
-    told = await race(url, [[finisher], [partial(reclaim_all, successors=())]])
+    runners: list[list[Act[int]]] = [[finisher], [partial(reclaim_all, successors=())]]
+    told = await race(url, runners)
 
     async with opened(url) as store:
         job, [run] = await job_of(store, job_id), await store.runs(job_id)

@@ -1,30 +1,63 @@
 -- @known
--- Which of these ids are stored already; a repeated enqueue finds itself.
-SELECT json_group_array(j.id)
-FROM json_each(:jobs) AS n
-CROSS JOIN holdfast_jobs AS j ON j.id = n.value ->> 0;
+-- A repeated enqueue finds itself.
+SELECT 1 FROM holdfast_jobs WHERE id = :id;
 
--- @jobs
+-- @job
 INSERT INTO holdfast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
   slot_at, start_deadline, retry_of, root, group_id, template_id, schedule_id
 )
+VALUES (
+  :id, :type, :name, :params, :queue, :delivery, :max_attempts, :now,
+  :slot_at, :start_deadline, :retry_of, :root, :group_id, :template_id, :schedule_id
+);
+
+-- @wait
+-- In a `position` queue it goes behind the last waiting one of its priority.
+INSERT INTO holdfast_waiting (
+  job, state, queue, type, name, delivery, priority, position,
+  available_at, created_at, start_deadline, token, failures, losses
+)
+VALUES (
+  :job, :state, :queue, :type, :name, :delivery, :priority,
+  coalesce(
+    (
+      SELECT q.gap + coalesce(
+        (
+          SELECT max(o.position) FROM holdfast_waiting AS o
+          WHERE o.queue = :queue AND o.priority = :priority AND o.position <> 0
+        ),
+        0
+      )
+      FROM holdfast_queues AS q
+      WHERE q.name = :queue AND q.ordering = 'position'
+    ),
+    0
+  ),
+  :available_at, :now, :start_deadline, 0, 0, 0
+);
+
+-- @jobs_alike
+-- Many that differ in nothing but id and params.
+INSERT INTO holdfast_jobs (
+  id, type, name, params, queue, delivery, max_attempts, created_at,
+  slot_at, start_deadline, group_id, template_id, schedule_id
+)
 SELECT
-  n.value ->> 0, n.value ->> 1, n.value ->> 2, n.value ->> 3, n.value ->> 4, n.value ->> 5,
-  n.value ->> 6, :now, n.value ->> 10, n.value ->> 11, :retry_of, :root,
-  n.value ->> 12, n.value ->> 13, n.value ->> 14
+  n.value ->> 0, :type, :name, n.value ->> 1, :queue, :delivery, :max_attempts, :now,
+  :slot_at, :start_deadline, :group_id, :template_id, :schedule_id
 FROM json_each(:jobs) AS n;
 
--- @waiting
+-- @wait_alike
 INSERT INTO holdfast_waiting (
   job, state, queue, type, name, delivery, priority, position,
   available_at, created_at, start_deadline, token, failures, losses
 )
 SELECT
-  j.seq, n.value ->> 8, j.queue, j.type, j.name, j.delivery, n.value ->> 7, 0,
-  n.value ->> 9, j.created_at, j.start_deadline, 0, 0, 0
-FROM json_each(:jobs) AS n
-CROSS JOIN holdfast_jobs AS j ON j.seq = :first + n.key;
+  j.seq, :state, :queue, :type, :name, :delivery, :priority, 0,
+  :available_at, :now, :start_deadline, 0, 0, 0
+FROM holdfast_jobs AS j
+WHERE j.seq >= :first;
 
 -- @place
 -- In a `position` queue each new job goes behind the last waiting one of its priority.

@@ -14,14 +14,6 @@ SELECT
 FROM json_each(:changes) AS c
 LEFT JOIN holdfast_jobs AS j ON j.id = c.value ->> 0;
 
--- @load_short
--- The routine path: looking for what is not there costs as much as finding what is.
-INSERT INTO temp.holdfast_changes (n, job, token, guard, to_state, run_status, result)
-SELECT
-  c.key, j.seq, c.value ->> 1, c.value ->> 2, c.value ->> 3, c.value ->> 4, c.value ->> 5
-FROM json_each(:changes) AS c
-LEFT JOIN holdfast_jobs AS j ON j.id = c.value ->> 0;
-
 -- @check_open
 -- The fence: the open run must bear exactly this token. A cancel request that the decision did
 -- not know of wins over going on: the job then ends, as the change itself provides (`yields`).

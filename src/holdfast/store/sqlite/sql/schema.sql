@@ -63,3 +63,22 @@ CREATE TEMP TABLE holdfast_changes (
   position INTEGER,
   available_at INTEGER
 );
+
+-- @scratch_finished
+CREATE TEMP TABLE holdfast_finished (
+  n INTEGER PRIMARY KEY,
+  job INTEGER NOT NULL,
+  root_id TEXT NOT NULL,
+  token INTEGER NOT NULL,
+  run_id TEXT NOT NULL,
+  worker INTEGER NOT NULL,
+  started_at INTEGER NOT NULL,
+  artifacts TEXT NOT NULL,
+  result TEXT,
+  queue TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  available_at INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  losses INTEGER NOT NULL
+);

@@ -1,0 +1,38 @@
+-- @clear
+DELETE FROM temp.holdfast_finished;
+
+-- @load
+-- The fence: only runs that are open under exactly this token come in.
+INSERT INTO temp.holdfast_finished
+SELECT
+  c.key, o.job, coalesce(r.id, j.id), o.token, o.run_id, o.worker, o.started_at, o.artifacts,
+  c.value ->> 2, o.queue, o.priority, o.position, o.available_at, o.failures, o.losses
+FROM json_each(:changes) AS c
+CROSS JOIN holdfast_jobs AS j ON j.id = c.value ->> 0
+CROSS JOIN holdfast_open_runs AS o ON o.job = j.seq AND o.token = c.value ->> 1
+LEFT JOIN holdfast_jobs AS r ON r.seq = j.root;
+
+-- @close
+INSERT INTO holdfast_runs (
+  job, token, run_id, status, worker, started_at, finished_at, result, artifacts
+)
+SELECT job, token, run_id, 'succeeded', worker, started_at, :now, result, artifacts
+FROM temp.holdfast_finished;
+
+-- @drop_open
+DELETE FROM holdfast_open_runs WHERE job IN (SELECT job FROM temp.holdfast_finished);
+
+-- @end
+INSERT INTO holdfast_ends (
+  job, state, at, queue, priority, position, available_at, token, failures, losses
+)
+SELECT
+  job, 'succeeded', :now, queue, priority, position, available_at, token, failures, losses
+FROM temp.holdfast_finished;
+
+-- @free_keys
+DELETE FROM holdfast_keys
+WHERE scope = 'active' AND job_id IN (SELECT root_id FROM temp.holdfast_finished);
+
+-- @answer
+SELECT json_group_array(n) FROM temp.holdfast_finished;
