@@ -66,9 +66,9 @@ class Settings:
         object.__setattr__(self, "grace", to_span(grace, what="grace"))
         kept = None if retention is None else to_span(retention, what="retention")
         object.__setattr__(self, "retention", kept)
-        object.__setattr__(self, "prune_batch", _count(prune_batch, what="prune_batch"))
-        object.__setattr__(self, "concurrency", _count(concurrency, what="concurrency"))
-        object.__setattr__(self, "prefetch", _count(prefetch, what="prefetch", least=0))
+        object.__setattr__(self, "prune_batch", check_count(prune_batch, what="prune_batch"))
+        object.__setattr__(self, "concurrency", check_count(concurrency, what="concurrency"))
+        object.__setattr__(self, "prefetch", check_count(prefetch, what="prefetch", least=0))
         if self.lease < RENEWALS_PER_LEASE * self.renew:
             raise ValueError(
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
@@ -88,7 +88,8 @@ def _positive(value: Span, *, what: str) -> timedelta:
     return span
 
 
-def _count(value: int, *, what: str, least: int = 1) -> int:
+def check_count(value: int, *, what: str, least: int = 1) -> int:
+    """`value`, if it can be a number of jobs; ValueError names `what` otherwise."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{what} is {value!r:.60}; use a whole number")  # noqa: TRY004 - one kind
     if not least <= value <= MOST_AT_ONCE:

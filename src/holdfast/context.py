@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from holdfast.core.ids import JobId, RunId
-from holdfast.core.limits import MAX_ARTIFACTS, is_storable
+from holdfast.core.limits import MAX_ARTIFACTS, MAX_ARTIFACTS_SIZE, is_storable
 from holdfast.core.run import Claim
 from holdfast.errors import RunError
 from holdfast.store.base import Transaction
@@ -86,13 +86,14 @@ class Run:
 
     def attach(self, *paths: str | PathLike[str]) -> None:
         """Record files this run made; they are written with its end, whatever the end is."""
-        added = tuple(_checked(fspath(path)) for path in paths)
-        if len(self._artifacts) + len(added) > MAX_ARTIFACTS:
+        attached = (*self._artifacts, *(_checked(fspath(path)) for path in paths))
+        size = sum(len(path.encode()) for path in attached)
+        if len(attached) > MAX_ARTIFACTS or size > MAX_ARTIFACTS_SIZE:
             raise RunError(
-                f"run {self.id} would have {len(self._artifacts) + len(added):,} artifacts; "
-                f"at most {MAX_ARTIFACTS:,} are kept, so attach a folder or an archive"
+                f"run {self.id} would have {len(attached):,} artifacts of {size:,} bytes; at most "
+                f"{MAX_ARTIFACTS:,} of {MAX_ARTIFACTS_SIZE:,} are kept, so attach an archive"
             )
-        self._artifacts += added
+        self._artifacts = attached
 
     def transaction(self) -> "RunTransaction":
         """Write your own rows in the transaction that finishes this run: both happen, or neither.
@@ -178,6 +179,7 @@ class RunTransaction:
         opened, self.opened = self.opened, None
         if opened is not None:
             await opened.rollback()
+            opened.check()  # its time was over: then that is why the handler failed
 
     def _from_thread(self, step: Callable[[], Any]) -> Any:
         # Waiting for the loop from the loop's own thread would wait for ever.

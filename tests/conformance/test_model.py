@@ -20,4 +20,7 @@ async def store(clock: FakeClock, ids: Ids) -> AsyncIterator[ModelStore]:
     await model.close()
 
 
-TestHistories = history_machine(ModelStore).TestCase
+# Compared with itself, the model shows that histories run and that every invariant holds.
+TestHistories = pytest.mark.slow(
+    pytest.mark.timeout(600)(history_machine(ModelStore).TestCase),
+)

@@ -1,5 +1,8 @@
-"""The SQLite store keeps the contract."""
+"""The SQLite store keeps the contract, also when the file outlives processes and is shared."""
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +12,9 @@ from holdfast.core.ids import Ids
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance import *  # noqa: F403 - the suite
+from holdfast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
+from holdfast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
+from holdfast.testing.histories import history_machine
 
 
 @pytest.fixture
@@ -17,3 +23,19 @@ async def store(clock: FakeClock, ids: Ids, tmp_path: Path) -> AsyncIterator[Sql
     await sqlite.open()
     yield sqlite
     await sqlite.close()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'shared.db'}"
+
+
+def make(clock: FakeClock, ids: Ids) -> SqliteStore:
+    folder = tempfile.mkdtemp(prefix="holdfast-")
+    sqlite = SqliteStore(Path(folder) / "jobs.db", clock=clock, ids=ids)
+    weakref.finalize(sqlite, shutil.rmtree, folder, ignore_errors=True)
+    return sqlite
+
+
+TestHistories = history_machine(make).TestCase
+TestHistories.pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

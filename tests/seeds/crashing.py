@@ -126,7 +126,7 @@ class Wreck:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The world of a scenario, made and closed: where it is, what the act needs, what time it is."""
+    """The world of a scenario, made and closed: where it is, what its act needs, its clock."""
 
     name: str
     path: Path

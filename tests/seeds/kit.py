@@ -1,8 +1,9 @@
 """What the seed tests share: a look at the file from outside, and processes that can be killed."""
 
+import asyncio
 import multiprocessing
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,6 +20,9 @@ PATIENCE: Final = 60.0
 
 SHORT: Final = {"lease": "300ms", "renew": "100ms", "tick": "20ms", "poll": "20ms"}
 """Settings of a worker whose leases lapse while a test looks on."""
+
+Part = Callable[..., Coroutine[Any, Any, None] | None]
+"""What a process plays; it gets its end of the pipe first."""
 
 _servant = multiprocessing.get_context("forkserver")
 _servant.set_forkserver_preload(["holdfast.worker.embedded", "holdfast.testing.sqlite_bench"])
@@ -71,9 +75,9 @@ class Sql:
 class Child:
     """A process of its own that plays a part and tells what it did, until it is killed."""
 
-    def __init__(self, part: Callable[..., None], *given: Any) -> None:
+    def __init__(self, part: Part, *given: Any) -> None:
         self._ear, mouth = _servant.Pipe(duplex=True)
-        self._process = _servant.Process(target=part, args=(mouth, *given), daemon=True)
+        self._process = _servant.Process(target=_play, args=(part, mouth, *given), daemon=True)
         self._process.start()
         mouth.close()
 
@@ -120,7 +124,13 @@ class Child:
         self._process.close()
 
 
-def ask(part: Callable[..., None], *given: Any) -> Any:
+def _play(part: Part, *given: Any) -> None:
+    played = part(*given)
+    if played is not None:
+        asyncio.run(played)
+
+
+def ask(part: Part, *given: Any) -> Any:
     """What a fresh process answers: the one thing it tells."""
     with Child(part, *given) as child:
         answer = child.hear()
@@ -128,7 +138,7 @@ def ask(part: Callable[..., None], *given: Any) -> Any:
         return answer
 
 
-def race(part: Callable[..., None], number: int, *given: Any) -> list[Any]:
+def race(part: Part, number: int, *given: Any) -> list[Any]:
     """What each of that many processes tells, all let go at one moment."""
     children = [Child(part, *given) for _ in range(number)]
     try:
@@ -197,3 +207,7 @@ class Witness:
             return
         if found not in self.seen:
             self.seen.append(found)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())

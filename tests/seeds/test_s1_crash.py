@@ -15,7 +15,7 @@ from holdfast.testing.invariants import Dump, check_dump
 
 from .crashing import Wreck
 from .kit import Child, Sql, opened
-from .parts import live_and_die
+from .lives import live_and_die
 from .states import DELIVERIES, ways
 
 Wreckage = dict[str, list[Wreck]]

@@ -1,4 +1,5 @@
 """S1: the durable tier. The file is the truth, all of it, and nothing else is needed."""
+# ruff: noqa: S608 - the words that make up these statements are ours
 
 import shutil
 from pathlib import Path
@@ -28,7 +29,8 @@ from holdfast.testing.conformance.make import (
 from holdfast.testing.sqlite_bench import dump
 
 from .kit import Child, Sql, ask, copy_of, drain, live, opened, order_of
-from .parts import random_work, read_jobs, settle_elsewhere, work_on
+from .lives import random_work, work_on
+from .parts import read_jobs, settle_elsewhere
 
 
 @pytest.mark.req("S1-1.2.a")
@@ -110,7 +112,7 @@ async def test_every_row_has_what_orders_it(store: SqliteStore, sql: Sql) -> Non
     await put(store, queue="lane")
 
     columns = "priority, position, created_at"
-    rows = sql.rows(f"SELECT {columns} FROM holdfast_job_state")  # noqa: S608 - our own words
+    rows = sql.rows(f"SELECT {columns} FROM holdfast_job_state")
 
     assert len(rows) == 5
     assert all(value is not None for row in rows for value in row)
@@ -148,9 +150,8 @@ async def test_the_file_is_in_wal_mode(store: Store, sql: Sql) -> None:
 async def test_killed_at_random_the_state_is_the_last_committed_one(
     seed: int, path: Path, tmp_path: Path
 ) -> None:
-    states = []
-    async for _ in random_work(tmp_path / "undisturbed.db", seed):
-        states.append(dump(tmp_path / "undisturbed.db"))
+    undisturbed = tmp_path / "undisturbed.db"
+    states = [dump(undisturbed) async for _ in random_work(undisturbed, seed)]
 
     with Child(work_on, path, seed) as worker:
         heard = [worker.hear() for _ in range(Random(seed).randrange(1, 30))]

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-import resource
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance.make import job_of, put, take, take_many
 from holdfast.worker import finish
 
-from .kit import Sql, ask, drain, jobs_of
+from .kit import Sql, ask
 from .parts import enqueue_on_a_full_disk
 
 FAULT = "CREATE TRIGGER fault BEFORE {} BEGIN SELECT RAISE(ABORT, 'disk fault'); END"
@@ -136,7 +135,7 @@ async def test_an_end_that_can_never_be_written_is_raised_for_a_person(
         lock.execute("ROLLBACK")
 
 
-async def until(is_so) -> None:
+async def until(is_so: Callable[[], object]) -> None:
     """Let the loop turn until it is so; the test's own time limit says when to give up."""
-    while not is_so():
+    while not is_so():  # noqa: ASYNC110 - what is waited for has no event
         await asyncio.sleep(0)

@@ -1,4 +1,5 @@
 """S1: the Job. What each of its fields is, when it is set, and that the database keeps it so."""
+# ruff: noqa: S608 - the words that make up these statements are ours
 
 import uuid
 from pathlib import Path
@@ -61,7 +62,7 @@ async def test_group_id_is_stored_and_never_changes(app: Holdfast, sql: Sql) -> 
     assert (await grouped.job()).group_id == GROUP
     assert (await alone.job()).group_id is None
     for value in ("NULL", f"'{uuid.uuid4()}'"):
-        statement = f"UPDATE holdfast_jobs SET group_id = {value} WHERE group_id IS NOT NULL"  # noqa: S608 - our own words
+        statement = f"UPDATE holdfast_jobs SET group_id = {value} WHERE group_id IS NOT NULL"
         assert sql.refuses(statement) == FROZEN
 
 
@@ -90,7 +91,7 @@ async def test_a_type_this_app_does_not_know_is_refused_at_enqueue(
     @stranger.job
     def poem() -> None: ...
 
-    with pytest.raises(UnknownType, match="poem.*story"):
+    with pytest.raises(UnknownType, match=r"poem.*story"):
         app.registry.get("poem")
     with pytest.raises((UnknownType, InvalidJob), match="poem"):
         await app.enqueue_many([story.bind(), poem.bind()])

@@ -1,4 +1,5 @@
 """S1: which job is next, positions and gaps, and an order that only stored columns decide."""
+# ruff: noqa: S608 - the words that make up these statements are ours
 
 import sqlite3
 from pathlib import Path
@@ -23,6 +24,7 @@ from holdfast.testing.conformance.make import (
 
 from .kit import Sql, copy_of, drain, ids_of, opened, order_of
 
+TYPES = ("story", "research")
 NEXT = """
 SELECT id FROM holdfast_job_state
 WHERE state = 'queued' AND queue = 'default'
@@ -40,23 +42,32 @@ async def position(store: SqliteStore, **over: object) -> int:
     return (await job_of(store, await put(store, **over))).position
 
 
+async def positions(store: SqliteStore, together: bool, **over: object) -> list[int]:
+    """The positions of three new jobs, added in one go or one after the other."""
+    jobs = [make_job(**over) for _ in range(3)]
+    for batch in [jobs] if together else [[job] for job in jobs]:
+        await store.add(batch)
+    return [(await job_of(store, job.id)).position for job in jobs]
+
+
 async def shuffle(store: SqliteStore, clock: FakeClock, random: Random) -> None:
     """Fill the default queue with jobs alike in some ways and not in others."""
     for _ in range(random.randrange(5, 10)):
         clock.set_wall(START + random.randrange(5) * SECOND)
         at = START - random.randrange(3) * SECOND
-        await put(store, priority=random.randrange(-1, 2), at=random.choice([None, at]))
+        kind = random.choice(TYPES)
+        await put(store, type=kind, priority=random.randrange(-1, 2), at=random.choice([None, at]))
     clock.set_wall(START + 10 * SECOND)
 
 
 @pytest.mark.req("S1-3.1.a")
 async def test_the_highest_priority_goes_first(store: SqliteStore, clock: FakeClock) -> None:
-    low = await put(store, priority=1)
+    below, low = await put(store, priority=-1), await put(store, priority=1)
     clock.advance("1h")
-    high, below = await put(store, priority=9), await put(store, priority=-1)
+    high, highest = await put(store, priority=9), await put(store, priority=10)
 
-    assert await claim_order(store, limit=1) == [high]
-    assert await claim_order(store) == [low, below]
+    assert await claim_order(store, limit=1) == [highest]
+    assert await claim_order(store) == [high, low, below]
 
 
 @pytest.mark.req("S1-3.1.b")
@@ -92,9 +103,11 @@ async def test_on_random_queues_the_claim_takes_what_the_query_returns(
     for ordering in [*Ordering] * 3:
         await store.set_queue(Queue(name="default", ordering=ordering))
         await shuffle(store, clock, random)
-        while first := sql.rows(f"{NEXT} LIMIT 1"):
-            assert [((await take(store)).id,)] == first
-        assert await take_many(store) == []
+        while expected := sql.rows(f"{NEXT} LIMIT 3"):
+            few = random.randrange(1, len(expected) + 1)
+            claims = await take_many(store, limit=few, types=TYPES)
+            assert [(claim.id,) for claim in claims] == expected[:few]
+        assert await take_many(store, types=TYPES) == []
 
 
 @pytest.mark.req("S1-3.1.d")
@@ -118,37 +131,41 @@ async def test_the_dispatcher_runs_a_queue_in_the_order_of_the_query(
 
 
 @pytest.mark.req("S1-3.2.a")
+@pytest.mark.parametrize("together", [False, True])
 async def test_a_new_job_goes_a_gap_behind_the_last_queued_of_its_priority(
-    store: SqliteStore,
+    together: bool, store: SqliteStore
 ) -> None:
     await by_position(store)
-    for expected in (100, 200, 300):
-        assert await position(store) == expected
 
+    assert await positions(store, together) == [100, 200, 300]
     assert await position(store, type="other") == 400
     await take(store, types=["other"])  # the last one is running now
-    assert await position(store) == 400
+    assert await positions(store, together) == [400, 500, 600]
+    assert await position(store, active_key="a") == 700
 
 
 @pytest.mark.req("S1-3.2.b")
-async def test_the_gap_is_a_hundred_and_can_be_set(store: SqliteStore) -> None:
+@pytest.mark.parametrize("together", [False, True])
+async def test_the_gap_is_a_hundred_and_can_be_set(together: bool, store: SqliteStore) -> None:
     await by_position(store, name="plain")
     await by_position(store, gap=10, name="tight")
 
     assert Queue(name="unset").gap == 100
-    assert [await position(store, queue="plain") for _ in range(3)] == [100, 200, 300]
-    assert [await position(store, queue="tight") for _ in range(3)] == [10, 20, 30]
+    assert await positions(store, together, queue="plain") == [100, 200, 300]
+    assert await positions(store, together, queue="tight") == [10, 20, 30]
 
 
 @pytest.mark.req("S1-3.2.c")
-async def test_the_first_of_a_priority_gets_the_gap_as_its_position(store: SqliteStore) -> None:
+@pytest.mark.parametrize("together", [False, True])
+async def test_the_first_of_a_priority_gets_the_gap_as_its_position(
+    together: bool, store: SqliteStore
+) -> None:
     await by_position(store)
-    for _ in range(3):
-        await put(store, priority=0)
+    await positions(store, together, priority=0)
     await put(store, priority=7)
     await take(store)  # so that nothing is queued at priority 7
 
-    assert await position(store, priority=7) == 100
+    assert await positions(store, together, priority=7) == [100, 200, 300]
     assert await position(store, priority=0) == 400
 
 
@@ -162,7 +179,7 @@ async def test_a_copied_database_gives_the_same_order_over_a_hundred_reads(
     copy = await opened(copy_of(path, tmp_path / "copy.db"), clock=FakeClock())
 
     reads = [await order_of(store), *[await order_of(copy) for _ in range(100)]]
-    taken = await claim_order(copy)
+    taken = await claim_order(copy, types=TYPES)
     await copy.close()
 
     assert len(reads[0]) > 10
@@ -197,7 +214,7 @@ async def test_the_size_of_gaps_does_not_matter(store: SqliteStore, sql: Sql) ->
         jobs = [await put(store, queue=queue) for _ in range(3)]
         for job_id, place in zip(jobs[::-1], positions, strict=True):
             sql.write(
-                f"UPDATE holdfast_waiting SET position = {place}"  # noqa: S608 - our own words
+                f"UPDATE holdfast_waiting SET position = {place}"
                 f" WHERE job = (SELECT seq FROM holdfast_jobs WHERE id = '{job_id}')"
             )
         orders.append([jobs.index(job_id) for job_id in await claim_order(store, queue=queue)])

@@ -20,7 +20,7 @@ from holdfast.testing.conformance.make import (
     take_many,
 )
 
-from .kit import Child, ids_of, jobs_of, opened, order_of
+from .kit import Child, ids_of, jobs_of, names_in, opened, order_of
 from .parts import TYPE, enqueue_and_wait
 
 
@@ -81,7 +81,7 @@ async def test_the_default_is_one_file_and_no_server(
         handle = await tell.enqueue("once upon a time")
         assert await handle.result(timeout="10s") == "ONCE UPON A TIME"
 
-    assert [file.name for file in tmp_path.iterdir()] == ["jobs.db"]
+    assert names_in(tmp_path) == ["jobs.db"]
     assert not {"asyncpg", "boto3", "aetcd"} & sys.modules.keys()
 
 

@@ -7,29 +7,22 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.core.decide import Change, Guard, Move
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import CancelRequested, Failed, Skipped
 from holdfast.core.order import Ordering
 from holdfast.core.state import State
 from holdfast.store.base import Queue
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import START, FakeClock
 from holdfast.testing.conformance.make import (
-    FAILED,
     HOUR,
-    SUCCEEDED,
     claim_order,
-    ended,
     job_of,
     put,
-    settle,
-    started,
     take,
 )
 
+from .crews import fail_two_stories, hold_a_story
 from .kit import SHORT, Child, Sql, ask, jobs_of, live, opened, order_of
-from .parts import TYPE, enqueue, fail_two_stories, hold_a_story, read_jobs
+from .parts import TYPE, enqueue, read_jobs
 from .states import one_of_each
 
 

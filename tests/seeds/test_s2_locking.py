@@ -24,8 +24,9 @@ from holdfast.testing.conformance.make import (
 )
 from holdfast.worker.tidy import Tidied, Tidy
 
+from .crews import hold_a_story
 from .kit import SHORT, Child, ask, live, opened
-from .parts import hold_a_story, tell_moments
+from .lives import tell_moments
 
 
 @pytest.mark.req("S2-3.b")

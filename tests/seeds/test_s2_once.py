@@ -14,8 +14,8 @@ from holdfast.testing.conformance.make import LAPSED, LEASE, settle, started, ta
 from holdfast.testing.scenarios import HOLDER, TYPES
 
 from .crashing import effect, wrecks
+from .crews import schedule_summary
 from .kit import Sql, drain, jobs_of, opened, race
-from .parts import schedule_summary
 
 
 @pytest.mark.slow

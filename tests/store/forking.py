@@ -3,20 +3,21 @@
 import asyncio
 import json
 import os
+import secrets
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.ids import Ids
 from holdfast.clock import SystemClock
+from holdfast.core.ids import Ids
 from holdfast.errors import HoldfastError
 from holdfast.store.base import Filter
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.conformance.make import make_job, take_many
 
-IDS = Ids(SystemClock().now, lambda bits: int.from_bytes(os.urandom(8)) >> (64 - bits))
+IDS = Ids(SystemClock().now, secrets.randbits)
 Report = dict[str, Any]
 
 
@@ -99,7 +100,9 @@ def main(path: Path, part: str) -> None:
     found = loop.run_until_complete(store.find(Filter(), limit=100))
     loop.run_until_complete(store.close())
     loop.close()
-    print(json.dumps({"child": told, "stored": stored, "found": [job.id for job in found]}))
+    sys.stdout.write(
+        json.dumps({"child": told, "stored": stored, "found": [job.id for job in found]})
+    )
 
 
 if __name__ == "__main__":

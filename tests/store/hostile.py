@@ -12,7 +12,7 @@ HOSTILE: Final[list[str]] = [
     "'||(SELECT id FROM holdfast_jobs)||'",
     "NULL", "null", "0", "-1", "1e999", "0x7fffffffffffffff", "9223372036854775808",
     # JSON
-    "{}", "[]", '"', "]", "}", '","', '\\u0000', "\\ud800", "true", "NaN", '{"a":1}', "$.a", "#-1",
+    "{}", "[]", '"', "]", "}", '","', "\\u0000", "\\ud800", "true", "NaN", '{"a":1}', "$.a", "#-1",
     # paths, shells, formats
     "../../etc/passwd", "/dev/null", "$(id)", "`id`", "%s%n%x", "{0.__class__}", "<script>",
     # control characters and line ends
@@ -25,5 +25,6 @@ HOSTILE: Final[list[str]] = [
     # what no store can keep
     "\0", "a\0b", "\0a", "a\0", "\ud800", "\udfff", "a\ud800b", "\udc80", "\ud83d",
     # long
-    "x" * 129, "x" * 513, "é" * 513, "x" * 70_000, "'" * 70_000, "x" * 300_000, "\U0001f433" * 70_000,
+    "x" * 129, "x" * 513, "é" * 513, "x" * 70_000, "'" * 70_000, "x" * 300_000,
+    "\U0001f433" * 70_000,
 ]  # fmt: skip

@@ -3,17 +3,21 @@
 import asyncio
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, Self
 
 import holdfast
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import FakeClock
 
 PATIENCE: Final = 30.0
 """Seconds after which something counts as stuck; nothing waits that long when all is well."""
@@ -111,9 +115,33 @@ class Peer:
         return json.loads(self._process.stdout.readline())
 
 
+Make = Callable[[SqliteStore], Awaitable[object]]
+DbOf = Callable[[Make], sqlite3.Connection]
+
+
+class Worlds:
+    """Makes each world once, by a clock that stands still, and hands out copies of its file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers = count(1)
+
+    def copy(self, make: Make) -> Path:
+        made = self._folder / f"{make.__module__}.{make.__name__}"
+        if not made.exists():
+            with ThreadPoolExecutor(1) as apart:  # the caller may have a loop of its own
+                apart.submit(asyncio.run, self._make(make, made)).result()
+        return Path(shutil.copy(made, f"{made}-{next(self._numbers)}"))
+
+    async def _make(self, make: Make, path: Path) -> None:
+        async with opened(path, clock=FakeClock()) as store:
+            await make(store)
+
+
 def environment() -> dict[str, str]:
     """For processes that must find the same holdfast, wherever they run."""
-    return {**os.environ, "PYTHONPATH": str(SOURCES.parent)}
+    found_in = [str(SOURCES.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(found_in)}
 
 
 @asynccontextmanager

@@ -62,7 +62,8 @@ async def main() -> None:
             answer = await getattr(orders, order)(*given)
         except HoldfastError as error:
             answer = f"{type(error).__name__}: {error}"
-        print(json.dumps(answer), flush=True)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,7 @@ async def test_job_never_existed_when_the_caller_rolls_back(
     assert _invoices(path) == 0
 
 
-async def test_holder_of_a_key_is_answered(
-    store: SqliteStore, set_up: sqlite3.Connection
-) -> None:
+async def test_holder_of_a_key_is_answered(store: SqliteStore, set_up: sqlite3.Connection) -> None:
     holder = await put(store, key=Key(key="k"))
 
     added = store.add_within(set_up, [make_job(key=Key(key="k"))])
@@ -186,12 +185,11 @@ async def test_connection_through_a_link_is_one_to_this_file(
 ) -> None:
     link = path.with_name("link.db")
     link.symlink_to(path)
-    own = sqlite3.connect(link)
 
-    [added] = store.add_within(own, [make_job()])
+    with closing(sqlite3.connect(link)) as own:
+        [added] = store.add_within(own, [make_job()])
+        own.commit()
 
-    own.commit()
-    own.close()
     assert added.created
 
 
@@ -199,10 +197,9 @@ async def test_connection_to_another_file_is_refused(store: SqliteStore, path: P
     other = sqlite3.connect(path.with_name("other.db"))
     other.execute("ATTACH ? AS jobs", (str(path),))
 
-    with pytest.raises(InvalidJob) as refused:
+    with closing(other), pytest.raises(InvalidJob) as refused:
         store.add_within(other, [make_job()])
 
-    other.close()
     assert "other.db" in str(refused.value)
     assert str(path) in str(refused.value)
 
@@ -210,10 +207,9 @@ async def test_connection_to_another_file_is_refused(store: SqliteStore, path: P
 async def test_connection_to_memory_is_refused(store: SqliteStore, path: Path) -> None:
     other = sqlite3.connect(":memory:")
 
-    with pytest.raises(InvalidJob, match="connection to memory, not") as refused:
+    with closing(other), pytest.raises(InvalidJob, match="connection to memory, not") as refused:
         store.add_within(other, [make_job()])
 
-    other.close()
     assert str(path) in str(refused.value)
 
 

@@ -13,6 +13,7 @@ from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import START
 from holdfast.testing.conformance.make import ended, new_id, put, settle, started
 
+from .kit import DbOf
 from .schema import Reference, references
 
 NOWHERE = 999_999
@@ -38,7 +39,7 @@ def _refused(db: sqlite3.Connection, table: str, row: dict[str, Any], message: s
     assert list(db.iterdump()) == before
 
 
-async def _one_of_each(store: SqliteStore) -> None:
+async def one_of_each(store: SqliteStore) -> None:
     """A row in every table: a chain of two, one that runs, one that waits, keys and a slot."""
     claim = await started(store, slot=Slot(series="daily", at=START), **CHAIN)
     await settle(store, claim, Failed("it broke"))
@@ -46,11 +47,29 @@ async def _one_of_each(store: SqliteStore) -> None:
     await put(store)
 
 
+async def ended_then_running_then_waiting(store: SqliteStore) -> None:
+    await ended(store)
+    await started(store)
+    await put(store)
+
+
+async def running_then_waiting(store: SqliteStore) -> None:
+    await started(store)
+    await put(store)
+
+
+async def once_running_then_waiting(store: SqliteStore) -> None:
+    await started(store, **ONCE)
+    await put(store, **ONCE)
+
+
+async def chained(store: SqliteStore) -> None:
+    await ended(store, Failed("it broke"), **CHAIN)
+
+
 @pytest.mark.parametrize("reference", references(), ids=str)
-async def test_row_that_refers_to_nothing_is_refused(
-    store: SqliteStore, db: sqlite3.Connection, reference: Reference
-) -> None:
-    await _one_of_each(store)
+def test_row_that_refers_to_nothing_is_refused(db_of: DbOf, reference: Reference) -> None:
+    db = db_of(one_of_each)
     fresh: dict[str, Any] = {
         "holdfast_jobs": {"seq": None, "id": new_id(), "retry_of": 2, "root": 1},
         "holdfast_open_runs": {"job": 4, "run_id": new_id()},
@@ -63,24 +82,24 @@ async def test_row_that_refers_to_nothing_is_refused(
     _refused(db, reference.table, orphan, "FOREIGN KEY")
 
 
-async def test_job_runs_once_at_a_time(store: SqliteStore, db: sqlite3.Connection) -> None:
-    await started(store)
+def test_job_runs_once_at_a_time(db_of: DbOf) -> None:
+    db = db_of(running_then_waiting)
 
     second = _row(db, "holdfast_open_runs", token=2, run_id=new_id())
 
     _refused(db, "holdfast_open_runs", second, "UNIQUE")
 
 
-async def test_job_ends_once(store: SqliteStore, db: sqlite3.Connection) -> None:
-    await ended(store)
+def test_job_ends_once(db_of: DbOf) -> None:
+    db = db_of(ended_then_running_then_waiting)
 
     second = _row(db, "holdfast_ends", state="cancelled")
 
     _refused(db, "holdfast_ends", second, "UNIQUE")
 
 
-async def test_job_has_one_successor(store: SqliteStore, db: sqlite3.Connection) -> None:
-    await ended(store, Failed("it broke"), **CHAIN)
+def test_job_has_one_successor(db_of: DbOf) -> None:
+    db = db_of(chained)
 
     second = _row(db, "holdfast_jobs", seq=None, id=new_id())
 
@@ -88,11 +107,8 @@ async def test_job_has_one_successor(store: SqliteStore, db: sqlite3.Connection)
     _refused(db, "holdfast_jobs", second, "UNIQUE")
 
 
-async def test_once_job_of_a_name_runs_once_at_a_time(
-    store: SqliteStore, db: sqlite3.Connection
-) -> None:
-    await started(store, **ONCE)
-    await put(store, **ONCE)
+def test_once_job_of_a_name_runs_once_at_a_time(db_of: DbOf) -> None:
+    db = db_of(once_running_then_waiting)
 
     second = _row(db, "holdfast_open_runs", job=2, run_id=new_id())
 
@@ -100,22 +116,17 @@ async def test_once_job_of_a_name_runs_once_at_a_time(
 
 
 @pytest.mark.parametrize("delivery", [Delivery.CHAIN, Delivery.ONCE])
-async def test_started_job_that_runs_once_never_waits_again(
-    store: SqliteStore, db: sqlite3.Connection, delivery: Delivery
-) -> None:
-    await put(store)
-    waiting = _row(db, "holdfast_waiting", delivery=delivery, token=1)
-    db.execute("DELETE FROM holdfast_waiting")
+def test_started_job_that_runs_once_never_waits_again(db_of: DbOf, delivery: Delivery) -> None:
+    db = db_of(running_then_waiting)
+
+    waiting = _row(db, "holdfast_waiting", job=1, delivery=delivery, token=1)
 
     _refused(db, "holdfast_waiting", waiting, "runs_again")
 
 
 @pytest.mark.parametrize("delivery", [Delivery.CHAIN, Delivery.ONCE])
-async def test_job_that_runs_once_has_one_token(
-    store: SqliteStore, db: sqlite3.Connection, delivery: Delivery
-) -> None:
-    await started(store)
-    await put(store)
+def test_job_that_runs_once_has_one_token(db_of: DbOf, delivery: Delivery) -> None:
+    db = db_of(running_then_waiting)
 
     second = _row(db, "holdfast_open_runs", job=2, token=2, delivery=delivery, run_id=new_id())
 
@@ -123,11 +134,8 @@ async def test_job_that_runs_once_has_one_token(
 
 
 @pytest.mark.parametrize("token", [0, -1])
-async def test_run_without_a_token_is_refused(
-    store: SqliteStore, db: sqlite3.Connection, token: int
-) -> None:
-    await started(store)
-    await put(store)
+def test_run_without_a_token_is_refused(db_of: DbOf, token: int) -> None:
+    db = db_of(running_then_waiting)
 
     unfenced = _row(db, "holdfast_open_runs", job=2, token=token, run_id=new_id())
 
@@ -135,12 +143,8 @@ async def test_run_without_a_token_is_refused(
 
 
 @pytest.mark.parametrize("table", ["holdfast_waiting", "holdfast_open_runs"])
-async def test_ended_job_comes_back_nowhere(
-    store: SqliteStore, db: sqlite3.Connection, table: str
-) -> None:
-    await ended(store)
-    await started(store)
-    await put(store)
+def test_ended_job_comes_back_nowhere(db_of: DbOf, table: str) -> None:
+    db = db_of(ended_then_running_then_waiting)
 
     back = _row(db, table, job=1)
 
@@ -148,12 +152,8 @@ async def test_ended_job_comes_back_nowhere(
 
 
 @pytest.mark.parametrize("job", [2, 3], ids=["running", "waiting"])
-async def test_job_that_runs_or_waits_has_no_end(
-    store: SqliteStore, db: sqlite3.Connection, job: int
-) -> None:
-    await ended(store)
-    await started(store)
-    await put(store)
+def test_job_that_runs_or_waits_has_no_end(db_of: DbOf, job: int) -> None:
+    db = db_of(ended_then_running_then_waiting)
 
     early = _row(db, "holdfast_ends", job=job)
 
@@ -164,12 +164,10 @@ ALL_STATES = [*State, "unknown", "QUEUED", "", "queued "]
 
 
 @pytest.mark.parametrize("state", ALL_STATES)
-async def test_job_waits_in_waiting_states_only(
-    store: SqliteStore, db: sqlite3.Connection, state: str
-) -> None:
-    await put(store)
-    waiting = _row(db, "holdfast_waiting", state=state)
-    db.execute("DELETE FROM holdfast_waiting")
+def test_job_waits_in_waiting_states_only(db_of: DbOf, state: str) -> None:
+    db = db_of(running_then_waiting)
+
+    waiting = _row(db, "holdfast_waiting", job=1, state=state)
 
     if state in WAITING:
         _insert(db, "holdfast_waiting", waiting)
@@ -178,12 +176,9 @@ async def test_job_waits_in_waiting_states_only(
 
 
 @pytest.mark.parametrize("state", ALL_STATES)
-async def test_job_ends_in_final_states_only(
-    store: SqliteStore, db: sqlite3.Connection, state: str
-) -> None:
-    await ended(store)
-    await put(store)
-    db.execute("DELETE FROM holdfast_waiting")
+def test_job_ends_in_final_states_only(db_of: DbOf, state: str) -> None:
+    db = db_of(ended_then_running_then_waiting)
+    db.execute("DROP TRIGGER holdfast_ends_alone")  # so that only the check on the state is left
 
     end = _row(db, "holdfast_ends", job=2, state=state)
 
@@ -194,10 +189,8 @@ async def test_job_ends_in_final_states_only(
 
 
 @pytest.mark.parametrize("status", [*RunStatus, "unknown", "SUCCEEDED", ""])
-async def test_closed_run_has_a_final_status(
-    store: SqliteStore, db: sqlite3.Connection, status: str
-) -> None:
-    await ended(store)
+def test_closed_run_has_a_final_status(db_of: DbOf, status: str) -> None:
+    db = db_of(ended_then_running_then_waiting)
 
     run = _row(db, "holdfast_runs", token=2, run_id=new_id(), status=status)
 

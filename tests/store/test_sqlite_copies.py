@@ -1,5 +1,7 @@
 """The file is all there is: copied, vacuumed or opened elsewhere it is the same store."""
 
+# ruff: noqa: ASYNC240 - a test may wait for the disk
+
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -147,9 +149,7 @@ async def test_all_three_files_copied_as_they_lie_are_the_store(
         assert await _everything(copy) == here
 
 
-async def test_vacuum_beside_an_open_store_disturbs_nobody(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_vacuum_beside_an_open_store_disturbs_nobody(store: SqliteStore, path: Path) -> None:
     await _busy_life(store)
     before = await _everything(store)
 

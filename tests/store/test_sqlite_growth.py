@@ -3,11 +3,7 @@
 Counted in steps of SQLite's virtual machine, which are the same on a busy machine.
 """
 
-import asyncio
-import shutil
 import sqlite3
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +19,7 @@ from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance.make import HOUR, LEASE, SUCCEEDED, make_job, new_id, take_many
 
-from .kit import opened, reading, writing
+from .kit import Make, Worlds, opened, reading, writing
 
 FEW, CROWD, BATCH = 100, 20_000, 10
 EVERY = 10
@@ -55,11 +51,6 @@ async def many_of_unknown_type_ahead(store: SqliteStore) -> None:
     await few(store)
 
 
-async def many_in_another_queue(store: SqliteStore) -> None:
-    await many_waiting(store, queue="other")
-    await few(store)
-
-
 async def few_done(store: SqliteStore) -> None:
     await few(store)
     await _finish(store, FEW)
@@ -75,44 +66,17 @@ async def many_placed(store: SqliteStore) -> None:
     await many_waiting(store)
 
 
-Make = Callable[[SqliteStore], Awaitable[None]]
 CROWDS: list[Make] = [
     many_waiting,
     many_for_later,
     many_done,
     many_of_unknown_type_ahead,
-    many_in_another_queue,
 ]
-
-
-class Worlds:
-    """Makes each world once, and hands out copies."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._handed_out = 0
-
-    def copy(self, make: Make) -> Path:
-        made = self._folder / make.__name__
-        if not made.exists():
-            with ThreadPoolExecutor(1) as apart:  # the caller may have a loop of its own
-                apart.submit(asyncio.run, self._make(make, made)).result()
-        self._handed_out += 1
-        return Path(shutil.copy(made, f"{made}-{self._handed_out}"))
-
-    async def _make(self, make: Make, path: Path) -> None:
-        async with opened(path, clock=FakeClock()) as store:
-            await make(store)
 
 
 @pytest.fixture(autouse=True)
 def _one_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "THREADS", 1)  # so that its steps are all the steps
-
-
-@pytest.fixture(scope="module")
-def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
-    return Worlds(tmp_path_factory.mktemp("worlds"))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from holdfast.core.event import Skipped
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.conformance.make import SUCCEEDED, ended, put, settle, started
 
+from .kit import DbOf
 from .schema import columns
 
 OTHER = {
@@ -19,14 +20,28 @@ OTHER = {
 """For each table a column, and another value that its checks would take."""
 
 
-async def _history(store: SqliteStore) -> None:
+async def history(store: SqliteStore) -> None:
     """An ended job with its run, and one that runs."""
     await ended(store)
     await started(store)
 
 
-async def test_waiting_job_cannot_be_deleted(store: SqliteStore, db: sqlite3.Connection) -> None:
+async def two_of_each(store: SqliteStore) -> None:
+    await ended(store)
+    await history(store)
+    await started(store)
+
+
+async def waiting(store: SqliteStore) -> None:
     await put(store)
+
+
+async def skipped(store: SqliteStore) -> None:
+    await ended(store, Skipped())
+
+
+def test_waiting_job_cannot_be_deleted(db_of: DbOf) -> None:
+    db = db_of(waiting)
 
     with pytest.raises(sqlite3.IntegrityError, match="a job that has not ended cannot be deleted"):
         db.execute("DELETE FROM holdfast_jobs")
@@ -41,11 +56,9 @@ async def test_running_job_cannot_be_deleted(store: SqliteStore, db: sqlite3.Con
     assert await settle(store, claim, SUCCEEDED)
 
 
-async def test_ended_job_goes_with_all_its_records(
-    store: SqliteStore, db: sqlite3.Connection
-) -> None:
+def test_ended_job_goes_with_all_its_records(db_of: DbOf) -> None:
     tables = ("holdfast_runs", "holdfast_ends", "holdfast_events")
-    await ended(store, Skipped())
+    db = db_of(skipped)
     before = [len(_rows(db, table)) for table in tables]
 
     db.execute("DELETE FROM holdfast_jobs")
@@ -62,10 +75,8 @@ async def test_ended_job_goes_with_all_its_records(
         ("holdfast_open_runs", "holdfast: "),
     ],
 )
-async def test_record_cannot_be_deleted_by_itself(
-    store: SqliteStore, db: sqlite3.Connection, table: str, message: str
-) -> None:
-    await _history(store)
+def test_record_cannot_be_deleted_by_itself(db_of: DbOf, table: str, message: str) -> None:
+    db = db_of(history)
     before = _rows(db, table)
 
     with pytest.raises(sqlite3.IntegrityError, match=message):
@@ -76,10 +87,8 @@ async def test_record_cannot_be_deleted_by_itself(
 
 @pytest.mark.parametrize("verb", ["INSERT OR REPLACE", "INSERT"])
 @pytest.mark.parametrize("table", OTHER)
-async def test_record_is_never_written_a_second_time(
-    store: SqliteStore, db: sqlite3.Connection, table: str, verb: str
-) -> None:
-    await _history(store)
+def test_record_is_never_written_a_second_time(db_of: DbOf, table: str, verb: str) -> None:
+    db = db_of(history)
     before = list(db.iterdump())
     column, value = OTHER[table]
     taken = ", ".join(value if each.name == column else each.name for each in columns(table))
@@ -91,13 +100,8 @@ async def test_record_is_never_written_a_second_time(
 
 
 @pytest.mark.parametrize("table", OTHER)
-async def test_record_is_never_moved_over_another(
-    store: SqliteStore, db: sqlite3.Connection, table: str
-) -> None:
-    for _ in range(2):
-        await ended(store)
-    for _ in range(2):
-        await started(store)
+def test_record_is_never_moved_over_another(db_of: DbOf, table: str) -> None:
+    db = db_of(two_of_each)
     before = list(db.iterdump())
     key = columns(table)[0].name
 

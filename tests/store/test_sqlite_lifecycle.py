@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -90,10 +91,8 @@ async def test_enqueue_within_a_transaction_needs_an_open_store(
     store = SqliteStore(tmp_path / "jobs.db")
     own = sqlite3.connect(store.path if same_file else tmp_path / "other.db")
 
-    with pytest.raises(StoreClosed):
+    with closing(own), pytest.raises(StoreClosed):
         store.add_within(own, [make_job()])
-
-    own.close()
 
 
 async def test_closing_twice_and_closing_unopened_are_fine(path: Path) -> None:

@@ -1,5 +1,7 @@
 """Which files are opened, which are refused, and that a refused one is left as it was."""
 
+# ruff: noqa: ASYNC240 - a test may wait for the disk
+
 import sqlite3
 from pathlib import Path
 
@@ -125,7 +127,9 @@ async def test_file_of_a_newer_holdfast_is_refused_untouched(
 async def test_newer_holdfast_may_have_added_to_its_own_table(path: Path) -> None:
     await _newer(path, "WAL")
     with raw(path) as later:
-        later.execute("CREATE TABLE kept (one INTEGER, version INTEGER, boot_id TEXT, who NOT NULL)")
+        later.execute(
+            "CREATE TABLE kept (one INTEGER, version INTEGER, boot_id TEXT, who NOT NULL)"
+        )
         later.execute("INSERT INTO kept SELECT one, version, boot_id, 'node' FROM holdfast_meta")
         later.execute("DROP TABLE holdfast_meta")
         later.execute("ALTER TABLE kept RENAME TO holdfast_meta")

@@ -1,5 +1,7 @@
 """What happens where nothing may be written, root or not: root becomes nobody for a moment."""
 
+# ruff: noqa: ASYNC240 - a test may wait for the disk
+
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +34,7 @@ def unprivileged() -> Iterator[None]:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that everybody can reach; pytest's own are closed to nobody."""
-    with TemporaryDirectory(dir="/tmp") as name:  # noqa: S108 - a fresh one, made for this test
+    with TemporaryDirectory(dir="/tmp") as name:
         place = Path(name)
         place.chmod(0o777)
         yield place

@@ -41,7 +41,6 @@ WALKS_ON_PURPOSE = {
     "read.lapsed": {"holdfast_open_runs"},  # few: what runs now
     "schema.lapse_all": {"holdfast_open_runs"},  # once after a restart
 }
-READY = "holdfast_waiting_ready"
 PLANNED = sorted(
     name
     for name, text in statements().items()
@@ -49,32 +48,32 @@ PLANNED = sorted(
 )
 INTENDED = {
     "claim.pick": [
-        f"SEARCH i USING INDEX {READY} (queue=? AND type=?)",
-        "SEARCH o USING INDEX holdfast_open_once (name=?)",
-        "SEARCH e USING INDEX holdfast_waiting_once (name=?)",
+        "INDEX holdfast_waiting_ready (queue=? AND type=?)",
+        "INDEX holdfast_open_once (name=?)",
+        "INDEX holdfast_waiting_once (name=?)",
     ],
-    "claim.promote": ["USING INDEX holdfast_waiting_due (available_at<?)"],
-    "read.lapsed": ["SEARCH j USING INTEGER PRIMARY KEY"],
-    "read.overdue": ["USING INDEX holdfast_waiting_deadline (start_deadline>? AND"],
+    "claim.promote": ["INDEX holdfast_waiting_due (available_at<?)"],
+    "read.lapsed": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "read.overdue": ["INDEX holdfast_waiting_deadline (start_deadline>? AND start_deadline<?)"],
     "read.peek": [
-        f"SEARCH w USING INDEX {READY} (queue=? AND type>?)",
-        f"SEARCH i USING INDEX {READY} (queue=? AND type=?)",
+        "INDEX holdfast_waiting_ready (queue=? AND type>?)",
+        "INDEX holdfast_waiting_ready (queue=? AND type=?)",
     ],
+    "read.runs": ["PRIMARY KEY (job=?)"],
+    "read.events": ["INDEX holdfast_events_job (job=?)"],
+    "read.chain": ["INDEX holdfast_jobs_root (root=?)"],
     "prune.pick": [
         "INDEX holdfast_ends_state (state=? AND at<?)",
         "INDEX holdfast_jobs_retry_of (retry_of=?)",
     ],
-    "prune.delete": ["USING INTEGER PRIMARY KEY", "INDEX holdfast_jobs_root (root=?)"],
-    "apply.check_open": ["SEARCH o USING INTEGER PRIMARY KEY"],
+    "prune.delete": ["INTEGER PRIMARY KEY (rowid=?)", "INDEX holdfast_jobs_root (root=?)"],
+    "apply.check_open": ["INTEGER PRIMARY KEY (rowid=?)"],
     "apply.free_keys": ["INDEX holdfast_keys_active (job_id=?"],
     "add.place": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
-    "add.key_holder": ["USING PRIMARY KEY (scope=? AND key=? AND bucket=?)"],
-    "add.slot_holder": ["USING PRIMARY KEY (series=? AND slot_at=?)"],
-    "read.runs": ["SEARCH holdfast_runs USING PRIMARY KEY (job=?)"],
-    "read.events": ["INDEX holdfast_events_job (job=?)"],
-    "read.chain": ["INDEX holdfast_jobs_root (root=?)"],
-    "lease.renew": ["SEARCH holdfast_open_runs USING INTEGER PRIMARY KEY"],
+    "add.key_holder": ["PRIMARY KEY (scope=? AND key=? AND bucket=?)"],
+    "add.slot_holder": ["PRIMARY KEY (series=? AND slot_at=?)"],
 }
+"""What the plan must say, among other things."""
 
 
 async def _little(store: SqliteStore) -> None:

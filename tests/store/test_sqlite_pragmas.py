@@ -1,5 +1,7 @@
 """What holds on every connection, and what the file is made of."""
 
+# ruff: noqa: ASYNC240 - a test may wait for the disk
+
 import gc
 import sqlite3
 from collections.abc import AsyncIterator

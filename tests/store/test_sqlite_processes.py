@@ -59,9 +59,7 @@ async def test_another_process_never_takes_what_this_one_runs(
     assert await settle(store, claim, SUCCEEDED)
 
 
-async def test_jobs_of_two_processes_are_numbered_together(
-    store: SqliteStore, other: Peer
-) -> None:
+async def test_jobs_of_two_processes_are_numbered_together(store: SqliteStore, other: Peer) -> None:
     expected = []
     for _ in range(3):
         expected += [await put(store), *other.ask("add", 1)]
@@ -102,10 +100,10 @@ async def test_counts_come_from_memory_while_nobody_writes(
     await put(store)
     trace.steps.clear()
 
-    found = [dict(await store.counts()) for _ in range(5)]
+    found = [dict(await store.counts()) for _ in range(20)]
 
-    assert found == [{QUEUED: 1}] * 5
-    assert trace.count("read.counts") == 1
+    assert found == [{QUEUED: 1}] * 20
+    assert trace.count("read.counts") <= THREADS  # each reader may have to look once
 
 
 async def test_counts_are_asked_again_when_this_process_has_written(

@@ -178,7 +178,7 @@ async def test_stopping_past_the_grace_undoes_what_is_under_way(app, path):
 
     app.settings = app.settings.with_(grace="50ms")
     handle = await pay.enqueue()
-    async with app.worker():
+    async with app.worker(concurrency=1):
         await started.wait()
 
     await reaches(handle, State.QUEUED)

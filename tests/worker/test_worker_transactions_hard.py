@@ -163,15 +163,14 @@ async def test_a_handler_cancelled_while_it_waits_for_the_lock_does_not_leave_it
         @app.job(max_runtime="100ms", retry=Backoff(1))
         async def second(run: Run) -> None:
             try:
+                await inside.wait()
                 async with run.transaction():
                     pass
             finally:
                 waiting.set()
 
+        handles = [await first.enqueue(), await second.enqueue()]
         async with app.worker():
-            handles = [await first.enqueue()]
-            handles.append(await second.enqueue())
-            await inside.wait()
             await waiting.wait()
             release.set()
             ends = [await handle.wait("2s") for handle in handles]

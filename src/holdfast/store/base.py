@@ -93,8 +93,9 @@ class Jobs(Protocol):
         the last waiting job of its priority, in the order given. If its slot, its key or its
         active key is taken (asked in that order) it is not stored, and the holder's id comes
         back; of two in one call, or in two processes, one wins. Adding an id that is stored
-        already changes nothing. `retry_of` must name a finished job without a successor, and
-        gives the new job that chain's root.
+        already changes nothing, whatever else it asks; a taken key is answered before a fault is
+        looked for. `retry_of` must name a finished job without a successor, and gives the new job
+        that chain's root.
         """
         ...
 
@@ -114,13 +115,13 @@ class Jobs(Protocol):
     ) -> list[Claim]:
         """Take up to `limit` jobs of these types, and up to `prefetch` more, in claim order.
 
-        First promotes what is due (`scheduled` and `retry_wait` → `queued`). Claim order is
-        `priority DESC, position, available_at, created_at, seq` over the queued jobs. Taking a
-        job raises its token by one, opens its run and starts its lease in one atomic step; a job
-        goes to one claimer only. Left out: jobs past their start deadline (it counts for the
-        first start alone), and `once` jobs whose name runs already or was taken earlier in this
-        claim. Beyond `limit` only `lease` jobs
-        without a lost run are taken, for those may be taken before there is room to run them.
+        First promotes what is due in any queue (`scheduled` and `retry_wait` → `queued`). Claim
+        order is `priority DESC, position, available_at, created_at, seq` over the queued jobs.
+        Taking a job raises its token by one, opens its run and starts its lease in one atomic
+        step; a job goes to one claimer only. Left out: jobs past their start deadline (it counts
+        for the first start alone), and `once` jobs whose name runs already, in any queue, or was
+        taken earlier in this claim. Beyond `limit` only `lease` jobs without a lost run are taken
+        and others passed over, for those may be taken before there is room to run them.
         """
         ...
 
@@ -131,7 +132,8 @@ class Jobs(Protocol):
         active key (freed, or handed to the successor) and its event. False means that the job
         has moved on: nothing was written for it, except that a refused write of a former holder
         (guard `open`) leaves a `late_write_refused` event. False also answers a change that
-        cannot be kept, its result or error being no JSON or too long; then nothing is left.
+        cannot be kept (a result that is no JSON or over 256 KiB, an error over 64 KiB, text that
+        cannot be stored); then nothing is left.
 
         Changes are applied in the order given, also when two concern one job. A job put back
         keeps its place in its queue; with a delay it is due that much later. A successor goes
@@ -191,7 +193,7 @@ class Runs(Protocol):
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
         """Append artifacts to the run this lease belongs to, open or closed.
 
-        False if there is no such run, or if it is open under a newer token.
+        False if there is no such run, or if the job was claimed again since.
         """
         ...
 
@@ -244,8 +246,12 @@ class Transaction(Protocol):
         """Apply the changes in this transaction and commit both.
 
         False if any was refused: then everything is rolled back. TransactionTimeout if its time
-        had run out: it was rolled back already.
+        had run out: it was rolled back already. RunError if somebody ended it meanwhile.
         """
+        ...
+
+    def check(self) -> None:
+        """TransactionTimeout if its time has run out."""
         ...
 
     async def rollback(self) -> None:

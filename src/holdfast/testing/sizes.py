@@ -19,8 +19,6 @@ class Sizes:
     race_processes: int  # processes that race for one thing
     race_rounds: int  # times that they do
     race_jobs: int  # jobs that they share out
-    search_workers: int  # workers of the exhaustive search
-    search_jobs: int  # jobs of the exhaustive search
 
 
 TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
@@ -31,17 +29,13 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             race_processes=3,
             race_rounds=5,
             race_jobs=200,
-            search_workers=2,
-            search_jobs=1,
         ),
         "test": Sizes(
-            history_examples=200,
+            history_examples=60,
             history_steps=100,
             race_processes=4,
             race_rounds=20,
             race_jobs=200,
-            search_workers=3,
-            search_jobs=2,
         ),
         "full": Sizes(
             history_examples=10_000,
@@ -49,8 +43,6 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             race_processes=8,
             race_rounds=200,
             race_jobs=2_000,
-            search_workers=3,
-            search_jobs=2,
         ),
     }
 )

@@ -118,19 +118,18 @@ class Dispatcher:
         return limit, max(0, self._stock - held)
 
     async def _take_safely(self) -> int:
+        self.idle.clear()
         try:
             taken = await self.run_once()
         except StoreClosed:
             raise
         except OperatorError as error:
             log.warning("cannot take jobs, will try again: %s", error)
-            taken = 0
+            return 0
         except Exception:
             log.exception("taking jobs failed; it will be tried again")
-            taken = 0
-        if taken or self._is_busy():
-            self.idle.clear()
-        else:
+            return 0
+        if not taken and not self._is_busy():
             self.idle.set()
         return taken
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Self, cast
 
-from holdfast.config import Settings
+from holdfast.config import Settings, check_count
 from holdfast.core.decide import Change
 from holdfast.core.event import Stopped
 from holdfast.core.ids import Ids, JobId
@@ -53,17 +53,25 @@ class Worker:
         self._settings = settings
         self._ids = ids
         self._random = random
+        if isinstance(queues, str):
+            raise InvalidType(f"queues is {queues!r:.80}; give a list of queue names")
         self._queues = [check_name(queue, what="queue") for queue in queues]
         self._types = sorted(registry.names() if types is None else types)
-        self._concurrency = concurrency or settings.concurrency
+        self._concurrency = settings.concurrency
+        if concurrency is not None:
+            self._concurrency = check_count(concurrency, what="concurrency")
         self.holder = Holder(
             instance_id=check_name(instance_id, what="instance_id"), boot_id=str(uuid.uuid4())
         )
         self._held: dict[JobId, Lease] = {}
+        self._stopping: asyncio.Task[None] | None = None
+        self._is_running = False
         self._require_work()
 
     async def __aenter__(self) -> Self:
         await self._store.open()
+        self._held.clear()
+        self._stopping = None
         self._judge = Judge(self._ids.job, self._random)
         self._finisher = Finisher(self._store, self._settled)
         self._slots = self._make_slots()
@@ -76,6 +84,7 @@ class Worker:
             asyncio.create_task(self._dispatcher.run(), name="holdfast-dispatch"),
             asyncio.create_task(self._look_around(), name="holdfast-tidy"),
         ]
+        self._is_running = True
         log.info("worker started instance=%s queues=%s", self.holder.instance_id, self._queues)
         return self
 
@@ -83,7 +92,14 @@ class Worker:
         await self.stop()
 
     async def stop(self) -> None:
-        """Take no more, let what runs end within the grace, hand back the rest."""
+        """Take no more, let what runs end within the grace, hand back the rest. Twice is fine."""
+        if not self._is_running:
+            return
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(), name="holdfast-stop")
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
         dispatching, tidying = self._loops
         self._dispatcher.stop()
         await asyncio.wait([dispatching])
@@ -97,6 +113,7 @@ class Worker:
         self._deaf()
         await self._renewer.stop()
         await asyncio.wait([tidying])
+        self._is_running = False
         log.info("worker stopped instance=%s", self.holder.instance_id)
 
     async def drained(self) -> None:
@@ -191,19 +208,23 @@ class Worker:
         self._slots.take(claims)
 
     def _let_lapse(self, claim: Claim) -> None:
-        self._held.pop(claim.job_id, None)
+        self._forget(claim.job_id, claim.token)
 
     def _settled(self, change: Change, _applied: bool) -> None:
-        if self._held.get(change.job_id) == Lease(change.job_id, change.token):
-            del self._held[change.job_id]
+        self._forget(change.job_id, change.token)
+
+    def _forget(self, job_id: JobId, token: int) -> None:
+        """Renew it no more, unless it is held under another token by now."""
+        held = self._held.get(job_id)
+        if held is not None and held.token == token:
+            del self._held[job_id]
 
     def _found(self, lease: Lease, renewal: Renewal) -> None:
         """The renewer saw that a lease is gone, or that somebody wants the job to stop."""
         if self._held.get(lease.job_id) != lease:
             return
         if renewal.held:
-            self._slots.give_up(lease.job_id, Stopped("cancel_requested"))
-        else:
+            self._slots.give_up(lease, Stopped("cancel_requested"))
+        elif self._slots.give_up(lease, None):
             log.warning("lease lost job=%s token=%d", lease.job_id, lease.token)
-            del self._held[lease.job_id]
-            self._slots.give_up(lease.job_id, None)
+            self._forget(lease.job_id, lease.token)

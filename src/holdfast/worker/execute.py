@@ -40,7 +40,9 @@ class Active:
         An async handler is cancelled at its next await. A thread is only told, and looks at
         `run.cancelled` when it pleases.
         """
-        self.interrupted = self.interrupted or event
+        if self.interrupted is not None:
+            return  # asking again would disturb it while it cleans up
+        self.interrupted = event
         self.run.request_cancel()
         if self.task is not None:
             self.task.cancel()
@@ -73,7 +75,7 @@ class Judge:
             return self.close(active, active.interrupted)
         return self.close(active, self._failure(active, error))
 
-    def unreadable(self, claim: Claim, error: Exception) -> Change:
+    def unreadable(self, claim: Claim, error: BaseException) -> Change:
         """Its params no longer fit its type: no retry can help."""
         return self.decide(claim, Failed(describe(error), permanent=True))
 
@@ -105,7 +107,8 @@ class Judge:
             case Cancel():
                 return Stopped(_short(value.reason))
             case RetryAfter():
-                return Failed(value.reason or "the handler asked for another try", value.delay)
+                asked = value.reason or "the handler asked for another try"
+                return Failed(cut(asked), value.delay)
             case _:
                 kind = type(value).__name__
                 return self._failure(active, TypeError(f"a handler returned an unknown {kind}"))
@@ -117,10 +120,8 @@ def _gave_way(active: Active, value: object) -> bool:
     match active.interrupted:
         case Lost(reason=Loss.TIMEOUT):
             return True
-        case Stopped():
-            return value is None and active.run.noticed
         case _:
-            return False
+            return value is None and active.run.noticed
 
 
 def shutdown(claim: Claim) -> Event:

@@ -12,7 +12,7 @@ from holdfast.store.base import Jobs
 
 log = logging.getLogger("holdfast.worker")
 
-LONGEST_PAUSE = 5.0
+LONGEST_PAUSE = 1.0
 ALARM = 5
 """After so many failed writes in a row somebody should look."""
 

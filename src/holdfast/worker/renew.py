@@ -65,8 +65,15 @@ class Renewer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        loop = every(self._interval, self.run_once, random=self._random.random, poke=self._poke)
-        self._task = self._loop.create_task(loop)
+        # A renewal that failed is repeated just as soon: leases do not wait for patience.
+        renewing = every(
+            self._interval,
+            self.run_once,
+            random=self._random.random,
+            poke=self._poke,
+            patience=1,
+        )
+        self._task = self._loop.create_task(renewing)
         try:
             self._loop.run_until_complete(self._task)
         except asyncio.CancelledError:

@@ -10,7 +10,7 @@ from holdfast.errors import StoreClosed
 
 log = logging.getLogger("holdfast.worker")
 
-LONGEST_PAUSE = 30.0
+LONGEST_PAUSE = 2.0
 
 
 async def every(
@@ -19,11 +19,12 @@ async def every(
     *,
     random: Callable[[], float],
     poke: asyncio.Event | None = None,
+    patience: int = 2,
 ) -> None:
     """Run `step`, wait about `span` (sooner when poked), and again, until cancelled.
 
     The wait is drawn from 80 to 120 % of the span, so that a fleet does not march in step. A step
-    that fails is logged and tried again, each time after a longer pause.
+    that fails is logged and tried again, each time after a pause `patience` times as long.
     """
     name = getattr(step, "__qualname__", "step")
     failed = 0
@@ -37,7 +38,9 @@ async def every(
             failed += 1
             log.exception("%s failed %d times in a row; it will be tried again", name, failed)
         pause = span.total_seconds() * (0.8 + 0.4 * random())
-        await _pause(min(LONGEST_PAUSE, pause * 2 ** min(failed, 10)) if failed else pause, poke)
+        await _pause(
+            min(LONGEST_PAUSE, pause * patience ** min(failed, 10)) if failed else pause, poke
+        )
 
 
 async def _pause(seconds: float, poke: asyncio.Event | None) -> None:

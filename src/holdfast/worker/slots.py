@@ -1,22 +1,22 @@
 """The places where handlers run: as many at a time as the worker's concurrency."""
 
 import asyncio
-import contextvars
 import logging
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from holdfast.context import Begin, Run
 from holdfast.core.decide import Change
 from holdfast.core.event import Event, Lost, Stopped
 from holdfast.core.ids import JobId
-from holdfast.core.run import Claim
+from holdfast.core.run import Claim, Lease
 from holdfast.core.state import Loss, RunStatus
 from holdfast.errors import HoldfastError
 from holdfast.jobs.registry import Registry
+from holdfast.worker.call import call, shake_off
 from holdfast.worker.execute import Active, Judge, shutdown
 
 log = logging.getLogger("holdfast.worker")
@@ -54,37 +54,46 @@ class Slots:
         self._left = left
         self._expired = expired
         self._loop = asyncio.get_running_loop()
-        self._ready: asyncio.Queue[Claim] = asyncio.Queue()
+        self._ready: deque[Claim] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._doomed: dict[Lease, Event | None] = {}
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="holdfast-handler")
         self._tasks = [
             asyncio.create_task(self._slot(), name=f"holdfast-slot-{n}") for n in range(concurrency)
         ]
+        # Nobody cancels this one but whoever tears down the whole loop.
+        self._canary = asyncio.create_task(asyncio.Event().wait(), name="holdfast-canary")
         self._breathed = 0.0
         self._hushed = asyncio.Event()
-        self._doomed: dict[JobId, Event | None] = {}
-        self.active: dict[JobId, Active] = {}
+        self.active: dict[tuple[JobId, int], Active] = {}
 
-    def take(self, claims: Iterable[Claim]) -> None:
-        for claim in claims:
-            self._ready.put_nowait(claim)
+    def take(self, claims: Sequence[Claim]) -> None:
+        self._ready.extend(claims)
+        for _ in range(min(len(claims), len(self._idle))):
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
 
-    def give_up(self, job_id: JobId, event: Event | None) -> None:
-        """Stop that job. One that has not started never will; without an event, without a word."""
-        active = self.active.get(job_id)
+    def give_up(self, lease: Lease, event: Event | None) -> bool:
+        """Stop that run. One that has not started never will; without an event, without a word.
+
+        False if its handler is done with: then its end is on the way to the store, or there.
+        """
+        active = self.active.get((lease.job_id, lease.token))
         if active is not None:
             active.interrupt(event or Stopped("lease_lost"))
-        else:
-            self._doomed[job_id] = event
+            return True
+        if any(claim.lease == lease for claim in self._ready):
+            self._doomed[lease] = event
+            return True
+        return False
 
     def hand_back(self) -> None:
         """Give back what has not started, where its delivery allows; the rest will start."""
-        claims = [self._ready.get_nowait() for _ in range(self._ready.qsize())]
-        for claim in claims:
-            if claim.delivery.runs_again:
-                self._finish(self._judge.abandon(claim))
-                self._left(0.0)
-            else:
-                self._ready.put_nowait(claim)
+        for claim in [claim for claim in self._ready if claim.delivery.runs_again]:
+            self._ready.remove(claim)
+            self._finish(self._judge.abandon(claim))
+            self._left(0.0)
 
     async def finished(self, within: float) -> None:
         """Wait for what runs, then ask it to stop, then let go of what does not."""
@@ -98,20 +107,20 @@ class Slots:
             self._finish(self._judge.abandon(active.claim))
 
     def close(self) -> None:
-        for task in self._tasks:
+        for task in (*self._tasks, self._canary):
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _quiet(self, within: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                while self.active or self._ready.qsize():
+                while self.active or self._ready:
                     self._hushed.clear()
                     await self._hushed.wait()
 
     async def _slot(self) -> None:
         while True:
-            claim = await self._ready.get()
+            claim = self._ready.popleft() if self._ready else await self._next()
             started = self._loop.time()
             await self._run(claim)
             ended = self._loop.time()
@@ -122,44 +131,59 @@ class Slots:
                 await asyncio.sleep(0)
                 self._breathed = self._loop.time()
 
+    async def _next(self) -> Claim:
+        while not self._ready:
+            waiter = self._loop.create_future()
+            self._idle.append(waiter)
+            await waiter
+        return self._ready.popleft()
+
     async def _run(self, claim: Claim) -> None:
-        if claim.job_id in self._doomed:
-            self._drop(claim, self._doomed.pop(claim.job_id))
+        if self._doomed and claim.lease in self._doomed:
+            self._drop(claim, self._doomed.pop(claim.lease))
             return
         try:
             kind = self._registry.get(claim.type)
             params = kind.load(claim.params)
-        except Exception as error:  # noqa: BLE001 - whatever it is, this job cannot be run
+        except BaseException as error:  # noqa: BLE001 - whatever it is, this job cannot be run
             self._finish(self._judge.unreadable(claim, error))
             return
-        await self._run_active(
-            Active(claim, kind, Run(claim, begin=self._begin, loop=self._loop)), params
-        )
-
-    async def _run_active(self, active: Active, params: dict[str, Any]) -> None:
-        self.active[active.claim.job_id] = active
+        run = Run(claim, begin=self._begin, loop=self._loop)
+        key = claim.job_id, claim.token
+        active = self.active[key] = Active(claim, kind, run)
         try:
             change = await self._watched(active, params)
             if not active.abandoned:
                 await self._close(active, change)
         finally:
-            del self.active[active.claim.job_id]
+            del self.active[key]
 
     def _drop(self, claim: Claim, event: Event | None) -> None:
         if event is not None:
             self._finish(self._judge.decide(claim, event))
 
     async def _watched(self, active: Active, params: dict[str, Any]) -> Change:
-        """Call the handler; whatever it does, a change comes back."""
+        """Call the handler; whatever it does, a change comes back, and the slot is as before."""
         timer = self._time_limit(active)
         try:
-            return self._judge.returned(active, await self._call(active, params))
+            change = self._judge.returned(active, await call(active, params, self._threads))
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
-            return self._raised(active, error)
+            self._leave_if_torn_down(active, error)
+            change = self._judge.raised(active, error)
         finally:
-            active.task = None  # from here on nothing may cancel it: the slot goes on
+            task, active.task = active.task, None  # from here on nobody may cancel the slot
             if timer is not None:
                 timer.cancel()
+        if task is not None and task.cancelling():
+            await shake_off(task)
+        return change
+
+    def _leave_if_torn_down(self, active: Active, error: BaseException) -> None:
+        """When the loop itself is being ended: leave the job in order, then go."""
+        torn_down = self._canary.done() or self._canary.cancelling()
+        if isinstance(error, asyncio.CancelledError) and torn_down:
+            self._finish(self._judge.abandon(active.claim))
+            raise error
 
     def _time_limit(self, active: Active) -> asyncio.TimerHandle | None:
         limit = active.kind.max_runtime
@@ -172,28 +196,6 @@ class Slots:
         self._expired(active.claim)
         active.interrupt(Lost(Loss.TIMEOUT))
 
-    async def _call(self, active: Active, params: dict[str, Any]) -> object:
-        kind = active.kind
-        handler = partial(kind.function, active.run) if kind.takes_run else kind.function
-        if kind.executor == "async":
-            active.task = asyncio.current_task()
-            return await handler(**params)
-        call = partial(contextvars.copy_context().run, _outcome, handler, params)
-        value, error = await self._loop.run_in_executor(self._threads, call)
-        if error is not None:
-            raise error
-        return value
-
-    def _raised(self, active: Active, error: BaseException) -> Change:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            if active.interrupted is None:
-                # Not our doing: the loop is being torn down. Leave the job in order, then go.
-                self._finish(self._judge.abandon(active.claim))
-                raise error
-            task.uncancel()
-        return self._judge.raised(active, error)
-
     async def _close(self, active: Active, change: Change) -> None:
         """Finish the run; where it opened a transaction, together with that or not at all."""
         opened = active.run.opened
@@ -201,18 +203,12 @@ class Slots:
             self._finish(change)
             return
         try:
-            if change.move.run in KEPT:
-                self._settled(change, await opened.commit([change]))
+            if change.move.run not in KEPT:
+                await opened.rollback()
+            elif await opened.commit([change]):
+                self._settled(change, True)
                 return
-            await opened.rollback()
+            # Refused, and its effects undone with it: written again, the refusal is on record.
         except HoldfastError as error:
             change = self._judge.raised(active, error)
         self._finish(change)
-
-
-def _outcome(handler: Callable[..., Any], params: dict[str, Any]) -> tuple[Any, Any]:
-    """Errors as values: a StopIteration could not travel through a future, and would hang it."""
-    try:
-        return handler(**params), None
-    except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
-        return None, error

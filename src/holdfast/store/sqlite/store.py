@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +18,10 @@ from holdfast.core.job import Job, NewJob
 from holdfast.core.order import Ordering
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
-from holdfast.errors import InvalidJob, StoreClosed
+from holdfast.errors import StoreClosed
 from holdfast.store.base import Added, Capability, Filter, Hint, Queue, Renewal
 from holdfast.store.sqlite import rows, verbs
+from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, translated
 from holdfast.store.sqlite.migrate import migrate
 from holdfast.store.sqlite.reader import Reader
@@ -165,8 +165,7 @@ class SqliteStore:
         return lambda: self._listeners.remove(wake) if wake in self._listeners else None
 
     def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
-        cursor = self._borrow(connection)
-        with translated(self.path):
+        with translated(self.path), borrowed(connection, self.path) as cursor:
             work = Work(cursor, self._clock, self._probe, careful=True)
             return verbs.add(work, jobs)
 
@@ -182,7 +181,12 @@ class SqliteStore:
             within=within,
             closing=self._closing,
         )
-        await asyncio.get_running_loop().run_in_executor(self._beginning, transaction.start)
+        starting = asyncio.get_running_loop().run_in_executor(self._beginning, transaction.start)
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._closing.submit(transaction.abandon)
+            raise
         return transaction
 
     def _start_once(self) -> None:
@@ -229,18 +233,3 @@ class SqliteStore:
     def _tell(self, hint: Hint) -> None:
         for wake in tuple(self._listeners):
             wake(hint)
-
-    def _borrow(self, connection: Any) -> sqlite3.Cursor:
-        """A cursor on the caller's connection, if it is to this file and in a transaction."""
-        if not isinstance(connection, sqlite3.Connection):
-            raise InvalidJob(f"tx is a {type(connection).__name__}; give a sqlite3.Connection")
-        cursor = connection.cursor()
-        cursor.row_factory = None
-        files = {row[1]: row[2] for row in cursor.execute("PRAGMA database_list")}
-        if not files["main"] or not self.path.samefile(files["main"]):
-            raise InvalidJob(f"tx is a connection to {files['main'] or 'memory'}, not {self.path}")
-        if not connection.in_transaction:
-            if connection.isolation_level is None:
-                raise InvalidJob("tx has no transaction open; run BEGIN IMMEDIATE on it first")
-            cursor.execute("BEGIN IMMEDIATE")
-        return cursor

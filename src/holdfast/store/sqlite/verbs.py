@@ -209,17 +209,24 @@ def _claim(work: Work, wanted: Wanted) -> list[Claim]:
 
 
 def _rounds(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
-    if len({change.job_id for change in changes}) == len(changes):
+    """No job twice in one, and no successor beside others: its place depends on their order."""
+    if all(change.move is SUCCESS for change in changes) and _distinct(changes):
         return [changes]
     together: list[list[Change]] = [[]]
-    seen: set[str] = set()
     for change in changes:
-        if change.job_id in seen:
-            seen.clear()
+        last = together[-1]
+        if last and not (_alike(change, last[-1]) and _distinct([*last, change])):
             together.append([])
-        seen.add(change.job_id)
         together[-1].append(change)
     return together
+
+
+def _alike(one: Change, other: Change) -> bool:
+    return (one.successor is None) == (other.successor is None)
+
+
+def _distinct(changes: Sequence[Change]) -> bool:
+    return len({change.job_id for change in changes}) == len(changes)
 
 
 def _apply(work: Work, changes: Sequence[Change]) -> list[bool]:

@@ -9,9 +9,10 @@ from holdfast.core.delivery import Delivery
 from holdfast.core.event import CancelRequested, Event, Failed, Succeeded
 from holdfast.core.job import Key, NewJob
 from holdfast.core.limits import MAX_ERROR, MAX_PAYLOAD
+from holdfast.core.order import Ordering
 from holdfast.core.run import Claim, Lease
 from holdfast.core.state import State
-from holdfast.store.base import Store
+from holdfast.store.base import Queue, Store
 from holdfast.testing.conformance.make import (
     FAILED,
     LEASE,
@@ -152,6 +153,24 @@ async def test_two_changes_of_one_job_are_applied_in_the_order_given(store: Stor
 
     assert applied == [True, False]
     assert (await job_of(store, claim.id)).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("chain_first", [True, False])
+async def test_changes_of_different_jobs_are_applied_in_the_order_given(
+    store: Store, chain_first: bool
+) -> None:
+    await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION))
+    await store.add(
+        [make_job(queue="lane", delivery=each) for each in (Delivery.CHAIN, Delivery.LEASE)]
+    )
+    chain, lease = await take_many(store, queue="lane")
+    lost = [chain, lease] if chain_first else [lease, chain]
+
+    await store.apply(_changes(lost, LOST))
+
+    [_, successor] = await store.chain(chain.id)
+    assert successor.position == (100 if chain_first else 300), "behind those that waited then"
+    assert (await job_of(store, lease.id)).position == 200
 
 
 async def test_cancel_request_and_retry_in_one_call_end_the_job(store: Store) -> None:

@@ -1,0 +1,196 @@
+"""Random lives of a store: what may happen to it in any order, in a process that may die."""
+
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from datetime import timedelta, timezone
+from itertools import count
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from holdfast.core.decide import decide
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import (
+    CancelRequested,
+    Event,
+    Failed,
+    Lost,
+    Released,
+    Skipped,
+    Snoozed,
+    Succeeded,
+)
+from holdfast.core.ids import Ids, JobId
+from holdfast.core.job import NewJob
+from holdfast.core.run import Claim, Holder
+from holdfast.core.state import Loss
+from holdfast.errors import TransitionRefused
+from holdfast.store.base import Filter
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import START, FakeClock
+from holdfast.testing.sqlite_bench import dump
+
+from .parts import LEASE, SECOND, TYPE
+
+ENDS: Final[list[Event]] = [
+    Succeeded('"done"'),
+    Succeeded(),
+    Failed("it broke"),
+    Failed("it broke", SECOND),
+    Failed("it broke", permanent=True),
+    Lost(Loss.OWNER_DEAD),
+    Released("drain"),
+    Snoozed(SECOND),
+    Skipped("empty"),
+    CancelRequested("enough"),
+]
+
+
+async def live_and_die(_mouth: Connection, path: Path, seed: int, hour: int) -> None:
+    """Do random things to the store until this process kills itself at a random statement."""
+    random = Random(seed)
+    left = random.randrange(5, 150)
+
+    def probe(_name: str, _after: bool) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    clock = FakeClock()
+    clock.advance(timedelta(hours=hour))
+    store = SqliteStore(path, clock=clock, probe=probe)
+    await store.open()
+    life = Life(store, clock, random, hour)
+    while True:
+        await random.choice(life.habits)()
+
+
+async def work_on(mouth: Connection, path: Path, seed: int) -> None:
+    """Do the same random things every time, telling the number of each once it is durable."""
+    async for number in random_work(path, seed):
+        mouth.send(number)
+
+
+async def random_work(path: Path, seed: int) -> AsyncIterator[int]:
+    """Random things that are the same for one seed: ids, clock and all. Ends by itself."""
+    clock, random = FakeClock(), Random(seed)
+    store = SqliteStore(path, clock=clock, ids=Ids(clock.now, Random(seed).getrandbits))
+    await store.open()
+    life = Life(store, clock, random, seed)
+    yield 0
+    for number in range(1, 41):
+        await random.choice(life.habits)()
+        yield number
+    await store.close()
+
+
+class Life:
+    """What may happen to a store, in any order; each habit writes once."""
+
+    def __init__(self, store: SqliteStore, clock: FakeClock, random: Random, seed: int) -> None:
+        self.habits = [self.add, self.add, self.claim, self.claim, self.end, self.end, self.cancel,
+                       self.reclaim, self.promote, self.prune]  # fmt: skip
+        self._store = store
+        self._clock = clock
+        self._random = random
+        self._numbers = count(seed * 1_000_000)
+        self._held: list[Claim] = []
+
+    async def add(self) -> None:
+        await self._store.add([self._job() for _ in range(self._random.randrange(1, 4))])
+
+    async def claim(self) -> None:
+        name = f"worker-{self._random.randrange(2)}"
+        holder = Holder(instance_id=name, boot_id=name)
+        self._held += await self._store.claim(
+            holder, queue="default", types=[TYPE], limit=2, prefetch=1, lease=LEASE
+        )
+
+    async def end(self) -> None:
+        """End a run that is held, or one that no longer is."""
+        if self._held:
+            await self._settle(self._random.choice(self._held), self._random.choice(ENDS))
+
+    async def cancel(self) -> None:
+        for job in (await self._store.find(Filter(), limit=20))[-1:]:
+            await self._settle(job, CancelRequested())
+
+    async def reclaim(self) -> None:
+        self._clock.advance(LEASE)
+        for job in await self._store.lapsed(limit=1):
+            await self._settle(job, Lost(Loss.LEASE_EXPIRED))
+
+    async def promote(self) -> None:
+        await self._store.promote_due(limit=10)
+
+    async def prune(self) -> None:
+        await self._store.prune(older_than=timedelta(minutes=1), limit=2)
+
+    async def _settle(self, standing: Any, event: Event) -> None:
+        try:
+            change = decide(standing, event, new_id=self._id)
+        except TransitionRefused:
+            return
+        await self._store.apply([change])
+
+    def _job(self) -> NewJob:
+        delivery = self._random.choice([Delivery.LEASE, Delivery.CHAIN, Delivery.CHAIN])
+        return NewJob(
+            id=self._id(),
+            type=TYPE,
+            name=TYPE,
+            params="{}",
+            delivery=delivery,
+            priority=self._random.randrange(3),
+            max_attempts=self._random.choice([1, 2, None]),
+            delay=self._random.choice([None, None, SECOND]),
+            active_key=self._random.choice([None, None, "story"]),
+        )
+
+    def _id(self) -> JobId:
+        return JobId(f"00000000-0000-7000-8000-{next(self._numbers):012x}")
+
+
+async def tell_moments(mouth: Connection, path: Path, zone: str) -> None:
+    """Live through a retry, a lapse and a delay in that time zone, and tell every row."""
+    os.environ["TZ"] = zone
+    time.tzset()
+    await _live_through_moments(path)
+    mouth.send((time.tzname[0], dump(path)))
+
+
+async def _live_through_moments(path: Path) -> None:
+    clock = FakeClock()
+    store = SqliteStore(path, clock=clock, ids=Ids(clock.now, Random(1).getrandbits))
+    await store.open()
+    numbers = count(1)
+    holder = Holder(instance_id="worker-1", boot_id="boot-1")
+
+    def new_id() -> JobId:
+        return JobId(f"00000000-0000-7000-8000-{next(numbers):012x}")
+
+    async def add(**over: Any) -> None:
+        await store.add([NewJob(id=new_id(), type=TYPE, name=TYPE, params="{}", **over)])
+
+    async def take() -> list[Claim]:
+        return await store.claim(holder, queue="default", types=[TYPE], limit=9, lease=LEASE)
+
+    offset = timezone(timedelta(hours=2))
+    await add(at=(START + timedelta(hours=1)).astimezone(offset))
+    await add(delay=SECOND, start_within=SECOND)
+    await add()
+    [failing] = await take()
+    await store.apply([decide(failing, Failed("no", timedelta(minutes=1)), new_id=new_id)])
+    clock.advance(timedelta(minutes=1))
+    await take()
+    clock.advance(LEASE)
+    lapsed = await store.lapsed(limit=9)
+    await store.apply([decide(job, Lost(Loss.LEASE_EXPIRED), new_id=new_id) for job in lapsed])
+    clock.advance(timedelta(hours=1))
+    await take()
+    await store.prune(older_than=timedelta(0), limit=9)
+    await store.close()
