@@ -87,7 +87,7 @@ def test_job_runs_once_at_a_time(db_of: DbOf) -> None:
 
     second = _row(db, "holdfast_open_runs", token=2, run_id=new_id())
 
-    _refused(db, "holdfast_open_runs", second, "UNIQUE")
+    _refused(db, "holdfast_open_runs", second, "UNIQUE|holdfast: that")
 
 
 def test_job_ends_once(db_of: DbOf) -> None:
@@ -95,7 +95,7 @@ def test_job_ends_once(db_of: DbOf) -> None:
 
     second = _row(db, "holdfast_ends", state="cancelled")
 
-    _refused(db, "holdfast_ends", second, "UNIQUE")
+    _refused(db, "holdfast_ends", second, "UNIQUE|holdfast: that")
 
 
 def test_job_has_one_successor(db_of: DbOf) -> None:
@@ -112,7 +112,7 @@ def test_once_job_of_a_name_runs_once_at_a_time(db_of: DbOf) -> None:
 
     second = _row(db, "holdfast_open_runs", job=2, run_id=new_id())
 
-    _refused(db, "holdfast_open_runs", second, "UNIQUE")
+    _refused(db, "holdfast_open_runs", second, "UNIQUE|holdfast: that")
 
 
 @pytest.mark.parametrize("delivery", [Delivery.CHAIN, Delivery.ONCE])

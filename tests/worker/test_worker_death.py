@@ -1,7 +1,6 @@
 """Workers that die or freeze for real, in processes of their own."""
 
 import asyncio
-import signal
 import time
 
 import pytest
@@ -17,8 +16,8 @@ from worker_world import (
 
 from holdfast import Backoff, Run, State
 
-LEASE = {"lease": "800ms", "renew": "100ms"}
-LIMIT = 0.8 + 1.0
+LEASE = {"lease": "500ms", "renew": "50ms"}
+LIMIT = 0.5 + 1.0
 """The promise: a dead worker's job is taken over within the lease plus one second."""
 
 
@@ -61,12 +60,12 @@ async def test_a_thawed_worker_cannot_overwrite_its_successor(app, path):
     handle = await leased.enqueue()
     async with await Child.start(path, "frozen", **LEASE) as child:
         await child.says("holding")
-        child.send(signal.SIGSTOP)
+        await child.freeze(path)
         async with app.worker():
             result = await handle.result(SOON)
             before = await handle.job()
             child.tell("go on")
-            child.send(signal.SIGCONT)
+            child.thaw()
             refused = await child.says("refused")
             after = await handle.job()
 
@@ -84,8 +83,8 @@ async def test_a_handler_that_blocks_its_event_loop_keeps_its_lease(app, path):
     async def leased(run: Run, seconds: float) -> int:
         return -run.token
 
-    handle = await leased.enqueue(2.0)
-    async with await Child.start(path, "blocking", lease="400ms", renew="50ms") as child:
+    handle = await leased.enqueue(1.5)
+    async with await Child.start(path, "blocking", lease="300ms", renew="50ms") as child:
         await child.says("holding")
         async with app.worker():
             result = await handle.result("8s")

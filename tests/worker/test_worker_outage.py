@@ -64,7 +64,7 @@ async def test_a_worker_that_cannot_claim_takes_up_the_work_afterwards(app, path
 
 async def test_an_outage_longer_than_the_lease_loses_nothing(path):
     """Whoever is first afterwards, the renewal or the reclaim, the job ends exactly once."""
-    async with quick(path, busy=0.05, lease="300ms", renew="50ms") as app:
+    async with quick(path, busy=0.05, lease="200ms", renew="30ms") as app:
         starts = []
 
         @app.job(retry=Backoff(5, base="1ms"))
@@ -77,7 +77,7 @@ async def test_an_outage_longer_than_the_lease_loses_nothing(path):
         async with app.worker(concurrency=2) as one, app.worker(concurrency=2) as two:
             await until(lambda: len(starts) == 4)
             with locked(path):
-                await asyncio.sleep(0.8)
+                await asyncio.sleep(0.5)
             results = [await handle.result(SOON) for handle in handles]
             await one.drained()
             await two.drained()

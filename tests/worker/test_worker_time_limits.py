@@ -191,7 +191,7 @@ async def test_a_run_within_its_limit_may_take_many_leases(app):
 
     @app.job(max_runtime="5s")
     async def long() -> str:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(0.5)
         return "in time"
 
     async with app.worker(), app.worker():

@@ -16,6 +16,7 @@ import worker_storm
 from worker_world import quick
 
 from holdfast import Backoff, Holdfast, Run
+from holdfast.errors import TransactionTimeout
 
 
 def say(*words: object) -> None:
@@ -87,7 +88,7 @@ def write_on(run: Run, conn: sqlite3.Connection) -> None:
     while refused < 50:
         try:
             conn.execute("INSERT INTO effects VALUES ('late', ?)", (run.token,))
-        except sqlite3.Error:
+        except (sqlite3.Error, TransactionTimeout):
             refused += 1
 
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import signal
 import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -208,8 +209,19 @@ class Child:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
 
-    def send(self, signal: int) -> None:
-        self._process.send_signal(signal)
+    async def freeze(self, path: Path) -> None:
+        """Stop it, but not in the middle of a write: nobody could write until it is thawed."""
+        while True:
+            self._process.send_signal(signal.SIGSTOP)
+            with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as probe:
+                probe.execute("PRAGMA busy_timeout = 0")
+                probe.execute("BEGIN IMMEDIATE")
+                return
+            self.thaw()
+            await asyncio.sleep(0.01)
+
+    def thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     async def kill(self) -> None:
         with suppress(ProcessLookupError):

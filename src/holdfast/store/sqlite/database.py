@@ -21,7 +21,7 @@ OLDEST = (3, 38, 0)
 WAL_FIX = (3, 51, 3)
 
 _LOCKED = StoreBusy, "{path} stayed locked{by}; end that, or wait longer"
-_WRITE = StoreReadOnly, "{path} or its folder cannot be written; check its permissions"
+_WRITE = StoreReadOnly, "may not write {path} or its folder; check their permissions"
 _MEANINGS: dict[int, tuple[type[OperatorError], str]] = {
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
@@ -50,17 +50,25 @@ def connect(path: Path, *, busy: float, read_only: bool = False) -> sqlite3.Conn
         connection = sqlite3.connect(
             path, timeout=busy, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA temp_store = MEMORY")
-        if read_only:
-            connection.execute("PRAGMA query_only = ON")
-        else:
-            scratch = connection.cursor()
-            run(scratch, "schema.scratch_picked")
-            run(scratch, "schema.scratch_changes")
-            run(scratch, "schema.scratch_finished")
+        try:
+            _prepare(connection, read_only=read_only)
+        except BaseException:
+            connection.close()
+            raise
     return connection
+
+
+def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    if read_only:
+        connection.execute("PRAGMA query_only = ON")
+        return
+    scratch = connection.cursor()
+    run(scratch, "schema.scratch_picked")
+    run(scratch, "schema.scratch_changes")
+    run(scratch, "schema.scratch_finished")
 
 
 @contextmanager
@@ -75,9 +83,15 @@ def translated(path: Path) -> Iterator[None]:
 def translate(error: sqlite3.Error, path: Path) -> HoldfastError:
     """The error of ours that says what SQLite's means to whoever runs the machine."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_CANTOPEN and path.parent.is_dir() and not _may_write(path.parent):
+        code = sqlite3.SQLITE_READONLY
     kind, text = _MEANINGS.get(code, (OperatorError, "{path}: {error}"))
     by = _by_whom(path) if kind is StoreBusy else ""
     return kind(text.format(path=path, error=error, by=by))
+
+
+def _may_write(folder: Path) -> bool:
+    return os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def require_version() -> None:

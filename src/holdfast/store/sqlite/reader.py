@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.errors import InvalidJob
 from holdfast.store.sqlite.database import connect, translated
+from holdfast.store.sqlite.rows import dumps
 from holdfast.store.sqlite.statements import Probe, run
 
 T = TypeVar("T")
@@ -25,7 +27,6 @@ class Reader:
         self._probe = probe
         self._mine = threading.local()
         self._opened: list[sqlite3.Connection] = []
-        self._cache: dict[str, tuple[tuple[int, int], Any]] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="holdfast-reader")
 
     async def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
@@ -44,23 +45,32 @@ class Reader:
         for connection in self._opened:
             connection.close()
         self._opened.clear()
-        self._cache.clear()
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _remembered(self, name: str) -> list[tuple[Any, ...]]:
         # A reader never writes, so its data_version changes with every commit of anybody else,
-        # this process's own writer included. It is told per connection, hence the thread.
-        stamp = (threading.get_ident(), self._fetch("read.version", {})[0][0])
-        kept = self._cache.get(name)
-        if kept is None or kept[0] != stamp:
-            kept = self._cache[name] = (stamp, self._fetch(name, {}))
+        # this process's own writer included. It is told per connection, so each has its own.
+        version = self._fetch("read.version", {})[0][0]
+        kept = self._memory().get(name)
+        if kept is None or kept[0] != version:
+            kept = self._memory()[name] = (version, self._fetch(name, {}))
         return list(kept[1])
 
+    def _memory(self) -> dict[str, tuple[int, list[tuple[Any, ...]]]]:
+        if not hasattr(self._mine, "memory"):
+            self._mine.memory = {}
+        memory: dict[str, tuple[int, list[tuple[Any, ...]]]] = self._mine.memory
+        return memory
+
     def _fetch(self, name: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-        with translated(self._path):
-            return run(self._connection().cursor(), name, self._probe, **values).fetchall()
+        try:
+            bound = {key: _bound(value) for key, value in values.items()}
+            with translated(self._path):
+                return run(self._connection().cursor(), name, self._probe, **bound).fetchall()
+        except ValueError as error:
+            raise InvalidJob(f"no store can hold that, so nothing is there: {error}") from error
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._mine, "connection", None)
@@ -69,3 +79,7 @@ class Reader:
             self._mine.connection = connection
             self._opened.append(connection)
         return connection
+
+
+def _bound(value: Any) -> Any:
+    return dumps(value) if isinstance(value, list) else value

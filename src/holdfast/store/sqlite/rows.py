@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.clock import micros, moment
@@ -15,6 +16,7 @@ from holdfast.core.span import MICROSECOND
 from holdfast.core.state import RunStatus, State
 
 Row = tuple[Any, ...]
+LAST = micros(datetime.max.replace(tzinfo=UTC))
 
 _encode = json.JSONEncoder(
     separators=(",", ":"), check_circular=False, ensure_ascii=False, allow_nan=False
@@ -47,6 +49,8 @@ def new_job(job: NewJob, now: int) -> dict[str, Any]:
     due = _due(job, slot_at, now)
     counted_from = due if slot_at is None else slot_at
     within = None if job.start_within is None else job.start_within // MICROSECOND
+    if max(due, counted_from + (within or 0)) > LAST:
+        raise ValueError("it is due, or must start, after the year 9999")
     return {
         "type": job.type,
         "name": job.name,

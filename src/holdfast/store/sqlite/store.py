@@ -1,6 +1,7 @@
 """The store: the contract's verbs, handed to the one writer or to the readers."""
 
 import asyncio
+import logging
 import os
 import secrets
 import threading
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from holdfast.clock import Clock, SystemClock, micros
 from holdfast.core.decide import Change
@@ -23,14 +25,19 @@ from holdfast.store.base import Added, Capability, Filter, Hint, Queue, Renewal
 from holdfast.store.sqlite import rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, translated
-from holdfast.store.sqlite.migrate import migrate
+from holdfast.store.sqlite.migrate import migrate, require_ours, write_ahead
 from holdfast.store.sqlite.reader import Reader
 from holdfast.store.sqlite.statements import Probe
 from holdfast.store.sqlite.transaction import SqliteTransaction
 from holdfast.store.sqlite.writer import Work, Writer
 
+log = logging.getLogger("holdfast.store")
+
 BUSY = 30.0
 """Seconds to wait for a lock that somebody else holds."""
+
+OPEN: "WeakSet[SqliteStore]" = WeakSet()
+"""What this process, or the one it was forked from, has open."""
 
 
 class SqliteStore:
@@ -48,16 +55,13 @@ class SqliteStore:
         adopt: bool = False,
         probe: Probe | None = None,
     ) -> None:
-        self.path = path
+        self.path = path.absolute()
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock.now, secrets.randbits)
         self._busy = busy
         self._adopt = adopt
         self._probe = probe
         self._gate = threading.Lock()
-        # Whoever waits for the write lock waits on a thread that whoever holds it does not need.
-        self._beginning = ThreadPoolExecutor(1, thread_name_prefix="holdfast-begin")
-        self._closing = ThreadPoolExecutor(1, thread_name_prefix="holdfast-commit")
         self._opening = threading.Lock()
         self._listeners: list[Callable[[Hint], None]] = []
         self._open: tuple[Writer, Reader, int] | None = None
@@ -69,14 +73,19 @@ class SqliteStore:
         if self._open is not None:
             writer, reader, _ = self._open
             self._open = None
-            await asyncio.to_thread(writer.close)
-            await asyncio.to_thread(reader.close)
+            for close in (
+                writer.close,
+                reader.close,
+                self._beginning.shutdown,
+                self._closing.shutdown,
+            ):
+                await asyncio.to_thread(close)
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         return await self._writer.ask(verbs.add, jobs) if jobs else []
 
     async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
-        found = await self._jobs("read.get", ids=rows.dumps(list(job_ids)))
+        found = await self._jobs("read.get", ids=list(job_ids))
         by_id = {job.id: job for job in found}
         return [by_id.get(job_id) for job_id in job_ids]
 
@@ -125,7 +134,7 @@ class SqliteStore:
         return await self._jobs("read.peek", queue=queue, limit=limit)
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
-        states = None if what.states is None else rows.dumps(sorted(what.states))
+        states = None if what.states is None else sorted(what.states)
         asked = {"queue": what.queue, "type": what.type, "states": states}
         return await self._jobs("read.find", limit=limit, before=before, **asked)
 
@@ -165,6 +174,7 @@ class SqliteStore:
         return lambda: self._listeners.remove(wake) if wake in self._listeners else None
 
     def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
+        self._require_open()
         with translated(self.path), borrowed(connection, self.path) as cursor:
             work = Work(cursor, self._clock, self._probe, careful=True)
             return verbs.add(work, jobs)
@@ -196,20 +206,38 @@ class SqliteStore:
 
     def _start(self) -> None:
         require_version()
-        connection = connect(self.path, busy=self._busy)
-        try:
-            with translated(self.path):
-                boot = self._clock.boot_id()
-                migrate(connection, self.path, boot=boot, adopt=self._adopt, probe=self._probe)
-        except BaseException:
-            connection.close()
-            raise
+        _refuse_after_fork(self.path)
+        self._migrate()
         writer = Writer(
-            connection, self.path, self._clock, gate=self._gate, probe=self._probe, tell=self._tell
+            connect(self.path, busy=self._busy),
+            self.path,
+            self._clock,
+            gate=self._gate,
+            probe=self._probe,
+            tell=self._tell,
         )
         writer.start()
         reader = Reader(self.path, busy=self._busy, probe=self._probe)
+        # Whoever waits for the write lock waits on a thread that whoever holds it does not need.
+        self._beginning = ThreadPoolExecutor(1, thread_name_prefix="holdfast-begin")
+        self._closing = ThreadPoolExecutor(1, thread_name_prefix="holdfast-commit")
         self._open = writer, reader, os.getpid()
+        OPEN.add(self)
+
+    def _migrate(self) -> None:
+        connection = connect(self.path, busy=self._busy)
+        boot = self._clock.boot_id()
+        try:
+            with translated(self.path):
+                require_ours(connection, self.path, adopt=self._adopt)
+                write_ahead(connection, self.path, busy=self._busy)
+                migrate(connection, self.path, boot=boot, probe=self._probe)
+        finally:
+            connection.close()
+
+    def is_inherited(self, path: Path) -> bool:
+        """Whether this is a store on that file which the parent process opened."""
+        return self._open is not None and self._open[2] != os.getpid() and self.path == path
 
     def _require_open(self) -> tuple[Writer, Reader]:
         if self._open is None:
@@ -232,4 +260,16 @@ class SqliteStore:
 
     def _tell(self, hint: Hint) -> None:
         for wake in tuple(self._listeners):
-            wake(hint)
+            try:
+                wake(hint)
+            except Exception:
+                log.exception("a listener failed; hints are only hints")
+
+
+def _refuse_after_fork(path: Path) -> None:
+    """SQLite's locks do not survive a fork, and it does not know: two would think they had them."""
+    if any(store.is_inherited(path) for store in OPEN):
+        raise StoreClosed(
+            f"this process was forked while {path} was open, which SQLite cannot survive; open "
+            "the store after the fork, or start the process afresh (multiprocessing: spawn)"
+        )

@@ -15,13 +15,26 @@ from queue import SimpleQueue
 from typing import Any
 
 from holdfast.clock import Clock, micros
-from holdfast.errors import HoldfastError, StoreClosed
+from holdfast.errors import HoldfastError, InvalidJob, StoreClosed
 from holdfast.store.base import Hint
 from holdfast.store.sqlite.database import translate
 from holdfast.store.sqlite.statements import Probe, run
 
 GROUP = 1000
 """How many requests one commit takes at most."""
+
+
+HOPELESS = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_NOMEM,
+}
 
 
 class Work:
@@ -80,6 +93,7 @@ class Writer:
         tell: Callable[[Hint], None],
     ) -> None:
         self._connection = connection
+        self._cursor = connection.cursor()
         self._path = path
         self._clock = clock
         self._gate = gate
@@ -107,6 +121,7 @@ class Writer:
             self._closed = True
             self._inbox.put(None)
             self._thread.join()
+            self._cursor.close()  # or an error somebody keeps would keep the file open
             self._connection.close()
 
     def _loop(self) -> None:
@@ -147,7 +162,7 @@ class Writer:
             _settle([(request, answers)])
 
     def _commit(self, requests: list[Request], *, careful: bool) -> list[list[Any]]:
-        cursor = self._connection.cursor()
+        cursor = self._cursor
         with self._gate:
             run(cursor, "tx.begin", self._probe)
             try:
@@ -199,13 +214,16 @@ def _resolve(settled: list[tuple[asyncio.Future[Any], Any]]) -> None:
 
 def _is_hopeless(error: Exception) -> bool:
     """Whether the file itself is the trouble, so that asking again alone cannot help."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF != sqlite3.SQLITE_CONSTRAINT
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in HOPELESS
 
 
 def _named(error: Exception, path: Path) -> Exception:
+    named: HoldfastError
     if isinstance(error, sqlite3.Error):
-        named: HoldfastError = translate(error, path)
-        named.__cause__ = error
-        return named
-    return error
+        named = translate(error, path)
+    elif isinstance(error, ValueError) and not isinstance(error, HoldfastError):
+        named = InvalidJob(f"no store can hold that: {error}")
+    else:
+        return error
+    named.__cause__ = error
+    return named

@@ -56,7 +56,9 @@ CREATE INDEX holdfast_waiting_due ON holdfast_waiting (available_at, job)
   WHERE state IN ('scheduled', 'retry_wait');
 CREATE INDEX holdfast_waiting_deadline ON holdfast_waiting (start_deadline, job)
   WHERE start_deadline IS NOT NULL;
-CREATE INDEX holdfast_waiting_once ON holdfast_waiting (name) WHERE delivery = 'once';
+CREATE INDEX holdfast_waiting_once ON holdfast_waiting
+  (name, queue, priority DESC, position, available_at, created_at, job)
+  WHERE delivery = 'once' AND state = 'queued';
 CREATE INDEX holdfast_waiting_place ON holdfast_waiting (queue, priority, position)
   WHERE position <> 0;
 
@@ -77,7 +79,8 @@ CREATE TABLE holdfast_open_runs (
   lease_until INTEGER NOT NULL,  -- of the monotonic clock of the boot in holdfast_meta
   cancel INTEGER NOT NULL DEFAULT 0,
   artifacts TEXT NOT NULL DEFAULT '[]'
-    CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144),
+    CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144)
+    CONSTRAINT artifacts_json CHECK (json_valid(artifacts)),
   queue TEXT NOT NULL,
   name TEXT NOT NULL,
   delivery TEXT NOT NULL,
@@ -89,7 +92,7 @@ CREATE TABLE holdfast_open_runs (
   -- A job that executes at most once has one token.
   CONSTRAINT one_run CHECK (token = 1 OR delivery = 'lease')
 );
-CREATE UNIQUE INDEX holdfast_open_once ON holdfast_open_runs (name) WHERE delivery = 'once';
+CREATE UNIQUE INDEX holdfast_open_name ON holdfast_open_runs (name) WHERE delivery = 'once';
 
 CREATE TABLE holdfast_runs (
   job INTEGER NOT NULL REFERENCES holdfast_jobs (seq) ON DELETE CASCADE,
@@ -108,7 +111,8 @@ CREATE TABLE holdfast_runs (
   exit_code INTEGER,
   log_path TEXT,
   artifacts TEXT NOT NULL DEFAULT '[]'
-    CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144),
+    CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144)
+    CONSTRAINT artifacts_json CHECK (json_valid(artifacts)),
   PRIMARY KEY (job, token)
 ) WITHOUT ROWID;
 
@@ -214,6 +218,29 @@ CREATE TRIGGER holdfast_open_unended BEFORE INSERT ON holdfast_open_runs
 WHEN EXISTS (SELECT 1 FROM holdfast_ends WHERE job = NEW.job)
 BEGIN SELECT RAISE(ABORT, 'holdfast: an ended job never runs again'); END;
 
+CREATE TRIGGER holdfast_open_kept BEFORE DELETE ON holdfast_open_runs
+WHEN NOT EXISTS (SELECT 1 FROM holdfast_runs WHERE job = OLD.job AND token = OLD.token)
+BEGIN SELECT RAISE(ABORT, 'holdfast: an open run goes only when it is closed'); END;
+
+-- INSERT OR REPLACE would delete the row that is there without asking any other trigger.
+CREATE TRIGGER holdfast_jobs_once BEFORE INSERT ON holdfast_jobs
+WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE seq = NEW.seq)
+  OR EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'holdfast: that job is stored already'); END;
+
+CREATE TRIGGER holdfast_open_once BEFORE INSERT ON holdfast_open_runs
+WHEN EXISTS (SELECT 1 FROM holdfast_open_runs WHERE job = NEW.job)
+BEGIN SELECT RAISE(ABORT, 'holdfast: that job runs already'); END;
+
+CREATE TRIGGER holdfast_runs_once BEFORE INSERT ON holdfast_runs
+WHEN EXISTS (SELECT 1 FROM holdfast_runs WHERE job = NEW.job AND token = NEW.token)
+  OR EXISTS (SELECT 1 FROM holdfast_runs WHERE run_id = NEW.run_id)
+BEGIN SELECT RAISE(ABORT, 'holdfast: that run is closed already'); END;
+
+CREATE TRIGGER holdfast_ends_once BEFORE INSERT ON holdfast_ends
+WHEN EXISTS (SELECT 1 FROM holdfast_ends WHERE job = NEW.job)
+BEGIN SELECT RAISE(ABORT, 'holdfast: that job has ended already'); END;
+
 CREATE TRIGGER holdfast_waiting_unended BEFORE INSERT ON holdfast_waiting
 WHEN EXISTS (SELECT 1 FROM holdfast_ends WHERE job = NEW.job)
 BEGIN SELECT RAISE(ABORT, 'holdfast: an ended job never waits again'); END;
@@ -224,8 +251,11 @@ WHEN EXISTS (SELECT 1 FROM holdfast_waiting WHERE job = NEW.job)
 BEGIN SELECT RAISE(ABORT, 'holdfast: a job that waits or runs has not ended'); END;
 
 CREATE TRIGGER holdfast_ends_frozen BEFORE UPDATE ON holdfast_ends
-WHEN NOT (OLD.state = 'failed' AND NEW.state = 'dead_letter' AND NEW.job IS OLD.job
-  AND NEW.at IS OLD.at AND NEW.token IS OLD.token)
+WHEN NOT (OLD.state = 'failed' AND NEW.state = 'dead_letter')
+  OR NEW.job IS NOT OLD.job OR NEW.at IS NOT OLD.at OR NEW.queue IS NOT OLD.queue
+  OR NEW.priority IS NOT OLD.priority OR NEW.position IS NOT OLD.position
+  OR NEW.available_at IS NOT OLD.available_at OR NEW.token IS NOT OLD.token
+  OR NEW.failures IS NOT OLD.failures OR NEW.losses IS NOT OLD.losses
 BEGIN SELECT RAISE(ABORT, 'holdfast: an end is final'); END;
 
 CREATE TRIGGER holdfast_ends_kept BEFORE DELETE ON holdfast_ends

@@ -60,7 +60,8 @@ FROM holdfast_jobs AS j
 WHERE j.seq >= :first;
 
 -- @place
--- In a `position` queue each new job goes behind the last waiting one of its priority.
+-- In a `position` queue each new job goes behind the last waiting one of its priority. The new ones
+-- have no position yet, so the index of positions knows only the others.
 UPDATE holdfast_waiting
 SET position = p.position
 FROM (
@@ -68,14 +69,14 @@ FROM (
     w.job,
     coalesce(
       (
-        SELECT max(o.position) FROM holdfast_waiting AS o
-        WHERE o.queue = w.queue AND o.priority = w.priority AND o.position <> 0 AND o.job < :first
+        SELECT max(o.position) FROM holdfast_waiting AS o INDEXED BY holdfast_waiting_place
+        WHERE o.queue = w.queue AND o.priority = w.priority AND o.position <> 0
       ),
       0
     ) + q.gap * row_number() OVER (PARTITION BY w.queue, w.priority ORDER BY w.job) AS position
-  FROM holdfast_queues AS q
-  CROSS JOIN holdfast_waiting AS w ON w.queue = q.name AND w.job >= :first
-  WHERE q.ordering = 'position'
+  FROM holdfast_waiting AS w NOT INDEXED
+  CROSS JOIN holdfast_queues AS q ON q.name = w.queue
+  WHERE w.job >= :first AND q.ordering = 'position'
 ) AS p
 WHERE holdfast_waiting.job = p.job;
 

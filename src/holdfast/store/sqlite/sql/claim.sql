@@ -35,14 +35,14 @@ FROM (
           OR NOT EXISTS (
             SELECT 1 FROM holdfast_open_runs AS o WHERE o.delivery = 'once' AND o.name = i.name
           )
-          AND NOT EXISTS (
-            SELECT 1 FROM holdfast_waiting AS e
+          AND i.job = (
+            SELECT e.job FROM holdfast_waiting AS e
             WHERE e.delivery = 'once' AND e.name = i.name AND e.queue = i.queue
               AND e.state = 'queued'
               AND (e.start_deadline IS NULL OR e.start_deadline >= :now)
               AND e.type IN (SELECT value FROM json_each(:types))
-              AND (-e.priority, e.position, e.available_at, e.created_at, e.job)
-                < (-i.priority, i.position, i.available_at, i.created_at, i.job)
+            ORDER BY e.priority DESC, e.position, e.available_at, e.created_at, e.job
+            LIMIT 1
           )
         )
       ORDER BY i.priority DESC, i.position, i.available_at, i.created_at, i.job

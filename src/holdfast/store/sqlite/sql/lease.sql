@@ -1,9 +1,12 @@
 -- @renew
 UPDATE holdfast_open_runs
 SET lease_until = :until
-FROM json_each(:leases) AS l
-CROSS JOIN holdfast_jobs AS j ON j.id = l.value ->> 0
-WHERE holdfast_open_runs.job = j.seq AND holdfast_open_runs.token = l.value ->> 1;
+WHERE job IN (
+  SELECT o.job
+  FROM json_each(:leases) AS l
+  CROSS JOIN holdfast_jobs AS j ON j.id = l.value ->> 0
+  CROSS JOIN holdfast_open_runs AS o ON o.job = j.seq AND o.token = l.value ->> 1
+);
 
 -- @renewed
 SELECT json_group_array(json_array(l.key, o.cancel))

@@ -85,20 +85,18 @@ SELECT
   r.run_id, j.id, r.token, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
   r.finished_at, r.error, r.result, r.exit_code, r.log_path, r.artifacts, j.params, j.template_id
 FROM holdfast_jobs AS j
-CROSS JOIN (
-  SELECT
-    job, run_id, token, status, reason, worker, started_at, finished_at, error, result,
-    exit_code, log_path, artifacts
-  FROM holdfast_runs
-  UNION ALL
-  SELECT
-    job, run_id, token, 'running', NULL, worker, started_at, NULL, NULL, NULL, NULL, NULL,
-    artifacts
-  FROM holdfast_open_runs
-) AS r ON r.job = j.seq
+CROSS JOIN holdfast_runs AS r ON r.job = j.seq
 CROSS JOIN holdfast_workers AS k ON k.id = r.worker
 WHERE j.id = :id
-ORDER BY r.token;
+UNION ALL
+SELECT
+  o.run_id, j.id, o.token, 'running', NULL, k.instance_id, k.boot_id, o.started_at,
+  NULL, NULL, NULL, NULL, NULL, o.artifacts, j.params, j.template_id
+FROM holdfast_jobs AS j
+CROSS JOIN holdfast_open_runs AS o ON o.job = j.seq
+CROSS JOIN holdfast_workers AS k ON k.id = o.worker
+WHERE j.id = :id
+ORDER BY 3;
 
 -- @events
 SELECT e.id, e.at, j.id, e.run_id, e.kind, e.token, e.reason

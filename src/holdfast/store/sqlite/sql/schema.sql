@@ -4,8 +4,15 @@ SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'holdfast_met
 -- @is_empty
 SELECT count(*) = 0 FROM sqlite_schema;
 
+-- @has_statistics
+SELECT count(*) FROM sqlite_schema WHERE name = 'sqlite_stat1';
+
+-- @drop_statistics
+-- Gathered on a file's first day they would mislead the planner for ever after.
+DELETE FROM sqlite_stat1 WHERE tbl GLOB 'holdfast_*';
+
 -- @create_meta
-CREATE TABLE IF NOT EXISTS holdfast_meta (
+CREATE TABLE holdfast_meta (
   one INTEGER PRIMARY KEY CHECK (one = 1),
   version INTEGER NOT NULL,
   boot_id TEXT NOT NULL  -- the boot of this machine by whose monotonic clock leases are written
@@ -13,8 +20,7 @@ CREATE TABLE IF NOT EXISTS holdfast_meta (
 
 -- @init_meta
 INSERT INTO holdfast_meta (one, version, boot_id)
-VALUES (1, 0, :boot)
-ON CONFLICT DO NOTHING;
+VALUES (1, 0, :boot);
 
 -- @version
 SELECT version FROM holdfast_meta;
