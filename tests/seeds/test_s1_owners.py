@@ -87,7 +87,7 @@ def test_one_module_writes_runs() -> None:
 
 @pytest.mark.req("S1-1.4.a")
 async def test_each_cached_value_equals_what_the_file_rebuilds(
-    store: SqliteStore, clock: FakeClock, sql: Sql
+    store: SqliteStore, sql: Sql
 ) -> None:
     cached = {name for _, tree in shipped_modules() for name in snapshots(tree)}
     for _ in range(3):
@@ -96,19 +96,11 @@ async def test_each_cached_value_equals_what_the_file_rebuilds(
         await put(store, queue="lane")
 
         for name in cached:
-            for _ in range(2):  # made, then remembered
-                remembered = await store._reader.snapshot(name)
-                rebuilt = await store._reader.rows(name)
-                assert (
-                    sorted(remembered)
-                    == sorted(rebuilt)
-                    == sorted(sql.rows(all_statements()[name]))
-                )
+            rebuilt = sorted(sql.rows(all_statements()[name]))
+            for _ in range(5):  # made, then remembered, by each thread that reads
+                assert sorted(await store._reader.snapshot(name)) == rebuilt
 
-    assert cached == {"read.counts"}, (
-        "a new cached value: this test rebuilds it, but is it allowed?"
-    )
-    assert store._reader._cache.keys() == cached
+    assert cached == {"read.counts"}, "a new one: this test rebuilds it, but may it be cached?"
 
 
 @pytest.mark.req("S1-1.4.a")

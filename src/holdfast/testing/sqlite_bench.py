@@ -51,6 +51,15 @@ async def _left_running(w: World) -> None:
     w.clock.reboot()
 
 
+async def _with_statistics(w: World) -> None:
+    await w.store.open()
+    await w.add()
+    await w.store.close()
+    own = sqlite3.connect(w.path)
+    own.execute("ANALYZE")
+    own.close()
+
+
 def _store(w: World) -> SqliteStore:
     assert isinstance(w.store, SqliteStore)
     return w.store
@@ -104,6 +113,7 @@ def _rest(claim: Claim) -> tuple[Any, ...]:
 OWN = {
     "open_new_file": Scenario(nothing, _open, opened=False),
     "open_after_restart": Scenario(_left_running, _open, opened=False),
+    "open_with_statistics": Scenario(_with_statistics, _open, opened=False),
     "add_within_own_transaction": Scenario(_own_table, _add_within),
     "finish_with_effect": Scenario(_one_started, _finish_with_effect),
     "finish_too_late_with_effect": Scenario(_one_started, _finish_too_late),

@@ -21,7 +21,10 @@ OLDEST = (3, 38, 0)
 WAL_FIX = (3, 51, 3)
 
 _LOCKED = StoreBusy, "{path} stayed locked{by}; end that, or wait longer"
-_WRITE = StoreReadOnly, "may not write {path} or its folder; check their permissions"
+_WRITE = (
+    StoreReadOnly,
+    "{path} or its folder cannot be written; check its permissions: who may write there?",
+)
 _MEANINGS: dict[int, tuple[type[OperatorError], str]] = {
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
@@ -90,8 +93,14 @@ def translate(error: sqlite3.Error, path: Path) -> HoldfastError:
     return kind(text.format(path=path, error=error, by=by))
 
 
-def _may_write(folder: Path) -> bool:
-    return os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+def require_writable(path: Path) -> None:
+    """Before SQLite looks: it would leave files beside one that it may only read."""
+    if path.exists() and not _may_write(path):
+        raise StoreReadOnly(_WRITE[1].format(path=path))
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def require_version() -> None:

@@ -24,7 +24,7 @@ from holdfast.errors import StoreClosed
 from holdfast.store.base import Added, Capability, Filter, Hint, Queue, Renewal
 from holdfast.store.sqlite import rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
-from holdfast.store.sqlite.database import connect, require_version, translated
+from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
 from holdfast.store.sqlite.migrate import migrate, require_ours, write_ahead
 from holdfast.store.sqlite.reader import Reader
 from holdfast.store.sqlite.statements import Probe
@@ -225,6 +225,7 @@ class SqliteStore:
         OPEN.add(self)
 
     def _migrate(self) -> None:
+        require_writable(self.path)
         connection = connect(self.path, busy=self._busy)
         boot = self._clock.boot_id()
         try:
