@@ -63,7 +63,7 @@ def test_artifacts_are_gathered_within_bounds(tmp_path):
             RunError, match=r"artifact .* cannot be stored; use a path of 1 to 4,096"
         ):
             run.attach(bad)
-    with pytest.raises(RunError, match="would have 1,001 artifacts of .*; at most 1,000"):
+    with pytest.raises(RunError, match=r"would have 1,001 artifacts of .*; at most 1,000"):
         run.attach(*map(str, range(998)))
     assert len(run.artifacts) == 3
 

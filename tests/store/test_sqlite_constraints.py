@@ -118,6 +118,7 @@ def test_once_job_of_a_name_runs_once_at_a_time(db_of: DbOf) -> None:
 @pytest.mark.parametrize("delivery", [Delivery.CHAIN, Delivery.ONCE])
 def test_started_job_that_runs_once_never_waits_again(db_of: DbOf, delivery: Delivery) -> None:
     db = db_of(running_then_waiting)
+    db.execute("DROP TRIGGER holdfast_waiting_unended")  # so that only the check is left
 
     waiting = _row(db, "holdfast_waiting", job=1, delivery=delivery, token=1)
 
@@ -148,7 +149,15 @@ def test_ended_job_comes_back_nowhere(db_of: DbOf, table: str) -> None:
 
     back = _row(db, table, job=1)
 
-    _refused(db, table, back, "holdfast: an ended job never")
+    _refused(db, table, back, "holdfast: an ended job never|or has ended does not wait")
+
+
+def test_job_that_runs_does_not_wait(db_of: DbOf) -> None:
+    db = db_of(running_then_waiting)
+
+    waiting = _row(db, "holdfast_waiting", job=1)
+
+    _refused(db, "holdfast_waiting", waiting, "holdfast: a job that runs")
 
 
 @pytest.mark.parametrize("job", [2, 3], ids=["running", "waiting"])
@@ -166,6 +175,7 @@ ALL_STATES = [*State, "unknown", "QUEUED", "", "queued "]
 @pytest.mark.parametrize("state", ALL_STATES)
 def test_job_waits_in_waiting_states_only(db_of: DbOf, state: str) -> None:
     db = db_of(running_then_waiting)
+    db.execute("DROP TRIGGER holdfast_waiting_unended")  # so that only the check is left
 
     waiting = _row(db, "holdfast_waiting", job=1, state=state)
 

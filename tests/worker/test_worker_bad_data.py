@@ -38,24 +38,31 @@ async def test_params_that_no_longer_fit_close_the_job_with_the_reason(app, riva
     assert "three" not in run.error
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["{}", "[1]", "null", '"x"', '{"number":1,"more":2}', '{"number":1e999}',
-     '{"number":"\\ud800"}', '{"number":' + "9" * 5000 + "}",
-     '{"number":' + "[" * 900 + "]" * 900 + "}"],
-    ids=lambda text: text[:20],
-)  # fmt: skip
-async def test_params_edited_by_hand_close_the_job_and_nothing_else(app, path, text):
+EDITED = [
+    "{}",
+    "[1]",
+    "null",
+    '"x"',
+    '{"number":1,"more":2}',
+    '{"number":1e999}',
+    '{"number":"\\ud800"}',
+    '{"number":' + "9" * 5000 + "}",
+    '{"number":' + "[" * 900 + "]" * 900 + "}",
+]
+
+
+async def test_params_edited_by_hand_close_their_jobs_and_nothing_else(app, path):
     @app.job
     async def send(number: int) -> None: ...
 
-    handle = await send.enqueue(1)
-    set_params(path, handle, text)
+    handles = await app.enqueue_many(send.bind(1) for _ in EDITED)
+    for handle, text in zip(handles, EDITED, strict=True):
+        set_params(path, handle, text)
     async with app.worker():
-        job = await handle.wait(SOON)
+        ends = [await handle.wait(SOON) for handle in handles]
 
         assert await all_slots_work(app)
-    assert (job.state, job.reason) == (State.DEAD_LETTER, "permanent")
+    assert [(job.state, job.reason) for job in ends] == [("dead_letter", "permanent")] * len(EDITED)
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), RuntimeError("x"), SystemExit(1)])
@@ -109,28 +116,29 @@ UNKEPT = {
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
-@pytest.mark.parametrize("kind", UNKEPT)
-async def test_a_result_that_cannot_be_kept_is_a_dead_letter_at_once(app, kind, thread):
+async def test_a_result_that_cannot_be_kept_is_a_dead_letter_at_once(app, thread):
     if thread:
 
-        @app.job
-        def give():
+        @app.job(name="give")
+        def give(kind: str):
             return UNKEPT[kind]()
 
     else:
 
-        @app.job
-        async def give():
+        @app.job(name="give")
+        async def give(kind: str):
             return UNKEPT[kind]()
 
     async with app.worker():
-        handle = await give.enqueue()
-        job = await handle.wait(SOON)
+        handles = {kind: await give.enqueue(kind) for kind in UNKEPT}
+        jobs = {kind: await handle.wait(SOON) for kind, handle in handles.items()}
 
         assert await all_slots_work(app)
-    assert (job.state, job.reason, job.failures) == (State.DEAD_LETTER, "permanent", 1)
-    [run] = await app.runs(handle.id)
-    assert 'result of "give"' in run.error
+    ends = {kind: (job.state, job.reason, job.failures) for kind, job in jobs.items()}
+    assert ends == dict.fromkeys(UNKEPT, (State.DEAD_LETTER, "permanent", 1))
+    for handle in handles.values():
+        [run] = await app.runs(handle.id)
+        assert 'result of "give"' in run.error
 
 
 async def test_artifacts_that_cannot_be_kept_fail_their_own_job_only(app):

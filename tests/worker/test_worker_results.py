@@ -59,34 +59,36 @@ RESULTS = [
 ]
 
 
-def giving(app, hint, value, *, thread):
+def giving(app, hint, value, *, name="give", thread=False):
     if thread:
 
-        @app.job
+        @app.job(name=name)
         def give() -> hint:
             return value
 
         return give
 
-    @app.job
+    @app.job(name=name)
     async def give() -> hint:
         return value
 
     return give
 
 
-@pytest.mark.parametrize("number", range(len(RESULTS)), ids=lambda n: str(RESULTS[n][0])[:30])
-async def test_a_result_comes_back_as_its_annotation_says(app, number):
-    hint, value = RESULTS[number]
-    give = giving(app, hint, value, thread=number % 2 == 0)
+@pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
+async def test_a_result_comes_back_as_its_annotation_says(app, thread):
+    types = [
+        giving(app, hint, value, name=f"give{n}", thread=thread)
+        for n, (hint, value) in enumerate(RESULTS)
+    ]
 
     async with app.worker():
-        handle = await give.enqueue()
-        result = await handle.result(SOON)
+        handles = [await each.enqueue() for each in types]
+        results = [await handle.result(SOON) for handle in handles]
 
-    assert result == value
-    assert type(result) is type(value)
-    assert await statuses(app, handle) == [("succeeded", None)]
+    assert results == [value for _, value in RESULTS]
+    assert [type(each) for each in results] == [type(value) for _, value in RESULTS]
+    assert await statuses(app, handles[0]) == [("succeeded", None)]
 
 
 async def test_params_arrive_as_their_annotations_say(app):
@@ -147,8 +149,8 @@ async def test_artifacts_are_kept_with_the_run_however_it_ends(app):
 
 
 async def test_whoever_waits_in_another_process_gets_the_same_result(app, rival):
-    give = giving(app, Receipt, RECEIPT, thread=False)
-    giving(rival, Receipt, RECEIPT, thread=False)
+    give = giving(app, Receipt, RECEIPT)
+    giving(rival, Receipt, RECEIPT)
 
     async with app.worker():
         handle = await give.enqueue()

@@ -18,7 +18,7 @@ SUCCEED = ("steady", "threaded", "flaky", "sleepy", "chained")
 @pytest.mark.slow
 async def test_in_a_storm_every_job_ends_once_and_every_effect_is_there_once(path):
     rng = random.Random(7)
-    async with quick(path, lease="1s", renew="100ms", concurrency=4, prefetch=10) as app:
+    async with quick(path, lease="500ms", renew="50ms", concurrency=4, prefetch=10) as app:
         types = worker_storm.register(app)
         names = list(types)
         kinds = [names[n % len(names)] for n in range(JOBS)]
@@ -35,7 +35,7 @@ async def test_in_a_storm_every_job_ends_once_and_every_effect_is_there_once(pat
         handles, size = [], JOBS // KILLS
         async with app.worker(), app.worker():
             for wave in range(0, JOBS, size):
-                async with await Child.start(path, "storm", lease="1s", renew="100ms") as child:
+                async with await Child.start(path, "storm", lease="500ms", renew="50ms") as child:
                     handles += await app.enqueue_many(bound[wave : wave + size])
                     some = zip(handles[wave:], kinds[wave:], strict=False)
                     cancelling = asyncio.create_task(cancel_some(list(some), rng))

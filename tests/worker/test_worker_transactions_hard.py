@@ -214,6 +214,33 @@ async def test_a_handler_that_ends_the_transaction_itself_is_told_so(app, path, 
     assert query(path, "PRAGMA integrity_check") == [("ok",)]
 
 
+OVER = {
+    "undone by SQLite": lambda conn: conn.execute("INSERT OR ROLLBACK INTO ids VALUES (1)"),
+    "undone": sqlite3.Connection.rollback,
+    "committed": sqlite3.Connection.commit,
+}
+
+
+@pytest.mark.parametrize("how", OVER)
+async def test_no_write_gets_through_once_the_transaction_is_over(app, path, how):
+    """Each would commit by itself, and again with every retry."""
+    query(path, "CREATE TABLE ids (id INTEGER PRIMARY KEY)")
+    query(path, "INSERT INTO ids VALUES (1)")
+
+    def go_on_regardless(run, conn):
+        with suppress(sqlite3.IntegrityError):
+            OVER[how](conn)
+        conn.execute(INSERT, ("late", run.token))
+
+    pay = paying(app, go_on_regardless, retry=Backoff(2, base="1ms"))
+    async with app.worker():
+        job = await (await pay.enqueue()).wait(SOON)
+
+        assert await all_slots_work(app)
+    assert (job.state, job.failures) == (State.DEAD_LETTER, 2)
+    assert "late" not in effects(path)
+
+
 async def test_what_a_handler_sets_on_its_connection_does_not_disturb_the_finish(app, path):
     def work(run, conn):
         conn.row_factory = sqlite3.Row

@@ -82,12 +82,21 @@ def effect_after(app: Holdfast) -> None:
         time.sleep(60)
 
 
+ENDLESS = """
+INSERT INTO effects
+WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers)
+SELECT 'late', n FROM numbers
+"""
+ONE = "INSERT INTO effects VALUES ('late', 0)"
+
+
 def write_on(run: Run, conn: sqlite3.Connection) -> None:
-    """As fast as it can, and on through the first errors."""
+    """Without a pause, and on through the first errors: SQLite rolls a transaction back by
+    itself when it interrupts one of its writes, and what follows would commit alone."""
     refused = 0
     while refused < 50:
         try:
-            conn.execute("INSERT INTO effects VALUES ('late', ?)", (run.token,))
+            conn.execute(ENDLESS if run.attempt % 2 and not refused else ONE)
         except (sqlite3.Error, TransactionTimeout):
             refused += 1
 

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from holdfast.core.job import NewJob
-from holdfast.errors import CallerError, DuplicateJob, InvalidJob
+from holdfast.errors import CallerError, DuplicateJob, InvalidJob, UnknownType
 from holdfast.jobs.client import Client
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.jobtype import Bound, add_within
@@ -72,8 +72,8 @@ class _Bulk(Generic[R]):
             bound.configured.make(job_id, bound.params)
             for bound, job_id in zip(chunk, ids, strict=True)
         ]
-        if any(bound.configured.tx is not None for bound in chunk):
-            raise InvalidJob("a bound job has a tx of its own; give enqueue_many(…, tx=…) instead")
+        for bound in chunk:
+            self._require_ours(bound)
         await self.settle()
         self._chunk, self._jobs = chunk, jobs
         if self._tx is None:
@@ -81,6 +81,16 @@ class _Bulk(Generic[R]):
             await asyncio.sleep(0)  # so that the write begins before the next chunk is prepared
         else:
             self._note(add_within(self._store, self._tx, jobs))
+
+    def _require_ours(self, bound: Bound[R]) -> None:
+        configured = bound.configured
+        if configured.client is not self._client:
+            raise UnknownType(
+                f'job type "{configured.type.name}" belongs to another app; enqueue it there, or '
+                "register it here"
+            )
+        if configured.tx is not None:
+            raise InvalidJob("a bound job has a tx of its own; give enqueue_many(…, tx=…) instead")
 
     async def settle(self) -> None:
         """Wait for the chunk that is under way, if any, and note what became of each job."""

@@ -128,7 +128,7 @@ class JobType(Generic[P, R_co]):
 class Configured(Generic[P, R_co]):
     """A job type with the options of one enqueue."""
 
-    __slots__ = ("_client", "_mould", "_needs_slot", "_type", "on_conflict", "tx")
+    __slots__ = ("_mould", "_needs_slot", "client", "on_conflict", "tx", "type")
 
     def __init__(
         self,
@@ -140,16 +140,16 @@ class Configured(Generic[P, R_co]):
     ) -> None:
         self.on_conflict: Final = on_conflict
         self.tx: Final = tx
-        self._type: Final = job_type
-        self._client: Final = job_type.client
+        self.type: Final = job_type
+        self.client: Final = job_type.client
         self._mould: Final = Mould(like)
         self._needs_slot: Final = like.delivery is Delivery.ONCE and like.slot is None
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Store a job with these arguments and options; when it answers, the job survives."""
         params = self.params(args, kwargs)
-        store = await self._client.store()
-        job = self.make(self._client.ids.job(), params)
+        store = await self.client.store()
+        job = self.make(self.client.ids.job(), params)
         added = await store.add([job]) if self.tx is None else add_within(store, self.tx, [job])
         return self.settle(job.id, added[0])
 
@@ -164,24 +164,24 @@ class Configured(Generic[P, R_co]):
     def settle(self, asked: JobId, added: Added) -> Handle[R_co]:
         """The handle of what the store answered, or the error it means."""
         if added.refused is not None:
-            raise InvalidJob(f'a job of type "{self._type.name}" was refused: {added.refused}')
+            raise InvalidJob(f'a job of type "{self.type.name}" was refused: {added.refused}')
         created = added.created or added.id == asked  # our own repeated write is no conflict
         if not created and self.on_conflict == "reject":
             raise DuplicateJob(
-                f'a job of type "{self._type.name}" was not stored: job {added.id} has its key or '
+                f'a job of type "{self.type.name}" was not stored: job {added.id} has its key or '
                 "slot; use another, or on_conflict='return' to get that job",
                 existing=added.id,
             )
-        return Handle(added.id, self._client, created=created)
+        return Handle(added.id, self.client, created=created)
 
     def params(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The JSON text of a call's arguments, if it may be made at all."""
         if self._needs_slot:
             raise InvalidJob(
-                f'"{self._type.name}" is delivered once per slot; say which one it takes: '
+                f'"{self.type.name}" is delivered once per slot; say which one it takes: '
                 ".options(slot=datetime(…, tzinfo=UTC))"
             )
-        return self._type.dump(args, kwargs)
+        return self.type.dump(args, kwargs)
 
 
 class Bound(Generic[R_co]):

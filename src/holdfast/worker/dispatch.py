@@ -95,6 +95,9 @@ class Dispatcher:
             prefetch=prefetch,
             lease=self._lease,
         )
+        if not claims:
+            log.debug("nothing to take queue=%s", queue)
+            return 0
         self.in_hand += len(claims)
         self._took(claims)
         return len(claims)

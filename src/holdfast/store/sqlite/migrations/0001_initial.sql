@@ -243,7 +243,16 @@ BEGIN SELECT RAISE(ABORT, 'holdfast: that job has ended already'); END;
 
 CREATE TRIGGER holdfast_waiting_unended BEFORE INSERT ON holdfast_waiting
 WHEN EXISTS (SELECT 1 FROM holdfast_ends WHERE job = NEW.job)
-BEGIN SELECT RAISE(ABORT, 'holdfast: an ended job never waits again'); END;
+  OR EXISTS (SELECT 1 FROM holdfast_open_runs WHERE job = NEW.job)
+BEGIN SELECT RAISE(ABORT, 'holdfast: a job that runs or has ended does not wait'); END;
+
+CREATE TRIGGER holdfast_waiting_frozen BEFORE UPDATE ON holdfast_waiting
+WHEN NEW.job IS NOT OLD.job OR NEW.queue IS NOT OLD.queue OR NEW.type IS NOT OLD.type
+  OR NEW.name IS NOT OLD.name OR NEW.delivery IS NOT OLD.delivery
+  OR NEW.created_at IS NOT OLD.created_at OR NEW.start_deadline IS NOT OLD.start_deadline
+  OR NEW.token IS NOT OLD.token OR NEW.failures IS NOT OLD.failures
+  OR NEW.losses IS NOT OLD.losses
+BEGIN SELECT RAISE(ABORT, 'holdfast: of a waiting job only its place and state change'); END;
 
 CREATE TRIGGER holdfast_ends_alone BEFORE INSERT ON holdfast_ends
 WHEN EXISTS (SELECT 1 FROM holdfast_waiting WHERE job = NEW.job)
