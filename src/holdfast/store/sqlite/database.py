@@ -95,7 +95,7 @@ def translate(error: sqlite3.Error, path: Path) -> HoldfastError:
 
 def require_writable(path: Path) -> None:
     """Before SQLite looks: it would leave files beside one that it may only read."""
-    if path.exists() and not _may_write(path):
+    if os.access(path, os.F_OK) and not _may_write(path):
         raise StoreReadOnly(_WRITE[1].format(path=path))
 
 
