@@ -7,8 +7,6 @@ import pytest
 from holdfast.core.ids import Ids
 from holdfast.testing.clock import FakeClock
 
-pytest.register_assert_rewrite("holdfast.testing.conformance")
-
 
 @pytest.fixture
 def clock() -> FakeClock:

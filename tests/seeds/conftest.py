@@ -15,8 +15,6 @@ from holdfast.testing.clock import FakeClock
 from .crashing import TRANSITIONS, Wreck, wrecks
 from .kit import Sql
 
-pytest.register_assert_rewrite("holdfast.testing.conformance", "holdfast.testing.invariants")
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

@@ -17,8 +17,6 @@ from holdfast.testing.clock import FakeClock
 
 from .kit import PATIENCE, DbOf, Peer, Trace, Worlds, opened, raw
 
-pytest.register_assert_rewrite("holdfast.testing.conformance")
-
 
 @pytest.fixture
 def clock() -> FakeClock:
