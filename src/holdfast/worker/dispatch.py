@@ -138,4 +138,5 @@ class Dispatcher:
 
     async def _pause(self) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), self._poll)
+            async with asyncio.timeout(self._poll):
+                await self._wake.wait()

@@ -106,7 +106,8 @@ class Worker:
         self._slots.hand_back()
         await self._slots.finished(self._settings.grace.total_seconds())
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._finisher.flushed(), self._settings.lease.total_seconds())
+            async with asyncio.timeout(self._settings.lease.total_seconds()):
+                await self._finisher.flushed()
         await self._finisher.give_up()
         tidying.cancel()
         self._slots.close()

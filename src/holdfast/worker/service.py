@@ -47,6 +47,7 @@ async def _pause(seconds: float, poke: asyncio.Event | None) -> None:
     if poke is None:
         await asyncio.sleep(seconds)
         return
-    with suppress(TimeoutError):
-        await asyncio.wait_for(poke.wait(), seconds)
+    with suppress(TimeoutError):  # asyncio.wait_for of 3.11 can swallow a cancellation
+        async with asyncio.timeout(seconds):
+            await poke.wait()
     poke.clear()
