@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import ExitStack
 
 import pytest
-from worker_world import AT_ONCE, SOON, locked, query, quick, statuses
+from worker_world import AT_ONCE, SOON, all_slots_work, locked, query, quick, statuses
 
 from holdfast import Run, State
 
@@ -42,8 +42,9 @@ async def test_never_more_than_that_many_at_once(app, concurrency, thread):
     async with app.worker(concurrency=concurrency):
         ends = [await handle.wait(SOON) for handle in handles]
 
+        assert await all_slots_work(app, slots=concurrency)
     assert {job.state for job in ends} == {State.SUCCEEDED}
-    assert most == concurrency
+    assert 1 <= most <= concurrency
 
 
 async def test_one_at_a_time_they_run_in_order(app):

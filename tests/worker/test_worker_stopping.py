@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from worker_world import SOON, all_slots_work, quick, reaches, shaky, statuses, until
+from worker_world import SOON, all_slots_work, kinds, quick, reaches, shaky, statuses, until
 
 from holdfast import Backoff, Run, State
 
@@ -147,9 +147,11 @@ async def test_stopping_again_does_not_hand_back_what_was_let_go(path):
             await asyncio.to_thread(started.wait)
             await worker.stop()
         release.set()
+        await stuck.options(delay="1h").enqueue()  # behind whatever else is being written
 
-        assert worker.refused == 0
+        assert await kinds(app, handle) == ["released"]
         assert await statuses(app, handle) == [("released", "shutdown")]
+        assert worker.refused == 0
 
 
 async def test_a_worker_started_again_goes_on(app):

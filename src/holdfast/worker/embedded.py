@@ -163,7 +163,7 @@ class Worker:
             lease=self._settings.lease,
             poll=self._settings.poll,
             took=self._took,
-            is_busy=lambda: bool(self._held or self._slots.active),
+            is_busy=lambda: bool(self._held or self._slots.active or self._finisher.is_busy),
         )
 
     def _make_renewer(self) -> Renewer:

@@ -35,6 +35,10 @@ class Finisher:
             self._task = asyncio.create_task(self._write_all(), name="holdfast-finish")
 
     @property
+    def is_busy(self) -> bool:
+        return self._task is not None
+
+    @property
     def unwritten(self) -> list[JobId]:
         """Jobs whose end is not durable yet; if the store stays away, these need attention."""
         return [change.job_id for change in (*self._writing, *self._waiting)]

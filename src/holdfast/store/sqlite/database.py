@@ -47,11 +47,17 @@ _MEANINGS: dict[int, tuple[type[OperatorError], str]] = {
 }
 
 
-def connect(path: Path, *, busy: float, read_only: bool = False) -> sqlite3.Connection:
+def connect(
+    path: Path, *, busy: float, read_only: bool = False, cached: int = 128
+) -> sqlite3.Connection:
     """A connection with our pragmas: foreign keys, full sync, scratch space in memory."""
     with translated(path):
         connection = sqlite3.connect(
-            path, timeout=busy, isolation_level=None, check_same_thread=False
+            path,
+            timeout=busy,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=cached,
         )
         try:
             _prepare(connection, read_only=read_only)

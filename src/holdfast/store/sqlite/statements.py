@@ -9,7 +9,12 @@ from typing import Any
 Probe = Callable[[str, bool], None]
 """Called with a statement's name, before (False) and after (True) it runs; tests kill there."""
 
-TRANSACTION = {"tx.begin": "BEGIN IMMEDIATE", "tx.commit": "COMMIT", "tx.rollback": "ROLLBACK"}
+TRANSACTION = {
+    "tx.begin": "BEGIN IMMEDIATE",
+    "tx.commit": "COMMIT",
+    "tx.rollback": "ROLLBACK",
+    "tx.read_only": "PRAGMA query_only = ON",
+}
 
 
 @cache
