@@ -126,7 +126,7 @@ async def test_a_handler_writing_at_full_speed_past_the_limit_leaves_nothing(app
 
     handles = await app.enqueue_many(pay.bind() for _ in range(3))
     async with await Child.start(path, role, transaction="20ms") as child:
-        ends = [await child.outlives(handle.wait("20s")) for handle in handles]
+        ends = [await child.outlives(handle.wait("10s")) for handle in handles]
 
     assert {(job.state, job.failures) for job in ends} == {(State.DEAD_LETTER, 10)}
     assert effects(path) == []

@@ -182,7 +182,8 @@ class Slots:
         """When the loop itself is being ended: leave the job in order, then go."""
         torn_down = self._canary.done() or self._canary.cancelling()
         if isinstance(error, asyncio.CancelledError) and torn_down:
-            self._finish(self._judge.abandon(active.claim))
+            if not active.abandoned:
+                self._finish(self._judge.abandon(active.claim))
             raise error
 
     def _time_limit(self, active: Active) -> asyncio.TimerHandle | None:

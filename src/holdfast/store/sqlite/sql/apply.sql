@@ -51,7 +51,7 @@ WHERE c.guard IN ('waiting', 'state') AND w.job = c.job AND w.token = c.token
 -- @check_ended
 UPDATE temp.holdfast_changes AS c
 SET ok = 1, guard = 'ended'
-WHERE c.guard = 'state'
+WHERE c.guard = 'state' AND c.was = 'failed' AND c.to_state = 'dead_letter'
   AND EXISTS (
     SELECT 1 FROM holdfast_ends AS e
     WHERE e.job = c.job AND e.token = c.token AND e.state = c.was
