@@ -17,7 +17,7 @@ from holdfast.testing.scenarios import HOLDER, LEASE, TYPES
 from holdfast.testing.sqlite_bench import BENCH, dump
 
 # Run once per connection, before any verb, in memory: nothing to be half-way through.
-ELSEWHERE = {"tx.read_only", "schema.is_ours", "schema.is_empty"} | {
+ELSEWHERE = {"schema.is_ours", "schema.is_empty"} | {
     name for name in statements() if name.startswith("schema.scratch_")
 }
 

@@ -28,8 +28,8 @@ OTHER_WORDS = {"sqlite_stat1", "holdfast_*",
     "%06x", "there is no job ", "job ", " has not ended", " has a successor already: ",
     "table", "holdfast_meta",  # of the schema
 }  # fmt: skip
-BUILT_FROM_FILES = {("migrate.py", "statement")}
-"""What may be executed though it is no constant: a migration, statement by statement."""
+BUILT_FROM_FILES = {("migrate.py", "statement"), ("guarded.py", "args")}
+"""What may be executed though it is no constant: a migration, and a handler's own statements."""
 SQL_WORDS = re.compile(
     r"\b(SELECT|INSERT|UPDATE|DELETE|REPLACE|CREATE|DROP|ALTER|PRAGMA|ATTACH|VALUES|WHERE)\b\s"
 )
@@ -71,7 +71,7 @@ def _is_fixed(argument: ast.expr, file: str) -> bool:
             return True
         case ast.Subscript(value=ast.Call(func=ast.Name(id="statements"))):
             return True
-        case ast.Name(id=name):
+        case ast.Name(id=name) | ast.Starred(value=ast.Name(id=name)):
             return (file, name) in BUILT_FROM_FILES
     return False
 

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from holdfast.errors import (
     HoldfastError,
@@ -47,9 +48,16 @@ _MEANINGS: dict[int, tuple[type[OperatorError], str]] = {
 }
 
 
+C = TypeVar("C", bound=sqlite3.Connection)
+
+
 def connect(
-    path: Path, *, busy: float, read_only: bool = False, cached: int = 128
-) -> sqlite3.Connection:
+    path: Path,
+    *,
+    busy: float,
+    read_only: bool = False,
+    factory: type[C] = sqlite3.Connection,  # type: ignore[assignment]  # what most want
+) -> C:
     """A connection with our pragmas: foreign keys, full sync, scratch space in memory."""
     with translated(path):
         connection = sqlite3.connect(
@@ -57,7 +65,7 @@ def connect(
             timeout=busy,
             isolation_level=None,
             check_same_thread=False,
-            cached_statements=cached,
+            factory=factory,
         )
         try:
             _prepare(connection, read_only=read_only)

@@ -9,12 +9,7 @@ from typing import Any
 Probe = Callable[[str, bool], None]
 """Called with a statement's name, before (False) and after (True) it runs; tests kill there."""
 
-TRANSACTION = {
-    "tx.begin": "BEGIN IMMEDIATE",
-    "tx.commit": "COMMIT",
-    "tx.rollback": "ROLLBACK",
-    "tx.read_only": "PRAGMA query_only = ON",
-}
+TRANSACTION = {"tx.begin": "BEGIN IMMEDIATE", "tx.commit": "COMMIT", "tx.rollback": "ROLLBACK"}
 
 
 @cache

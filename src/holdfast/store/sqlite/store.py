@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import secrets
+import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -226,7 +227,7 @@ class SqliteStore:
 
     def _migrate(self) -> None:
         require_writable(self.path)
-        connection = connect(self.path, busy=self._busy)
+        connection: sqlite3.Connection = connect(self.path, busy=self._busy)
         boot = self._clock.boot_id()
         try:
             with translated(self.path):

@@ -14,19 +14,19 @@ from holdfast.errors import RunError, StoreBusy, TransactionTimeout
 from holdfast.store.base import Hint
 from holdfast.store.sqlite import verbs
 from holdfast.store.sqlite.database import connect, translated
+from holdfast.store.sqlite.guarded import BY_HAND, Guarded, is_within
 from holdfast.store.sqlite.statements import Probe, run
 from holdfast.store.sqlite.writer import Work
 
-WRITES = {sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE}
+NUDGE = 0.02
+"""Seconds between two interruptions of a statement that does not end."""
 
 
 class SqliteTransaction:
     """Holds the file's only write lock from its beginning to its end.
 
-    Whatever a handler writes is in it or nowhere. When its time is over it is rolled back under
-    whoever still uses it, and the connection is made read-only just before: a statement that came
-    after the rollback would commit by itself. For the same reason nothing may be written once
-    somebody has ended it by hand; so that SQLite asks each time, no statement is kept prepared.
+    Whatever a handler writes is in it or nowhere: when its time is over, or somebody ended it by
+    hand, the connection refuses every further statement, which would commit by itself.
     """
 
     def __init__(
@@ -41,7 +41,10 @@ class SqliteTransaction:
         within: timedelta,
         closing: Executor,
     ) -> None:
-        self.connection = connect(path, busy=busy, cached=0)
+        self.connection = connect(path, busy=busy, factory=Guarded)
+        self._guard = self.connection.guard
+        self._guard.refusal = self._refusal
+        self._turn = self._guard.turn
         self._path = path
         self._clock = clock
         self._gate = gate
@@ -50,11 +53,10 @@ class SqliteTransaction:
         self._tell = tell
         self._within = within
         self._closing = closing
-        self._turn = threading.Lock()
         self._holds_gate = False
+        self._is_committing = False
         self._over = False
         self._expired = False
-        self._ended_by_hand = False
         self._timer = threading.Timer(within.total_seconds(), self._expire)
         self._timer.daemon = True
 
@@ -70,11 +72,11 @@ class SqliteTransaction:
                 return
             try:
                 with translated(self._path):
-                    run(self.connection.cursor(), "tx.begin", self._probe)
+                    run(self._cursor(), "tx.begin", self._probe)
             except BaseException:
                 self._let_go()
                 raise
-            self.connection.set_authorizer(self._authorize)
+            self._guard.is_armed = True
             self._timer.start()
 
     async def commit(self, changes: Sequence[Change]) -> bool:
@@ -90,46 +92,41 @@ class SqliteTransaction:
                 f"run.transaction() held the only write lock of {self._path} for more than "
                 f"{self._within.total_seconds():g} s and was rolled back; do slow work outside it"
             )
-        if self._ended_by_hand:
-            raise RunError(
-                "the handler ended run.transaction() itself; leave commit, rollback and close to "
-                "Holdfast, which commits it together with the end of the run"
-            )
+        if self._guard.ended_by_hand:
+            raise RunError(BY_HAND)
 
     def abandon(self) -> None:
         """Undo it, whether it has begun, waits to begin, or is over."""
         with self._turn:
-            self._note_end_by_hand()
             self._let_go()
+            self._guard.is_armed = False
             self.connection.close()
 
+    def _refusal(self) -> Exception | None:
+        if not self._over:
+            self._guard.look(self.connection)
+        try:
+            self.check()
+        except RunError as error:
+            return error
+        return RunError("this run.transaction() is over") if self._over else None
+
     def _commit(self, changes: Sequence[Change]) -> bool:
+        self._is_committing = True
         try:
             with self._turn:
-                self._note_end_by_hand()
-                self.check()
-                if self._over:
-                    raise RunError("this run.transaction() is over already; open one per run")
+                refusal = self._refusal()
+                if refusal is not None:
+                    raise refusal
                 work = self._apply(changes)
-                self._over = True
         finally:
             self.abandon()
         if work is not None:
             self._tell(work.hint)
         return work is not None
 
-    def _note_end_by_hand(self) -> None:
-        if self._holds_gate and not self._over:
-            self._ended_by_hand = not _is_within(self.connection)
-
-    def _authorize(self, action: int, *_: object) -> int:
-        is_lost = action in WRITES and not self.connection.in_transaction
-        return sqlite3.SQLITE_DENY if is_lost else sqlite3.SQLITE_OK
-
     def _apply(self, changes: Sequence[Change]) -> Work | None:
-        self.connection.set_authorizer(None)
-        cursor = self.connection.cursor()
-        cursor.row_factory = None  # the handler may have set its own
+        cursor = self._cursor()
         work = Work(cursor, self._clock, self._probe, careful=False)
         with translated(self._path):
             if not all(verbs.apply(work, changes)):
@@ -137,40 +134,28 @@ class SqliteTransaction:
             run(cursor, "tx.commit", self._probe)
         return work
 
-    def _expire(self) -> None:
-        self.connection.interrupt()
-        with self._turn:
-            if not self._over:
-                self._expired = True
-                self._insist("tx.read_only")
-                self._let_go()
+    def _cursor(self) -> sqlite3.Cursor:
+        """One of our own: unguarded, and without what the handler has set for its rows."""
+        cursor = sqlite3.Cursor(self.connection)
+        cursor.row_factory = None
+        return cursor
 
-    def _insist(self, name: str) -> None:
-        """The interruption of the handler's statement may hit ours as well: then again."""
-        while True:
-            try:
-                run(self.connection.cursor(), name, self._probe)
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-                    raise
-            except sqlite3.ProgrammingError:  # closed by hand
-                return
-            else:
-                return
+    def _expire(self) -> None:
+        self._expired = not self._over
+        while not self._turn.acquire(timeout=NUDGE):
+            if not self._is_committing:
+                self.connection.interrupt()
+        try:
+            self._let_go()
+        finally:
+            self._turn.release()
 
     def _let_go(self) -> None:
         """Roll back what is not committed, and give the write lock to whoever is next."""
         self._over = True
         self._timer.cancel()
-        if _is_within(self.connection):
-            self._insist("tx.rollback")
+        if is_within(self.connection):
+            run(self._cursor(), "tx.rollback", self._probe)
         if self._holds_gate:
             self._holds_gate = False
             self._gate.release()
-
-
-def _is_within(connection: sqlite3.Connection) -> bool:
-    try:
-        return connection.in_transaction
-    except sqlite3.ProgrammingError:  # closed
-        return False
