@@ -39,7 +39,7 @@ layers: $(READY)
 	$(BIN)/lint-imports --no-cache > $(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
 
 fast: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	HOLDFAST_SIZE=check $(BIN)/python -m pytest -m "not slow"
 
 requirements: $(READY)  ## which requirement is proved by which test, and which is not yet
 	@$(BIN)/python tools/requirements.py $(ARGS)

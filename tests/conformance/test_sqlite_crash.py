@@ -16,6 +16,8 @@ from holdfast.testing.crash import Crasher, Point, clocked, play
 from holdfast.testing.scenarios import HOLDER, LEASE, TYPES
 from holdfast.testing.sqlite_bench import BENCH, dump
 
+pytestmark = pytest.mark.slow
+
 # Run once per connection, before any verb, in memory: nothing to be half-way through.
 ELSEWHERE = {"schema.is_ours", "schema.is_empty"} | {
     name for name in statements() if name.startswith("schema.scratch_")
