@@ -89,10 +89,6 @@ class RunError(HoldfastError):
     """Something about the run that is under way."""
 
 
-class LeaseLost(RunError):
-    """The run was given to somebody else or closed: nothing it writes counts any more."""
-
-
 class TransactionTimeout(RunError, TimeoutError):
     """`run.transaction()` held the store's only write lock for too long; it was rolled back."""
 

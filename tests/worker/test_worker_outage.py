@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import time
+from contextlib import suppress
 
 import pytest
 from worker_world import SOON, all_slots_work, locked, query, quick, shaky, statuses, until
@@ -136,87 +137,74 @@ async def test_a_transaction_that_cannot_begin_is_a_failure_like_any_other(app, 
     assert "StoreBusy" in (await app.runs(handle.id))[0].error
 
 
-async def test_a_file_that_cannot_grow_holds_ends_back_until_it_can(app, path):
+class Pages:
     """SQLite's own page limit on the writing connection: what a full disk looks like to it."""
-    release = asyncio.Event()
 
-    @app.job
-    async def work(size: int) -> str:
-        await release.wait()
-        return "x" * size
+    def __init__(self, folder):
+        self.path = folder / "jobs.db"
 
-    handle = await work.enqueue(200_000)
-    writing = app._store._open[0]._connection
-    async with app.worker() as worker:
-        await until(lambda: app_has_open_run(path))
+    def fill(self, app):
+        writing = app._store._open[0]._connection
         [pages] = writing.execute("PRAGMA page_count").fetchone()
         writing.execute(f"PRAGMA max_page_count = {pages}")
-        release.set()
-        await until(lambda: worker.unwritten == [handle.id])
-        with pytest.raises(StoreFull, match="nothing was written"):
-            await app.enqueue_many([work.bind(10**n) for n in range(5)] * 400)
-        stored = query(path, "SELECT count(*) FROM holdfast_jobs")
-        writing.execute("PRAGMA max_page_count = 1000000")
-        result = await handle.result(SOON)
-        await worker.drained()
 
-        assert worker.unwritten == []
+    def free(self, app):
+        app._store._open[0]._connection.execute("PRAGMA max_page_count = 1000000")
+
+
+class Ballast(Pages):
+    """A file system of its own of one and a half megabytes, and a file that takes what is left."""
+
+    def fill(self, app):
+        with suppress(OSError), (self.path.parent / "ballast").open("wb") as ballast:
+            while True:
+                ballast.write(b"\0" * 1024)
+                ballast.flush()
+
+    def free(self, app):
+        (self.path.parent / "ballast").unlink()
+
+
+@pytest.fixture(params=[Pages, Ballast])
+def disk(request, tmp_path):
+    """A disk that can be full; where nobody may mount one, the page limit stands in for it."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=1500k", "none", str(tmp_path)]
+    small = (
+        request.param is Ballast
+        and not subprocess.run(command, check=False, capture_output=True).returncode
+    )
+    yield Ballast(tmp_path) if small else Pages(tmp_path)
+    if small:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)  # noqa: S607
+
+
+async def test_a_full_disk_holds_ends_back_until_there_is_room(disk):
+    release = asyncio.Event()
+    async with quick(disk.path, busy=0.05) as app:
+
+        @app.job
+        async def work(size: int) -> str:
+            await release.wait()
+            return "x" * size
+
+        handle = await work.enqueue(200_000)
+        async with app.worker() as worker:
+            await until(lambda: app_has_open_run(disk.path))
+            disk.fill(app)
+            release.set()
+            await until(lambda: worker.unwritten == [handle.id])
+            with pytest.raises(StoreFull, match="nothing was written"):
+                await app.enqueue_many([work.bind(10**n) for n in range(5)] * 400)
+            stored = query(disk.path, "SELECT count(*) FROM holdfast_jobs")
+            disk.free(app)
+            result = await handle.result(SOON)
+            await worker.drained()
+
+            assert worker.unwritten == []
+            assert await all_slots_work(app)
     assert (len(result), stored) == (200_000, [(1,)])
-    assert query(path, "PRAGMA integrity_check") == [("ok",)]
+    assert query(disk.path, "PRAGMA integrity_check") == [("ok",)]
 
 
 def app_has_open_run(path):
     return query(path, "SELECT count(*) FROM holdfast_open_runs") == [(1,)]
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of one and a half megabytes, for those who may mount one."""
-    where = tmp_path / "disk"
-    where.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1500k", "none", str(where)],  # noqa: S607
-        check=False,
-        capture_output=True,
-    )
-    if mounted.returncode:
-        pytest.skip("only root may mount a small disk; the page limit above shows the same")
-    yield where
-    subprocess.run(["umount", "-l", str(where)], check=True)  # noqa: S607
-
-
-async def test_a_full_disk_holds_work_back_until_there_is_room(small_disk):
-    release, path = asyncio.Event(), small_disk / "jobs.db"
-    async with quick(path, busy=0.05) as app:
-
-        @app.job(retry=Backoff(3, base="1ms"))
-        async def work(text: str) -> int:
-            await release.wait()
-            return len(text)
-
-        handle = await work.enqueue("x")
-        async with app.worker() as worker:
-            await until(lambda: app_has_open_run(path))
-            fill(small_disk / "ballast")
-            release.set()
-            with pytest.raises(StoreFull):
-                await work.enqueue("x" * 200_000)
-            await until(lambda: worker.unwritten == [handle.id])
-            (small_disk / "ballast").unlink()
-            results = [await handle.result(SOON)]
-            results.append(await (await work.enqueue("x" * 1000)).result(SOON))
-
-            assert await all_slots_work(app)
-    assert results == [1, 1000]
-    assert query(path, "PRAGMA integrity_check") == [("ok",)]
-    assert query(path, "SELECT count(*) FROM holdfast_jobs") == [(4,)]
-
-
-def fill(path):
-    try:
-        with path.open("wb") as ballast:
-            while True:
-                ballast.write(b"\0" * 1024)
-                ballast.flush()
-    except OSError:
-        pass

@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 GAP: Final = 100
-MAX_GAP: Final = 1_000_000
 
 
 class Ordering(StrEnum):
