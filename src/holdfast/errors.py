@@ -13,7 +13,6 @@ HoldfastError
 │   ├── WaitTimeout           the job had not ended in time
 │   └── JobNotSucceeded       a result was asked of a job that ended otherwise
 ├── RunError              the handler that runs can put it right
-│   ├── LeaseLost             the run is no longer this worker's
 │   ├── TransactionTimeout    `run.transaction()` held the write lock too long
 │   ├── PermanentError        raised by handlers: do not retry
 │   └── TransientError        raised by handlers: do retry
