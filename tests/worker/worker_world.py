@@ -213,12 +213,18 @@ class Child:
         """Stop it, but not in the middle of a write: nobody could write until it is thawed."""
         while True:
             self._process.send_signal(signal.SIGSTOP)
+            while not self._stands_still():  # the signal is answered later than it is sent
+                await asyncio.sleep(0.001)
             with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as probe:
                 probe.execute("PRAGMA busy_timeout = 0")
                 probe.execute("BEGIN IMMEDIATE")
                 return
             self.thaw()
             await asyncio.sleep(0.01)
+
+    def _stands_still(self) -> bool:
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
+        return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in threads)
 
     def thaw(self) -> None:
         self._process.send_signal(signal.SIGCONT)
