@@ -10,7 +10,7 @@ import holdfast
 from holdfast.store.sqlite.statements import statements
 
 SOURCE: Final = Path(holdfast.__file__).parent
-VERBS: Final = SOURCE / "store" / "sqlite" / "verbs.py"
+VERBS: Final = SOURCE / "store" / "sqlite" / "verbs"
 WRITES: Final = re.compile(
     r"\b(?:INSERT(?: OR \w+)? INTO|REPLACE INTO|UPDATE(?: OR \w+)?|DELETE FROM)\s+(holdfast_\w+)",
     re.IGNORECASE,
@@ -41,7 +41,8 @@ def run_by_verb() -> dict[str, set[str]]:
     """The statements that each public verb runs, itself or through its helpers."""
     functions = {
         node.name: node
-        for node in ast.parse(VERBS.read_text(encoding="utf-8")).body
+        for path in VERBS.glob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef)
     }
     return {

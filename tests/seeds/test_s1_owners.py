@@ -45,12 +45,12 @@ def orphans_of(table: str) -> set[str]:
     return {name for name, written in written_by().items() if table in written} - owned
 
 
-def modules_that_write(tables: Iterable[str]) -> set[str]:
-    """The modules that name such a statement, or hold SQL of their own that writes one."""
+def packages_that_write(tables: Iterable[str]) -> set[str]:
+    """The folders whose modules name such a statement, or hold SQL of their own that writes one."""
     wanted = set(tables)
     names = {name for name, written in written_by().items() if written & wanted} - {RESTART}
     return {
-        module
+        module.rpartition("/")[0]
         for module, tree in shipped_modules()
         for text in texts(tree)
         if text in names or wanted & set(WRITES.findall(text))
@@ -59,7 +59,7 @@ def modules_that_write(tables: Iterable[str]) -> set[str]:
 
 @pytest.mark.req("S1-2.1.o")
 def test_only_the_verbs_create_order_and_move_jobs() -> None:
-    assert modules_that_write(OWNERS) == {VERBS.relative_to(SOURCE).as_posix()}
+    assert packages_that_write(OWNERS) == {VERBS.relative_to(SOURCE).as_posix()}
     for table, owners in OWNERS.items():
         assert owners_of(table) == owners, table
         assert orphans_of(table) == set(), table
@@ -78,8 +78,8 @@ def test_only_decide_chooses_where_a_job_goes() -> None:
 
 
 @pytest.mark.req("S1-2.2.l")
-def test_one_module_writes_runs() -> None:
-    assert modules_that_write(RUN_OWNERS) == {VERBS.relative_to(SOURCE).as_posix()}
+def test_one_package_writes_runs() -> None:
+    assert packages_that_write(RUN_OWNERS) == {VERBS.relative_to(SOURCE).as_posix()}
     for table, owners in RUN_OWNERS.items():
         assert owners_of(table) == owners, table
         assert orphans_of(table) == set(), table

@@ -213,7 +213,7 @@ class Child:
         """Stop it, but not in the middle of a write: nobody could write until it is thawed."""
         while True:
             self._process.send_signal(signal.SIGSTOP)
-            while not self._stands_still():  # the signal is answered later than it is sent
+            while not self._stands_still():  # noqa: ASYNC110 - the kernel tells nobody
                 await asyncio.sleep(0.001)
             with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as probe:
                 probe.execute("PRAGMA busy_timeout = 0")

@@ -1,0 +1,52 @@
+"""Taking jobs: promote, pick, open the runs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from holdfast.core.run import Claim, Holder
+from holdfast.core.span import MICROSECOND
+from holdfast.store.base import PROMOTED_AT_ONCE
+from holdfast.store.sqlite import rows
+from holdfast.store.sqlite.rows import dumps
+from holdfast.store.sqlite.writer import Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What one claim asks for."""
+
+    holder: Holder
+    queue: str
+    types: Sequence[str]
+    limit: int
+    prefetch: int
+    lease: timedelta
+    prefix: str
+
+
+def claim(work: Work, asked: Sequence[Wanted]) -> list[list[Claim]]:
+    return [_claim(work, wanted) for wanted in asked]
+
+
+def _claim(work: Work, wanted: Wanted) -> list[Claim]:
+    holder = wanted.holder
+    work.run("claim.promote", now=work.now, limit=PROMOTED_AT_ONCE)
+    work.run("claim.clear")
+    picked = work.run(
+        "claim.pick",
+        queue=wanted.queue,
+        types=dumps(list(wanted.types)),
+        limit=wanted.limit,
+        prefetch=wanted.prefetch,
+        now=work.now,
+    )
+    if picked.rowcount <= 0:
+        return []
+    who = {"instance": holder.instance_id, "boot": holder.boot_id}
+    work.run("claim.worker", **who)
+    until = work.mono + wanted.lease // MICROSECOND
+    work.run("claim.open", now=work.now, until=until, prefix=wanted.prefix, **who)
+    work.run("claim.leave")
+    return [rows.claim(row) for row in json.loads(work.one("claim.claimed"))]

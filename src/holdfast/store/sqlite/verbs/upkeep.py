@@ -1,0 +1,57 @@
+"""The small writing verbs: renewing, attaching, promoting, pruning, naming queues."""
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import groupby
+
+from holdfast.core.run import Lease
+from holdfast.core.span import MICROSECOND
+from holdfast.store.base import Queue, Renewal
+from holdfast.store.sqlite.rows import dumps
+from holdfast.store.sqlite.writer import Work
+
+
+def renew(work: Work, asked: Sequence[tuple[Lease, timedelta]]) -> list[Renewal]:
+    """Neighbours that ask for the same span are renewed together."""
+    renewals: list[Renewal] = []
+    for span, group in groupby(asked, key=lambda item: item[1]):
+        leases = dumps([(lease.job_id, lease.token) for lease, _ in group])
+        work.run("lease.renew", leases=leases, until=work.mono + span // MICROSECOND)
+        held = dict(json.loads(work.one("lease.renewed", leases=leases)))
+        count = len(json.loads(leases))
+        renewals += [Renewal(n in held, bool(held.get(n))) for n in range(count)]
+    return renewals
+
+
+def attach(work: Work, asked: Sequence[tuple[Lease, Sequence[str]]]) -> list[bool]:
+    return [_attach(work, lease, artifacts) for lease, artifacts in asked]
+
+
+def promote(work: Work, limits: Sequence[int]) -> list[int]:
+    return [work.run("claim.promote", now=work.now, limit=limit).rowcount for limit in limits]
+
+
+def prune(work: Work, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
+    return [_prune(work, older_than, limit) for older_than, limit in asked]
+
+
+def set_queue(work: Work, queues: Sequence[Queue]) -> list[None]:
+    for queue in queues:
+        work.run("queue.set", name=queue.name, ordering=queue.ordering, gap=queue.gap)
+    return [None] * len(queues)
+
+
+def _attach(work: Work, lease: Lease, artifacts: Sequence[str]) -> bool:
+    values = {"id": lease.job_id, "token": lease.token, "artifacts": dumps(list(artifacts))}
+    if work.run("lease.attach_open", **values).rowcount:
+        return True
+    return work.run("lease.attach_closed", **values).rowcount > 0
+
+
+def _prune(work: Work, older_than: timedelta, limit: int) -> int:
+    work.run("claim.clear")
+    before = work.now - older_than // MICROSECOND
+    if work.run("prune.pick", before=before, limit=limit).rowcount <= 0:
+        return 0
+    return work.run("prune.delete").rowcount
