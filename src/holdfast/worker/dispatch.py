@@ -32,6 +32,7 @@ class Dispatcher:
         lease: timedelta,
         poll: timedelta,
         took: Callable[[Sequence[Claim]], None],
+        room: Callable[[], int],
         is_busy: Callable[[], bool],
     ) -> None:
         self._store = store
@@ -43,6 +44,7 @@ class Dispatcher:
         self._lease = lease
         self._poll = poll.total_seconds()
         self._took = took
+        self._room_to_hold = room
         self._is_busy = is_busy
         self._stopping = False
         self._loop = asyncio.get_running_loop()
@@ -56,6 +58,10 @@ class Dispatcher:
         if hint.queues and not self._wake.is_set():
             with suppress(RuntimeError):  # the loop is closed: nobody works here any more
                 self._loop.call_soon_threadsafe(self._wake.set)
+
+    def poke(self) -> None:
+        """Look now."""
+        self._wake.set()
 
     def done(self, seconds: float) -> None:
         """A job has left a slot after that long."""
@@ -116,9 +122,11 @@ class Dispatcher:
 
     @property
     def _room(self) -> tuple[int, int]:
-        limit = max(0, self._concurrency - self.in_hand)
+        """How many to take to run at once, and how many to have at hand."""
+        most = self._room_to_hold()
+        limit = min(most, max(0, self._concurrency - self.in_hand))
         held = max(0, self.in_hand - self._concurrency)
-        return limit, max(0, self._stock - held)
+        return limit, min(most - limit, max(0, self._stock - held))
 
     async def _take_safely(self) -> int:
         self.idle.clear()

@@ -3,11 +3,10 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 
-from holdfast.core.ids import JobId
 from holdfast.core.run import Lease
 from holdfast.store.base import Jobs, Renewal
 from holdfast.worker.service import every
@@ -16,7 +15,7 @@ log = logging.getLogger("holdfast.worker")
 
 
 class Renewer:
-    """Renews whatever is in `held`, on a loop of its own.
+    """Renews whatever is `held`, on a loop of its own.
 
     `found` is called on the renewing thread for a lease that was lost or is to be cancelled.
     """
@@ -24,7 +23,7 @@ class Renewer:
     def __init__(
         self,
         store: Jobs,
-        held: Mapping[JobId, Lease],
+        held: Callable[[], list[Lease]],
         *,
         span: timedelta,
         interval: timedelta,
@@ -56,7 +55,7 @@ class Renewer:
 
     async def run_once(self) -> int:
         """Renew all leases held; how many were renewed."""
-        leases = list(self._held.values())
+        leases = self._held()
         renewals = await self._store.renew(leases, span=self._span)
         for lease, renewal in zip(leases, renewals, strict=True):
             if not renewal.held or renewal.cancel_requested:

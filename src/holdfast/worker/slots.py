@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from datetime import timedelta
+from typing import Any, Protocol
 
 from holdfast.context import Begin, Run
 from holdfast.core.decide import Change
@@ -31,6 +32,12 @@ KEPT = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
 """Runs whose transaction is committed with their end; any other end undoes it."""
 
 
+class Started(Protocol):
+    """Told right before a handler is called."""
+
+    def __call__(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None: ...
+
+
 class Slots:
     """Runs claims, and hands what became of them to `finish`."""
 
@@ -43,6 +50,7 @@ class Slots:
         begin: Begin | None,
         finish: Callable[[Change], None],
         settled: Callable[[Change, bool], None],
+        started: Started,
         left: Callable[[float], None],
         expired: Callable[[Claim], None],
     ) -> None:
@@ -51,6 +59,7 @@ class Slots:
         self._begin = begin
         self._finish = finish
         self._settled = settled
+        self._started = started
         self._left = left
         self._expired = expired
         self._loop = asyncio.get_running_loop()
@@ -165,6 +174,8 @@ class Slots:
     async def _watched(self, active: Active, params: dict[str, Any]) -> Change:
         """Call the handler; whatever it does, a change comes back, and the slot is as before."""
         timer = self._time_limit(active)
+        kind = active.kind
+        self._started(active.claim, executor=kind.executor, limit=kind.max_runtime)
         try:
             change = self._judge.returned(active, await call(active, params, self._threads))
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure

@@ -1,16 +1,19 @@
 """Looking after what others left: lapsed leases, missed starts, old history."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from holdfast.config import Settings
 from holdfast.core.decide import decide
 from holdfast.core.event import Event, Lost, Misfired
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.state import Loss
 from holdfast.store.base import Jobs
+from holdfast.worker.service import every
 
 log = logging.getLogger("holdfast.worker")
 
@@ -51,3 +54,17 @@ class Tidy:
         # A refusal means that its worker, or another reclaimer, was first.
         changes = [decide(job, event, new_id=self._new_id) for job in jobs]
         return sum(await self._store.apply(changes))
+
+
+async def look_around(tidy: Tidy, settings: Settings, *, random: Callable[[], float]) -> None:
+    """Tidy every tick and prune every sixty, until cancelled."""
+
+    async def prune() -> None:
+        while settings.retention is not None:
+            if not await tidy.prune_once(settings.retention, settings.prune_batch):
+                return
+
+    await asyncio.gather(
+        every(settings.tick, tidy.run_once, random=random),
+        every(60 * settings.tick, prune, random=random),
+    )

@@ -1,0 +1,164 @@
+"""Takes jobs, runs them and closes their runs; renewing their leases is somebody else's part."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import cast
+
+from holdfast.config import Settings, check_count
+from holdfast.core.decide import Change
+from holdfast.core.event import Stopped
+from holdfast.core.ids import Ids, JobId
+from holdfast.core.limits import check_name
+from holdfast.core.run import Claim, Holder, Lease
+from holdfast.core.state import FINAL, State
+from holdfast.errors import InvalidType
+from holdfast.jobs.registry import Registry
+from holdfast.store.base import Capability, Hint, Renewal, Store, Transaction, Transactions
+from holdfast.worker.dispatch import Dispatcher
+from holdfast.worker.execute import Judge
+from holdfast.worker.finish import Finisher
+from holdfast.worker.held import Held
+from holdfast.worker.slots import Slots
+
+log = logging.getLogger("holdfast.worker")
+
+
+class Engine:
+    """Made for one app; `start` and `stop` frame its work, once."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        settings: Settings,
+        *,
+        ids: Ids,
+        random: Callable[[], float],
+        held: Held,
+        queues: Sequence[str] = ("default",),
+        types: Collection[str] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._settings = settings
+        self._judge = Judge(ids.job, random)
+        self._held = held
+        if isinstance(queues, str):
+            raise InvalidType(f"queues is {queues!r:.80}; give a list of queue names")
+        self.queues = [check_name(queue, what="queue") for queue in queues]
+        self.types = sorted(registry.names() if types is None else types)
+        self.concurrency = settings.concurrency
+        if concurrency is not None:
+            self.concurrency = check_count(concurrency, what="concurrency")
+        self.ended: Counter[State] = Counter()
+        self._require_work()
+
+    def start(self, holder: Holder) -> None:
+        """Begin to take jobs, on the running loop, over an open store."""
+        self._finisher = Finisher(self._store, self._settled)
+        self._slots = self._make_slots()
+        self._dispatcher = self._make_dispatcher(holder)
+        self._taking = asyncio.create_task(self._dispatcher.run(), name="holdfast-dispatch")
+
+    async def stop(self, grace: timedelta) -> None:
+        """Take no more, let what runs end within the grace, hand back the rest."""
+        self._dispatcher.stop()
+        await asyncio.wait([self._taking])
+        self._slots.hand_back()
+        await self._slots.finished(grace.total_seconds())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.lease.total_seconds()):
+                await self._finisher.flushed()
+        await self._finisher.give_up()
+
+    def close(self) -> None:
+        """Let go of the slots; whatever still runs there runs for nobody."""
+        self._slots.close()
+
+    async def drained(self) -> None:
+        """Wait until nothing is due and everything taken has ended, durably."""
+        self._dispatcher.idle.clear()
+        self._dispatcher.poke()
+        await self._dispatcher.idle.wait()
+
+    def hint(self, hint: Hint) -> None:
+        """A commit may have brought work. Any thread may call it."""
+        self._dispatcher.hint(hint)
+
+    def found(self, lease: Lease, renewal: Renewal) -> None:
+        """Whoever renews saw that a lease is gone, or that somebody wants the job to stop."""
+        if not self._held.has(lease):
+            return
+        if renewal.held:
+            self._slots.give_up(lease, Stopped("cancel_requested"))
+        elif self._slots.give_up(lease, None):
+            log.warning("lease lost job=%s token=%d", lease.job_id, lease.token)
+            self._held.drop(lease)
+
+    @property
+    def refused(self) -> int:
+        """How many late writes were refused because the lease had been lost."""
+        return self._finisher.refused
+
+    @property
+    def unwritten(self) -> list[JobId]:
+        """Jobs whose end the store has not taken yet."""
+        return self._finisher.unwritten
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(len(self._held) or self._slots.active or self._finisher.is_busy)
+
+    def _require_work(self) -> None:
+        unknown = [name for name in self.types if name not in self._registry.names()]
+        if unknown or not self.types or not self.queues:
+            raise InvalidType(
+                f"this worker has nothing to serve: types {self.types}, queues {self.queues}; "
+                f"known types: {self._registry.names()}. Register a type before starting it"
+            )
+
+    def _make_slots(self) -> Slots:
+        return Slots(
+            self._registry,
+            self._judge,
+            concurrency=self.concurrency,
+            begin=self._begin if Capability.TRANSACTIONS in self._store.capabilities else None,
+            finish=self._finisher.finish,
+            settled=self._finisher.settle,
+            started=self._held.start,
+            left=lambda seconds: self._dispatcher.done(seconds),
+            expired=lambda claim: self._held.expire(claim.lease),
+        )
+
+    def _make_dispatcher(self, holder: Holder) -> Dispatcher:
+        return Dispatcher(
+            self._store,
+            holder,
+            queues=self.queues,
+            types=self.types,
+            concurrency=self.concurrency,
+            prefetch=self._settings.prefetch,
+            lease=self._settings.lease,
+            poll=self._settings.poll,
+            took=self._took,
+            room=lambda: self._held.room,
+            is_busy=lambda: self.is_busy,
+        )
+
+    async def _begin(self) -> Transaction:
+        store = cast(Transactions, self._store)
+        return await store.begin(within=self._settings.transaction)
+
+    def _took(self, claims: Sequence[Claim]) -> None:
+        self._held.take(claims)
+        self._slots.take(claims)
+
+    def _settled(self, change: Change, applied: bool) -> None:
+        self._held.drop(Lease(change.job_id, change.token))
+        if applied and change.move.to in FINAL:
+            self.ended[change.move.to] += 1
