@@ -14,8 +14,10 @@ from holdfast.core.decide import Change
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId, RunId
 from holdfast.core.job import Job, NewJob
+from holdfast.core.limits import MAX_PROGRESS
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
+from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.base import (
     PROMOTED_AT_ONCE,
@@ -26,8 +28,9 @@ from holdfast.store.base import (
     Queue,
     Renewal,
 )
+from holdfast.testing import model_workers
 from holdfast.testing.model_add import add_job
-from holdfast.testing.model_apply import apply_change
+from holdfast.testing.model_apply import apply_change, is_json
 from holdfast.testing.model_claim import choose, is_late, open_run
 from holdfast.testing.model_tables import LeaseEnd, Tables
 
@@ -135,10 +138,17 @@ class ModelStore:
         gone = [job for tip in old[:limit] for job in self._tables.chain(tip.root_id)]
         for job in gone:
             self._tables.forget(job.id)
+        model_workers.forget(self._tables, older_than, self._clock)
         return len(gone)
 
     async def runs(self, job_id: JobId) -> list[RunRecord]:
         return list(self._tables.runs.get(job_id, []))
+
+    async def report(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+        tables = self._tables
+        return [
+            is_json(text, MAX_PROGRESS) and tables.report(lease, text) for lease, text in reports
+        ]
 
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
         runs = self._tables.runs.get(lease.job_id)
@@ -155,6 +165,18 @@ class ModelStore:
 
     async def queue(self, name: str) -> Queue:
         return self._tables.queue(name)
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        model_workers.enlist(self._tables, worker, self._clock)
+
+    async def beat(self, holder: Holder, *, span: timedelta) -> bool:
+        return model_workers.beat(self._tables, holder, span, self._clock)
+
+    async def retire(self, holder: Holder) -> None:
+        model_workers.retire(self._tables, holder, self._clock)
+
+    async def workers(self) -> list[WorkerRecord]:
+        return model_workers.listed(self._tables, self._clock)
 
     def listen(self, wake: Callable[[Hint], None]) -> Callable[[], None]:
         def unsubscribe() -> None:

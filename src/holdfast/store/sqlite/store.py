@@ -21,6 +21,7 @@ from holdfast.core.job import Job, NewJob
 from holdfast.core.order import Ordering
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
+from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.base import Added, Capability, Filter, Hint, Queue, Renewal
 from holdfast.store.sqlite import rows, verbs
@@ -153,6 +154,9 @@ class SqliteStore:
     async def runs(self, job_id: JobId) -> list[RunRecord]:
         return [rows.run_record(row) for row in await self._reader.rows("read.runs", id=job_id)]
 
+    async def report(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+        return await self._writer.ask(verbs.report, reports) if reports else []
+
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
         attached: bool = (await self._writer.ask(verbs.attach, [(lease, artifacts)]))[0]
         return attached
@@ -169,6 +173,20 @@ class SqliteStore:
             return Queue(name=name)
         ordering, gap = found[0]
         return Queue(name=name, ordering=Ordering(ordering), gap=gap)
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        await self._writer.ask(verbs.enlist, [worker])
+
+    async def beat(self, holder: Holder, *, span: timedelta) -> bool:
+        alive: bool = (await self._writer.ask(verbs.beat, [(holder, span)]))[0]
+        return alive
+
+    async def retire(self, holder: Holder) -> None:
+        await self._writer.ask(verbs.retire, [holder])
+
+    async def workers(self) -> list[WorkerRecord]:
+        found = await self._reader.rows("read.workers", mono=self._clock.monotonic())
+        return [rows.worker(row) for row in found]
 
     def listen(self, wake: Callable[[Hint], None]) -> Callable[[], None]:
         self._listeners.append(wake)

@@ -28,7 +28,9 @@ from holdfast.testing.conformance import (
     leases,
     opening,
     order,
+    progress,
     retention,
+    workers,
 )
 
 _PARTS = (
@@ -42,7 +44,9 @@ _PARTS = (
     keys,
     chains,
     history,
+    progress,
     retention,
+    workers,
     batches,
     hints,
     opening,
