@@ -53,6 +53,7 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "beat": lambda s: s.beat(make_holder(), span=LEASE),
     "retire": lambda s: s.retire(make_holder()),
     "workers": lambda s: s.workers(),
+    "hold": lambda s: s.hold("host-1"),
     "attach": lambda s: s.attach(Lease(new_id(), 1), ["a.txt"]),
     "events": lambda s: s.events(new_id()),
     "set_queue": lambda s: s.set_queue(Queue(name="lane")),

@@ -252,6 +252,27 @@ class Workers(Protocol):
         ...
 
 
+class Hold(Protocol):
+    """A named lock that is held."""
+
+    async def release(self) -> None:
+        """Let go of it; twice is fine."""
+        ...
+
+
+class Locks(Protocol):
+    """Names that one process has at a time: getting one proves that whoever had it is gone."""
+
+    async def hold(self, name: str) -> Hold | None:
+        """Take the lock of that name at once; None if somebody living holds it.
+
+        It is held until it is released, the store is closed or the process ends, however it ends;
+        then it is free at once. Two holds of one name exclude each other within a process too,
+        and no process that this one starts or forks keeps it. InvalidJob if it is no name.
+        """
+        ...
+
+
 class Hints(Protocol):
     """Wake-ups. They make things quick; polling makes them true."""
 
@@ -312,7 +333,7 @@ class Transactions(Protocol):
         ...
 
 
-class Store(Jobs, Runs, Queues, Workers, Hints, Protocol):
+class Store(Jobs, Runs, Queues, Workers, Locks, Hints, Protocol):
     """All of it. Opened before use; closing twice is fine."""
 
     @property

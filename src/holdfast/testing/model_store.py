@@ -32,6 +32,7 @@ from holdfast.testing import model_workers
 from holdfast.testing.model_add import add_job
 from holdfast.testing.model_apply import apply_change, is_json
 from holdfast.testing.model_claim import choose, is_late, open_run
+from holdfast.testing.model_locks import ModelHold, take
 from holdfast.testing.model_tables import LeaseEnd, Tables
 
 PRUNED = frozenset({State.SUCCEEDED, State.SKIPPED, State.CANCELLED})
@@ -45,6 +46,7 @@ class ModelStore:
         self._ids = ids
         self._kept = Tables()
         self._is_open = False
+        self._locks: set[str] = set()
         self._listeners: list[Callable[[Hint], None]] = []
 
     @property
@@ -56,6 +58,7 @@ class ModelStore:
 
     async def close(self) -> None:
         self._is_open = False
+        self._locks = set()  # what was held in the old one says nothing any more
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         added = [add_job(self._tables, job, self._clock.now()) for job in jobs]
@@ -178,6 +181,10 @@ class ModelStore:
     async def workers(self) -> list[WorkerRecord]:
         return model_workers.listed(self._tables, self._clock)
 
+    async def hold(self, name: str) -> ModelHold | None:
+        self._require_open()
+        return take(self._locks, name)
+
     def listen(self, wake: Callable[[Hint], None]) -> Callable[[], None]:
         def unsubscribe() -> None:
             self._listeners = [other for other in self._listeners if other is not own]
@@ -190,9 +197,12 @@ class ModelStore:
 
     @property
     def _tables(self) -> Tables:
+        self._require_open()
+        return self._kept
+
+    def _require_open(self) -> None:
         if not self._is_open:
             raise StoreClosed("the model store is not open; await open() first")
-        return self._kept
 
     def _tell(self, hint: Hint) -> None:
         for wake in self._listeners:

@@ -27,6 +27,7 @@ from holdfast.store.base import Added, Capability, Filter, Hint, Queue, Renewal
 from holdfast.store.sqlite import rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
+from holdfast.store.sqlite.locks import FileHold, FileLocks
 from holdfast.store.sqlite.migrate import migrate, require_ours, write_ahead
 from holdfast.store.sqlite.reader import Reader
 from holdfast.store.sqlite.statements import Probe
@@ -66,6 +67,7 @@ class SqliteStore:
         self._gate = threading.Lock()
         self._opening = threading.Lock()
         self._listeners: list[Callable[[Hint], None]] = []
+        self._locks = FileLocks(self.path)
         self._open: tuple[Writer, Reader, int] | None = None
 
     async def open(self) -> None:
@@ -75,6 +77,7 @@ class SqliteStore:
         if self._open is not None:
             writer, reader, _ = self._open
             self._open = None
+            self._locks.drop()
             for close in (
                 writer.close,
                 reader.close,
@@ -188,6 +191,15 @@ class SqliteStore:
         found = await self._reader.rows("read.workers", mono=self._clock.monotonic())
         return [rows.worker(row) for row in found]
 
+    async def hold(self, name: str) -> FileHold | None:
+        self._require_open()
+        taking = asyncio.ensure_future(asyncio.to_thread(self._locks.take, name))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(_drop)  # nobody will know that it was taken
+            raise
+
     def listen(self, wake: Callable[[Hint], None]) -> Callable[[], None]:
         self._listeners.append(wake)
         return lambda: self._listeners.remove(wake) if wake in self._listeners else None
@@ -284,6 +296,13 @@ class SqliteStore:
                 wake(hint)
             except Exception:
                 log.exception("a listener failed; hints are only hints")
+
+
+def _drop(taking: "asyncio.Future[FileHold | None]") -> None:
+    if not taking.cancelled() and taking.exception() is None:
+        held = taking.result()
+        if held is not None:
+            held.drop()
 
 
 def _refuse_after_fork(path: Path) -> None:
