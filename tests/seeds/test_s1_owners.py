@@ -26,7 +26,7 @@ OWNERS: Mapping[str, set[str]] = {
     "holdfast_ends": {"apply"},
 }
 RUN_OWNERS: Mapping[str, set[str]] = {
-    "holdfast_open_runs": {"claim", "apply", "renew", "attach"},
+    "holdfast_open_runs": {"claim", "apply", "renew", "report", "attach"},
     "holdfast_runs": {"apply", "attach"},
 }
 RESTART = "schema.lapse_all"

@@ -24,7 +24,7 @@ from holdfast.testing.conformance.make import (
 
 from .kit import Sql, Witness, drain
 
-OPEN = "holdfast: of an open run only lease, cancel mark and artifacts change"
+OPEN = "holdfast: of an open run only lease, cancel mark, progress and artifacts change"
 CLOSED = "holdfast: a closed run is frozen"
 CLOSING = "SELECT status, finished_at, error, result, artifacts FROM holdfast_runs"
 

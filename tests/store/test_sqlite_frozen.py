@@ -19,11 +19,11 @@ from .schema import Column, columns
 
 FILLED_ONCE = {"exit_code", "error"}
 RUN_MAY_CHANGE = FILLED_ONCE | {"artifacts"}
-OPEN_RUN_MAY_CHANGE = {"lease_until", "cancel", "artifacts"}
+OPEN_RUN_MAY_CHANGE = {"lease_until", "cancel", "progress", "artifacts"}
 
 JOB = "holdfast: a job is frozen at its first claim"
 RUN = "holdfast: a closed run is frozen"
-OPEN_RUN = "holdfast: of an open run only lease, cancel mark and artifacts change"
+OPEN_RUN = "holdfast: of an open run only lease, cancel mark, progress and artifacts change"
 END = "holdfast: an end is final"
 
 

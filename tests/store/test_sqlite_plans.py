@@ -39,6 +39,7 @@ WALKS_ON_PURPOSE = {
     "read.counts": {"holdfast_waiting", "holdfast_open_runs", "holdfast_ends"},  # it counts them
     "read.find": {"holdfast_jobs"},  # from the newest down, until it has its page
     "read.lapsed": {"holdfast_open_runs"},  # few: what runs now
+    "worker.delete": {"holdfast_open_runs"},  # few: what runs now
     "schema.lapse_all": {"holdfast_open_runs"},  # once after a restart
 }
 PLANNED = sorted(
@@ -62,6 +63,8 @@ INTENDED = {
     ],
     "read.runs": ["PRIMARY KEY (job=?)"],
     "read.events": ["INDEX holdfast_events_job (job=?)"],
+    "worker.delete": ["INDEX holdfast_runs_worker (worker=?)"],
+    "lease.report": ["INTEGER PRIMARY KEY (rowid=?)"],
     "read.chain": ["INDEX holdfast_jobs_root (root=?)"],
     "prune.pick": [
         "INDEX holdfast_ends_state (state=? AND at<?)",

@@ -94,6 +94,7 @@ class Job:
     boot_id: str | None
     started_at: datetime | None
     finished_at: datetime | None
+    progress: str | None = None  # JSON: the last that its open run reported
 
     @property
     def queued_at(self) -> datetime:

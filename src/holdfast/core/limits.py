@@ -8,6 +8,7 @@ from holdfast.errors import InvalidJob
 MAX_PAYLOAD: Final = 256 * 1024
 MAX_ERROR: Final = 64 * 1024
 MAX_DEPTH: Final = 100
+MAX_PROGRESS: Final = 4 * 1024
 MAX_KEY: Final = 512
 MAX_REASON: Final = 1024
 MAX_ARTIFACTS: Final = 1000

@@ -72,3 +72,4 @@ class RunRecord:
     artifacts: tuple[str, ...]
     params_snapshot: str
     template_id: str | None
+    progress: str | None = None  # JSON: the last that the run reported of itself

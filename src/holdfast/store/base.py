@@ -29,6 +29,7 @@ from holdfast.core.job import Job, NewJob
 from holdfast.core.order import GAP, Ordering
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
+from holdfast.core.worker import WorkerInfo, WorkerRecord
 
 PROMOTED_AT_ONCE: Final = 10_000
 """How many jobs one claim promotes at most; more that fall due together take several claims."""
@@ -178,7 +179,8 @@ class Jobs(Protocol):
 
         Only whole chains whose last job succeeded, was skipped or cancelled: never a dead letter
         or a failure. Keys and slots stay for ever, so that nothing is ever repeated. Answers how
-        many jobs went.
+        many jobs went. Workers that stopped that long ago, or were last seen then and are not
+        alive, leave the list too; their runs still name them.
         """
         ...
 
@@ -188,6 +190,16 @@ class Runs(Protocol):
 
     async def runs(self, job_id: JobId) -> list[RunRecord]:
         """Every run of a job, the first one first, the open one last."""
+        ...
+
+    async def report(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+        """Keep what each open run says of its progress; the last one counts. True where kept.
+
+        The text is JSON of at most 4 KiB. Readable as `progress` of the run, and of the job while
+        it runs; it stays with the run when that is closed. False if the run is closed, or the job
+        was claimed again since, or the text cannot be kept. Atomic per report; nothing is left of
+        one that was refused.
+        """
         ...
 
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
@@ -211,6 +223,53 @@ class Queues(Protocol):
 
     async def queue(self, name: str) -> Queue:
         """The queue as set, or its defaults."""
+        ...
+
+
+class Workers(Protocol):
+    """Who runs jobs. For people and for recovery: no claim ever asks it."""
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        """Put a worker on the list, from now; the same boot again starts anew.
+
+        It counts as alive from its first beat.
+        """
+        ...
+
+    async def beat(self, holder: Holder, *, span: timedelta) -> bool:
+        """Alive until `span` from now, by the clock nobody can set.
+
+        False if it is not on the list, or was retired: then nothing was written.
+        """
+        ...
+
+    async def retire(self, holder: Holder) -> None:
+        """It has stopped, in order. Harmless if it is not on the list, or has stopped already."""
+        ...
+
+    async def workers(self) -> list[WorkerRecord]:
+        """Everybody on the list, alive or not, the earliest start first."""
+        ...
+
+
+class Hold(Protocol):
+    """A named lock that is held."""
+
+    async def release(self) -> None:
+        """Let go of it; twice is fine."""
+        ...
+
+
+class Locks(Protocol):
+    """Names that one process has at a time: getting one proves that whoever had it is gone."""
+
+    async def hold(self, name: str) -> Hold | None:
+        """Take the lock of that name at once; None if somebody living holds it.
+
+        It is held until it is released, the store is closed or the process ends, however it ends;
+        then it is free at once. Two holds of one name exclude each other within a process too,
+        and no process that this one starts or forks keeps it. InvalidJob if it is no name.
+        """
         ...
 
 
@@ -274,7 +333,7 @@ class Transactions(Protocol):
         ...
 
 
-class Store(Jobs, Runs, Queues, Hints, Protocol):
+class Store(Jobs, Runs, Queues, Workers, Locks, Hints, Protocol):
     """All of it. Opened before use; closing twice is fine."""
 
     @property

@@ -31,6 +31,7 @@ from holdfast.core.job import Key, NewJob, Slot
 from holdfast.core.order import Ordering
 from holdfast.core.run import Holder
 from holdfast.core.state import Loss, State
+from holdfast.core.worker import WorkerInfo
 from holdfast.store.base import Queue
 from holdfast.testing.clock import START
 
@@ -170,12 +171,24 @@ _PICKS = st.lists(
 )
 _SPANS = st.sampled_from([TICK, SECOND, SECOND, 15 * SECOND, MINUTE, HOUR])
 _LEASES = st.sampled_from([ZERO, SECOND, 15 * SECOND])
-_HOLDERS = st.sampled_from(
-    [
-        Holder(instance_id="worker-1", boot_id="boot-1"),
-        Holder(instance_id="worker-1", boot_id="boot-2"),
-        Holder(instance_id="worker-2", boot_id="boot-3"),
-    ]
+_WHO: Final = (
+    Holder(instance_id="worker-1", boot_id="boot-1"),
+    Holder(instance_id="worker-1", boot_id="boot-2"),
+    Holder(instance_id="worker-2", boot_id="boot-3"),
+)
+_HOLDERS = st.sampled_from(_WHO)
+_WORKERS = st.builds(
+    lambda holder, pid: WorkerInfo(
+        instance_id=holder.instance_id,
+        boot_id=holder.boot_id,
+        host="here",
+        pid=pid,
+        queues=QUEUES,
+        types=TYPES,
+        concurrency=2,
+    ),
+    _HOLDERS,
+    st.sampled_from([7, 8]),
 )
 _SETTINGS = st.builds(
     Queue,
@@ -202,6 +215,17 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (2, _step("let_time_pass", span=_SPANS)),
     (1, _step("renew", backs=st.lists(_BACK, min_size=1, max_size=3), span=_LEASES)),
     (2, _step("attach", back=st.integers(0, 15), artifacts=st.just(["a.txt", "b.txt"]))),
+    (
+        1,
+        _step(
+            "report",
+            backs=st.lists(_BACK, min_size=1, max_size=3),
+            texts=st.lists(st.sampled_from(["1", '{"done":2}', "{"]), min_size=3, max_size=3),
+        ),
+    ),
+    (1, _step("enlist", worker=_WORKERS)),
+    (1, _step("beat", holder=_HOLDERS, span=_LEASES)),
+    (1, _step("retire", holder=_HOLDERS)),
     (1, _step("reclaim")),
     (1, _step("misfire")),
     (1, _step("promote")),

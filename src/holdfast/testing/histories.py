@@ -16,8 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from holdfast.core.decide import Change, Standing, decide
 from holdfast.core.event import Event, Lost, Misfired
 from holdfast.core.ids import JobId
-from holdfast.core.run import Lease
+from holdfast.core.run import Holder, Lease
 from holdfast.core.state import Loss
+from holdfast.core.worker import WorkerInfo
 from holdfast.errors import TransitionRefused
 from holdfast.store.base import Added, Capability, Queue, Store
 from holdfast.testing import sizes
@@ -90,6 +91,24 @@ class History(RuleBasedStateMachine):
         leases = [_lease(job) for back in backs for job in _pick(self.seen, back)]
         self.twins.both(lambda store: store.renew(leases, span=span))
 
+    def report(self, backs: Sequence[int], texts: Sequence[str]) -> None:
+        leases = [_lease(job) for back in backs for job in _pick(self.seen, back)]
+        reports = list(zip(leases, texts, strict=False))
+        self.twins.both(lambda store: store.report(reports))
+        self.twins.touched.update(lease.job_id for lease in leases)
+
+    def enlist(self, worker: WorkerInfo) -> None:
+        self.twins.both(lambda store: store.enlist(worker))
+        self.twins.both(lambda store: store.workers())
+
+    def beat(self, holder: Holder, span: timedelta) -> None:
+        self.twins.both(lambda store: store.beat(holder, span=span))
+        self.twins.both(lambda store: store.workers())
+
+    def retire(self, holder: Holder) -> None:
+        self.twins.both(lambda store: store.retire(holder))
+        self.twins.both(lambda store: store.workers())
+
     def attach(self, back: int, artifacts: Sequence[str]) -> None:
         for lease in map(_lease, _pick(self.seen, back)):
             self.twins.both(partial(_attach, lease=lease, artifacts=artifacts))
@@ -108,6 +127,7 @@ class History(RuleBasedStateMachine):
 
     def prune(self, older_than: timedelta) -> None:
         self.twins.both(lambda store: store.prune(older_than=older_than, limit=MANY))
+        self.twins.both(lambda store: store.workers())
         self.twins.touched.update(self.twins.known)
 
     def set_queue(self, queue: Queue) -> None:

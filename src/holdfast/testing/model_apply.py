@@ -27,19 +27,22 @@ def apply_change(tables: Tables, change: Change, clock: Clock) -> bool:
 
 
 def _can_be_kept(change: Change) -> bool:
-    return _is_text(change.error, MAX_ERROR) and _is_json(change.result)
+    return _is_text(change.error, MAX_ERROR) and (
+        change.result is None or is_json(change.result, MAX_PAYLOAD)
+    )
 
 
 def _is_text(text: str | None, limit: int) -> bool:
     return text is None or (is_storable(text) and len(text.encode()) <= limit)
 
 
-def _is_json(text: str | None) -> bool:
+def is_json(text: str, limit: int) -> bool:
+    """Whether it is JSON that a store can keep, of at most so many bytes."""
     try:
-        json.loads(text or "null")
+        json.loads(text)
     except ValueError:
         return False
-    return _is_text(text, MAX_PAYLOAD)
+    return _is_text(text, limit)
 
 
 def _guard_holds(tables: Tables, job: Job, change: Change, clock: Clock) -> bool:
@@ -90,6 +93,7 @@ def _moved(job: Job, change: Change, now: datetime) -> Job:
         job,
         state=to,
         cancel_requested=False,
+        progress=None,
         failures=job.failures if change.failures is None else change.failures,
         losses=job.losses if change.losses is None else change.losses,
     )

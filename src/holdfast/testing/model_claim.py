@@ -34,6 +34,7 @@ def open_run(tables: Tables, job: Job, run_id: RunId, holder: Holder, now: datet
         holder=holder.instance_id,
         boot_id=holder.boot_id,
         started_at=job.started_at or now,
+        progress=None,
     )
     tables.jobs[job.id] = job
     tables.runs[job.id].append(_run(job, run_id, holder, now))

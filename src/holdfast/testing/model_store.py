@@ -14,8 +14,10 @@ from holdfast.core.decide import Change
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId, RunId
 from holdfast.core.job import Job, NewJob
+from holdfast.core.limits import MAX_PROGRESS
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
+from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.base import (
     PROMOTED_AT_ONCE,
@@ -26,9 +28,11 @@ from holdfast.store.base import (
     Queue,
     Renewal,
 )
+from holdfast.testing import model_workers
 from holdfast.testing.model_add import add_job
-from holdfast.testing.model_apply import apply_change
+from holdfast.testing.model_apply import apply_change, is_json
 from holdfast.testing.model_claim import choose, is_late, open_run
+from holdfast.testing.model_locks import ModelHold, take
 from holdfast.testing.model_tables import LeaseEnd, Tables
 
 PRUNED = frozenset({State.SUCCEEDED, State.SKIPPED, State.CANCELLED})
@@ -42,6 +46,7 @@ class ModelStore:
         self._ids = ids
         self._kept = Tables()
         self._is_open = False
+        self._locks: set[str] = set()
         self._listeners: list[Callable[[Hint], None]] = []
 
     @property
@@ -53,6 +58,7 @@ class ModelStore:
 
     async def close(self) -> None:
         self._is_open = False
+        self._locks = set()  # what was held in the old one says nothing any more
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         added = [add_job(self._tables, job, self._clock.now()) for job in jobs]
@@ -135,10 +141,17 @@ class ModelStore:
         gone = [job for tip in old[:limit] for job in self._tables.chain(tip.root_id)]
         for job in gone:
             self._tables.forget(job.id)
+        model_workers.forget(self._tables, older_than, self._clock)
         return len(gone)
 
     async def runs(self, job_id: JobId) -> list[RunRecord]:
         return list(self._tables.runs.get(job_id, []))
+
+    async def report(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+        tables = self._tables
+        return [
+            is_json(text, MAX_PROGRESS) and tables.report(lease, text) for lease, text in reports
+        ]
 
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
         runs = self._tables.runs.get(lease.job_id)
@@ -156,6 +169,22 @@ class ModelStore:
     async def queue(self, name: str) -> Queue:
         return self._tables.queue(name)
 
+    async def enlist(self, worker: WorkerInfo) -> None:
+        model_workers.enlist(self._tables, worker, self._clock)
+
+    async def beat(self, holder: Holder, *, span: timedelta) -> bool:
+        return model_workers.beat(self._tables, holder, span, self._clock)
+
+    async def retire(self, holder: Holder) -> None:
+        model_workers.retire(self._tables, holder, self._clock)
+
+    async def workers(self) -> list[WorkerRecord]:
+        return model_workers.listed(self._tables, self._clock)
+
+    async def hold(self, name: str) -> ModelHold | None:
+        self._require_open()
+        return take(self._locks, name)
+
     def listen(self, wake: Callable[[Hint], None]) -> Callable[[], None]:
         def unsubscribe() -> None:
             self._listeners = [other for other in self._listeners if other is not own]
@@ -168,9 +197,12 @@ class ModelStore:
 
     @property
     def _tables(self) -> Tables:
+        self._require_open()
+        return self._kept
+
+    def _require_open(self) -> None:
         if not self._is_open:
             raise StoreClosed("the model store is not open; await open() first")
-        return self._kept
 
     def _tell(self, hint: Hint) -> None:
         for wake in self._listeners:

@@ -11,8 +11,9 @@ from holdfast.core.event import EventRecord, Kind
 from holdfast.core.ids import JobId, RunId
 from holdfast.core.job import Job, Key, Slot
 from holdfast.core.order import Ordering, next_position, sort_key
-from holdfast.core.run import RunRecord
+from holdfast.core.run import Holder, Lease, RunRecord
 from holdfast.core.state import WAITING, State
+from holdfast.core.worker import WorkerRecord
 from holdfast.store.base import Queue
 
 
@@ -40,6 +41,8 @@ class Tables:
     keys: dict[Key, JobId] = field(default_factory=dict)
     active_keys: dict[str, JobId] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
+    workers: dict[Holder, WorkerRecord] = field(default_factory=dict)
+    beats: dict[Holder, LeaseEnd] = field(default_factory=dict)
     seqs: Iterator[int] = field(default_factory=lambda: count(1))
     event_ids: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -86,6 +89,15 @@ class Tables:
             artifacts=(*runs[-1].artifacts, *change.artifacts),
         )
         del self.leases[change.job_id]
+
+    def report(self, lease: Lease, progress: str) -> bool:
+        """Note what the open run under that token says of itself; whether there is one."""
+        job = self.jobs.get(lease.job_id)
+        if job is None or job.state is not State.RUNNING or job.token != lease.token:
+            return False
+        self.jobs[job.id] = replace(job, progress=progress)
+        self.runs[job.id][-1] = replace(self.runs[job.id][-1], progress=progress)
+        return True
 
     def queue(self, name: str) -> Queue:
         """The queue as set, or its defaults."""

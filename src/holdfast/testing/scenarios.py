@@ -31,6 +31,7 @@ from holdfast.core.job import Job, Key, NewJob, Slot
 from holdfast.core.order import Ordering
 from holdfast.core.run import Claim, Holder
 from holdfast.core.state import Loss, State
+from holdfast.core.worker import WorkerInfo
 from holdfast.store.base import Filter, Queue, Store
 from holdfast.testing.clock import START, FakeClock
 
@@ -189,6 +190,12 @@ async def renew(w: World, claims: list[Claim]) -> None:
 
 
 @scenario(_two_started)
+async def report(w: World, claims: list[Claim]) -> None:
+    first, second = (claim.lease for claim in claims)
+    await w.store.report([(first, "1"), (second, "2"), (first, "3")])
+
+
+@scenario(_two_started)
 async def attach_open(w: World, claims: list[Claim]) -> None:
     await w.store.attach(claims[0].lease, ["a.txt"])
 
@@ -220,6 +227,47 @@ async def late_write(w: World, claim: Claim) -> None:
 @scenario(_one_ended)
 async def prune(w: World, _: Claim) -> None:
     w.clock.advance(SECOND)
+    await w.store.prune(older_than=timedelta(0), limit=10)
+
+
+WORKER = WorkerInfo(
+    instance_id=HOLDER.instance_id,
+    boot_id=HOLDER.boot_id,
+    host="here",
+    pid=7,
+    queues=("default",),
+    types=TYPES,
+    concurrency=10,
+)
+
+
+@scenario(nothing)
+async def enlist(w: World, _: None) -> None:
+    await w.store.enlist(WORKER)
+
+
+async def _enlisted(w: World) -> None:
+    await w.store.enlist(WORKER)
+
+
+@scenario(_enlisted)
+async def beat(w: World, _: None) -> None:
+    await w.store.beat(HOLDER, span=LEASE)
+
+
+@scenario(_enlisted)
+async def retire(w: World, _: None) -> None:
+    await w.store.retire(HOLDER)
+
+
+async def _retired(w: World) -> None:
+    await w.store.enlist(WORKER)
+    await w.store.retire(HOLDER)
+    w.clock.advance(SECOND)
+
+
+@scenario(_retired)
+async def prune_workers(w: World, _: None) -> None:
     await w.store.prune(older_than=timedelta(0), limit=10)
 
 
@@ -309,4 +357,5 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.runs(job.id)
     await w.store.events(job.id)
     await w.store.queue("default")
+    await w.store.workers()
     await w.store.get([job.id])

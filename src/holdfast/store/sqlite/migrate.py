@@ -100,4 +100,5 @@ def _step(cursor: sqlite3.Cursor, script: str, name: str, probe: Probe | None) -
 def _note_restart(cursor: sqlite3.Cursor, boot: str, probe: Probe | None) -> None:
     if not run(cursor, "schema.same_boot", probe, boot=boot).fetchone()[0]:
         run(cursor, "schema.lapse_all", probe)
+        run(cursor, "schema.lapse_workers", probe)
         run(cursor, "schema.set_boot", probe, boot=boot)

@@ -14,6 +14,7 @@ from holdfast.core.job import Job, NewJob
 from holdfast.core.run import Claim, RunRecord
 from holdfast.core.span import MICROSECOND
 from holdfast.core.state import RunStatus, State
+from holdfast.core.worker import Topology, WorkerInfo, WorkerRecord
 
 Row = tuple[Any, ...]
 LAST = micros(datetime.max.replace(tzinfo=UTC))
@@ -93,6 +94,7 @@ def job(row: Row) -> Job:
         seq, job_id, kind, name, params, queue, delivery, most, created_at, slot_at, deadline,
         retry_of, root_id, group_id, template_id, schedule_id, state, reason, priority, position,
         available_at, token, failures, losses, cancel, holder, boot_id, started_at, finished_at, _,
+        progress,
     ) = row  # fmt: skip
     return Job(
         id=JobId(job_id),
@@ -124,13 +126,14 @@ def job(row: Row) -> Job:
         boot_id=boot_id,
         started_at=_moment(started_at),
         finished_at=_moment(finished_at),
+        progress=progress,
     )
 
 
 def run_record(row: Row) -> RunRecord:
     (
         run_id, job_id, token, status, reason, holder, boot_id, started_at, finished_at, error,
-        result, exit_code, log_path, artifacts, params, template_id,
+        result, exit_code, log_path, artifacts, params, template_id, progress,
     ) = row  # fmt: skip
     return RunRecord(
         run_id=RunId(run_id),
@@ -149,6 +152,34 @@ def run_record(row: Row) -> RunRecord:
         artifacts=tuple(json.loads(artifacts)),
         params_snapshot=params,
         template_id=template_id,
+        progress=progress,
+    )
+
+
+def worker_info(worker: WorkerInfo) -> str:
+    """What a worker tells of itself beyond its name, as it is kept."""
+    kept = [worker.host, worker.pid, worker.queues, worker.types, worker.concurrency]
+    return dumps([*kept, worker.processes, worker.topology, worker.version])
+
+
+def worker(row: Row) -> WorkerRecord:
+    instance_id, boot_id, info, started_at, seen_at, stopped_at, is_alive = row
+    host, pid, queues, types, concurrency, processes, topology, version = json.loads(info)
+    return WorkerRecord(
+        instance_id=instance_id,
+        boot_id=boot_id,
+        host=host,
+        pid=pid,
+        queues=tuple(queues),
+        types=tuple(types),
+        concurrency=concurrency,
+        processes=processes,
+        topology=Topology(topology),
+        version=version,
+        started_at=moment(started_at),
+        seen_at=moment(seen_at),
+        stopped_at=_moment(stopped_at),
+        is_alive=bool(is_alive),
     )
 
 

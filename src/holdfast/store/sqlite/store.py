@@ -21,11 +21,13 @@ from holdfast.core.job import Job, NewJob
 from holdfast.core.order import Ordering
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
+from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.base import Added, Capability, Filter, Hint, Queue, Renewal
 from holdfast.store.sqlite import rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
+from holdfast.store.sqlite.locks import FileHold, FileLocks
 from holdfast.store.sqlite.migrate import migrate, require_ours, write_ahead
 from holdfast.store.sqlite.reader import Reader
 from holdfast.store.sqlite.statements import Probe
@@ -65,6 +67,7 @@ class SqliteStore:
         self._gate = threading.Lock()
         self._opening = threading.Lock()
         self._listeners: list[Callable[[Hint], None]] = []
+        self._locks = FileLocks(self.path)
         self._open: tuple[Writer, Reader, int] | None = None
 
     async def open(self) -> None:
@@ -74,6 +77,7 @@ class SqliteStore:
         if self._open is not None:
             writer, reader, _ = self._open
             self._open = None
+            self._locks.drop()
             for close in (
                 writer.close,
                 reader.close,
@@ -153,6 +157,9 @@ class SqliteStore:
     async def runs(self, job_id: JobId) -> list[RunRecord]:
         return [rows.run_record(row) for row in await self._reader.rows("read.runs", id=job_id)]
 
+    async def report(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+        return await self._writer.ask(verbs.report, reports) if reports else []
+
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
         attached: bool = (await self._writer.ask(verbs.attach, [(lease, artifacts)]))[0]
         return attached
@@ -169,6 +176,29 @@ class SqliteStore:
             return Queue(name=name)
         ordering, gap = found[0]
         return Queue(name=name, ordering=Ordering(ordering), gap=gap)
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        await self._writer.ask(verbs.enlist, [worker])
+
+    async def beat(self, holder: Holder, *, span: timedelta) -> bool:
+        alive: bool = (await self._writer.ask(verbs.beat, [(holder, span)]))[0]
+        return alive
+
+    async def retire(self, holder: Holder) -> None:
+        await self._writer.ask(verbs.retire, [holder])
+
+    async def workers(self) -> list[WorkerRecord]:
+        found = await self._reader.rows("read.workers", mono=self._clock.monotonic())
+        return [rows.worker(row) for row in found]
+
+    async def hold(self, name: str) -> FileHold | None:
+        self._require_open()
+        taking = asyncio.ensure_future(asyncio.to_thread(self._locks.take, name))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(_drop)  # nobody will know that it was taken
+            raise
 
     def listen(self, wake: Callable[[Hint], None]) -> Callable[[], None]:
         self._listeners.append(wake)
@@ -266,6 +296,13 @@ class SqliteStore:
                 wake(hint)
             except Exception:
                 log.exception("a listener failed; hints are only hints")
+
+
+def _drop(taking: "asyncio.Future[FileHold | None]") -> None:
+    if not taking.cancelled() and taking.exception() is None:
+        held = taking.result()
+        if held is not None:
+            held.drop()
 
 
 def _refuse_after_fork(path: Path) -> None:

@@ -26,9 +26,12 @@ from holdfast.testing.conformance import (
     history,
     keys,
     leases,
+    locks,
     opening,
     order,
+    progress,
     retention,
+    workers,
 )
 
 _PARTS = (
@@ -42,7 +45,10 @@ _PARTS = (
     keys,
     chains,
     history,
+    progress,
     retention,
+    workers,
+    locks,
     batches,
     hints,
     opening,

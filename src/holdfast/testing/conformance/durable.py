@@ -16,7 +16,9 @@ from holdfast.testing.conformance.make import (
     TICK,
     claim_order,
     ended,
+    make_holder,
     make_job,
+    make_worker,
     put,
     settle,
     started,
@@ -120,6 +122,29 @@ async def test_lease_renewed_after_a_reboot_holds(store: Store, clock: FakeClock
 
     assert just_before == []
     assert await _lapsed(store) == [claim.id]
+
+
+async def test_workers_are_listed_still_and_live_on_when_opened_again(store: Store) -> None:
+    await store.enlist(make_worker())
+    await store.beat(make_holder(), span=LEASE)
+    before = await store.workers()
+
+    await _reopen(store)
+
+    assert await store.workers() == before
+    assert before[0].is_alive
+
+
+async def test_no_worker_outlives_a_reboot(store: Store, clock: FakeClock) -> None:
+    await store.enlist(make_worker())
+    await store.beat(make_holder(), span=LEASE)
+
+    await _reboot(store, clock)
+    after = [worker.is_alive for worker in await store.workers()]
+
+    assert after == [False]
+    assert await store.beat(make_holder(), span=LEASE)
+    assert [worker.is_alive for worker in await store.workers()] == [True]
 
 
 async def test_leases_of_an_earlier_boot_lapsed_before_those_of_this_one(

@@ -12,6 +12,7 @@ from holdfast.core.job import Job, NewJob
 from holdfast.core.run import Claim, Holder, RunRecord
 from holdfast.core.span import Span, to_span
 from holdfast.core.state import Loss
+from holdfast.core.worker import WorkerInfo
 from holdfast.store.base import Store
 
 SECOND: Final = timedelta(seconds=1)
@@ -43,6 +44,21 @@ def make_job(**over: Any) -> NewJob:
 def make_holder(name: str = "worker-1") -> Holder:
     """Somebody who runs jobs."""
     return Holder(instance_id=name, boot_id=f"{name}-boot")
+
+
+def make_worker(name: str = "worker-1", **over: Any) -> WorkerInfo:
+    """What `make_holder(name)` tells of itself."""
+    holder = make_holder(name)
+    plain: dict[str, Any] = {
+        "instance_id": holder.instance_id,
+        "boot_id": holder.boot_id,
+        "host": "here",
+        "pid": 7,
+        "queues": ("default",),
+        "types": (TYPE,),
+        "concurrency": 10,
+    }
+    return WorkerInfo(**{**plain, **over})
 
 
 async def put(store: Store, **over: Any) -> JobId:

@@ -29,6 +29,49 @@ async def race(url: str, runners: Sequence[Sequence[Act[Answer]]]) -> list[list[
     return await asyncio.to_thread(_race, url, runners)
 
 
+class Other:
+    """A process that has done something to the store and stays, to be killed."""
+
+    def __init__(self, process: Any) -> None:
+        self._process = process
+
+    async def kill(self) -> None:
+        """Kill it, as an operator or the kernel would, and see it dead."""
+        self._process.kill()
+        await asyncio.to_thread(self._process.join, PATIENCE)
+
+
+@asynccontextmanager
+async def _busy(url: str, act: Act[Any]) -> Any:
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_stay, args=(url, act, there), daemon=True)
+    process.start()
+    there.close()
+    try:
+        assert await asyncio.to_thread(here.poll, PATIENCE), "the other process said nothing"
+        assert here.recv(), "the other process was refused"
+        yield Other(process)
+    finally:
+        await Other(process).kill()
+        here.close()
+
+
+def busy(url: str, act: Act[Any]) -> AbstractAsyncContextManager[Other]:
+    """Another process that has done this with success, and stays until it is killed."""
+    manager: AbstractAsyncContextManager[Other] = _busy(url, act)
+    return manager
+
+
+def _stay(url: str, act: Act[Any], there: Any) -> None:
+    async def stay() -> None:
+        async with opened(url) as store:
+            there.send(await act(store))
+            await asyncio.Event().wait()
+
+    asyncio.run(stay())
+
+
 @asynccontextmanager
 async def _opened(url: str) -> Any:
     store = open_store(url)

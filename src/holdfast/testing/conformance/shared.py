@@ -32,7 +32,7 @@ from holdfast.testing.conformance.make import (
     take,
     take_many,
 )
-from holdfast.testing.conformance.race import Act, opened, race
+from holdfast.testing.conformance.race import Act, busy, opened, race
 
 Everything = tuple[list[Job], list[Job], list[list[RunRecord]], list[list[EventRecord]]]
 
@@ -66,6 +66,10 @@ async def reclaim_all(store: Store, *, successors: Sequence[JobId]) -> int:
 async def renew_one(store: Store, *, lease: Lease) -> bool:
     [renewal] = await store.renew([lease], span=LEASE)
     return renewal.held
+
+
+async def hold_one(store: Store, *, name: str) -> bool:
+    return await store.hold(name) is not None
 
 
 async def everything(store: Store) -> Everything:
@@ -259,6 +263,28 @@ async def test_fresh_process_finds_all_as_it_was_left(url: str) -> None:
     [[found]] = await race(url, [[everything]])
 
     assert found == before
+
+
+async def test_one_lock_has_one_holder_between_processes(url: str) -> None:
+    size = sizes.SIZES
+    async with opened(url):
+        rounds: list[Act[object]] = [
+            partial(hold_one, name=f"round-{n}") for n in range(size.race_rounds)
+        ]
+        # Whoever is done lets go of all it has: so one more round, to be done together.
+        told = await race(url, [[*rounds, everything] for _ in range(size.race_processes)])
+
+    winners = [answers.count(True) for answers in zip(*told, strict=True)]
+    assert winners[:-1] == [1] * size.race_rounds
+
+
+async def test_lock_of_another_process_is_refused_until_that_is_killed(url: str) -> None:
+    async with opened(url) as store, busy(url, partial(hold_one, name="host-1")) as other:
+        while_it_lived = await store.hold("host-1")
+        await other.kill()
+
+        assert await store.hold("host-1") is not None
+    assert while_it_lived is None
 
 
 async def _lapsed(store: Store, delivery: Delivery) -> JobId:

@@ -62,12 +62,26 @@ CREATE INDEX holdfast_waiting_once ON holdfast_waiting
 CREATE INDEX holdfast_waiting_place ON holdfast_waiting (queue, priority, position)
   WHERE position <> 0;
 
+-- Whoever ran a job has a row, for its runs to point at. What follows `boot_id` is there only while
+-- it is enlisted: `started_at` says whether it is.
 CREATE TABLE holdfast_workers (
   id INTEGER PRIMARY KEY,
   instance_id TEXT NOT NULL CONSTRAINT instance_name CHECK (length(instance_id) BETWEEN 1 AND 128),
   boot_id TEXT NOT NULL,
-  UNIQUE (instance_id, boot_id)
+  started_at INTEGER,
+  seen_at INTEGER,
+  stopped_at INTEGER,
+  alive_until INTEGER,  -- of the monotonic clock of the boot in holdfast_meta
+  info TEXT CONSTRAINT info_json CHECK (info IS NULL OR json_valid(info)),
+  UNIQUE (instance_id, boot_id),
+  CONSTRAINT enlisted CHECK (
+    (started_at IS NULL) = (info IS NULL)
+    AND (started_at IS NULL) = (seen_at IS NULL)
+    AND (started_at IS NULL) = (alive_until IS NULL)
+  )
 );
+CREATE INDEX holdfast_workers_enlisted ON holdfast_workers (started_at)
+  WHERE started_at IS NOT NULL;
 
 -- The row is the lease: a finish that finds none, or another token, is stale.
 CREATE TABLE holdfast_open_runs (
@@ -81,6 +95,9 @@ CREATE TABLE holdfast_open_runs (
   artifacts TEXT NOT NULL DEFAULT '[]'
     CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144)
     CONSTRAINT artifacts_json CHECK (json_valid(artifacts)),
+  progress TEXT
+    CONSTRAINT progress_size CHECK (length(CAST(progress AS BLOB)) <= 4096)
+    CONSTRAINT progress_json CHECK (progress IS NULL OR json_valid(progress)),
   queue TEXT NOT NULL,
   name TEXT NOT NULL,
   delivery TEXT NOT NULL,
@@ -113,8 +130,14 @@ CREATE TABLE holdfast_runs (
   artifacts TEXT NOT NULL DEFAULT '[]'
     CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144)
     CONSTRAINT artifacts_json CHECK (json_valid(artifacts)),
+  progress TEXT
+    CONSTRAINT progress_size CHECK (length(CAST(progress AS BLOB)) <= 4096)
+    CONSTRAINT progress_json CHECK (progress IS NULL OR json_valid(progress)),
   PRIMARY KEY (job, token)
 ) WITHOUT ROWID;
+
+-- So that a worker's row can go when its last run has.
+CREATE INDEX holdfast_runs_worker ON holdfast_runs (worker);
 
 -- One terminal record per job: its key makes that a constraint.
 CREATE TABLE holdfast_ends (
@@ -193,6 +216,7 @@ WHEN NEW.job IS NOT OLD.job OR NEW.token IS NOT OLD.token OR NEW.run_id IS NOT O
   OR NEW.status IS NOT OLD.status OR NEW.reason IS NOT OLD.reason OR NEW.worker IS NOT OLD.worker
   OR NEW.started_at IS NOT OLD.started_at OR NEW.finished_at IS NOT OLD.finished_at
   OR NEW.result IS NOT OLD.result OR NEW.log_path IS NOT OLD.log_path
+  OR NEW.progress IS NOT OLD.progress
   OR (OLD.exit_code IS NOT NULL AND NEW.exit_code IS NOT OLD.exit_code)
   OR (OLD.error IS NOT NULL AND NEW.error IS NOT OLD.error)
   OR substr(NEW.artifacts, 1, length(OLD.artifacts) - 1)
@@ -212,7 +236,7 @@ WHEN NEW.job IS NOT OLD.job OR NEW.run_id IS NOT OLD.run_id OR NEW.token IS NOT 
   OR NEW.losses IS NOT OLD.losses OR NEW.cancel < OLD.cancel
   OR substr(NEW.artifacts, 1, length(OLD.artifacts) - 1)
     <> substr(OLD.artifacts, 1, length(OLD.artifacts) - 1)
-BEGIN SELECT RAISE(ABORT, 'holdfast: of an open run only lease, cancel mark and artifacts change'); END;
+BEGIN SELECT RAISE(ABORT, 'holdfast: of an open run only lease, cancel mark, progress and artifacts change'); END;
 
 CREATE TRIGGER holdfast_open_unended BEFORE INSERT ON holdfast_open_runs
 WHEN EXISTS (SELECT 1 FROM holdfast_ends WHERE job = NEW.job)
@@ -293,7 +317,8 @@ SELECT
     o.started_at
   ) AS started_at,
   e.at AS finished_at,
-  o.lease_until
+  o.lease_until,
+  o.progress
 FROM holdfast_jobs AS j
 LEFT JOIN holdfast_jobs AS p ON p.seq = j.retry_of
 LEFT JOIN holdfast_jobs AS r ON r.seq = j.root

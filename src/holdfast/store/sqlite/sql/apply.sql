@@ -59,11 +59,12 @@ WHERE c.guard = 'state' AND c.was = 'failed' AND c.to_state = 'dead_letter'
 
 -- @close
 INSERT INTO holdfast_runs (
-  job, token, run_id, status, reason, worker, started_at, finished_at, error, result, artifacts
+  job, token, run_id, status, reason, worker, started_at, finished_at, error, result,
+  progress, artifacts
 )
 SELECT
   o.job, o.token, o.run_id, c.run_status, c.reason, o.worker, o.started_at, :now, c.error,
-  c.result,
+  c.result, o.progress,
   CASE
     WHEN c.artifacts IS NULL THEN o.artifacts
     ELSE (

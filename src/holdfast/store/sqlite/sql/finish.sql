@@ -6,7 +6,7 @@ DELETE FROM temp.holdfast_finished;
 INSERT INTO temp.holdfast_finished
 SELECT
   c.key, o.job, coalesce(r.id, j.id), o.token, o.run_id, o.worker, o.started_at, o.artifacts,
-  c.value ->> 2, o.queue, o.priority, o.position, o.available_at, o.failures, o.losses
+  o.progress, c.value ->> 2, o.queue, o.priority, o.position, o.available_at, o.failures, o.losses
 FROM json_each(:changes) AS c
 CROSS JOIN holdfast_jobs AS j ON j.id = c.value ->> 0
 CROSS JOIN holdfast_open_runs AS o ON o.job = j.seq AND o.token = c.value ->> 1
@@ -14,9 +14,11 @@ LEFT JOIN holdfast_jobs AS r ON r.seq = j.root;
 
 -- @close
 INSERT INTO holdfast_runs (
-  job, token, run_id, status, worker, started_at, finished_at, result, artifacts
+  job, token, run_id, status, worker, started_at, finished_at, result, artifacts,
+  progress
 )
-SELECT job, token, run_id, 'succeeded', worker, started_at, :now, result, artifacts
+SELECT job, token, run_id, 'succeeded', worker, started_at, :now, result, artifacts,
+  progress
 FROM temp.holdfast_finished;
 
 -- @drop_open

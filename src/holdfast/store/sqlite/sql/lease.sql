@@ -14,6 +14,27 @@ FROM json_each(:leases) AS l
 CROSS JOIN holdfast_jobs AS j ON j.id = l.value ->> 0
 CROSS JOIN holdfast_open_runs AS o ON o.job = j.seq AND o.token = l.value ->> 1;
 
+-- @report
+-- Without the LIMIT the planner would walk through all that runs and ask of each whether it is meant.
+UPDATE holdfast_open_runs
+SET progress = r.progress
+FROM (
+  SELECT o.job, l.value ->> 2 AS progress
+  FROM json_each(:reports) AS l
+  CROSS JOIN holdfast_jobs AS j ON j.id = l.value ->> 0
+  CROSS JOIN holdfast_open_runs AS o ON o.job = j.seq AND o.token = l.value ->> 1
+  WHERE json_valid(l.value ->> 2)
+  LIMIT -1
+) AS r
+WHERE holdfast_open_runs.job = r.job;
+
+-- @reported
+SELECT json_group_array(l.key)
+FROM json_each(:reports) AS l
+CROSS JOIN holdfast_jobs AS j ON j.id = l.value ->> 0
+CROSS JOIN holdfast_open_runs AS o ON o.job = j.seq AND o.token = l.value ->> 1
+WHERE json_valid(l.value ->> 2);
+
 -- @attach_open
 UPDATE holdfast_open_runs
 SET artifacts = (

@@ -83,7 +83,8 @@ ORDER BY s.seq;
 -- @runs
 SELECT
   r.run_id, j.id, r.token, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
-  r.finished_at, r.error, r.result, r.exit_code, r.log_path, r.artifacts, j.params, j.template_id
+  r.finished_at, r.error, r.result, r.exit_code, r.log_path, r.artifacts, j.params, j.template_id,
+  r.progress
 FROM holdfast_jobs AS j
 CROSS JOIN holdfast_runs AS r ON r.job = j.seq
 CROSS JOIN holdfast_workers AS k ON k.id = r.worker
@@ -91,7 +92,8 @@ WHERE j.id = :id
 UNION ALL
 SELECT
   o.run_id, j.id, o.token, 'running', NULL, k.instance_id, k.boot_id, o.started_at,
-  NULL, NULL, NULL, NULL, NULL, o.artifacts, j.params, j.template_id
+  NULL, NULL, NULL, NULL, NULL, o.artifacts, j.params, j.template_id,
+  o.progress
 FROM holdfast_jobs AS j
 CROSS JOIN holdfast_open_runs AS o ON o.job = j.seq
 CROSS JOIN holdfast_workers AS k ON k.id = o.worker
@@ -104,6 +106,14 @@ FROM holdfast_jobs AS j
 CROSS JOIN holdfast_events AS e ON e.job = j.seq
 WHERE j.id = :id
 ORDER BY e.id;
+
+-- @workers
+SELECT
+  instance_id, boot_id, info, started_at, seen_at, stopped_at,
+  stopped_at IS NULL AND alive_until > :mono
+FROM holdfast_workers
+WHERE started_at IS NOT NULL
+ORDER BY started_at, instance_id, boot_id;
 
 -- @version
 -- Changes whenever any other connection, of this process or another, has written.

@@ -35,6 +35,9 @@ SELECT boot_id = :boot FROM holdfast_meta;
 -- After a restart of the machine every lease is over: its worker died with it.
 UPDATE holdfast_open_runs SET lease_until = -1;
 
+-- @lapse_workers
+UPDATE holdfast_workers SET alive_until = -1 WHERE started_at IS NOT NULL;
+
 -- @set_boot
 UPDATE holdfast_meta SET boot_id = :boot;
 
@@ -80,6 +83,7 @@ CREATE TEMP TABLE holdfast_finished (
   worker INTEGER NOT NULL,
   started_at INTEGER NOT NULL,
   artifacts TEXT NOT NULL,
+  progress TEXT,
   result TEXT,
   queue TEXT NOT NULL,
   priority INTEGER NOT NULL,

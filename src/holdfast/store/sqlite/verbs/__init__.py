@@ -3,6 +3,21 @@
 from holdfast.store.sqlite.verbs.add import add
 from holdfast.store.sqlite.verbs.apply import apply
 from holdfast.store.sqlite.verbs.claim import Wanted, claim
-from holdfast.store.sqlite.verbs.upkeep import attach, promote, prune, renew, set_queue
+from holdfast.store.sqlite.verbs.upkeep import attach, promote, prune, renew, report, set_queue
+from holdfast.store.sqlite.verbs.worker import beat, enlist, retire
 
-__all__ = ["Wanted", "add", "apply", "attach", "claim", "promote", "prune", "renew", "set_queue"]
+__all__ = [
+    "Wanted",
+    "add",
+    "apply",
+    "attach",
+    "beat",
+    "claim",
+    "enlist",
+    "promote",
+    "prune",
+    "renew",
+    "report",
+    "retire",
+    "set_queue",
+]

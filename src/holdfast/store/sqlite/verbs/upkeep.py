@@ -1,14 +1,16 @@
-"""The small writing verbs: renewing, attaching, promoting, pruning, naming queues."""
+"""The small writing verbs: renewing, reporting, attaching, promoting, pruning, naming queues."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
 
+from holdfast.core.limits import MAX_PROGRESS, is_storable
 from holdfast.core.run import Lease
 from holdfast.core.span import MICROSECOND
 from holdfast.store.base import Queue, Renewal
 from holdfast.store.sqlite.rows import dumps
+from holdfast.store.sqlite.verbs.worker import forget_workers
 from holdfast.store.sqlite.writer import Work
 
 
@@ -22,6 +24,18 @@ def renew(work: Work, asked: Sequence[tuple[Lease, timedelta]]) -> list[Renewal]
         count = len(json.loads(leases))
         renewals += [Renewal(n in held, bool(held.get(n))) for n in range(count)]
     return renewals
+
+
+def report(work: Work, asked: Sequence[tuple[Lease, str]]) -> list[bool]:
+    """In rounds, since two reports of one run must not share a statement."""
+    answers: list[bool] = []
+    together: dict[Lease, str] = {}
+    for lease, progress in asked:
+        if lease in together:
+            answers += _report(work, together)
+            together = {}
+        together[lease] = progress
+    return answers + _report(work, together)
 
 
 def attach(work: Work, asked: Sequence[tuple[Lease, Sequence[str]]]) -> list[bool]:
@@ -42,6 +56,19 @@ def set_queue(work: Work, queues: Sequence[Queue]) -> list[None]:
     return [None] * len(queues)
 
 
+def _report(work: Work, together: Mapping[Lease, str]) -> list[bool]:
+    kept = [text if _is_progress(text) else "" for text in together.values()]
+    pairs = zip(together, kept, strict=True)
+    reports = dumps([(lease.job_id, lease.token, text) for lease, text in pairs])
+    work.run("lease.report", reports=reports)
+    taken = set(json.loads(work.one("lease.reported", reports=reports)))
+    return [n in taken for n in range(len(together))]
+
+
+def _is_progress(text: str) -> bool:
+    return is_storable(text) and len(text.encode()) <= MAX_PROGRESS
+
+
 def _attach(work: Work, lease: Lease, artifacts: Sequence[str]) -> bool:
     values = {"id": lease.job_id, "token": lease.token, "artifacts": dumps(list(artifacts))}
     if work.run("lease.attach_open", **values).rowcount:
@@ -52,6 +79,8 @@ def _attach(work: Work, lease: Lease, artifacts: Sequence[str]) -> bool:
 def _prune(work: Work, older_than: timedelta, limit: int) -> int:
     work.run("claim.clear")
     before = work.now - older_than // MICROSECOND
-    if work.run("prune.pick", before=before, limit=limit).rowcount <= 0:
-        return 0
-    return work.run("prune.delete").rowcount
+    gone = 0
+    if work.run("prune.pick", before=before, limit=limit).rowcount > 0:
+        gone = work.run("prune.delete").rowcount
+    forget_workers(work, before, limit)
+    return gone
