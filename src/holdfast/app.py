@@ -43,6 +43,8 @@ from holdfast.store.open import open_store
 
 if TYPE_CHECKING:
     from holdfast.worker.embedded import Worker
+    from holdfast.worker.engine import Engine
+    from holdfast.worker.held import Held
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,6 +85,7 @@ class Holdfast:
     ) -> None:
         self.settings = (settings or Settings()).with_(**overrides)
         self.registry = Registry()
+        self.url = url if isinstance(url, str) else None
         self._ids = Ids(SystemClock().now, secrets.randbits)
         self._store = _store(url, self._ids)
         self._client = Client(
@@ -205,6 +208,34 @@ class Holdfast:
             types=types,
             concurrency=concurrency,
         )
+
+    def engine(
+        self,
+        held: "Held",
+        *,
+        queues: Sequence[str] | None,
+        types: Collection[str] | None,
+        concurrency: int | None,
+    ) -> "Engine":
+        """What takes and runs this app's jobs, for whoever renews their leases elsewhere."""
+        from holdfast.worker.engine import Engine  # noqa: PLC0415 - callers may never need one
+
+        return Engine(
+            self._store,
+            self.registry,
+            self.settings,
+            ids=self._ids,
+            random=SystemRandom().random,
+            held=held,
+            queues=self.registry.queues() if queues is None else queues,
+            types=types,
+            concurrency=concurrency,
+        )
+
+    @property
+    def store(self) -> Store:
+        """The store itself, for tools; it is opened by whoever uses it first."""
+        return self._store
 
     async def close(self) -> None:
         """Let go of the store; twice is fine."""

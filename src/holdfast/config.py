@@ -1,5 +1,6 @@
 """Every setting and its default, checked once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, TypedDict, Unpack
@@ -21,6 +22,7 @@ class SettingOptions(TypedDict, total=False):
     tick: Span
     poll: Span
     grace: Span
+    max_silence: Span
     transaction: Span
     retention: Span | None
     prune_batch: int
@@ -40,6 +42,7 @@ class Settings:
     tick: timedelta  # how often reclaim, misfires and promotion look around
     poll: timedelta  # how often to look beneath the wake-ups
     grace: timedelta  # how long running jobs may take to end when their worker stops
+    max_silence: timedelta  # how long a worker's process may show no life before it is ended
     transaction: timedelta  # how long `run.transaction()` may hold the store's write lock
     retention: timedelta | None  # how long finished jobs are kept; None keeps them for ever
     prune_batch: int  # how many finished jobs one pruning step deletes at most
@@ -54,6 +57,7 @@ class Settings:
         tick: Span = "1s",
         poll: Span = "500ms",
         grace: Span = "30s",
+        max_silence: Span = "10m",
         transaction: Span = "5s",
         retention: Span | None = "30d",
         prune_batch: int = 500,
@@ -61,7 +65,11 @@ class Settings:
         prefetch: int = 200,
     ) -> None:
         spans = {"lease": lease, "renew": renew, "tick": tick, "poll": poll}
-        for name, span in {**spans, "transaction": transaction}.items():
+        for name, span in {
+            **spans,
+            "transaction": transaction,
+            "max_silence": max_silence,
+        }.items():
             object.__setattr__(self, name, _positive(span, what=name))
         object.__setattr__(self, "grace", to_span(grace, what="grace"))
         kept = None if retention is None else to_span(retention, what="retention")
@@ -75,10 +83,32 @@ class Settings:
                 f"{RENEWALS_PER_LEASE} renewals, so lengthen lease or shorten renew"
             )
 
+    def dump(self) -> dict[str, int | None]:
+        """As JSON can carry them: spans in microseconds."""
+        return {each.name: _number(getattr(self, each.name)) for each in fields(self)}
+
+    @classmethod
+    def load(cls, dumped: Mapping[str, int | None]) -> "Settings":
+        """What `dump` gave."""
+        now = Settings()
+        spans = {each.name for each in fields(now) if "timedelta" in str(each.type)}
+        return cls(
+            **{
+                name: timedelta(microseconds=value)
+                if name in spans and value is not None
+                else value
+                for name, value in dumped.items()
+            }  # type: ignore[arg-type]  # as they were
+        )
+
     def with_(self, **changes: Unpack[SettingOptions]) -> "Settings":
         """These settings with some of them changed."""
         now: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         return Settings(**{**now, **changes})
+
+
+def _number(value: timedelta | int | None) -> int | None:
+    return value // timedelta(microseconds=1) if isinstance(value, timedelta) else value
 
 
 def _positive(value: Span, *, what: str) -> timedelta:

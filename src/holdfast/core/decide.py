@@ -155,10 +155,11 @@ def _lost(job: Standing, event: Event, new_id: Callable[[], JobId]) -> Change:
         case _ if is_spent(failures, job.max_attempts):
             change = _close(job, State.DEAD_LETTER, RunStatus.LOST, Kind.DEAD_LETTER, event.reason)
         case OnLoss.CHAIN:
-            change = _chain(job, RunStatus.LOST, guard, event.reason, ZERO, new_id)
+            change = _chain(job, RunStatus.LOST, guard, event.reason, event.delay, new_id)
         case OnLoss.REQUEUE:
-            move = _back(State.QUEUED, RunStatus.LOST, Kind.REQUEUED)
-            change = Change(job.id, job.token, move, reason=event.reason)
+            to = State.RETRY_WAIT if event.delay else State.QUEUED
+            move = _back(to, RunStatus.LOST, Kind.REQUEUED)
+            change = Change(job.id, job.token, move, reason=event.reason, delay=event.delay)
     move = replace(change.move, guard=guard)
     return replace(change, move=move, error=event.error, failures=failures, losses=job.losses + 1)
 

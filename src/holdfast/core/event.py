@@ -37,6 +37,7 @@ class Lost:
 
     reason: Loss
     error: str | None = None
+    delay: timedelta = ZERO  # how long to leave it before it runs again
 
 
 @dataclass(frozen=True, slots=True)

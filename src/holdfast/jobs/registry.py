@@ -37,6 +37,10 @@ class Registry:
         """The names of all types, sorted."""
         return sorted(self._types)
 
+    def queues(self) -> list[str]:
+        """The queues these types go to unless told otherwise, and the default one, sorted."""
+        return sorted({"default", *(each.policy.queue for each in self._types.values())})
+
     def load_result(self, type_name: str, text: str | None) -> Any:
         """A result by its type's annotation; as plain JSON, if the type is not known here."""
         if type_name in self._types:

@@ -14,7 +14,7 @@ from holdfast.core.event import Stopped
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
 from holdfast.core.run import Claim, Holder, Lease
-from holdfast.core.state import FINAL, State
+from holdfast.core.state import State
 from holdfast.errors import InvalidType
 from holdfast.jobs.registry import Registry
 from holdfast.store.base import Capability, Hint, Renewal, Store, Transaction, Transactions
@@ -55,7 +55,7 @@ class Engine:
         self.concurrency = settings.concurrency
         if concurrency is not None:
             self.concurrency = check_count(concurrency, what="concurrency")
-        self.ended: Counter[State] = Counter()
+        self.settled: Counter[State] = Counter()
         self._require_work()
 
     def start(self, holder: Holder) -> None:
@@ -160,5 +160,5 @@ class Engine:
 
     def _settled(self, change: Change, applied: bool) -> None:
         self._held.drop(Lease(change.job_id, change.token))
-        if applied and change.move.to in FINAL:
-            self.ended[change.move.to] += 1
+        if applied:
+            self.settled[change.move.to] += 1

@@ -1,0 +1,79 @@
+"""The program of a worker's child process; started by the supervisor, not by people."""
+
+import asyncio
+import faulthandler
+import json
+import signal
+import socket
+import sys
+from typing import Any
+
+import holdfast
+from holdfast.app import Holdfast
+from holdfast.cli.load import load_app
+from holdfast.cli.logs import configure
+from holdfast.clock import SystemClock
+from holdfast.errors import HoldfastError
+from holdfast.worker.engine import Engine
+from holdfast.worker.processes.board import Board, HeldOnBoard
+from holdfast.worker.processes.child import Child, orphan_patience, watch_lifeline
+from holdfast.worker.processes.control import Line, say
+from holdfast.worker.processes.kin import DUMP_SIGNAL
+from holdfast.worker.processes.plan import Exit
+
+
+def main(order: dict[str, Any]) -> int:
+    """Load the app, say hello, and work as told."""
+    ways = order["ways"]
+    configure(order["log_level"], order["log_format"])
+    faulthandler.enable()
+    faulthandler.register(DUMP_SIGNAL, file=ways["dump"], all_threads=True)
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, _leave_it_to_the_supervisor)
+    line = socket.socket(fileno=ways["line"])
+    held = HeldOnBoard(Board(ways["board"]), SystemClock().monotonic)
+    try:
+        app = load_app(order["app"])
+        engine = app.engine(held, **_wanted(order))
+        say(line, "hello", **_hello(app, engine))
+    except HoldfastError as error:
+        say(line, "unfit", why=str(error))
+        return Exit.WRONG
+    asyncio.run(_work(app, engine, held, line, ways["lifeline"]))
+    return Exit.FINE
+
+
+async def _work(
+    app: Holdfast, engine: Engine, held: HeldOnBoard, line: socket.socket, lifeline: int
+) -> None:
+    child = Child(app.store, engine, app.settings, held=held, line=await Line.over(line))
+    watch_lifeline(lifeline, child, orphan_patience(app.settings))
+    await child.run()
+
+
+def _wanted(order: dict[str, Any]) -> dict[str, Any]:
+    return {name: order[name] for name in ("queues", "types", "concurrency")}
+
+
+def _hello(app: Holdfast, engine: Engine) -> dict[str, Any]:
+    if app.url is None:
+        raise holdfast.InvalidType(
+            "this app was given a store, not an address; a worker's processes each open their "
+            'own, so write Holdfast("sqlite:///jobs.db")'
+        )
+    return {
+        "url": app.url,
+        "settings": app.settings.dump(),
+        "queues": engine.queues,
+        "types": engine.types,
+        "concurrency": engine.concurrency,
+        "version": holdfast.__version__,
+    }
+
+
+def _leave_it_to_the_supervisor(*_: object) -> None:
+    """A signal to the whole group reaches us too; the supervisor tells us what to do about it."""
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])))

@@ -1,0 +1,100 @@
+"""`holdfast worker`: run jobs until told to stop."""
+
+import asyncio
+import secrets
+import sys
+from random import SystemRandom
+
+import click
+
+from holdfast.cli.logs import FORMATS, LEVELS, configure
+from holdfast.clock import SystemClock
+from holdfast.core.ids import Ids
+from holdfast.store.open import open_store
+from holdfast.worker.processes.plan import Plan
+from holdfast.worker.processes.supervisor import Supervisor
+
+CHILD = ["-m", "holdfast.cli.child"]
+
+
+def _names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(name.strip() for name in value.split(","))
+
+
+def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    units = {"K": 2**10, "M": 2**20, "G": 2**30}
+    number, unit = value[:-1], units.get(value[-1:].upper())
+    if unit is None or not number.isdigit() or not int(number):
+        raise click.BadParameter(f"{value!r} is no size; write for example 500M or 2G")
+    return int(number) * unit
+
+
+@click.command("worker")
+@click.argument("app", envvar="HOLDFAST_APP")
+@click.option(
+    "-q", "--queues", callback=_names, help="Which queues, separated by commas [all of the app's]."
+)
+@click.option("-t", "--types", callback=_names, help="Which job types, separated by commas [all].")
+@click.option(
+    "-p",
+    "--processes",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="How many child processes.",
+)
+@click.option(
+    "-c",
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    help="How many jobs each child runs at a time [the app's setting].",
+)
+@click.option(
+    "--burst",
+    is_flag=True,
+    help="Run what is due, then exit: 0 if nothing failed for good, else 1.",
+)
+@click.option(
+    "--instance-id",
+    envvar="HOLDFAST_INSTANCE_ID",
+    help="This worker's lasting name [host and a number].",
+)
+@click.option(
+    "--topology",
+    type=click.Choice(["pool", "single"]),
+    default="pool",
+    show_default=True,
+    help="single: refuse to start beside another one of the same scope.",
+)
+@click.option(
+    "--scope", default="default", show_default=True, help="What a single worker is the only one of."
+)
+@click.option("--max-jobs", type=click.IntRange(1), help="Replace a child after so many jobs.")
+@click.option("--max-memory", callback=_bytes, help="Replace a child that uses more, such as 500M.")
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
+def command(**options: object) -> None:
+    """Run the jobs of APP, given as module:attribute (or in HOLDFAST_APP).
+
+    SIGTERM or Ctrl-C: take no more, let running jobs end within the app's grace, hand back the
+    rest, exit 0. A second one: hand back everything now, exit 1. Exit 2: the app, an option or
+    the store cannot work; exit 3: another worker has that identity or scope.
+    """
+    plan = Plan(**options)  # type: ignore[arg-type]  # click has checked them
+    configure(plan.log_level, plan.log_format)
+    sys.exit(asyncio.run(_run(plan)))
+
+
+async def _run(plan: Plan) -> int:
+    clock = SystemClock()
+    supervisor = Supervisor(
+        plan,
+        program=CHILD,
+        open_store=open_store,
+        clock=clock,
+        ids=Ids(clock.now, secrets.randbits),
+        random=SystemRandom().random,
+    )
+    return await supervisor.run()

@@ -1,0 +1,70 @@
+"""Keeping children alive and honest: their leases, their signs of life, their time limits."""
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from holdfast.clock import Clock
+from holdfast.config import Settings
+from holdfast.core.span import MICROSECOND
+from holdfast.core.state import Loss
+from holdfast.store.base import Jobs
+from holdfast.worker.processes.kin import Kin
+
+log = logging.getLogger("holdfast.worker")
+
+MERCY: Final = timedelta(seconds=1)
+"""How long a handler that was told its time is over may still take to stop by itself."""
+
+
+class Care:
+    """Two steps, each on a clock of its own; neither waits for any user code."""
+
+    def __init__(
+        self, store: Jobs, settings: Settings, *, clock: Clock, members: Callable[[], list[Kin]]
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._members = members
+        self._looked = clock.monotonic()
+
+    async def renew_once(self) -> int:
+        """Renew what the living hold; how many leases were. Tells a child what it must know."""
+        held = [(kin, entry.lease) for kin in self._members() for entry in kin.board.entries()]
+        leases = [lease for _, lease in held]
+        renewals = await self._store.renew(leases, span=self._settings.lease)
+        for (kin, lease), renewal in zip(held, renewals, strict=True):
+            if not renewal.held or renewal.cancel_requested:
+                kin.line.send(
+                    "found",
+                    job=lease.job_id,
+                    token=lease.token,
+                    held=renewal.held,
+                    cancel=renewal.cancel_requested,
+                )
+        return sum(renewal.held for renewal in renewals)
+
+    async def look_once(self) -> int:
+        """End children that are silent, or hold a run past its time limit; how many."""
+        now, before = self._clock.monotonic(), self._looked
+        self._looked = now
+        members = [kin for kin in self._members() if kin.killed_for is None]
+        late = [kin for kin in members if self._is_late(kin, now)]
+        for kin in late:
+            log.error("child past a run's max_runtime pid=%d", kin.pid)
+            kin.kill(Loss.TIMEOUT)
+        # If this process itself stood still, nobody was silent: nobody was heard.
+        silence = self._settings.max_silence // MICROSECOND
+        silent = [kin for kin in members if now - kin.seen > silence and now - before < silence]
+        for kin in silent:
+            log.error("child silent pid=%d for longer than %s", kin.pid, self._settings.max_silence)
+            kin.stacks = await kin.dump()
+            kin.kill(Loss.SILENT)
+        return len(late) + len(silent)
+
+    @staticmethod
+    def _is_late(kin: Kin, now: int) -> bool:
+        mercy = MERCY // MICROSECOND
+        return any(entry.deadline and now > entry.deadline + mercy for entry in kin.board.entries())

@@ -1,0 +1,50 @@
+"""The line between a supervisor and a child: small JSON messages over a pair of sockets."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+
+MAX_MESSAGE: Final = 1 << 20
+
+
+def say(end: socket.socket, kind: str, **values: Any) -> None:
+    """Send one message before there is an event loop."""
+    with suppress(ConnectionError):
+        end.sendall(_encoded(kind, values))
+
+
+class Line:
+    """One end. A message that cannot be sent any more is dropped: the other end is gone."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def over(cls, end: socket.socket) -> "Line":
+        return cls(*await asyncio.open_connection(sock=end, limit=MAX_MESSAGE))
+
+    def send(self, kind: str, **values: Any) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(_encoded(kind, values))
+
+    async def messages(self) -> AsyncIterator[dict[str, Any]]:
+        """What the other end says, until it is gone."""
+        while line := await self._receive():
+            yield json.loads(line)
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self._reader.readline()
+        except (ConnectionError, ValueError):
+            return b""
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _encoded(kind: str, values: dict[str, Any]) -> bytes:
+    return json.dumps({"is": kind, **values}).encode() + b"\n"

@@ -1,0 +1,88 @@
+"""Who a worker is: a stable name, held by a lock that dies with its holder."""
+
+import os
+import re
+import socket
+import uuid
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from holdfast.core.limits import check_name
+from holdfast.core.run import Holder
+from holdfast.core.worker import Topology, WorkerInfo
+from holdfast.errors import OperatorError
+from holdfast.store.base import Hold, Locks
+from holdfast.worker.processes.plan import Plan
+
+
+class Taken(OperatorError):
+    """A living worker has that identity, or that scope."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A name nobody else bears now: whatever an earlier boot of it left belongs to the dead."""
+
+    holder: Holder
+    holds: tuple[Hold, ...]
+
+    async def release(self) -> None:
+        for hold in self.holds:
+            await hold.release()
+
+
+async def identify(store: Locks, plan: Plan) -> Identity:
+    """Take the scope (topology `single`) and the name. Taken if a living worker has either."""
+    holds = [await _scope(store, plan.scope)] if plan.topology == "single" else []
+    try:
+        name, hold = await _name(store, plan.instance_id)
+    except Taken:
+        for each in holds:
+            await each.release()
+        raise
+    holder = Holder(instance_id=name, boot_id=str(uuid.uuid4()))
+    return Identity(holder, (*holds, hold))
+
+
+async def _scope(store: Locks, scope: str) -> Hold:
+    hold = await store.hold(f"scope.{check_name(scope, what='scope')}")
+    if hold is None:
+        raise Taken(
+            f"a worker of topology single serves the scope {scope!r} already; stop that one, or "
+            "give this one a --scope of its own"
+        )
+    return hold
+
+
+async def _name(store: Locks, given: str | None) -> tuple[str, Hold]:
+    if given is not None:
+        hold = await store.hold(f"worker.{check_name(given, what='instance id')}")
+        if hold is None:
+            raise Taken(
+                f"a worker named {given!r} is running already; stop that one, or give this one "
+                "another --instance-id"
+            )
+        return given, hold
+    host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:100] or "host"
+    for number in count(1):
+        name = f"{host}-{number}"
+        if hold := await store.hold(f"worker.{name}"):
+            return name, hold
+    raise AssertionError("there is always another number")
+
+
+def introduce(plan: Plan, holder: Holder, hello: dict[str, Any]) -> WorkerInfo:
+    """What the registry is told of this worker."""
+    return WorkerInfo(
+        instance_id=holder.instance_id,
+        boot_id=holder.boot_id,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        queues=tuple(hello["queues"]),
+        types=tuple(hello["types"]),
+        concurrency=hello["concurrency"],
+        processes=plan.processes,
+        topology=Topology(plan.topology),
+        version=hello["version"],
+    )

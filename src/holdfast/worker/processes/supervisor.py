@@ -1,0 +1,218 @@
+"""The supervisor: runs no user code, so that nothing a handler does can stop it."""
+
+import asyncio
+import logging
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import timedelta
+from itertools import count
+from typing import Any, Final, TypeVar
+
+from holdfast.clock import Clock
+from holdfast.config import Settings
+from holdfast.core.ids import Ids
+from holdfast.core.run import Holder
+from holdfast.errors import HoldfastError, OperatorError, StoreBusy, StoreClosed
+from holdfast.store.base import Hint, Store
+from holdfast.worker.processes.care import Care
+from holdfast.worker.processes.family import Family, Unfit
+from holdfast.worker.processes.identity import Taken, identify, introduce
+from holdfast.worker.processes.kin import Kin
+from holdfast.worker.processes.plan import Exit, Plan
+from holdfast.worker.processes.verdict import findings, settle
+from holdfast.worker.service import every
+from holdfast.worker.tidy import Tidy, look_around
+
+log = logging.getLogger("holdfast.worker")
+
+T = TypeVar("T")
+
+AFTER_GRACE: Final = 0.5
+"""How long after the grace a child may take to leave, in seconds."""
+
+LOOK: Final = timedelta(milliseconds=500)
+TRIES: Final = 5
+BAD_ENDS: Final = ("failed", "dead_letter")
+
+
+class Supervisor:
+    """`run` is the whole life of a worker: children, identity, recovery, work, and the end."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        program: list[str],
+        open_store: Callable[[str], Store],
+        clock: Clock,
+        ids: Ids,
+        random: Callable[[], float],
+    ) -> None:
+        self._plan = plan
+        self._program = program
+        self._open_store = open_store
+        self._clock = clock
+        self._ids = ids
+        self._random = random
+        self._asked = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._settled: Counter[str] = Counter()
+        self._family = Family(self._spawn, size=plan.processes, clock=clock, died=self._died)
+
+    async def run(self) -> Exit:
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(each, self._signalled)
+        try:
+            return await self._live()
+        except (Unfit, HoldfastError) as error:
+            log.error("%s", error)  # noqa: TRY400 - one clear line, for whoever can put it right
+            return Exit.TAKEN if isinstance(error, Taken) else Exit.WRONG
+        finally:
+            self._family.stop(0.0)
+            await self._family.gone(AFTER_GRACE)
+
+    def _signalled(self) -> None:
+        """The first asks for an end in order, the second for one now."""
+        (self._hurry if self._asked.is_set() else self._asked).set()
+
+    async def _live(self) -> Exit:
+        hello = await first(self._family.gather(), self._asked)
+        if hello is None:
+            return Exit.FINE
+        self._settings = Settings.load(hello["settings"])
+        self._store = self._open_store(hello["url"])
+        try:
+            if await first(self._open(), self._asked):
+                return await self._serve(hello)
+            return Exit.FINE
+        finally:
+            await self._store.close()
+
+    async def _open(self) -> bool:
+        while True:
+            try:
+                await self._store.open()
+            except StoreBusy as error:
+                log.warning("the store is busy, will try again: %s", error)
+            else:
+                return True
+
+    async def _serve(self, hello: dict[str, Any]) -> Exit:
+        identity = await identify(self._store, self._plan)
+        info = introduce(self._plan, identity.holder, hello)
+        try:
+            await self._store.enlist(info)
+            return await self._work(identity.holder)
+        finally:
+            with suppress(OperatorError):
+                await self._store.retire(identity.holder)
+            await identity.release()
+
+    async def _work(self, holder: Holder) -> Exit:
+        care = Care(
+            self._store, self._settings, clock=self._clock, members=lambda: self._family.members
+        )
+        loops = [asyncio.create_task(loop) for loop in self._loops(holder, care)]
+        self._family.begin(holder)
+        log.info("worker started instance=%s boot=%s", holder.instance_id, holder.boot_id)
+        try:
+            work = self._drained() if self._plan.burst else asyncio.Event().wait()
+            await first(work, self._asked)
+            return await self._stop()
+        finally:
+            for task in loops:
+                task.cancel()
+            await asyncio.wait(loops)
+            log.info("worker stopped instance=%s", holder.instance_id)
+
+    def _loops(self, holder: Holder, care: Care) -> Iterable[Coroutine[Any, Any, None]]:
+        settings, random = self._settings, self._random
+        poke = asyncio.Event()
+        running = asyncio.get_running_loop()
+
+        def hint(hint: Hint) -> None:
+            if hint.cancelled:
+                running.call_soon_threadsafe(poke.set)
+
+        async def beat() -> None:
+            await self._store.beat(holder, span=settings.lease)
+
+        self._store.listen(hint)
+        yield every(settings.renew, care.renew_once, random=random, poke=poke, patience=1)
+        yield every(settings.renew, beat, random=random, patience=1)
+        yield every(min(LOOK, settings.max_silence / 4), care.look_once, random=random)
+        yield every(LOOK, self._recycle_once, random=random)
+        yield look_around(Tidy(self._store, self._ids.job), settings, random=random)
+
+    async def _stop(self) -> Exit:
+        """Within the grace in order, then by force; a second signal goes straight to force."""
+        grace = self._settings.grace.total_seconds()
+        self._asked.set()
+        self._family.stop(grace)
+        await first(self._family.gone(grace + AFTER_GRACE), self._hurry)
+        await self._family.gone(0.0)
+        failed = self._plan.burst and any(self._settled[state] for state in BAD_ENDS)
+        return Exit.FAILED if failed or self._hurry.is_set() else Exit.FINE
+
+    async def _drained(self) -> None:
+        """Until two rounds of asking find no child with work, and nothing done in between."""
+        before = -1
+        while True:
+            working = self._family.working
+            await asyncio.gather(*(kin.ask_drained() for kin in working))
+            done = self._settled.total() + sum(sum(kin.settled.values()) for kin in working)
+            if done == before and working and working == self._family.working:
+                return
+            before = done
+            if not working:
+                await asyncio.sleep(0.05)  # the next child is on its way
+
+    async def _recycle_once(self) -> None:
+        for kin in self._family.working:
+            memory, ended = kin.board.memory_in_use, kin.board.ended
+            if self._plan.max_memory and memory > self._plan.max_memory:
+                self._family.replace(kin, f"it uses {memory:,} bytes")
+            elif self._plan.max_jobs and ended >= self._plan.max_jobs:
+                self._family.replace(kin, f"it has run {ended:,} jobs")
+
+    async def _spawn(self) -> Kin:
+        return await Kin.spawn(self._program, asdict(self._plan), born=self._clock.monotonic())
+
+    async def _died(self, kin: Kin) -> None:
+        """Settle what it left, however long the store takes: nobody else knows who is to blame."""
+        self._settled.update(kin.settled)
+        entries = list(kin.board.entries())
+        if not entries:
+            return
+        found = findings(kin, entries, now=self._clock.monotonic())
+        leases = [entry.lease for entry in entries]
+        for tries in count(1):
+            try:
+                went = await settle(self._store, leases, found, new_id=self._ids.job)
+            except OperatorError as error:
+                log.warning("cannot settle the runs of child %d yet: %s", kin.pid, error)
+                if isinstance(error, StoreClosed) or (self._asked.is_set() and tries > TRIES):
+                    return  # their leases lapse, and another worker takes them over
+                await asyncio.sleep(0.2)
+            else:
+                self._settled.update({str(state): number for state, number in went.items()})
+                log.warning("child %d left %d runs: %s", kin.pid, len(leases), dict(went))
+                return
+
+
+async def first(step: Awaitable[T], event: asyncio.Event) -> T | None:
+    """What `step` gives; None if the event comes first, and then the step is cancelled."""
+    doing = asyncio.ensure_future(step)
+    waiting = asyncio.create_task(event.wait())
+    await asyncio.wait({doing, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if doing.done():
+        return doing.result()
+    doing.cancel()
+    with suppress(asyncio.CancelledError):
+        await doing
+    return None

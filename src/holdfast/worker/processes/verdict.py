@@ -1,0 +1,95 @@
+"""What becomes of the runs a dead child left on its board, and whom its death is charged to."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from holdfast.core.decide import decide
+from holdfast.core.event import ZERO, Event, Lost, Released
+from holdfast.core.ids import JobId
+from holdfast.core.job import Job
+from holdfast.core.run import Lease
+from holdfast.core.state import Loss, State
+from holdfast.store.base import Jobs
+from holdfast.worker.processes.board import Entry
+from holdfast.worker.processes.kin import Kin
+
+INSIDE: Final = frozenset({"async", "thread"})
+"""Executors whose handlers share the child's process, and can take it with them."""
+
+CALM: Final = timedelta(seconds=1)
+LONGEST_CALM: Final = timedelta(minutes=1)
+
+
+def to_blame(entries: Sequence[Entry], *, from_outside: bool) -> frozenset[Lease]:
+    """The runs that may have ended the process they were in; they pay with an attempt.
+
+    A process that ended itself did so in the code it was running: the handler the event loop was
+    in, or one of the threads. Ended from outside (out of memory, perhaps), any of them may be the
+    reason. A job must not be charged for its neighbour, nor run for ever because of one.
+    """
+    inside = [entry for entry in entries if entry.started and entry.executor in INSIDE]
+    if from_outside:
+        return frozenset(entry.lease for entry in inside)
+    suspects = [entry for entry in inside if entry.is_stepping or entry.executor == "thread"]
+    return frozenset(entry.lease for entry in suspects or inside)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """Why a child ended, and who pays for it."""
+
+    reason: Loss
+    charged: frozenset[Lease]
+    error: str | None
+
+    def event(self, job: Job, lease: Lease) -> Event:
+        """What that means for one of its runs: lost if charged, else handed back if it may be."""
+        if lease in self.charged:
+            return Lost(self.reason, self.error, delay=_calm(job))
+        beside = Loss.SHUTDOWN if self.reason is Loss.SHUTDOWN else Loss.OWNER_DEAD
+        return Released(beside) if job.delivery.runs_again else Lost(beside, self.error)
+
+
+def findings(kin: Kin, entries: Sequence[Entry], *, now: int) -> Findings:
+    """Why that child ended, and which of its runs pay for it."""
+    match kin.killed_for:
+        case Loss.SHUTDOWN:
+            return Findings(reason=Loss.SHUTDOWN, charged=frozenset(), error=None)
+        case Loss.TIMEOUT:
+            late = {each.lease for each in entries if each.deadline and each.deadline < now}
+            error = "it ran longer than its max_runtime and did not stop when asked"
+            return Findings(reason=Loss.TIMEOUT, charged=frozenset(late), error=error)
+        case Loss.SILENT:
+            charged = to_blame(entries, from_outside=False)
+            error = kin.stacks or "its process showed no sign of life; no stacks could be had"
+            return Findings(reason=Loss.SILENT, charged=charged, error=error)
+        case _:
+            charged = to_blame(entries, from_outside=kin.was_ended_from_outside)
+            error = f"its process {kin.pid} ended: {kin.how_it_ended()}"
+            return Findings(reason=Loss.OWNER_DEAD, charged=charged, error=error)
+
+
+async def settle(
+    store: Jobs, leases: Iterable[Lease], findings: Findings, *, new_id: Callable[[], JobId]
+) -> Counter[State]:
+    """Close the runs, each in one atomic write that is refused if it had ended; who went where."""
+    held = {lease.job_id: lease for lease in leases}
+    found = await store.get(list(held))
+    jobs = [job for job in found if job is not None and _is_open(job, held[job.id])]
+    changes = [decide(job, findings.event(job, held[job.id]), new_id=new_id) for job in jobs]
+    applied = await store.apply(changes)
+    return Counter(change.move.to for change, done in zip(changes, applied, strict=True) if done)
+
+
+def _is_open(job: Job, lease: Lease) -> bool:
+    return job.state is State.RUNNING and job.token == lease.token
+
+
+def _calm(job: Job) -> timedelta:
+    """A job lost before may be what ends its processes: others go first, each time for longer."""
+    if not job.losses:
+        return ZERO
+    return min(LONGEST_CALM, CALM * 2.0 ** min(job.losses - 1, 10))

@@ -1,0 +1,64 @@
+"""Every log line about a job, made in one place: the same words and the same keys everywhere.
+
+The line itself reads `job_end job=… run=… status=succeeded`; the same facts are on the record as
+`facts`, for a formatter that writes JSON. Arguments and results are never among them.
+"""
+
+import logging
+from typing import Any
+
+from holdfast.core.decide import Change
+from holdfast.core.run import Claim, Lease
+
+log = logging.getLogger("holdfast.jobs")
+
+
+def job_start(claim: Claim) -> None:
+    """A handler is about to be called."""
+    if log.isEnabledFor(logging.INFO):
+        _tell(logging.INFO, "job_start", _who(claim))
+
+
+def job_end(claim: Claim, change: Change, seconds: float) -> None:
+    """A handler is done with; the change says what became of its job."""
+    if log.isEnabledFor(logging.INFO):
+        status = change.move.run or change.move.to
+        ended = {"status": str(status), "to": str(change.move.to), "duration": round(seconds, 6)}
+        why = {"reason": change.reason} if change.reason else {}
+        _tell(logging.INFO, "job_end", {**_who(claim), **ended, **why})
+
+
+def job_error(claim: Claim, error: BaseException) -> None:
+    """A handler raised."""
+    facts = {**_who(claim), "error": type(error).__name__}
+    _tell(logging.ERROR, "job_error", facts, exc_info=error)
+
+
+def job_lost(lease: Lease, **facts: Any) -> None:
+    """A run was taken from whoever had it."""
+    _tell(logging.WARNING, "job_lost", {**_lease(lease), **facts})
+
+
+def late_write_refused(change: Change) -> None:
+    """A former holder wanted to end a run that is no longer its own."""
+    facts = {"job": change.job_id, "token": change.token, "wanted": str(change.move.to)}
+    _tell(logging.WARNING, "late_write_refused", facts)
+
+
+def _who(claim: Claim) -> dict[str, Any]:
+    return {
+        "job": claim.job_id,
+        "run": claim.run_id,
+        "type": claim.type,
+        "attempt": claim.failures + 1,
+        "token": claim.token,
+    }
+
+
+def _lease(lease: Lease) -> dict[str, Any]:
+    return {"job": lease.job_id, "token": lease.token}
+
+
+def _tell(level: int, event: str, facts: dict[str, Any], **more: Any) -> None:
+    pairs = " ".join(f"{key}={value}" for key, value in facts.items())
+    log.log(level, "%s %s", event, pairs, extra={"facts": {"event": event, **facts}}, **more)
