@@ -1,0 +1,130 @@
+"""The board: what a child writes there its supervisor reads, whatever becomes of the child."""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from holdfast.core.delivery import Delivery
+from holdfast.core.ids import JobId, RunId
+from holdfast.core.run import Claim, Lease
+from holdfast.worker.processes.board import ENTRIES, Board, Entry, HeldOnBoard
+
+MINUTE = timedelta(minutes=1)
+
+
+def claim(number: int, token: int = 1) -> Claim:
+    return Claim(
+        JobId(f"00000000-0000-7000-8000-{number:012x}"),
+        token,
+        RunId(f"run-{number}"),
+        type="work",
+        params="{}",
+        delivery=Delivery.LEASE,
+        failures=0,
+        losses=0,
+        max_attempts=5,
+    )
+
+
+@pytest.fixture
+def board():
+    board = Board.new()
+    yield board
+    board.close()
+
+
+@pytest.fixture
+def held(board):
+    return HeldOnBoard(board, lambda: 1_000_000)
+
+
+def test_what_is_held_is_on_the_board_until_it_is_dropped(board, held):
+    held.take([claim(1), claim(2, token=7)])
+    held.drop(claim(1).lease)
+
+    assert [entry.lease for entry in board.entries()] == [Lease(claim(2).job_id, 7)]
+    assert (len(held), held.room) == (1, ENTRIES - 1)
+
+
+def test_a_run_is_on_the_board_as_started_before_its_handler_is_called(board, held):
+    held.take([claim(1), claim(2)])
+    held.start(claim(1), executor="thread", limit=MINUTE)
+
+    first, second = board.entries()
+    assert first == Entry(claim(1).lease, 1_000_000, 61_000_000, "thread", is_stepping=False)
+    assert second == Entry(claim(2).lease, None, None, "none", is_stepping=False)
+
+
+def test_the_board_names_the_run_whose_code_the_loop_is_in(board, held):
+    held.take([claim(1), claim(2)])
+
+    held.stepping(claim(2).job_id)
+    during = [entry.is_stepping for entry in board.entries()]
+    held.stepping(None)
+    after = [entry.is_stepping for entry in board.entries()]
+
+    assert (during, after) == ([False, True], [False, False])
+
+
+def test_an_old_token_drops_nothing(board, held):
+    held.take([claim(1, token=2)])
+
+    assert not held.drop(claim(1, token=1).lease)
+    assert not held.has(claim(1, token=1).lease)
+    assert len(list(board.entries())) == 1
+
+
+def test_an_entry_is_used_again_without_a_trace_of_the_one_before(board, held):
+    held.take([claim(1)])
+    held.start(claim(1), executor="thread", limit=MINUTE)
+    held.drop(claim(1).lease)
+    held.take([claim(2)])
+
+    assert list(board.entries()) == [Entry(claim(2).lease, None, None, "none", is_stepping=False)]
+
+
+def test_it_holds_as_many_as_it_says(board, held):
+    claims = [claim(number) for number in range(ENTRIES)]
+
+    held.take(claims)
+
+    assert held.room == 0
+    assert {entry.lease for entry in board.entries()} == {each.lease for each in claims}
+
+
+def test_beats_and_counts_are_seen(board, held):
+    held.take([claim(1)])
+    held.drop(claim(1).lease)
+    before = board.beat
+
+    held.beat(4096)
+
+    assert (before, board.beat, board.memory_in_use, board.ended) == (0, 1_000_000, 4096, 1)
+
+
+def test_what_a_killed_process_wrote_is_still_there(board):
+    program = f"""
+import os, signal, sys
+from test_board import claim
+from holdfast.worker.processes.board import Board, HeldOnBoard
+held = HeldOnBoard(Board({board.fd}), lambda: 5)
+held.take([claim(1, token=3)])
+held.start(claim(1, token=3), executor="async", limit=None)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    here = os.path.dirname(__file__)  # noqa: PTH120 - for a variable of the environment
+    paths = os.pathsep.join([here, *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        pass_fds=[board.fd],
+        env={**os.environ, "PYTHONPATH": paths},
+        check=False,
+    )
+
+    assert done.returncode == -9
+    assert list(board.entries()) == [
+        Entry(claim(1, token=3).lease, 5, None, "async", is_stepping=False)
+    ]

@@ -1,0 +1,113 @@
+"""Who pays for the death of a process: those whose code may have ended it, and nobody else."""
+
+import pytest
+
+from holdfast.core.delivery import Delivery
+from holdfast.core.ids import Ids, JobId
+from holdfast.core.run import Lease
+from holdfast.core.state import Loss, RunStatus, State
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance.make import SUCCEEDED, job_of, new_id, put, started, take
+from holdfast.testing.conformance.make import settle as settle_event
+from holdfast.testing.model_store import ModelStore
+from holdfast.worker.processes.board import Entry
+from holdfast.worker.processes.verdict import LONGEST_CALM, Findings, settle, to_blame
+
+A, B, C = (Lease(JobId(name), 1) for name in "ABC")
+
+
+def entry(lease, executor="async", *, begun=True, stepping=False):
+    return Entry(lease, 1 if begun else None, None, executor, is_stepping=stepping)
+
+
+@pytest.mark.parametrize(
+    ("entries", "from_outside", "blamed"),
+    [
+        ([entry(A, stepping=True), entry(B)], False, {A}),
+        ([entry(A), entry(B)], False, {A, B}),
+        ([entry(A, "thread"), entry(B)], False, {A}),
+        ([entry(A, "thread"), entry(B, stepping=True), entry(C)], False, {A, B}),
+        ([entry(A, stepping=True), entry(B)], True, {A, B}),
+        ([entry(A, "process"), entry(B, "command")], False, set()),
+        ([entry(A, "process"), entry(B)], True, {B}),
+        ([entry(A, begun=False), entry(B)], False, {B}),
+        ([entry(A, begun=False)], True, set()),
+    ],
+)
+def test_only_code_that_was_running_in_the_process_is_blamed(entries, from_outside, blamed):
+    assert to_blame(entries, from_outside=from_outside) == blamed
+
+
+@pytest.fixture
+async def store():
+    clock = FakeClock()
+    store = ModelStore(clock, Ids(clock.now, lambda bits: 7))
+    await store.open()
+    return store
+
+
+def dead(*charged, reason=Loss.OWNER_DEAD):
+    return Findings(reason=reason, charged=frozenset(charged), error="exit status 9")
+
+
+async def test_the_one_to_blame_pays_and_its_neighbours_are_handed_back(store):
+    guilty, beside = await started(store), await started(store)
+
+    went = await settle(store, [guilty.lease, beside.lease], dead(guilty.lease), new_id=new_id)
+
+    jobs = [await job_of(store, each.id) for each in (guilty, beside)]
+    assert went == {State.QUEUED: 2}
+    assert [(job.failures, job.losses) for job in jobs] == [(1, 1), (0, 0)]
+    runs = [(await store.runs(each.id))[0] for each in (guilty, beside)]
+    assert [(run.status, run.reason) for run in runs] == [
+        (RunStatus.LOST, "owner_dead"),
+        (RunStatus.RELEASED, "owner_dead"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("delivery", "state"), [(Delivery.CHAIN, State.FAILED), (Delivery.ONCE, State.FAILED)]
+)
+async def test_what_never_runs_twice_is_lost_with_its_process_guilty_or_not(store, delivery, state):
+    beside = await started(store, delivery=delivery)
+
+    await settle(store, [beside.lease], dead(), new_id=new_id)
+
+    assert (await job_of(store, beside.id)).state is state
+
+
+async def test_a_run_that_had_ended_keeps_its_end_and_nothing_is_written(store):
+    done = await started(store)
+    await settle_event(store, done, SUCCEEDED)
+    before = await job_of(store, done.id)
+
+    went = await settle(store, [done.lease], dead(done.lease), new_id=new_id)
+
+    assert went == {}
+    assert await job_of(store, done.id) == before
+    assert await store.events(done.id) == []
+
+
+async def test_a_job_lost_again_waits_longer_each_time_and_others_go_first(store):
+    job_id = await put(store, max_attempts=None)
+    waits = []
+    for _ in range(8):
+        claim = await take(store)
+        await settle(store, [claim.lease], dead(claim.lease), new_id=new_id)
+        job = await job_of(store, job_id)
+        now = store._clock.now()
+        waits.append(
+            (job.available_at - now).total_seconds() if job.state is State.RETRY_WAIT else 0
+        )
+        store._clock.advance(LONGEST_CALM)
+
+    assert waits == [0, 1, 2, 4, 8, 16, 32, 60]
+
+
+async def test_a_shutdown_charges_nobody(store):
+    claim = await started(store)
+
+    await settle(store, [claim.lease], dead(reason=Loss.SHUTDOWN), new_id=new_id)
+
+    job = await job_of(store, claim.id)
+    assert (job.state, job.failures) == (State.QUEUED, 0)
