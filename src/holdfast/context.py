@@ -4,18 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from os import PathLike, fspath
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
 from holdfast.core.ids import JobId, RunId
-from holdfast.core.limits import MAX_ARTIFACTS, MAX_ARTIFACTS_SIZE, is_storable
+from holdfast.core.limits import MAX_ARTIFACTS, MAX_ARTIFACTS_SIZE, MAX_PATH, is_storable
 from holdfast.core.run import Claim
 from holdfast.errors import RunError
 from holdfast.store.base import Transaction
 
 Begin = Callable[[], Awaitable[Transaction]]
 """What a worker hands to a Run so that it can open its transaction; called on the worker's loop."""
-
-MAX_PATH: Final = 4096
 
 
 class Run:
