@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
 from holdfast.core.span import Span, to_span
@@ -26,6 +28,7 @@ class SettingOptions(TypedDict, total=False):
     prune_batch: int
     concurrency: int
     prefetch: int
+    logs: str | PathLike[str]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -45,6 +48,7 @@ class Settings:
     prune_batch: int  # how many finished jobs one pruning step deletes at most
     concurrency: int  # how many jobs one worker runs at a time
     prefetch: int  # how many more it may hold ready, so that none waits for the store
+    logs: Path  # the folder for the output of commands, one file per run
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class Settings:
         prune_batch: int = 500,
         concurrency: int = 10,
         prefetch: int = 200,
+        logs: str | PathLike[str] = "holdfast-logs",
     ) -> None:
         spans = {"lease": lease, "renew": renew, "tick": tick, "poll": poll}
         for name, span in {**spans, "transaction": transaction}.items():
@@ -69,6 +74,7 @@ class Settings:
         object.__setattr__(self, "prune_batch", check_count(prune_batch, what="prune_batch"))
         object.__setattr__(self, "concurrency", check_count(concurrency, what="concurrency"))
         object.__setattr__(self, "prefetch", check_count(prefetch, what="prefetch", least=0))
+        object.__setattr__(self, "logs", Path(logs))
         if self.lease < RENEWALS_PER_LEASE * self.renew:
             raise ValueError(
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "

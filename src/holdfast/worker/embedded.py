@@ -18,6 +18,7 @@ from holdfast.jobs.registry import Registry
 from holdfast.store.base import Capability, Hint, Renewal, Store, Transaction, Transactions
 from holdfast.worker.dispatch import Dispatcher
 from holdfast.worker.execute import Judge
+from holdfast.worker.executors.address import find_addresses
 from holdfast.worker.finish import Finisher
 from holdfast.worker.renew import Renewer
 from holdfast.worker.service import every
@@ -47,6 +48,7 @@ class Worker:
         queues: Sequence[str] = ("default",),
         types: Collection[str] | None = None,
         concurrency: int | None = None,
+        app_address: str | None = None,
     ) -> None:
         self._store = store
         self._registry = registry
@@ -67,6 +69,7 @@ class Worker:
         self._stopping: asyncio.Task[None] | None = None
         self._is_running = False
         self._require_work()
+        self._addresses = find_addresses(registry, self._types, app_address)
 
     async def __aenter__(self) -> Self:
         await self._store.open()
@@ -150,6 +153,9 @@ class Worker:
             settled=self._finisher.settle,
             left=lambda seconds: self._dispatcher.done(seconds),
             expired=self._let_lapse,
+            logs=self._settings.logs,
+            addresses=self._addresses,
+            report=getattr(self._store, "report", None),
         )
 
     def _make_dispatcher(self) -> Dispatcher:
