@@ -3,12 +3,14 @@
 from holdfast.app import Holdfast
 from holdfast.config import Settings
 from holdfast.context import Run
+from holdfast.core.command import Command
 from holdfast.core.job import Job, Slot
 from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
 from holdfast.core.retry import Backoff
 from holdfast.core.state import State
 from holdfast.errors import (
     CallerError,
+    CommandFailed,
     DuplicateJob,
     HoldfastError,
     InvalidJob,
@@ -16,10 +18,12 @@ from holdfast.errors import (
     InvalidType,
     JobNotFound,
     JobNotSucceeded,
+    LeaseLost,
     OperatorError,
     PayloadTooLarge,
     PermanentError,
     RunError,
+    StopRequested,
     TransientError,
     TransitionRefused,
     UnknownType,
@@ -36,6 +40,8 @@ __all__ = [
     "Bound",
     "CallerError",
     "Cancel",
+    "Command",
+    "CommandFailed",
     "DuplicateJob",
     "Handle",
     "Holdfast",
@@ -47,6 +53,7 @@ __all__ = [
     "JobNotFound",
     "JobNotSucceeded",
     "JobType",
+    "LeaseLost",
     "OperatorError",
     "PayloadTooLarge",
     "PermanentError",
@@ -59,6 +66,7 @@ __all__ = [
     "Snooze",
     "SomeRefused",
     "State",
+    "StopRequested",
     "TransientError",
     "TransitionRefused",
     "UnknownType",

@@ -23,6 +23,7 @@ from typing import (
 from holdfast.clock import SystemClock
 from holdfast.config import SettingOptions, Settings
 from holdfast.context import Run
+from holdfast.core.command import Command
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids
 from holdfast.core.job import Job
@@ -33,6 +34,7 @@ from holdfast.core.span import Span
 from holdfast.core.state import State
 from holdfast.jobs import bulk
 from holdfast.jobs.client import Client
+from holdfast.jobs.executing import ExecutorName
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.jobtype import Bound, JobType
 from holdfast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 # Each by name, not by their base: pyright takes only these exact types out of a handler's union.
-Ending = Snooze | Skip | Cancel | RetryAfter
+Ending = Snooze | Skip | Cancel | RetryAfter | Command
 
 
 class Decorator(Protocol):
@@ -115,6 +117,7 @@ class Holdfast:
         queue: str = "default",
         priority: int = 0,
         max_runtime: Span | None = None,
+        executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
     ) -> Decorator: ...
@@ -128,14 +131,17 @@ class Holdfast:
         queue: str = "default",
         priority: int = 0,
         max_runtime: Span | None = None,
+        executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
     ) -> Any:
         """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
 
         The handler may be `async def` or `def` (run in a thread), and may take the `run: Run`
-        first. Its other arguments are what `enqueue` takes. `errors` says which exceptions are
-        worth another try: `{KeyError: "permanent"}`. InvalidType if a setting contradicts another.
+        first. Its other arguments are what `enqueue` takes. `executor="process"` runs it in a
+        process of its own, which can be killed; `executor="command"` runs the Command it returns.
+        `errors` says which exceptions are worth another try: `{KeyError: "permanent"}`.
+        InvalidType if a setting contradicts another.
         """
 
         def register(handler: Callable[..., Any]) -> JobType[..., Any]:
@@ -146,6 +152,7 @@ class Holdfast:
                 queue=queue,
                 priority=priority,
                 max_runtime=max_runtime,
+                executor=executor,
                 errors=errors,
                 unknown_error=unknown_error,
             )
@@ -193,8 +200,13 @@ class Holdfast:
         concurrency: int | None = None,
         types: Collection[str] | None = None,
         instance_id: str | None = None,
+        app_address: str | None = None,
     ) -> "Worker":
-        """A worker in this process: `async with app.worker(): …`. It takes only types it knows."""
+        """A worker in this process: `async with app.worker(): …`. It takes only types it knows.
+
+        `app_address` (`"myapp:app"`) is where the processes of `executor="process"` find the app;
+        left out, it is looked for in the module of each such handler.
+        """
         from holdfast.worker.embedded import Worker  # noqa: PLC0415 - callers may never need one
 
         return Worker(
@@ -207,6 +219,7 @@ class Holdfast:
             queues=queues,
             types=types,
             concurrency=concurrency,
+            app_address=app_address,
         )
 
     def engine(
@@ -216,6 +229,7 @@ class Holdfast:
         queues: Sequence[str] | None,
         types: Collection[str] | None,
         concurrency: int | None,
+        app_address: str,
     ) -> "Engine":
         """What takes and runs this app's jobs, for whoever renews their leases elsewhere."""
         from holdfast.worker.engine import Engine  # noqa: PLC0415 - callers may never need one
@@ -230,6 +244,7 @@ class Holdfast:
             queues=self.registry.queues() if queues is None else queues,
             types=types,
             concurrency=concurrency,
+            app_address=app_address,
         )
 
     @property

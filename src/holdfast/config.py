@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
-from holdfast.core.span import Span, to_span
+from holdfast.core.span import MICROSECOND, Span, to_span
 
 RENEWALS_PER_LEASE: Final = 3
 """A lease must outlive two renewals that failed."""
@@ -28,6 +30,7 @@ class SettingOptions(TypedDict, total=False):
     prune_batch: int
     concurrency: int
     prefetch: int
+    logs: str | PathLike[str]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -48,6 +51,7 @@ class Settings:
     prune_batch: int  # how many finished jobs one pruning step deletes at most
     concurrency: int  # how many jobs one worker runs at a time
     prefetch: int  # how many more it may hold ready, so that none waits for the store
+    logs: Path  # the folder for the output of commands, one file per run
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class Settings:
         prune_batch: int = 500,
         concurrency: int = 10,
         prefetch: int = 200,
+        logs: str | PathLike[str] = "holdfast-logs",
     ) -> None:
         spans = {"lease": lease, "renew": renew, "tick": tick, "poll": poll}
         for name, span in {
@@ -77,28 +82,26 @@ class Settings:
         object.__setattr__(self, "prune_batch", check_count(prune_batch, what="prune_batch"))
         object.__setattr__(self, "concurrency", check_count(concurrency, what="concurrency"))
         object.__setattr__(self, "prefetch", check_count(prefetch, what="prefetch", least=0))
+        object.__setattr__(self, "logs", Path(logs))
         if self.lease < RENEWALS_PER_LEASE * self.renew:
             raise ValueError(
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
                 f"{RENEWALS_PER_LEASE} renewals, so lengthen lease or shorten renew"
             )
 
-    def dump(self) -> dict[str, int | None]:
-        """As JSON can carry them: spans in microseconds."""
-        return {each.name: _number(getattr(self, each.name)) for each in fields(self)}
+    def dump(self) -> dict[str, Any]:
+        """As JSON can carry them: spans in microseconds, paths as text."""
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
     @classmethod
-    def load(cls, dumped: Mapping[str, int | None]) -> "Settings":
+    def load(cls, dumped: Mapping[str, Any]) -> "Settings":
         """What `dump` gave."""
-        now = Settings()
-        spans = {each.name for each in fields(now) if "timedelta" in str(each.type)}
+        spans = {each.name for each in fields(cls) if "timedelta" in str(each.type)}
         return cls(
             **{
-                name: timedelta(microseconds=value)
-                if name in spans and value is not None
-                else value
+                name: value if value is None or name not in spans else value * MICROSECOND
                 for name, value in dumped.items()
-            }  # type: ignore[arg-type]  # as they were
+            }
         )
 
     def with_(self, **changes: Unpack[SettingOptions]) -> "Settings":
@@ -107,8 +110,14 @@ class Settings:
         return Settings(**{**now, **changes})
 
 
-def _number(value: timedelta | int | None) -> int | None:
-    return value // timedelta(microseconds=1) if isinstance(value, timedelta) else value
+def _plain(value: Any) -> Any:
+    match value:
+        case timedelta():
+            return value // MICROSECOND
+        case Path():
+            return str(value)
+        case _:
+            return value
 
 
 def _positive(value: Span, *, what: str) -> timedelta:

@@ -1,21 +1,18 @@
 """What a handler sees of the run it is in."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from os import PathLike, fspath
-from types import TracebackType
-from typing import Any, Final
 
 from holdfast.core.ids import JobId, RunId
-from holdfast.core.limits import MAX_ARTIFACTS, MAX_ARTIFACTS_SIZE, is_storable
-from holdfast.core.run import Claim
-from holdfast.errors import RunError
+from holdfast.core.limits import MAX_ARTIFACTS, MAX_ARTIFACTS_SIZE, MAX_PATH, is_storable
+from holdfast.core.progress import Progress
+from holdfast.core.run import Claim, Lease
+from holdfast.errors import LeaseLost, RunError, StopRequested
+from holdfast.run_transaction import Begin, RunTransaction
 from holdfast.store.base import Transaction
 
-Begin = Callable[[], Awaitable[Transaction]]
-"""What a worker hands to a Run so that it can open its transaction; called on the worker's loop."""
-
-MAX_PATH: Final = 4096
+__all__ = ["Begin", "Run"]
 
 
 class Run:
@@ -29,8 +26,12 @@ class Run:
         "_begin",
         "_cancelled",
         "_claim",
+        "_is_told",
         "_loop",
+        "_lost",
         "_noticed",
+        "_progress",
+        "_tell",
         "_transaction",
     )
 
@@ -40,13 +41,21 @@ class Run:
         *,
         begin: Begin | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
+        tell: Callable[["Run"], None] | None = None,
     ) -> None:
-        """`begin` opens a transaction on `loop`, the worker's; None where the store has none."""
+        """`begin` opens a transaction on `loop`, the worker's; None where the store has none.
+
+        `tell` is called, on the handler's thread, when there is progress to take.
+        """
         self._claim = claim
         self._begin = begin
         self._loop = loop
         self._cancelled = claim.cancel_requested
         self._noticed = False
+        self._lost = False
+        self._tell = tell
+        self._is_told = False
+        self._progress: Progress | str | None = None
         self._artifacts: tuple[str, ...] = ()
         self._transaction: RunTransaction | None = None
 
@@ -78,6 +87,25 @@ class Run:
         """Whether somebody asked the job to stop. Long handlers look now and then."""
         self._noticed = self._cancelled
         return self._cancelled
+
+    def checkpoint(self) -> None:
+        """A good place to stop: StopRequested if somebody asked for that, LeaseLost if the job is
+        no longer this run's. Let the error leave your handler."""
+        if self._lost:
+            raise LeaseLost(
+                f"run {self.id} has lost its lease: job {self.job_id} is another worker's now, and "
+                "what this run still writes is refused; stop here"
+            )
+        if self.cancelled:
+            raise StopRequested(f"run {self.id} of job {self.job_id} was asked to stop; stop here")
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far it is: `run.progress(3, 10, "reading page 3")`. A checkpoint, too.
+
+        Cheap enough for a tight loop: about ten a second are stored, and always the last one.
+        """
+        self.checkpoint()
+        self._note(Progress(done, total, message))
 
     @property
     def artifacts(self) -> tuple[str, ...]:
@@ -120,6 +148,39 @@ class Run:
         """The worker saw that the job should stop. Any thread may call it."""
         self._cancelled = True
 
+    def lose_lease(self) -> None:
+        """The worker saw that the job is somebody else's. Any thread may call it."""
+        self._lost = True
+
+    @property
+    def lease(self) -> Lease:
+        return self._claim.lease
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is progress that nobody has taken."""
+        return self._is_told
+
+    def take_progress(self) -> str:
+        """The newest progress, as JSON. What comes from now on is told again."""
+        self._is_told = False  # before reading: what is noted in between must not be missed
+        said = self._progress
+        return said.to_json() if isinstance(said, Progress) else said or "null"
+
+    def put_back_progress(self) -> None:
+        """What was taken could not be written; whoever took it will take it again."""
+        self._is_told = True
+
+    def note_progress(self, text: str) -> None:
+        """The handler, in a process of its own, said how far it is."""
+        self._note(text)
+
+    def _note(self, progress: Progress | str) -> None:
+        self._progress = progress
+        if self._tell is not None and not self._is_told:
+            self._is_told = True
+            self._tell(self)
+
     @property
     def noticed(self) -> bool:
         """Whether the handler has seen that it should stop."""
@@ -131,63 +192,6 @@ class Run:
         return None if self._transaction is None else self._transaction.opened
 
 
-class RunTransaction:
-    """The block of `run.transaction()`: opens on entering, rolls back when an exception leaves."""
-
-    __slots__ = ("_begin", "_entered", "_loop", "opened")
-
-    def __init__(self, begin: Begin, loop: asyncio.AbstractEventLoop | None) -> None:
-        self._begin = begin
-        self._loop = loop
-        self._entered = False
-        self.opened: Transaction | None = None
-
-    async def __aenter__(self) -> Any:
-        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
-            raise RunError("this handler runs in a thread; write `with run.transaction()`")
-        return await self._open()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            await self._undo()
-
-    def __enter__(self) -> Any:
-        return self._from_thread(self._open)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self._from_thread(self._undo)
-
-    async def _open(self) -> Any:
-        if self._entered:
-            raise RunError("this transaction was entered before; there is one per run")
-        self._entered = True
-        self.opened = await self._begin()
-        return self.opened.connection
-
-    async def _undo(self) -> None:
-        opened, self.opened = self.opened, None
-        if opened is not None:
-            await opened.rollback()
-            opened.check()  # its time was over: then that is why the handler failed
-
-    def _from_thread(self, step: Callable[[], Any]) -> Any:
-        # Waiting for the loop from the loop's own thread would wait for ever.
-        if self._loop is None or _on_a_loop():
-            raise RunError("this handler is async; write `async with run.transaction()`")
-        return asyncio.run_coroutine_threadsafe(step(), self._loop).result()
-
-
 def _checked(path: str) -> str:
     if not path or len(path) > MAX_PATH or not is_storable(path):
         raise RunError(
@@ -195,11 +199,3 @@ def _checked(path: str) -> str:
             "characters without NUL and lone surrogates"
         )
     return path
-
-
-def _on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

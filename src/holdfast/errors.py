@@ -14,6 +14,9 @@ HoldfastError
 │   └── JobNotSucceeded       a result was asked of a job that ended otherwise
 ├── RunError              the handler that runs can put it right
 │   ├── TransactionTimeout    `run.transaction()` held the write lock too long
+│   ├── StopRequested         somebody asked the job to stop, or its worker stops
+│   ├── LeaseLost             the job is somebody else's now
+│   ├── CommandFailed         a command ended with a code that is not ok
 │   ├── PermanentError        raised by handlers: do not retry
 │   └── TransientError        raised by handlers: do retry
 └── OperatorError         whoever runs the machine can put it right
@@ -90,6 +93,22 @@ class RunError(HoldfastError):
 
 class TransactionTimeout(RunError, TimeoutError):
     """`run.transaction()` held the store's only write lock for too long; it was rolled back."""
+
+
+class StopRequested(RunError):
+    """The run was asked to stop; let it leave your handler, and the run ends as it was asked to."""
+
+
+class LeaseLost(RunError):
+    """The job was given to another worker; whatever this run still writes is refused."""
+
+
+class CommandFailed(RunError):
+    """A command did not end with a code that is ok; `exit_code` is -9 if SIGKILL ended it."""
+
+    def __init__(self, message: str, *, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class PermanentError(RunError):

@@ -176,6 +176,8 @@ def test_the_defaults_are_those_of_the_design():
     shown = {name: str(getattr(settings, name)) for name in Settings.__slots__}
     assert shown == {
         "lease": "0:00:15",
+        "max_silence": "0:10:00",
+        "logs": "holdfast-logs",
         "renew": "0:00:05",
         "tick": "0:00:01",
         "poll": "0:00:00.500000",

@@ -34,7 +34,7 @@ def main(order: dict[str, Any]) -> int:
     held = HeldOnBoard(Board(ways["board"]), SystemClock().monotonic)
     try:
         app = load_app(order["app"])
-        engine = app.engine(held, **_wanted(order))
+        engine = app.engine(held, **_wanted(order), app_address=order["app"])
         say(line, "hello", **_hello(app, engine))
     except HoldfastError as error:
         say(line, "unfit", why=str(error))

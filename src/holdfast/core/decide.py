@@ -74,7 +74,8 @@ class Successor:
 class Change:
     """What to write, and the token without which it must not be written.
 
-    `failures` and `losses` are the job's counts from now on; None leaves them as they are.
+    `failures` and `losses` are the job's counts from now on; None leaves them as they are. What a
+    run leaves behind (`artifacts`, `exit_code`, `log_path`) goes on record whatever its end is.
     """
 
     job_id: JobId
@@ -89,6 +90,8 @@ class Change:
     losses: int | None = None
     successor: Successor | None = None
     artifacts: tuple[str, ...] = ()
+    exit_code: int | None = None
+    log_path: str | None = None
 
 
 SUCCESS: Final = Move(guard=Guard.OPEN, to=State.SUCCEEDED, run=RunStatus.SUCCEEDED)

@@ -11,6 +11,7 @@ from holdfast.core.job import NewJob, Slot
 from holdfast.core.span import Span
 from holdfast.errors import DuplicateJob, InvalidJob, InvalidParams
 from holdfast.jobs.client import Client
+from holdfast.jobs.executing import STOPS
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.options import Mould, OnConflict, check_on_conflict, new_job
 from holdfast.jobs.policy import Policy
@@ -23,10 +24,14 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class JobType(Generic[P, R_co]):
-    """A registered handler. Calling it runs the plain function, as if it were not decorated."""
+    """A registered handler. Calling it runs the plain function, as if it were not decorated.
+
+    `stops` says what becomes of its run when it is asked to stop: an async handler is cancelled
+    at its next await, a thread only sees it at a checkpoint, a process or command is killed now.
+    """
 
     def __init__(self, function: Callable[..., Any], policy: Policy, client: Client) -> None:
-        signature = read_signature(function, policy.name)
+        signature = read_signature(function, policy.name, executor=policy.executor)
         self.function: Final = function
         self.policy: Final = policy
         self.name: Final = policy.name
@@ -37,6 +42,7 @@ class JobType(Generic[P, R_co]):
         self.priority: Final = policy.priority
         self.max_runtime: Final = policy.max_runtime
         self.executor: Final = signature.executor
+        self.stops: Final = STOPS[signature.executor]
         self.takes_run: Final = signature.takes_run
         self.load: Final = signature.params.load
         self.dump_result: Final = signature.result.dump

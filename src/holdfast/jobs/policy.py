@@ -21,7 +21,7 @@ _NEVER_AGAIN: Final = Backoff(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The settings of one job type, without its handler."""
+    """The settings of one job type, without its handler. No executor: its signature says which."""
 
     name: str
     delivery: Delivery = Delivery.LEASE
@@ -30,6 +30,7 @@ class Policy:
     queue: str = "default"
     priority: int = 0
     max_runtime: timedelta | None = None
+    executor: str | None = None
 
     @classmethod
     def new(
@@ -41,6 +42,7 @@ class Policy:
         queue: str = "default",
         priority: int = 0,
         max_runtime: Span | None = None,
+        executor: str | None = None,
         errors: Mapping[type[BaseException], str] | None = None,
         unknown_error: str = "transient",
     ) -> "Policy":
@@ -60,6 +62,7 @@ class Policy:
                 queue=check_name(queue, what="queue"),
                 priority=check_priority(priority),
                 max_runtime=_runtime(max_runtime),
+                executor=executor,
             )
         except InvalidType:
             raise

@@ -6,38 +6,43 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from holdfast.context import Run
 from holdfast.core.outcome import Outcome
 from holdfast.errors import InvalidType
 from holdfast.jobs.codec import ParamsCodec, ResultCodec
-
-Executor = Literal["async", "thread"]
+from holdfast.jobs.executing import ExecutorName, choose_executor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
     """The edges of one handler. `positional`: the arguments that may be given without a name."""
 
-    executor: Executor
+    executor: ExecutorName
     takes_run: bool
     positional: tuple[str, ...]
     params: ParamsCodec
     result: ResultCodec
 
 
-def read_signature(function: Callable[..., Any], type_name: str) -> Signature:
+def read_signature(
+    function: Callable[..., Any], type_name: str, *, executor: str | None = None
+) -> Signature:
     """The signature of a handler; InvalidType says what it cannot have."""
     _check_callable(function, type_name)
+    chosen = choose_executor(function, executor, type_name)
     hints = _hints(function, type_name)
+    result = _without_outcomes(hints.get("return", Any))
+    if chosen == "command" and result not in {Any, NoneType}:
+        raise InvalidType(f'job type "{type_name}" is a command; it returns a Command, no result')
     parameters = list(inspect.signature(function).parameters.values())
     takes_run = bool(parameters) and hints.get(parameters[0].name) is Run
     arguments = parameters[1:] if takes_run else parameters
     for each in arguments:
         _check_argument(each, hints, type_name)
     return Signature(
-        executor="async" if inspect.iscoroutinefunction(function) else "thread",
+        executor=chosen,
         takes_run=takes_run,
         positional=tuple(each.name for each in arguments if each.kind is not each.KEYWORD_ONLY),
         params=ParamsCodec(
@@ -45,7 +50,7 @@ def read_signature(function: Callable[..., Any], type_name: str) -> Signature:
             {each.name: hints.get(each.name, Any) for each in arguments},
             optional={each.name for each in arguments if each.default is not each.empty},
         ),
-        result=ResultCodec(type_name, _without_outcomes(hints.get("return", Any))),
+        result=ResultCodec(type_name, result),
     )
 
 
@@ -81,7 +86,7 @@ def _check_argument(each: inspect.Parameter, hints: Mapping[str, Any], type_name
 
 
 def _without_outcomes(hint: Any) -> Any:
-    """The return annotation without Snooze, Skip, Cancel and RetryAfter, which are no results."""
+    """The return annotation without Snooze, Skip, Cancel, RetryAfter and Command: no results."""
     if get_origin(hint) not in {Union, UnionType}:
         return NoneType if _is_outcome(hint) else hint
     kept = [each for each in get_args(hint) if not _is_outcome(each)]

@@ -133,8 +133,11 @@ class Jobs(Protocol):
         active key (freed, or handed to the successor) and its event. False means that the job
         has moved on: nothing was written for it, except that a refused write of a former holder
         (guard `open`) leaves a `late_write_refused` event. False also answers a change that
-        cannot be kept (a result that is no JSON or over 256 KiB, an error over 64 KiB, text that
-        cannot be stored); then nothing is left.
+        cannot be kept (a result that is no JSON or over 256 KiB, an error over 64 KiB, a log path
+        over 4,096 characters, an exit code over 32 bits, text that cannot be stored); then
+        nothing is left.
+
+        A change that closes a run writes its exit code and log path, once and with the end.
 
         Changes are applied in the order given, also when two concern one job. A job put back
         keeps its place in its queue; with a delay it is due that much later. A successor goes

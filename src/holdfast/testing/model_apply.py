@@ -9,7 +9,14 @@ from holdfast.clock import Clock
 from holdfast.core.decide import Change, Guard, Successor
 from holdfast.core.event import Kind
 from holdfast.core.job import Job
-from holdfast.core.limits import MAX_ERROR, MAX_PAYLOAD, is_storable
+from holdfast.core.limits import (
+    MAX_ERROR,
+    MAX_EXIT_CODE,
+    MAX_PATH,
+    MAX_PAYLOAD,
+    MIN_EXIT_CODE,
+    is_storable,
+)
 from holdfast.core.state import FINAL, WAITING, State
 from holdfast.testing.model_tables import Tables
 
@@ -27,9 +34,16 @@ def apply_change(tables: Tables, change: Change, clock: Clock) -> bool:
 
 
 def _can_be_kept(change: Change) -> bool:
-    return _is_text(change.error, MAX_ERROR) and (
-        change.result is None or is_json(change.result, MAX_PAYLOAD)
+    return (
+        _is_text(change.error, MAX_ERROR)
+        and (change.result is None or is_json(change.result, MAX_PAYLOAD))
+        and _is_path(change.log_path)
+        and MIN_EXIT_CODE <= (change.exit_code or 0) <= MAX_EXIT_CODE
     )
+
+
+def _is_path(text: str | None) -> bool:
+    return text is None or (is_storable(text) and 0 < len(text) <= MAX_PATH)
 
 
 def _is_text(text: str | None, limit: int) -> bool:

@@ -86,6 +86,8 @@ class Tables:
             finished_at=at,
             error=change.error,
             result=change.result,
+            exit_code=change.exit_code,
+            log_path=change.log_path,
             artifacts=(*runs[-1].artifacts, *change.artifacts),
         )
         del self.leases[change.job_id]

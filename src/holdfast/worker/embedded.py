@@ -41,6 +41,7 @@ class Worker:
         queues: Sequence[str] = ("default",),
         types: Collection[str] | None = None,
         concurrency: int | None = None,
+        app_address: str | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -60,6 +61,7 @@ class Worker:
             queues=queues,
             types=types,
             concurrency=concurrency,
+            app_address=app_address,
         )
         self._stopping: asyncio.Task[None] | None = None
         self._is_running = False

@@ -20,6 +20,7 @@ from holdfast.jobs.registry import Registry
 from holdfast.store.base import Capability, Hint, Renewal, Store, Transaction, Transactions
 from holdfast.worker.dispatch import Dispatcher
 from holdfast.worker.execute import Judge
+from holdfast.worker.executors.address import find_addresses
 from holdfast.worker.finish import Finisher
 from holdfast.worker.held import Held
 from holdfast.worker.slots import Slots
@@ -42,6 +43,7 @@ class Engine:
         queues: Sequence[str] = ("default",),
         types: Collection[str] | None = None,
         concurrency: int | None = None,
+        app_address: str | None = None,
     ) -> None:
         self._store = store
         self._registry = registry
@@ -57,6 +59,7 @@ class Engine:
             self.concurrency = check_count(concurrency, what="concurrency")
         self.settled: Counter[State] = Counter()
         self._require_work()
+        self._addresses = find_addresses(registry, self.types, app_address)
 
     def start(self, holder: Holder) -> None:
         """Begin to take jobs, on the running loop, over an open store."""
@@ -133,6 +136,9 @@ class Engine:
             started=self._held.start,
             left=lambda seconds: self._dispatcher.done(seconds),
             expired=lambda claim: self._held.expire(claim.lease),
+            logs=self._settings.logs,
+            addresses=self._addresses,
+            report=self._store.report,
         )
 
     def _make_dispatcher(self, holder: Holder) -> Dispatcher:

@@ -3,11 +3,13 @@
 import asyncio
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from holdfast.context import Run
 from holdfast.core.classify import Verdict
+from holdfast.core.command import Command
 from holdfast.core.decide import Change, decide, succeed
 from holdfast.core.event import Event, Failed, Lost, Released, Skipped, Snoozed, Stopped
 from holdfast.core.ids import JobId
@@ -15,7 +17,7 @@ from holdfast.core.limits import MAX_REASON, cut
 from holdfast.core.outcome import Cancel, Outcome, RetryAfter, Skip, Snooze
 from holdfast.core.run import Claim
 from holdfast.core.state import Loss
-from holdfast.errors import TransitionRefused
+from holdfast.errors import CommandFailed, LeaseLost, StopRequested, TransitionRefused
 from holdfast.jobs.registry import JobType
 
 AnyType = JobType[Any, Any]
@@ -24,28 +26,70 @@ AnyType = JobType[Any, Any]
 class Active:
     """A run under way, and why it may be interrupted."""
 
-    __slots__ = ("abandoned", "claim", "interrupted", "kind", "run", "task")
+    __slots__ = (
+        "abandoned",
+        "claim",
+        "exit_code",
+        "interrupted",
+        "kind",
+        "log_path",
+        "run",
+        "stop",
+        "task",
+    )
 
     def __init__(self, claim: Claim, kind: AnyType, run: Run) -> None:
         self.claim = claim
         self.kind = kind
         self.run = run
         self.task: asyncio.Task[Any] | None = None
+        self.stop: Callable[[], object] | None = None
+        self.exit_code: int | None = None
+        self.log_path: str | None = None
         self.interrupted: Event | None = None
         self.abandoned = False
+
+    @property
+    def handler(self) -> Callable[..., Any]:
+        """What to call with the job's params."""
+        return partial(self.kind.function, self.run) if self.kind.takes_run else self.kind.function
 
     def interrupt(self, event: Event) -> None:
         """Ask the handler to stop; `event` is what happened, should it comply.
 
-        An async handler is cancelled at its next await. A thread is only told, and looks at
-        `run.cancelled` when it pleases.
+        Its executor says what that means: an async handler is cancelled at its next await, a
+        thread is only told, and looks at `run.cancelled` when it pleases, a process is killed.
         """
         if self.interrupted is not None:
             return  # asking again would disturb it while it cleans up
         self.interrupted = event
         self.run.request_cancel()
-        if self.task is not None:
-            self.task.cancel()
+        if self.stop is not None:
+            self.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """A result that is JSON text already: it was checked in the process that made it."""
+
+    result: str | None
+
+
+class Reported(Exception):
+    """What a handler raised in a process of its own, as text, and whether a retry can help."""
+
+    def __init__(self, text: str, *, permanent: bool) -> None:
+        super().__init__(text)
+        self.text = text
+        self.permanent = permanent
+
+
+class Died(Exception):
+    """The handler's process is gone, and nobody knows how far it was."""
+
+
+GAVE_WAY = (asyncio.CancelledError, StopRequested, LeaseLost, Died)
+"""How a handler ends that was asked to stop, beside returning nothing."""
 
 
 class Judge:
@@ -63,16 +107,17 @@ class Judge:
         if isinstance(value, Outcome):
             return self.close(active, self._outcome(active, value))
         try:
-            result = active.kind.dump_result(value)
+            result = value.result if type(value) is Dumped else active.kind.dump_result(value)
         except Exception as error:  # noqa: BLE001 - a result that cannot be kept is a failure
             return self.close(active, Failed(describe(error), permanent=True))
-        change = succeed(claim.job_id, claim.token, result)
-        return replace(change, artifacts=active.run.artifacts) if active.run.artifacts else change
+        return _with_leavings(succeed(claim.job_id, claim.token, result), active)
 
     def raised(self, active: Active, error: BaseException) -> Change:
         """The handler raised: a failure, unless it stopped because it was asked to."""
-        if active.interrupted is not None and isinstance(error, asyncio.CancelledError):
+        if active.interrupted is not None and isinstance(error, GAVE_WAY):
             return self.close(active, active.interrupted)
+        if isinstance(error, Died):
+            return self.close(active, Lost(Loss.OWNER_DEAD, cut(str(error))))
         return self.close(active, self._failure(active, error))
 
     def unreadable(self, claim: Claim, error: BaseException) -> Change:
@@ -84,7 +129,7 @@ class Judge:
             change = self.decide(active.claim, event)
         except TransitionRefused as error:
             change = self.decide(active.claim, Failed(describe(error), permanent=True))
-        return replace(change, artifacts=active.run.artifacts)
+        return _with_leavings(change, active)
 
     def abandon(self, claim: Claim) -> Change:
         """The worker stops before the run could end."""
@@ -94,8 +139,10 @@ class Judge:
         return decide(claim, event, new_id=self._new_id)
 
     def _failure(self, active: Active, error: BaseException) -> Failed:
-        verdict = active.kind.classifier.verdict(error)
         delay = active.kind.retry.delay(active.claim.failures + 1, self._random)
+        if isinstance(error, Reported):
+            return Failed(cut(error.text), delay, permanent=error.permanent)
+        verdict = active.kind.classifier.verdict(error)
         return Failed(describe(error), delay, permanent=verdict is Verdict.PERMANENT)
 
     def _outcome(self, active: Active, value: Outcome) -> Event:
@@ -109,9 +156,20 @@ class Judge:
             case RetryAfter():
                 asked = value.reason or "the handler asked for another try"
                 return Failed(cut(asked), value.delay)
+            case Command():
+                asked = 'it returned a Command; register it with executor="command"'
+                return Failed(asked, permanent=True)
             case _:
                 kind = type(value).__name__
                 return self._failure(active, TypeError(f"a handler returned an unknown {kind}"))
+
+
+def _with_leavings(change: Change, active: Active) -> Change:
+    """The change with all that the run leaves behind."""
+    artifacts, code, path = active.run.artifacts, active.exit_code, active.log_path
+    if not artifacts and code is None and path is None:
+        return change
+    return replace(change, artifacts=artifacts, exit_code=code, log_path=path)
 
 
 def _gave_way(active: Active, value: object) -> bool:
@@ -130,7 +188,9 @@ def shutdown(claim: Claim) -> Event:
 
 
 def describe(error: BaseException) -> str:
-    """The error as stored: its traceback, bounded."""
+    """The error as stored: its traceback, bounded; of a command, what it said."""
+    if isinstance(error, CommandFailed):
+        return cut(str(error))
     return cut("".join(traceback.format_exception(error)))
 
 

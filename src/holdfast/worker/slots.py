@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.context import Begin, Run
@@ -17,8 +17,10 @@ from holdfast.core.run import Claim, Lease
 from holdfast.core.state import Loss, RunStatus
 from holdfast.errors import HoldfastError
 from holdfast.jobs.registry import Registry
-from holdfast.worker.call import call, shake_off
-from holdfast.worker.execute import Active, Judge, shutdown
+from holdfast.worker.execute import Active, AnyType, Judge, shutdown
+from holdfast.worker.executors.all import all_executors
+from holdfast.worker.executors.coroutine import shake_off
+from holdfast.worker.report import Report, Reporter
 
 log = logging.getLogger("holdfast.worker")
 
@@ -53,6 +55,9 @@ class Slots:
         started: Started,
         left: Callable[[float], None],
         expired: Callable[[Claim], None],
+        logs: Path,
+        addresses: Mapping[str, str],
+        report: Report | None = None,
     ) -> None:
         self._registry = registry
         self._judge = judge
@@ -66,7 +71,8 @@ class Slots:
         self._ready: deque[Claim] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._doomed: dict[Lease, Event | None] = {}
-        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="holdfast-handler")
+        self._executors = all_executors(concurrency=concurrency, logs=logs, addresses=addresses)
+        self._reporter = None if report is None else Reporter(report)
         self._tasks = [
             asyncio.create_task(self._slot(), name=f"holdfast-slot-{n}") for n in range(concurrency)
         ]
@@ -90,6 +96,8 @@ class Slots:
         """
         active = self.active.get((lease.job_id, lease.token))
         if active is not None:
+            if event is None:
+                active.run.lose_lease()
             active.interrupt(event or Stopped("lease_lost"))
             return True
         if any(claim.lease == lease for claim in self._ready):
@@ -110,6 +118,10 @@ class Slots:
         for active in tuple(self.active.values()):
             active.interrupt(shutdown(active.claim))
         await self._quiet(LAST_WORDS if self.active else 0.0)
+        killed = any(active.kind.stops == "now" for active in self.active.values())
+        for executor in self._executors.values():
+            await executor.close()
+        await self._quiet(LAST_WORDS if killed else 0.0)
         for active in self.active.values():
             log.warning("handler did not stop job=%s type=%s", active.claim.id, active.kind.name)
             active.abandoned = True
@@ -118,7 +130,10 @@ class Slots:
     def close(self) -> None:
         for task in (*self._tasks, self._canary):
             task.cancel()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._reporter is not None:
+            self._reporter.close()
+        for executor in self._executors.values():
+            executor.drop()
 
     async def _quiet(self, within: float) -> None:
         with suppress(TimeoutError):
@@ -157,15 +172,22 @@ class Slots:
         except BaseException as error:  # noqa: BLE001 - whatever it is, this job cannot be run
             self._finish(self._judge.unreadable(claim, error))
             return
-        run = Run(claim, begin=self._begin, loop=self._loop)
+        run = self._new_run(claim, kind)
         key = claim.job_id, claim.token
         active = self.active[key] = Active(claim, kind, run)
         try:
             change = await self._watched(active, params)
+            if self._reporter is not None and run.has_news:
+                await self._reporter.last(run)
             if not active.abandoned:
                 await self._close(active, change)
         finally:
             del self.active[key]
+
+    def _new_run(self, claim: Claim, kind: AnyType) -> Run:
+        tell = None if self._reporter is None else self._reporter.tell
+        begin = self._begin if kind.executor in {"async", "thread"} else None
+        return Run(claim, begin=begin, loop=self._loop, tell=tell)
 
     def _drop(self, claim: Claim, event: Event | None) -> None:
         if event is not None:
@@ -177,12 +199,13 @@ class Slots:
         kind = active.kind
         self._started(active.claim, executor=kind.executor, limit=kind.max_runtime)
         try:
-            change = self._judge.returned(active, await call(active, params, self._threads))
+            value = await self._executors[active.kind.executor].call(active, params)
+            change = self._judge.returned(active, value)
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
             self._leave_if_torn_down(active, error)
             change = self._judge.raised(active, error)
         finally:
-            task, active.task = active.task, None  # from here on nobody may cancel the slot
+            task, active.task, active.stop = active.task, None, None  # nobody may cancel the slot
             if timer is not None:
                 timer.cancel()
         if task is not None and task.cancelling():

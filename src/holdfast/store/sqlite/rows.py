@@ -79,7 +79,8 @@ def change_row(change: Change) -> list[Any]:
         change.reason, change.error, change.delay // MICROSECOND or None, change.failures,
         change.losses, move.yields or None, after and after.id,
         after and after.delay // MICROSECOND, change.artifacts or None,
-        None if move.guard in ("open", "lapsed") else change.was,
+        None if move.guard in ("open", "lapsed") else change.was, change.exit_code,
+        change.log_path,
     ]  # fmt: skip
     return _trimmed(row)
 

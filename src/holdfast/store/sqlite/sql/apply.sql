@@ -4,13 +4,14 @@ DELETE FROM temp.holdfast_changes;
 -- @load
 INSERT INTO temp.holdfast_changes (
   n, job, token, guard, to_state, run_status, result, kind, reason, end_reason, error, delay,
-  failures, losses, yields, successor, successor_delay, artifacts, was
+  failures, losses, yields, successor, successor_delay, artifacts, was,
+  exit_code, log_path
 )
 SELECT
   c.key, j.seq, c.value ->> 1, c.value ->> 2, c.value ->> 3, c.value ->> 4, c.value ->> 5,
   c.value ->> 6, c.value ->> 7, c.value ->> 7, c.value ->> 8, coalesce(c.value ->> 9, 0),
   c.value ->> 10, c.value ->> 11, coalesce(c.value ->> 12, 0), c.value ->> 13, c.value ->> 14,
-  c.value ->> 15, c.value ->> 16
+  c.value ->> 15, c.value ->> 16, c.value ->> 17, c.value ->> 18
 FROM json_each(:changes) AS c
 LEFT JOIN holdfast_jobs AS j ON j.id = c.value ->> 0;
 
@@ -60,11 +61,11 @@ WHERE c.guard = 'state' AND c.was = 'failed' AND c.to_state = 'dead_letter'
 -- @close
 INSERT INTO holdfast_runs (
   job, token, run_id, status, reason, worker, started_at, finished_at, error, result,
-  progress, artifacts
+  progress, exit_code, log_path, artifacts
 )
 SELECT
   o.job, o.token, o.run_id, c.run_status, c.reason, o.worker, o.started_at, :now, c.error,
-  c.result, o.progress,
+  c.result, o.progress, c.exit_code, c.log_path,
   CASE
     WHEN c.artifacts IS NULL THEN o.artifacts
     ELSE (

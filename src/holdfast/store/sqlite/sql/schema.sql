@@ -66,6 +66,8 @@ CREATE TEMP TABLE holdfast_changes (
   successor_delay INTEGER,
   artifacts TEXT,
   was TEXT,
+  exit_code INTEGER,
+  log_path TEXT,
   ok INTEGER NOT NULL DEFAULT 0,
   queue TEXT,
   priority INTEGER,

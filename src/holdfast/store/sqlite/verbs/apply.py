@@ -45,9 +45,14 @@ def _distinct(changes: Sequence[Change]) -> bool:
 
 
 def _apply(work: Work, changes: Sequence[Change]) -> list[bool]:
-    if all(change.move is SUCCESS and not change.artifacts for change in changes):
+    if all(change.move is SUCCESS and not _leaves(change) for change in changes):
         return _succeed(work, changes)
     return _apply_any(work, changes)
+
+
+def _leaves(change: Change) -> bool:
+    """Whether the run leaves more behind than its result."""
+    return bool(change.artifacts) or change.log_path is not None or change.exit_code is not None
 
 
 def _succeed(work: Work, changes: Sequence[Change]) -> list[bool]:

@@ -1,28 +1,31 @@
-"""Calling a handler so that whatever it does stays its own: its errors, its context, its task."""
+"""Async handlers: each runs in its slot's own task, and keeps its context to itself."""
 
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Generator
-from concurrent.futures import Executor
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from holdfast.jobs.executing import STOPS
 from holdfast.worker.execute import Active
 
 
-async def call(active: Active, params: dict[str, Any], threads: Executor) -> object:
-    """What the handler returns; raises what it raises."""
-    kind = active.kind
-    handler = partial(kind.function, active.run) if kind.takes_run else kind.function
-    if kind.executor == "async":
-        active.task = asyncio.current_task()
-        return await InContext(handler(**params))
-    job = partial(contextvars.copy_context().run, _outcome, handler, params)
-    value, error = await asyncio.get_running_loop().run_in_executor(threads, job)
-    if error is not None:
-        raise error
-    return value
+class AsyncExecutor:
+    """Cancels a handler at its next await."""
+
+    stops: Final = STOPS["async"]
+
+    async def call(self, active: Active, params: dict[str, Any]) -> object:
+        task = active.task = asyncio.current_task()
+        assert task is not None
+        active.stop = task.cancel
+        return await InContext(active.handler(**params))
+
+    async def close(self) -> None:
+        """Nothing to let go of: the tasks are the slots'."""
+
+    def drop(self) -> None:
+        """The same."""
 
 
 async def shake_off(task: asyncio.Task[Any]) -> None:
@@ -59,11 +62,3 @@ class InContext:
                 step = self._coroutine.send
             except BaseException as error:  # noqa: BLE001 - it is for the coroutine to deal with
                 step, value = self._coroutine.throw, error
-
-
-def _outcome(handler: Callable[..., Any], params: dict[str, Any]) -> tuple[Any, Any]:
-    """Errors as values: a StopIteration could not travel through a future, and would hang it."""
-    try:
-        return handler(**params), None
-    except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
-        return None, error

@@ -1,0 +1,24 @@
+"""Every executor a worker has, by name."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast.jobs.executing import ExecutorName
+from holdfast.worker.executors.base import Executor
+from holdfast.worker.executors.command import CommandExecutor
+from holdfast.worker.executors.coroutine import AsyncExecutor
+from holdfast.worker.executors.process import ProcessExecutor
+from holdfast.worker.executors.thread import ThreadExecutor
+
+
+def all_executors(
+    *, concurrency: int, logs: Path, addresses: Mapping[str, str]
+) -> dict[ExecutorName, Executor]:
+    """None of them holds anything until it is first used."""
+    threads = ThreadExecutor(concurrency)
+    return {
+        "async": AsyncExecutor(),
+        "thread": threads,
+        "process": ProcessExecutor(addresses),
+        "command": CommandExecutor(threads, logs),
+    }
