@@ -15,7 +15,7 @@ from holdfast.core.limits import check_name
 from holdfast.core.run import Claim, Holder, Lease
 from holdfast.errors import InvalidType
 from holdfast.jobs.registry import Registry
-from holdfast.store.base import Capability, Hint, Renewal, Store, Transaction, Transactions
+from holdfast.store.base import Capability, Hint, Renewal, Store, Topic, Transaction, Transactions
 from holdfast.worker.dispatch import Dispatcher
 from holdfast.worker.execute import Judge
 from holdfast.worker.finish import Finisher
@@ -79,7 +79,7 @@ class Worker:
         self._renewer = self._make_renewer()
         self._tidy = Tidy(self._store, self._ids.job)
         self._renewer.start()
-        self._deaf = self._store.listen(self._hint)
+        self._deaf = self._store.listen(self._hint, topics=[Topic.WORK, Topic.CANCELLED])
         self._loops = [
             asyncio.create_task(self._dispatcher.run(), name="holdfast-dispatch"),
             asyncio.create_task(self._look_around(), name="holdfast-tidy"),
