@@ -23,7 +23,7 @@ from holdfast.store.sqlite.hints import voice
 from holdfast.store.sqlite.hints.place import meeting_place
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import SUCCEEDED, put, settle, started
+from holdfast.testing.conformance.make import HOUR, SUCCEEDED, make_job, put, settle, started
 
 from .kit import PATIENCE, Peer, environment, opened
 
@@ -136,6 +136,18 @@ async def test_listener_here_is_told_once_and_which_queue(store: SqliteStore) ->
     assert (await heard.next()).topics == {Topic.ENDED}
     assert (await again.next()).topics == {Topic.ENDED}
     assert (heard.rest, again.rest) == (0, 0)
+
+
+async def test_nobody_is_woken_for_what_is_due_later(store: SqliteStore) -> None:
+    heard = Heard()
+    store.listen(heard.hear)
+
+    await store.add([make_job(delay=HOUR, queue="later") for _ in range(3)])
+    await put(store, delay=HOUR, queue="later")
+    await put(store, queue="now")
+
+    assert (await heard.next()).queues == {"now"}
+    assert heard.rest == 0
 
 
 async def test_two_stores_of_one_process_tell_each_other(
