@@ -11,7 +11,8 @@ A store proves itself in a test module of a few lines, run by pytest-asyncio in 
     def clock(): return FakeClock()
 
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
-`conformance.shared`, whose tests take a fixture `url`: the address of a new, empty store.
+`conformance.shared`, whose tests take a fixture `url`: the address of a new, empty store. What
+recovery repairs is shown by `conformance.broken`, whose tests take a fixture `wrecker`.
 """
 
 from holdfast.testing.conformance import (
@@ -28,6 +29,7 @@ from holdfast.testing.conformance import (
     leases,
     opening,
     order,
+    recovery,
     retention,
 )
 
@@ -43,6 +45,7 @@ _PARTS = (
     chains,
     history,
     retention,
+    recovery,
     batches,
     hints,
     opening,

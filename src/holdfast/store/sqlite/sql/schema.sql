@@ -63,6 +63,7 @@ CREATE TEMP TABLE holdfast_changes (
   successor_delay INTEGER,
   artifacts TEXT,
   was TEXT,
+  run_id TEXT,
   ok INTEGER NOT NULL DEFAULT 0,
   queue TEXT,
   priority INTEGER,
