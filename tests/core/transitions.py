@@ -17,46 +17,46 @@ from holdfast.core.state import Loss, RunStatus, State
 
 GRIDS: Final = {
     Delivery.LEASE: """
-            claim done fail  lose    back snooze skip stop cancel due clear miss give_up drift  go_on
-new         .     .    .     .       .    .      .    .    .      .   .     .    .       .      .
-blocked     .     .    .     .       .    .      .    .    drop   .   free  .    .       .      .
-scheduled   .     .    .     .       .    .      .    .    drop   due .     .    .       .      .
-queued      store .    .     .       .    .      .    .    drop   .   .     late .       .      .
-running     .     done retry requeue back nap    skip stop mark   .   .     .    .       regain .
-retry_wait  .     .    .     .       .    .      .    .    drop   due .     .    bury    .      .
-succeeded   .     .    .     .       .    .      .    .    .      .   .     .    .       .      .
-failed      .     .    .     .       .    .      .    .    .      .   .     .    .       .      .
-dead_letter .     .    .     .       .    .      .    .    .      .   .     .    .       .      .
-skipped     .     .    .     .       .    .      .    .    .      .   .     .    .       .      .
-cancelled   .     .    .     .       .    .      .    .    .      .   .     .    .       .      .
+            claim done fail  lose    back nap skip stop cancel due clear miss give_up drift  go_on
+new         .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+blocked     .     .    .     .       .    .   .    .    drop   .   free  .    .       .      .
+scheduled   .     .    .     .       .    .   .    .    drop   due .     .    .       .      .
+queued      store .    .     .       .    .   .    .    drop   .   .     late .       .      .
+running     .     done retry requeue back nap skip stop mark   .   .     .    .       regain .
+retry_wait  .     .    .     .       .    .   .    .    drop   due .     .    bury    .      .
+succeeded   .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+failed      .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+dead_letter .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+skipped     .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+cancelled   .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
 """,
     Delivery.CHAIN: """
-            claim done fail   lose    back snooze skip stop cancel due clear miss give_up drift  go_on
-new         .     .    .      .       .    .      .    .    .      .   .     .    .       .      .
-blocked     .     .    .      .       .    .      .    .    drop   .   free  .    .       .      .
-scheduled   .     .    .      .       .    .      .    .    drop   due .     .    .       .      .
-queued      store .    .      .       .    .      .    .    drop   .   .     late .       .      .
-running     .     done follow succeed .    .      skip stop mark   .   .     .    .       onward .
-retry_wait  .     .    .      .       .    .      .    .    drop   due .     .    bury    .      .
-succeeded   .     .    .      .       .    .      .    .    .      .   .     .    .       .      .
-failed      .     .    .      .       .    .      .    .    .      .   .     .    bury    .      go_on
-dead_letter .     .    .      .       .    .      .    .    .      .   .     .    .       .      .
-skipped     .     .    .      .       .    .      .    .    .      .   .     .    .       .      .
-cancelled   .     .    .      .       .    .      .    .    .      .   .     .    .       .      .
+            claim done fail   lose    back nap skip stop cancel due clear miss give_up drift  go_on
+new         .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
+blocked     .     .    .      .       .    .   .    .    drop   .   free  .    .       .      .
+scheduled   .     .    .      .       .    .   .    .    drop   due .     .    .       .      .
+queued      store .    .      .       .    .   .    .    drop   .   .     late .       .      .
+running     .     done follow succeed .    .   skip stop mark   .   .     .    .       onward .
+retry_wait  .     .    .      .       .    .   .    .    drop   due .     .    bury    .      .
+succeeded   .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
+failed      .     .    .      .       .    .   .    .    .      .   .     .    bury    .      go_on
+dead_letter .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
+skipped     .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
+cancelled   .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
 """,
     Delivery.ONCE: """
-            claim done fail  lose   back snooze skip stop cancel due clear miss give_up drift go_on
-new         .     .    .     .      .    .      .    .    .      .   .     .    .       .     .
-blocked     .     .    .     .      .    .      .    .    drop   .   free  .    .       .     .
-scheduled   .     .    .     .      .    .      .    .    drop   due .     .    .       .     .
-queued      store .    .     .      .    .      .    .    drop   .   .     late .       .     .
-running     .     done close perish .    .      skip stop mark   .   .     .    .       sink  .
-retry_wait  .     .    .     .      .    .      .    .    drop   due .     .    bury    .     .
-succeeded   .     .    .     .      .    .      .    .    .      .   .     .    .       .     .
-failed      .     .    .     .      .    .      .    .    .      .   .     .    .       .     .
-dead_letter .     .    .     .      .    .      .    .    .      .   .     .    .       .     .
-skipped     .     .    .     .      .    .      .    .    .      .   .     .    .       .     .
-cancelled   .     .    .     .      .    .      .    .    .      .   .     .    .       .     .
+            claim done fail  lose   back nap skip stop cancel due clear miss give_up drift go_on
+new         .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+blocked     .     .    .     .      .    .   .    .    drop   .   free  .    .       .     .
+scheduled   .     .    .     .      .    .   .    .    drop   due .     .    .       .     .
+queued      store .    .     .      .    .   .    .    drop   .   .     late .       .     .
+running     .     done close perish .    .   skip stop mark   .   .     .    .       sink  .
+retry_wait  .     .    .     .      .    .   .    .    drop   due .     .    bury    .     .
+succeeded   .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+failed      .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+dead_letter .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+skipped     .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+cancelled   .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
 """,
 }
 
@@ -161,7 +161,7 @@ EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
         "known": [ev.Lost(loss, "gone") for loss in Loss if loss is not Loss.LEASE_EXPIRED],
     },
     "back": {"any": [ev.Released("shutdown")]},
-    "snooze": {"any": [ev.Snoozed(DELAY, "busy"), ev.Snoozed(DELAY)]},
+    "nap": {"any": [ev.Snoozed(DELAY, "busy"), ev.Snoozed(DELAY)]},
     "skip": {"any": [ev.Skipped("nothing new"), ev.Skipped()]},
     "stop": {"any": [ev.Stopped("asked"), ev.Stopped()]},
     "cancel": {"any": [ev.CancelRequested("by hand"), ev.CancelRequested()]},
