@@ -27,7 +27,7 @@ class Wrecker(Protocol):
         ...
 
     async def orphan(self, job_id: JobId) -> None:
-        """Take the job away from under its closed runs."""
+        """Take the job away from under its closed runs; another one was stored after it."""
         ...
 
 
