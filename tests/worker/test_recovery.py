@@ -15,6 +15,7 @@ from holdfast.core.event import (
     Skipped,
     Stopped,
 )
+from holdfast.core.run import NOBODY
 from holdfast.core.state import RunStatus, State
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
@@ -345,6 +346,19 @@ async def test_unknown_owner_follows_the_policy(store, clock, caplog, policy, is
     assert done == Recovered(unknown=int(reason is not None))
     assert ("left to its unknown owner" in caplog.text) is (policy == "leave")
     assert Kind.LATE_WRITE_REFUSED not in await kinds(store, claim.id)
+
+
+async def test_run_that_nobody_is_known_to_hold_is_of_an_unknown_owner(store, wrecker):
+    claim = await start(store, OTHER)
+    await wrecker.disown(claim.id)
+
+    left = await recover(store)
+    done = await recover(store, unknown="fail")
+
+    run = await last_run(store, claim.id)
+    assert (left, done) == (Recovered(), Recovered(unknown=1))
+    assert (run.holder, run.reason) == (NOBODY.instance_id, "startup_recovery")
+    assert (await job_of(store, claim.id)).state is State.QUEUED
 
 
 async def test_every_repair_has_its_line_and_all_of_them_one_more(store, wrecker, caplog):

@@ -26,6 +26,10 @@ class SqliteWrecker:
         gone = [f"DELETE FROM holdfast_{table} WHERE job = {successor}" for table in tables]
         self._write([*gone, f"DELETE FROM holdfast_jobs WHERE seq = {successor}"])
 
+    async def disown(self, job_id: JobId) -> None:
+        """Let its open run belong to a worker that was never there."""
+        self._write([f"UPDATE holdfast_open_runs SET worker = 999 WHERE job = {_seq(job_id)}"])
+
     async def orphan(self, job_id: JobId) -> None:
         gone = [_delete(table, job_id) for table in (*PLACES, "events")]
         self._write([*gone, f"DELETE FROM holdfast_jobs WHERE id = '{job_id}'"])

@@ -68,6 +68,8 @@ CREATE TABLE holdfast_workers (
   boot_id TEXT NOT NULL,
   UNIQUE (instance_id, boot_id)
 );
+-- Nobody: whose a run is that left no trace of its worker.
+INSERT INTO holdfast_workers (id, instance_id, boot_id) VALUES (0, '?', '?');
 
 -- The row is the lease: a finish that finds none, or another token, is stale.
 CREATE TABLE holdfast_open_runs (

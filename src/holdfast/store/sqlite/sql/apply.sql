@@ -106,12 +106,12 @@ WHERE c.guard = 'adrift' AND j.seq = c.job
 UPDATE temp.holdfast_changes SET token = token + 1 WHERE ok AND run_id IS NOT NULL;
 
 -- @close_missing
+-- Nobody's (0), and over as soon as it began.
 INSERT INTO holdfast_runs (
   job, token, run_id, status, reason, worker, started_at, finished_at, error
 )
-SELECT c.job, c.token, c.run_id, c.run_status, c.reason, k.id, :now, :now, c.error
+SELECT c.job, c.token, c.run_id, c.run_status, c.reason, 0, :now, :now, c.error
 FROM temp.holdfast_changes AS c
-CROSS JOIN holdfast_workers AS k ON k.instance_id = :instance AND k.boot_id = :boot
 WHERE c.ok AND c.run_id IS NOT NULL;
 
 -- @close
@@ -119,8 +119,8 @@ INSERT INTO holdfast_runs (
   job, token, run_id, status, reason, worker, started_at, finished_at, error, result, artifacts
 )
 SELECT
-  o.job, o.token, o.run_id, c.run_status, c.reason, o.worker, o.started_at, :now, c.error,
-  c.result,
+  o.job, o.token, o.run_id, c.run_status, c.reason, coalesce(k.id, 0), o.started_at, :now,
+  c.error, c.result,
   CASE
     WHEN c.artifacts IS NULL THEN o.artifacts
     ELSE (
@@ -130,6 +130,7 @@ SELECT
   END
 FROM temp.holdfast_changes AS c
 CROSS JOIN holdfast_open_runs AS o ON o.job = c.job
+LEFT JOIN holdfast_workers AS k ON k.id = o.worker
 WHERE c.ok AND c.run_status IS NOT NULL;
 
 -- @drop_open

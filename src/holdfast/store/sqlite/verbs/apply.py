@@ -6,7 +6,6 @@ from typing import Any
 
 from holdfast.core.decide import SUCCESS, Change, Guard
 from holdfast.core.event import Kind
-from holdfast.core.run import NOBODY
 from holdfast.core.state import FINAL, WAITING, State
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.rows import dumps
@@ -105,10 +104,8 @@ def _take_adrift(work: Work, changes: Sequence[Change]) -> None:
     """Check it, and write the run that is missing."""
     work.run("apply.check_adrift", now=work.now)
     if any(change.run_id for change in changes):
-        nobody = {"instance": NOBODY.instance_id, "boot": NOBODY.boot_id}
-        work.run("claim.worker", **nobody)
         work.run("apply.raise_token")
-        work.run("apply.close_missing", now=work.now, **nobody)
+        work.run("apply.close_missing", now=work.now)
 
 
 def _keep_going(work: Work, changes: Sequence[Change], moves: Iterable[Any]) -> None:
