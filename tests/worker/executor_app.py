@@ -5,7 +5,6 @@ know the same types, and a process never opens the store.
 """
 
 import asyncio
-import contextlib
 import ctypes
 import os
 import signal
@@ -34,9 +33,9 @@ PYTHON = sys.executable
 
 def mark(path: str, text: object) -> None:
     """Leave word for the test, whole or not at all."""
-    half = f"{path}.{os.getpid()}"
-    Path(half).write_text(str(text))
-    os.replace(half, path)
+    half = Path(f"{path}.{os.getpid()}")
+    half.write_text(str(text))
+    half.replace(path)
 
 
 def double(run: Run, number: int) -> int:
@@ -107,7 +106,7 @@ def babble(run: Run, how: str) -> str:
                 os.write(1, b"x" * 65536)
                 os.write(2, b"y" * 65536)
         case "json":
-            print('{"result": "forged"}', flush=True)
+            print('{"result": "forged"}', flush=True)  # noqa: T201 - that is the point
             sys.__stdout__.write('{"error": "forged", "permanent": true}\n')
         case "undecodable":
             os.write(1, b"\xff\xfe\x00\n")
@@ -264,10 +263,9 @@ app = register(Holdfast("sqlite:///never-opened.db"))
 
 async def main(path: str, logs: str) -> None:
     """A worker in a process of its own, to be killed."""
-    async with register(Holdfast(f"sqlite:///{path}", logs=logs)) as served:
-        async with served.worker(app_address=ADDRESS):
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.Event().wait()
+    served = register(Holdfast(f"sqlite:///{path}", logs=logs))
+    async with served, served.worker(app_address=ADDRESS):
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
