@@ -1,7 +1,7 @@
 """Putting right, at a worker's start, what an earlier one left behind."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, Protocol
 
@@ -50,7 +50,7 @@ class Recovery:
 
     Whoever calls it holds the identity of `holder`, so that its earlier boots are proved dead.
     Scope `instance` takes their runs; `all`, for a worker that is proved to be the only one, takes
-    everybody's. In scope `instance` the runs of owners that are not `known`, or that nobody is
+    everybody's, in its `queues`. In scope `instance` the runs of owners that are not `known`, or that nobody is
     known to own, follow `unknown`: `fail` loses them at once, `threshold` when their lease is over
     by now, `leave` not here.
 
@@ -66,6 +66,7 @@ class Recovery:
         new_id: Callable[[], JobId],
         unknown: Unknown = "threshold",
         known: Callable[[str], bool] = lambda _: True,
+        queues: Collection[str] | None = None,
     ) -> None:
         self._store = store
         self._holder = holder
@@ -73,6 +74,7 @@ class Recovery:
         self._new_id = new_id
         self._unknown = unknown
         self._known = known
+        self._queues = queues
 
     async def run_once(self) -> Recovered:
         """Repair everything, tell what was done, and promote what fell due meanwhile."""
@@ -97,7 +99,7 @@ class Recovery:
 
     async def _own_lost_runs(self) -> int:
         instance = self._holder.instance_id if self._scope == "instance" else None
-        left = [(job, _lost(job)) async for job in self._held(instance)]
+        left = [(job, _lost(job)) async for job in self._held(instance) if self._is_ours(job)]
         return len(await self._settle(left))
 
     async def _unknown_owners(self) -> int:
@@ -130,6 +132,10 @@ class Recovery:
         while moved := await self._store.promote_due(limit=PROMOTED_AT_ONCE):
             count += moved
         return count
+
+    def _is_ours(self, job: Job) -> bool:
+        """Who is the only one to serve some queues is not for that the only worker there is."""
+        return self._scope == "instance" or self._queues is None or job.queue in self._queues
 
     def _held(self, instance_id: str | None) -> AsyncIterator[Job]:
         boot = self._holder.boot_id
