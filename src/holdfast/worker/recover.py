@@ -49,10 +49,10 @@ class Recovery:
     """Repairs, in one fixed order, what a crash or a broken file has left.
 
     Whoever calls it holds the identity of `holder`, so that its earlier boots are proved dead.
-    Scope `instance` takes their runs; `all`, for a worker that is proved to be the only one, takes
-    everybody's, in its `queues`. In scope `instance` the runs of owners that are not `known`, or that nobody is
-    known to own, follow `unknown`: `fail` loses them at once, `threshold` when their lease is over
-    by now, `leave` not here.
+    Scope `instance` takes their runs; `all`, for a worker that is proved to be the only one of its
+    `queues`, takes everybody's in those. In scope `instance` the runs of owners that are not
+    `known`, or that nobody is known to own, follow `unknown`: `fail` loses them at once,
+    `threshold` when their lease is over by now, `leave` not here.
 
     Each repair is one fenced write: repeated, raced or killed half-way, it has one outcome.
     """
