@@ -185,6 +185,7 @@ def test_the_defaults_are_those_of_the_design():
         "prune_batch": "500",
         "concurrency": "10",
         "prefetch": "200",
+        "logs": "holdfast-logs",
     }
     assert Settings(retention=None).retention is None
 
