@@ -249,6 +249,43 @@ async def test_a_store_that_is_busy_loses_no_last_word_and_fails_no_run(app, sto
     assert store.of(handle)[-1] == {"done": 1}
 
 
+async def test_a_report_does_not_wait_for_the_runs_own_transaction(app, store):
+    @app.job
+    async def pay(run: Run) -> str:
+        async with run.transaction():
+            run.progress(1)
+        return "paid"
+
+    held = asyncio.Event()
+    real = store.report
+
+    async def report(reports):
+        await held.wait()
+        return await real(reports)
+
+    store.report = report
+    async with app.worker():
+        handle = await pay.enqueue()
+        result = await handle.result("2s")
+        held.set()
+
+    assert result == "paid"
+
+
+async def test_a_fault_while_reporting_fails_no_run_and_kills_no_slot(app, store):
+    store.errors = [ZeroDivisionError("a fault of ours")] * 3
+
+    @app.job
+    async def step(run: Run) -> str:
+        run.progress(1)
+        return "done"
+
+    async with app.worker(concurrency=1):
+        handles = await app.enqueue_many(step.bind() for _ in range(5))
+
+        assert [await handle.result(SOON) for handle in handles] == ["done"] * 5
+
+
 async def test_without_a_store_that_can_keep_it_progress_is_only_a_checkpoint(path):
     async with quick(path) as app:
 

@@ -183,7 +183,8 @@ class Slots:
         try:
             change = await self._watched(active, params)
             telling.job_end(claim, change, self._loop.time() - started)
-            if self._reporter is not None and run.has_news:
+            # Not beside an open transaction: it holds the lock that a report would wait for.
+            if self._reporter is not None and run.has_news and run.opened is None:
                 await self._reporter.last(run)
             if not active.abandoned:
                 await self._close(active, change)

@@ -128,8 +128,7 @@ CREATE TABLE holdfast_runs (
     CONSTRAINT result_size CHECK (length(CAST(result AS BLOB)) <= 262144)
     CONSTRAINT result_json CHECK (result IS NULL OR json_valid(result)),
   exit_code INTEGER CONSTRAINT exit_code_range CHECK (exit_code BETWEEN -2147483648 AND 4294967295),
-  log_path TEXT CONSTRAINT log_path_size
-    CHECK (log_path IS NULL OR length(log_path) BETWEEN 1 AND 4096),
+  log_path TEXT CONSTRAINT log_path_size CHECK (log_path <> '' AND length(log_path) <= 4096),
   artifacts TEXT NOT NULL DEFAULT '[]'
     CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144)
     CONSTRAINT artifacts_json CHECK (json_valid(artifacts)),
