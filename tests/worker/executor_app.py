@@ -249,8 +249,8 @@ def register(app: Holdfast) -> Holdfast:
     for handler in PROCESSES:
         app.job(executor="process", retry=ONCE_MORE)(handler)
     app.job(executor="process", retry=ONCE_MORE, errors={KeyError: "permanent"})(fail)
-    app.job(name="brief", executor="process", max_runtime="1s", retry=Backoff(1))(hang)
-    app.job(name="brief_hog", executor="process", max_runtime="1s", retry=Backoff(1))(hog)
+    app.job(name="brief", executor="process", max_runtime="3s", retry=Backoff(1))(hang)
+    app.job(name="brief_hog", executor="process", max_runtime="3s", retry=Backoff(1))(hog)
     for command in COMMANDS:
         app.job(executor="command", retry=ONCE_MORE)(command)
     app.job(executor="command", retry=ONCE_MORE)(sleeper)
