@@ -65,8 +65,9 @@ class Supervisor:
 
     async def run(self) -> Exit:
         loop = asyncio.get_running_loop()
-        for each in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(each, self._signalled)
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(each) is not signal.SIG_IGN:  # as `nohup` wants it
+                loop.add_signal_handler(each, self._signalled)
         try:
             return await self._live()
         except (Unfit, HoldfastError) as error:
