@@ -27,7 +27,8 @@ OWNERS: Mapping[str, set[str]] = {
 }
 RUN_OWNERS: Mapping[str, set[str]] = {
     "holdfast_open_runs": {"claim", "apply", "renew", "attach"},
-    "holdfast_runs": {"apply", "attach"},
+    # Runs whose job is gone are copied to the events and deleted; those of a job that is there, never.
+    "holdfast_runs": {"apply", "attach", "remove_orphans"},
 }
 RESTART = "schema.lapse_all"
 """After the machine restarted every lease is over; opening the file says so, and no more."""
