@@ -27,7 +27,7 @@ OWNERS: Mapping[str, set[str]] = {
 }
 RUN_OWNERS: Mapping[str, set[str]] = {
     "holdfast_open_runs": {"claim", "apply", "renew", "attach"},
-    # Runs whose job is gone are copied to the events and deleted; those of a job that is there, never.
+    # Deleted only when their job is gone, and copied to the events first.
     "holdfast_runs": {"apply", "attach", "remove_orphans"},
 }
 RESTART = "schema.lapse_all"
