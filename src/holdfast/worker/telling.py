@@ -31,10 +31,10 @@ def job_end(claim: Claim, change: Change, seconds: float) -> None:
 
 
 def job_error(claim: Claim, error: BaseException) -> None:
-    """A handler raised: what and where. Its words are on the run alone: they may quote arguments."""
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    at = {"at": f"{Path(frame.filename).name}:{frame.lineno}" for frame in last}
-    _tell(logging.ERROR, "job_error", {**_who(claim), "error": type(error).__name__, **at})
+    """A handler raised: what, and where. Its words, which may quote arguments, are on the run."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+    _tell(logging.ERROR, "job_error", {**_who(claim), "error": type(error).__name__, "at": at})
 
 
 def job_lost(lease: Lease, **facts: Any) -> None:
