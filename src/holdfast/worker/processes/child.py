@@ -40,6 +40,7 @@ class Child:
         self._deaf: Callable[[], None] | None = None
         self._grace: asyncio.Future[timedelta] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._at_work = asyncio.Event()
 
     async def run(self) -> None:
         """From the first word of the supervisor to the last run's end."""
@@ -82,6 +83,7 @@ class Child:
         await self._open()
         self._engine.start(holder)
         self._deaf = self._store.listen(self._engine.hint)
+        self._at_work.set()
         self._line.send("started")
 
     async def _open(self) -> None:
@@ -93,6 +95,7 @@ class Child:
                 await asyncio.sleep(1)
 
     async def _drain(self) -> None:
+        await self._at_work.wait()  # asked right after the word to start, which takes a while
         await self._engine.drained()
         self._line.send("drained", settled=self._tally())
 
