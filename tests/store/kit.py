@@ -101,6 +101,10 @@ class Peer:
         self._process.wait(PATIENCE)
         self._process.stdout.close()
 
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE)
+
     def ask(self, do: str, *given: Any) -> Any:
         self.tell(do, *given)
         return self.answer()

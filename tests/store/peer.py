@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import queue
 import secrets
 import sqlite3
 import sys
@@ -12,6 +13,7 @@ from holdfast.clock import SystemClock
 from holdfast.core.decide import succeed
 from holdfast.core.ids import Ids
 from holdfast.errors import HoldfastError
+from holdfast.store.base import Hint, Topic
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.conformance.make import make_job, take_many
 
@@ -43,6 +45,17 @@ class Orders:
         claims = await take_many(self.store, limit=count)
         await self.store.apply([succeed(claim.id, claim.token, None) for claim in claims])
         return [claim.id for claim in claims]
+
+    async def listen(self, topics: list[str]) -> None:
+        self.heard_hints: queue.SimpleQueue[Hint] = queue.SimpleQueue()
+        self.store.listen(self.heard_hints.put, topics=[Topic(topic) for topic in topics])
+
+    async def heard(self) -> list[str]:
+        """What the next hint is about; it comes, or the test is over."""
+        return sorted(self.heard_hints.get(timeout=30).topics)
+
+    async def heard_more(self) -> int:
+        return self.heard_hints.qsize()
 
     async def lock_file(self, path: str) -> None:
         self.lock = sqlite3.connect(path, isolation_level=None)

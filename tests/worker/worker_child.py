@@ -6,6 +6,7 @@ tests enqueue, and a role that says where they stop to be killed.
 
 import asyncio
 import json
+import logging
 import os
 import sqlite3
 import sys
@@ -119,6 +120,20 @@ def overrun_thread(app: Holdfast) -> None:
             write_on(run, conn)
 
 
+def idle(app: Holdfast) -> None:
+    """Says when it has found nothing to do, and holds whatever it gets until it is cancelled."""
+
+    class Idle(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "nothing to take" in record.getMessage():
+                say("idle")
+
+    worker = logging.getLogger("holdfast.worker")
+    worker.setLevel(logging.DEBUG)
+    worker.addHandler(Idle())
+    holding(app)
+
+
 def storm(app: Holdfast) -> None:
     worker_storm.register(app, started=lambda job_id: say("started", job_id))
 
@@ -133,6 +148,7 @@ ROLES = {
         effect_after,
         overrun,
         overrun_thread,
+        idle,
         storm,
     )
 }

@@ -10,7 +10,7 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.state import State
 from holdfast.errors import JobNotFound, StoreClosed
-from holdfast.store.base import Hint, Store
+from holdfast.store.base import Hint, Store, Topic
 
 _AT_ONCE: Final = 500
 _LONGEST_ID: Final = 64
@@ -69,13 +69,13 @@ class Waiting:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         if self._unlisten is None:
-            self._unlisten = self._store.listen(self._hinted)
+            self._unlisten = self._store.listen(self._hinted, topics=[Topic.ENDED])
         self._looking = self._loop.create_task(self._look_while_needed())
 
-    def _hinted(self, hint: Hint) -> None:
-        """The store's thread, or any other, says that something was committed."""
+    def _hinted(self, _: Hint) -> None:
+        """The store's thread, or any other, says that a job has ended."""
         loop = self._loop
-        if loop is not None and self._waiters and (hint.ended or hint.cancelled):
+        if loop is not None and self._waiters:
             with suppress(RuntimeError):  # that loop is closed, so nobody waits on it
                 loop.call_soon_threadsafe(self._woken.set)
 

@@ -27,6 +27,7 @@ from holdfast.store.base import (
     Hint,
     Queue,
     Renewal,
+    Topic,
 )
 from holdfast.testing import model_workers
 from holdfast.testing.model_add import add_job
@@ -185,12 +186,15 @@ class ModelStore:
         self._require_open()
         return take(self._locks, name)
 
-    def listen(self, wake: Callable[[Hint], None]) -> Callable[[], None]:
+    def listen(
+        self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
+    ) -> Callable[[], None]:
         def unsubscribe() -> None:
             self._listeners = [other for other in self._listeners if other is not own]
 
         def own(hint: Hint) -> None:
-            wake(hint)
+            if hint.topics & frozenset(topics):
+                wake(hint)
 
         self._listeners.append(own)
         return unsubscribe

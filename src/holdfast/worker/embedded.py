@@ -12,7 +12,7 @@ from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
 from holdfast.core.run import Holder, Lease
 from holdfast.jobs.registry import Registry
-from holdfast.store.base import Hint, Renewal, Store
+from holdfast.store.base import Hint, Renewal, Store, Topic
 from holdfast.worker.engine import Engine
 from holdfast.worker.held import HeldHere
 from holdfast.worker.renew import Renewer
@@ -73,7 +73,7 @@ class Worker:
         self._engine.start(self.holder)
         self._renewer = self._make_renewer()
         self._renewer.start()
-        self._deaf = self._store.listen(self._hint)
+        self._deaf = self._store.listen(self._hint, topics=[Topic.WORK, Topic.CANCELLED])
         tidy = Tidy(self._store, self._ids.job)
         self._tidying = asyncio.create_task(
             look_around(tidy, self._settings, random=self._random), name="holdfast-tidy"

@@ -1,7 +1,6 @@
 """The store: the contract's verbs, handed to the one writer or to the readers."""
 
 import asyncio
-import logging
 import os
 import secrets
 import sqlite3
@@ -23,18 +22,17 @@ from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
-from holdfast.store.base import Added, Capability, Filter, Hint, Queue, Renewal
+from holdfast.store.base import Added, Capability, Filter, Hint, Queue, Renewal, Topic
 from holdfast.store.sqlite import rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
+from holdfast.store.sqlite.hints.listeners import Listeners
 from holdfast.store.sqlite.locks import FileHold, FileLocks
 from holdfast.store.sqlite.migrate import migrate, require_ours, write_ahead
 from holdfast.store.sqlite.reader import Reader
 from holdfast.store.sqlite.statements import Probe
 from holdfast.store.sqlite.transaction import SqliteTransaction
 from holdfast.store.sqlite.writer import Work, Writer
-
-log = logging.getLogger("holdfast.store")
 
 BUSY = 30.0
 """Seconds to wait for a lock that somebody else holds."""
@@ -66,7 +64,7 @@ class SqliteStore:
         self._probe = probe
         self._gate = threading.Lock()
         self._opening = threading.Lock()
-        self._listeners: list[Callable[[Hint], None]] = []
+        self._listeners = Listeners()
         self._locks = FileLocks(self.path)
         self._open: tuple[Writer, Reader, int] | None = None
 
@@ -81,6 +79,7 @@ class SqliteStore:
             for close in (
                 writer.close,
                 reader.close,
+                self._listeners.disconnect,
                 self._beginning.shutdown,
                 self._closing.shutdown,
             ):
@@ -200,9 +199,10 @@ class SqliteStore:
             taking.add_done_callback(_drop)  # nobody will know that it was taken
             raise
 
-    def listen(self, wake: Callable[[Hint], None]) -> Callable[[], None]:
-        self._listeners.append(wake)
-        return lambda: self._listeners.remove(wake) if wake in self._listeners else None
+    def listen(
+        self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
+    ) -> Callable[[], None]:
+        return self._listeners.add(wake, topics)
 
     def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
         self._require_open()
@@ -218,7 +218,7 @@ class SqliteStore:
             gate=self._gate,
             busy=self._busy,
             probe=self._probe,
-            tell=self._tell,
+            tell=self._listeners.tell,
             within=within,
             closing=self._closing,
         )
@@ -245,13 +245,14 @@ class SqliteStore:
             self._clock,
             gate=self._gate,
             probe=self._probe,
-            tell=self._tell,
+            tell=self._listeners.tell,
         )
         writer.start()
         reader = Reader(self.path, busy=self._busy, probe=self._probe)
         # Whoever waits for the write lock waits on a thread that whoever holds it does not need.
         self._beginning = ThreadPoolExecutor(1, thread_name_prefix="holdfast-begin")
         self._closing = ThreadPoolExecutor(1, thread_name_prefix="holdfast-commit")
+        self._listeners.connect(self.path, self._clock.monotonic)
         self._open = writer, reader, os.getpid()
         OPEN.add(self)
 
@@ -289,13 +290,6 @@ class SqliteStore:
 
     async def _jobs(self, name: str, **values: Any) -> list[Job]:
         return [rows.job(row) for row in await self._reader.rows(name, **values)]
-
-    def _tell(self, hint: Hint) -> None:
-        for wake in tuple(self._listeners):
-            try:
-                wake(hint)
-            except Exception:
-                log.exception("a listener failed; hints are only hints")
 
 
 def _drop(taking: "asyncio.Future[FileHold | None]") -> None:

@@ -1,7 +1,8 @@
 """What wake-ups promise: nothing but haste. Everything is right when none is heard."""
 
+from holdfast.core.event import CancelRequested
 from holdfast.core.state import State
-from holdfast.store.base import Hint, Store
+from holdfast.store.base import Hint, Store, Topic
 from holdfast.testing.conformance.make import (
     SUCCEEDED,
     claim_order,
@@ -53,6 +54,32 @@ async def test_leaving_twice_is_fine(store: Store) -> None:
     leave()
 
     assert await ended(store)
+
+
+async def test_hint_is_about_what_was_asked_for_if_it_comes(store: Store) -> None:
+    heard: dict[Topic, list[Hint]] = {topic: [] for topic in Topic}
+    for topic in Topic:
+        store.listen(heard[topic].append, topics=[topic])
+
+    claim = await started(store)
+    await settle(store, claim, CancelRequested())
+    await settle(store, claim, SUCCEEDED)
+
+    assert all(topic in hint.topics for topic, hints in heard.items() for hint in hints)
+
+
+async def test_leaving_twice_silences_nobody_else(store: Store) -> None:
+    heard: list[Hint] = []
+    first, second = store.listen(heard.append), store.listen(heard.append)
+
+    first()
+    first()
+    await put(store)
+    told_one = len(heard)
+    second()
+    await put(store)
+
+    assert len(heard) == told_one, "nobody listens any more"
 
 
 async def test_hint_is_well_formed_if_it_comes(store: Store) -> None:

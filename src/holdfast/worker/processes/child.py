@@ -14,7 +14,7 @@ from holdfast.config import Settings
 from holdfast.core.ids import JobId
 from holdfast.core.run import Holder, Lease
 from holdfast.errors import OperatorError
-from holdfast.store.base import Renewal, Store
+from holdfast.store.base import Renewal, Store, Topic
 from holdfast.worker.engine import Engine
 from holdfast.worker.processes.board import HeldOnBoard
 from holdfast.worker.processes.control import Line
@@ -82,7 +82,7 @@ class Child:
     async def _start(self, holder: Holder) -> None:
         await self._open()
         self._engine.start(holder)
-        self._deaf = self._store.listen(self._engine.hint)
+        self._deaf = self._store.listen(self._engine.hint, topics=[Topic.WORK])
         self._at_work.set()
         self._line.send("started")
 

@@ -16,7 +16,7 @@ from holdfast.config import Settings
 from holdfast.core.ids import Ids
 from holdfast.core.run import Holder
 from holdfast.errors import HoldfastError, OperatorError, StoreBusy, StoreClosed
-from holdfast.store.base import Hint, Store
+from holdfast.store.base import Hint, Store, Topic
 from holdfast.worker.processes.care import Care
 from holdfast.worker.processes.family import Family, Unfit
 from holdfast.worker.processes.identity import Taken, identify, introduce
@@ -141,7 +141,7 @@ class Supervisor:
         async def beat() -> None:
             await self._store.beat(holder, span=settings.lease)
 
-        self._store.listen(hint)
+        self._store.listen(hint, topics=[Topic.CANCELLED])
         yield every(settings.renew, care.renew_once, random=random, poke=poke, patience=1)
         yield every(settings.renew, beat, random=random, patience=1)
         yield every(min(LOOK, settings.max_silence / 4), care.look_once, random=random)

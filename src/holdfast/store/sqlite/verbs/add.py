@@ -1,11 +1,12 @@
 """Storing new jobs: those alike together, those that may meet a holder alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any
 
 from holdfast.clock import micros
 from holdfast.core.job import NewJob
+from holdfast.core.state import State
 from holdfast.store.base import Added
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.rows import dumps
@@ -41,7 +42,7 @@ def _insert_one(
     rows.require_storable(values.values())
     values["job"] = work.run("add.job", **values).lastrowid
     work.run("add.wait", **values)
-    work.queues.add(job.queue)
+    _note(work, values)
 
 
 def _insert_alike(work: Work, jobs: Sequence[NewJob]) -> None:
@@ -52,7 +53,13 @@ def _insert_alike(work: Work, jobs: Sequence[NewJob]) -> None:
     values["first"] = last - len(jobs) + 1  # nobody else inserts meanwhile: they are consecutive
     work.run("add.wait_alike", **values)
     work.run("add.place", first=values["first"])
-    work.queues.add(jobs[0].queue)
+    _note(work, values)
+
+
+def _note(work: Work, values: Mapping[str, Any]) -> None:
+    """Workers are woken for what they can take now, not for what is due later."""
+    if values["state"] == State.QUEUED:
+        work.queues.add(values["queue"])
 
 
 def _add_one(work: Work, job: NewJob) -> Added:

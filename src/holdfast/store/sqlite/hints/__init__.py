@@ -1,0 +1,1 @@
+"""Wake-ups between processes that share a file: a datagram of one byte, sent and forgotten."""
