@@ -5,15 +5,20 @@ import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from holdfast import Holdfast
+from holdfast.core.delivery import Delivery
 from holdfast.jobs.jobtype import Bound
 
 from .notes import Notes
 from .worker_app import register
 
+SLOT = datetime(2026, 1, 1, tzinfo=UTC)
+SLOTS = count(1)
 RUNS = """
 SELECT j.id, r.token, r.status, r.reason, r.error, w.boot_id, w.instance_id, j.delivery,
   r.started_at / 1e6, r.finished_at / 1e6
@@ -119,5 +124,11 @@ class Ledger:
 def bound(
     app: Holdfast, wanted: Iterable[tuple[str, dict[str, Any]]], options: dict[str, Any]
 ) -> list[Bound[Any]]:
-    types = {name: app.registry.get(name).options(**options) for name in app.registry.names()}
-    return [types[name].bind(**params) for name, params in wanted]
+    return [_configured(app, name, options).bind(**params) for name, params in wanted]
+
+
+def _configured(app: Holdfast, name: str, options: dict[str, Any]) -> Any:
+    kind = app.registry.get(name)
+    if kind.delivery is not Delivery.ONCE:
+        return kind.options(**options)
+    return kind.options(slot=SLOT + next(SLOTS) * timedelta(seconds=1), **options)

@@ -42,6 +42,11 @@ class Notes:
     def of(self, job: str, what: str = "start") -> list[Note]:
         return [note for note in self.all(what) if note.job == job]
 
+    def under_way(self) -> list[Note]:
+        """The starts that no end follows, so far."""
+        over = {(note.job, note.token) for note in self.all("end")}
+        return [note for note in self.all() if (note.job, note.token) not in over]
+
     def gate(self, name: str) -> Path:
         return self._folder / f"gate-{name}"
 

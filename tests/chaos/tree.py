@@ -43,7 +43,6 @@ class Tree:
     ) -> None:
         self._mark = uuid.uuid4().hex
         self._log = folder / f"{self._mark}.log"
-        self._frozen = False
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, "worker", app, *options],
@@ -95,13 +94,19 @@ class Tree:
         """As a terminal or a process manager does: everybody in it hears it."""
         os.killpg(self.pid, what)
 
+    def has_heard(self) -> bool:
+        """Whether no signal to the supervisor is still on its way."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        pending = [line.split()[1] for line in status.splitlines() if "Pnd:" in line]
+        return not any(int(mask, 16) for mask in pending)
+
     def kill(self) -> float:
         """kill -9 of everything at one moment; which (wall time)."""
-        if self.code is None:
-            self.signal(SIGSTOP)  # so that it starts no child meanwhile
+        _send(SIGSTOP, [self.pid] if self.code is None else [])  # so that it starts no child
+        _send(SIGSTOP, self.members())  # and so that none lives to see another one die
         at = time.time()
         while left := self.members():
-            _kill(left)
+            _send(SIGKILL, left)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.01)
         self._process.wait(PATIENCE)
@@ -203,7 +208,7 @@ def _can_write(path: Path) -> bool:
     return False
 
 
-def _kill(pids: list[int]) -> None:
+def _send(what: Signals, pids: list[int]) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
-            os.kill(pid, SIGKILL)
+            os.kill(pid, what)
