@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -104,10 +105,10 @@ def blocking(app: Holdfast, notes: Notes) -> None:
         return run.token
 
     @app.job(retry=THREE, queue="interpreter")
-    async def blocks_everything(run: Run, seconds: float) -> int:
+    async def blocks_everything(run: Run) -> int:
         notes.add("start", run)
         if run.token == 1:
-            hold_the_interpreter(seconds)
+            hold_the_interpreter_for_ever()
         return run.token
 
     @app.job(retry=THREE)
@@ -141,6 +142,11 @@ def deadly(app: Holdfast, notes: Notes) -> None:
 def hold_the_interpreter(seconds: float) -> None:
     """PyDLL keeps the lock of the interpreter: no other thread moves."""
     ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+
+
+def hold_the_interpreter_for_ever() -> None:
+    """Unlike a sleep, no signal cuts it short."""
+    re.match("(a+)+$", "a" * 60 + "b")
 
 
 def from_environment() -> Holdfast:
