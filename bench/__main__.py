@@ -9,10 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import growth, machine, report, rounds
+from bench import growth, machine, report, rounds, worker
 from bench.figures import Line, Series
 
-JOBS = {"drain": 20_000, "one": 3_000, "bulk": 20_000, "latency": 400, "growth": 10_000}
+JOBS = {
+    "drain": 20_000,
+    "one": 3_000,
+    "bulk": 20_000,
+    "latency": 400,
+    "growth": 10_000,
+    "worker": 20_000,
+}
 """How many jobs each measurement takes unless told otherwise."""
 
 
@@ -36,11 +43,15 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "pragmas": rounds.settings(folder, huey=asked.huey),
     }
     _print(report.header(found["machine"], found["pragmas"]))
-    beside = [what for what in wanted if what != "growth"]
+    beside = [what for what in wanted if what not in {"growth", "worker"}]
     if beside:
         found["compared"] = _compare(asked, folder, beside)
     if "growth" in wanted:
         found["growth"] = _grow(asked, folder)
+    if "worker" in wanted:
+        jobs = asked.jobs or JOBS["worker"]
+        found["worker"] = worker.measure(folder, jobs=jobs, picks=300, rounds=asked.rounds)
+        _print(found["worker"])
     found["afterwards"] = machine.mood(folder)
     _print([report.mood("afterwards", found["afterwards"])])
     return found

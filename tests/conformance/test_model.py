@@ -7,9 +7,11 @@ import pytest
 from holdfast.core.ids import Ids
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance import *  # noqa: F403 - the suite
+from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
 from holdfast.testing.conformance.durable import *  # noqa: F403 - it forgets nothing either
 from holdfast.testing.histories import history_machine
 from holdfast.testing.model_store import ModelStore
+from holdfast.testing.wreck import ModelWrecker
 
 
 @pytest.fixture
@@ -18,6 +20,11 @@ async def store(clock: FakeClock, ids: Ids) -> AsyncIterator[ModelStore]:
     await model.open()
     yield model
     await model.close()
+
+
+@pytest.fixture
+def wrecker(store: ModelStore) -> ModelWrecker:
+    return ModelWrecker(store)
 
 
 # Compared with itself, the model shows that histories run and that every invariant holds.

@@ -12,9 +12,11 @@ from holdfast.core.ids import Ids
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance import *  # noqa: F403 - the suite
+from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
 from holdfast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
 from holdfast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
 from holdfast.testing.histories import history_machine
+from holdfast.testing.sqlite_wreck import SqliteWrecker
 
 
 @pytest.fixture
@@ -23,6 +25,11 @@ async def store(clock: FakeClock, ids: Ids, tmp_path: Path) -> AsyncIterator[Sql
     await sqlite.open()
     yield sqlite
     await sqlite.close()
+
+
+@pytest.fixture
+def wrecker(store: SqliteStore) -> SqliteWrecker:
+    return SqliteWrecker(store.path)
 
 
 @pytest.fixture

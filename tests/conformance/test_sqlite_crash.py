@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.core.decide import decide, succeed
 from holdfast.core.event import Lost, Unblocked
+from holdfast.core.run import Holder
 from holdfast.core.state import FINAL, Loss, State
 from holdfast.store.base import Filter
 from holdfast.store.sqlite.statements import statements
@@ -15,8 +16,11 @@ from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.crash import Crasher, Point, clocked, play
 from holdfast.testing.scenarios import HOLDER, LEASE, TYPES
 from holdfast.testing.sqlite_bench import BENCH, dump
+from holdfast.worker.recover import Recovery
 
 pytestmark = pytest.mark.slow
+
+NEWCOMER = Holder(instance_id="newcomer", boot_id="boot-9")
 
 # Run once per connection, before any verb, in memory: nothing to be half-way through.
 ELSEWHERE = {"schema.is_ours", "schema.is_empty"} | {
@@ -38,8 +42,9 @@ def _play(path: Path, name: str, *, act: bool) -> None:
 def test_killed_at_every_statement_it_is_all_or_nothing(
     name: str, crasher: Crasher, tmp_path: Path
 ) -> None:
+    sound = BENCH.scenarios[name].sound
     _play(tmp_path / "before.db", name, act=False)
-    before = dump(tmp_path / "before.db")
+    before = dump(tmp_path / "before.db", sound=sound)
     points = crasher.points(tmp_path / "after.db", name)
     after = dump(tmp_path / "after.db")
     assert points, "the act ran no statement"
@@ -48,7 +53,7 @@ def test_killed_at_every_statement_it_is_all_or_nothing(
         path = tmp_path / f"{point.nth}.db"
         crasher.kill(path, name, point)
 
-        assert dump(path) == (after if _is_durable(points, point) else before), point
+        assert dump(path, sound=sound) == (after if _is_durable(points, point) else before), point
     for path in ("before.db", "after.db"):  # there is no third state to go on from
         asyncio.run(_everything_ends(tmp_path / path))
 
@@ -65,6 +70,7 @@ async def _everything_ends(path: Path) -> None:
     with_clock = SqliteStore(path, clock=clock, ids=ids)
     await with_clock.open()
     known = {job.id for job in await with_clock.find(Filter(), limit=1000)}
+    await Recovery(with_clock, NEWCOMER, scope="instance", new_id=ids.job).run_once()
     for _ in range(10):
         clock.advance("1d")
         for job in await with_clock.lapsed(limit=100):

@@ -129,6 +129,8 @@ class Store:
                 return row.waiting is not None
             case Guard.STATE:
                 return row.open is None and row.state is change.was
+            case Guard.ADRIFT:
+                return row.open is None and row.waiting is None and not row.ends
         assert_never(change.move.guard)
 
     def yields(self, row: Row, change: Change) -> bool:

@@ -13,7 +13,7 @@ from holdfast.core.delivery import Delivery
 from holdfast.core.event import Event
 from holdfast.core.ids import JobId, RunId
 from holdfast.core.run import Claim
-from holdfast.core.state import FINAL, Loss, State
+from holdfast.core.state import FINAL, Loss, RunStatus, State
 from holdfast.errors import TransitionRefused
 
 from .transitions import DELAY, EVENTS, Case, Standing, cases, cells, stories
@@ -48,12 +48,14 @@ def check(case: Case) -> None:
         with pytest.raises(TransitionRefused, match=f"the-job is {case.job.state} "):
             decide(case.job, case.event, new_id=no_id)
         return
-    writes_next = case.told["next"] == "next"
-    change = decide(case.job, case.event, new_id=(lambda: NEXT) if writes_next else no_id)
+    writes_run = (case.told["guard"], case.told["run"]) == ("adrift", "lost")
+    makes_ids = writes_run or case.told["next"] == "next"
+    change = decide(case.job, case.event, new_id=(lambda: NEXT) if makes_ids else no_id)
     assert summary(change) == {name: case.told[name] for name in summary(change)}
     assert counts(case.job, change) == RAISED[case.told["counts"]]
     assert (change.job_id, change.token) == (case.job.id, case.job.token)
     assert change.was is case.job.state
+    assert change.run_id == (NEXT if writes_run else None)
 
 
 def counts(job: Standing, change: Change) -> tuple[int, int]:
@@ -81,7 +83,7 @@ def test_no_combination_is_missing_from_the_table():
     written = cells()
 
     assert set(written) == everything
-    assert len(written) == 11 * 13 * 3
+    assert len(written) == 11 * 15 * 3
 
 
 def test_every_kind_of_event_is_in_the_table_and_every_story_is_used():
@@ -107,12 +109,12 @@ def test_the_store_alone_takes_a_queued_job_to_running():
     assert not [key for key in TABLE if key[1] is ev.Claimed]
 
 
-def test_an_end_is_an_end_but_for_a_failed_link_of_a_chain_that_is_given_up():
+def test_an_end_is_an_end_but_for_a_failed_link_of_a_chain_that_is_given_up_or_goes_on():
     cells_of_ends = {key: story for key, story in cells().items() if key[1] in FINAL}
 
     moving = {key for key, story in cells_of_ends.items() if story != "."}
 
-    assert moving == {(Delivery.CHAIN, State.FAILED, "give_up")}
+    assert moving == {(Delivery.CHAIN, State.FAILED, event) for event in ("give_up", "go_on")}
 
 
 @pytest.mark.parametrize("delivery", Delivery)
@@ -186,6 +188,11 @@ REASONS: list[tuple[Callable[[], Standing], Event, str | None]] = [
     (running, ev.Stopped("asked"), "asked"),
     (running, ev.CancelRequested("by hand"), "by hand"),
     (running, ev.CancelRequested(), None),
+    (running, ev.Drifted(RunStatus.SUCCEEDED, "why"), None),
+    (running, ev.Drifted(RunStatus.SKIPPED, "nothing new"), "nothing new"),
+    (running, ev.Drifted(RunStatus.LOST, "silent"), "silent"),
+    (running, ev.Drifted(RunStatus.LOST, "by hand"), "startup_recovery"),
+    (lambda: running(failures=5), ev.Drifted(RunStatus.FAILED), "attempts_exhausted"),
 ]
 
 
@@ -202,6 +209,17 @@ def test_the_error_of_a_run_is_kept_wherever_its_job_goes(delivery: Delivery, ev
     change = decide(running(delivery), event, new_id=lambda: NEXT)
 
     assert change.error == "boom"
+
+
+def test_a_job_with_an_open_run_is_not_adrift():
+    with pytest.raises(TransitionRefused, match="the-job has an open run"):
+        decide(running(), ev.Drifted(RunStatus.RUNNING), new_id=no_id)
+
+
+def test_the_counts_of_a_job_adrift_are_spelled_out_since_nothing_stores_them():
+    change = decide(running(failures=2, losses=1), ev.Drifted(RunStatus.FAILED), new_id=no_id)
+
+    assert (change.failures, change.losses) == (2, 1)
 
 
 def test_a_refusal_names_the_job_its_state_and_the_event():

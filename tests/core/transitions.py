@@ -13,50 +13,50 @@ from holdfast.core import event as ev
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import Event
 from holdfast.core.ids import JobId
-from holdfast.core.state import Loss, State
+from holdfast.core.state import Loss, RunStatus, State
 
 GRIDS: Final = {
     Delivery.LEASE: """
-            claim done fail    lose    release snooze skip stop cancel due unblock misfire give_up
-new         .     .    .       .       .       .      .    .    .      .   .       .       .
-blocked     .     .    .       .       .       .      .    .    drop   .   free    .       .
-scheduled   .     .    .       .       .       .      .    .    drop   due .       .       .
-queued      store .    .       .       .       .      .    .    drop   .   .       late    .
-running     .     done retry   requeue back    nap    skip stop mark   .   .       .       .
-retry_wait  .     .    .       .       .       .      .    .    drop   due .       .       bury
-succeeded   .     .    .       .       .       .      .    .    .      .   .       .       .
-failed      .     .    .       .       .       .      .    .    .      .   .       .       .
-dead_letter .     .    .       .       .       .      .    .    .      .   .       .       .
-skipped     .     .    .       .       .       .      .    .    .      .   .       .       .
-cancelled   .     .    .       .       .       .      .    .    .      .   .       .       .
+            claim done fail  lose    back nap skip stop cancel due clear miss give_up drift  go_on
+new         .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+blocked     .     .    .     .       .    .   .    .    drop   .   free  .    .       .      .
+scheduled   .     .    .     .       .    .   .    .    drop   due .     .    .       .      .
+queued      store .    .     .       .    .   .    .    drop   .   .     late .       .      .
+running     .     done retry requeue back nap skip stop mark   .   .     .    .       regain .
+retry_wait  .     .    .     .       .    .   .    .    drop   due .     .    bury    .      .
+succeeded   .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+failed      .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+dead_letter .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+skipped     .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+cancelled   .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
 """,
     Delivery.CHAIN: """
-            claim done fail    lose    release snooze skip stop cancel due unblock misfire give_up
-new         .     .    .       .       .       .      .    .    .      .   .       .       .
-blocked     .     .    .       .       .       .      .    .    drop   .   free    .       .
-scheduled   .     .    .       .       .       .      .    .    drop   due .       .       .
-queued      store .    .       .       .       .      .    .    drop   .   .       late    .
-running     .     done follow  succeed .       .      skip stop mark   .   .       .       .
-retry_wait  .     .    .       .       .       .      .    .    drop   due .       .       bury
-succeeded   .     .    .       .       .       .      .    .    .      .   .       .       .
-failed      .     .    .       .       .       .      .    .    .      .   .       .       bury
-dead_letter .     .    .       .       .       .      .    .    .      .   .       .       .
-skipped     .     .    .       .       .       .      .    .    .      .   .       .       .
-cancelled   .     .    .       .       .       .      .    .    .      .   .       .       .
+            claim done fail   lose    back nap skip stop cancel due clear miss give_up drift  go_on
+new         .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
+blocked     .     .    .      .       .    .   .    .    drop   .   free  .    .       .      .
+scheduled   .     .    .      .       .    .   .    .    drop   due .     .    .       .      .
+queued      store .    .      .       .    .   .    .    drop   .   .     late .       .      .
+running     .     done follow succeed .    .   skip stop mark   .   .     .    .       onward .
+retry_wait  .     .    .      .       .    .   .    .    drop   due .     .    bury    .      .
+succeeded   .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
+failed      .     .    .      .       .    .   .    .    .      .   .     .    bury    .      go_on
+dead_letter .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
+skipped     .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
+cancelled   .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
 """,
     Delivery.ONCE: """
-            claim done fail    lose    release snooze skip stop cancel due unblock misfire give_up
-new         .     .    .       .       .       .      .    .    .      .   .       .       .
-blocked     .     .    .       .       .       .      .    .    drop   .   free    .       .
-scheduled   .     .    .       .       .       .      .    .    drop   due .       .       .
-queued      store .    .       .       .       .      .    .    drop   .   .       late    .
-running     .     done close   perish  .       .      skip stop mark   .   .       .       .
-retry_wait  .     .    .       .       .       .      .    .    drop   due .       .       bury
-succeeded   .     .    .       .       .       .      .    .    .      .   .       .       .
-failed      .     .    .       .       .       .      .    .    .      .   .       .       .
-dead_letter .     .    .       .       .       .      .    .    .      .   .       .       .
-skipped     .     .    .       .       .       .      .    .    .      .   .       .       .
-cancelled   .     .    .       .       .       .      .    .    .      .   .       .       .
+            claim done fail  lose   back nap skip stop cancel due clear miss give_up drift go_on
+new         .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+blocked     .     .    .     .      .    .   .    .    drop   .   free  .    .       .     .
+scheduled   .     .    .     .      .    .   .    .    drop   due .     .    .       .     .
+queued      store .    .     .      .    .   .    .    drop   .   .     late .       .     .
+running     .     done close perish .    .   skip stop mark   .   .     .    .       sink  .
+retry_wait  .     .    .     .      .    .   .    .    drop   due .     .    bury    .     .
+succeeded   .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+failed      .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+dead_letter .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+skipped     .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+cancelled   .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
 """,
 }
 
@@ -100,6 +100,51 @@ due     any       any       queued      -         state   -                none 
 free    any       any       scheduled   -         state   unblocked        none    -    -
 late    any       any       skipped     -         state   misfire          none    -    -
 bury    any       any       dead_letter -         state   given_up         none    -    -
+
+regain  left      runless   queued      lost      adrift  requeued         loss    -    -
+regain  unlimited runless   queued      lost      adrift  requeued         loss    -    -
+regain  spent     runless   dead_letter lost      adrift  dead_letter      loss    -    -
+regain  any       succeeded succeeded   -         adrift  recovered        none    -    -
+regain  any       skipped   skipped     -         adrift  skipped          none    -    -
+regain  any       cancelled cancelled   -         adrift  cancelled        none    -    -
+regain  left      failed    retry_wait  -         adrift  retry            none    -    -
+regain  unlimited failed    retry_wait  -         adrift  retry            none    -    -
+regain  spent     failed    dead_letter -         adrift  dead_letter      none    -    -
+regain  any       hopeless  dead_letter -         adrift  dead_letter      none    -    -
+regain  left      lost      queued      -         adrift  requeued         none    -    -
+regain  unlimited lost      queued      -         adrift  requeued         none    -    -
+regain  spent     lost      dead_letter -         adrift  dead_letter      none    -    -
+regain  any       released  queued      -         adrift  released         none    -    -
+
+onward  left      runless   failed      lost      adrift  chained          loss    next -
+onward  unlimited runless   failed      lost      adrift  chained          loss    next -
+onward  spent     runless   dead_letter lost      adrift  dead_letter      loss    -    -
+onward  any       succeeded succeeded   -         adrift  recovered        none    -    -
+onward  any       skipped   skipped     -         adrift  skipped          none    -    -
+onward  any       cancelled cancelled   -         adrift  cancelled        none    -    -
+onward  left      failed    failed      -         adrift  chained          none    next -
+onward  unlimited failed    failed      -         adrift  chained          none    next -
+onward  spent     failed    dead_letter -         adrift  dead_letter      none    -    -
+onward  any       hopeless  dead_letter -         adrift  dead_letter      none    -    -
+onward  left      lost      failed      -         adrift  chained          none    next -
+onward  unlimited lost      failed      -         adrift  chained          none    next -
+onward  spent     lost      dead_letter -         adrift  dead_letter      none    -    -
+onward  left      released  failed      -         adrift  chained          none    next -
+onward  unlimited released  failed      -         adrift  chained          none    next -
+onward  spent     released  dead_letter -         adrift  dead_letter      none    -    -
+
+sink    any       runless   failed      lost      adrift  closed           loss    -    -
+sink    any       succeeded succeeded   -         adrift  recovered        none    -    -
+sink    any       skipped   skipped     -         adrift  skipped          none    -    -
+sink    any       cancelled cancelled   -         adrift  cancelled        none    -    -
+sink    any       failed    failed      -         adrift  closed           none    -    -
+sink    any       hopeless  failed      -         adrift  closed           none    -    -
+sink    any       lost      failed      -         adrift  closed           none    -    -
+sink    any       released  failed      -         adrift  closed           none    -    -
+
+go_on   left      any       failed      -         state   chained          none    next -
+go_on   unlimited any       failed      -         state   chained          none    next -
+go_on   spent     any       dead_letter -         state   given_up         none    -    -
 """
 
 ID: Final = JobId("the-job")
@@ -115,17 +160,32 @@ EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
         "lapsed": [ev.Lost(Loss.LEASE_EXPIRED, "gone")],
         "known": [ev.Lost(loss, "gone") for loss in Loss if loss is not Loss.LEASE_EXPIRED],
     },
-    "release": {"any": [ev.Released("shutdown")]},
-    "snooze": {"any": [ev.Snoozed(DELAY, "busy"), ev.Snoozed(DELAY)]},
+    "back": {"any": [ev.Released("shutdown")]},
+    "nap": {"any": [ev.Snoozed(DELAY, "busy"), ev.Snoozed(DELAY)]},
     "skip": {"any": [ev.Skipped("nothing new"), ev.Skipped()]},
     "stop": {"any": [ev.Stopped("asked"), ev.Stopped()]},
     "cancel": {"any": [ev.CancelRequested("by hand"), ev.CancelRequested()]},
     "due": {"any": [ev.FellDue()]},
-    "unblock": {"any": [ev.Unblocked()]},
-    "misfire": {"any": [ev.Misfired()]},
+    "clear": {"any": [ev.Unblocked()]},
+    "miss": {"any": [ev.Misfired()]},
     "give_up": {"any": [ev.GivenUp("no use")]},
+    "drift": {
+        "runless": [ev.Drifted(None)],
+        "hopeless": [ev.Drifted(RunStatus.FAILED, "permanent")],
+        "lost": [ev.Drifted(RunStatus.LOST, why) for why in (*Loss, None, "by hand")],
+        **{
+            ended: [ev.Drifted(RunStatus(ended), "why", "found at boot")]
+            for ended in ("succeeded", "skipped", "cancelled", "failed", "released")
+        },
+    },
+    "go_on": {"any": [ev.Continued("startup_recovery")]},
 }
-ATTEMPTS: Final = {"left": (1, 3), "spent": (2, 3), "unlimited": (100, None)}  # failures, most
+ATTEMPTS: Final = {"left": (1, 3), "spent": (2, 3), "unlimited": (100, None)}
+"""Failures before the event, and the most attempts there may be."""
+COUNTED: Final = {("drift", how) for how in EVENTS["drift"]} - {("drift", "runless")} | {
+    ("go_on", "any")
+}
+"""Events that come after the failure was counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +231,8 @@ def cases(delivery: Delivery, state: State, event: str, story: str) -> Iterator[
     for (how, events), (attempts, (failures, most)) in product(
         EVENTS[event].items(), ATTEMPTS.items()
     ):
-        job = Standing(state=state, delivery=delivery, failures=failures, max_attempts=most)
+        counted = failures + ((event, how) in COUNTED)
+        job = Standing(state=state, delivery=delivery, failures=counted, max_attempts=most)
         told = None if story in {".", "store"} else _told(story, attempts, how)
         yield from (Case(job=job, event=each, told=told) for each in events)
 

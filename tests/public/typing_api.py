@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from holdfast import (
     Backoff,
     Cancel,
+    Command,
     Handle,
     Holdfast,
     Job,
@@ -55,7 +56,23 @@ def count(words: list[str]) -> dict[str, int]:
     return {word: words.count(word) for word in words}
 
 
+@app.job(executor="process")
+def render(run: Run, pages: int) -> str:
+    for page in range(pages):
+        run.progress(page, pages, f"page {page}")
+        run.checkpoint()
+    return "done"
+
+
+@app.job(executor="command", max_runtime="1h")
+def pack(folder: str) -> Command | Skip:
+    return Command(["tar", "-cf", "out.tar", folder], cwd="/data", artifacts=["*.tar"], ok=(0, 1))
+
+
 async def main() -> None:
+    assert_type(await (await render.enqueue(3)).result(), str)
+    await pack.enqueue("photos")
+
     handle = await send_invoice.enqueue(invoice_id=3)
     assert_type(handle, Handle[Receipt])
     assert_type(await handle.result(timeout="5s"), Receipt)

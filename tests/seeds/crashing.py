@@ -139,7 +139,8 @@ class Stage:
 def wrecks(name: str, folder: Path) -> list[Wreck]:
     """Every wreck of that scenario; the last one was killed after its last statement."""
     stage = asyncio.run(_prepare(name, folder / f"{name}.db"))
-    before = dump(stage.path)
+    sound = SCENARIOS[name].sound
+    before = dump(stage.path, sound=sound)
     names, changes = _rehearse(stage, folder / f"{name}.after.db")
     after = dump(folder / f"{name}.after.db")
     deaths = [(n, folder / f"{name}.{nth}.db") for nth, n in enumerate([*names, "the end"])]
@@ -147,7 +148,7 @@ def wrecks(name: str, folder: Path) -> list[Wreck]:
         shutil.copy(stage.path, path)
     with Child(_die_in_turn, stage, [path for _, path in deaths]) as child:
         assert child.hear() == [-signal.SIGKILL] * len(deaths), f"{name} outlived its statements"
-    return [Wreck(n, changes, path, before, after, dump(path)) for n, path in deaths]
+    return [Wreck(n, changes, path, before, after, dump(path, sound=sound)) for n, path in deaths]
 
 
 async def _prepare(name: str, path: Path) -> Stage:

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast import Backoff, Holdfast, Run
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
+from holdfast.testing.clock import START, FakeClock
 
 from .parts import TYPE
 
@@ -26,6 +26,20 @@ async def hold_a_story(
 
     async with app, app.worker(instance_id="first"):
         await story.enqueue("The Kraken")
+        await asyncio.Event().wait()
+
+
+async def hold_a_brief(mouth: Connection, path: Path) -> None:
+    """Take the slot of a `once` job, tell its id from inside the handler, and never come back."""
+    app = Holdfast(f"sqlite:///{path}")
+
+    @app.job(delivery="once")
+    async def brief(run: Run) -> None:
+        mouth.send(run.job_id)
+        await asyncio.Event().wait()
+
+    async with app, app.worker(instance_id="first"):
+        await brief.options(slot=START).enqueue()
         await asyncio.Event().wait()
 
 

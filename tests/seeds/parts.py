@@ -19,6 +19,7 @@ from holdfast.errors import OperatorError
 from holdfast.store.base import Filter
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import START, FakeClock
+from holdfast.worker.recover import Recovery
 
 SECOND: Final = timedelta(seconds=1)
 LEASE: Final = timedelta(seconds=15)
@@ -61,6 +62,18 @@ async def settle_elsewhere(mouth: Connection, path: Path, job_id: JobId, event: 
     [job] = await store.get([job_id])
     assert job is not None
     mouth.send((await store.apply([decide(job, event, new_id=_uuid)]))[0])
+    await store.close()
+
+
+async def recover_together(mouth: Connection, path: Path) -> None:
+    """Boot at the same moment as others do; tells how many successors this process wrote."""
+    store = SqliteStore(path)
+    await store.open()
+    holder = Holder(instance_id=f"worker-{os.getpid()}", boot_id=_uuid())
+    recovery = Recovery(store, holder, scope="instance", new_id=_uuid)
+    mouth.send("ready")
+    mouth.recv()
+    mouth.send((await recovery.run_once()).continued)
     await store.close()
 
 

@@ -10,6 +10,8 @@ from holdfast.core.delivery import Delivery
 from holdfast.core.event import (
     ZERO,
     CancelRequested,
+    Continued,
+    Drifted,
     Event,
     Failed,
     FellDue,
@@ -24,7 +26,7 @@ from holdfast.core.event import (
     Unblocked,
 )
 from holdfast.core.ids import JobId
-from holdfast.core.state import Loss, State
+from holdfast.core.state import Loss, RunStatus, State
 from holdfast.errors import TransitionRefused
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.conformance.make import (
@@ -52,6 +54,10 @@ EVENTS: Final[list[Event]] = [
     Unblocked(),
     Misfired(),
     GivenUp("hopeless"),
+    Drifted(None),
+    *(Drifted(status) for status in RunStatus if status is not RunStatus.RUNNING),
+    Drifted(RunStatus.FAILED, "permanent"),
+    Continued("startup_recovery"),
 ]
 DELIVERIES: Final = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
 

@@ -40,6 +40,7 @@ WALKS_ON_PURPOSE = {
     "read.find": {"holdfast_jobs"},  # from the newest down, until it has its page
     "read.lapsed": {"holdfast_open_runs"},  # few: what runs now
     "worker.delete": {"holdfast_open_runs"},  # few: what runs now
+    "read.orphans": {"holdfast_runs"},  # once at every start
     "schema.lapse_all": {"holdfast_open_runs"},  # once after a restart
 }
 PLANNED = sorted(
@@ -60,6 +61,12 @@ INTENDED = {
     "read.peek": [
         "INDEX holdfast_waiting_ready (queue=? AND type>?)",
         "INDEX holdfast_waiting_ready (queue=? AND type=?)",
+    ],
+    "read.held": ["INTEGER PRIMARY KEY (rowid>?)"],
+    "read.adrift": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
+    "read.unfollowed": [
+        "INDEX holdfast_ends_state (state=?)",
+        "INDEX holdfast_jobs_retry_of (retry_of=?)",
     ],
     "read.runs": ["PRIMARY KEY (job=?)"],
     "read.events": ["INDEX holdfast_events_job (job=?)"],

@@ -5,7 +5,6 @@ know the same types, and a process never opens the store.
 """
 
 import asyncio
-import contextlib
 import ctypes
 import os
 import signal
@@ -34,9 +33,9 @@ PYTHON = sys.executable
 
 def mark(path: str, text: object) -> None:
     """Leave word for the test, whole or not at all."""
-    half = f"{path}.{os.getpid()}"
-    Path(half).write_text(str(text))
-    os.replace(half, path)
+    half = Path(f"{path}.{os.getpid()}")
+    half.write_text(str(text))
+    half.replace(path)
 
 
 def double(run: Run, number: int) -> int:
@@ -107,7 +106,7 @@ def babble(run: Run, how: str) -> str:
                 os.write(1, b"x" * 65536)
                 os.write(2, b"y" * 65536)
         case "json":
-            print('{"result": "forged"}', flush=True)
+            print('{"result": "forged"}', flush=True)  # noqa: T201 - that is the point
             sys.__stdout__.write('{"error": "forged", "permanent": true}\n')
         case "undecodable":
             os.write(1, b"\xff\xfe\x00\n")
@@ -250,8 +249,8 @@ def register(app: Holdfast) -> Holdfast:
     for handler in PROCESSES:
         app.job(executor="process", retry=ONCE_MORE)(handler)
     app.job(executor="process", retry=ONCE_MORE, errors={KeyError: "permanent"})(fail)
-    app.job(name="brief", executor="process", max_runtime="1s", retry=Backoff(1))(hang)
-    app.job(name="brief_hog", executor="process", max_runtime="1s", retry=Backoff(1))(hog)
+    app.job(name="brief", executor="process", max_runtime="3s", retry=Backoff(1))(hang)
+    app.job(name="brief_hog", executor="process", max_runtime="3s", retry=Backoff(1))(hog)
     for command in COMMANDS:
         app.job(executor="command", retry=ONCE_MORE)(command)
     app.job(executor="command", retry=ONCE_MORE)(sleeper)
@@ -264,10 +263,9 @@ app = register(Holdfast("sqlite:///never-opened.db"))
 
 async def main(path: str, logs: str) -> None:
     """A worker in a process of its own, to be killed."""
-    async with register(Holdfast(f"sqlite:///{path}", logs=logs)) as served:
-        async with served.worker(app_address=ADDRESS):
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.Event().wait()
+    served = register(Holdfast(f"sqlite:///{path}", logs=logs))
+    async with served, served.worker(app_address=ADDRESS):
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

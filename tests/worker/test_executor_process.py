@@ -3,17 +3,14 @@
 import asyncio
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from executor_app import ADDRESS, register
+from executor_world import LONG, gone, run, word
 from worker_world import SOON, all_slots_work, kinds, quick, statuses, until
 
 from holdfast import JobNotSucceeded, State
 from holdfast.worker.executors import process
-
-LONG = "20s"
-"""A process must start and import the app first, on a busy machine."""
 
 
 @pytest.fixture
@@ -26,28 +23,6 @@ async def app(path, tmp_path):
 async def worker(app):
     async with app.worker(app_address=ADDRESS) as worker:
         yield worker
-
-
-def run(app, name, *args):
-    return app.registry.get(name).enqueue(*args)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-async def word(path: Path) -> list[int]:
-    """The process numbers that a handler left there."""
-    await until(path.exists, within=20)
-    return [int(number) for number in path.read_text().split()]
-
-
-async def gone(*pids: int) -> None:
-    await until(lambda: not any(map(is_alive, pids)), within=10)
 
 
 async def test_a_handler_runs_in_another_process_and_its_result_comes_back(app, worker):

@@ -28,7 +28,7 @@ def main(order: dict[str, Any]) -> int:
     configure(order["log_level"], order["log_format"])
     faulthandler.enable()
     faulthandler.register(DUMP_SIGNAL, file=ways["dump"], all_threads=True)
-    for each in (signal.SIGTERM, signal.SIGINT):
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, _leave_it_to_the_supervisor)
     line = socket.socket(fileno=ways["line"])
     held = HeldOnBoard(Board(ways["board"]), SystemClock().monotonic)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 from holdfast.core import event as ev
 from holdfast.core.delivery import Delivery, OnFailure, OnLoss
 from holdfast.core.event import ZERO, Event, Kind
-from holdfast.core.ids import JobId
+from holdfast.core.ids import JobId, RunId
 from holdfast.core.retry import is_spent
 from holdfast.core.state import WAITING, Loss, RunStatus, State
 from holdfast.errors import TransitionRefused
@@ -45,6 +45,7 @@ class Guard(StrEnum):
     LAPSED = "lapsed"  # the open run, its lease over
     WAITING = "waiting"  # the waiting row, in whichever waiting state
     STATE = "state"  # the waiting row or the end, in exactly the state decided from
+    ADRIFT = "adrift"  # nothing: it neither waits, runs nor has ended, and no run came since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,8 @@ class Change:
 
     `failures` and `losses` are the job's counts from now on; None leaves them as they are. What a
     run leaves behind (`artifacts`, `exit_code`, `log_path`) goes on record whatever its end is.
+    `run_id` (guard `adrift`) names a run that is written closed, under the next token, for a job
+    that has none.
     """
 
     job_id: JobId
@@ -92,6 +95,7 @@ class Change:
     artifacts: tuple[str, ...] = ()
     exit_code: int | None = None
     log_path: str | None = None
+    run_id: RunId | None = None
 
 
 SUCCESS: Final = Move(guard=Guard.OPEN, to=State.SUCCEEDED, run=RunStatus.SUCCEEDED)
@@ -102,7 +106,7 @@ Rule = Callable[[Standing, Event, Callable[[], JobId]], Change]
 def decide(job: Standing, event: Event, *, new_id: Callable[[], JobId]) -> Change:
     """The change that `event` means for `job`; TransitionRefused if its state does not allow it.
 
-    `new_id` is called only when a successor job must be written.
+    `new_id` is called only when a successor, or a run for a job that has none, must be written.
     """
     rule = TABLE.get((job.state, type(event)))
     if rule is None:
@@ -132,7 +136,12 @@ def _succeeded(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
 
 def _failed(job: Standing, event: Event, new_id: Callable[[], JobId]) -> Change:
     assert isinstance(event, ev.Failed)
-    failures = job.failures + 1
+    return _after_failure(job, job.failures + 1, event, new_id)
+
+
+def _after_failure(
+    job: Standing, failures: int, event: ev.Failed, new_id: Callable[[], JobId]
+) -> Change:
     spent = is_spent(failures, job.max_attempts)
     match job.delivery.on_failure:
         case OnFailure.CLOSE:
@@ -150,7 +159,12 @@ def _failed(job: Standing, event: Event, new_id: Callable[[], JobId]) -> Change:
 
 def _lost(job: Standing, event: Event, new_id: Callable[[], JobId]) -> Change:
     assert isinstance(event, ev.Lost)
-    failures = job.failures + 1
+    return _after_loss(job, job.failures + 1, job.losses + 1, event, new_id)
+
+
+def _after_loss(
+    job: Standing, failures: int, losses: int, event: ev.Lost, new_id: Callable[[], JobId]
+) -> Change:
     guard = Guard.LAPSED if event.reason == Loss.LEASE_EXPIRED else Guard.OPEN
     match job.delivery.on_loss:
         case OnLoss.CLOSE:
@@ -164,7 +178,7 @@ def _lost(job: Standing, event: Event, new_id: Callable[[], JobId]) -> Change:
             move = _back(to, RunStatus.LOST, Kind.REQUEUED)
             change = Change(job.id, job.token, move, reason=event.reason, delay=event.delay)
     move = replace(change.move, guard=guard)
-    return replace(change, move=move, error=event.error, failures=failures, losses=job.losses + 1)
+    return replace(change, move=move, error=event.error, failures=failures, losses=losses)
 
 
 def _released(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
@@ -209,6 +223,59 @@ def _give_up(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
         raise _refused(job, event)
     move = Move(guard=Guard.STATE, to=State.DEAD_LETTER, kind=Kind.GIVEN_UP)
     return _unstarted(job, move, event.reason)
+
+
+def _drifted(job: Standing, event: Event, new_id: Callable[[], JobId]) -> Change:
+    """As its last run says, whose counts the job bears already; without a run it was lost."""
+    assert isinstance(event, ev.Drifted)
+    if event.last is None:
+        lost = _lost(job, ev.Lost(Loss.STARTUP_RECOVERY, event.detail), new_id)
+        return replace(lost, move=_adrift(lost.move), run_id=RunId(new_id()))
+    change = _after_last_run(job, event.last, event.reason, new_id)
+    return replace(
+        change,
+        move=_adrift(replace(change.move, run=None)),
+        error=event.detail,
+        failures=job.failures,
+        losses=job.losses,
+    )
+
+
+def _after_last_run(
+    job: Standing, last: RunStatus, why: str | None, new_id: Callable[[], JobId]
+) -> Change:
+    match last:
+        case RunStatus.SUCCEEDED:
+            return _close(job, State.SUCCEEDED, last, Kind.RECOVERED, None)
+        case RunStatus.SKIPPED:
+            return _close(job, State.SKIPPED, last, Kind.SKIPPED, why)
+        case RunStatus.CANCELLED:
+            return _close(job, State.CANCELLED, last, Kind.CANCELLED, why)
+        case RunStatus.FAILED:
+            failed = ev.Failed("", permanent=why == "permanent")
+            return _after_failure(job, job.failures, failed, new_id)
+        case RunStatus.RELEASED if job.delivery.runs_again:
+            return Change(job.id, job.token, _back(State.QUEUED, last, Kind.RELEASED), reason=why)
+        case RunStatus.LOST | RunStatus.RELEASED:
+            loss = Loss(why) if why in set(Loss) else Loss.STARTUP_RECOVERY
+            return _after_loss(job, job.failures, job.losses, ev.Lost(loss), new_id)
+        case RunStatus.RUNNING:
+            raise TransitionRefused(f"job {job.id} has an open run; it is not adrift")
+    assert_never(last)
+
+
+def _continued(job: Standing, event: Event, new_id: Callable[[], JobId]) -> Change:
+    assert isinstance(event, ev.Continued)
+    if job.delivery is not Delivery.CHAIN:
+        raise _refused(job, event)
+    if is_spent(job.failures, job.max_attempts):
+        return _give_up(job, ev.GivenUp("attempts_exhausted"), new_id)
+    move = Move(guard=Guard.STATE, to=State.FAILED, kind=Kind.CHAINED)
+    return replace(_unstarted(job, move, event.reason), successor=Successor(new_id()))
+
+
+def _adrift(move: Move) -> Move:
+    return replace(move, guard=Guard.ADRIFT, yields=False)  # whoever asked to cancel is forgotten
 
 
 def _close(job: Standing, to: State, run: RunStatus, kind: Kind, reason: str | None) -> Change:
@@ -269,6 +336,8 @@ TABLE: Final[Mapping[tuple[State, type[Event]], Rule]] = MappingProxyType(
         (State.QUEUED, ev.Misfired): _misfired,
         (State.RETRY_WAIT, ev.GivenUp): _give_up,
         (State.FAILED, ev.GivenUp): _give_up,
+        (State.RUNNING, ev.Drifted): _drifted,
+        (State.FAILED, ev.Continued): _continued,
     }
 )
 """Every transition but one: the claim (`CLAIM`) is each store's own atomic step."""

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from holdfast.core.ids import JobId, RunId
-from holdfast.core.state import Loss
+from holdfast.core.state import Loss, RunStatus
 
 ZERO = timedelta(0)
 
@@ -33,7 +33,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Its worker can no longer be trusted to end it."""
+    """Its worker can no longer be trusted to end it. `error` tells more, in its event too."""
 
     reason: Loss
     error: str | None = None
@@ -98,6 +98,26 @@ class GivenUp:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Drifted:
+    """Recovery found it running in nobody's hands.
+
+    `last` is how its last run ended and `reason` why; None: it has no run. `detail` is for the
+    event.
+    """
+
+    last: RunStatus | None
+    reason: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """Recovery found that it failed and that nothing follows it."""
+
+    reason: str
+
+
 Event = (
     Claimed
     | Succeeded
@@ -112,6 +132,8 @@ Event = (
     | Unblocked
     | Misfired
     | GivenUp
+    | Drifted
+    | Continued
 )
 
 
@@ -131,17 +153,23 @@ class Kind(StrEnum):
     UNBLOCKED = "unblocked"  # may be taken when due
     MISFIRE = "misfire"  # too late to start
     GIVEN_UP = "given_up"  # declared dead by hand or by recovery
+    RECOVERED = "recovered"  # its run had succeeded, and recovery ended the job
+    ORPHAN_RUN_REMOVED = "orphan_run_removed"  # its job is gone; the detail is a copy of the run
     LATE_WRITE_REFUSED = "late_write_refused"  # a former holder tried to write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
-    """One line of the append-only record."""
+    """One line of the append-only record.
+
+    `job_id` is None only for a run whose job is gone. `detail` is free text or JSON, often None.
+    """
 
     id: int
     at: datetime
-    job_id: JobId
+    job_id: JobId | None
     run_id: RunId | None
     kind: Kind
     token: int
     reason: str | None
+    detail: str | None = None

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from holdfast.core.delivery import Delivery
 from holdfast.core.ids import JobId, RunId
@@ -14,6 +15,10 @@ class Holder:
 
     instance_id: str
     boot_id: str
+
+
+NOBODY: Final = Holder(instance_id="?", boot_id="?")
+"""Who held a run that left no trace; no worker can have that name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,8 @@ class Jobs(Protocol):
 
         Changes are applied in the order given, also when two concern one job. A job put back
         keeps its place in its queue; with a delay it is due that much later. A successor goes
-        behind the waiting jobs of its priority.
+        behind the waiting jobs of its priority; where one follows already, a change of an ended
+        job is refused, and one of a job adrift ends it and leaves the successor as it is.
         """
         ...
 
@@ -212,8 +213,48 @@ class Runs(Protocol):
         """
         ...
 
-    async def events(self, job_id: JobId) -> list[EventRecord]:
-        """Everything unusual that was recorded of a job, oldest first."""
+    async def events(self, job_id: JobId | None) -> list[EventRecord]:
+        """Everything unusual that was recorded of a job, oldest first.
+
+        None asks for what belongs to no job: the copies that `remove_orphans` left.
+        """
+        ...
+
+
+class Repairs(Protocol):
+    """What recovery looks for. Only `held` ever finds anything in a store nobody has broken.
+
+    The lists come in the order in which the jobs were stored; `after` pages on from the `seq` of
+    the last one seen.
+    """
+
+    async def held(
+        self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
+    ) -> list[Job]:
+        """Running jobs held under another boot than `besides`: by that instance, or by anybody.
+
+        The holder of one whose worker is not known is None, and belongs to no instance.
+        """
+        ...
+
+    async def adrift(self, *, after: int = 0, limit: int) -> list[Job]:
+        """Jobs that neither wait, nor have an open run, nor have ended.
+
+        Each is shown as `running`, under the token of its last run (0 if it has none), with the
+        failures and losses that its runs and its chain bear out. Its place is lost: priority 0,
+        and a change that puts it back puts it behind the others.
+        """
+        ...
+
+    async def unfollowed(self, *, after: int = 0, limit: int) -> list[Job]:
+        """Jobs of `chain` delivery that ended `failed` and have no successor."""
+        ...
+
+    async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
+        """Delete up to `limit` closed runs whose job is gone, and answer what was recorded.
+
+        Atomic per run: its event `orphan_run_removed`, of no job, holds a copy of it as JSON.
+        """
         ...
 
 
@@ -361,7 +402,7 @@ class Transactions(Protocol):
         ...
 
 
-class Store(Jobs, Runs, Queues, Workers, Locks, Hints, Protocol):
+class Store(Jobs, Runs, Repairs, Queues, Workers, Locks, Hints, Protocol):
     """All of it. Opened before use; closing twice is fine."""
 
     @property

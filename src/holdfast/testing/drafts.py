@@ -143,6 +143,7 @@ EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
             Succeeded('"done"'),
             Failed("it broke", permanent=True),
             Lost(Loss.TIMEOUT, "too long"),
+            Lost(Loss.STARTUP_RECOVERY, "left behind"),
             Skipped("empty"),
             Stopped("told"),
         ),
@@ -167,7 +168,7 @@ def _step(verb: str, **arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[S
 
 _BACK = st.integers(0, 7)
 _PICKS = st.lists(
-    st.tuples(_mostly(2, True, False), _BACK, st.integers(0, 14)), min_size=1, max_size=5
+    st.tuples(_mostly(2, True, False), _BACK, st.integers(0, 15)), min_size=1, max_size=5
 )
 _SPANS = st.sampled_from([TICK, SECOND, SECOND, 15 * SECOND, MINUTE, HOUR])
 _LEASES = st.sampled_from([ZERO, SECOND, 15 * SECOND])
@@ -227,6 +228,7 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (1, _step("beat", holder=_HOLDERS, span=_LEASES)),
     (1, _step("retire", holder=_HOLDERS)),
     (1, _step("reclaim")),
+    (1, _step("recover", holder=_HOLDERS, alone=st.booleans())),
     (1, _step("misfire")),
     (1, _step("promote")),
     (1, _step("prune", older_than=st.sampled_from([TICK, SECOND, HOUR]))),

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from holdfast.core.decide import Change, Standing, decide
 from holdfast.core.event import Event, Lost, Misfired
 from holdfast.core.ids import JobId
+from holdfast.core.job import Job
 from holdfast.core.run import Holder, Lease
 from holdfast.core.state import Loss
 from holdfast.core.worker import WorkerInfo
@@ -119,6 +120,14 @@ class History(RuleBasedStateMachine):
         lapsed = self.twins.both(lambda store: store.lapsed(limit=MANY), shown=_sorted_ids)
         self._apply([(job, Lost(Loss.LEASE_EXPIRED)) for job in lapsed])
 
+    def recover(self, holder: Holder, alone: bool) -> None:
+        """What a new boot does: nothing but runs of earlier boots is ever found."""
+        instance = None if alone else holder.instance_id
+        asking = partial(_held, besides=holder.boot_id, instance_id=instance)
+        held = self.twins.both(asking, shown=_ids)
+        self._apply([(job, Lost(Loss.STARTUP_RECOVERY, "an earlier boot")) for job in held])
+        assert self.twins.both(_broken) == []
+
     def misfire(self) -> None:
         late = self.twins.both(lambda store: store.overdue(limit=MANY), shown=_sorted_ids)
         self._apply([(job, Misfired()) for job in late])
@@ -193,6 +202,20 @@ async def _attach(store: Store, lease: Lease, artifacts: Sequence[str]) -> bool:
 
 def _outcomes(added: Sequence[Added]) -> list[tuple[JobId, bool, bool]]:
     return [(answer.id, answer.created, answer.refused is not None) for answer in added]
+
+
+async def _held(store: Store, besides: str, instance_id: str | None) -> list[Job]:
+    return await store.held(besides=besides, instance_id=instance_id, limit=MANY)
+
+
+async def _broken(store: Store) -> list[object]:
+    """Whatever recovery would have to repair besides."""
+    adrift, unfollowed = await store.adrift(limit=MANY), await store.unfollowed(limit=MANY)
+    return [*adrift, *unfollowed, *await store.remove_orphans(limit=MANY)]
+
+
+def _ids(jobs: Sequence[Standing]) -> list[JobId]:
+    return [job.id for job in jobs]
 
 
 def _sorted_ids(jobs: Sequence[Standing]) -> list[JobId]:

@@ -8,6 +8,7 @@ from typing import assert_never
 from holdfast.clock import Clock
 from holdfast.core.decide import Change, Guard, Successor
 from holdfast.core.event import Kind
+from holdfast.core.ids import RunId
 from holdfast.core.job import Job
 from holdfast.core.limits import (
     MAX_ERROR,
@@ -17,7 +18,9 @@ from holdfast.core.limits import (
     MIN_EXIT_CODE,
     is_storable,
 )
-from holdfast.core.state import FINAL, WAITING, State
+from holdfast.core.run import NOBODY
+from holdfast.core.state import FINAL, WAITING, RunStatus, State
+from holdfast.testing.model_claim import open_run
 from holdfast.testing.model_tables import Tables
 
 
@@ -62,13 +65,16 @@ def is_json(text: str, limit: int) -> bool:
 def _guard_holds(tables: Tables, job: Job, change: Change, clock: Clock) -> bool:
     match change.move.guard:
         case Guard.OPEN:
-            return job.state is State.RUNNING
+            return tables.is_open(job)
         case Guard.LAPSED:
-            return job.state is State.RUNNING and tables.leases[job.id].is_past(clock)
+            return tables.is_open(job) and tables.leases[job.id].is_past(clock)
         case Guard.WAITING:
             return job.state in WAITING
         case Guard.STATE:
-            return job.state is change.was and job.state in WAITING | FINAL
+            is_followed = change.successor is not None and job.id in tables.successors
+            return job.state is change.was and job.state in WAITING | FINAL and not is_followed
+        case Guard.ADRIFT:
+            return tables.is_adrift(job)
     assert_never(change.move.guard)
 
 
@@ -79,8 +85,10 @@ def _record_refusal(tables: Tables, change: Change, now: datetime) -> None:
 
 
 def _write(tables: Tables, job: Job, change: Change, now: datetime) -> None:
+    if change.move.guard is Guard.ADRIFT:
+        job, change = _taken(tables, job, change, now)
     run_id = tables.runs[job.id][-1].run_id if job.state is State.RUNNING else None
-    if change.move.run is not None:
+    if tables.is_open(job) and change.move.run is not None:
         tables.close_run(change, now)
     change = _yielded(job, change)
     tables.jobs[job.id] = _moved(job, change, now)
@@ -89,7 +97,28 @@ def _write(tables: Tables, job: Job, change: Change, now: datetime) -> None:
     if change.move.to in FINAL:
         _pass_on_active_keys(tables, job, change.successor)
     if change.move.kind is not None:
-        tables.record(change, change.move.kind, at=now, run_id=run_id, reason=change.reason)
+        _record(tables, change, change.move.kind, now, run_id)
+
+
+def _record(
+    tables: Tables, change: Change, kind: Kind, now: datetime, run_id: RunId | None
+) -> None:
+    detail = None if change.move.run is RunStatus.FAILED else change.error  # its run has that
+    tables.record(change, kind, at=now, run_id=run_id, reason=change.reason, detail=detail)
+
+
+def _taken(tables: Tables, job: Job, change: Change, now: datetime) -> tuple[Job, Change]:
+    """A job adrift, behind all others and with the run it lacked; its successor it keeps."""
+    position = tables.new_position(job.queue, 0)
+    job = replace(job, priority=0, position=position, available_at=now)
+    if job.id in tables.successors:
+        change = replace(change, successor=None)
+    if change.run_id is None:
+        return job, change
+    open_run(tables, job, change.run_id, NOBODY, now)
+    change = replace(change, token=job.token + 1)
+    tables.close_run(change, now)
+    return tables.jobs[job.id], change
 
 
 def _yielded(job: Job, change: Change) -> Change:
@@ -111,6 +140,8 @@ def _moved(job: Job, change: Change, now: datetime) -> Job:
         failures=job.failures if change.failures is None else change.failures,
         losses=job.losses if change.losses is None else change.losses,
     )
+    if job.finished_at is not None and to is change.was:
+        return job  # an end that gets its successor
     if to in FINAL:
         # Given up later, it still ended when it failed.
         return replace(job, reason=change.reason, finished_at=job.finished_at or now)

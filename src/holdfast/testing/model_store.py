@@ -29,7 +29,7 @@ from holdfast.store.base import (
     Renewal,
     Topic,
 )
-from holdfast.testing import model_workers
+from holdfast.testing import model_repair, model_workers
 from holdfast.testing.model_add import add_job
 from holdfast.testing.model_apply import apply_change, is_json
 from holdfast.testing.model_claim import choose, is_late, open_run
@@ -161,8 +161,26 @@ class ModelStore:
         runs[-1] = replace(runs[-1], artifacts=(*runs[-1].artifacts, *artifacts))
         return True
 
-    async def events(self, job_id: JobId) -> list[EventRecord]:
+    async def events(self, job_id: JobId | None) -> list[EventRecord]:
+        if job_id is None:
+            return list(self._tables.removed)
         return list(self._tables.events.get(job_id, []))
+
+    async def held(
+        self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
+    ) -> list[Job]:
+        return model_repair.page(
+            model_repair.held(self._tables, besides, instance_id), after, limit
+        )
+
+    async def adrift(self, *, after: int = 0, limit: int) -> list[Job]:
+        return model_repair.page(model_repair.adrift(self._tables), after, limit)
+
+    async def unfollowed(self, *, after: int = 0, limit: int) -> list[Job]:
+        return model_repair.page(model_repair.unfollowed(self._tables), after, limit)
+
+    async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
+        return model_repair.remove_orphans(self._tables, self._clock.now(), limit)
 
     async def set_queue(self, queue: Queue) -> None:
         self._tables.queues[queue.name] = queue
@@ -214,7 +232,7 @@ class ModelStore:
 
     def _renew(self, lease: Lease, span: timedelta) -> Renewal:
         job = self._tables.jobs.get(lease.job_id)
-        if job is None or job.state is not State.RUNNING or job.token != lease.token:
+        if job is None or not self._tables.is_open(job) or job.token != lease.token:
             return Renewal(held=False)
         self._tables.leases[job.id] = self._lease_end(span)
         return Renewal(held=True, cancel_requested=job.cancel_requested)

@@ -30,7 +30,10 @@ class LeaseEnd:
 
 @dataclass(slots=True)
 class Tables:
-    """Everything, by job id unless its name says otherwise. A job running has a lease end."""
+    """Everything, by job id unless its name says otherwise.
+
+    A running job has a lease end; one without is adrift. `removed` are the events of no job.
+    """
 
     jobs: dict[JobId, Job] = field(default_factory=dict)
     runs: dict[JobId, list[RunRecord]] = field(default_factory=dict)
@@ -43,6 +46,7 @@ class Tables:
     queues: dict[str, Queue] = field(default_factory=dict)
     workers: dict[Holder, WorkerRecord] = field(default_factory=dict)
     beats: dict[Holder, LeaseEnd] = field(default_factory=dict)
+    removed: list[EventRecord] = field(default_factory=list)
     seqs: Iterator[int] = field(default_factory=lambda: count(1))
     event_ids: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -61,7 +65,14 @@ class Tables:
         self.successors.pop(job_id, None)
 
     def record(
-        self, change: Change, kind: Kind, *, at: datetime, run_id: RunId | None, reason: str | None
+        self,
+        change: Change,
+        kind: Kind,
+        *,
+        at: datetime,
+        run_id: RunId | None,
+        reason: str | None,
+        detail: str | None = None,
     ) -> None:
         """Append an event about this change."""
         event = EventRecord(
@@ -72,6 +83,7 @@ class Tables:
             kind=kind,
             token=change.token,
             reason=reason,
+            detail=detail,
         )
         self.events[change.job_id].append(event)
 
@@ -90,7 +102,14 @@ class Tables:
             log_path=change.log_path,
             artifacts=(*runs[-1].artifacts, *change.artifacts),
         )
-        del self.leases[change.job_id]
+        self.leases.pop(change.job_id, None)
+
+    def is_open(self, job: Job) -> bool:
+        """Whether it has an open run; a running job without one is adrift."""
+        return job.id in self.leases
+
+    def is_adrift(self, job: Job) -> bool:
+        return job.state is State.RUNNING and not self.is_open(job)
 
     def report(self, lease: Lease, progress: str) -> bool:
         """Note what the open run under that token says of itself; whether there is one."""

@@ -88,12 +88,14 @@ Act = Callable[[World, Any], Awaitable[Any]]
 class Scenario:
     """`prepare` runs undisturbed and answers what `act` needs; `act` is killed.
 
-    `opened`: the store is open when `prepare` begins.
+    `opened`: the store is open when `prepare` begins. Not `sound`: its world has rows that refer
+    to nothing, on purpose.
     """
 
     prepare: Prepare
     act: Act
     opened: bool = True
+    sound: bool = True
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -334,6 +336,7 @@ SCENARIOS |= {
     "lose": settling(Lost(Loss.OWNER_DEAD)),
     "lose_chain": settling(Lost(Loss.OWNER_DEAD), **CHAIN),
     "lose_once": settling(Lost(Loss.TIMEOUT), **ONCE),
+    "lose_at_startup": settling(Lost(Loss.STARTUP_RECOVERY, "left by boot-0")),
     "release": settling(Released("shutdown")),
     "snooze": settling(Snoozed(SECOND)),
     "cancel_running": settling(CancelRequested("no")),
@@ -356,6 +359,10 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.chain(job.id)
     await w.store.runs(job.id)
     await w.store.events(job.id)
+    await w.store.events(None)
+    await w.store.held(besides="boot-2", instance_id="worker-1", limit=5)
+    await w.store.adrift(limit=5)
+    await w.store.unfollowed(limit=5)
     await w.store.queue("default")
     await w.store.workers()
     await w.store.get([job.id])

@@ -18,6 +18,7 @@ from holdfast.core.state import State
 from holdfast.errors import InvalidType
 from holdfast.jobs.registry import Registry
 from holdfast.store.base import Capability, Hint, Renewal, Store, Transaction, Transactions
+from holdfast.worker import telling
 from holdfast.worker.dispatch import Dispatcher
 from holdfast.worker.execute import Judge
 from holdfast.worker.executors.address import find_addresses
@@ -100,7 +101,7 @@ class Engine:
         if renewal.held:
             self._slots.give_up(lease, Stopped("cancel_requested"))
         elif self._slots.give_up(lease, None):
-            log.warning("lease lost job=%s token=%d", lease.job_id, lease.token)
+            telling.job_lost(lease, reason="lease_lost")
             self._held.drop(lease)
 
     @property
@@ -134,6 +135,7 @@ class Engine:
             finish=self._finisher.finish,
             settled=self._finisher.settle,
             started=self._held.start,
+            stepping=self._held.stepping,
             left=lambda seconds: self._dispatcher.done(seconds),
             expired=lambda claim: self._held.expire(claim.lease),
             logs=self._settings.logs,

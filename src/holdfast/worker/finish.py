@@ -9,6 +9,7 @@ from holdfast.core.decide import Change
 from holdfast.core.ids import JobId
 from holdfast.errors import OperatorError, StoreClosed
 from holdfast.store.base import Jobs
+from holdfast.worker import telling
 
 log = logging.getLogger("holdfast.worker")
 
@@ -88,5 +89,5 @@ class Finisher:
         if not applied:
             # The lease was lost: somebody else has the job, and this result must not count.
             self.refused += 1
-            log.warning("late write refused job=%s token=%d", change.job_id, change.token)
+            telling.late_write_refused(change)
         self._settled(change, applied)

@@ -1,6 +1,6 @@
 """The leases a worker holds: from the claim until the end of the run is durable."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -14,6 +14,11 @@ class Held(Protocol):
     @property
     def room(self) -> int:
         """How many more can be held."""
+        ...
+
+    @property
+    def stepping(self) -> Callable[[JobId | None], None] | None:
+        """Whom to tell, if anybody, whose code the event loop is about to run."""
         ...
 
     def take(self, claims: Sequence[Claim]) -> None: ...
@@ -39,6 +44,7 @@ class HeldHere:
     """Kept in this process, for a thread of it to renew."""
 
     room = 2**31
+    stepping = None
 
     def __init__(self) -> None:
         self._by_job: dict[JobId, Lease] = {}

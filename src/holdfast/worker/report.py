@@ -68,6 +68,9 @@ class Reporter:
                 run.put_back_progress()
             self._runs += runs
             return False
+        except Exception:
+            log.exception("the progress of %d runs could not be written", len(runs))
+            return False
         for run, is_held in zip(runs, answers, strict=True):
             if not is_held:
                 run.lose_lease()

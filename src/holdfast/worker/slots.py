@@ -17,9 +17,10 @@ from holdfast.core.run import Claim, Lease
 from holdfast.core.state import Loss, RunStatus
 from holdfast.errors import HoldfastError
 from holdfast.jobs.registry import Registry
+from holdfast.worker import telling
 from holdfast.worker.execute import Active, AnyType, Judge, shutdown
 from holdfast.worker.executors.all import all_executors
-from holdfast.worker.executors.coroutine import shake_off
+from holdfast.worker.executors.coroutine import Stepping, shake_off
 from holdfast.worker.report import Report, Reporter
 
 log = logging.getLogger("holdfast.worker")
@@ -53,6 +54,7 @@ class Slots:
         finish: Callable[[Change], None],
         settled: Callable[[Change, bool], None],
         started: Started,
+        stepping: Stepping | None,
         left: Callable[[float], None],
         expired: Callable[[Claim], None],
         logs: Path,
@@ -71,7 +73,9 @@ class Slots:
         self._ready: deque[Claim] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._doomed: dict[Lease, Event | None] = {}
-        self._executors = all_executors(concurrency=concurrency, logs=logs, addresses=addresses)
+        self._executors = all_executors(
+            concurrency=concurrency, logs=logs, addresses=addresses, stepping=stepping
+        )
         self._reporter = None if report is None else Reporter(report)
         self._tasks = [
             asyncio.create_task(self._slot(), name=f"holdfast-slot-{n}") for n in range(concurrency)
@@ -175,9 +179,12 @@ class Slots:
         run = self._new_run(claim, kind)
         key = claim.job_id, claim.token
         active = self.active[key] = Active(claim, kind, run)
+        started = self._loop.time()
         try:
             change = await self._watched(active, params)
-            if self._reporter is not None and run.has_news:
+            telling.job_end(claim, change, self._loop.time() - started)
+            # Not beside an open transaction: it holds the lock that a report would wait for.
+            if self._reporter is not None and run.has_news and run.opened is None:
                 await self._reporter.last(run)
             if not active.abandoned:
                 await self._close(active, change)
@@ -198,12 +205,15 @@ class Slots:
         timer = self._time_limit(active)
         kind = active.kind
         self._started(active.claim, executor=kind.executor, limit=kind.max_runtime)
+        telling.job_start(active.claim)
         try:
             value = await self._executors[active.kind.executor].call(active, params)
             change = self._judge.returned(active, value)
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
             self._leave_if_torn_down(active, error)
             change = self._judge.raised(active, error)
+            if change.error is not None:
+                telling.job_error(active.claim, error)
         finally:
             task, active.task, active.stop = active.task, None, None  # nobody may cancel the slot
             if timer is not None:

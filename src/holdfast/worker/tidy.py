@@ -11,8 +11,10 @@ from holdfast.core.decide import decide
 from holdfast.core.event import Event, Lost, Misfired
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
+from holdfast.core.run import Lease
 from holdfast.core.state import Loss
 from holdfast.store.base import Jobs
+from holdfast.worker import telling
 from holdfast.worker.service import every
 
 log = logging.getLogger("holdfast.worker")
@@ -39,7 +41,7 @@ class Tidy:
         """Close the runs nobody renewed, and skip what can no longer start in time."""
         lapsed = await self._store.lapsed(limit=AT_ONCE)
         for job in lapsed:
-            log.warning("lease lapsed job=%s token=%d holder=%s", job.id, job.token, job.holder)
+            telling.job_lost(Lease(job.id, job.token), reason="lease_expired", holder=job.holder)
         overdue = await self._store.overdue(limit=AT_ONCE)
         return Tidied(
             reclaimed=await self._settle(lapsed, Lost(Loss.LEASE_EXPIRED)),

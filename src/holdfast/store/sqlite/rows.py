@@ -80,7 +80,7 @@ def change_row(change: Change) -> list[Any]:
         change.losses, move.yields or None, after and after.id,
         after and after.delay // MICROSECOND, change.artifacts or None,
         None if move.guard in ("open", "lapsed") else change.was, change.exit_code,
-        change.log_path,
+        change.log_path, change.run_id,
     ]  # fmt: skip
     return _trimmed(row)
 
@@ -185,7 +185,7 @@ def worker(row: Row) -> WorkerRecord:
 
 
 def event(row: Row) -> EventRecord:
-    number, at, job_id, run_id, kind, token, reason = row
+    number, at, job_id, run_id, kind, token, reason, detail = row
     return EventRecord(
         id=number,
         at=moment(at),
@@ -194,7 +194,19 @@ def event(row: Row) -> EventRecord:
         kind=Kind(kind),
         token=token,
         reason=reason,
+        detail=detail,
     )
+
+
+def orphan(row: Row) -> dict[str, Any]:
+    """A run whose job is gone, as its copy shows it."""
+    names = (
+        "job", "token", "run_id", "status", "reason", "holder", "boot_id", "started_at",
+        "finished_at", "error", "result", "exit_code", "log_path", "artifacts",
+    )  # fmt: skip
+    copy = dict(zip(names, row, strict=True))
+    at = {name: moment(copy[name]).isoformat() for name in ("started_at", "finished_at")}
+    return copy | at
 
 
 def require_storable(values: Iterable[Any]) -> None:

@@ -163,8 +163,30 @@ class SqliteStore:
         attached: bool = (await self._writer.ask(verbs.attach, [(lease, artifacts)]))[0]
         return attached
 
-    async def events(self, job_id: JobId) -> list[EventRecord]:
-        return [rows.event(row) for row in await self._reader.rows("read.events", id=job_id)]
+    async def events(self, job_id: JobId | None) -> list[EventRecord]:
+        if job_id is None:
+            found = await self._reader.rows("read.events_of_no_job")
+        else:
+            found = await self._reader.rows("read.events", id=job_id)
+        return [rows.event(row) for row in found]
+
+    async def held(
+        self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
+    ) -> list[Job]:
+        asked = {"besides": besides, "instance": instance_id, "after": after}
+        return await self._jobs("read.held", limit=limit, **asked)
+
+    async def adrift(self, *, after: int = 0, limit: int) -> list[Job]:
+        return await self._jobs("read.adrift", after=after, limit=limit)
+
+    async def unfollowed(self, *, after: int = 0, limit: int) -> list[Job]:
+        return await self._jobs("read.unfollowed", after=after, limit=limit)
+
+    async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
+        # Looked for by a reader: going through all runs must not keep anybody from writing.
+        found = [rows.orphan(row) for row in await self._reader.rows("read.orphans", limit=limit)]
+        removed = await self._writer.ask(verbs.remove_orphans, found) if found else []
+        return [event for event in removed if event is not None]
 
     async def set_queue(self, queue: Queue) -> None:
         await self._writer.ask(verbs.set_queue, [queue])

@@ -11,7 +11,8 @@ A store proves itself in a test module of a few lines, run by pytest-asyncio in 
     def clock(): return FakeClock()
 
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
-`conformance.shared`, whose tests take a fixture `url`: the address of a new, empty store.
+`conformance.shared`, whose tests take a fixture `url`: the address of a new, empty store. What
+recovery repairs is shown by `conformance.broken`, whose tests take a fixture `wrecker`.
 """
 
 from holdfast.testing.conformance import (
@@ -31,6 +32,7 @@ from holdfast.testing.conformance import (
     opening,
     order,
     progress,
+    recovery,
     retention,
     workers,
 )
@@ -51,6 +53,7 @@ _PARTS = (
     retention,
     workers,
     locks,
+    recovery,
     batches,
     hints,
     opening,

@@ -16,7 +16,7 @@ from holdfast.core.run import Claim
 from holdfast.errors import CommandFailed, RunError, StopRequested
 from holdfast.jobs.executing import STOPS
 from holdfast.worker.execute import Active, Died
-from holdfast.worker.executors.leash import End, Leash
+from holdfast.worker.executors.leash import End, Leash, kill_all
 from holdfast.worker.executors.thread import ThreadExecutor
 
 log = logging.getLogger("holdfast.worker")
@@ -40,9 +40,9 @@ class CommandExecutor:
         command = await self._threads.run(active.handler, params)
         if not isinstance(command, Command):
             return _no_command(active, command)
+        path = await asyncio.to_thread(self._log_path, active.claim)
         if active.interrupted is not None:
             raise StopRequested(f"run {active.run.id} was asked to stop before its command started")
-        path = await asyncio.to_thread(self._log_path, active.claim)
         end = await self._run(active, command, path)
         active.exit_code = end.status
         await asyncio.to_thread(_attach, active, command)
@@ -50,10 +50,7 @@ class CommandExecutor:
         return None
 
     async def close(self) -> None:
-        for leash in self._running:
-            leash.kill()
-        if self._running:
-            await asyncio.wait([leash.ended for leash in self._running])
+        await kill_all(self._running)
 
     def drop(self) -> None:
         for leash in tuple(self._running):
@@ -70,8 +67,6 @@ class CommandExecutor:
         leash.ended.add_done_callback(lambda _: self._running.discard(leash))
         active.log_path = _storable(path)
         active.stop = leash.end
-        if active.interrupted is not None:
-            leash.end()
         try:
             return await asyncio.shield(leash.ended)
         except asyncio.CancelledError:

@@ -6,8 +6,12 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from typing import Any, Final
 
+from holdfast.core.ids import JobId
 from holdfast.jobs.executing import STOPS
 from holdfast.worker.execute import Active
+
+Stepping = Callable[[JobId | None], None]
+"""Told whose code the event loop is about to run; None when it is done."""
 
 
 class AsyncExecutor:
@@ -15,11 +19,15 @@ class AsyncExecutor:
 
     stops: Final = STOPS["async"]
 
+    def __init__(self, stepping: Stepping | None) -> None:
+        """`stepping` is told whose code the event loop runs, step by step."""
+        self._stepping = stepping
+
     async def call(self, active: Active, params: dict[str, Any]) -> object:
         task = active.task = asyncio.current_task()
         assert task is not None
         active.stop = task.cancel
-        return await InContext(active.handler(**params))
+        return await InContext(active.handler(**params), active.claim.job_id, self._stepping)
 
     async def close(self) -> None:
         """Nothing to let go of: the tasks are the slots'."""
@@ -43,20 +51,30 @@ class InContext:
     variable, the next in this slot does not see.
     """
 
-    __slots__ = ("_coroutine",)
+    __slots__ = ("_coroutine", "_job_id", "_stepping")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, Any], job_id: JobId, stepping: Stepping | None
+    ) -> None:
         self._coroutine = coroutine
+        self._job_id = job_id
+        self._stepping = stepping
 
     def __await__(self) -> Generator[Any, Any, Any]:
         run = contextvars.copy_context().run
+        stepping = self._stepping
         step: Callable[[Any], Any] = self._coroutine.send
         value: Any = None
         while True:
             try:
+                if stepping is not None:
+                    stepping(self._job_id)
                 waiting = run(step, value)
             except StopIteration as done:
                 return done.value
+            finally:
+                if stepping is not None:
+                    stepping(None)
             try:
                 value = yield waiting
                 step = self._coroutine.send

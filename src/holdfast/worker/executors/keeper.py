@@ -114,6 +114,7 @@ class Output:
         self._path = Path(path)
         self._room = limit
         self._limit = limit
+        self._is_cut = False
         self._last = b""
 
     def open(self) -> None:
@@ -130,11 +131,13 @@ class Output:
         return self._last.decode("utf-8", "replace")
 
     def _keep(self, chunk: bytes) -> None:
-        if self._room <= 0:
+        if self._is_cut:
             return
-        kept, self._room = chunk[: self._room], self._room - len(chunk)
+        kept = chunk[: self._room]
+        self._room -= len(kept)
+        self._is_cut = len(kept) < len(chunk)
         self._file.write(kept)
-        if self._room < 0:
+        if self._is_cut:
             self._file.write(f"\n[holdfast: only {self._limit:,} bytes are kept]\n".encode())
 
 

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,6 +138,14 @@ class Leash:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(words["pid"], signal.SIGKILL)
         return End()
+
+
+async def kill_all(leashes: Collection[Leash]) -> None:
+    """Kill them and see them gone; one that not even the kernel can end is not waited for long."""
+    for leash in leashes:
+        leash.kill()
+    if leashes:
+        await asyncio.wait([leash.ended for leash in leashes], timeout=_STUCK)
 
 
 def signal_name(number: int) -> str:

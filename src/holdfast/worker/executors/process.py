@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from holdfast.jobs.executing import STOPS
 from holdfast.worker.execute import Active, Died, Dumped, Reported
-from holdfast.worker.executors.leash import End, Leash
+from holdfast.worker.executors.leash import End, Leash, kill_all
 from holdfast.worker.executors.messages import LONGEST, encode, order, told_outcome
 
 IDLE: Final = 60.0
@@ -41,10 +41,7 @@ class ProcessExecutor:
             self._take_back(process, active)
 
     async def close(self) -> None:
-        for process in self._all:
-            process.leash.kill()
-        if self._all:
-            await asyncio.wait([process.leash.ended for process in self._all])
+        await kill_all([process.leash for process in self._all])
 
     def drop(self) -> None:
         for process in tuple(self._all):

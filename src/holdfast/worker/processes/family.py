@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final
 
 from holdfast.clock import Clock
@@ -46,7 +47,7 @@ class Family:
         self._holder: Holder | None = None
         self._spares = 0
         self._coming = 0
-        self._is_stopping = False
+        self._stopping = asyncio.Event()
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     async def gather(self) -> dict[str, Any]:
@@ -77,9 +78,12 @@ class Family:
 
     def stop(self, grace: float) -> None:
         """Tell all to stop within `grace` seconds; none is replaced any more."""
-        self._is_stopping = True
+        self._stopping.set()
         for kin in self.members:
-            kin.line.send("stop", grace=grace)
+            if kin.role in (Role.COMING, Role.SPARE):
+                kin.kill(Loss.SHUTDOWN)  # it has nothing to finish
+            else:
+                kin.line.send("stop", grace=grace)
 
     async def gone(self, within: float) -> None:
         """Wait until all have ended and what they left is settled; kill those that have not."""
@@ -91,12 +95,16 @@ class Family:
             await asyncio.wait(self._minding)
 
     async def _bear(self, pause: float) -> None:
-        await asyncio.sleep(pause)
-        if self._is_stopping:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._stopping.wait()
+        if self._stopping.is_set():
             return
         kin = await self._spawn()
         self._coming -= 1
         self._kin.append(kin)
+        if self._stopping.is_set():
+            kin.kill(Loss.SHUTDOWN)
         await self._mind(kin)
 
     async def _mind(self, kin: Kin) -> None:
@@ -106,7 +114,7 @@ class Family:
         await kin.process.wait()
         self._kin.remove(kin)
         was, kin.role = kin.role, Role.GONE
-        if not self._is_stopping and was is not Role.LEAVING:
+        if not self._stopping.is_set() and was is not Role.LEAVING:
             self._mourn(kin)
         await self._died(kin)
         kin.close()
@@ -129,7 +137,7 @@ class Family:
 
     def _place(self) -> None:
         """Put those that are ready to work, and let those go that have been replaced."""
-        if self._holder is None or self._is_stopping:
+        if self._holder is None or self._stopping.is_set():
             return
         spares = [kin for kin in self.members if kin.role is Role.SPARE]
         for kin in spares[: self._size - len(self.working)]:

@@ -141,7 +141,7 @@ class Kin:
         code = self.process.returncode
         if code is None or code >= 0:
             return f"exit status {code}"
-        return f"signal {signal.Signals(-code).name}"
+        return f"signal {-code} ({signal.strsignal(-code) or 'unknown'})"
 
     @property
     def was_ended_from_outside(self) -> bool:

@@ -23,6 +23,7 @@ from holdfast.worker.processes.identity import Taken, identify, introduce
 from holdfast.worker.processes.kin import Kin
 from holdfast.worker.processes.plan import Exit, Plan
 from holdfast.worker.processes.verdict import findings, settle
+from holdfast.worker.recover import Recovery
 from holdfast.worker.service import every
 from holdfast.worker.tidy import Tidy, look_around
 
@@ -64,8 +65,9 @@ class Supervisor:
 
     async def run(self) -> Exit:
         loop = asyncio.get_running_loop()
-        for each in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(each, self._signalled)
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(each) is not signal.SIG_IGN:  # as `nohup` wants it
+                loop.add_signal_handler(each, self._signalled)
         try:
             return await self._live()
         except (Unfit, HoldfastError) as error:
@@ -106,6 +108,7 @@ class Supervisor:
         info = introduce(self._plan, identity.holder, hello)
         try:
             await self._store.enlist(info)
+            await self._recover(identity.holder, hello["queues"])
             return await self._work(identity.holder)
         finally:
             with suppress(OperatorError):
@@ -147,6 +150,17 @@ class Supervisor:
         yield every(min(LOOK, settings.max_silence / 4), care.look_once, random=random)
         yield every(LOOK, self._recycle_once, random=random)
         yield look_around(Tidy(self._store, self._ids.job), settings, random=random)
+
+    async def _recover(self, holder: Holder, queues: list[str]) -> None:
+        """Before anything new is taken; the identity is held, so its earlier boots are dead."""
+        recovery = Recovery(
+            self._store,
+            holder,
+            scope="all" if self._plan.topology == "single" else "instance",
+            new_id=self._ids.job,
+            queues=queues,
+        )
+        await recovery.run_once()
 
     async def _stop(self) -> Exit:
         """Within the grace in order, then by force; a second signal goes straight to force."""

@@ -82,6 +82,8 @@ CREATE TABLE holdfast_workers (
 );
 CREATE INDEX holdfast_workers_enlisted ON holdfast_workers (started_at)
   WHERE started_at IS NOT NULL;
+-- Nobody: whose a run is that left no trace of its worker.
+INSERT INTO holdfast_workers (id, instance_id, boot_id) VALUES (0, '?', '?');
 
 -- The row is the lease: a finish that finds none, or another token, is stale.
 CREATE TABLE holdfast_open_runs (
@@ -126,8 +128,7 @@ CREATE TABLE holdfast_runs (
     CONSTRAINT result_size CHECK (length(CAST(result AS BLOB)) <= 262144)
     CONSTRAINT result_json CHECK (result IS NULL OR json_valid(result)),
   exit_code INTEGER CONSTRAINT exit_code_range CHECK (exit_code BETWEEN -2147483648 AND 4294967295),
-  log_path TEXT CONSTRAINT log_path_size
-    CHECK (log_path IS NULL OR length(log_path) BETWEEN 1 AND 4096),
+  log_path TEXT CONSTRAINT log_path_size CHECK (log_path <> '' AND length(log_path) <= 4096),
   artifacts TEXT NOT NULL DEFAULT '[]'
     CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144)
     CONSTRAINT artifacts_json CHECK (json_valid(artifacts)),
@@ -186,12 +187,13 @@ CREATE TABLE holdfast_queues (
 -- Everything unusual; the routine claim and success are told by the run itself.
 CREATE TABLE holdfast_events (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
-  job INTEGER NOT NULL REFERENCES holdfast_jobs (seq) ON DELETE CASCADE,
+  job INTEGER REFERENCES holdfast_jobs (seq) ON DELETE CASCADE,  -- NULL: of a run without a job
   at INTEGER NOT NULL,
   kind TEXT NOT NULL,
   token INTEGER NOT NULL,
   run_id TEXT,
-  reason TEXT
+  reason TEXT,
+  detail TEXT CONSTRAINT detail_size CHECK (length(CAST(detail AS BLOB)) <= 2097152)
 );
 CREATE INDEX holdfast_events_job ON holdfast_events (job);
 
@@ -296,20 +298,47 @@ CREATE TRIGGER holdfast_ends_kept BEFORE DELETE ON holdfast_ends
 WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE seq = OLD.job)
 BEGIN SELECT RAISE(ABORT, 'holdfast: an end goes only with its job'); END;
 
--- One line per job, wherever it stands.
+-- One line per job, wherever it stands. One that stands nowhere was running when it was last seen;
+-- its counts are those of its runs and of the job whose closing write brought it about.
 CREATE VIEW holdfast_job_state AS
 SELECT
   j.seq, j.id, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, j.created_at,
   j.slot_at, j.start_deadline, p.id AS retry_of, coalesce(r.id, j.id) AS root_id,
   j.group_id, j.template_id, j.schedule_id,
-  coalesce(w.state, CASE WHEN o.job IS NOT NULL THEN 'running' END, e.state, 'nowhere') AS state,
+  coalesce(w.state, CASE WHEN o.job IS NOT NULL THEN 'running' END, e.state, 'running') AS state,
   e.reason,
-  coalesce(w.priority, o.priority, e.priority) AS priority,
-  coalesce(w.position, o.position, e.position) AS position,
-  coalesce(w.available_at, o.available_at, e.available_at) AS available_at,
-  coalesce(w.token, o.token, e.token) AS token,
-  coalesce(w.failures, o.failures, e.failures) AS failures,
-  coalesce(w.losses, o.losses, e.losses) AS losses,
+  coalesce(w.priority, o.priority, e.priority, 0) AS priority,
+  coalesce(w.position, o.position, e.position, 0) AS position,
+  coalesce(w.available_at, o.available_at, e.available_at, j.created_at) AS available_at,
+  coalesce(
+    w.token, o.token, e.token,
+    (SELECT token FROM holdfast_runs WHERE job = j.seq ORDER BY token DESC LIMIT 1),
+    0
+  ) AS token,
+  coalesce(
+    w.failures, o.failures, e.failures,
+    (SELECT count(*) FROM holdfast_runs WHERE job = j.seq AND status IN ('failed', 'lost'))
+    + coalesce(
+      (
+        SELECT failures FROM holdfast_ends
+        WHERE job = j.retry_of
+          AND EXISTS (SELECT 1 FROM holdfast_events WHERE job = j.retry_of AND kind = 'chained')
+      ),
+      0
+    )
+  ) AS failures,
+  coalesce(
+    w.losses, o.losses, e.losses,
+    (SELECT count(*) FROM holdfast_runs WHERE job = j.seq AND status = 'lost')
+    + coalesce(
+      (
+        SELECT losses FROM holdfast_ends
+        WHERE job = j.retry_of
+          AND EXISTS (SELECT 1 FROM holdfast_events WHERE job = j.retry_of AND kind = 'chained')
+      ),
+      0
+    )
+  ) AS losses,
   coalesce(o.cancel, 0) AS cancel_requested,
   k.instance_id AS holder,
   k.boot_id,

@@ -5,13 +5,13 @@ DELETE FROM temp.holdfast_changes;
 INSERT INTO temp.holdfast_changes (
   n, job, token, guard, to_state, run_status, result, kind, reason, end_reason, error, delay,
   failures, losses, yields, successor, successor_delay, artifacts, was,
-  exit_code, log_path
+  exit_code, log_path, run_id
 )
 SELECT
   c.key, j.seq, c.value ->> 1, c.value ->> 2, c.value ->> 3, c.value ->> 4, c.value ->> 5,
   c.value ->> 6, c.value ->> 7, c.value ->> 7, c.value ->> 8, coalesce(c.value ->> 9, 0),
   c.value ->> 10, c.value ->> 11, coalesce(c.value ->> 12, 0), c.value ->> 13, c.value ->> 14,
-  c.value ->> 15, c.value ->> 16, c.value ->> 17, c.value ->> 18
+  c.value ->> 15, c.value ->> 16, c.value ->> 17, c.value ->> 18, c.value ->> 19
 FROM json_each(:changes) AS c
 LEFT JOIN holdfast_jobs AS j ON j.id = c.value ->> 0;
 
@@ -50,13 +50,69 @@ WHERE c.guard IN ('waiting', 'state') AND w.job = c.job AND w.token = c.token
   AND (c.guard = 'waiting' OR w.state = c.was);
 
 -- @check_ended
+-- A failed link of a chain may be given up, or get the successor it lacks.
 UPDATE temp.holdfast_changes AS c
-SET ok = 1, guard = 'ended'
-WHERE c.guard = 'state' AND c.was = 'failed' AND c.to_state = 'dead_letter'
-  AND EXISTS (
-    SELECT 1 FROM holdfast_ends AS e
-    WHERE e.job = c.job AND e.token = c.token AND e.state = c.was
+SET
+  ok = 1,
+  guard = 'ended',
+  priority = e.priority,
+  failures = e.failures,
+  losses = e.losses
+FROM holdfast_ends AS e
+WHERE c.guard = 'state' AND c.was = 'failed'
+  AND e.job = c.job AND e.token = c.token AND e.state = c.was
+  AND (
+    c.to_state = 'dead_letter'
+    OR c.to_state = 'failed' AND c.successor IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS s WHERE s.retry_of = c.job)
   );
+
+-- @check_adrift
+-- It stands nowhere, and no run came since the decision. Its place is lost: it goes behind the
+-- others. The successor it has, it keeps.
+UPDATE temp.holdfast_changes AS c
+SET
+  ok = 1,
+  queue = j.queue,
+  priority = 0,
+  position = coalesce(
+    (
+      SELECT q.gap + coalesce(
+        (
+          SELECT max(o.position) FROM holdfast_waiting AS o INDEXED BY holdfast_waiting_place
+          WHERE o.queue = j.queue AND o.priority = 0 AND o.position <> 0
+        ),
+        0
+      )
+      FROM holdfast_queues AS q
+      WHERE q.name = j.queue AND q.ordering = 'position'
+    ),
+    0
+  ),
+  available_at = :now,
+  successor = CASE
+    WHEN EXISTS (SELECT 1 FROM holdfast_jobs AS s WHERE s.retry_of = c.job) THEN NULL
+    ELSE c.successor
+  END
+FROM holdfast_jobs AS j
+WHERE c.guard = 'adrift' AND j.seq = c.job
+  AND NOT EXISTS (SELECT 1 FROM holdfast_waiting AS w WHERE w.job = c.job)
+  AND NOT EXISTS (SELECT 1 FROM holdfast_open_runs AS o WHERE o.job = c.job)
+  AND NOT EXISTS (SELECT 1 FROM holdfast_ends AS e WHERE e.job = c.job)
+  AND c.token = coalesce((SELECT max(r.token) FROM holdfast_runs AS r WHERE r.job = c.job), 0);
+
+-- @raise_token
+-- The claim whose run is missing would have raised it.
+UPDATE temp.holdfast_changes SET token = token + 1 WHERE ok AND run_id IS NOT NULL;
+
+-- @close_missing
+-- Nobody's (0), and over as soon as it began.
+INSERT INTO holdfast_runs (
+  job, token, run_id, status, reason, worker, started_at, finished_at, error
+)
+SELECT c.job, c.token, c.run_id, c.run_status, c.reason, 0, :now, :now, c.error
+FROM temp.holdfast_changes AS c
+WHERE c.ok AND c.run_id IS NOT NULL;
 
 -- @close
 INSERT INTO holdfast_runs (
@@ -64,8 +120,8 @@ INSERT INTO holdfast_runs (
   progress, exit_code, log_path, artifacts
 )
 SELECT
-  o.job, o.token, o.run_id, c.run_status, c.reason, o.worker, o.started_at, :now, c.error,
-  c.result, o.progress, c.exit_code, c.log_path,
+  o.job, o.token, o.run_id, c.run_status, c.reason, coalesce(k.id, 0), o.started_at, :now,
+  c.error, c.result, o.progress, c.exit_code, c.log_path,
   CASE
     WHEN c.artifacts IS NULL THEN o.artifacts
     ELSE (
@@ -75,6 +131,7 @@ SELECT
   END
 FROM temp.holdfast_changes AS c
 CROSS JOIN holdfast_open_runs AS o ON o.job = c.job
+LEFT JOIN holdfast_workers AS k ON k.id = o.worker
 WHERE c.ok AND c.run_status IS NOT NULL;
 
 -- @drop_open
@@ -93,7 +150,8 @@ SELECT
   j.created_at, c.token, c.failures, c.losses
 FROM temp.holdfast_changes AS c
 CROSS JOIN holdfast_jobs AS j ON j.seq = c.job
-WHERE c.ok AND c.run_status IS NOT NULL AND c.to_state IN ('queued', 'retry_wait');
+WHERE c.ok AND (c.run_status IS NOT NULL OR c.guard = 'adrift')
+  AND c.to_state IN ('queued', 'retry_wait');
 
 -- @successors
 INSERT INTO holdfast_jobs (
@@ -158,7 +216,7 @@ WHERE c.ok AND c.guard <> 'ended'
 UPDATE holdfast_ends
 SET state = c.to_state, reason = c.end_reason
 FROM temp.holdfast_changes AS c
-WHERE c.ok AND c.guard = 'ended' AND holdfast_ends.job = c.job;
+WHERE c.ok AND c.guard = 'ended' AND c.to_state = 'dead_letter' AND holdfast_ends.job = c.job;
 
 -- @free_keys
 DELETE FROM holdfast_keys
@@ -170,21 +228,23 @@ WHERE scope = 'active'
     LEFT JOIN holdfast_jobs AS r ON r.seq = j.root
     WHERE c.ok AND c.successor IS NULL
       AND (
-        c.guard <> 'ended'
+        c.guard NOT IN ('ended', 'adrift')
         OR NOT EXISTS (SELECT 1 FROM holdfast_jobs AS s WHERE s.retry_of = c.job)
       )
       AND c.to_state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled')
   );
 
 -- @events
-INSERT INTO holdfast_events (job, at, kind, token, run_id, reason)
+-- The error of a failed run is in its record; any other is told here.
+INSERT INTO holdfast_events (job, at, kind, token, run_id, reason, detail)
 SELECT
   c.job, :now, CASE WHEN c.ok THEN c.kind ELSE 'late_write_refused' END, c.token,
   CASE WHEN c.ok THEN coalesce(r.run_id, o.run_id) END,
-  CASE WHEN c.ok THEN c.end_reason ELSE c.to_state END
+  CASE WHEN c.ok THEN c.end_reason ELSE c.to_state END,
+  CASE WHEN c.ok AND c.run_status IS NOT 'failed' THEN c.error END
 FROM temp.holdfast_changes AS c
 LEFT JOIN holdfast_runs AS r
-  ON r.job = c.job AND r.token = c.token AND c.run_status IS NOT NULL
+  ON r.job = c.job AND r.token = c.token AND (c.run_status IS NOT NULL OR c.guard = 'adrift')
 LEFT JOIN holdfast_open_runs AS o ON o.job = c.job AND c.to_state = 'running'
 WHERE c.job IS NOT NULL
   AND (c.ok AND c.kind IS NOT NULL OR NOT c.ok AND c.guard = 'open')

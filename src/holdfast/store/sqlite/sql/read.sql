@@ -101,7 +101,7 @@ WHERE j.id = :id
 ORDER BY 3;
 
 -- @events
-SELECT e.id, e.at, j.id, e.run_id, e.kind, e.token, e.reason
+SELECT e.id, e.at, j.id, e.run_id, e.kind, e.token, e.reason, e.detail
 FROM holdfast_jobs AS j
 CROSS JOIN holdfast_events AS e ON e.job = j.seq
 WHERE j.id = :id
@@ -114,6 +114,66 @@ SELECT
 FROM holdfast_workers
 WHERE started_at IS NOT NULL
 ORDER BY started_at, instance_id, boot_id;
+
+-- @events_of_no_job
+SELECT e.id, e.at, NULL, e.run_id, e.kind, e.token, e.reason, e.detail
+FROM holdfast_events AS e
+WHERE e.job IS NULL
+ORDER BY e.id;
+
+-- @held
+SELECT s.*
+FROM (
+  SELECT o.job
+  FROM holdfast_open_runs AS o
+  LEFT JOIN holdfast_workers AS k ON k.id = o.worker
+  WHERE o.job > :after AND k.boot_id IS NOT :besides
+    AND (:instance IS NULL OR k.instance_id = :instance)
+  ORDER BY o.job
+  LIMIT :limit
+) AS o
+CROSS JOIN holdfast_job_state AS s ON s.seq = o.job
+ORDER BY o.job;
+
+-- @adrift
+-- The left join over everything, once at every start.
+SELECT s.*
+FROM (
+  SELECT j.seq
+  FROM holdfast_jobs AS j
+  WHERE j.seq > :after
+    AND NOT EXISTS (SELECT 1 FROM holdfast_ends AS e WHERE e.job = j.seq)
+    AND NOT EXISTS (SELECT 1 FROM holdfast_waiting AS w WHERE w.job = j.seq)
+    AND NOT EXISTS (SELECT 1 FROM holdfast_open_runs AS o WHERE o.job = j.seq)
+  ORDER BY j.seq
+  LIMIT :limit
+) AS j
+CROSS JOIN holdfast_job_state AS s ON s.seq = j.seq
+ORDER BY j.seq;
+
+-- @unfollowed
+SELECT s.*
+FROM (
+  SELECT e.job
+  FROM holdfast_ends AS e INDEXED BY holdfast_ends_state
+  CROSS JOIN holdfast_jobs AS j ON j.seq = e.job
+  WHERE e.state = 'failed' AND e.job > :after AND j.delivery = 'chain'
+    AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS n WHERE n.retry_of = e.job)
+  ORDER BY e.job
+  LIMIT :limit
+) AS e
+CROSS JOIN holdfast_job_state AS s ON s.seq = e.job
+ORDER BY e.job;
+
+-- @orphans
+-- Through every run there is, once at every start; foreign keys keep them out otherwise.
+SELECT
+  r.job, r.token, r.run_id, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
+  r.finished_at, r.error, r.result, r.exit_code, r.log_path, r.artifacts
+FROM holdfast_runs AS r
+LEFT JOIN holdfast_workers AS k ON k.id = r.worker
+WHERE NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.seq = r.job)
+LIMIT :limit;
 
 -- @version
 -- Changes whenever any other connection, of this process or another, has written.

@@ -68,6 +68,7 @@ CREATE TEMP TABLE holdfast_changes (
   was TEXT,
   exit_code INTEGER,
   log_path TEXT,
+  run_id TEXT,
   ok INTEGER NOT NULL DEFAULT 0,
   queue TEXT,
   priority INTEGER,

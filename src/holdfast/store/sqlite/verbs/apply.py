@@ -37,7 +37,8 @@ def _rounds(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
 
 
 def _alike(one: Change, other: Change) -> bool:
-    return (one.successor is None) == (other.successor is None)
+    adrift = Guard.ADRIFT in (one.move.guard, other.move.guard)  # each gets a place of its own
+    return not adrift and (one.successor is None) == (other.successor is None)
 
 
 def _distinct(changes: Sequence[Change]) -> bool:
@@ -90,7 +91,9 @@ def _apply_any(work: Work, changes: Sequence[Change]) -> list[bool]:
     if guards & {Guard.WAITING, Guard.STATE}:
         work.run("apply.check_waiting")
         work.run("apply.check_ended")
-    if any(move.run for move in moves):
+    if Guard.ADRIFT in guards:
+        _take_adrift(work, changes)
+    elif any(move.run for move in moves):
         work.run("apply.close", now=work.now)
         work.run("apply.drop_open")
     _keep_going(work, changes, moves)
@@ -102,9 +105,18 @@ def _apply_any(work: Work, changes: Sequence[Change]) -> list[bool]:
     return _answers(work, changes, accepted)
 
 
+def _take_adrift(work: Work, changes: Sequence[Change]) -> None:
+    """Check it, and write the run that is missing."""
+    work.run("apply.check_adrift", now=work.now)
+    if any(change.run_id for change in changes):
+        work.run("apply.raise_token")
+        work.run("apply.close_missing", now=work.now)
+
+
 def _keep_going(work: Work, changes: Sequence[Change], moves: Iterable[Any]) -> None:
     """What does not end: back to its place, on as a successor, marked, or moved along."""
-    if any(move.run and move.to in WAITING for move in moves):
+    left = {move.to for move in moves if move.run or move.guard is Guard.ADRIFT}
+    if left & WAITING:
         work.run("apply.put_back", now=work.now)
     if any(change.successor for change in changes):
         written = work.run("apply.successors", now=work.now)
@@ -115,7 +127,7 @@ def _keep_going(work: Work, changes: Sequence[Change], moves: Iterable[Any]) -> 
     if any(move.kind is Kind.CANCEL_REQUESTED for move in moves):
         work.run("apply.mark_cancel")
         work.cancelled = True
-    if any(move.run is None and move.to in WAITING for move in moves):
+    if any(move.guard in (Guard.WAITING, Guard.STATE) and move.to in WAITING for move in moves):
         work.run("apply.move")
 
 

@@ -1,0 +1,264 @@
+"""S1: what a start makes of each state that a crash can have left, and of broken ones."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.decide import succeed
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import CancelRequested, Kind
+from holdfast.core.run import Claim, Holder
+from holdfast.core.state import RunStatus, State
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance.make import (
+    FAILED,
+    HOUR,
+    SECOND,
+    SUCCEEDED,
+    ended,
+    job_of,
+    last_run,
+    make_job,
+    new_id,
+    put,
+    settle,
+    started,
+    take,
+    take_many,
+)
+from holdfast.testing.sqlite_bench import dump
+from holdfast.testing.sqlite_wreck import SqliteWrecker
+from holdfast.worker.recover import Recovered, Recovery
+
+from .crews import hold_a_story
+from .kit import Child, Sql, jobs_of, opened, race
+from .parts import recover_together
+
+CHAIN = {"delivery": Delivery.CHAIN}
+NEXT_BOOT = Holder(instance_id="worker-1", boot_id="the-next-boot")
+FAILED_ALONE = """
+SELECT j.id FROM holdfast_jobs AS j
+JOIN holdfast_ends AS e ON e.job = j.seq
+JOIN holdfast_runs AS r ON r.job = j.seq
+WHERE r.status IN ('failed', 'lost') AND e.at IS NOT NULL AND j.delivery = 'chain'
+  AND e.state = 'failed' AND NOT EXISTS (SELECT 1 FROM holdfast_jobs WHERE retry_of = j.seq)
+"""
+WITHOUT_RUN = """
+SELECT j.id FROM holdfast_jobs AS j
+LEFT JOIN holdfast_waiting AS w ON w.job = j.seq
+LEFT JOIN holdfast_open_runs AS o ON o.job = j.seq
+LEFT JOIN holdfast_ends AS e ON e.job = j.seq
+WHERE w.job IS NULL AND o.job IS NULL AND e.job IS NULL
+"""
+
+
+@pytest.fixture
+def wrecker(store: SqliteStore) -> SqliteWrecker:
+    return SqliteWrecker(store.path)
+
+
+async def start(store: SqliteStore, holder: Holder = NEXT_BOOT) -> Recovered:
+    """What a single worker does when it starts."""
+    return await Recovery(store, holder, scope="all", new_id=new_id).run_once()
+
+
+async def unfollowed(store: SqliteStore, wrecker: SqliteWrecker, **over: object) -> Claim:
+    """A failed chain job whose process died, in a lesser store, before it wrote the retry."""
+    claim = await started(store, **CHAIN, **over)
+    await settle(store, claim, FAILED)
+    await wrecker.unfollow(claim.id)
+    return claim
+
+
+@pytest.mark.req("S1-4.2.a")
+async def test_of_a_thousand_finished_and_one_interrupted_exactly_one_is_handled(
+    store: SqliteStore,
+) -> None:
+    await store.add([make_job(**CHAIN) for _ in range(1000)])
+    claims = await take_many(store, limit=1000)
+    await store.apply([succeed(claim.job_id, claim.token, None) for claim in claims])
+    interrupted = await started(store, **CHAIN)
+
+    done = await start(store)
+
+    assert len(claims) == 1000
+    assert (done, done.actions) == (Recovered(lost=1), 1)
+    assert (await last_run(store, interrupted.id)).status is RunStatus.LOST
+
+
+@pytest.mark.req("S1-4.2.b", "S1-4.5.d")
+async def test_a_job_whose_run_is_over_is_only_finished(
+    store: SqliteStore, clock: FakeClock, wrecker: SqliteWrecker, sql: Sql
+) -> None:
+    job_id = await ended(store, SUCCEEDED, **CHAIN)
+    await wrecker.cut_loose(job_id)
+    before = dump(store.path)
+    clock.advance(SECOND)
+
+    done = await start(store)
+
+    after = dump(store.path)
+    job = await job_of(store, job_id)
+    assert done == Recovered(finished=1)
+    assert (job.state, job.finished_at) == (State.SUCCEEDED, clock.now())
+    changed = {table for table in after if after[table] != before[table]}
+    assert changed - {"sqlite_sequence"} == {"holdfast_ends", "holdfast_events"}
+    assert sql.value("SELECT count(*) FROM holdfast_jobs") == 1, "no successor"
+
+
+@pytest.mark.req("S1-4.2.c", "S1-4.2.f", "S1-4.5.c")
+async def test_an_interrupted_run_is_failed_at_the_next_start_and_its_job_retried(
+    path: Path,
+) -> None:
+    with Child(hold_a_story, path, "chain", {}) as worker:
+        interrupted = worker.hear()
+        worker.kill()
+    store = await opened(path)
+
+    done = await start(store, Holder(instance_id="first", boot_id="another"))
+
+    run = await last_run(store, interrupted)
+    [old, new] = await jobs_of(store)
+    await store.close()
+    assert done == Recovered(lost=1)
+    assert (run.status, run.reason, run.holder) == (RunStatus.LOST, "startup_recovery", "first")
+    assert run.finished_at is not None
+    assert (old.id, old.state, old.failures) == (interrupted, State.FAILED, 1)
+    assert (new.state, new.retry_of, new.failures) == (State.QUEUED, interrupted, 1)
+
+
+@pytest.mark.req("S1-4.2.d", "S1-4.5.b", "S1-5.1.c")
+async def test_a_running_job_without_a_run_gets_a_failed_one_and_is_retried(
+    store: SqliteStore, wrecker: SqliteWrecker, sql: Sql
+) -> None:
+    job_id = await put(store, **CHAIN)
+    await put(store)
+    await wrecker.cut_loose(job_id)
+    hits = sql.rows(WITHOUT_RUN)
+
+    done = await start(store)
+
+    [run] = await store.runs(job_id)
+    [old, new] = await store.chain(job_id)
+    assert hits == [(job_id,)]
+    assert sql.rows(WITHOUT_RUN) == []
+    assert done == Recovered(without_run=1)
+    assert (run.status, run.reason) == (RunStatus.LOST, "startup_recovery")
+    assert (old.state, new.state, new.retry_of) == (State.FAILED, State.QUEUED, job_id)
+
+
+@pytest.mark.req("S1-4.4.a")
+async def test_a_failed_run_without_its_retry_is_found(
+    store: SqliteStore, wrecker: SqliteWrecker, sql: Sql
+) -> None:
+    whole = await ended(store, FAILED, queue="whole", **CHAIN)
+    broken = await unfollowed(store, wrecker)
+
+    found = await store.unfollowed(limit=100)
+
+    assert [job.id for job in found] == [broken.id]
+    assert sql.rows(FAILED_ALONE) == [(broken.id,)]
+    assert len(await store.chain(whole)) == 2
+
+
+@pytest.mark.req("S1-4.4.c")
+@pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.SUCCEEDED, State.CANCELLED])
+async def test_a_retry_in_any_state_is_enough(store: SqliteStore, state: State) -> None:
+    job_id = await ended(store, FAILED, **CHAIN)
+    [_, retry] = await store.chain(job_id)
+    if state is State.CANCELLED:
+        await settle(store, retry, CancelRequested())
+    elif state is not State.QUEUED:
+        claim = await take(store, holder="worker-2")
+        assert state is State.RUNNING or await settle(store, claim, SUCCEEDED)
+    before = dump(store.path)
+
+    done = await Recovery(store, NEXT_BOOT, scope="instance", new_id=new_id).run_once()
+
+    assert (await job_of(store, retry.id)).state is state
+    assert done.actions == 0
+    assert dump(store.path) == before
+
+
+@pytest.mark.req("S1-4.4.d")
+async def test_a_missing_retry_is_made_at_the_start(
+    store: SqliteStore, wrecker: SqliteWrecker, clock: FakeClock
+) -> None:
+    claim = await unfollowed(store, wrecker, max_attempts=2, params='{"n":1}', priority=3)
+    clock.advance(HOUR)
+
+    done = await start(store)
+
+    [old, new] = await store.chain(claim.id)
+    assert done == Recovered(continued=1)
+    assert (new.state, new.retry_of, new.root_id) == (State.QUEUED, claim.id, claim.id)
+    assert (new.params, new.priority, new.queue) == (old.params, old.priority, old.queue)
+    await settle(store, await take(store), FAILED)
+    assert (await job_of(store, new.id)).state is State.DEAD_LETTER, "the chain's limit holds"
+
+
+@pytest.mark.req("S1-4.4.f")
+async def test_recovering_twice_makes_one_retry(store: SqliteStore, wrecker: SqliteWrecker) -> None:
+    claim = await unfollowed(store, wrecker)
+
+    done = [await start(store), await start(store)]
+
+    assert done == [Recovered(continued=1), Recovered()]
+    assert len(await store.chain(claim.id)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.req("S1-4.4.f")
+async def test_processes_that_recover_together_make_one_retry(
+    path: Path, store: SqliteStore, wrecker: SqliteWrecker, sql: Sql
+) -> None:
+    for number in range(20):
+        await unfollowed(store, wrecker, queue=f"queue-{number}")
+
+    made = race(recover_together, 4, path)
+
+    assert sum(made) == 20
+    named = sql.rows(
+        "SELECT retry_of, count(*) FROM holdfast_jobs WHERE retry_of GROUP BY retry_of"
+    )
+    assert [count for _, count in named] == [1] * 20
+
+
+@pytest.mark.req("S1-4.5.a")
+async def test_what_is_queued_needs_no_action(store: SqliteStore) -> None:
+    for number in range(50):
+        await put(store, priority=number % 3, **(CHAIN if number % 2 else {}))
+    before = dump(store.path)
+
+    done = await start(store)
+
+    assert (done, done.actions) == (Recovered(), 0)
+    assert dump(store.path) == before
+
+
+@pytest.mark.req("S1-5.2.c")
+async def test_an_orphan_run_is_copied_to_the_events_deleted_and_warned_of(
+    store: SqliteStore, wrecker: SqliteWrecker, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = await start(store)
+    job_id = await ended(store, SUCCEEDED)
+    run = await last_run(store, job_id)
+    await wrecker.orphan(job_id)
+    orphans = sql.rows("PRAGMA foreign_key_check")
+
+    done = await start(store)
+
+    [event] = await store.events(None)
+    copy = json.loads(event.detail or "")
+    assert whole.orphans == 0, "normally there is none"
+    assert [table for table, *_ in orphans] == ["holdfast_runs"]
+    assert done == Recovered(orphans=1)
+    assert sql.value("SELECT count(*) FROM holdfast_runs") == 0
+    assert sql.rows("PRAGMA foreign_key_check") == []
+    assert (event.kind, event.run_id) == (Kind.ORPHAN_RUN_REMOVED, run.run_id)
+    assert (copy["status"], copy["result"], copy["holder"]) == ("succeeded", run.result, run.holder)
+    warned = [record for record in caplog.records if run.run_id in record.getMessage()]
+    assert [record.levelno for record in warned] == [logging.WARNING]

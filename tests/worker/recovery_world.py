@@ -1,0 +1,45 @@
+"""What the tests of recovery share: two boots of one worker, and what must always hold."""
+
+from collections.abc import Collection
+from typing import Any
+
+from holdfast.core.delivery import Delivery
+from holdfast.core.ids import JobId
+from holdfast.core.run import Claim, Holder
+from holdfast.store.base import Filter, Store
+from holdfast.testing.conformance.make import LEASE, MANY, TYPE, new_id, put
+from holdfast.testing.invariants import Dump, check_dump
+from holdfast.worker.recover import Recovered, Recovery
+
+BEFORE = Holder(instance_id="worker-1", boot_id="boot-1")
+NOW = Holder(instance_id="worker-1", boot_id="boot-2")
+OTHER = Holder(instance_id="worker-2", boot_id="boot-3")
+PRESETS = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
+
+
+async def recover(store: Store, **over: Any) -> Recovered:
+    """What a new boot of worker-1 does."""
+    options: dict[str, Any] = {"scope": "instance", "new_id": new_id, **over}
+    return await Recovery(store, NOW, **options).run_once()
+
+
+async def start(store: Store, holder: Holder = BEFORE, **over: Any) -> Claim:
+    """Add a job that waits alone in its queue, and let that boot claim it."""
+    await put(store, **over)
+    [claim] = await store.claim(
+        holder,
+        queue=over.get("queue", "default"),
+        types=[over.get("type", TYPE)],
+        limit=1,
+        lease=over.pop("lease", LEASE),
+    )
+    return claim
+
+
+async def check_invariants(store: Store, *, chained: Collection[JobId] = ()) -> None:
+    """Everything the store tells, held against every invariant."""
+    jobs = {job.id: job for job in await store.find(Filter(), limit=MANY)}
+    runs = {job_id: await store.runs(job_id) for job_id in jobs}
+    events = {job_id: await store.events(job_id) for job_id in jobs}
+    follow = {job.id for job in jobs.values() if job.retry_of} | set(chained)
+    check_dump(Dump(jobs, runs, events), chained=follow)

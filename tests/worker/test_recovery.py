@@ -1,0 +1,400 @@
+"""Recovery at boot: every state that a crash or a broken file can leave, and what becomes of it."""
+
+import json
+import logging
+
+import pytest
+from recovery_world import BEFORE, NOW, OTHER, PRESETS, check_invariants, recover, start
+
+from holdfast.core.delivery import Delivery
+from holdfast.core.event import (
+    CancelRequested,
+    Failed,
+    Kind,
+    Released,
+    Skipped,
+    Stopped,
+)
+from holdfast.core.run import NOBODY
+from holdfast.core.state import RunStatus, State
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance.make import (
+    FAILED,
+    HOUR,
+    LEASE,
+    LOST,
+    MANY,
+    SECOND,
+    SUCCEEDED,
+    job_of,
+    kinds,
+    last_run,
+    put,
+    settle,
+    take,
+    take_many,
+)
+from holdfast.testing.sqlite_bench import dump
+from holdfast.testing.sqlite_recovery import close_unfollowed
+from holdfast.testing.sqlite_wreck import SqliteWrecker
+from holdfast.worker import recover as module
+from holdfast.worker.recover import Recovered
+
+CHAIN = {"delivery": Delivery.CHAIN}
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+async def store(path, clock):
+    sqlite = SqliteStore(path, clock=clock)
+    await sqlite.open()
+    yield sqlite
+    await sqlite.close()
+
+
+@pytest.fixture
+def wrecker(store):
+    return SqliteWrecker(store.path)
+
+
+AFTER_LOSS = {
+    Delivery.LEASE: (State.QUEUED, Kind.REQUEUED),
+    Delivery.CHAIN: (State.FAILED, Kind.CHAINED),
+    Delivery.ONCE: (State.FAILED, Kind.CLOSED),
+}
+
+
+@pytest.mark.parametrize("delivery", PRESETS)
+async def test_open_run_of_an_earlier_boot_is_lost_at_once(store, clock, delivery):
+    claim = await start(store, delivery=delivery)
+    clock.advance(SECOND)  # its lease is far from over
+
+    done = await recover(store)
+
+    job, run = await job_of(store, claim.id), await last_run(store, claim.id)
+    [event] = await store.events(claim.id)
+    assert done == Recovered(lost=1)
+    assert done.actions == 1
+    assert (job.state, event.kind) == AFTER_LOSS[delivery]
+    assert (run.status, run.reason, run.finished_at) == (
+        RunStatus.LOST,
+        "startup_recovery",
+        clock.now(),
+    )
+    assert (event.reason, event.detail) == (
+        "startup_recovery",
+        f"holder={BEFORE.instance_id} boot={BEFORE.boot_id}",
+    )
+    assert len(await store.chain(claim.id)) == 1 + (delivery is Delivery.CHAIN)
+    await check_invariants(store)
+
+
+async def test_lost_run_with_a_cancel_request_ends_cancelled(store):
+    claim = await start(store, **CHAIN)
+    await settle(store, await job_of(store, claim.id), CancelRequested())
+
+    await recover(store)
+
+    assert (await job_of(store, claim.id)).state is State.CANCELLED
+    assert len(await store.chain(claim.id)) == 1
+
+
+@pytest.mark.parametrize("delivery", PRESETS)
+async def test_running_job_without_a_run_gets_a_lost_one(store, wrecker, delivery):
+    job_id = await put(store, delivery=delivery)
+    await wrecker.cut_loose(job_id)
+
+    done = await recover(store)
+
+    job, [run], [event] = (
+        await job_of(store, job_id),
+        await store.runs(job_id),
+        await store.events(job_id),
+    )
+    assert done == Recovered(without_run=1)
+    assert (run.status, run.reason) == (RunStatus.LOST, "startup_recovery")
+    assert (job.state, event.kind) == AFTER_LOSS[delivery]
+    assert (job.failures, job.losses, job.token) == (1, 1, 1)
+    await check_invariants(store)
+
+
+@pytest.mark.parametrize("delivery", PRESETS)
+async def test_job_left_open_by_a_run_that_succeeded_only_ends(store, wrecker, clock, delivery):
+    claim = await start(store, delivery=delivery)
+    await settle(store, claim, SUCCEEDED)
+    runs = await store.runs(claim.id)
+    await wrecker.cut_loose(claim.id)
+    clock.advance(SECOND)
+
+    done = await recover(store)
+
+    job = await job_of(store, claim.id)
+    assert done == Recovered(finished=1)
+    assert (job.state, job.reason, job.finished_at) == (State.SUCCEEDED, None, clock.now())
+    assert await store.runs(claim.id) == runs
+    assert await store.chain(claim.id) == [job]
+    assert await kinds(store, claim.id) == [Kind.RECOVERED]
+    await check_invariants(store)
+
+
+@pytest.mark.parametrize("delivery", PRESETS)
+@pytest.mark.parametrize("event", [FAILED, LOST], ids=["failed", "lost"])
+async def test_job_left_open_by_a_run_that_went_wrong_is_judged_by_its_rule(
+    store, wrecker, delivery, event
+):
+    claim = await start(store, delivery=delivery)
+    await settle(store, claim, event)
+    expected, runs = await store.chain(claim.id), await store.runs(claim.id)
+    if delivery is Delivery.CHAIN:
+        await wrecker.unfollow(claim.id)
+    await wrecker.cut_loose(claim.id)
+
+    done = await recover(store)
+
+    found = await store.chain(claim.id)
+    assert done.finished == done.actions == 1
+    assert await store.runs(claim.id) == runs
+    state = State.QUEUED if expected[0].state is State.RETRY_WAIT else expected[0].state
+    assert (found[0].state, found[0].reason) == (state, expected[0].reason)
+    assert [(job.failures, job.losses) for job in found] == [
+        (job.failures, job.losses) for job in expected
+    ]
+    await check_invariants(store)
+
+
+@pytest.mark.parametrize(
+    ("event", "state"),
+    [
+        (Skipped("empty"), State.SKIPPED),
+        (Stopped("told"), State.CANCELLED),
+        (Failed("no", permanent=True), State.DEAD_LETTER),
+        (Released("drain"), State.QUEUED),
+    ],
+    ids=["skipped", "cancelled", "permanent", "released"],
+)
+async def test_job_left_open_goes_where_its_last_run_says(store, wrecker, event, state):
+    claim = await start(store)
+    await settle(store, claim, event)
+    failures = (await job_of(store, claim.id)).failures
+    await wrecker.cut_loose(claim.id)
+
+    done = await recover(store)
+
+    job = await job_of(store, claim.id)
+    assert done == Recovered(finished=1)
+    assert (job.state, job.failures) == (state, failures)
+    await check_invariants(store)
+
+
+async def test_last_attempt_left_open_is_a_dead_letter(store, wrecker):
+    claim = await start(store, max_attempts=2)
+    await settle(store, claim, FAILED)
+    again = await take(store)
+    await settle(store, again, FAILED)
+    await wrecker.cut_loose(claim.id)
+
+    await recover(store)
+
+    job = await job_of(store, claim.id)
+    assert (job.state, job.reason, job.failures) == (State.DEAD_LETTER, "attempts_exhausted", 2)
+    await check_invariants(store)
+
+
+async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(store, wrecker):
+    claim = await start(store, max_attempts=3, params='{"n":1}', priority=4, **CHAIN)
+    await settle(store, claim, FAILED)
+    await wrecker.unfollow(claim.id)
+
+    done = await recover(store)
+    while claims := await take_many(store):
+        await settle(store, claims[0], FAILED)
+
+    chain = await store.chain(claim.id)
+    assert done == Recovered(continued=1)
+    assert [job.state for job in chain] == [State.FAILED, State.FAILED, State.DEAD_LETTER]
+    assert [job.failures for job in chain] == [1, 2, 3]
+    assert {(job.params, job.priority, job.root_id) for job in chain} == {
+        ('{"n":1}', 4, claim.id),
+    }
+    await check_invariants(store)
+
+
+async def test_failed_link_without_attempts_left_is_given_up(store):
+    await close_unfollowed(store, claim := await start(store, max_attempts=1, **CHAIN))
+
+    done = await recover(store)
+
+    job = await job_of(store, claim.id)
+    assert done == Recovered(given_up=1)
+    assert (job.state, job.reason) == (State.DEAD_LETTER, "attempts_exhausted")
+    assert await store.chain(claim.id) == [job]
+    assert (await kinds(store, claim.id))[-1] is Kind.GIVEN_UP
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.CANCELLED, State.SUCCEEDED])
+async def test_failed_link_with_a_successor_is_left_alone(store, state):
+    claim = await start(store, **CHAIN)
+    await settle(store, claim, FAILED)
+    if state is State.CANCELLED:
+        await settle(store, (await store.chain(claim.id))[1], CancelRequested())
+    elif state is State.SUCCEEDED:
+        await settle(store, await take(store), SUCCEEDED)
+    before = dump(store.path)
+
+    done = await recover(store)
+
+    assert (await store.chain(claim.id))[1].state is state
+    assert done == Recovered()
+    assert dump(store.path) == before
+
+
+async def test_once_failure_is_no_broken_chain(store):
+    claim = await start(store, delivery=Delivery.ONCE)
+    await settle(store, claim, FAILED)
+
+    assert await recover(store) == Recovered()
+
+
+async def test_orphan_run_is_told_copied_and_removed(store, wrecker, caplog):
+    claim = await start(store)
+    await settle(store, claim, SUCCEEDED)
+    await wrecker.orphan(claim.id)
+
+    done = await recover(store)
+
+    [event] = await store.events(None)
+    copy = json.loads(event.detail)
+    assert done == Recovered(orphans=1)
+    assert (copy["run_id"], copy["result"]) == (claim.run_id, SUCCEEDED.result)
+    assert dump(store.path)["holdfast_runs"] == []
+    assert f"orphan run removed run={claim.run_id}" in caplog.text
+    assert await recover(store) == Recovered()
+
+
+async def test_where_nothing_is_wrong_nothing_is_done(store, caplog):
+    for delivery in PRESETS:
+        for event in (SUCCEEDED, FAILED, LOST):
+            queue = f"{delivery}-{type(event).__name__}"
+            await settle(store, await start(store, queue=queue, delivery=delivery), event)
+    await store.promote_due(limit=MANY)
+    await put(store)
+    await put(store, delay=HOUR)
+    await start(store, NOW, queue="now")
+    await start(store, OTHER, queue="other")
+    before = dump(store.path)
+    caplog.set_level(logging.INFO)
+
+    done = await recover(store)
+
+    assert (done, done.actions) == (Recovered(), 0)
+    assert dump(store.path) == before
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("recovery finished instance=worker-1 boot=boot-2 actions=0")
+
+
+async def test_what_fell_due_meanwhile_is_promoted_and_is_no_repair(store, clock):
+    job_id = await put(store, delay=HOUR)
+    clock.advance(HOUR)
+
+    done = await recover(store)
+
+    assert (done, done.actions) == (Recovered(promoted=1), 0)
+    assert (await job_of(store, job_id)).state is State.QUEUED
+
+
+async def test_live_workers_of_a_pool_are_left_alone(store):
+    await start(store, OTHER, queue="other")
+    await start(store, NOW, queue="now")
+    before = dump(store.path)
+
+    assert await recover(store) == Recovered()
+    assert dump(store.path) == before
+
+
+async def test_alone_it_takes_whatever_another_boot_left(store):
+    left = [await start(store, BEFORE, queue="a"), await start(store, OTHER, queue="b")]
+    own = await start(store, NOW, queue="c")
+
+    done = await recover(store, scope="all")
+
+    assert done == Recovered(lost=2)
+    assert [(await last_run(store, claim.id)).status for claim in left] == [RunStatus.LOST] * 2
+    assert (await job_of(store, own.id)).state is State.RUNNING
+
+
+@pytest.mark.parametrize("is_over", [False, True], ids=["lease runs", "lease over"])
+@pytest.mark.parametrize("policy", ["fail", "threshold", "leave"])
+async def test_unknown_owner_follows_the_policy(store, clock, caplog, policy, is_over):
+    claim = await start(store, OTHER)
+    clock.advance(LEASE if is_over else SECOND)
+
+    done = await recover(store, unknown=policy, known=lambda name: name == "worker-1")
+
+    run = await last_run(store, claim.id)
+    reasons = {
+        ("fail", False): "startup_recovery",
+        ("fail", True): "startup_recovery",
+        ("threshold", True): "lease_expired",
+    }
+    reason = reasons.get((policy, is_over))
+    assert run.reason == reason
+    assert done == Recovered(unknown=int(reason is not None))
+    assert ("left to its unknown owner" in caplog.text) is (policy == "leave")
+    assert Kind.LATE_WRITE_REFUSED not in await kinds(store, claim.id)
+
+
+async def test_run_that_nobody_is_known_to_hold_is_of_an_unknown_owner(store, wrecker):
+    claim = await start(store, OTHER)
+    await wrecker.disown(claim.id)
+
+    left = await recover(store)
+    done = await recover(store, unknown="fail")
+
+    run = await last_run(store, claim.id)
+    assert (left, done) == (Recovered(), Recovered(unknown=1))
+    assert (run.holder, run.reason) == (NOBODY.instance_id, "startup_recovery")
+    assert (await job_of(store, claim.id)).state is State.QUEUED
+
+
+async def test_every_repair_has_its_line_and_all_of_them_one_more(store, wrecker, caplog):
+    lost = await start(store)
+    loose = await put(store, queue="loose")
+    await wrecker.cut_loose(loose)
+    caplog.set_level(logging.INFO)
+
+    await recover(store)
+
+    lines = [record.getMessage() for record in caplog.records]
+    counts = "lost=1 unknown=0 finished=0 without_run=1 continued=0 given_up=0 orphans=0 promoted=0"
+    assert lines == [
+        f"recovered job={lost.id} token=1 holder=worker-1 boot=boot-1 now=queued",
+        f"recovered job={loose} token=0 holder=None boot=None now=queued",
+        f"recovery finished instance=worker-1 boot=boot-2 actions=2 {counts}",
+    ]
+
+
+async def test_more_than_one_page_of_everything_is_repaired(store, wrecker, monkeypatch):
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+    for number in range(5):
+        await start(store, queue=f"held-{number}")
+        await wrecker.cut_loose(await put(store, queue="loose"))
+        ended, link = await start(store, queue="a"), await start(store, queue="b", **CHAIN)
+        await settle(store, ended, SUCCEEDED)
+        await wrecker.cut_loose(ended.id)
+        await settle(store, link, FAILED)
+        await wrecker.unfollow(link.id)
+        gone = await start(store, queue="c")
+        await settle(store, gone, SUCCEEDED)
+        await put(store, queue="later")
+        await wrecker.orphan(gone.id)
+
+    done = await recover(store)
+
+    assert done == Recovered(lost=5, finished=5, without_run=5, continued=5, orphans=5)
+    assert await recover(store) == Recovered()
+    await check_invariants(store)

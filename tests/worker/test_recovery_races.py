@@ -1,0 +1,100 @@
+"""Recovery repeated, raced and killed half-way has one outcome."""
+
+import asyncio
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.ids import Ids
+from holdfast.core.run import Holder
+from holdfast.store.base import Store
+from holdfast.testing import sqlite_recovery
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance.race import race
+from holdfast.testing.crash import Crasher, clocked
+from holdfast.testing.scenarios import World
+from holdfast.testing.sqlite_recovery import BENCH, EXPECTED, NEXT_BOOT, Told, told
+from holdfast.worker.recover import Recovered, Recovery
+
+AGAIN = 2000
+"""Later recoveries number their jobs from here."""
+
+
+async def broken(path: Path) -> None:
+    clock, ids = clocked()
+    store = BENCH.store(path, clock, ids, None)
+    await store.open()
+    await sqlite_recovery.break_everything(World(store, path, clock, count(1)))
+    await store.close()
+
+
+async def recovered(path: Path, numbers: int = AGAIN) -> tuple[Recovered, Told]:
+    """Recover what is there, a second after it was broken; what was done, and how all stands."""
+    clock, ids = clocked()
+    clock.advance("1s")
+    store = BENCH.store(path, clock, ids, None)
+    await store.open()
+    done = await sqlite_recovery.recover(World(store, path, clock, count(numbers)))
+    found = await told(store)
+    await store.close()
+    return done, found
+
+
+async def test_everything_at_once_is_repaired_and_then_nothing_is_left_to_do(tmp_path):
+    await broken(tmp_path / "jobs.db")
+
+    done, found = await recovered(tmp_path / "jobs.db")
+    again, then = await recovered(tmp_path / "jobs.db", numbers=2 * AGAIN)
+
+    assert done == EXPECTED
+    assert again == Recovered()
+    assert then == found
+
+
+@pytest.mark.slow
+def test_killed_around_any_of_its_commits_and_started_again_it_ends_the_same(tmp_path):
+    # Killed anywhere else it is as before or after a commit: the sweep of each verb shows that.
+    asyncio.run(broken(tmp_path / "whole.db"))
+    _, expected = asyncio.run(recovered(tmp_path / "whole.db"))
+    with Crasher("holdfast.testing.sqlite_recovery:BENCH") as crasher:
+        points = crasher.points(tmp_path / "after.db", "recover")
+        assert {"apply.check_adrift", "orphan.delete", "apply.successors"} <= {
+            point.name for point in points
+        }
+        commits = [point for point in points if point.name == "tx.commit"]
+        assert len(commits) > 8
+        for point in commits:
+            path = tmp_path / f"{point.nth}.db"
+            crasher.kill(path, "recover", point)
+
+            _, found = asyncio.run(recovered(path))
+
+            assert found == expected, point
+            path.unlink()
+
+
+async def boot(store: Store, *, holder: Holder, seed: int) -> Recovered:
+    """Recover, as a process of its own does, with ids of its own."""
+    numbers = count(seed)
+    ids = Ids(FakeClock().now, lambda bits: next(numbers) % 2**bits)
+    return await Recovery(store, holder, scope="instance", new_id=ids.job).run_once()
+
+
+@pytest.mark.slow
+async def test_processes_that_boot_together_repair_each_thing_once(tmp_path):
+    path = tmp_path / "jobs.db"
+    await broken(path)
+    await broken(tmp_path / "alone.db")
+    _, expected = await recovered(tmp_path / "alone.db")
+    holders = [NEXT_BOOT, *(Holder(instance_id=f"w{n}", boot_id=f"b{n}") for n in (7, 8, 9))]
+
+    answers = await race(
+        f"sqlite:///{path}",
+        [[partial(boot, holder=holder, seed=n << 60)] for n, holder in enumerate(holders, 1)],
+    )
+
+    _, found = await recovered(path, numbers=2 * AGAIN)
+    assert sum(done.actions for [done] in answers) == EXPECTED.actions
+    assert found == expected
