@@ -8,7 +8,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_stopped_child_is_killed_and_its_run_lost_as_silent(grow, ledger, notes):
-    tree = grow(max_silence="1s").ready()
+    tree = grow(max_silence="3s").ready()
     [job] = ledger.enqueue(("waits", {"gate": "never"}))
     [first] = until(lambda: notes.of(job), what="its run")
 
@@ -23,7 +23,7 @@ def test_stopped_child_is_killed_and_its_run_lost_as_silent(grow, ledger, notes)
 def test_child_whose_interpreter_is_blocked_is_killed_and_its_stacks_are_on_record(
     grow, ledger, notes
 ):
-    tree = grow(max_silence="1s").ready()
+    tree = grow(max_silence="3s").ready()
 
     [job] = ledger.enqueue(("blocks_everything", {}))
 
