@@ -22,7 +22,8 @@ SLOTS = count(1)
 RUNS = """
 SELECT j.id, r.token, r.status, r.reason, r.error, w.boot_id, w.instance_id, j.delivery,
   r.started_at / 1e6, r.finished_at / 1e6
-FROM holdfast_runs r JOIN holdfast_jobs j ON j.seq = r.job JOIN holdfast_workers w ON w.id = r.worker
+FROM holdfast_runs r
+JOIN holdfast_jobs j ON j.seq = r.job JOIN holdfast_workers w ON w.id = r.worker
 ORDER BY r.started_at, r.job, r.token
 """
 

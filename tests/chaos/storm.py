@@ -16,6 +16,7 @@ TREES: Final = 3
 CONCURRENCY: Final = 4
 KINDS: Final = (*("brief", "threaded", "paying", "chained") * 5, "once")
 LONGEST: Final = 0.25
+LEASE: Final = 1.0
 STORMY: Final = {"lease": "1s", "renew": "200ms", "prefetch": 8}
 LATEST: Final = 90.0
 """Seconds after the last kill by which everything has ended, or counts as stuck."""
@@ -97,13 +98,10 @@ class Aftermath:
 
     @property
     def takeovers(self) -> list[float]:
-        """For each lost run, how long after the kill its job was claimed again."""
-        later = {(run.job, run.token): run.started for run in self.ledger.runs()}
+        """For each lost run, how long after the kill another worker freed its job."""
         lost = [run for run in self.ledger.runs() if run.status == "lost"]
         return sorted(
-            later[run.job, run.token + 1] - self.kills[run.instance]
-            for run in lost
-            if (run.job, run.token + 1) in later and run.instance in self.kills
+            run.finished - self.kills[run.instance] for run in lost if run.instance in self.kills
         )
 
 
@@ -111,7 +109,12 @@ SUCCEEDED_ROOTS: Final = "SELECT root_id FROM holdfast_job_state WHERE state = '
 
 
 def storm(
-    folder: Path, *, jobs: int, kills: int, seed: int = 7, tell: Callable[[str], None] = lambda _: None
+    folder: Path,
+    *,
+    jobs: int,
+    kills: int,
+    seed: int = 7,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Aftermath:
     """Enqueue in as many waves as there are kills; each wave kills the next worker at work."""
     rng = random.Random(seed)

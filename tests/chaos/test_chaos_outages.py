@@ -85,7 +85,11 @@ def set_to(shift, seconds):
 
 
 def shifted(shift):
-    path = [str(TESTS / "chaos" / "shifted"), str(Path(holdfast.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    path = [
+        str(TESTS / "chaos" / "shifted"),
+        str(Path(holdfast.__file__).parent.parent),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     return {"CHAOS_SHIFT": str(shift), "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 

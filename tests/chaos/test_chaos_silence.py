@@ -45,9 +45,9 @@ def test_thread_past_its_max_runtime_ends_its_child_and_costs_its_neighbours_not
     until(lambda: not ledger.unfinished, what="the end")
     assert ledger.ends(job) == [("lost", "timeout")]
     assert ledger.state(job) == "dead_letter"
-    assert sorted(ledger.ends(*beside)) == [("released", "owner_dead")] * 2 + [
-        ("succeeded", None)
-    ] * 2
+    assert (
+        sorted(ledger.ends(*beside)) == [("released", "owner_dead")] * 2 + [("succeeded", None)] * 2
+    )
     assert [ledger.failures(each) for each in beside] == [0, 0]
     assert tree.code is None
 

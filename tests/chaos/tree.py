@@ -68,7 +68,9 @@ class Tree:
     def ready(self, children: int = 1) -> "Tree":
         """Once that many children take jobs."""
         told = "the tree at work"
-        until(lambda: self.code is not None or len(self.lines("child started")) >= children, what=told)
+        until(
+            lambda: self.code is not None or len(self.lines("child started")) >= children, what=told
+        )
         assert self.code is None, self.log
         return self
 

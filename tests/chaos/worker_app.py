@@ -59,7 +59,8 @@ def stubborn(app: Holdfast, notes: Notes) -> None:
 
     async def waits(run: Run, gate: str) -> int:
         notes.add("start", run)
-        while run.token == 1 and run.attempt == 1 and not notes.gate(gate).exists():
+        is_first = run.token == run.attempt == 1
+        while is_first and not notes.gate(gate).exists():  # noqa: ASYNC110 - another process's
             await asyncio.sleep(FINE)
         notes.add("end", run)
         return run.token
