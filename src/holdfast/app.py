@@ -139,7 +139,8 @@ class Holdfast:
 
         The handler may be `async def` or `def` (run in a thread), and may take the `run: Run`
         first. Its other arguments are what `enqueue` takes. `executor="process"` runs it in a
-        process of its own, which can be killed; `executor="command"` runs the Command it returns.
+        process of its own, which can be killed; `executor="command"` runs the Command it returns;
+        for both, `max_runtime` also counts the time their process takes to start.
         `errors` says which exceptions are worth another try: `{KeyError: "permanent"}`.
         InvalidType if a setting contradicts another.
         """

@@ -254,7 +254,7 @@ def register(app: Holdfast) -> Holdfast:
     for command in COMMANDS:
         app.job(executor="command", retry=ONCE_MORE)(command)
     app.job(executor="command", retry=ONCE_MORE)(sleeper)
-    app.job(name="brief_cmd", executor="command", max_runtime="1s", retry=Backoff(1))(sleeper)
+    app.job(name="brief_cmd", executor="command", max_runtime="3s", retry=Backoff(1))(sleeper)
     return app
 
 

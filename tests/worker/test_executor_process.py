@@ -209,6 +209,7 @@ async def test_one_that_defies_is_killed_with_all_it_started(app, worker, tmp_pa
 async def test_one_over_its_time_is_killed_even_when_it_holds_the_interpreter(
     app, worker, tmp_path, name
 ):
+    await (await run(app, "who")).result(LONG)  # its process is there: starting one takes time too
     handle = await run(app, name, str(tmp_path / "mark"))
 
     job = await handle.wait(LONG)

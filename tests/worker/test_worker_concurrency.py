@@ -177,7 +177,7 @@ async def test_a_new_job_is_picked_up_at_once_not_at_the_next_poll(path):
 
 
 async def test_without_any_hint_polling_alone_finds_the_work(app):
-    app._store.listen = lambda wake: lambda: None
+    app._store.listen = lambda wake, *, topics: lambda: None
 
     @app.job(retry=AT_ONCE)
     async def work(run: Run) -> int:

@@ -4,6 +4,7 @@ No timer and no delay: a lone write goes out at once, and the more arrive the la
 """
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from holdfast.clock import Clock, micros
-from holdfast.errors import HoldfastError, InvalidJob, StoreClosed
+from holdfast.errors import HoldfastError, InvalidJob, StoreBroken, StoreClosed
 from holdfast.store.base import Hint
 from holdfast.store.sqlite.database import translate
 from holdfast.store.sqlite.statements import Probe, run
@@ -95,6 +96,7 @@ class Writer:
         self._connection = connection
         self._cursor = connection.cursor()
         self._path = path
+        self._file = _identity(path)
         self._clock = clock
         self._gate = gate
         self._probe = probe
@@ -166,6 +168,7 @@ class Writer:
         with self._gate:
             run(cursor, "tx.begin", self._probe)
             try:
+                self._require_same_file()
                 work = Work(cursor, self._clock, self._probe, careful=careful)
                 answers = _perform(work, requests)
                 run(cursor, "tx.commit", self._probe)
@@ -175,6 +178,22 @@ class Writer:
                 raise
         self._tell(work.hint)
         return answers
+
+    def _require_same_file(self) -> None:
+        """A file that was removed takes writes all the same, and nobody would ever find them."""
+        if _identity(self._path) != self._file:
+            raise StoreBroken(
+                f"{self._path} is gone, or another file has its name, since it was opened; put it "
+                "back, or restart whoever uses it. Nothing was written"
+            )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - before every commit, without a detour
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _perform(work: Work, requests: list[Request]) -> list[list[Any]]:
