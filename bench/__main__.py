@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import growth, machine, report, rounds, worker
+from bench import chaos, growth, machine, report, rounds, worker
 from bench.figures import Line, Series
 
 JOBS = {
@@ -19,8 +19,12 @@ JOBS = {
     "latency": 400,
     "growth": 10_000,
     "worker": 20_000,
+    "chaos": 10_000,
 }
 """How many jobs each measurement takes unless told otherwise."""
+
+ALONE = {"growth", "worker", "chaos"}
+"""Measured without a peer."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -43,7 +47,7 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "pragmas": rounds.settings(folder, huey=asked.huey),
     }
     _print(report.header(found["machine"], found["pragmas"]))
-    beside = [what for what in wanted if what not in {"growth", "worker"}]
+    beside = [what for what in wanted if what not in ALONE]
     if beside:
         found["compared"] = _compare(asked, folder, beside)
     if "growth" in wanted:
@@ -52,6 +56,9 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         jobs = asked.jobs or JOBS["worker"]
         found["worker"] = worker.measure(folder, jobs=jobs, picks=300, rounds=asked.rounds)
         _print(found["worker"])
+    if "chaos" in wanted:
+        found["chaos"] = chaos.measure(folder, jobs=asked.jobs or JOBS["chaos"])
+        _print(report.table([[name, str(value)] for name, value in found["chaos"].items()]))
     found["afterwards"] = machine.mood(folder)
     _print([report.mood("afterwards", found["afterwards"])])
     return found

@@ -65,6 +65,7 @@ def _hello(app: Holdfast, engine: Engine) -> dict[str, Any]:
         "url": app.url,
         "settings": app.settings.dump(),
         "queues": engine.queues,
+        "unused": [queue for queue in engine.queues if queue not in app.registry.queues()],
         "types": engine.types,
         "concurrency": engine.concurrency,
         "version": holdfast.__version__,

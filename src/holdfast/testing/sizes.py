@@ -19,6 +19,10 @@ class Sizes:
     race_processes: int  # processes that race for one thing
     race_rounds: int  # times that they do
     race_jobs: int  # jobs that they share out
+    chaos_jobs: int  # jobs in a storm of killed workers
+    chaos_kills: int  # workers killed in it
+    chaos_deploys: int  # workers replaced under load
+    chaos_trials: int  # handlers of each kind that block for ten leases
 
 
 TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
@@ -29,6 +33,10 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             race_processes=3,
             race_rounds=5,
             race_jobs=200,
+            chaos_jobs=300,
+            chaos_kills=4,
+            chaos_deploys=3,
+            chaos_trials=3,
         ),
         "test": Sizes(
             history_examples=60,
@@ -36,6 +44,10 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             race_processes=4,
             race_rounds=20,
             race_jobs=200,
+            chaos_jobs=2_000,
+            chaos_kills=30,
+            chaos_deploys=12,
+            chaos_trials=10,
         ),
         "full": Sizes(
             history_examples=10_000,
@@ -43,6 +55,10 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             race_processes=8,
             race_rounds=200,
             race_jobs=2_000,
+            chaos_jobs=10_000,
+            chaos_kills=100,
+            chaos_deploys=50,
+            chaos_trials=50,
         ),
     }
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
+from holdfast.core.delivery import Delivery
 from holdfast.core.run import Claim, Holder
 from holdfast.errors import OperatorError, StoreClosed
 from holdfast.store.base import Hint, Jobs
@@ -15,6 +16,9 @@ log = logging.getLogger("holdfast.worker")
 
 AT_HAND = timedelta(seconds=1)
 """How much work to hold ready at most: a job must not wait here while another worker is idle."""
+
+FAIR = 0.25
+"""For how long, in seconds, jobs that must not wait here may be passed over for others."""
 
 
 class Dispatcher:
@@ -50,6 +54,8 @@ class Dispatcher:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._per_job = 0.0
+        self._may_stock = True
+        self._fair = self._loop.time()
         self.in_hand = 0
         self.idle = asyncio.Event()
 
@@ -101,6 +107,10 @@ class Dispatcher:
             prefetch=prefetch,
             lease=self._lease,
         )
+        if limit:
+            # One that must not wait here was next: until none is, take only what can start.
+            self._fair = self._loop.time()
+            self._may_stock = not any(_starts_at_once(claim) for claim in claims)
         if not claims:
             log.debug("nothing to take queue=%s", queue)
             return 0
@@ -110,12 +120,15 @@ class Dispatcher:
 
     @property
     def _wants_more(self) -> bool:
-        return self.in_hand < self._concurrency + self._stock // 2 or not self.in_hand
+        # Now and then the stock runs out before it is filled: then any job can be the next.
+        is_fair = self._loop.time() - self._fair < FAIR
+        stock = self._stock // 2 if is_fair else 0
+        return self.in_hand < self._concurrency + stock or not self.in_hand
 
     @property
     def _stock(self) -> int:
         """How many jobs beyond the running ones make up the work to have at hand."""
-        if not self._per_job:
+        if not self._per_job or not self._may_stock:
             return 0
         worth = AT_HAND.total_seconds() / self._per_job * self._concurrency
         return int(min(self._prefetch, worth))
@@ -148,3 +161,8 @@ class Dispatcher:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._poll):
                 await self._wake.wait()
+
+
+def _starts_at_once(claim: Claim) -> bool:
+    """Whether a store gives it out only to who can start it: see `Jobs.claim`."""
+    return claim.delivery is not Delivery.LEASE or claim.losses > 0

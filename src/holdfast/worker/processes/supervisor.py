@@ -86,6 +86,8 @@ class Supervisor:
         if hello is None:
             return Exit.FINE
         self._settings = Settings.load(hello["settings"])
+        if unused := hello.get("unused"):
+            log.warning("no type of this app goes to %s unless told to", ", ".join(unused))
         self._store = self._open_store(hello["url"])
         try:
             if await first(self._open(), self._asked):

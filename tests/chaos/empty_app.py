@@ -1,0 +1,5 @@
+"""An app without types."""
+
+from holdfast import Holdfast
+
+app = Holdfast("sqlite:///never-made.db")

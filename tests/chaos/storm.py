@@ -1,0 +1,162 @@
+"""Jobs by the thousand while whole workers are killed, and what the records say afterwards."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from .ledger import Ledger, Run
+from .notes import Notes
+from .tree import Tree, forest, until
+
+TREES: Final = 3
+CONCURRENCY: Final = 4
+KINDS: Final = (*("brief", "threaded", "paying", "chained") * 5, "once")
+LONGEST: Final = 0.25
+LEASE: Final = 1.0
+STORMY: Final = {"lease": "1s", "renew": "200ms", "prefetch": 8}
+LATEST: Final = 90.0
+"""Seconds after the last kill by which everything has ended, or counts as stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What a storm left, to be judged."""
+
+    ledger: Ledger
+    jobs: dict[str, str]  # by id, of which type; `n` is the place
+    kills: dict[str, float] = field(default_factory=dict)  # by instance id, when (wall time)
+    unfinished_at_last_kill: int = 0
+
+    @property
+    def lost(self) -> list[str]:
+        """Jobs without a terminal record, of their own or of their chain's last job."""
+        states = self.ledger.states()
+        final = {"succeeded", "failed", "dead_letter", "skipped", "cancelled"}
+        return [job for job in {*self.jobs, *states} if states.get(job) not in final]
+
+    @property
+    def unsuccessful(self) -> list[str]:
+        """Jobs whose handler never completed, though their delivery promises it."""
+        done = {root for (root,) in self.ledger.rows(SUCCEEDED_ROOTS)}
+        return [job for job, kind in self.jobs.items() if kind != "once" and job not in done]
+
+    @property
+    def repeats(self) -> int:
+        """Runs of handlers beyond the first of each job, chains counted as one."""
+        roots = dict(self.ledger.rows("SELECT id, root_id FROM holdfast_job_state"))
+        starts = Counter(roots[note.job] for note in self.ledger.notes.all())
+        return sum(number - 1 for number in starts.values())
+
+    @property
+    def doubled(self) -> list[str]:
+        """Jobs run again although a run of theirs had ended otherwise than by being cut short."""
+        by_job: dict[str, list[Run]] = {}
+        for run in self.ledger.runs():
+            by_job.setdefault(run.job, []).append(run)
+        cut_short = {"lost", "released"}
+        return [
+            job
+            for job, runs in by_job.items()
+            if {run.status for run in sorted(runs, key=lambda run: run.token)[:-1]} - cut_short
+        ]
+
+    @property
+    def effects(self) -> Counter[int]:
+        return Counter(n for (n,) in self.ledger.rows("SELECT n FROM effects"))
+
+    @property
+    def paid(self) -> Counter[int]:
+        """What the effects must be."""
+        return Counter(n for n, kind in enumerate(self.jobs.values()) if kind == "paying")
+
+    @property
+    def unrun(self) -> list[Run]:
+        """Lost runs whose handler was never called."""
+        started = {(note.job, note.token) for note in self.ledger.notes.all()}
+        lost = [run for run in self.ledger.runs() if run.status == "lost"]
+        return [run for run in lost if (run.job, run.token) not in started]
+
+    @property
+    def places_taken(self) -> dict[str, int]:
+        """By killed worker: runs in progress, and unstarted ones that must not be prefetched."""
+        over = {(note.job, note.token) for note in self.ledger.notes.all("end")}
+        unrun = set(self.unrun)
+        return Counter(
+            run.instance
+            for run in self.ledger.runs()
+            if run.status == "lost" and (run.job, run.token) not in over
+            if run not in unrun or run.delivery != "lease"
+        )
+
+    @property
+    def refused(self) -> int:
+        return len(self.ledger.events("late_write_refused"))
+
+    @property
+    def takeovers(self) -> list[float]:
+        """For each lost run, how long after the kill another worker freed its job."""
+        lost = [run for run in self.ledger.runs() if run.status == "lost"]
+        return sorted(
+            run.finished - self.kills[run.instance] for run in lost if run.instance in self.kills
+        )
+
+
+SUCCEEDED_ROOTS: Final = "SELECT root_id FROM holdfast_job_state WHERE state = 'succeeded'"
+
+
+def storm(
+    folder: Path,
+    *,
+    jobs: int,
+    kills: int,
+    seed: int = 7,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Aftermath:
+    """Enqueue in as many waves as there are kills; each wave kills the next worker at work."""
+    rng = random.Random(seed)
+    ledger = Ledger(folder)
+    ledger.make_effects()
+    aftermath = Aftermath(ledger, {})
+    with forest(folder) as grow:
+        trees = [_plant(grow, number) for number in range(TREES)]
+        for kill in range(kills):
+            tell(f"kill {kill + 1} of {kills}")
+            name, tree = trees.pop(0)
+            for _, each in ((name, tree), trees[0]):
+                each.ready()  # the victim, and somebody to take over
+            _enqueue(aftermath, jobs // kills + (kill < jobs % kills), rng)
+            _wait_for_work(ledger.notes, tree)
+            time.sleep(rng.random() * LONGEST / 4)  # any moment is as good as another
+            left = ledger.unfinished
+            aftermath.kills[name] = tree.kill()
+            trees.append(_plant(grow, TREES + kill))
+        tell("the rest")
+        until(lambda: not ledger.unfinished, within=LATEST, what="the end of every job")
+    return Aftermath(ledger, aftermath.jobs, aftermath.kills, left)
+
+
+def _plant(grow: Callable[..., Tree], number: int) -> tuple[str, Tree]:
+    name = f"tree-{number}"
+    return name, grow("--instance-id", name, "-c", str(CONCURRENCY), **STORMY)
+
+
+def _enqueue(aftermath: Aftermath, number: int, rng: random.Random) -> None:
+    first = len(aftermath.jobs)
+    kinds = [KINDS[n % len(KINDS)] for n in range(first, first + number)]
+    wanted = [
+        (kind, {"n": n, "seconds": rng.random() * LONGEST}) for n, kind in enumerate(kinds, first)
+    ]
+    ids = aftermath.ledger.enqueue(*wanted)
+    aftermath.jobs.update(zip(ids, kinds, strict=True))
+
+
+def _wait_for_work(notes: Notes, tree: Tree) -> None:
+    """Until that tree is in the middle of a job: a worker is never killed idle."""
+    until(
+        lambda: {note.pid for note in notes.under_way()} & set(tree.children()),
+        what="a job begun by the next victim",
+    )

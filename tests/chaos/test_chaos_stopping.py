@@ -1,0 +1,112 @@
+"""Stopping: deploys cost nothing, signals mean what they say, orphans do not stay."""
+
+import time
+from signal import SIGINT, SIGTERM
+
+import pytest
+
+from holdfast.testing import sizes
+
+from .tree import LEASE, until
+
+pytestmark = pytest.mark.slow
+
+GRACE = 5.0
+AT_ONCE = 30
+PATIENT = 20.0
+
+
+@pytest.mark.timeout(300)
+def test_deploys_under_load_lose_nothing_spend_no_attempt_and_end_in_time(grow, ledger):
+    deploys = sizes.SIZES.chaos_deploys
+    old, jobs, took, codes = grow().ready(), [], [], []
+
+    for _ in range(deploys):
+        new = grow().ready()
+        kinds = ["brief", "threaded", "chained"] * (AT_ONCE // 3)
+        jobs += ledger.enqueue(*[(kind, {"n": 0, "seconds": 0.1}) for kind in kinds])
+        asked = time.monotonic()
+        old.signal(SIGTERM)
+        codes.append(old.wait(GRACE + PATIENT))
+        took.append(time.monotonic() - asked)
+        old = new
+
+    until(lambda: not ledger.unfinished, what="the end")
+    assert codes == [0] * deploys
+    assert max(took) <= GRACE + 1
+    assert ledger.is_sound
+    assert set(ledger.states().values()) == {"succeeded"}
+    assert len(ledger.states()) == len(jobs) == deploys * AT_ONCE
+    assert {run.status for run in ledger.runs()} <= {"succeeded", "released"}
+    assert ledger.rows("SELECT sum(failures) FROM holdfast_ends") == [(0,)]
+
+
+def test_what_outlasts_the_grace_is_handed_back_unspent_and_the_worker_leaves_in_time(
+    grow, ledger, notes
+):
+    tree = grow(grace="1s").ready()
+    jobs = ledger.enqueue(*[(kind, {"gate": "never"}) for kind in ("waits", "waits_threaded")])
+    until(lambda: len(notes.under_way()) == 2, what="two runs")
+
+    asked = time.monotonic()
+    tree.signal(SIGTERM)
+
+    assert tree.wait(PATIENT) == 0
+    assert time.monotonic() - asked <= 1 + 1
+    assert ledger.ends(*jobs) == [("released", "shutdown")] * 2
+    assert [ledger.state(job) for job in jobs] == ["queued"] * 2
+    assert [ledger.failures(job) for job in jobs] == [0, 0]
+
+
+@pytest.mark.parametrize("what", [SIGTERM, SIGINT])
+def test_signal_to_the_whole_group_lets_what_runs_end(grow, ledger, notes, what):
+    tree = grow().ready()
+    [job] = ledger.enqueue(("waits", {"gate": "go"}))
+    until(lambda: notes.of(job), what="its run")
+
+    tree.signal_group(what)
+    notes.open_gate("go")
+
+    assert tree.wait(PATIENT) == 0
+    assert ledger.ends(job) == [("succeeded", None)]
+    assert tree.members() == []
+
+
+def test_second_signal_hands_everything_back_at_once(grow, ledger, notes):
+    tree = grow("-c", "4", grace="60s").ready()
+    kinds = ("waits", "waits_threaded", "waits_chained")
+    jobs = ledger.enqueue(*[(kind, {"gate": "never"}) for kind in kinds])
+    until(lambda: len(notes.under_way()) == len(kinds), what="their runs")
+
+    tree.signal(SIGTERM)
+    until(tree.has_heard, what="the first signal's arrival")  # two at one moment are one
+    asked = time.monotonic()
+    tree.signal(SIGTERM)
+
+    assert tree.wait(PATIENT) == 1
+    assert time.monotonic() - asked < 2
+    assert ledger.ends(*jobs[:2]) == [("released", "shutdown")] * 2
+    assert ledger.ends(jobs[2]) == [("lost", "shutdown")]
+    assert [ledger.failures(job) for job in jobs[:2]] == [0, 0]
+    assert tree.members() == []
+
+
+def test_children_of_a_killed_supervisor_are_gone_within_the_lease_and_their_jobs_go_on(
+    grow, ledger, notes
+):
+    tree = grow("-p", "2", "-c", "2", "--instance-id", "headless", prefetch=0).ready(2)
+    wanted = [("waits", {"gate": "never"}), ("waits_threaded", {"gate": "never"})]
+    jobs = ledger.enqueue(*wanted, ("blocks_loop", {"seconds": 20}))
+    until(lambda: len(notes.under_way()) == 3, what="three runs")
+    rows = "SELECT count(*) FROM holdfast_open_runs"
+
+    killed = tree.kill_supervisor()
+    tree.gone(PATIENT)
+    gone = time.monotonic()
+    grow("--instance-id", "heir", "-q", "default").ready()
+
+    assert gone - killed <= LEASE + 1
+    until(lambda: [ledger.state(job) for job in jobs[:2]] == ["succeeded"] * 2, what="the end")
+    until(lambda: ledger.rows(rows) == [(0,)], what="the blocked run's loss")
+    assert ledger.state(jobs[2]) == "queued"
+    assert tree.lines("the supervisor is gone")

@@ -1,0 +1,28 @@
+"""Thousands of jobs, dozens of kill -9s of whole workers: nothing lost, doubled or stuck."""
+
+from collections import Counter
+
+import pytest
+
+from holdfast.testing import sizes
+
+from .storm import CONCURRENCY, LEASE, storm
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.timeout(400)
+def test_in_a_storm_of_kills_no_job_is_lost_doubled_or_stuck(tmp_path):
+    kills = sizes.SIZES.chaos_kills
+
+    after = storm(tmp_path, jobs=sizes.SIZES.chaos_jobs, kills=kills)
+
+    assert after.unfinished_at_last_kill > CONCURRENCY, "the last kill came too late to tell"
+    assert after.ledger.is_sound
+    assert (after.lost, after.doubled, after.unsuccessful) == ([], [], [])
+    assert after.effects == after.paid
+    assert 0 < after.repeats <= kills * CONCURRENCY
+    assert max(Counter(run.job for run in after.unrun).values(), default=0) <= 1
+    # What is not `lease` is claimed only when a place is free for it: never to lie in store.
+    assert max(after.places_taken.values()) <= CONCURRENCY
+    assert after.takeovers[len(after.takeovers) // 2] <= LEASE + 1

@@ -1,0 +1,51 @@
+"""Whoever dies, its jobs go on soon: a child's at once, a tree's after its lease."""
+
+import os
+import signal
+import statistics
+import time
+
+import pytest
+
+from .tree import LEASE, until
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 5
+
+
+def test_the_job_of_a_dead_child_runs_again_in_under_a_second(grow, ledger, notes):
+    grow("-p", "2").ready(2)
+    took = []
+
+    for _ in range(ROUNDS):
+        [job] = ledger.enqueue(("waits", {"gate": "never"}))
+        [first] = until(lambda job=job: notes.of(job), what="the first run")
+        killed = time.monotonic()
+        os.kill(first.pid, signal.SIGKILL)
+        second = until(lambda job=job: notes.of(job)[1:], what="the second run")[0]
+        took.append(second.at - killed)
+        assert second.pid != first.pid
+
+    until(lambda: not ledger.unfinished, what="the end")
+    assert {run.reason for run in ledger.runs() if run.status == "lost"} == {"owner_dead"}
+    # On a loaded machine one of them may wait for a child that is being started: twice as long.
+    assert statistics.median(took) < 1, took
+    assert max(took) < 2, took
+
+
+def test_the_jobs_of_a_dead_tree_run_again_within_the_lease_and_a_second(grow, ledger, notes):
+    first = grow("--instance-id", "first").ready()
+    jobs = ledger.enqueue(*[("waits", {"gate": "never"})] * 3)
+    until(lambda: len(notes.all()) == 3, what="three runs")
+    grow("--instance-id", "second").ready()
+
+    killed = first.kill()
+
+    until(lambda: not ledger.unfinished, what="the end")
+    lost, done = ledger.runs()[:3], ledger.runs()[3:]
+    assert ledger.ends(*jobs) == [("lost", "lease_expired")] * 3 + [("succeeded", None)] * 3
+    assert {run.instance for run in lost} == {"first"}
+    assert {run.instance for run in done} == {"second"}
+    assert max(run.started for run in done) - killed <= LEASE + 1
+    assert [ledger.failures(job) for job in jobs] == [1, 1, 1]

@@ -1,0 +1,161 @@
+"""The app that the trees work for: handlers that note what they do, and misbehave as asked."""
+
+import asyncio
+import ctypes
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from holdfast import Backoff, Holdfast, Run
+
+from .notes import Notes
+
+PATIENT = Backoff(200, base="5ms", cap="50ms")
+THREE = Backoff(3, base="1ms", jitter=False)
+FINE = 0.01
+
+
+def register(app: Holdfast, notes: Notes) -> Holdfast:
+    """Every type there is. `n` is the job's own number; a gate is a file that must be there."""
+
+    async def brief(run: Run, n: int, seconds: float) -> int:
+        notes.add("start", run)
+        await asyncio.sleep(seconds)
+        notes.add("end", run)
+        return n
+
+    app.job(name="brief", retry=PATIENT)(brief)
+    app.job(name="chained", delivery="chain", retry=PATIENT)(brief)
+    app.job(name="once", delivery="once")(brief)
+
+    @app.job(retry=PATIENT)
+    def threaded(run: Run, n: int, seconds: float) -> int:
+        notes.add("start", run)
+        time.sleep(seconds)
+        notes.add("end", run)
+        return n
+
+    @app.job(retry=PATIENT)
+    async def paying(run: Run, n: int, seconds: float) -> int:
+        notes.add("start", run)
+        await asyncio.sleep(seconds)
+        async with run.transaction() as conn:
+            conn.execute("INSERT INTO effects VALUES (?, ?)", (n, run.token))
+        notes.add("end", run)
+        return n
+
+    stubborn(app, notes)
+    blocking(app, notes)
+    deadly(app, notes)
+    return app
+
+
+def stubborn(app: Holdfast, notes: Notes) -> None:
+    """Wait for a gate in their first run; later runs return at once."""
+
+    async def waits(run: Run, gate: str) -> int:
+        notes.add("start", run)
+        is_first = run.token == run.attempt == 1
+        while is_first and not notes.gate(gate).exists():  # noqa: ASYNC110 - another process's
+            await asyncio.sleep(FINE)
+        notes.add("end", run)
+        return run.token
+
+    app.job(name="waits", retry=THREE)(waits)
+    app.job(name="waits_chained", delivery="chain", retry=THREE)(waits)
+    app.job(name="waits_once", delivery="once")(waits)
+
+    @app.job(retry=THREE)
+    def waits_threaded(run: Run, gate: str) -> int:
+        notes.add("start", run)
+        while run.token == 1 and not notes.gate(gate).exists():
+            time.sleep(FINE)
+        notes.add("end", run)
+        return run.token
+
+    @app.job(retry=THREE, max_runtime="500ms")
+    def endless(run: Run) -> None:
+        notes.add("start", run)
+        while True:
+            time.sleep(FINE)
+
+
+def blocking(app: Holdfast, notes: Notes) -> None:
+    """Let nobody else have the loop, a thread, or the interpreter."""
+
+    @app.job(retry=THREE, queue="loop")
+    async def blocks_loop(run: Run, seconds: float) -> int:
+        notes.add("start", run)
+        time.sleep(seconds)  # noqa: ASYNC251 - that is the point
+        return run.token
+
+    @app.job(retry=THREE, queue="threads")
+    def blocks_thread(run: Run, seconds: float) -> int:
+        notes.add("start", run)
+        time.sleep(seconds)
+        return run.token
+
+    @app.job(retry=THREE, queue="interpreter")
+    def blocks_interpreter(run: Run, seconds: float) -> int:
+        notes.add("start", run)
+        hold_the_interpreter(seconds)
+        return run.token
+
+    @app.job(retry=THREE, queue="interpreter")
+    async def blocks_everything(run: Run) -> int:
+        notes.add("start", run)
+        if run.token == 1:
+            hold_the_interpreter_for_ever()
+        return run.token
+
+    @app.job(retry=THREE)
+    async def hoards(run: Run, megabytes: int) -> None:
+        HOARD.append(bytearray(megabytes << 20))
+
+
+HOARD: list[Any] = []
+
+
+def deadly(app: Holdfast, notes: Notes) -> None:
+    """Take their process with them, every time."""
+
+    @app.job(retry=THREE)
+    async def exits(run: Run) -> None:
+        notes.add("start", run)
+        os._exit(1)
+
+    @app.job(retry=THREE)
+    def crashes(run: Run) -> None:
+        notes.add("start", run)
+        ctypes.string_at(0)
+
+    @app.job(retry=THREE)
+    async def kills(run: Run) -> None:
+        notes.add("start", run)
+        os.kill(os.getpid(), signal.SIGKILL)
+        await asyncio.sleep(60)
+
+
+def hold_the_interpreter(seconds: float) -> None:
+    """PyDLL keeps the lock of the interpreter: no other thread moves."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+
+
+def hold_the_interpreter_for_ever() -> None:
+    """Unlike a sleep, no signal cuts it short."""
+    re.match("(a+)+$", "a" * 60 + "b")
+
+
+def from_environment() -> Holdfast:
+    folder = Path(os.environ["CHAOS_FOLDER"])
+    url = os.environ.get("CHAOS_URL", f"sqlite:///{folder / 'jobs.db'}")
+    settings = json.loads(os.environ["CHAOS_SETTINGS"])
+    return register(Holdfast(url, **settings), Notes(folder))
+
+
+if "CHAOS_FOLDER" in os.environ:
+    app = from_environment()

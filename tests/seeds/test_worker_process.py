@@ -1,0 +1,140 @@
+"""Real workers, stopped and killed: what the seeds promise of a worker's process."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from signal import SIGINT, SIGTERM
+
+import pytest
+
+from chaos.ledger import Ledger
+from chaos.tree import Tree, forest, until
+
+pytestmark = pytest.mark.slow
+
+TAKEN = 3
+SINGLE = ("--topology", "single")
+Grow = Callable[..., Tree]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path)
+
+
+@pytest.fixture
+def grow(tmp_path: Path) -> Iterator[Grow]:
+    with forest(tmp_path) as grow:
+        yield grow
+
+
+@pytest.mark.req("S0-1.e", "S1-6.2.z")
+def test_beside_a_single_worker_another_one_leaves_and_names_the_reason(
+    grow: Grow, ledger: Ledger
+) -> None:
+    first = grow(*SINGLE).ready()
+
+    second = grow(*SINGLE)
+
+    assert second.wait() == TAKEN
+    assert second.lines("ERROR", "topology single serves the scope 'default' already")
+    assert not second.lines("worker started")
+    assert first.code is None
+
+
+@pytest.mark.req("S0-3.a")
+def test_once_a_single_worker_was_killed_a_new_one_may_start(grow: Grow, ledger: Ledger) -> None:
+    first = grow(*SINGLE).ready()
+    refused = grow(*SINGLE).wait()
+
+    first.kill()
+
+    second = grow(*SINGLE).ready()
+    [job] = ledger.enqueue(("brief", {"n": 1, "seconds": 0}))
+    until(lambda: ledger.state(job) == "succeeded", what="a job of the new worker")
+    assert (refused, second.code) == (TAKEN, None)
+
+
+@pytest.mark.req("S0-7.a")
+def test_right_after_a_crash_in_mid_job_its_row_still_says_running(
+    grow: Grow, ledger: Ledger
+) -> None:
+    tree = grow().ready()
+    [job] = ledger.enqueue(("waits_once", {"gate": "never"}))
+    until(lambda: ledger.notes.of(job), what="its run")
+
+    tree.kill()
+
+    assert ledger.state(job) == "running"
+    assert ledger.rows("SELECT finished_at FROM holdfast_job_state WHERE id = ?", job) == [(None,)]
+
+
+@pytest.mark.req("S1-4.1.b", "S1-4.1.c")
+def test_running_job_completes_within_the_grace_and_then_the_worker_exits(
+    grow: Grow, ledger: Ledger
+) -> None:
+    tree = grow(grace="10s").ready()
+    [job] = ledger.enqueue(("chained", {"n": 7, "seconds": 2}))
+    until(lambda: ledger.notes.of(job), what="its run")
+
+    tree.signal(SIGTERM)
+
+    assert tree.wait() == 0
+    assert (ledger.ends(job), ledger.results(job)) == ([("succeeded", None)], ["7"])
+    assert ledger.rows("SELECT count(*) FROM holdfast_open_runs") == [(0,)]
+    assert ledger.is_sound
+
+
+@pytest.mark.req("S1-4.1.f")
+def test_after_a_clean_stop_the_queue_goes_on_where_it_stopped(grow: Grow, ledger: Ledger) -> None:
+    first = grow("-c", "1", prefetch=0).ready()
+    head, *rest = ledger.enqueue(
+        ("waits_chained", {"gate": "go"}), *[("chained", {"n": n, "seconds": 0}) for n in range(5)]
+    )
+    until(lambda: ledger.notes.of(head), what="the first run")
+    first.signal(SIGTERM)
+    until(first.has_heard, what="the signal's arrival")
+    ledger.notes.open_gate("go")
+    code = first.wait()
+    waiting = [job for job in rest if ledger.state(job) == "queued"]
+
+    grow("-c", "1", prefetch=0).ready()
+    until(lambda: not ledger.unfinished, what="the end")
+
+    assert code == 0
+    assert waiting
+    assert [note.job for note in ledger.notes.all()] == [head, *rest]
+
+
+@pytest.mark.req("S1-4.1.g")
+def test_job_that_outlasts_the_grace_is_closed_like_a_crash(grow: Grow, ledger: Ledger) -> None:
+    tree = grow(grace="1s").ready()
+    [job] = ledger.enqueue(("chained", {"n": 0, "seconds": 60}))
+    until(lambda: ledger.notes.of(job), what="its run")
+
+    tree.signal(SIGTERM)
+
+    assert tree.wait() == 0
+    assert ledger.ends(job) == [("lost", "shutdown")]
+    links = ledger.rows("SELECT state, failures FROM holdfast_job_state WHERE retry_of = ?", job)
+    assert links == [("queued", 1)]
+
+
+@pytest.mark.req("S3-4.i")
+@pytest.mark.parametrize("how", ["interrupt", "kill"])
+def test_job_of_a_dead_worker_is_reclaimed_and_processed_by_another(
+    grow: Grow, ledger: Ledger, how: str
+) -> None:
+    first = grow("--instance-id", "first", grace="500ms").ready()
+    [job] = ledger.enqueue(("waits", {"gate": "never"}))
+    until(lambda: ledger.notes.of(job), what="its run")
+    grow("--instance-id", "second").ready()
+
+    if how == "kill":
+        first.kill()
+    else:
+        first.signal_group(SIGINT)
+
+    until(lambda: ledger.state(job) == "succeeded", what="the other's success")
+    was = ("lost", "lease_expired") if how == "kill" else ("released", "shutdown")
+    assert ledger.ends(job) == [was, ("succeeded", None)]
+    assert [run.instance for run in ledger.runs(job)] == ["first", "second"]
