@@ -138,3 +138,26 @@ def test_job_of_a_dead_worker_is_reclaimed_and_processed_by_another(
     was = ("lost", "lease_expired") if how == "kill" else ("released", "shutdown")
     assert ledger.ends(job) == [was, ("succeeded", None)]
     assert [run.instance for run in ledger.runs(job)] == ["first", "second"]
+
+
+@pytest.mark.req("S0-7.1.a", "S2-1.b")
+def test_recovery_is_over_before_the_first_claim_and_each_line_of_a_run_bears_its_job(
+    grow: Grow, ledger: Ledger
+) -> None:
+    first = grow("--instance-id", "it").ready()
+    [left] = ledger.enqueue(("waits", {"gate": "never"}))
+    until(lambda: ledger.notes.of(left), what="its run")
+    first.kill()
+    [new] = ledger.enqueue(("brief", {"n": 1, "seconds": 0}))
+
+    second = grow("--instance-id", "it").ready()
+    until(lambda: second.lines("job_end", f"job={new}"), what="the next one's end")
+
+    lines = second.log.splitlines()
+    recovered = next(n for n, line in enumerate(lines) if "recovery finished" in line)
+    started = next(n for n, line in enumerate(lines) if "job_start" in line)
+    assert recovered < started
+    assert "actions=1" in lines[recovered]
+    told = second.lines("job_start", f"job={new}"), second.lines("job_end", f"job={new}")
+    assert [len(each) for each in told] == [1, 1]
+    assert all(" job=" in line for line in lines if " job_" in line)
