@@ -15,7 +15,7 @@ from holdfast.clock import Clock
 from holdfast.config import Settings
 from holdfast.core.ids import Ids
 from holdfast.core.run import Holder
-from holdfast.errors import HoldfastError, OperatorError, StoreBusy, StoreClosed
+from holdfast.errors import HoldfastError, OperatorError, StoreBusy, StoreClosed, StoreFull
 from holdfast.store.base import Hint, Store, Topic
 from holdfast.worker.processes.care import Care
 from holdfast.worker.processes.family import Family, Unfit
@@ -23,7 +23,7 @@ from holdfast.worker.processes.identity import Taken, identify, introduce
 from holdfast.worker.processes.kin import Kin
 from holdfast.worker.processes.plan import Exit, Plan
 from holdfast.worker.processes.verdict import findings, settle
-from holdfast.worker.recover import Recovery
+from holdfast.worker.recover import Recovery, Scope
 from holdfast.worker.service import every
 from holdfast.worker.tidy import Tidy, look_around
 
@@ -90,31 +90,23 @@ class Supervisor:
             log.warning("no type of this app goes to %s unless told to", ", ".join(unused))
         self._store = self._open_store(hello["url"])
         try:
-            if await first(self._open(), self._asked):
-                return await self._serve(hello)
-            return Exit.FINE
+            await first(patiently(self._store.open), self._asked)
+            return Exit.FINE if self._asked.is_set() else await self._serve(hello)
         finally:
             await self._store.close()
 
-    async def _open(self) -> bool:
-        while True:
-            try:
-                await self._store.open()
-            except StoreBusy as error:
-                log.warning("the store is busy, will try again: %s", error)
-            else:
-                return True
-
     async def _serve(self, hello: dict[str, Any]) -> Exit:
         identity = await identify(self._store, self._plan)
-        info = introduce(self._plan, identity.holder, hello)
+        holder = identity.holder
+        info = introduce(self._plan, holder, hello)
+        recovery = self._recovery(holder, hello["queues"])
         try:
-            await self._store.enlist(info)
-            await self._recover(identity.holder, hello["queues"])
-            return await self._work(identity.holder)
+            await patiently(lambda: self._store.enlist(info))
+            await patiently(recovery.run_once)
+            return await self._work(holder)
         finally:
             with suppress(OperatorError):
-                await self._store.retire(identity.holder)
+                await self._store.retire(holder)
             await identity.release()
 
     async def _work(self, holder: Holder) -> Exit:
@@ -153,16 +145,10 @@ class Supervisor:
         yield every(LOOK, self._recycle_once, random=random)
         yield look_around(Tidy(self._store, self._ids.job), settings, random=random)
 
-    async def _recover(self, holder: Holder, queues: list[str]) -> None:
-        """Before anything new is taken; the identity is held, so its earlier boots are dead."""
-        recovery = Recovery(
-            self._store,
-            holder,
-            scope="all" if self._plan.topology == "single" else "instance",
-            new_id=self._ids.job,
-            queues=queues,
-        )
-        await recovery.run_once()
+    def _recovery(self, holder: Holder, queues: list[str]) -> Recovery:
+        """For before anything new is taken; the identity is held, so earlier boots are dead."""
+        scope: Scope = "all" if self._plan.topology == "single" else "instance"
+        return Recovery(self._store, holder, scope=scope, new_id=self._ids.job, queues=queues)
 
     async def _stop(self) -> Exit:
         """Within the grace in order, then by force; a second signal goes straight to force."""
@@ -218,6 +204,18 @@ class Supervisor:
                 self._settled.update({str(state): number for state, number in went.items()})
                 log.warning("child %d left %d runs: %s", kin.pid, len(leases), dict(went))
                 return
+
+
+async def patiently(step: Callable[[], Awaitable[object]]) -> None:
+    """Do it, again and again while the store is busy or full: both pass."""
+    while True:
+        try:
+            await step()
+        except (StoreBusy, StoreFull) as error:
+            log.warning("cannot start yet, will try again: %s", error)
+            await asyncio.sleep(0.5)
+        else:
+            return
 
 
 async def first(step: Awaitable[T], event: asyncio.Event) -> T | None:

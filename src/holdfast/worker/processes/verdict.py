@@ -13,6 +13,7 @@ from holdfast.core.job import Job
 from holdfast.core.run import Lease
 from holdfast.core.state import Loss, State
 from holdfast.store.base import Jobs
+from holdfast.worker import telling
 from holdfast.worker.processes.board import Entry
 from holdfast.worker.processes.kin import Kin
 
@@ -81,7 +82,10 @@ async def settle(
     jobs = [job for job in found if job is not None and _is_open(job, held[job.id])]
     changes = [decide(job, findings.event(job, held[job.id]), new_id=new_id) for job in jobs]
     applied = await store.apply(changes)
-    return Counter(change.move.to for change, done in zip(changes, applied, strict=True) if done)
+    settled = [change for change, done in zip(changes, applied, strict=True) if done]
+    for change in settled:
+        telling.job_lost(held[change.job_id], reason=change.reason, to=str(change.move.to))
+    return Counter(change.move.to for change in settled)
 
 
 def _is_open(job: Job, lease: Lease) -> bool:
