@@ -88,9 +88,10 @@ async def test_a_row_without_any_instance_cannot_be_written(store: SqliteStore, 
     await left_running(store, EARLIER, "ingest")
 
     assert "NOT NULL" in sql.refuses(
-        "INSERT INTO holdfast_open_runs SELECT 2, 'x', 1, NULL, started_at, lease_until, cancel,"
-        " artifacts, queue, 'other', delivery, priority, position, available_at, failures, losses"
-        " FROM holdfast_open_runs"
+        "INSERT INTO holdfast_open_runs (job, run_id, token, worker, started_at, lease_until,"
+        " queue, name, delivery, priority, position, available_at, failures, losses)"
+        " SELECT 2, 'x', 1, NULL, started_at, lease_until, queue, 'other', delivery, priority,"
+        " position, available_at, failures, losses FROM holdfast_open_runs"
     )
 
 

@@ -95,7 +95,7 @@ async def a_locked_out_worker(path: Path, monkeypatch: pytest.MonkeyPatch) -> As
 
         handle = await story.enqueue()
         async with app.worker() as worker:
-            await until(lambda: worker._slots.active)
+            await until(lambda: worker._engine._slots.active)
             connection.execute("BEGIN IMMEDIATE")
             locked.set()
             yield handle, worker, connection

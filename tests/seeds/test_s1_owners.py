@@ -27,7 +27,7 @@ OWNERS: Mapping[str, set[str]] = {
 }
 RUN_OWNERS: Mapping[str, set[str]] = {
     "holdfast_open_runs": {"claim", "apply", "renew", "report", "attach"},
-    "holdfast_runs": {"apply", "attach"},
+    "holdfast_runs": {"apply", "attach", "remove_orphans"},
 }
 RESTART = "schema.lapse_all"
 """After the machine restarted every lease is over; opening the file says so, and no more."""

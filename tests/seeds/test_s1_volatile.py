@@ -57,10 +57,10 @@ async def test_what_a_worker_held_in_memory_is_gone_after_a_restart_and_nothing_
         return title
 
     async with app, app.worker(instance_id="first") as second:
-        at_the_start = (dict(second._held), dict(second._slots.active))
+        at_the_start = (second._held.all(), dict(second._engine._slots.active))
         again = await app.handle(held).result(timeout="20s")
 
-    assert at_the_start == ({}, {})
+    assert at_the_start == ([], {})
     assert again == "The Kraken"
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 

@@ -75,7 +75,7 @@ def test_a_function_within_a_function_cannot_be_found_by_another_process(bare):
 
 
 async def test_every_executor_says_what_its_types_say(tmp_path):
-    executors = all_executors(concurrency=1, logs=tmp_path, addresses={})
+    executors = all_executors(concurrency=1, logs=tmp_path, addresses={}, stepping=None)
 
     assert {name: executor.stops for name, executor in executors.items()} == dict(STOPS)
 
@@ -87,7 +87,7 @@ async def test_the_app_is_found_in_the_handlers_own_module(path, monkeypatch):
 
         worker = app.worker()
 
-    assert worker._addresses == {"double": "executor_app:mine"}
+    assert worker._engine._addresses == {"double": "executor_app:mine"}
 
 
 async def test_an_app_that_cannot_be_found_is_refused_before_the_worker_starts(path):
@@ -96,7 +96,7 @@ async def test_an_app_that_cannot_be_found_is_refused_before_the_worker_starts(p
 
         with pytest.raises(InvalidType, match="has no name for the app"):
             app.worker()
-        assert app.worker(types=["roll_call"])._addresses == {}
+        assert app.worker(types=["roll_call"])._engine._addresses == {}
 
 
 async def test_a_script_is_no_module(path, monkeypatch):

@@ -5,6 +5,8 @@ The line itself reads `job_end job=… run=… status=succeeded`; the same facts
 """
 
 import logging
+import traceback
+from pathlib import Path
 from typing import Any
 
 from holdfast.core.decide import Change
@@ -29,9 +31,10 @@ def job_end(claim: Claim, change: Change, seconds: float) -> None:
 
 
 def job_error(claim: Claim, error: BaseException) -> None:
-    """A handler raised."""
-    facts = {**_who(claim), "error": type(error).__name__}
-    _tell(logging.ERROR, "job_error", facts, exc_info=error)
+    """A handler raised: what, and where. Its words, which may quote arguments, are on the run."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+    _tell(logging.ERROR, "job_error", {**_who(claim), "error": type(error).__name__, "at": at})
 
 
 def job_lost(lease: Lease, **facts: Any) -> None:
@@ -59,6 +62,6 @@ def _lease(lease: Lease) -> dict[str, Any]:
     return {"job": lease.job_id, "token": lease.token}
 
 
-def _tell(level: int, event: str, facts: dict[str, Any], **more: Any) -> None:
+def _tell(level: int, event: str, facts: dict[str, Any]) -> None:
     pairs = " ".join(f"{key}={value}" for key, value in facts.items())
-    log.log(level, "%s %s", event, pairs, extra={"facts": {"event": event, **facts}}, **more)
+    log.log(level, "%s %s", event, pairs, extra={"facts": {"event": event, **facts}})

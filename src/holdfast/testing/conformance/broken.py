@@ -268,14 +268,17 @@ async def test_repair_of_a_job_adrift_counts_once(store: Store, wrecker: Wrecker
 async def test_adrift_under_a_newer_run_is_refused_by_the_token(
     store: Store, wrecker: Wrecker
 ) -> None:
-    job_id = await put(store)
+    job_id = await ended(store, Released("drain"))
     await wrecker.cut_loose(job_id)
     seen = await _found(store, job_id)
-    await settle(store, seen, DRIFTED)
+    await _resume(store, job_id)
+    await settle(store, await take(store), Failed("no", permanent=True))
     await wrecker.cut_loose(job_id)
 
-    assert not await settle(store, seen, DRIFTED)
+    assert not await settle(store, seen, Drifted(RunStatus.RELEASED, "drain"))
+    assert await _adrift(store) == [job_id], "the run that came since says where it goes"
     assert await _resume(store, job_id)
+    assert (await job_of(store, job_id)).state is State.DEAD_LETTER
 
 
 async def test_holder_of_a_run_cut_loose_has_nothing_left_to_write(
