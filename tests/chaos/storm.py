@@ -81,16 +81,31 @@ class Aftermath:
         return [run for run in lost if (run.job, run.token) not in started]
 
     @property
+    def cut_short(self) -> list[Run]:
+        """Lost runs whose handler had been called and had not returned."""
+        returned = self._returned
+        return [run for run in self._begun if (run.job, run.token) not in returned]
+
+    @property
+    def unwritten(self) -> list[Run]:
+        """Lost runs whose handler had returned, while the write of their end was under way."""
+        returned = self._returned
+        return [run for run in self._begun if (run.job, run.token) in returned]
+
+    @property
     def places_taken(self) -> dict[str, int]:
         """By killed worker: runs in progress, and unstarted ones that must not be prefetched."""
-        over = {(note.job, note.token) for note in self.ledger.notes.all("end")}
+        must_start = [run for run in self.unrun if run.delivery != "lease"]
+        return Counter(run.instance for run in (*self.cut_short, *must_start))
+
+    @property
+    def _begun(self) -> list[Run]:
         unrun = set(self.unrun)
-        return Counter(
-            run.instance
-            for run in self.ledger.runs()
-            if run.status == "lost" and (run.job, run.token) not in over
-            if run not in unrun or run.delivery != "lease"
-        )
+        return [run for run in self.ledger.runs() if run.status == "lost" and run not in unrun]
+
+    @property
+    def _returned(self) -> set[tuple[str, int]]:
+        return {(note.job, note.token) for note in self.ledger.notes.all("end")}
 
     @property
     def refused(self) -> int:

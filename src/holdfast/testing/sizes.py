@@ -46,8 +46,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             race_jobs=200,
             chaos_jobs=2_000,
             chaos_kills=30,
-            chaos_deploys=12,
-            chaos_trials=10,
+            chaos_deploys=8,
+            chaos_trials=8,
         ),
         "full": Sizes(
             history_examples=10_000,
