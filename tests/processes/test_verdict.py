@@ -46,8 +46,9 @@ async def store():
     return store
 
 
-def dead(*charged, reason=Loss.OWNER_DEAD):
-    return Findings(reason=reason, charged=frozenset(charged), error="exit status 9")
+def dead(*charged, reason=Loss.OWNER_DEAD, is_proved=False):
+    charges = frozenset(charged)
+    return Findings(reason=reason, charged=charges, error="status 9", is_proved=is_proved)
 
 
 async def test_the_one_to_blame_pays_and_its_neighbours_are_handed_back(store):
@@ -88,12 +89,22 @@ async def test_a_run_that_had_ended_keeps_its_end_and_nothing_is_written(store):
     assert await store.events(done.id) == []
 
 
-async def test_a_job_lost_again_waits_longer_each_time_and_others_go_first(store):
+@pytest.mark.parametrize(
+    ("is_proved", "expected"),
+    [
+        (False, [0, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60]),
+        (True, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60]),
+    ],
+)
+async def test_a_job_that_ends_its_processes_waits_longer_each_time_and_others_go_first(
+    store, is_proved, expected
+):
     job_id = await put(store, max_attempts=None)
     waits = []
-    for _ in range(8):
+    for _ in expected:
         claim = await take(store)
-        await settle(store, [claim.lease], dead(claim.lease), new_id=new_id)
+        guilty = dead(claim.lease, is_proved=is_proved)
+        await settle(store, [claim.lease], guilty, new_id=new_id)
         job = await job_of(store, job_id)
         now = store._clock.now()
         waits.append(
@@ -101,7 +112,7 @@ async def test_a_job_lost_again_waits_longer_each_time_and_others_go_first(store
         )
         store._clock.advance(LONGEST_CALM)
 
-    assert waits == [0, 1, 2, 4, 8, 16, 32, 60]
+    assert waits == expected
 
 
 async def test_a_shutdown_charges_nobody(store):

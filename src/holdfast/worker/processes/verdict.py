@@ -20,7 +20,9 @@ from holdfast.worker.processes.kin import Kin
 INSIDE: Final = frozenset({"async", "thread"})
 """Executors whose handlers share the child's process, and can take it with them."""
 
-CALM: Final = timedelta(seconds=1)
+CALM: Final = timedelta(milliseconds=800)
+"""Longer than a child takes to start, shorter than the second a dead one's jobs may wait."""
+
 LONGEST_CALM: Final = timedelta(minutes=1)
 
 
@@ -45,11 +47,12 @@ class Findings:
     reason: Loss
     charged: frozenset[Lease]
     error: str | None
+    is_proved: bool = False  # one of the charged did it; otherwise any of them may have
 
     def event(self, job: Job, lease: Lease) -> Event:
         """What that means for one of its runs: lost if charged, else handed back if it may be."""
         if lease in self.charged:
-            return Lost(self.reason, self.error, delay=_calm(job))
+            return Lost(self.reason, self.error, delay=_calm(job.losses + self.is_proved))
         beside = Loss.SHUTDOWN if self.reason is Loss.SHUTDOWN else Loss.OWNER_DEAD
         return Released(beside) if job.delivery.runs_again else Lost(beside, self.error)
 
@@ -68,9 +71,13 @@ def findings(kin: Kin, entries: Sequence[Entry], *, now: int) -> Findings:
             error = kin.stacks or "its process showed no sign of life; no stacks could be had"
             return Findings(reason=Loss.SILENT, charged=charged, error=error)
         case _:
-            charged = to_blame(entries, from_outside=kin.was_ended_from_outside)
-            error = f"its process {kin.pid} ended: {kin.how_it_ended()}"
-            return Findings(reason=Loss.OWNER_DEAD, charged=charged, error=error)
+            outside = kin.was_ended_from_outside
+            return Findings(
+                reason=Loss.OWNER_DEAD,
+                charged=to_blame(entries, from_outside=outside),
+                error=f"its process {kin.pid} ended: {kin.how_it_ended()}",
+                is_proved=not outside,
+            )
 
 
 async def settle(
@@ -92,8 +99,6 @@ def _is_open(job: Job, lease: Lease) -> bool:
     return job.state is State.RUNNING and job.token == lease.token
 
 
-def _calm(job: Job) -> timedelta:
-    """A job lost before may be what ends its processes: others go first, each time for longer."""
-    if not job.losses:
-        return ZERO
-    return min(LONGEST_CALM, CALM * 2.0 ** min(job.losses - 1, 10))
+def _calm(crashes: int) -> timedelta:
+    """Others go before a job that ends its processes, and each time it waits for longer."""
+    return min(LONGEST_CALM, CALM * 2.0 ** min(crashes - 1, 10)) if crashes else ZERO
