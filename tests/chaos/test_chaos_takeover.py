@@ -15,10 +15,11 @@ ROUNDS = 5
 
 
 def test_the_job_of_a_dead_child_runs_again_in_under_a_second(grow, ledger, notes):
-    grow("-p", "2").ready(2)
+    tree = grow("-p", "2").ready(2)
     took = []
 
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
+        until(lambda n=number: len(tree.lines("child started")) >= 2 + n, what="two children")
         [job] = ledger.enqueue(("waits", {"gate": "never"}))
         [first] = until(lambda job=job: notes.of(job), what="the first run")
         killed = time.monotonic()
@@ -29,9 +30,8 @@ def test_the_job_of_a_dead_child_runs_again_in_under_a_second(grow, ledger, note
 
     until(lambda: not ledger.unfinished, what="the end")
     assert {run.reason for run in ledger.runs() if run.status == "lost"} == {"owner_dead"}
-    # On a loaded machine one of them may wait for a child that is being started: twice as long.
     assert statistics.median(took) < 1, took
-    assert max(took) < 2, took
+    assert max(took) < 2, took  # on a loaded machine
 
 
 def test_the_jobs_of_a_dead_tree_run_again_within_the_lease_and_a_second(grow, ledger, notes):
