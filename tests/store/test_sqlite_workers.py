@@ -16,7 +16,7 @@ from holdfast.testing.conformance.make import (
 
 
 def _rows(db: sqlite3.Connection) -> list[str]:
-    found = db.execute("SELECT instance_id FROM holdfast_workers ORDER BY id").fetchall()
+    found = db.execute("SELECT instance_id FROM holdfast_workers WHERE id > 0 ORDER BY id").fetchall()
     return [name for (name,) in found]
 
 

@@ -173,7 +173,8 @@ async def test_a_handler_that_defies_its_cancelling_leaves_its_slot_as_it_was(ap
     assert (second.state, second.failures) == (State.DEAD_LETTER, 1)
     assert await statuses(app, third) == [("failed", "attempts_exhausted")]
     [run] = await app.runs(third.id)
-    assert "TimeoutError" in run.error
+    # Early releases of Python 3.11 let the cancellation itself through there.
+    assert "TimeoutError" in run.error or "CancelledError" in run.error
 
 
 async def test_what_one_job_puts_into_the_context_the_next_does_not_see(app):

@@ -33,7 +33,7 @@ WHERE started_at IS NOT NULL
 DELETE FROM holdfast_workers
 WHERE id IN (
   SELECT k.id FROM holdfast_workers AS k
-  WHERE k.started_at IS NULL
+  WHERE k.started_at IS NULL AND k.id <> 0  -- nobody stays: lost traces point at it
     AND NOT EXISTS (SELECT 1 FROM holdfast_runs AS r WHERE r.worker = k.id)
     AND k.id NOT IN (SELECT worker FROM holdfast_open_runs)
   LIMIT :limit
