@@ -16,7 +16,8 @@ from holdfast.testing.conformance.make import (
 
 
 def _rows(db: sqlite3.Connection) -> list[str]:
-    found = db.execute("SELECT instance_id FROM holdfast_workers WHERE id > 0 ORDER BY id").fetchall()
+    ours = "SELECT instance_id FROM holdfast_workers WHERE id > 0 ORDER BY id"
+    found = db.execute(ours).fetchall()
     return [name for (name,) in found]
 
 
