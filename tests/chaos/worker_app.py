@@ -129,6 +129,15 @@ def deadly(app: Holdfast, notes: Notes) -> None:
         os._exit(1)
 
     @app.job(retry=THREE)
+    async def forks_and_exits(run: Run, seconds: float) -> int:
+        notes.add("start", run)
+        if run.token > 1:
+            return run.token
+        if not os.fork():
+            time.sleep(seconds)  # noqa: ASYNC251 - in a process of its own, which has no loop
+        os._exit(1)
+
+    @app.job(retry=THREE)
     def crashes(run: Run) -> None:
         notes.add("start", run)
         ctypes.string_at(0)

@@ -20,6 +20,8 @@ FREE_DEATHS: Final = 3
 """So many deaths lately cost no pause: a job that always kills its process ends soon."""
 
 LONGEST_PAUSE: Final = 5.0
+LAST_WORDS: Final = 0.5
+"""How long after a child's end what it said before may take to be heard, in seconds."""
 
 
 class Unfit(Exception):
@@ -109,15 +111,21 @@ class Family:
 
     async def _mind(self, kin: Kin) -> None:
         """From its first word to what is left of it."""
-        async for message in kin.line.messages():
-            self._hear(kin, message)
+        hearing = asyncio.create_task(self._listen(kin))
         await kin.process.wait()
+        # Not for long: a process it forked may hold its end of the line open for ever.
+        await asyncio.wait([hearing], timeout=LAST_WORDS)
+        hearing.cancel()
         self._kin.remove(kin)
         was, kin.role = kin.role, Role.GONE
         if not self._stopping.is_set() and was is not Role.LEAVING:
             self._mourn(kin)
         await self._died(kin)
         kin.close()
+
+    async def _listen(self, kin: Kin) -> None:
+        async for message in kin.line.messages():
+            self._hear(kin, message)
 
     def _hear(self, kin: Kin, message: dict[str, Any]) -> None:
         match message:
