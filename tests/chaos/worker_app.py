@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -166,5 +167,7 @@ def from_environment() -> Holdfast:
     return register(Holdfast(url, **settings), Notes(folder))
 
 
+if "CHAOS_THREAD" in os.environ:
+    threading.Thread(target=threading.Event().wait).start()
 if "CHAOS_FOLDER" in os.environ:
     app = from_environment()

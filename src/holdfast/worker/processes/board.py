@@ -50,7 +50,7 @@ class Board:
 
     @classmethod
     def new(cls) -> "Board":
-        fd = _anonymous_file()
+        fd = anonymous_file("holdfast-board")
         os.ftruncate(fd, HEAD.size + ENTRIES * ENTRY.size)
         return cls(fd)
 
@@ -168,8 +168,9 @@ def _job_id(raw: bytes) -> JobId:
     return JobId("-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])))
 
 
-def _anonymous_file() -> int:
+def anonymous_file(name: str) -> int:
+    """A file in memory where the system has such: no folder needs to be writable."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("holdfast-board")
+        return os.memfd_create(name)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

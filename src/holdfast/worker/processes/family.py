@@ -61,6 +61,7 @@ class Family:
         """Let them work, in that name."""
         self._holder = holder
         self._place()
+        self._fill()  # one may have died while nobody was at work yet
 
     @property
     def members(self) -> list[Kin]:
@@ -102,7 +103,12 @@ class Family:
                 await self._stopping.wait()
         if self._stopping.is_set():
             return
-        kin = await self._spawn()
+        try:
+            kin = await self._spawn()
+        except OSError as error:
+            self._coming -= 1
+            self._go_without(error)
+            return
         self._coming -= 1
         self._kin.append(kin)
         if self._stopping.is_set():
@@ -138,8 +144,12 @@ class Family:
                 kin.unfit = why
             case {"is": "started"}:
                 log.info("child started pid=%d", kin.pid)
-            case {"is": "drained" | "stopped", "settled": settled}:
+            case {"is": "drained", "settled": settled}:
                 kin.has_settled(settled)
+            case {"is": "stopped", "settled": settled}:
+                kin.has_settled(settled)
+                # It is done, but a thread of the app's may keep its process from ending.
+                asyncio.get_running_loop().call_later(LAST_WORDS, kin.kill, Loss.SHUTDOWN)
             case _:
                 log.warning("child %d said %s, which is not understood", kin.pid, message)
 
@@ -169,6 +179,16 @@ class Family:
         self._deaths.append(self._clock.monotonic())
         self._spares = 1  # where one has died another may, and starting one takes a while
         self._place()
+        self._fill()
+
+    def _go_without(self, error: OSError) -> None:
+        """One could not be started: at first that is the end, later it may pass."""
+        why = f"cannot start a child process: {error}"
+        if not self._hello.done():
+            self._hello.set_exception(Unfit(why))
+            return
+        log.error("%s; will try again", why)
+        self._deaths.append(self._clock.monotonic())
         self._fill()
 
     def _fill(self) -> None:
