@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from holdfast import Backoff, Holdfast, Run
+from holdfast import Backoff, Command, Holdfast, Run
 
 from .notes import Notes
 
@@ -78,6 +78,12 @@ def stubborn(app: Holdfast, notes: Notes) -> None:
         notes.add("end", run)
         return run.token
 
+    @app.job(retry=THREE, max_runtime="1s")
+    async def timely(run: Run) -> None:
+        notes.add("start", run)
+        await asyncio.sleep(0.5)
+        notes.add("end", run)
+
     @app.job(retry=THREE, max_runtime="500ms")
     def endless(run: Run) -> None:
         notes.add("start", run)
@@ -136,6 +142,11 @@ def deadly(app: Holdfast, notes: Notes) -> None:
             return run.token
         if not os.fork():
             time.sleep(seconds)  # noqa: ASYNC251 - in a process of its own, which has no loop
+        os._exit(1)
+
+    @app.job(retry=THREE, executor="command")
+    def exits_for_a_command(run: Run) -> Command:
+        notes.add("start", run)
         os._exit(1)
 
     @app.job(retry=THREE)

@@ -135,6 +135,7 @@ class Engine:
             finish=self._finisher.finish,
             settled=self._finisher.settle,
             started=self._held.start,
+            moved=self._held.move,
             stepping=self._held.stepping,
             left=lambda seconds: self._dispatcher.done(seconds),
             expired=lambda claim: self._held.expire(claim.lease),

@@ -23,6 +23,7 @@ ENTRY: Final = struct.Struct("<16sqqqq")  # job id, started, deadline, executor,
 WHOLE: Final = struct.Struct("<q")
 AT_BEAT, AT_ENTRIES, AT_STEP, AT_MEMORY, AT_ENDED = range(0, HEAD.size, WHOLE.size)
 AT_TOKEN: Final = ENTRY.size - WHOLE.size
+AT_EXECUTOR: Final = AT_TOKEN - WHOLE.size
 
 ENTRIES: Final = 16_384
 """How many runs one child can hold; memory that nobody writes costs nothing."""
@@ -39,6 +40,11 @@ class Entry:
     deadline: int | None
     executor: str
     is_stepping: bool
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether its handler is done with, and only its end is not durable yet."""
+        return self.started is not None and self.executor == "none"
 
 
 class Board:
@@ -120,6 +126,11 @@ class HeldOnBoard:
             deadline = now + limit // MICROSECOND if limit else 0
             raw = _raw(claim.job_id)
             ENTRY.pack_into(self._memory, _at(held[1]), raw, now, deadline, kind, claim.token)
+
+    def move(self, lease: Lease, executor: str) -> None:
+        if self.has(lease):
+            _, index = self._held[lease.job_id]
+            self._write(_at(index) + AT_EXECUTOR, EXECUTORS.index(executor))
 
     def expire(self, lease: Lease) -> None:
         """The supervisor sees its deadline on the board, and ends this process if it must."""

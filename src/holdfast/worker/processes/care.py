@@ -10,12 +10,17 @@ from holdfast.config import Settings
 from holdfast.core.span import MICROSECOND
 from holdfast.core.state import Loss
 from holdfast.store.base import Jobs
+from holdfast.worker.executors.leash import PATIENCE
+from holdfast.worker.processes.board import Entry
 from holdfast.worker.processes.kin import Kin
 
 log = logging.getLogger("holdfast.worker")
 
 MERCY: Final = timedelta(seconds=1)
 """How long a handler that was told its time is over may still take to stop by itself."""
+
+OUTSIDE: Final = frozenset({"process", "command"})
+"""Executors that end such a handler themselves, and no neighbour with it; they take longer."""
 
 
 class Care:
@@ -66,5 +71,12 @@ class Care:
 
     @staticmethod
     def _is_late(kin: Kin, now: int) -> bool:
-        mercy = MERCY // MICROSECOND
-        return any(entry.deadline and now > entry.deadline + mercy for entry in kin.board.entries())
+        return any(is_late(entry, now) for entry in kin.board.entries())
+
+
+def is_late(entry: Entry, now: int) -> bool:
+    """Whether its handler still runs, though its time was over some while ago."""
+    if entry.deadline is None or entry.has_returned:
+        return False
+    patience = timedelta(seconds=PATIENCE) if entry.executor in OUTSIDE else timedelta()
+    return now > entry.deadline + (MERCY + patience) // MICROSECOND
