@@ -29,7 +29,8 @@ def main(order: dict[str, Any]) -> int:
     for way in ways.values():
         os.set_inheritable(way, False)  # or a program that a handler starts could keep it open
     configure(order["log_level"], order["log_format"])
-    faulthandler.enable()
+    if sys.stderr is not None:  # as of a program started with it closed
+        faulthandler.enable()
     faulthandler.register(DUMP_SIGNAL, file=ways["dump"], all_threads=True)
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, _leave_it_to_the_supervisor)

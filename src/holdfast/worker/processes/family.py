@@ -72,6 +72,11 @@ class Family:
     def working(self) -> list[Kin]:
         return [kin for kin in self.members if kin.role is Role.WORKING]
 
+    @property
+    def at_work(self) -> list[Kin]:
+        """Those that may run jobs: also who is about to leave ends its own first."""
+        return [kin for kin in self.members if kin.role in (Role.WORKING, Role.LEAVING)]
+
     def replace(self, kin: Kin, why: str) -> None:
         """Start another one; when that is ready this one ends its jobs, and then itself."""
         log.info("child recycled pid=%d why=%s", kin.pid, why)
