@@ -130,6 +130,11 @@ HOARD: list[Any] = []
 def deadly(app: Holdfast, notes: Notes) -> None:
     """Take their process with them, every time."""
 
+    @app.job(retry=Backoff(1))
+    async def fails(run: Run) -> None:
+        notes.add("start", run)
+        raise ValueError("it always does")
+
     @app.job(retry=THREE)
     async def exits(run: Run) -> None:
         notes.add("start", run)

@@ -149,6 +149,8 @@ class Family:
                 kin.unfit = why
             case {"is": "started"}:
                 log.info("child started pid=%d", kin.pid)
+            case {"is": "settled", "settled": settled}:
+                kin.settled = settled
             case {"is": "drained", "settled": settled}:
                 kin.has_settled(settled)
             case {"is": "stopped", "settled": settled}:

@@ -19,6 +19,7 @@ from holdfast.core.run import Holder
 from holdfast.errors import HoldfastError, OperatorError, StoreBusy, StoreClosed, StoreFull
 from holdfast.store.base import Hint, Store, Topic
 from holdfast.worker.processes.care import Care
+from holdfast.worker.processes.child import BAD_ENDS
 from holdfast.worker.processes.family import Family, Unfit
 from holdfast.worker.processes.identity import Taken, identify, introduce
 from holdfast.worker.processes.kin import Kin
@@ -40,7 +41,6 @@ LAST_WRITES: Final = 5.0
 
 LOOK: Final = timedelta(milliseconds=500)
 TRIES: Final = 5
-BAD_ENDS: Final = ("failed", "dead_letter")
 
 
 class Supervisor:
@@ -170,7 +170,7 @@ class Supervisor:
         self._family.stop(self._grace)
         await first(self._family.gone(self._grace + AFTER_GRACE), self._hurry)
         await self._family.gone(0.0)
-        failed = self._plan.burst and any(self._settled[state] for state in BAD_ENDS)
+        failed = self._plan.burst and any(self._settled[str(state)] for state in BAD_ENDS)
         return Exit.FAILED if failed or self._hurry.is_set() else Exit.FINE
 
     async def _drained(self) -> None:
