@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from .tree import until
+from .tree import PROGRAM, until
 
 pytestmark = pytest.mark.slow
 
@@ -94,3 +94,13 @@ def test_file_that_is_no_database_is_left_alone_and_named_in_one_line(grow, tmp_
     assert tree.wait() == WRONG
     assert "jobs.db" in only_line(tree)
     assert (tmp_path / "jobs.db").read_text() == "shopping list\n" * 1000
+
+
+def test_worker_whose_output_is_closed_works_all_the_same(grow, ledger, tmp_path):
+    [job] = ledger.enqueue(("brief", {"n": 0, "seconds": 0}))
+    close_both = "import os; os.close(1); os.close(2); "
+
+    tree = grow("--burst", program=close_both + PROGRAM)
+
+    assert tree.wait() == 0
+    assert ledger.state(job) == "succeeded"

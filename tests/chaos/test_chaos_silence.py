@@ -1,5 +1,9 @@
 """Children that show no life, outlast their limits or grow too big are replaced; jobs go on."""
 
+import sqlite3
+import time
+from contextlib import closing
+
 import pytest
 
 from .tree import freeze_one, until
@@ -50,6 +54,21 @@ def test_thread_past_its_max_runtime_ends_its_child_and_costs_its_neighbours_not
     )
     assert [ledger.failures(each) for each in beside] == [0, 0]
     assert tree.code is None
+
+
+def test_handler_that_returned_in_time_is_not_late_because_the_store_is(grow, ledger, notes):
+    tree = grow().ready()
+    [job] = ledger.enqueue(("timely", {}))
+    [begun] = until(lambda: notes.of(job), what="its run")
+
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        until(lambda: notes.of(job, "end"), what="its handler's return")
+        until(lambda: time.monotonic() > begun.at + 4, what="the time when it would be late")
+
+    until(lambda: ledger.state(job) == "succeeded", what="the end")
+    assert ledger.ends(job) == [("succeeded", None)]
+    assert begun.pid in tree.members()
 
 
 def test_recycling_after_so_many_jobs_loses_nothing(grow, ledger, notes):

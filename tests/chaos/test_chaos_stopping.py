@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.testing import sizes
 
+from .test_chaos_outages import locked
 from .tree import LEASE, until
 
 pytestmark = pytest.mark.slow
@@ -110,3 +111,28 @@ def test_children_of_a_killed_supervisor_are_gone_within_the_lease_and_their_job
     until(lambda: ledger.rows(rows) == [(0,)], what="the blocked run's loss")
     assert ledger.state(jobs[2]) == "queued"
     assert tree.lines("the supervisor is gone")
+
+
+def test_worker_that_waits_for_the_store_before_its_start_stops_when_asked(grow, ledger):
+    ledger.enqueue()
+    with locked(ledger.path):
+        tree = grow(env={"CHAOS_URL": f"sqlite:///{ledger.path}?busy=0.3"})
+        until(lambda: tree.lines("cannot start yet"), what="a worker that waits")
+
+        tree.signal(SIGTERM)
+
+        assert tree.wait(PATIENT) == 0
+        assert tree.members() == []
+
+
+def test_worker_leaves_in_time_though_somebody_keeps_the_store_locked(grow, ledger, notes):
+    tree = grow(grace="0s", env={"CHAOS_URL": f"sqlite:///{ledger.path}?busy=300"}).ready()
+    [job] = ledger.enqueue(("waits_threaded", {"gate": "never"}))
+    until(lambda: notes.of(job), what="its run")
+
+    with locked(ledger.path):
+        tree.signal(SIGTERM)
+
+        assert tree.wait(PATIENT) == 1
+        assert tree.lines("the store does not answer")
+        tree.gone(PATIENT)

@@ -39,13 +39,19 @@ class Tree:
     """Known by a mark in its environment, which its orphans bear too."""
 
     def __init__(
-        self, folder: Path, *options: str, app: str = APP, env: dict[str, str] | None = None, **over
+        self,
+        folder: Path,
+        *options: str,
+        app: str = APP,
+        program: str = PROGRAM,
+        env: dict[str, str] | None = None,
+        **over,
     ) -> None:
         self._mark = uuid.uuid4().hex
         self._log = folder / f"{self._mark}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, "worker", app, *options],
+                [sys.executable, "-c", program, "worker", app, *options],
                 stderr=log,
                 stdout=log,
                 stdin=subprocess.DEVNULL,

@@ -6,11 +6,12 @@ import json
 import os
 import re
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from holdfast import Backoff, Holdfast, Run
+from holdfast import Backoff, Command, Holdfast, Run
 
 from .notes import Notes
 
@@ -77,6 +78,12 @@ def stubborn(app: Holdfast, notes: Notes) -> None:
         notes.add("end", run)
         return run.token
 
+    @app.job(retry=THREE, max_runtime="1s")
+    async def timely(run: Run) -> None:
+        notes.add("start", run)
+        await asyncio.sleep(0.5)
+        notes.add("end", run)
+
     @app.job(retry=THREE, max_runtime="500ms")
     def endless(run: Run) -> None:
         notes.add("start", run)
@@ -123,8 +130,27 @@ HOARD: list[Any] = []
 def deadly(app: Holdfast, notes: Notes) -> None:
     """Take their process with them, every time."""
 
+    @app.job(retry=Backoff(1))
+    async def fails(run: Run) -> None:
+        notes.add("start", run)
+        raise ValueError("it always does")
+
     @app.job(retry=THREE)
     async def exits(run: Run) -> None:
+        notes.add("start", run)
+        os._exit(1)
+
+    @app.job(retry=THREE)
+    async def forks_and_exits(run: Run, seconds: float) -> int:
+        notes.add("start", run)
+        if run.token > 1:
+            return run.token
+        if not os.fork():
+            time.sleep(seconds)  # noqa: ASYNC251 - in a process of its own, which has no loop
+        os._exit(1)
+
+    @app.job(retry=THREE, executor="command")
+    def exits_for_a_command(run: Run) -> Command:
         notes.add("start", run)
         os._exit(1)
 
@@ -157,5 +183,7 @@ def from_environment() -> Holdfast:
     return register(Holdfast(url, **settings), Notes(folder))
 
 
+if "CHAOS_THREAD" in os.environ:
+    threading.Thread(target=threading.Event().wait).start()
 if "CHAOS_FOLDER" in os.environ:
     app = from_environment()

@@ -128,3 +128,21 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert list(board.entries()) == [
         Entry(claim(1, token=3).lease, 5, None, "async", is_stepping=False)
     ]
+
+
+def test_where_a_run_goes_on_is_on_the_board_and_so_is_that_its_handler_has_returned(board, held):
+    held.take([claim(1)])
+    held.start(claim(1), executor="thread", limit=MINUTE)
+
+    held.move(claim(1).lease, "command")
+    [outside] = board.entries()
+    held.move(claim(1).lease, "none")
+    [returned] = board.entries()
+
+    assert (outside.executor, outside.deadline, outside.has_returned) == (
+        "command",
+        61_000_000,
+        False,
+    )
+    assert returned.has_returned
+    held.move(claim(2).lease, "none")  # one that is not held is nobody's

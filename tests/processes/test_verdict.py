@@ -11,6 +11,7 @@ from holdfast.testing.conformance.make import SUCCEEDED, job_of, new_id, put, st
 from holdfast.testing.conformance.make import settle as settle_event
 from holdfast.testing.model_store import ModelStore
 from holdfast.worker.processes.board import Entry
+from holdfast.worker.processes.care import is_late
 from holdfast.worker.processes.verdict import LONGEST_CALM, Findings, settle, to_blame
 
 A, B, C = (Lease(JobId(name), 1) for name in "ABC")
@@ -32,6 +33,9 @@ def entry(lease, executor="async", *, begun=True, stepping=False):
         ([entry(A, "process"), entry(B)], True, {B}),
         ([entry(A, begun=False), entry(B)], False, {B}),
         ([entry(A, begun=False)], True, set()),
+        ([entry(A, "none"), entry(B)], False, {B}),
+        ([entry(A, "none"), entry(B)], True, {B}),
+        ([entry(A, "none"), entry(B, "process")], False, {A}),
     ],
 )
 def test_only_code_that_was_running_in_the_process_is_blamed(entries, from_outside, blamed):
@@ -122,3 +126,23 @@ async def test_a_shutdown_charges_nobody(store):
 
     job = await job_of(store, claim.id)
     assert (job.state, job.failures) == (State.QUEUED, 0)
+
+
+SECONDS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("executor", "seconds", "late"),
+    [
+        ("async", 0.9, False),
+        ("thread", 1.1, True),
+        ("process", 2.9, False),  # its executor kills it after two
+        ("command", 2.9, False),
+        ("command", 3.1, True),
+        ("none", 60, False),  # it has returned, and waits for the store
+    ],
+)
+def test_only_a_handler_that_still_runs_and_that_nobody_else_ends_is_late(executor, seconds, late):
+    run = Entry(A, 1, 10 * SECONDS, executor, is_stepping=False)
+
+    assert is_late(run, 10 * SECONDS + int(seconds * SECONDS)) is late

@@ -3,6 +3,7 @@
 import asyncio
 import faulthandler
 import json
+import os
 import signal
 import socket
 import sys
@@ -25,8 +26,11 @@ from holdfast.worker.processes.plan import Exit
 def main(order: dict[str, Any]) -> int:
     """Load the app, say hello, and work as told."""
     ways = order["ways"]
+    for way in ways.values():
+        os.set_inheritable(way, False)  # or a program that a handler starts could keep it open
     configure(order["log_level"], order["log_format"])
-    faulthandler.enable()
+    if sys.stderr is not None:  # as of a program started with it closed
+        faulthandler.enable()
     faulthandler.register(DUMP_SIGNAL, file=ways["dump"], all_threads=True)
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, _leave_it_to_the_supervisor)

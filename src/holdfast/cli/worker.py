@@ -1,6 +1,8 @@
 """`holdfast worker`: run jobs until told to stop."""
 
 import asyncio
+import logging
+import os
 import secrets
 import sys
 from random import SystemRandom
@@ -11,8 +13,10 @@ from holdfast.cli.logs import FORMATS, LEVELS, configure
 from holdfast.clock import SystemClock
 from holdfast.core.ids import Ids
 from holdfast.store.open import open_store
-from holdfast.worker.processes.plan import Plan
+from holdfast.worker.processes.plan import Exit, Plan
 from holdfast.worker.processes.supervisor import Supervisor
+
+log = logging.getLogger("holdfast.worker")
 
 CHILD = ["-m", "holdfast.cli.child"]
 
@@ -87,6 +91,11 @@ def command(**options: object) -> None:
     sys.exit(asyncio.run(_run(plan)))
 
 
+def _leave() -> None:
+    log.error("the store does not answer; leaving what is unwritten to whoever reclaims it")
+    os._exit(Exit.FAILED)
+
+
 async def _run(plan: Plan) -> int:
     clock = SystemClock()
     supervisor = Supervisor(
@@ -96,5 +105,6 @@ async def _run(plan: Plan) -> int:
         clock=clock,
         ids=Ids(clock.now, secrets.randbits),
         random=SystemRandom().random,
+        leave=_leave,
     )
     return await supervisor.run()

@@ -59,6 +59,7 @@ class Engine:
         if concurrency is not None:
             self.concurrency = check_count(concurrency, what="concurrency")
         self.settled: Counter[State] = Counter()
+        self.on_settled: Callable[[State], None] | None = None
         self._require_work()
         self._addresses = find_addresses(registry, self.types, app_address)
 
@@ -135,6 +136,7 @@ class Engine:
             finish=self._finisher.finish,
             settled=self._finisher.settle,
             started=self._held.start,
+            moved=self._held.move,
             stepping=self._held.stepping,
             left=lambda seconds: self._dispatcher.done(seconds),
             expired=lambda claim: self._held.expire(claim.lease),
@@ -170,3 +172,5 @@ class Engine:
         self._held.drop(Lease(change.job_id, change.token))
         if applied:
             self.settled[change.move.to] += 1
+            if self.on_settled is not None:
+                self.on_settled(change.move.to)

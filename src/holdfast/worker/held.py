@@ -27,6 +27,10 @@ class Held(Protocol):
         """Its handler is about to be called, and may take that long."""
         ...
 
+    def move(self, lease: Lease, executor: str) -> None:
+        """Its code runs in that executor from here on; `none`, that its handler is done with."""
+        ...
+
     def expire(self, lease: Lease) -> None:
         """Its time limit is over and it was asked to stop: what if it does not?"""
         ...
@@ -55,6 +59,9 @@ class HeldHere:
 
     def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None:
         """Nobody here needs to know."""
+
+    def move(self, lease: Lease, executor: str) -> None:
+        """The same."""
 
     def expire(self, lease: Lease) -> None:
         """Nobody can end a thread from within: it loses its lease, and its write is refused."""

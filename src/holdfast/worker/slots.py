@@ -20,6 +20,7 @@ from holdfast.jobs.registry import Registry
 from holdfast.worker import telling
 from holdfast.worker.execute import Active, AnyType, Judge, shutdown
 from holdfast.worker.executors.all import all_executors
+from holdfast.worker.executors.command import Moved
 from holdfast.worker.executors.coroutine import Stepping, shake_off
 from holdfast.worker.report import Report, Reporter
 
@@ -54,6 +55,7 @@ class Slots:
         finish: Callable[[Change], None],
         settled: Callable[[Change, bool], None],
         started: Started,
+        moved: Moved,
         stepping: Stepping | None,
         left: Callable[[float], None],
         expired: Callable[[Claim], None],
@@ -67,6 +69,7 @@ class Slots:
         self._finish = finish
         self._settled = settled
         self._started = started
+        self._moved = moved
         self._left = left
         self._expired = expired
         self._loop = asyncio.get_running_loop()
@@ -74,7 +77,11 @@ class Slots:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._doomed: dict[Lease, Event | None] = {}
         self._executors = all_executors(
-            concurrency=concurrency, logs=logs, addresses=addresses, stepping=stepping
+            concurrency=concurrency,
+            logs=logs,
+            addresses=addresses,
+            stepping=stepping,
+            moved=moved,
         )
         self._reporter = None if report is None else Reporter(report)
         self._tasks = [
@@ -204,7 +211,9 @@ class Slots:
         """Call the handler; whatever it does, a change comes back, and the slot is as before."""
         timer = self._time_limit(active)
         kind = active.kind
-        self._started(active.claim, executor=kind.executor, limit=kind.max_runtime)
+        # What a command is to be is said by a function, in a thread of this process.
+        place = "thread" if kind.executor == "command" else kind.executor
+        self._started(active.claim, executor=place, limit=kind.max_runtime)
         telling.job_start(active.claim)
         try:
             value = await self._executors[active.kind.executor].call(active, params)
@@ -218,6 +227,7 @@ class Slots:
             task, active.task, active.stop = active.task, None, None  # nobody may cancel the slot
             if timer is not None:
                 timer.cancel()
+            self._moved(active.claim.lease, "none")
         if task is not None and task.cancelling():
             await shake_off(task)
         return change

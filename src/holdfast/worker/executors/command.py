@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from glob import glob
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ from typing import Any, Final
 from holdfast.core.command import Command
 from holdfast.core.limits import MAX_PATH, is_storable
 from holdfast.core.outcome import Outcome
-from holdfast.core.run import Claim
+from holdfast.core.run import Claim, Lease
 from holdfast.errors import CommandFailed, RunError, StopRequested
 from holdfast.jobs.executing import STOPS
 from holdfast.worker.execute import Active, Died
@@ -25,14 +25,21 @@ LOG_LIMIT: Final = 10 * 1024 * 1024
 """How much output of one run is kept, in bytes."""
 
 
+Moved = Callable[[Lease, str], None]
+"""Told in which executor the code of a run goes on: a handler that says what to run is a thread."""
+
+
 class CommandExecutor:
     """Runs a command in a session of its own, and kills the whole of it when it must stop."""
 
     stops: Final = STOPS["command"]
 
-    def __init__(self, threads: ThreadExecutor, logs: Path, *, limit: int = LOG_LIMIT) -> None:
+    def __init__(
+        self, threads: ThreadExecutor, logs: Path, moved: Moved, *, limit: int = LOG_LIMIT
+    ) -> None:
         self._threads = threads
         self._logs = logs
+        self._moved = moved
         self._limit = limit
         self._running: set[Leash] = set()
 
@@ -40,6 +47,7 @@ class CommandExecutor:
         command = await self._threads.run(active.handler, params)
         if not isinstance(command, Command):
             return _no_command(active, command)
+        self._moved(active.claim.lease, "command")
         path = await asyncio.to_thread(self._log_path, active.claim)
         if active.interrupted is not None:
             raise StopRequested(f"run {active.run.id} was asked to stop before its command started")

@@ -23,6 +23,7 @@ ENTRY: Final = struct.Struct("<16sqqqq")  # job id, started, deadline, executor,
 WHOLE: Final = struct.Struct("<q")
 AT_BEAT, AT_ENTRIES, AT_STEP, AT_MEMORY, AT_ENDED = range(0, HEAD.size, WHOLE.size)
 AT_TOKEN: Final = ENTRY.size - WHOLE.size
+AT_EXECUTOR: Final = AT_TOKEN - WHOLE.size
 
 ENTRIES: Final = 16_384
 """How many runs one child can hold; memory that nobody writes costs nothing."""
@@ -40,6 +41,11 @@ class Entry:
     executor: str
     is_stepping: bool
 
+    @property
+    def has_returned(self) -> bool:
+        """Whether its handler is done with, and only its end is not durable yet."""
+        return self.started is not None and self.executor == "none"
+
 
 class Board:
     """The shared memory, and how to read it."""
@@ -50,7 +56,7 @@ class Board:
 
     @classmethod
     def new(cls) -> "Board":
-        fd = _anonymous_file()
+        fd = anonymous_file("holdfast-board")
         os.ftruncate(fd, HEAD.size + ENTRIES * ENTRY.size)
         return cls(fd)
 
@@ -121,6 +127,11 @@ class HeldOnBoard:
             raw = _raw(claim.job_id)
             ENTRY.pack_into(self._memory, _at(held[1]), raw, now, deadline, kind, claim.token)
 
+    def move(self, lease: Lease, executor: str) -> None:
+        if self.has(lease):
+            _, index = self._held[lease.job_id]
+            self._write(_at(index) + AT_EXECUTOR, EXECUTORS.index(executor))
+
     def expire(self, lease: Lease) -> None:
         """The supervisor sees its deadline on the board, and ends this process if it must."""
 
@@ -168,8 +179,9 @@ def _job_id(raw: bytes) -> JobId:
     return JobId("-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])))
 
 
-def _anonymous_file() -> int:
+def anonymous_file(name: str) -> int:
+    """A file in memory where the system has such: no folder needs to be writable."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("holdfast-board")
+        return os.memfd_create(name)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

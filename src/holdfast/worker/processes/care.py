@@ -10,12 +10,20 @@ from holdfast.config import Settings
 from holdfast.core.span import MICROSECOND
 from holdfast.core.state import Loss
 from holdfast.store.base import Jobs
-from holdfast.worker.processes.kin import Kin
+from holdfast.worker.executors.leash import PATIENCE
+from holdfast.worker.processes.board import Entry
+from holdfast.worker.processes.kin import Kin, Role
 
 log = logging.getLogger("holdfast.worker")
 
 MERCY: Final = timedelta(seconds=1)
 """How long a handler that was told its time is over may still take to stop by itself."""
+
+LONGEST_START: Final = timedelta(minutes=10)
+"""How long a child may take to load its app, however short `max_silence` is."""
+
+OUTSIDE: Final = frozenset({"process", "command"})
+"""Executors that end such a handler themselves, and no neighbour with it; they take longer."""
 
 
 class Care:
@@ -56,15 +64,29 @@ class Care:
             log.error("child past a run's max_runtime pid=%d", kin.pid)
             kin.kill(Loss.TIMEOUT)
         # If this process itself stood still, nobody was silent: nobody was heard.
-        silence = self._settings.max_silence // MICROSECOND
-        silent = [kin for kin in members if now - kin.seen > silence and now - before < silence]
+        silence = self._settings.max_silence
+        was_awake = now - before < silence // MICROSECOND
+        silent = [kin for kin in members if was_awake and self._is_silent(kin, now)]
         for kin in silent:
-            log.error("child silent pid=%d for longer than %s", kin.pid, self._settings.max_silence)
+            log.error("child silent pid=%d for longer than %s", kin.pid, silence)
             kin.stacks = await kin.dump()
             kin.kill(Loss.SILENT)
         return len(late) + len(silent)
 
+    def _is_silent(self, kin: Kin, now: int) -> bool:
+        silence = self._settings.max_silence
+        if kin.role is Role.COMING:  # importing an app gives no sign of life, and may take a while
+            silence = max(silence, LONGEST_START)
+        return now - kin.seen > silence // MICROSECOND
+
     @staticmethod
     def _is_late(kin: Kin, now: int) -> bool:
-        mercy = MERCY // MICROSECOND
-        return any(entry.deadline and now > entry.deadline + mercy for entry in kin.board.entries())
+        return any(is_late(entry, now) for entry in kin.board.entries())
+
+
+def is_late(entry: Entry, now: int) -> bool:
+    """Whether its handler still runs, though its time was over some while ago."""
+    if entry.deadline is None or entry.has_returned:
+        return False
+    patience = timedelta(seconds=PATIENCE) if entry.executor in OUTSIDE else timedelta()
+    return now > entry.deadline + (MERCY + patience) // MICROSECOND

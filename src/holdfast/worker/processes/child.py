@@ -13,6 +13,7 @@ from typing import Any, Final
 from holdfast.config import Settings
 from holdfast.core.ids import JobId
 from holdfast.core.run import Holder, Lease
+from holdfast.core.state import State
 from holdfast.errors import OperatorError
 from holdfast.store.base import Renewal, Store, Topic
 from holdfast.worker.engine import Engine
@@ -23,6 +24,7 @@ log = logging.getLogger("holdfast.worker")
 
 BEATS_PER_SILENCE: Final = 4
 LONGEST_BEAT: Final = 1.0
+BAD_ENDS: Final = frozenset({State.FAILED, State.DEAD_LETTER})
 FOREVER: Final = timedelta(days=36_500)
 
 
@@ -41,6 +43,7 @@ class Child:
         self._grace: asyncio.Future[timedelta] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
         self._at_work = asyncio.Event()
+        engine.on_settled = self._settled
 
     async def run(self) -> None:
         """From the first word of the supervisor to the last run's end."""
@@ -98,6 +101,11 @@ class Child:
         await self._at_work.wait()  # asked right after the word to start, which takes a while
         await self._engine.drained()
         self._line.send("drained", settled=self._tally())
+
+    def _settled(self, state: State) -> None:
+        """A bad end is told at once: this process may not live to tell it with the rest."""
+        if state in BAD_ENDS:
+            self._line.send("settled", settled=self._tally())
 
     def _stop(self, grace: timedelta) -> None:
         if not self._grace.done():

@@ -32,9 +32,10 @@ class Line:
             self._writer.write(_encoded(kind, values))
 
     async def messages(self) -> AsyncIterator[dict[str, Any]]:
-        """What the other end says, until it is gone."""
+        """What the other end says, until it is gone; what was cut short, or is not ours, is not."""
         while line := await self._receive():
-            yield json.loads(line)
+            with suppress(ValueError):
+                yield json.loads(line)
 
     async def _receive(self) -> bytes:
         try:

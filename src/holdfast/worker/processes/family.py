@@ -20,6 +20,8 @@ FREE_DEATHS: Final = 3
 """So many deaths lately cost no pause: a job that always kills its process ends soon."""
 
 LONGEST_PAUSE: Final = 5.0
+LAST_WORDS: Final = 0.5
+"""How long after a child's end what it said before may take to be heard, in seconds."""
 
 
 class Unfit(Exception):
@@ -59,6 +61,7 @@ class Family:
         """Let them work, in that name."""
         self._holder = holder
         self._place()
+        self._fill()  # one may have died while nobody was at work yet
 
     @property
     def members(self) -> list[Kin]:
@@ -68,6 +71,11 @@ class Family:
     @property
     def working(self) -> list[Kin]:
         return [kin for kin in self.members if kin.role is Role.WORKING]
+
+    @property
+    def at_work(self) -> list[Kin]:
+        """Those that may run jobs: also who is about to leave ends its own first."""
+        return [kin for kin in self.members if kin.role in (Role.WORKING, Role.LEAVING)]
 
     def replace(self, kin: Kin, why: str) -> None:
         """Start another one; when that is ready this one ends its jobs, and then itself."""
@@ -100,7 +108,12 @@ class Family:
                 await self._stopping.wait()
         if self._stopping.is_set():
             return
-        kin = await self._spawn()
+        try:
+            kin = await self._spawn()
+        except OSError as error:
+            self._coming -= 1
+            self._go_without(error)
+            return
         self._coming -= 1
         self._kin.append(kin)
         if self._stopping.is_set():
@@ -109,15 +122,21 @@ class Family:
 
     async def _mind(self, kin: Kin) -> None:
         """From its first word to what is left of it."""
-        async for message in kin.line.messages():
-            self._hear(kin, message)
+        hearing = asyncio.create_task(self._listen(kin))
         await kin.process.wait()
+        # Not for long: a process it forked may hold its end of the line open for ever.
+        await asyncio.wait([hearing], timeout=LAST_WORDS)
+        hearing.cancel()
         self._kin.remove(kin)
         was, kin.role = kin.role, Role.GONE
         if not self._stopping.is_set() and was is not Role.LEAVING:
             self._mourn(kin)
         await self._died(kin)
         kin.close()
+
+    async def _listen(self, kin: Kin) -> None:
+        async for message in kin.line.messages():
+            self._hear(kin, message)
 
     def _hear(self, kin: Kin, message: dict[str, Any]) -> None:
         match message:
@@ -130,8 +149,14 @@ class Family:
                 kin.unfit = why
             case {"is": "started"}:
                 log.info("child started pid=%d", kin.pid)
-            case {"is": "drained" | "stopped", "settled": settled}:
+            case {"is": "settled", "settled": settled}:
+                kin.settled = settled
+            case {"is": "drained", "settled": settled}:
                 kin.has_settled(settled)
+            case {"is": "stopped", "settled": settled}:
+                kin.has_settled(settled)
+                # It is done, but a thread of the app's may keep its process from ending.
+                asyncio.get_running_loop().call_later(LAST_WORDS, kin.kill, Loss.SHUTDOWN)
             case _:
                 log.warning("child %d said %s, which is not understood", kin.pid, message)
 
@@ -161,6 +186,16 @@ class Family:
         self._deaths.append(self._clock.monotonic())
         self._spares = 1  # where one has died another may, and starting one takes a while
         self._place()
+        self._fill()
+
+    def _go_without(self, error: OSError) -> None:
+        """One could not be started: at first that is the end, later it may pass."""
+        why = f"cannot start a child process: {error}"
+        if not self._hello.done():
+            self._hello.set_exception(Unfit(why))
+            return
+        log.error("%s; will try again", why)
+        self._deaths.append(self._clock.monotonic())
         self._fill()
 
     def _fill(self) -> None:

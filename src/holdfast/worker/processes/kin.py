@@ -6,13 +6,12 @@ import os
 import signal
 import socket
 import sys
-import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from enum import StrEnum
 from typing import IO, Any, Final
 
 from holdfast.core.state import Loss
-from holdfast.worker.processes.board import Board
+from holdfast.worker.processes.board import Board, anonymous_file
 from holdfast.worker.processes.control import Line
 
 DUMP_SIGNAL: Final = signal.SIGUSR2
@@ -60,18 +59,26 @@ class Kin:
 
     @classmethod
     async def spawn(cls, program: list[str], order: dict[str, Any], *, born: int) -> "Kin":
-        """Start a child; `order` is what it is to do, as JSON on its command line."""
-        ours, theirs = socket.socketpair()
-        board = Board.new()
-        alive, lifeline = os.pipe()
-        dump = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
-        ways = {
-            "line": theirs.fileno(),
-            "board": board.fd,
-            "lifeline": alive,
-            "dump": dump.fileno(),
-        }
-        try:
+        """Start a child; `order` is what it is to do, as JSON on its command line.
+
+        OSError if the system has no room for another one; nothing is left open then.
+        """
+        with ExitStack() as undo, ExitStack() as theirs:
+            ours, end = socket.socketpair()
+            undo.callback(ours.close)
+            theirs.callback(end.close)
+            board = Board.new()
+            undo.callback(board.close)
+            alive, lifeline = os.pipe()
+            undo.callback(os.close, lifeline)
+            theirs.callback(os.close, alive)
+            dump = undo.enter_context(os.fdopen(anonymous_file("holdfast-stacks"), "w+b"))
+            ways = {
+                "line": end.fileno(),
+                "board": board.fd,
+                "lifeline": alive,
+                "dump": dump.fileno(),
+            }
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *program,
@@ -79,10 +86,8 @@ class Kin:
                 pass_fds=tuple(ways.values()),
                 stdin=asyncio.subprocess.DEVNULL,
             )
-        finally:
-            theirs.close()
-            os.close(alive)
-        line = await Line.over(ours)
+            line = await Line.over(ours)
+            undo.pop_all()
         return cls(process, board=board, line=line, lifeline=lifeline, dump=dump, born=born)
 
     @property

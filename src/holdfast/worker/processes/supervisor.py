@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -18,6 +19,7 @@ from holdfast.core.run import Holder
 from holdfast.errors import HoldfastError, OperatorError, StoreBusy, StoreClosed, StoreFull
 from holdfast.store.base import Hint, Store, Topic
 from holdfast.worker.processes.care import Care
+from holdfast.worker.processes.child import BAD_ENDS
 from holdfast.worker.processes.family import Family, Unfit
 from holdfast.worker.processes.identity import Taken, identify, introduce
 from holdfast.worker.processes.kin import Kin
@@ -34,9 +36,11 @@ T = TypeVar("T")
 AFTER_GRACE: Final = 0.5
 """How long after the grace a child may take to leave, in seconds."""
 
+LAST_WRITES: Final = 5.0
+"""How long the store may then take for the last of it, in seconds."""
+
 LOOK: Final = timedelta(milliseconds=500)
 TRIES: Final = 5
-BAD_ENDS: Final = ("failed", "dead_letter")
 
 
 class Supervisor:
@@ -51,13 +55,17 @@ class Supervisor:
         clock: Clock,
         ids: Ids,
         random: Callable[[], float],
+        leave: Callable[[], None],
     ) -> None:
+        """`leave` ends the process, for when it was asked to stop and the store does not let it."""
         self._plan = plan
         self._program = program
         self._open_store = open_store
         self._clock = clock
         self._ids = ids
         self._random = random
+        self._leave = leave
+        self._grace = 0.0
         self._asked = asyncio.Event()
         self._hurry = asyncio.Event()
         self._settled: Counter[str] = Counter()
@@ -79,13 +87,19 @@ class Supervisor:
 
     def _signalled(self) -> None:
         """The first asks for an end in order, the second for one now."""
-        (self._hurry if self._asked.is_set() else self._asked).set()
+        is_second = self._asked.is_set()
+        (self._hurry if is_second else self._asked).set()
+        grace = 0.0 if is_second else self._grace
+        late = threading.Timer(grace + AFTER_GRACE + LAST_WRITES, self._leave)
+        late.daemon = True  # a thread, since the loop itself may wait for one of the store's
+        late.start()
 
     async def _live(self) -> Exit:
         hello = await first(self._family.gather(), self._asked)
         if hello is None:
             return Exit.FINE
         self._settings = Settings.load(hello["settings"])
+        self._grace = self._settings.grace.total_seconds()
         if unused := hello.get("unused"):
             log.warning("no type of this app goes to %s unless told to", ", ".join(unused))
         self._store = self._open_store(hello["url"])
@@ -101,9 +115,9 @@ class Supervisor:
         info = introduce(self._plan, holder, hello)
         recovery = self._recovery(holder, hello["queues"])
         try:
-            await patiently(lambda: self._store.enlist(info))
-            await patiently(recovery.run_once)
-            return await self._work(holder)
+            await first(patiently(lambda: self._store.enlist(info)), self._asked)
+            await first(patiently(recovery.run_once), self._asked)
+            return Exit.FINE if self._asked.is_set() else await self._work(holder)
         finally:
             with suppress(OperatorError):
                 await self._store.retire(holder)
@@ -152,22 +166,21 @@ class Supervisor:
 
     async def _stop(self) -> Exit:
         """Within the grace in order, then by force; a second signal goes straight to force."""
-        grace = self._settings.grace.total_seconds()
         self._asked.set()
-        self._family.stop(grace)
-        await first(self._family.gone(grace + AFTER_GRACE), self._hurry)
+        self._family.stop(self._grace)
+        await first(self._family.gone(self._grace + AFTER_GRACE), self._hurry)
         await self._family.gone(0.0)
-        failed = self._plan.burst and any(self._settled[state] for state in BAD_ENDS)
+        failed = self._plan.burst and any(self._settled[str(state)] for state in BAD_ENDS)
         return Exit.FAILED if failed or self._hurry.is_set() else Exit.FINE
 
     async def _drained(self) -> None:
         """Until two rounds of asking find no child with work, and nothing done in between."""
         before = -1
         while True:
-            working = self._family.working
+            working = self._family.at_work
             await asyncio.gather(*(kin.ask_drained() for kin in working))
             done = self._settled.total() + sum(sum(kin.settled.values()) for kin in working)
-            if done == before and working and working == self._family.working:
+            if done == before and working and working == self._family.at_work:
                 return
             before = done
             if not working:

@@ -15,6 +15,7 @@ from holdfast.core.state import Loss, State
 from holdfast.store.base import Jobs
 from holdfast.worker import telling
 from holdfast.worker.processes.board import Entry
+from holdfast.worker.processes.care import is_late
 from holdfast.worker.processes.kin import Kin
 
 INSIDE: Final = frozenset({"async", "thread"})
@@ -31,13 +32,14 @@ def to_blame(entries: Sequence[Entry], *, from_outside: bool) -> frozenset[Lease
 
     A process that ended itself did so in the code it was running: the handler the event loop was
     in, or one of the threads. Ended from outside (out of memory, perhaps), any of them may be the
-    reason. A job must not be charged for its neighbour, nor run for ever because of one.
+    reason. Only if there is none, one that has returned is. A job must not be charged for its
+    neighbour, nor run for ever because of one.
     """
     inside = [entry for entry in entries if entry.started and entry.executor in INSIDE]
-    if from_outside:
-        return frozenset(entry.lease for entry in inside)
+    returned = [entry for entry in entries if entry.has_returned]
     suspects = [entry for entry in inside if entry.is_stepping or entry.executor == "thread"]
-    return frozenset(entry.lease for entry in suspects or inside)
+    most = [] if from_outside else suspects
+    return frozenset(entry.lease for entry in most or inside or returned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ def findings(kin: Kin, entries: Sequence[Entry], *, now: int) -> Findings:
         case Loss.SHUTDOWN:
             return Findings(reason=Loss.SHUTDOWN, charged=frozenset(), error=None)
         case Loss.TIMEOUT:
-            late = {each.lease for each in entries if each.deadline and each.deadline < now}
+            late = {each.lease for each in entries if is_late(each, now)}
             error = "it ran longer than its max_runtime and did not stop when asked"
             return Findings(reason=Loss.TIMEOUT, charged=frozenset(late), error=error)
         case Loss.SILENT:
