@@ -110,6 +110,8 @@ class Child:
     def _stop(self, grace: timedelta) -> None:
         if not self._grace.done():
             self._grace.set_result(grace)
+        elif self._deaf is not None:  # it was about to leave in its own time
+            self._engine.hasten(grace)
 
     def _go(self, step: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(step)
