@@ -56,7 +56,7 @@ class Unhurried(logging.Handler):
 
     def close(self) -> None:
         with suppress(queue.Full):
-            self._lines.put_nowait(None)
+            self._lines.put(None, timeout=LAST_LINES)
             self._thread.join(LAST_LINES)
         super().close()
 
