@@ -36,3 +36,26 @@ def test_worker_stops_as_soon_as_its_jobs_have_ended_though_a_thread_of_the_app_
     tree.signal(SIGTERM)
 
     assert tree.wait(20) == 0
+
+
+def test_process_that_a_handler_forks_can_be_terminated(grow, ledger):
+    grow().ready()
+
+    [job] = ledger.enqueue(("ends_its_fork", {}))
+
+    until(lambda: ledger.state(job) == "succeeded", what="the end")
+    assert ledger.results(job) == [str(-SIGTERM)]
+
+
+def test_child_about_to_leave_hands_its_runs_back_when_its_supervisor_dies(grow, ledger, notes):
+    tree = grow("--max-jobs", "1", "-c", "2", lease="6s", renew="1s").ready()
+    [kept] = ledger.enqueue(("waits", {"gate": "never"}))
+    until(lambda: notes.of(kept), what="a run to be kept")
+    ledger.enqueue(("brief", {"n": 0, "seconds": 0}))
+    until(lambda: len(tree.lines("child started")) > 1, what="the child in its place")
+
+    tree.kill_supervisor()
+    tree.gone(30)
+
+    assert ledger.ends(kept) == [("released", "shutdown")]
+    assert ledger.failures(kept) == 0

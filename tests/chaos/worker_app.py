@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -149,6 +150,17 @@ def deadly(app: Holdfast, notes: Notes) -> None:
             time.sleep(seconds)  # noqa: ASYNC251 - in a process of its own, which has no loop
         os._exit(1)
 
+    @app.job(retry=THREE)
+    def ends_its_fork(run: Run) -> int | None:
+        """How it ended, if it did."""
+        ready = multiprocessing.get_context("fork").Event()
+        fork = multiprocessing.get_context("fork").Process(target=waits_for_a_signal, args=[ready])
+        fork.start()
+        ready.wait()
+        fork.terminate()
+        fork.join(5)
+        return fork.exitcode
+
     @app.job(retry=THREE, executor="command")
     def exits_for_a_command(run: Run) -> Command:
         notes.add("start", run)
@@ -164,6 +176,11 @@ def deadly(app: Holdfast, notes: Notes) -> None:
         notes.add("start", run)
         os.kill(os.getpid(), signal.SIGKILL)
         await asyncio.sleep(60)
+
+
+def waits_for_a_signal(ready: Any) -> None:
+    ready.set()
+    signal.pause()
 
 
 def hold_the_interpreter(seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import logging
 import threading
 
 import pytest
@@ -228,3 +229,47 @@ async def test_a_handler_that_writes_to_its_arguments_does_not_change_its_next_r
         result = await (await greedy.enqueue([1])).result(SOON)
 
     assert result == [1, 9]
+
+
+class Deaf(logging.Filter):
+    """A filter of the app's, with a fault."""
+
+    def filter(self, record):
+        raise ValueError(f"cannot judge {record.msg}")
+
+
+async def test_log_filter_that_raises_costs_no_job_and_no_slot(app, monkeypatch):
+    jobs = logging.getLogger("holdfast.jobs")
+    monkeypatch.setattr(jobs, "filters", [Deaf()])
+    monkeypatch.setattr(jobs, "level", logging.DEBUG)
+
+    @app.job
+    async def fine() -> int:
+        return 1
+
+    async with app.worker():
+        handle = await fine.enqueue()
+        job = await handle.wait(SOON)
+
+        assert await all_slots_work(app)
+    assert (job.state, job.failures) == (State.SUCCEEDED, 0)
+
+
+class Broken(Backoff):
+    """A policy of the app's, with a fault."""
+
+    def delay(self, retry, random):
+        raise ZeroDivisionError("no such delay")
+
+
+async def test_run_that_cannot_be_judged_is_lost_and_costs_no_slot(app):
+    bad = raising(app, retry=Broken(2, base="1ms"))
+
+    async with app.worker():
+        handle = await bad.enqueue("Odd")
+        job = await handle.wait(SOON)
+
+        assert await all_slots_work(app)
+    runs = await app.runs(handle.id)
+    assert (job.state, job.failures) == (State.DEAD_LETTER, 2)
+    assert [(run.status, "no such delay" in run.error) for run in runs] == [("lost", True)] * 2

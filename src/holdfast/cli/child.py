@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from typing import Any
+from typing import Any, Final
 
 import holdfast
 from holdfast.app import Holdfast
@@ -22,6 +22,8 @@ from holdfast.worker.processes.control import Line, say
 from holdfast.worker.processes.kin import DUMP_SIGNAL
 from holdfast.worker.processes.plan import Exit
 
+GROUP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 def main(order: dict[str, Any]) -> int:
     """Load the app, say hello, and work as told."""
@@ -32,8 +34,9 @@ def main(order: dict[str, Any]) -> int:
     if sys.stderr is not None:  # as of a program started with it closed
         faulthandler.enable()
     faulthandler.register(DUMP_SIGNAL, file=ways["dump"], all_threads=True)
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for each in GROUP_SIGNALS:
         signal.signal(each, _leave_it_to_the_supervisor)
+    os.register_at_fork(after_in_child=_hear_signals)
     line = socket.socket(fileno=ways["line"])
     held = HeldOnBoard(Board(ways["board"]), SystemClock().monotonic)
     try:
@@ -74,6 +77,13 @@ def _hello(app: Holdfast, engine: Engine) -> dict[str, Any]:
         "concurrency": engine.concurrency,
         "version": holdfast.__version__,
     }
+
+
+def _hear_signals() -> None:
+    """A process that a handler forks has no supervisor, and whoever forked it may end it."""
+    for each in GROUP_SIGNALS:
+        if signal.getsignal(each) is _leave_it_to_the_supervisor:
+            signal.signal(each, signal.SIG_DFL)
 
 
 def _leave_it_to_the_supervisor(*_: object) -> None:

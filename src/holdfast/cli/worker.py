@@ -87,12 +87,13 @@ def command(**options: object) -> None:
     the store cannot work; exit 3: another worker has that identity or scope.
     """
     plan = Plan(**options)  # type: ignore[arg-type]  # click has checked them
-    configure(plan.log_level, plan.log_format)
+    configure(plan.log_level, plan.log_format, unhurried=True)
     sys.exit(asyncio.run(_run(plan)))
 
 
 def _leave() -> None:
     log.error("the store does not answer; leaving what is unwritten to whoever reclaims it")
+    logging.shutdown()  # which writes it
     os._exit(Exit.FAILED)
 
 

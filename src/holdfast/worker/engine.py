@@ -81,6 +81,10 @@ class Engine:
                 await self._finisher.flushed()
         await self._finisher.give_up()
 
+    def hasten(self, grace: timedelta) -> None:
+        """Stopping already: from now on no longer than this."""
+        self._slots.hasten(grace.total_seconds())
+
     def close(self) -> None:
         """Let go of the slots; whatever still runs there runs for nobody."""
         self._slots.close()

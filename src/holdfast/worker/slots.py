@@ -18,7 +18,7 @@ from holdfast.core.state import Loss, RunStatus
 from holdfast.errors import HoldfastError
 from holdfast.jobs.registry import Registry
 from holdfast.worker import telling
-from holdfast.worker.execute import Active, AnyType, Judge, shutdown
+from holdfast.worker.execute import Active, AnyType, Judge, describe, shutdown
 from holdfast.worker.executors.all import all_executors
 from holdfast.worker.executors.command import Moved
 from holdfast.worker.executors.coroutine import Stepping, shake_off
@@ -91,6 +91,7 @@ class Slots:
         self._canary = asyncio.create_task(asyncio.Event().wait(), name="holdfast-canary")
         self._breathed = 0.0
         self._hushed = asyncio.Event()
+        self._patience: asyncio.Timeout | None = None
         self.active: dict[tuple[JobId, int], Active] = {}
 
     def take(self, claims: Sequence[Claim]) -> None:
@@ -138,6 +139,12 @@ class Slots:
             active.abandoned = True
             self._finish(self._judge.abandon(active.claim))
 
+    def hasten(self, within: float) -> None:
+        """Whatever it waits for now, it waits no longer than that."""
+        latest = self._loop.time() + within
+        if self._patience is not None and (self._patience.when() or 0) > latest:
+            self._patience.reschedule(latest)
+
     def close(self) -> None:
         for task in (*self._tasks, self._canary):
             task.cancel()
@@ -147,17 +154,24 @@ class Slots:
             executor.drop()
 
     async def _quiet(self, within: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within):
+        try:
+            async with asyncio.timeout(within) as self._patience:
                 while self.active or self._ready:
                     self._hushed.clear()
                     await self._hushed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._patience = None
 
     async def _slot(self) -> None:
         while True:
             claim = self._ready.popleft() if self._ready else await self._next()
             started = self._loop.time()
-            await self._run(claim)
+            try:
+                await self._run(claim)
+            except Exception as error:  # noqa: BLE001 - or the slot is dead and its job runs for ever
+                self._lose(claim, error)
             ended = self._loop.time()
             self._left(ended - started)
             if not self.active:
@@ -165,6 +179,12 @@ class Slots:
             if ended - self._breathed > BREATH:
                 await asyncio.sleep(0)
                 self._breathed = self._loop.time()
+
+    def _lose(self, claim: Claim, error: Exception) -> None:
+        """It could not even be judged, and nobody knows how far it was."""
+        self._finish(self._judge.decide(claim, Lost(Loss.OWNER_DEAD, describe(error))))
+        with suppress(Exception):
+            log.error("run could not be ended job=%s", claim.id, exc_info=error)
 
     async def _next(self) -> Claim:
         while not self._ready:

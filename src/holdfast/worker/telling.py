@@ -6,6 +6,7 @@ The line itself reads `job_end job=… run=… status=succeeded`; the same facts
 
 import logging
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,4 +65,5 @@ def _lease(lease: Lease) -> dict[str, Any]:
 
 def _tell(level: int, event: str, facts: dict[str, Any]) -> None:
     pairs = " ".join(f"{key}={value}" for key, value in facts.items())
-    log.log(level, "%s %s", event, pairs, extra={"facts": {"event": event, **facts}})
+    with suppress(Exception):  # a filter or handler of the app's raised: no fault of the job's
+        log.log(level, "%s %s", event, pairs, extra={"facts": {"event": event, **facts}})

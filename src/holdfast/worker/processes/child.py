@@ -110,11 +110,21 @@ class Child:
     def _stop(self, grace: timedelta) -> None:
         if not self._grace.done():
             self._grace.set_result(grace)
+        elif self._deaf is not None:  # it was about to leave in its own time
+            self._engine.hasten(grace)
 
     def _go(self, step: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(step)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """A child that lacks a part must not stay: it would hold its place and do nothing."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("a part of this child failed; it ends, to be replaced", exc_info=error)
+            self._stop(self._settings.grace)
 
     def _tally(self) -> dict[str, int]:
         return {str(state): count for state, count in self._engine.settled.items()}
