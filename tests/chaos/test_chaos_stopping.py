@@ -113,6 +113,20 @@ def test_children_of_a_killed_supervisor_are_gone_within_the_lease_and_their_job
     assert tree.lines("the supervisor is gone")
 
 
+def test_supervisor_started_again_at_once_takes_nothing_before_the_orphans_are_gone(
+    grow, ledger, notes
+):
+    first = grow("--instance-id", "again", "-c", "1").ready()
+    [job] = ledger.enqueue(("blocks_loop", {"seconds": 20}))
+    until(lambda: notes.under_way(), what="a run")
+
+    first.kill_supervisor()
+    grow("--instance-id", "again", "-c", "1").ready()
+
+    assert first.members() == []
+    assert ledger.ends(job) == [("lost", "startup_recovery")]
+
+
 def test_worker_that_waits_for_the_store_before_its_start_stops_when_asked(grow, ledger):
     ledger.enqueue()
     with locked(ledger.path):

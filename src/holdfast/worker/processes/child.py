@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from holdfast.config import Settings
+from holdfast.core.event import ZERO
 from holdfast.core.ids import JobId
 from holdfast.core.run import Holder, Lease
 from holdfast.core.state import State
@@ -26,6 +27,7 @@ BEATS_PER_SILENCE: Final = 4
 LONGEST_BEAT: Final = 1.0
 BAD_ENDS: Final = frozenset({State.FAILED, State.DEAD_LETTER})
 FOREVER: Final = timedelta(days=36_500)
+LONGEST_ORPHAN: Final = timedelta(seconds=2)
 
 
 class Child:
@@ -61,8 +63,8 @@ class Child:
         self._line.close()
 
     def orphaned(self) -> None:
-        """The supervisor is dead: leases lapse soon, so stop while they last."""
-        self._stop(min(self._settings.grace, orphan_patience(self._settings) / 2))
+        """The supervisor is dead: its next start will run these jobs, so they stop here first."""
+        self._stop(ZERO)
 
     async def _listen(self) -> None:
         async for message in self._line.messages():
@@ -137,8 +139,8 @@ class Child:
 
 
 def orphan_patience(settings: Settings) -> timedelta:
-    """How long a child without a supervisor still has before the first of its leases lapses."""
-    return settings.lease - settings.renew
+    """How long a child may outlive its supervisor; well before the first of its leases lapses."""
+    return min(LONGEST_ORPHAN, (settings.lease - settings.renew) / 2)
 
 
 def watch_lifeline(fd: int, child: Child, patience: timedelta) -> None:

@@ -6,14 +6,16 @@ import socket
 import uuid
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from holdfast.core.limits import check_name
 from holdfast.core.run import Holder
 from holdfast.core.worker import Topology, WorkerInfo
-from holdfast.errors import OperatorError
+from holdfast.errors import InvalidJob, OperatorError
 from holdfast.store.base import Hold, Locks
 from holdfast.worker.processes.plan import Plan
+
+LONGEST_NAME: Final = 100
 
 
 class Taken(OperatorError):
@@ -46,7 +48,7 @@ async def identify(store: Locks, plan: Plan) -> Identity:
 
 
 async def _scope(store: Locks, scope: str) -> Hold:
-    hold = await store.hold(f"scope.{check_name(scope, what='scope')}")
+    hold = await store.hold(f"scope.{_checked(scope, what='scope')}")
     if hold is None:
         raise Taken(
             f"a worker of topology single serves the scope {scope!r} already; stop that one, or "
@@ -57,7 +59,7 @@ async def _scope(store: Locks, scope: str) -> Hold:
 
 async def _name(store: Locks, given: str | None) -> tuple[str, Hold]:
     if given is not None:
-        hold = await store.hold(f"worker.{check_name(given, what='instance id')}")
+        hold = await store.hold(f"worker.{_checked(given, what='instance id')}")
         if hold is None:
             raise Taken(
                 f"a worker named {given!r} is running already; stop that one, or give this one "
@@ -70,6 +72,12 @@ async def _name(store: Locks, given: str | None) -> tuple[str, Hold]:
         if hold := await store.hold(f"worker.{name}"):
             return name, hold
     raise AssertionError("there is always another number")
+
+
+def _checked(name: str, *, what: str) -> str:
+    if len(name) > LONGEST_NAME:
+        raise InvalidJob(f"{what} has {len(name)} characters; use at most {LONGEST_NAME}")
+    return check_name(name, what=what)
 
 
 def introduce(plan: Plan, holder: Holder, hello: dict[str, Any]) -> WorkerInfo:

@@ -19,7 +19,7 @@ from holdfast.core.run import Holder
 from holdfast.errors import HoldfastError, OperatorError, StoreBusy, StoreClosed, StoreFull
 from holdfast.store.base import Hint, Store, Topic
 from holdfast.worker.processes.care import Care
-from holdfast.worker.processes.child import BAD_ENDS
+from holdfast.worker.processes.child import BAD_ENDS, orphan_patience
 from holdfast.worker.processes.family import Family, Unfit
 from holdfast.worker.processes.identity import Taken, identify, introduce
 from holdfast.worker.processes.kin import Kin
@@ -116,12 +116,19 @@ class Supervisor:
         recovery = self._recovery(holder, hello["queues"])
         try:
             await first(patiently(lambda: self._store.enlist(info)), self._asked)
+            await first(patiently(lambda: self._outlived(holder)), self._asked)
             await first(patiently(recovery.run_once), self._asked)
             return Exit.FINE if self._asked.is_set() else await self._work(holder)
         finally:
             with suppress(OperatorError):
                 await self._store.retire(holder)
             await identity.release()
+
+    async def _outlived(self, holder: Holder) -> None:
+        """An earlier boot left runs: its supervisor is dead, its children may still be ending."""
+        name, boot = holder.instance_id, holder.boot_id
+        if await self._store.held(instance_id=name, besides=boot, limit=1):
+            await asyncio.sleep(orphan_patience(self._settings).total_seconds())
 
     async def _work(self, holder: Holder) -> Exit:
         care = Care(
@@ -189,7 +196,7 @@ class Supervisor:
     async def _recycle_once(self) -> None:
         for kin in self._family.working:
             memory, ended = kin.board.memory_in_use, kin.board.ended
-            if self._plan.max_memory and memory > self._plan.max_memory:
+            if self._plan.max_memory and ended and memory > self._plan.max_memory:
                 self._family.replace(kin, f"it uses {memory:,} bytes")
             elif self._plan.max_jobs and ended >= self._plan.max_jobs:
                 self._family.replace(kin, f"it has run {ended:,} jobs")
