@@ -116,12 +116,12 @@ def test_children_of_a_killed_supervisor_are_gone_within_the_lease_and_their_job
 def test_supervisor_started_again_at_once_takes_nothing_before_the_orphans_are_gone(
     grow, ledger, notes
 ):
-    first = grow("--instance-id", "again", "-c", "1").ready()
+    first = grow("--instance-id", "again", "-c", "1", lease="6s").ready()
     [job] = ledger.enqueue(("blocks_loop", {"seconds": 20}))
     until(lambda: notes.under_way(), what="a run")
 
     first.kill_supervisor()
-    grow("--instance-id", "again", "-c", "1").ready()
+    grow("--instance-id", "again", "-c", "1", lease="6s").ready()
 
     assert first.members() == []
     assert ledger.ends(job) == [("lost", "startup_recovery")]
