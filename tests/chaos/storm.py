@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +19,8 @@ KINDS: Final = (*("brief", "threaded", "paying", "chained") * 5, "once")
 LONGEST: Final = 0.25
 LEASE: Final = 1.0
 STORMY: Final = {"lease": "1s", "renew": "200ms", "prefetch": 8}
-LATEST: Final = 90.0
-"""Seconds after the last kill by which everything has ended, or counts as stuck."""
+LATEST: Final = 30.0
+"""Seconds without any job ending after the last kill that count as stuck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,14 @@ def storm(
             aftermath.kills[name] = tree.kill()
             trees.append(_plant(grow, TREES + kill))
         tell("the rest")
-        until(lambda: not ledger.unfinished, within=LATEST, what="the end of every job")
+        while left_over := ledger.unfinished:
+            fewer = partial(_fewer_than, ledger, left_over)
+            until(fewer, within=LATEST, what=f"an end of one of {left_over} jobs")
     return Aftermath(ledger, aftermath.jobs, aftermath.kills, left)
+
+
+def _fewer_than(ledger: Ledger, number: int) -> bool:
+    return ledger.unfinished < number
 
 
 def _plant(grow: Callable[..., Tree], number: int) -> tuple[str, Tree]:
