@@ -13,6 +13,8 @@ from worker_world import SOON, all_slots_work, kinds, quick, statuses, until
 from holdfast import Command, CommandFailed, State
 from holdfast.worker.executors import command as command_module
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def app(path, tmp_path):

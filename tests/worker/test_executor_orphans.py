@@ -9,6 +9,8 @@ from executor_app import register
 from executor_world import gone, is_alive, parent_of, run, word
 from worker_world import quick
 
+pytestmark = pytest.mark.slow
+
 APP = Path(__file__).with_name("executor_app.py")
 
 

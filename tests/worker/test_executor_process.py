@@ -12,6 +12,8 @@ from worker_world import SOON, all_slots_work, kinds, quick, statuses, until
 from holdfast import JobNotSucceeded, State
 from holdfast.worker.executors import process
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def app(path, tmp_path):
