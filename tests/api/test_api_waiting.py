@@ -15,7 +15,7 @@ from holdfast import (
 )
 from holdfast.core.event import Failed, Skipped, Stopped, Succeeded
 from holdfast.errors import StoreBusy, StoreClosed
-from holdfast.store.base import Hint
+from holdfast.store.around import Hint
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from holdfast.clock import SystemClock
 from holdfast.core.decide import succeed
 from holdfast.core.ids import Ids
 from holdfast.errors import HoldfastError
-from holdfast.store.base import Hint, Topic
+from holdfast.store.around import Hint, Topic
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.conformance.make import make_job, take_many
 

@@ -13,7 +13,8 @@ from holdfast.core.event import Failed, Succeeded
 from holdfast.core.job import Key
 from holdfast.core.state import State
 from holdfast.errors import HoldfastError
-from holdfast.store.base import Filter, Hint, Queue
+from holdfast.store.around import Hint
+from holdfast.store.base import Filter, Queue
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.store.sqlite.writer import GROUP
 from holdfast.testing.conformance.make import (

@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.core.decide import succeed
 from holdfast.core.event import CancelRequested
-from holdfast.store.base import Hint, Topic
+from holdfast.store.around import Hint, Topic
 from holdfast.store.sqlite.hints import voice
 from holdfast.store.sqlite.hints.place import meeting_place
 from holdfast.store.sqlite.store import SqliteStore

@@ -10,7 +10,8 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.state import State
 from holdfast.errors import JobNotFound, StoreClosed
-from holdfast.store.base import Hint, Store, Topic
+from holdfast.store.around import Hint, Topic
+from holdfast.store.base import Store
 
 _AT_ONCE: Final = 500
 _LONGEST_ID: Final = 64

@@ -19,16 +19,8 @@ from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
-from holdfast.store.base import (
-    PROMOTED_AT_ONCE,
-    Added,
-    Capability,
-    Filter,
-    Hint,
-    Queue,
-    Renewal,
-    Topic,
-)
+from holdfast.store.around import Hint, Topic
+from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
 from holdfast.testing import model_repair, model_workers
 from holdfast.testing.model_add import add_job
 from holdfast.testing.model_apply import apply_change, is_json

@@ -10,7 +10,8 @@ from datetime import timedelta
 from holdfast.core.delivery import Delivery
 from holdfast.core.run import Claim, Holder
 from holdfast.errors import OperatorError, StoreClosed
-from holdfast.store.base import Hint, Jobs
+from holdfast.store.around import Hint
+from holdfast.store.base import Jobs
 
 log = logging.getLogger("holdfast.worker")
 

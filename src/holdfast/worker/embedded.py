@@ -12,7 +12,8 @@ from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
 from holdfast.core.run import Holder, Lease
 from holdfast.jobs.registry import Registry
-from holdfast.store.base import Hint, Renewal, Store, Topic
+from holdfast.store.around import Hint, Topic
+from holdfast.store.base import Renewal, Store
 from holdfast.worker.engine import Engine
 from holdfast.worker.held import HeldHere
 from holdfast.worker.renew import Renewer

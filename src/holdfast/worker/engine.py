@@ -17,7 +17,8 @@ from holdfast.core.run import Claim, Holder, Lease
 from holdfast.core.state import State
 from holdfast.errors import InvalidType
 from holdfast.jobs.registry import Registry
-from holdfast.store.base import Capability, Hint, Renewal, Store, Transaction, Transactions
+from holdfast.store.around import Hint
+from holdfast.store.base import Capability, Renewal, Store, Transaction, Transactions
 from holdfast.worker import telling
 from holdfast.worker.dispatch import Dispatcher
 from holdfast.worker.execute import Judge

@@ -22,7 +22,8 @@ from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
-from holdfast.store.base import Added, Capability, Filter, Hint, Queue, Renewal, Topic
+from holdfast.store.around import Hint, Topic
+from holdfast.store.base import Added, Capability, Filter, Queue, Renewal
 from holdfast.store.sqlite import rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated

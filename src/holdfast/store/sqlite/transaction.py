@@ -11,7 +11,7 @@ from pathlib import Path
 from holdfast.clock import Clock
 from holdfast.core.decide import Change
 from holdfast.errors import RunError, StoreBusy, TransactionTimeout
-from holdfast.store.base import Hint
+from holdfast.store.around import Hint
 from holdfast.store.sqlite import verbs
 from holdfast.store.sqlite.database import connect, translated
 from holdfast.store.sqlite.guarded import BY_HAND, Guarded, is_within

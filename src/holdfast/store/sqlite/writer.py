@@ -17,7 +17,7 @@ from typing import Any
 
 from holdfast.clock import Clock, micros
 from holdfast.errors import HoldfastError, InvalidJob, StoreBroken, StoreClosed
-from holdfast.store.base import Hint
+from holdfast.store.around import Hint
 from holdfast.store.sqlite.database import translate
 from holdfast.store.sqlite.statements import Probe, run
 

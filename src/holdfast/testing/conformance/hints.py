@@ -2,7 +2,8 @@
 
 from holdfast.core.event import CancelRequested
 from holdfast.core.state import State
-from holdfast.store.base import Hint, Store, Topic
+from holdfast.store.around import Hint, Topic
+from holdfast.store.base import Store
 from holdfast.testing.conformance.make import (
     SUCCEEDED,
     claim_order,

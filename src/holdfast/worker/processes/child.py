@@ -16,7 +16,8 @@ from holdfast.core.ids import JobId
 from holdfast.core.run import Holder, Lease
 from holdfast.core.state import State
 from holdfast.errors import OperatorError
-from holdfast.store.base import Renewal, Store, Topic
+from holdfast.store.around import Topic
+from holdfast.store.base import Renewal, Store
 from holdfast.worker.engine import Engine
 from holdfast.worker.processes.board import HeldOnBoard
 from holdfast.worker.processes.control import Line

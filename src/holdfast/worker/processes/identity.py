@@ -12,7 +12,7 @@ from holdfast.core.limits import check_name
 from holdfast.core.run import Holder
 from holdfast.core.worker import Topology, WorkerInfo
 from holdfast.errors import InvalidJob, OperatorError
-from holdfast.store.base import Hold, Locks
+from holdfast.store.around import Hold, Locks
 from holdfast.worker.processes.plan import Plan
 
 LONGEST_NAME: Final = 100

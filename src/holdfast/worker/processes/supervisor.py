@@ -17,7 +17,8 @@ from holdfast.config import Settings
 from holdfast.core.ids import Ids
 from holdfast.core.run import Holder
 from holdfast.errors import HoldfastError, OperatorError, StoreBusy, StoreClosed, StoreFull
-from holdfast.store.base import Hint, Store, Topic
+from holdfast.store.around import Hint, Topic
+from holdfast.store.base import Store
 from holdfast.worker.processes.care import Care
 from holdfast.worker.processes.child import BAD_ENDS, orphan_patience
 from holdfast.worker.processes.family import Family, Unfit

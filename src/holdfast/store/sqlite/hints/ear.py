@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.store.base import Hint, Topic
+from holdfast.store.around import Hint, Topic
 from holdfast.store.sqlite.forks import kept_from_children
 from holdfast.store.sqlite.hints.place import make, to_bits, to_hint
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.store.base import Hint, Topic
+from holdfast.store.around import Hint, Topic
 from holdfast.store.sqlite.hints.ear import Ear
 from holdfast.store.sqlite.hints.place import meeting_place, to_bits
 from holdfast.store.sqlite.hints.voice import Voice

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from holdfast.store.base import Hint, Topic
+from holdfast.store.around import Hint, Topic
 from holdfast.store.sqlite.hints.exchange import Exchange
 
 log = logging.getLogger("holdfast.store")
