@@ -162,7 +162,8 @@ class Kind(StrEnum):
 class EventRecord:
     """One line of the append-only record.
 
-    `job_id` is None only for a run whose job is gone. `detail` is free text or JSON, often None.
+    `job_id` is None for a run whose job is gone, and for what concerns a whole `queue`. `detail` is
+    free text or JSON, often None.
     """
 
     id: int
@@ -173,3 +174,4 @@ class EventRecord:
     token: int
     reason: str | None
     detail: str | None = None
+    queue: str | None = None

@@ -44,6 +44,7 @@ class NewJob:
     active_key: str | None = None
     group_id: str | None = None
     template_id: str | None = None
+    template_at: datetime | None = None  # which version of it: when that was written
     schedule_id: str | None = None
     retry_of: JobId | None = None
 
@@ -83,6 +84,7 @@ class Job:
     root_id: JobId
     group_id: str | None
     template_id: str | None
+    template_at: datetime | None
     schedule_id: str | None
     state: State
     reason: str | None

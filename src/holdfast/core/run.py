@@ -77,4 +77,5 @@ class RunRecord:
     artifacts: tuple[str, ...]
     params_snapshot: str
     template_id: str | None
+    template_at: datetime | None
     progress: str | None = None  # JSON: the last that the run reported of itself

@@ -108,6 +108,7 @@ def _job(tables: Tables, new: NewJob, now: datetime) -> Job:
         root_id=tables.jobs[new.retry_of].root_id if new.retry_of else new.id,
         group_id=new.group_id,
         template_id=new.template_id,
+        template_at=new.template_at,
         schedule_id=new.schedule_id,
         state=State.QUEUED if due <= now else State.SCHEDULED,
         reason=None,

@@ -73,6 +73,7 @@ def _run(job: Job, run_id: RunId, holder: Holder, now: datetime) -> RunRecord:
         artifacts=(),
         params_snapshot=job.params,
         template_id=job.template_id,
+        template_at=job.template_at,
     )
 
 

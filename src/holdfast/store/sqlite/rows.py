@@ -40,7 +40,8 @@ def alike(job: NewJob) -> tuple[Any, ...]:
     """What two jobs must share to be stored by one statement."""
     return (
         job.type, job.queue, job.priority, job.name, job.delivery, job.max_attempts, job.delay,
-        job.at, job.start_within, job.group_id, job.template_id, job.schedule_id,
+        job.at, job.start_within, job.group_id, job.template_id, job.template_at,
+        job.schedule_id,
     )  # fmt: skip
 
 
@@ -63,6 +64,7 @@ def new_job(job: NewJob, now: int) -> dict[str, Any]:
         "start_deadline": None if within is None else counted_from + within,
         "group_id": job.group_id,
         "template_id": job.template_id,
+        "template_at": None if job.template_at is None else micros(job.template_at),
         "schedule_id": job.schedule_id,
         "priority": job.priority,
         "state": State.SCHEDULED if due > now else State.QUEUED,
@@ -93,7 +95,7 @@ def claim(row: Sequence[Any]) -> Claim:
 def job(row: Row) -> Job:
     (
         seq, job_id, kind, name, params, queue, delivery, most, created_at, slot_at, deadline,
-        retry_of, root_id, group_id, template_id, schedule_id, state, reason, priority, position,
+        retry_of, root_id, group_id, template_id, template_at, schedule_id, state, reason, priority, position,
         available_at, token, failures, losses, cancel, holder, boot_id, started_at, finished_at, _,
         progress,
     ) = row  # fmt: skip
@@ -116,6 +118,7 @@ def job(row: Row) -> Job:
         root_id=root_id,
         group_id=group_id,
         template_id=template_id,
+        template_at=None if template_at is None else moment(template_at),
         schedule_id=schedule_id,
         state=State(state),
         reason=reason,
@@ -134,7 +137,7 @@ def job(row: Row) -> Job:
 def run_record(row: Row) -> RunRecord:
     (
         run_id, job_id, token, status, reason, holder, boot_id, started_at, finished_at, error,
-        result, exit_code, log_path, artifacts, params, template_id, progress,
+        result, exit_code, log_path, artifacts, params, template_id, template_at, progress,
     ) = row  # fmt: skip
     return RunRecord(
         run_id=RunId(run_id),
@@ -153,6 +156,7 @@ def run_record(row: Row) -> RunRecord:
         artifacts=tuple(json.loads(artifacts)),
         params_snapshot=params,
         template_id=template_id,
+        template_at=None if template_at is None else moment(template_at),
         progress=progress,
     )
 
@@ -185,7 +189,7 @@ def worker(row: Row) -> WorkerRecord:
 
 
 def event(row: Row) -> EventRecord:
-    number, at, job_id, run_id, kind, token, reason, detail = row
+    number, at, job_id, run_id, kind, token, reason, detail, queue = row
     return EventRecord(
         id=number,
         at=moment(at),
@@ -195,6 +199,7 @@ def event(row: Row) -> EventRecord:
         token=token,
         reason=reason,
         detail=detail,
+        queue=queue,
     )
 
 

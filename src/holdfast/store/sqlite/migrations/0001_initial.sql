@@ -21,13 +21,16 @@ CREATE TABLE holdfast_jobs (
   retry_of INTEGER REFERENCES holdfast_jobs (seq),
   root INTEGER REFERENCES holdfast_jobs (seq),  -- NULL: it is the root of its chain
   group_id TEXT,
+  grp INTEGER REFERENCES holdfast_groups (seq),  -- NULL: a group_id alone changes nothing
   template_id TEXT,
+  template_at INTEGER,  -- the version of its template: when that was last written
   schedule_id TEXT,
   CONSTRAINT chain_links CHECK ((retry_of IS NULL) = (root IS NULL))
 );
 -- One successor per job, ever: what makes repeating a retry harmless.
 CREATE UNIQUE INDEX holdfast_jobs_retry_of ON holdfast_jobs (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX holdfast_jobs_root ON holdfast_jobs (root) WHERE root IS NOT NULL;
+CREATE INDEX holdfast_jobs_grp ON holdfast_jobs (grp, seq) WHERE grp IS NOT NULL;
 
 CREATE TABLE holdfast_waiting (
   job INTEGER PRIMARY KEY REFERENCES holdfast_jobs (seq),
@@ -45,6 +48,7 @@ CREATE TABLE holdfast_waiting (
   token INTEGER NOT NULL,
   failures INTEGER NOT NULL,
   losses INTEGER NOT NULL,
+  grp INTEGER,
   -- A started `once` or `chain` job never comes back.
   CONSTRAINT runs_again CHECK (token = 0 OR delivery = 'lease')
 );
@@ -59,8 +63,11 @@ CREATE INDEX holdfast_waiting_deadline ON holdfast_waiting (start_deadline, job)
 CREATE INDEX holdfast_waiting_once ON holdfast_waiting
   (name, queue, priority DESC, position, available_at, created_at, job)
   WHERE delivery = 'once' AND state = 'queued';
-CREATE INDEX holdfast_waiting_place ON holdfast_waiting (queue, priority, position)
+-- Whoever has a position of its own, in order; 0 is what a `scheduled` queue gives everybody.
+CREATE INDEX holdfast_waiting_place ON holdfast_waiting
+  (queue, priority, position, available_at, created_at, job)
   WHERE position <> 0;
+CREATE INDEX holdfast_waiting_grp ON holdfast_waiting (grp, job) WHERE grp IS NOT NULL;
 
 -- Whoever ran a job has a row, for its runs to point at. What follows `boot_id` is there only while
 -- it is enlisted: `started_at` says whether it is.
@@ -181,13 +188,74 @@ CREATE TABLE holdfast_queues (
   name TEXT PRIMARY KEY
     CONSTRAINT queue_name CHECK (length(name) BETWEEN 1 AND 128 AND name NOT GLOB '*[^A-Za-z0-9_.:-]*'),
   ordering TEXT NOT NULL CHECK (ordering IN ('scheduled', 'position')),
-  gap INTEGER NOT NULL CHECK (gap BETWEEN 1 AND 1000000)
+  gap INTEGER NOT NULL CHECK (gap BETWEEN 1 AND 1000000),
+  concurrency INTEGER CHECK (concurrency BETWEEN 1 AND 1000000),  -- NULL: no limit
+  paused_at INTEGER,
+  pause_reason TEXT,
+  resume_at INTEGER,  -- NULL: when somebody says so
+  CONSTRAINT pause CHECK (paused_at IS NOT NULL OR (pause_reason IS NULL AND resume_at IS NULL))
+) WITHOUT ROWID;
+
+-- A direct run holds its queue: nothing else is taken while its reservation is active.
+CREATE TABLE holdfast_reservations (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE CONSTRAINT id_shape CHECK (length(id) = 36),
+  queue TEXT NOT NULL
+    CONSTRAINT queue_name CHECK (length(queue) BETWEEN 1 AND 128 AND queue NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  job_id TEXT NOT NULL,
+  caller TEXT NOT NULL CONSTRAINT caller_name CHECK (length(caller) BETWEEN 1 AND 128),
+  request TEXT NOT NULL CONSTRAINT request_size CHECK (length(request) BETWEEN 1 AND 512),
+  status TEXT NOT NULL DEFAULT 'active'
+    CONSTRAINT reservation_status CHECK (status IN ('active', 'released', 'expired')),
+  reason TEXT,
+  reserved_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  span INTEGER NOT NULL CHECK (span > 0),
+  until INTEGER NOT NULL,  -- of the monotonic clock of the boot in holdfast_meta
+  ended_at INTEGER,
+  CONSTRAINT reservation_end CHECK ((status = 'active') = (ended_at IS NULL))
+);
+-- One active reservation per queue, ever.
+CREATE UNIQUE INDEX holdfast_reservations_active ON holdfast_reservations (queue)
+  WHERE status = 'active';
+CREATE INDEX holdfast_reservations_job ON holdfast_reservations (job_id);
+
+-- Jobs watched together. `closing` says how the members left over end.
+CREATE TABLE holdfast_groups (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE CONSTRAINT id_shape CHECK (length(id) = 36),
+  name TEXT CONSTRAINT group_name CHECK (length(name) BETWEEN 1 AND 512),
+  mode TEXT NOT NULL CONSTRAINT group_mode CHECK (mode IN ('parallel', 'sequential')),
+  on_failure TEXT NOT NULL CONSTRAINT group_failure CHECK (on_failure IN ('stop', 'continue', 'skip')),
+  total INTEGER NOT NULL CONSTRAINT group_size CHECK (total BETWEEN 1 AND 1000000),
+  created_at INTEGER NOT NULL,
+  sealed_at INTEGER,  -- NULL: not all of its members are stored yet
+  closing TEXT CONSTRAINT group_closing CHECK (closing IN ('stop', 'skip')),
+  reason TEXT,
+  swept INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX holdfast_groups_unsealed ON holdfast_groups (created_at) WHERE sealed_at IS NULL;
+CREATE INDEX holdfast_groups_closing ON holdfast_groups (seq) WHERE closing IS NOT NULL AND NOT swept;
+
+-- Small documents that are compared and swapped: templates, and whatever else is set by name.
+CREATE TABLE holdfast_records (
+  kind TEXT NOT NULL
+    CONSTRAINT kind_name CHECK (length(kind) BETWEEN 1 AND 128 AND kind NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  key TEXT NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
+  version INTEGER NOT NULL CHECK (version > 0),
+  value TEXT NOT NULL
+    CONSTRAINT value_size CHECK (length(CAST(value AS BLOB)) <= 262144)
+    CONSTRAINT value_json CHECK (json_valid(value)),
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  PRIMARY KEY (kind, key)
 ) WITHOUT ROWID;
 
 -- Everything unusual; the routine claim and success are told by the run itself.
 CREATE TABLE holdfast_events (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
-  job INTEGER REFERENCES holdfast_jobs (seq) ON DELETE CASCADE,  -- NULL: of a run without a job
+  job INTEGER REFERENCES holdfast_jobs (seq) ON DELETE CASCADE,  -- NULL: of no job
+  queue TEXT,  -- of which it tells, if of no job
   at INTEGER NOT NULL,
   kind TEXT NOT NULL,
   token INTEGER NOT NULL,
@@ -204,7 +272,8 @@ WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.type IS NOT OLD.type
   OR NEW.max_attempts IS NOT OLD.max_attempts OR NEW.created_at IS NOT OLD.created_at
   OR NEW.slot_at IS NOT OLD.slot_at OR NEW.start_deadline IS NOT OLD.start_deadline
   OR NEW.retry_of IS NOT OLD.retry_of OR NEW.root IS NOT OLD.root
-  OR NEW.group_id IS NOT OLD.group_id OR NEW.template_id IS NOT OLD.template_id
+  OR NEW.group_id IS NOT OLD.group_id OR NEW.grp IS NOT OLD.grp
+  OR NEW.template_id IS NOT OLD.template_id OR NEW.template_at IS NOT OLD.template_at
   OR NEW.schedule_id IS NOT OLD.schedule_id
   OR (NEW.params IS NOT OLD.params
     AND NOT EXISTS (SELECT 1 FROM holdfast_waiting WHERE job = OLD.seq AND token = 0))
@@ -278,7 +347,7 @@ WHEN NEW.job IS NOT OLD.job OR NEW.queue IS NOT OLD.queue OR NEW.type IS NOT OLD
   OR NEW.name IS NOT OLD.name OR NEW.delivery IS NOT OLD.delivery
   OR NEW.created_at IS NOT OLD.created_at OR NEW.start_deadline IS NOT OLD.start_deadline
   OR NEW.token IS NOT OLD.token OR NEW.failures IS NOT OLD.failures
-  OR NEW.losses IS NOT OLD.losses
+  OR NEW.losses IS NOT OLD.losses OR NEW.grp IS NOT OLD.grp
 BEGIN SELECT RAISE(ABORT, 'holdfast: of a waiting job only its place and state change'); END;
 
 CREATE TRIGGER holdfast_ends_alone BEFORE INSERT ON holdfast_ends
@@ -304,7 +373,7 @@ CREATE VIEW holdfast_job_state AS
 SELECT
   j.seq, j.id, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, j.created_at,
   j.slot_at, j.start_deadline, p.id AS retry_of, coalesce(r.id, j.id) AS root_id,
-  j.group_id, j.template_id, j.schedule_id,
+  j.group_id, j.template_id, j.template_at, j.schedule_id,
   coalesce(w.state, CASE WHEN o.job IS NOT NULL THEN 'running' END, e.state, 'running') AS state,
   e.reason,
   coalesce(w.priority, o.priority, e.priority, 0) AS priority,

@@ -5,11 +5,11 @@ SELECT 1 FROM holdfast_jobs WHERE id = :id;
 -- @job
 INSERT INTO holdfast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, retry_of, root, group_id, template_id, schedule_id
+  slot_at, start_deadline, retry_of, root, group_id, template_id, template_at, schedule_id
 )
 VALUES (
   :id, :type, :name, :params, :queue, :delivery, :max_attempts, :now,
-  :slot_at, :start_deadline, :retry_of, :root, :group_id, :template_id, :schedule_id
+  :slot_at, :start_deadline, :retry_of, :root, :group_id, :template_id, :template_at, :schedule_id
 );
 
 -- @wait
@@ -41,11 +41,11 @@ VALUES (
 -- Many that differ in nothing but id and params.
 INSERT INTO holdfast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, group_id, template_id, schedule_id
+  slot_at, start_deadline, group_id, template_id, template_at, schedule_id
 )
 SELECT
   n.value ->> 0, :type, :name, n.value ->> 1, :queue, :delivery, :max_attempts, :now,
-  :slot_at, :start_deadline, :group_id, :template_id, :schedule_id
+  :slot_at, :start_deadline, :group_id, :template_id, :template_at, :schedule_id
 FROM json_each(:jobs) AS n;
 
 -- @wait_alike

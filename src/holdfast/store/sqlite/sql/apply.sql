@@ -156,11 +156,12 @@ WHERE c.ok AND (c.run_status IS NOT NULL OR c.guard = 'adrift')
 -- @successors
 INSERT INTO holdfast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at, slot_at,
-  retry_of, root, group_id, template_id, schedule_id
+  retry_of, root, group_id, grp, template_id, template_at, schedule_id
 )
 SELECT
   c.successor, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, :now, j.slot_at,
-  j.seq, coalesce(j.root, j.seq), j.group_id, j.template_id, j.schedule_id
+  j.seq, coalesce(j.root, j.seq), j.group_id, j.grp, j.template_id, j.template_at,
+  j.schedule_id
 FROM temp.holdfast_changes AS c
 CROSS JOIN holdfast_jobs AS j ON j.seq = c.job
 WHERE c.ok AND c.successor IS NOT NULL

@@ -84,6 +84,7 @@ ORDER BY s.seq;
 SELECT
   r.run_id, j.id, r.token, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
   r.finished_at, r.error, r.result, r.exit_code, r.log_path, r.artifacts, j.params, j.template_id,
+  j.template_at,
   r.progress
 FROM holdfast_jobs AS j
 CROSS JOIN holdfast_runs AS r ON r.job = j.seq
@@ -93,6 +94,7 @@ UNION ALL
 SELECT
   o.run_id, j.id, o.token, 'running', NULL, k.instance_id, k.boot_id, o.started_at,
   NULL, NULL, NULL, NULL, NULL, o.artifacts, j.params, j.template_id,
+  j.template_at,
   o.progress
 FROM holdfast_jobs AS j
 CROSS JOIN holdfast_open_runs AS o ON o.job = j.seq
@@ -101,7 +103,7 @@ WHERE j.id = :id
 ORDER BY 3;
 
 -- @events
-SELECT e.id, e.at, j.id, e.run_id, e.kind, e.token, e.reason, e.detail
+SELECT e.id, e.at, j.id, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
 FROM holdfast_jobs AS j
 CROSS JOIN holdfast_events AS e ON e.job = j.seq
 WHERE j.id = :id
@@ -116,7 +118,7 @@ WHERE started_at IS NOT NULL
 ORDER BY started_at, instance_id, boot_id;
 
 -- @events_of_no_job
-SELECT e.id, e.at, NULL, e.run_id, e.kind, e.token, e.reason, e.detail
+SELECT e.id, e.at, NULL, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
 FROM holdfast_events AS e
 WHERE e.job IS NULL
 ORDER BY e.id;
