@@ -32,7 +32,7 @@ from holdfast.core.retry import Backoff
 from holdfast.core.run import RunRecord
 from holdfast.core.span import Span
 from holdfast.core.state import State
-from holdfast.jobs import bulk
+from holdfast.jobs import bulk, queues
 from holdfast.jobs.client import Client
 from holdfast.jobs.executing import ExecutorName
 from holdfast.jobs.handle import Handle
@@ -40,7 +40,7 @@ from holdfast.jobs.jobtype import Bound, JobType
 from holdfast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from holdfast.jobs.registry import Registry
 from holdfast.jobs.waiting import job_id_of
-from holdfast.store.base import Store
+from holdfast.store.base import Queue, Store
 from holdfast.store.open import open_store
 
 if TYPE_CHECKING:
@@ -189,6 +189,43 @@ class Holdfast:
     async def cancel(self, job_id: str, reason: str | None = None) -> State:
         """Ask that a job not run, or stop: `cancelled` if it will not run, `running` if told."""
         return await self._client.cancel(job_id_of(job_id), reason=reason)
+
+    async def set_queue(
+        self,
+        name: str,
+        *,
+        ordering: queues.OrderingName = "scheduled",
+        concurrency: int | None = None,
+        gap: int = 100,
+    ) -> Queue:
+        """Create a queue or change it: `await app.set_queue("story", concurrency=1)`.
+
+        `concurrency` is how many of its jobs run at a time, over all workers; None is no limit.
+        `ordering="position"` places each new job behind the last, `gap` apart. What is left out
+        is set to its default; a pause stays. InvalidJob names a value that cannot be.
+        """
+        return await queues.set_queue(self._client, name, ordering, concurrency, gap)
+
+    async def pause(
+        self, queue: str, *, reason: str | None = None, duration: Span | None = None
+    ) -> Queue:
+        """Let no more jobs of a queue start, until `resume` or for `duration`; what runs goes on.
+
+        Pausing it again replaces reason and duration.
+        """
+        return await queues.pause(self._client, queue, reason, duration)
+
+    async def resume(self, queue: str) -> bool:
+        """Let a paused queue go on at once; False if it was not paused."""
+        return await queues.resume(self._client, queue)
+
+    async def queue(self, name: str) -> Queue:
+        """A queue's settings and its pause, or the defaults if nobody has set it."""
+        return await queues.get(self._client, name)
+
+    async def queues(self) -> list[Queue]:
+        """Every queue that was ever set or paused, by name."""
+        return await (await self._client.store()).queues()
 
     def handle(self, job_id: str) -> Handle[Any]:
         """A handle on a job known by its id, whether it exists or not."""

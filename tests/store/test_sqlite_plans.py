@@ -39,6 +39,7 @@ WALKS_ON_PURPOSE = {
     "read.counts": {"holdfast_waiting", "holdfast_open_runs", "holdfast_ends"},  # it counts them
     "read.find": {"holdfast_jobs"},  # from the newest down, until it has its page
     "read.lapsed": {"holdfast_open_runs"},  # few: what runs now
+    "claim.count_open": {"holdfast_open_runs"},  # few: what runs now
     "worker.delete": {"holdfast_open_runs"},  # few: what runs now
     "read.orphans": {"holdfast_runs"},  # once at every start
     "schema.lapse_all": {"holdfast_open_runs"},  # once after a restart

@@ -154,6 +154,8 @@ class Kind(StrEnum):
     MISFIRE = "misfire"  # too late to start
     GIVEN_UP = "given_up"  # declared dead by hand or by recovery
     RECOVERED = "recovered"  # its run had succeeded, and recovery ended the job
+    PAUSED = "paused"  # of a queue: nothing is claimed any more
+    RESUMED = "resumed"  # of a queue: claims go on
     ORPHAN_RUN_REMOVED = "orphan_run_removed"  # its job is gone; the detail is a copy of the run
     LATE_WRITE_REFUSED = "late_write_refused"  # a former holder tried to write
 

@@ -27,6 +27,7 @@ from holdfast.core.event import EventRecord
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.order import GAP, Ordering
+from holdfast.core.queue import Pause
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.store.around import Hints, Locks, Workers
@@ -67,11 +68,16 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """How a named queue orders its jobs. A queue nobody has set is `scheduled`."""
+    """How a named queue orders its jobs and how many run at once. Not set: `scheduled`, no limit.
+
+    `pause` is how it stands, None when it is not paused; `set_queue` does not write it.
+    """
 
     name: str
     ordering: Ordering = Ordering.SCHEDULED
     gap: int = GAP
+    concurrency: int | None = None  # how many of its jobs run at a time, anywhere; None: no limit
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +129,9 @@ class Jobs(Protocol):
         for the first start alone), and `once` jobs whose name runs already, in any queue, or was
         taken earlier in this claim. Beyond `limit` only `lease` jobs without a lost run are taken
         and others passed over, for those may be taken before there is room to run them.
+
+        Of a paused queue nothing is taken. Of one with a `concurrency` so many are that its open
+        runs never exceed it, whoever claims, and none beyond `limit`.
         """
         ...
 
@@ -216,7 +225,8 @@ class Runs(Protocol):
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
         """Everything unusual that was recorded of a job, oldest first.
 
-        None asks for what belongs to no job: the copies that `remove_orphans` left.
+        None asks for what belongs to no job: what befell queues, and the copies that
+        `remove_orphans` left.
         """
         ...
 
@@ -262,11 +272,30 @@ class Queues(Protocol):
     """Named orders."""
 
     async def set_queue(self, queue: Queue) -> None:
-        """Create the queue or change it; jobs that wait keep their positions."""
+        """Create the queue or change it; jobs that wait keep their positions.
+
+        A pause stays as it is, and so do runs over a lowered limit.
+        """
         ...
 
     async def queue(self, name: str) -> Queue:
-        """The queue as set, or its defaults."""
+        """The queue as set, or its defaults. A pause whose time has passed is none."""
+        ...
+
+    async def queues(self) -> list[Queue]:
+        """Every queue that was ever set or paused, by name."""
+        ...
+
+    async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
+        """Let nothing of this queue be claimed until it is resumed, or for `span` from now.
+
+        What runs goes on, and jobs may be added. Pausing again replaces reason and time. Atomic
+        with its event `paused` of the queue, whose detail is the end of the pause, if it has one.
+        """
+        ...
+
+    async def resume(self, name: str) -> bool:
+        """End the pause, with an event `resumed` of the queue. False, and nothing, without one."""
         ...
 
 

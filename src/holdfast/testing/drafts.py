@@ -196,6 +196,7 @@ _SETTINGS = st.builds(
     name=st.sampled_from(QUEUES),
     ordering=st.sampled_from([Ordering.POSITION, Ordering.SCHEDULED]),
     gap=st.sampled_from([100, 10]),
+    concurrency=st.sampled_from([None, None, 1, 2]),
 )
 _ADD = _step("add", batch=st.lists(DRAFTS, min_size=2, max_size=6))
 _CLAIM = _step(
@@ -233,6 +234,16 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (1, _step("promote")),
     (1, _step("prune", older_than=st.sampled_from([TICK, SECOND, HOUR]))),
     (1, _step("set_queue", queue=_SETTINGS)),
+    (
+        1,
+        _step(
+            "pause",
+            name=st.sampled_from(QUEUES),
+            reason=st.sampled_from([None, "deploy"]),
+            span=st.sampled_from([TICK, SECOND, SECOND, MINUTE, None]),
+        ),
+    ),
+    (1, _step("resume", name=st.sampled_from(QUEUES))),
     (1, _step("set_the_wall_clock_back", span=_SPANS)),
     (1, _step("reopen", boots=st.booleans())),
 )

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast.core.decide import Change, Standing, decide
-from holdfast.core.event import Event, Lost, Misfired
+from holdfast.core.event import Event, EventRecord, Lost, Misfired
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.run import Holder, Lease
@@ -144,6 +144,16 @@ class History(RuleBasedStateMachine):
         self.twins.both(lambda store: store.set_queue(queue))
         self.twins.both(lambda store: store.queue(queue.name))
 
+    def pause(self, name: str, reason: str | None, span: timedelta | None) -> None:
+        self.twins.both(lambda store: store.pause(name, reason=reason, span=span))
+        self.twins.both(lambda store: store.queues())
+        self.twins.both(_events_of_queues)
+
+    def resume(self, name: str) -> None:
+        self.twins.both(lambda store: store.resume(name))
+        self.twins.both(lambda store: store.queues())
+        self.twins.both(_events_of_queues)
+
     def let_time_pass(self, span: timedelta) -> None:
         self.twins.clock.advance(span)
 
@@ -212,6 +222,10 @@ async def _broken(store: Store) -> list[object]:
     """Whatever recovery would have to repair besides."""
     adrift, unfollowed = await store.adrift(limit=MANY), await store.unfollowed(limit=MANY)
     return [*adrift, *unfollowed, *await store.remove_orphans(limit=MANY)]
+
+
+async def _events_of_queues(store: Store) -> list[EventRecord]:
+    return [replace(event, id=0) for event in await store.events(None)]
 
 
 def _ids(jobs: Sequence[Standing]) -> list[JobId]:

@@ -21,7 +21,7 @@ from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
-from holdfast.testing import model_repair, model_workers
+from holdfast.testing import model_queues, model_repair, model_workers
 from holdfast.testing.model_add import add_job
 from holdfast.testing.model_apply import apply_change, is_json
 from holdfast.testing.model_claim import choose, is_late, open_run
@@ -73,6 +73,7 @@ class ModelStore:
     ) -> list[Claim]:
         await self.promote_due(limit=PROMOTED_AT_ONCE)
         now, prefix = self._clock.now(), self._ids.prefix()
+        limit, prefetch = model_queues.gate(self._tables, queue, now).room(limit, prefetch)
         jobs = [job for job in self._tables.queued(queue) if job.type in types]
         chosen = choose(self._tables, jobs, limit=limit, prefetch=prefetch, now=now)
         for job in chosen:
@@ -175,10 +176,22 @@ class ModelStore:
         return model_repair.remove_orphans(self._tables, self._clock.now(), limit)
 
     async def set_queue(self, queue: Queue) -> None:
-        self._tables.queues[queue.name] = queue
+        model_queues.set_queue(self._tables, queue)
+        self._tell(Hint(queues=frozenset({queue.name})))
 
     async def queue(self, name: str) -> Queue:
-        return self._tables.queue(name)
+        return model_queues.shown(self._tables.queue(name), self._clock.now())
+
+    async def queues(self) -> list[Queue]:
+        return [await self.queue(name) for name in sorted(self._tables.queues)]
+
+    async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
+        model_queues.pause(self._tables, name, reason, span, self._clock.now())
+
+    async def resume(self, name: str) -> bool:
+        resumed = model_queues.resume(self._tables, name, self._clock.now())
+        self._tell(Hint(queues=frozenset({name})))
+        return resumed
 
     async def enlist(self, worker: WorkerInfo) -> None:
         model_workers.enlist(self._tables, worker, self._clock)

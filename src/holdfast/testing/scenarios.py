@@ -278,6 +278,32 @@ async def set_queue(w: World, _: None) -> None:
     await w.store.set_queue(Queue(name="default", ordering=Ordering.POSITION))
 
 
+@scenario(nothing)
+async def pause(w: World, _: None) -> None:
+    await w.store.pause("default", reason="deploy", span=SECOND)
+
+
+async def _paused(w: World) -> None:
+    await w.store.pause("default", reason=None, span=None)
+
+
+@scenario(_paused)
+async def resume(w: World, _: None) -> None:
+    await w.store.resume("default")
+
+
+async def _limited(w: World) -> None:
+    await w.store.set_queue(Queue(name="default", concurrency=2))
+    for _ in range(3):
+        await w.add()
+    await w.claim(limit=1)
+
+
+@scenario(_limited)
+async def claim_limited(w: World, _: None) -> None:
+    assert len(await w.claim()) == 1
+
+
 async def _lapsed(w: World) -> Job:
     claim = await w.started()
     w.clock.advance(2 * LEASE)
@@ -364,5 +390,6 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.adrift(limit=5)
     await w.store.unfollowed(limit=5)
     await w.store.queue("default")
+    await w.store.queues()
     await w.store.workers()
     await w.store.get([job.id])

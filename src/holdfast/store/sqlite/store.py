@@ -17,14 +17,13 @@ from holdfast.core.decide import Change
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job, NewJob
-from holdfast.core.order import Ordering
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Added, Capability, Filter, Queue, Renewal
-from holdfast.store.sqlite import rows, verbs
+from holdfast.store.sqlite import queue_rows, rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
 from holdfast.store.sqlite.hints.listeners import Listeners
@@ -194,10 +193,18 @@ class SqliteStore:
 
     async def queue(self, name: str) -> Queue:
         found = await self._reader.rows("queue.get", name=name)
-        if not found:
-            return Queue(name=name)
-        ordering, gap = found[0]
-        return Queue(name=name, ordering=Ordering(ordering), gap=gap)
+        return queue_rows.queue(found[0], self._clock.now()) if found else Queue(name=name)
+
+    async def queues(self) -> list[Queue]:
+        found = await self._reader.rows("queue.all")
+        return [queue_rows.queue(row, self._clock.now()) for row in found]
+
+    async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
+        await self._writer.ask(verbs.pause, [(name, reason, span)])
+
+    async def resume(self, name: str) -> bool:
+        resumed: bool = (await self._writer.ask(verbs.resume, [name]))[0]
+        return resumed
 
     async def enlist(self, worker: WorkerInfo) -> None:
         await self._writer.ask(verbs.enlist, [worker])

@@ -195,6 +195,8 @@ CREATE TABLE holdfast_queues (
   resume_at INTEGER,  -- NULL: when somebody says so
   CONSTRAINT pause CHECK (paused_at IS NOT NULL OR (pause_reason IS NULL AND resume_at IS NULL))
 ) WITHOUT ROWID;
+-- So that an end that makes room costs nothing where nobody has set a limit.
+CREATE INDEX holdfast_queues_limited ON holdfast_queues (name) WHERE concurrency IS NOT NULL;
 
 -- A direct run holds its queue: nothing else is taken while its reservation is active.
 CREATE TABLE holdfast_reservations (

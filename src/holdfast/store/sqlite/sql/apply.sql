@@ -253,3 +253,12 @@ ORDER BY c.n;
 
 -- @answer
 SELECT json_group_array(n) FROM temp.holdfast_changes WHERE ok;
+
+-- @limited
+-- Queues in which there is room again.
+SELECT json_group_array(q.name)
+FROM holdfast_queues AS q INDEXED BY holdfast_queues_limited
+WHERE q.concurrency IS NOT NULL
+  AND q.name IN (
+    SELECT queue FROM temp.holdfast_changes WHERE ok AND run_status IS NOT NULL
+  );

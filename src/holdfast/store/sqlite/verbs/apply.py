@@ -66,6 +66,7 @@ def _succeed(work: Work, changes: Sequence[Change]) -> list[bool]:
         work.run("finish.drop_open")
         work.run("finish.end", now=work.now)
         work.run("finish.free_keys")
+        work.queues.update(json.loads(work.one("finish.limited")))
         work.ended = True
     if found == len(changes):
         return [True] * found
@@ -96,6 +97,7 @@ def _apply_any(work: Work, changes: Sequence[Change]) -> list[bool]:
     elif any(move.run for move in moves):
         work.run("apply.close", now=work.now)
         work.run("apply.drop_open")
+        work.queues.update(json.loads(work.one("apply.limited")))
     _keep_going(work, changes, moves)
     if ends & FINAL or any(move.yields for move in moves):
         _end(work, guards)
