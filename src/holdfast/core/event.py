@@ -153,6 +153,7 @@ class Kind(StrEnum):
     UNBLOCKED = "unblocked"  # may be taken when due
     MISFIRE = "misfire"  # too late to start
     GIVEN_UP = "given_up"  # declared dead by hand or by recovery
+    RETRIED = "retried"  # ended, and somebody had it done again: the detail is the new job's id
     RECOVERED = "recovered"  # its run had succeeded, and recovery ended the job
     ORPHAN_RUN_REMOVED = "orphan_run_removed"  # its job is gone; the detail is a copy of the run
     LATE_WRITE_REFUSED = "late_write_refused"  # a former holder tried to write

@@ -11,8 +11,9 @@ A store proves itself in a test module of a few lines, run by pytest-asyncio in 
     def clock(): return FakeClock()
 
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
-`conformance.shared`, whose tests take a fixture `url`: the address of a new, empty store. What
-recovery repairs is shown by `conformance.broken`, whose tests take a fixture `wrecker`.
+`conformance.shared` and `conformance.shared_records`, whose tests take a fixture `url`: the address
+of a new, empty store. What recovery repairs is shown by `conformance.broken`, whose tests take a
+fixture `wrecker`.
 """
 
 from holdfast.testing.conformance import (
@@ -32,8 +33,10 @@ from holdfast.testing.conformance import (
     opening,
     order,
     progress,
+    records,
     recovery,
     retention,
+    streaming,
     workers,
 )
 
@@ -53,6 +56,8 @@ _PARTS = (
     retention,
     workers,
     locks,
+    records,
+    streaming,
     recovery,
     batches,
     hints,
