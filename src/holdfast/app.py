@@ -4,7 +4,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from random import SystemRandom
 from types import TracebackType
 from typing import (
@@ -27,14 +27,16 @@ from holdfast.core.command import Command
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids
 from holdfast.core.job import Job
+from holdfast.core.lineage import Lineage
 from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
 from holdfast.core.retry import Backoff
 from holdfast.core.run import RunRecord
 from holdfast.core.span import Span
 from holdfast.core.state import State
-from holdfast.jobs import bulk, queues
+from holdfast.jobs import bulk, queues, retrying
 from holdfast.jobs.client import Client
 from holdfast.jobs.executing import ExecutorName
+from holdfast.jobs.following import event_stream
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.jobtype import Bound, JobType
 from holdfast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
@@ -181,6 +183,43 @@ class Holdfast:
     async def events(self, job_id: str) -> list[EventRecord]:
         """Everything unusual that happened to a job, oldest first."""
         return await (await self._client.store()).events(job_id_of(job_id))
+
+    def event_stream(self, after: int = 0, *, follow: bool = False) -> AsyncIterator[EventRecord]:
+        """Everything unusual that happened to anybody: `async for event in app.event_stream():`.
+
+        In an order in which nothing is missed: keep the id of the last one, and go on `after` it.
+        `follow` waits for more, for ever.
+        """
+        return event_stream(self._client, after=after, follow=follow)
+
+    async def lineage(self, job_id: str) -> Lineage:
+        """The chain that job belongs to, from its root to its tip, with every attempt."""
+        return await retrying.lineage(self._client, job_id_of(job_id))
+
+    async def retry(self, job_id: str) -> Handle[Any]:
+        """Do a job again that failed, was skipped or cancelled: a new job, counting from zero.
+
+        It follows the last job of the chain, and copies what was asked. TransitionRefused if that
+        one has not ended so, or is delivered once; DuplicateJob if somebody retried it meanwhile.
+        """
+        return await retrying.retry(self._client, job_id_of(job_id))
+
+    async def retry_many(
+        self,
+        *,
+        states: Iterable[str] | None = None,
+        queue: str | None = None,
+        type: str | None = None,  # noqa: A002 - it is what a job calls it
+        limit: int = 1000,
+    ) -> list[Handle[Any]]:
+        """Do many again, the newest first: `await app.retry_many(queue="mail")`.
+
+        Dead letters, unless `states` says which. Left out are jobs that were retried already, so
+        it may be repeated, and those delivered once.
+        """
+        return await retrying.retry_many(
+            self._client, states=states, queue=queue, type=type, limit=limit
+        )
 
     async def wait(self, job_id: str, timeout: Span | None = None) -> Job:  # noqa: ASYNC109 - WaitTimeout names the job
         """The job once it has ended; for a chain, the last of its jobs. WaitTimeout after that."""

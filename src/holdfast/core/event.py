@@ -153,6 +153,7 @@ class Kind(StrEnum):
     UNBLOCKED = "unblocked"  # may be taken when due
     MISFIRE = "misfire"  # too late to start
     GIVEN_UP = "given_up"  # declared dead by hand or by recovery
+    RETRIED = "retried"  # ended, and somebody had it done again: the detail is the new job's id
     RECOVERED = "recovered"  # its run had succeeded, and recovery ended the job
     PAUSED = "paused"  # of a queue: nothing is claimed any more
     RESUMED = "resumed"  # of a queue: claims go on

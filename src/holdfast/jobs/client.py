@@ -14,6 +14,7 @@ from holdfast.core.limits import MAX_REASON, cut
 from holdfast.core.span import Span, to_span
 from holdfast.core.state import State
 from holdfast.errors import JobNotSucceeded, StoreClosed, TransitionRefused, WaitTimeout
+from holdfast.jobs.per_loop import PerLoop
 from holdfast.jobs.waiting import Waiting, find, follow
 from holdfast.store.base import Store
 
@@ -38,15 +39,20 @@ class Client:
         self._store = store
         self._settings = settings
         self._load_result = load_result
-        self._opening = asyncio.Lock()
+        self._opening = PerLoop(asyncio.Lock)
         self._is_open = False
-        self._waiting: Waiting | None = None
+        self._waiting = PerLoop(lambda: Waiting(store, poll=self.poll))
         self._closed = False
+
+    @property
+    def poll(self) -> float:
+        """Seconds between two looks when no hint comes."""
+        return self._settings.poll.total_seconds()
 
     async def store(self) -> Store:
         """The store, opened now if it was not; any number of tasks may ask at once."""
         if not self._is_open:
-            async with self._opening:
+            async with self._opening.mine():
                 await self._open()
         return self._store
 
@@ -58,11 +64,10 @@ class Client:
     async def close(self) -> None:
         """Let go of the store; twice is fine."""
         self._closed = True
-        async with self._opening:
+        async with self._opening.mine():
             self._is_open = False
-            waiting, self._waiting = self._waiting, None
-            if waiting is not None:
-                await waiting.close()
+            for loop, waiting in self._waiting.take_all():
+                await _close(waiting, loop)
             await self._store.close()
 
     async def find(self, job_id: JobId) -> Job:
@@ -71,13 +76,11 @@ class Client:
 
     async def wait(self, job_id: JobId, *, timeout: Span | None = None) -> Job:  # noqa: ASYNC109 - ours names the job
         """The job once it has ended, or the last of its chain."""
-        store = await self.store()
-        if self._waiting is None:
-            self._waiting = Waiting(store, poll=self._settings.poll.total_seconds())
+        await self.store()
         seconds = None if timeout is None else to_span(timeout, what="timeout").total_seconds()
         try:
             async with asyncio.timeout(seconds) as limit:
-                return await self._waiting.ended(job_id)
+                return await self._waiting.mine().ended(job_id)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -128,3 +131,13 @@ class Client:
         if not self._is_open:
             await self._store.open()
             self._is_open = True
+
+
+async def _close(waiting: Waiting, loop: asyncio.AbstractEventLoop) -> None:
+    """On the loop it belongs to: there its waiters learn that nobody looks any more."""
+    if loop is asyncio.get_running_loop():
+        await waiting.close()
+    elif loop.is_running():
+        asyncio.run_coroutine_threadsafe(waiting.close(), loop)
+    else:
+        waiting.leave()

@@ -31,6 +31,7 @@ from holdfast.core.queue import Pause
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.store.around import Hints, Locks, Workers
+from holdfast.store.records import Records
 
 PROMOTED_AT_ONCE: Final = 10_000
 """How many jobs one claim promotes at most; more that fall due together take several claims."""
@@ -102,7 +103,7 @@ class Jobs(Protocol):
         back; of two in one call, or in two processes, one wins. Adding an id that is stored
         already changes nothing, whatever else it asks; a taken key is answered before a fault is
         looked for. `retry_of` must name a finished job without a successor, and gives the new job
-        that chain's root.
+        that chain's root; the job before it gets the event `retried`, with the new id as detail.
         """
         ...
 
@@ -230,6 +231,15 @@ class Runs(Protocol):
         """
         ...
 
+    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
+        """The next `limit` events of everybody, in the order of their ids, from `after` on.
+
+        Whoever pages on from the last id seen misses nothing, however many write meanwhile: an
+        event becomes visible only when every event with a lower id is, or never will be. What was
+        pruned with its job is gone from here too.
+        """
+        ...
+
 
 class Repairs(Protocol):
     """What recovery looks for. Only `held` ever finds anything in a store nobody has broken.
@@ -342,7 +352,7 @@ class Transactions(Protocol):
         ...
 
 
-class Store(Jobs, Runs, Repairs, Queues, Workers, Locks, Hints, Protocol):
+class Store(Jobs, Runs, Repairs, Queues, Records, Workers, Locks, Hints, Protocol):
     """All of it. Opened before use; closing twice is fine."""
 
     @property

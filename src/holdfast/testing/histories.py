@@ -18,6 +18,7 @@ from holdfast.core.decide import Change, Standing, decide
 from holdfast.core.event import Event, EventRecord, Lost, Misfired
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
+from holdfast.core.record import Record
 from holdfast.core.run import Holder, Lease
 from holdfast.core.state import Loss
 from holdfast.core.worker import WorkerInfo
@@ -53,6 +54,7 @@ class History(RuleBasedStateMachine):
         self.twins = twins
         self.seen: list[Standing] = []
         self._ids = 0
+        self._versions: dict[Store, list[int | None]] = {}
 
     # One rule for all: Hypothesis turns rules off at random, and without claims nothing happens.
     @rule(step=STEPS)
@@ -153,6 +155,18 @@ class History(RuleBasedStateMachine):
         self.twins.both(lambda store: store.resume(name))
         self.twins.both(lambda store: store.queues())
         self.twins.both(_events_of_queues)
+
+    def swap(self, key: str, back: int, value: str | None) -> None:
+        """By a version that each store gave out itself, lately or long ago, or by none."""
+
+        async def act(store: Store) -> list[Record | None]:
+            known = self._versions.setdefault(store, [None, None])
+            expected = known[-1 - back % len(known)] or (-1 if value is None else None)
+            swapped = await store.swap("note", key, expected=expected, value=value)
+            known.extend([swapped.version] if swapped else [])
+            return [swapped, await store.record("note", key), *await store.records("note")]
+
+        self.twins.both(act, shown=lambda told: [r and replace(r, version=0) for r in told])
 
     def let_time_pass(self, span: timedelta) -> None:
         self.twins.clock.advance(span)

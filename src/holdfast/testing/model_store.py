@@ -15,13 +15,14 @@ from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId, RunId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_PROGRESS
+from holdfast.core.record import Record, Swap
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
-from holdfast.testing import model_queues, model_repair, model_workers
+from holdfast.testing import model_queues, model_records, model_repair, model_workers
 from holdfast.testing.model_add import add_job
 from holdfast.testing.model_apply import apply_change, is_json
 from holdfast.testing.model_claim import choose, is_late, open_run
@@ -159,6 +160,9 @@ class ModelStore:
             return list(self._tables.removed)
         return list(self._tables.events.get(job_id, []))
 
+    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
+        return model_records.stream(self._tables, after, limit)
+
     async def held(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
@@ -192,6 +196,18 @@ class ModelStore:
         resumed = model_queues.resume(self._tables, name, self._clock.now())
         self._tell(Hint(queues=frozenset({name})))
         return resumed
+
+    async def record(self, kind: str, key: str) -> Record | None:
+        return self._tables.records.get((kind, key))
+
+    async def records(self, kind: str) -> list[Record]:
+        return model_records.listed(self._tables, kind)
+
+    async def swap(
+        self, kind: str, key: str, *, expected: int | None, value: str | None
+    ) -> Record | None:
+        wish = Swap(kind=kind, key=key, expected=expected, value=value)
+        return model_records.swap(self._tables, wish, self._clock.now())
 
     async def enlist(self, worker: WorkerInfo) -> None:
         model_workers.enlist(self._tables, worker, self._clock)

@@ -304,6 +304,27 @@ async def claim_limited(w: World, _: None) -> None:
     assert len(await w.claim()) == 1
 
 
+@scenario(nothing)
+async def create_record(w: World, _: None) -> None:
+    await w.store.swap("template", "daily", expected=None, value="1")
+
+
+async def _one_record(w: World) -> int:
+    record = await w.store.swap("template", "daily", expected=None, value="1")
+    assert record is not None
+    return record.version
+
+
+@scenario(_one_record)
+async def write_record(w: World, version: int) -> None:
+    await w.store.swap("template", "daily", expected=version, value="2")
+
+
+@scenario(_one_record)
+async def delete_record(w: World, version: int) -> None:
+    await w.store.swap("template", "daily", expected=version, value=None)
+
+
 async def _lapsed(w: World) -> Job:
     claim = await w.started()
     w.clock.advance(2 * LEASE)
@@ -386,6 +407,9 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.runs(job.id)
     await w.store.events(job.id)
     await w.store.events(None)
+    await w.store.stream(limit=5)
+    await w.store.record("template", "daily")
+    await w.store.records("template")
     await w.store.held(besides="boot-2", instance_id="worker-1", limit=5)
     await w.store.adrift(limit=5)
     await w.store.unfollowed(limit=5)

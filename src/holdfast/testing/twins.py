@@ -93,6 +93,7 @@ class Twins:
         """Compare everything, and hold it against every invariant."""
         self.touched.update(self.known)
         self.compare()
+        self.both(_stream)
         check_dump(self._run(_dump(self.store)), chained=self.chained)
 
     def close(self) -> None:
@@ -122,6 +123,13 @@ async def _view(store: Store, known: Sequence[JobId], touched: Collection[JobId]
 async def _history(store: Store, job_id: JobId) -> History:
     events = [replace(event, id=0) for event in await store.events(job_id)]
     return await store.runs(job_id), events, _without_seqs(await store.chain(job_id))
+
+
+async def _stream(store: Store) -> list[EventRecord]:
+    events: list[EventRecord] = []
+    while page := await store.stream(after=events[-1].id if events else 0, limit=PAGE):
+        events += page
+    return [replace(event, id=0) for event in events]
 
 
 async def _listed(store: Store) -> list[list[JobId]]:

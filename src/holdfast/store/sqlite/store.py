@@ -17,6 +17,7 @@ from holdfast.core.decide import Change
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job, NewJob
+from holdfast.core.record import Record, Swap, check_swap
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerInfo, WorkerRecord
@@ -170,6 +171,10 @@ class SqliteStore:
             found = await self._reader.rows("read.events", id=job_id)
         return [rows.event(row) for row in found]
 
+    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
+        found = await self._reader.rows("read.stream", after=after, limit=limit)
+        return [rows.event(row) for row in found]
+
     async def held(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
@@ -205,6 +210,20 @@ class SqliteStore:
     async def resume(self, name: str) -> bool:
         resumed: bool = (await self._writer.ask(verbs.resume, [name]))[0]
         return resumed
+
+    async def record(self, kind: str, key: str) -> Record | None:
+        found = await self._reader.rows("record.get", kind=kind, key=key)
+        return rows.record(found[0]) if found else None
+
+    async def records(self, kind: str) -> list[Record]:
+        return [rows.record(row) for row in await self._reader.rows("record.all", kind=kind)]
+
+    async def swap(
+        self, kind: str, key: str, *, expected: int | None, value: str | None
+    ) -> Record | None:
+        wish = check_swap(Swap(kind=kind, key=key, expected=expected, value=value))
+        swapped: Record | None = (await self._writer.ask(verbs.swap, [wish]))[0]
+        return swapped
 
     async def enlist(self, worker: WorkerInfo) -> None:
         await self._writer.ask(verbs.enlist, [worker])

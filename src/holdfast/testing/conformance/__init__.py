@@ -11,8 +11,9 @@ A store proves itself in a test module of a few lines, run by pytest-asyncio in 
     def clock(): return FakeClock()
 
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
-`conformance.shared`, whose tests take a fixture `url`: the address of a new, empty store. What
-recovery repairs is shown by `conformance.broken`, whose tests take a fixture `wrecker`.
+`conformance.shared` and `conformance.shared_records`, whose tests take a fixture `url`: the address
+of a new, empty store. What recovery repairs is shown by `conformance.broken`, whose tests take a
+fixture `wrecker`.
 """
 
 from holdfast.testing.conformance import (
@@ -33,8 +34,10 @@ from holdfast.testing.conformance import (
     order,
     progress,
     queues,
+    records,
     recovery,
     retention,
+    streaming,
     workers,
 )
 
@@ -55,6 +58,8 @@ _PARTS = (
     workers,
     locks,
     queues,
+    records,
+    streaming,
     recovery,
     batches,
     hints,

@@ -240,18 +240,19 @@ CREATE INDEX holdfast_groups_unsealed ON holdfast_groups (created_at) WHERE seal
 CREATE INDEX holdfast_groups_closing ON holdfast_groups (seq) WHERE closing IS NOT NULL AND NOT swept;
 
 -- Small documents that are compared and swapped: templates, and whatever else is set by name.
+-- A write replaces the row, so that no version is ever given twice.
 CREATE TABLE holdfast_records (
+  version INTEGER PRIMARY KEY AUTOINCREMENT,
   kind TEXT NOT NULL
     CONSTRAINT kind_name CHECK (length(kind) BETWEEN 1 AND 128 AND kind NOT GLOB '*[^A-Za-z0-9_.:-]*'),
   key TEXT NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
-  version INTEGER NOT NULL CHECK (version > 0),
   value TEXT NOT NULL
     CONSTRAINT value_size CHECK (length(CAST(value AS BLOB)) <= 262144)
     CONSTRAINT value_json CHECK (json_valid(value)),
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
-  PRIMARY KEY (kind, key)
-) WITHOUT ROWID;
+  UNIQUE (kind, key)
+);
 
 -- Everything unusual; the routine claim and success are told by the run itself.
 CREATE TABLE holdfast_events (

@@ -108,3 +108,10 @@ FROM (SELECT 1)
 LEFT JOIN holdfast_jobs AS j ON j.id = :id
 LEFT JOIN holdfast_ends AS e ON e.job = j.seq
 LEFT JOIN holdfast_jobs AS s ON s.retry_of = j.seq;
+
+-- @retried
+-- Told of the job before, in the write that stores the new one.
+INSERT INTO holdfast_events (job, at, kind, token, detail)
+SELECT e.job, :now, 'retried', e.token, :id
+FROM holdfast_ends AS e
+WHERE e.job = :retry_of;

@@ -123,6 +123,15 @@ FROM holdfast_events AS e
 WHERE e.job IS NULL
 ORDER BY e.id;
 
+-- @stream
+-- Ids are given under the one write lock, so they become visible in their order.
+SELECT e.id, e.at, j.id, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
+FROM holdfast_events AS e
+LEFT JOIN holdfast_jobs AS j ON j.seq = e.job
+WHERE e.id > :after
+ORDER BY e.id
+LIMIT :limit;
+
 -- @held
 SELECT s.*
 FROM (

@@ -4,6 +4,7 @@ from holdfast.store.sqlite.verbs.add import add
 from holdfast.store.sqlite.verbs.apply import apply
 from holdfast.store.sqlite.verbs.claim import Wanted, claim
 from holdfast.store.sqlite.verbs.queue import pause, resume, set_queue
+from holdfast.store.sqlite.verbs.record import swap
 from holdfast.store.sqlite.verbs.repair import remove_orphans
 from holdfast.store.sqlite.verbs.upkeep import attach, promote, prune, renew, report
 from holdfast.store.sqlite.verbs.worker import beat, enlist, retire
@@ -25,4 +26,5 @@ __all__ = [
     "resume",
     "retire",
     "set_queue",
+    "swap",
 ]
