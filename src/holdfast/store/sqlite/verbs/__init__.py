@@ -3,6 +3,7 @@
 from holdfast.store.sqlite.verbs.add import add
 from holdfast.store.sqlite.verbs.apply import apply
 from holdfast.store.sqlite.verbs.claim import Wanted, claim
+from holdfast.store.sqlite.verbs.place import normalise
 from holdfast.store.sqlite.verbs.repair import remove_orphans
 from holdfast.store.sqlite.verbs.upkeep import attach, promote, prune, renew, report, set_queue
 from holdfast.store.sqlite.verbs.worker import beat, enlist, retire
@@ -15,6 +16,7 @@ __all__ = [
     "beat",
     "claim",
     "enlist",
+    "normalise",
     "promote",
     "prune",
     "remove_orphans",
