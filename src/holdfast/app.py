@@ -4,7 +4,16 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from datetime import datetime
 from random import SystemRandom
 from types import TracebackType
 from typing import (
@@ -33,12 +42,13 @@ from holdfast.core.retry import Backoff
 from holdfast.core.run import RunRecord
 from holdfast.core.span import Span
 from holdfast.core.state import State
-from holdfast.jobs import bulk, queues, retrying
+from holdfast.jobs import bulk, placing, queues, retrying
 from holdfast.jobs.client import Client
 from holdfast.jobs.executing import ExecutorName
 from holdfast.jobs.following import event_stream
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.jobtype import Bound, JobType
+from holdfast.jobs.placing import End
 from holdfast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from holdfast.jobs.registry import Registry
 from holdfast.jobs.waiting import job_id_of
@@ -97,6 +107,7 @@ class Holdfast:
             settings=self.settings,
             ids=self._ids,
             load_result=self.registry.load_result,
+            dump_params=self.registry.dump_params,
         )
 
     @overload
@@ -265,6 +276,51 @@ class Holdfast:
     async def queues(self) -> list[Queue]:
         """Every queue that was ever set or paused, by name."""
         return await (await self._client.store()).queues()
+
+    async def move(
+        self,
+        job_id: str,
+        to: End | None = None,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        swap: str | None = None,
+    ) -> Job:
+        """Give a job that waits another place: `await app.move(job_id, "front")`, `before=other`.
+
+        Among the jobs of its queue and priority; the others keep their order. TransitionRefused
+        if it, or the other one, does not wait any more; InvalidJob if the other is of another
+        queue or priority.
+        """
+        place = {"before": before, "after": after, "swap": swap}
+        return await placing.move(self._client, job_id_of(job_id), to, **place)
+
+    async def edit(
+        self,
+        job_id: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+        delay: Span | None = None,
+        at: datetime | None = None,
+    ) -> Job:
+        """Change a job that waits: `await app.edit(job_id, params={"n": 3}, delay="5m")`.
+
+        `params` are all of its arguments, checked as at its enqueue; they are frozen at the first
+        claim. With another `priority` it goes behind the jobs of that one. TransitionRefused if
+        it does not wait any more.
+        """
+        return await placing.edit(
+            self._client, job_id_of(job_id), params=params, priority=priority, delay=delay, at=at
+        )
+
+    async def next_jobs(self, queue: str = "default", limit: int = 10) -> list[Job]:
+        """The next jobs of a queue in the order in which they are taken; what is due counts."""
+        return await placing.next_jobs(self._client, queue, limit)
+
+    async def normalise(self, queue: str) -> int:
+        """Make the positions of a queue even again (100, 200, 300 …); how many changed."""
+        return await placing.normalise(self._client, queue)
 
     def handle(self, job_id: str) -> Handle[Any]:
         """A handle on a job known by its id, whether it exists or not."""

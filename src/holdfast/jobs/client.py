@@ -10,10 +10,16 @@ from holdfast.core.decide import decide
 from holdfast.core.event import CancelRequested
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job
-from holdfast.core.limits import MAX_REASON, cut
+from holdfast.core.limits import MAX_REASON, cut, shown
 from holdfast.core.span import Span, to_span
 from holdfast.core.state import State
-from holdfast.errors import JobNotSucceeded, StoreClosed, TransitionRefused, WaitTimeout
+from holdfast.errors import (
+    JobNotSucceeded,
+    StoreClosed,
+    TransitionRefused,
+    UnknownType,
+    WaitTimeout,
+)
 from holdfast.jobs.per_loop import PerLoop
 from holdfast.jobs.waiting import Waiting, find, follow
 from holdfast.store.base import Store
@@ -21,7 +27,14 @@ from holdfast.store.base import Store
 LoadResult = Callable[[str, str | None], Any]
 """From a job type's name and the JSON text of a result to the result."""
 
+DumpParams = Callable[[str, dict[str, Any]], str]
+"""From a job type's name and a call's arguments to their JSON text."""
+
 _TRIES: Final = 100
+
+
+def _knows_none(type_name: str, _: dict[str, Any]) -> str:
+    raise UnknownType(f"job type {shown(type_name)} is not registered; this client knows none")
 
 
 class Client:
@@ -34,8 +47,10 @@ class Client:
         settings: Settings,
         ids: Ids,
         load_result: LoadResult = lambda _, text: None if text is None else json.loads(text),
+        dump_params: DumpParams = _knows_none,
     ) -> None:
         self.ids = ids
+        self.dump_params = dump_params
         self._store = store
         self._settings = settings
         self._load_result = load_result

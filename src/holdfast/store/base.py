@@ -153,6 +153,14 @@ class Jobs(Protocol):
         keeps its place in its queue; with a delay it is due that much later. A successor goes
         behind the waiting jobs of its priority; where one follows already, a change of an ended
         job is refused, and one of a job adrift ends it and leaves the successor as it is.
+
+        A change with a `place` brings a waiting job exactly there among the waiting jobs of its
+        queue and priority, whatever their state; the order of all others stays. Nobody's position
+        becomes 0 by it. False if its target does not wait, is of another queue or priority, or is
+        the job itself. A swap exchanges two positions. A change with an `edit` writes what it
+        gives; params only of a job that was never claimed, else it answers False. With another
+        priority the job goes behind the waiting ones of that priority (in a `scheduled` queue by
+        its due time); with another due time it is due then, by the store's clock.
         """
         ...
 
@@ -173,7 +181,11 @@ class Jobs(Protocol):
         ...
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        """The next `queued` jobs of one queue in claim order; changes nothing."""
+        """The next jobs of one queue in claim order; changes nothing.
+
+        What is due and would be promoted by the next claim counts as `queued`. It is the order
+        alone: whether anything may be taken now does not matter.
+        """
         ...
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
@@ -306,6 +318,15 @@ class Queues(Protocol):
 
     async def resume(self, name: str) -> bool:
         """End the pause, with an event `resumed` of the queue. False, and nothing, without one."""
+        ...
+
+    async def normalise(self, queue: str) -> int:
+        """Make the positions of the waiting jobs even, and answer how many changed.
+
+        All or nothing, and the order stays. In a `position` queue the jobs of each priority get
+        gap, 2 gap, 3 gap …; in a `scheduled` one those that have a position, on their side of 0.
+        If any changed, an event `normalised` of the queue is recorded.
+        """
         ...
 
 

@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast.core.decide import Change, Standing, decide
-from holdfast.core.event import Event, EventRecord, Lost, Misfired
+from holdfast.core.event import Edited, Event, EventRecord, Lost, Misfired, Moved
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
+from holdfast.core.place import Edit, Place, Where
 from holdfast.core.record import Record
 from holdfast.core.run import Holder, Lease
 from holdfast.core.state import Loss
@@ -168,6 +169,24 @@ class History(RuleBasedStateMachine):
 
         self.twins.both(act, shown=lambda told: [r and replace(r, version=0) for r in told])
 
+    def move(self, where: Where, fresh: bool, back: int, beside: int) -> None:
+        """Beside anybody: a target of another queue or priority, or that is gone, is refused."""
+        targets = _pick(self.twins.unstarted, beside)
+        needs_one = where not in (Where.FRONT, Where.BACK)
+        for job in _pick(self.twins.unstarted if fresh else self.seen, back):
+            self.seen.append(job)
+            for other in targets:
+                self._apply([(job, Moved(Place(where, other.id if needs_one else None)))])
+
+    def edit(self, fresh: bool, back: int, edit: Edit) -> None:
+        for job in _pick(self.twins.unstarted if fresh else self.seen, back):
+            self.seen.append(job)
+            self._apply([(job, Edited(edit))])
+
+    def normalise(self, queue: str) -> None:
+        self.twins.both(lambda store: store.normalise(queue))
+        self.twins.both(_of_no_job)
+
     def let_time_pass(self, span: timedelta) -> None:
         self.twins.clock.advance(span)
 
@@ -230,6 +249,10 @@ def _outcomes(added: Sequence[Added]) -> list[tuple[JobId, bool, bool]]:
 
 async def _held(store: Store, besides: str, instance_id: str | None) -> list[Job]:
     return await store.held(besides=besides, instance_id=instance_id, limit=MANY)
+
+
+async def _of_no_job(store: Store) -> list[EventRecord]:
+    return [replace(event, id=0) for event in await store.events(None)]
 
 
 async def _broken(store: Store) -> list[object]:

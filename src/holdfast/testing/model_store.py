@@ -15,6 +15,7 @@ from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId, RunId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_PROGRESS
+from holdfast.core.order import sort_key
 from holdfast.core.record import Record, Swap
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
@@ -22,10 +23,17 @@ from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
-from holdfast.testing import model_queues, model_records, model_repair, model_workers
+from holdfast.testing import (
+    model_place,
+    model_queues,
+    model_records,
+    model_repair,
+    model_workers,
+)
 from holdfast.testing.model_add import add_job
-from holdfast.testing.model_apply import apply_change, is_json
+from holdfast.testing.model_apply import apply_change
 from holdfast.testing.model_claim import choose, is_late, open_run
+from holdfast.testing.model_json import is_json
 from holdfast.testing.model_locks import ModelHold, take
 from holdfast.testing.model_tables import LeaseEnd, Tables
 
@@ -114,7 +122,9 @@ class ModelStore:
         return len(due)
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        return self._tables.queued(queue)[:limit]
+        due = self._tables.due(self._clock.now())[:PROMOTED_AT_ONCE]
+        next_ones = [*self._tables.queued(queue), *(job for job in due if job.queue == queue)]
+        return sorted(next_ones, key=sort_key)[:limit]
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
         newest_first = sorted(self._tables.jobs.values(), key=lambda job: -job.seq)
@@ -208,6 +218,9 @@ class ModelStore:
     ) -> Record | None:
         wish = Swap(kind=kind, key=key, expected=expected, value=value)
         return model_records.swap(self._tables, wish, self._clock.now())
+
+    async def normalise(self, queue: str) -> int:
+        return model_place.normalise(self._tables, queue, self._clock.now())
 
     async def enlist(self, worker: WorkerInfo) -> None:
         model_workers.enlist(self._tables, worker, self._clock)

@@ -23,7 +23,7 @@ from holdfast.core.state import State
 from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
-from holdfast.store.base import Added, Capability, Filter, Queue, Renewal
+from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
 from holdfast.store.sqlite import queue_rows, rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
@@ -136,7 +136,8 @@ class SqliteStore:
         return moved
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        return await self._jobs("read.peek", queue=queue, limit=limit)
+        asked = {"now": micros(self._clock.now()), "promoted": PROMOTED_AT_ONCE}
+        return await self._jobs("read.peek", queue=queue, limit=limit, **asked)
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
         states = None if what.states is None else sorted(what.states)
@@ -224,6 +225,10 @@ class SqliteStore:
         wish = check_swap(Swap(kind=kind, key=key, expected=expected, value=value))
         swapped: Record | None = (await self._writer.ask(verbs.swap, [wish]))[0]
         return swapped
+
+    async def normalise(self, queue: str) -> int:
+        changed: int = (await self._writer.ask(verbs.normalise, [queue]))[0]
+        return changed
 
     async def enlist(self, worker: WorkerInfo) -> None:
         await self._writer.ask(verbs.enlist, [worker])

@@ -67,6 +67,10 @@ CREATE INDEX holdfast_waiting_once ON holdfast_waiting
 CREATE INDEX holdfast_waiting_place ON holdfast_waiting
   (queue, priority, position, available_at, created_at, job)
   WHERE position <> 0;
+-- Those of the blocked that have none, for whoever gives them one.
+CREATE INDEX holdfast_waiting_blocked ON holdfast_waiting
+  (queue, priority, available_at, created_at, job)
+  WHERE state = 'blocked' AND position = 0;
 CREATE INDEX holdfast_waiting_grp ON holdfast_waiting (grp, job) WHERE grp IS NOT NULL;
 
 -- Whoever ran a job has a row, for its runs to point at. What follows `boot_id` is there only while

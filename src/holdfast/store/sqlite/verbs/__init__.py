@@ -3,6 +3,7 @@
 from holdfast.store.sqlite.verbs.add import add
 from holdfast.store.sqlite.verbs.apply import apply
 from holdfast.store.sqlite.verbs.claim import Wanted, claim
+from holdfast.store.sqlite.verbs.place import normalise
 from holdfast.store.sqlite.verbs.queue import pause, resume, set_queue
 from holdfast.store.sqlite.verbs.record import swap
 from holdfast.store.sqlite.verbs.repair import remove_orphans
@@ -17,6 +18,7 @@ __all__ = [
     "beat",
     "claim",
     "enlist",
+    "normalise",
     "pause",
     "promote",
     "prune",
