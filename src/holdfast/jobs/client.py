@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from holdfast.config import Settings
@@ -34,14 +35,30 @@ class Client:
         ids: Ids,
         load_result: LoadResult = lambda _, text: None if text is None else json.loads(text),
     ) -> None:
-        self.ids = ids
-        self._store = store
         self._settings = settings
         self._load_result = load_result
+        self._turn_to(store, ids)
+
+    def _turn_to(self, store: Store, ids: Ids) -> None:
+        self.ids = ids
+        self._store = store
         self._opening = asyncio.Lock()
         self._is_open = False
         self._waiting: Waiting | None = None
         self._closed = False
+
+    @contextmanager
+    def using(self, store: Store, ids: Ids) -> Iterator[None]:
+        """Another store for a block, as if it had always been this one; then the old one again.
+
+        Closing either of them is the caller's.
+        """
+        kept = dict(vars(self))
+        self._turn_to(store, ids)
+        try:
+            yield
+        finally:
+            vars(self).update(kept)
 
     async def store(self) -> Store:
         """The store, opened now if it was not; any number of tasks may ask at once."""
