@@ -273,6 +273,16 @@ async def test_until_idle_jumps_from_due_time_to_due_time(holdfast: Harness) -> 
     assert [job.state for job in holdfast.jobs(send)] == [State.SUCCEEDED, State.SCHEDULED]
 
 
+async def test_until_idle_leaves_what_nobody_here_can_run(holdfast: Harness) -> None:
+    later = Holdfast(holdfast.store)
+    stranger = later.job(name="stranger")(lambda: None)
+    await stranger.options(delay="1h").enqueue()
+
+    assert not await holdfast.drain_until_idle()
+
+    assert [job.state for job in holdfast.jobs()] == [State.QUEUED]
+
+
 async def test_until_idle_raises_when_asked(holdfast: Harness) -> None:
     await send.options(delay="1h").enqueue(-1)
 

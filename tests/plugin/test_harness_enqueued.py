@@ -135,6 +135,8 @@ async def test_a_wrong_number_is_told(holdfast: Harness) -> None:
 
     lines = str(failure.value).splitlines()
     assert lines[0] == '25 jobs "send" were enqueued, not 24'
+    with pytest.raises(AssertionError, match=r'^1 job "send" with number=3 was enqueued, not 0\n'):
+        holdfast.assert_enqueued(send, number=3, count=0)
     assert lines[-1] == "  and 5 more"
     assert len(lines) == 25
 

@@ -58,7 +58,7 @@ class Client:
         try:
             yield
         finally:
-            vars(self).update(kept)
+            self.__dict__ = kept  # whole, so that nothing of the block stays
 
     async def store(self) -> Store:
         """The store, opened now if it was not; any number of tasks may ask at once."""

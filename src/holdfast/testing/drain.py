@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from holdfast.app import Holdfast
 from holdfast.config import check_count
@@ -71,7 +71,11 @@ class Drained(Sequence[Ran]):
         """Those whose handler failed, or was lost; they may be tried again."""
         return [ran for ran in self.runs if ran.outcome in BAD]
 
-    def __getitem__(self, place: Any) -> Any:
+    @overload
+    def __getitem__(self, place: int) -> Ran: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Ran, ...]: ...
+    def __getitem__(self, place: int | slice) -> Ran | tuple[Ran, ...]:
         return self.runs[place]
 
     def __iter__(self) -> Iterator[Ran]:
@@ -212,18 +216,21 @@ class _Ear:
         self._lease = lease
         self._loop = asyncio.get_running_loop()
         self._looking: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self._deaf = store.listen(self._hear, topics=[Topic.CANCELLED])
 
     async def close(self) -> None:
+        self._is_closed = True  # a hint may be on its way still
         self._deaf()
-        if self._looking:
-            await asyncio.wait(self._looking)
+        await asyncio.gather(*self._looking)
 
     def _hear(self, _: Hint) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody runs here any more
             self._loop.call_soon_threadsafe(self._start)
 
     def _start(self) -> None:
+        if self._is_closed:
+            return
         task = self._loop.create_task(self._look())
         self._looking.add(task)
         task.add_done_callback(self._looking.discard)

@@ -81,20 +81,21 @@ def explain(
     wanted: Wanted, jobs: Sequence[Job], fitting: Sequence[Job], *, count: int | None, now: datetime
 ) -> str:
     """Why an assertion failed: what was wanted, what there is, and what came nearest."""
-    if count is None or (count and not fitting):
-        lines = [f"no job {wanted} was enqueued"]
-    else:
-        lines = [f"{len(fitting)} jobs {wanted} were enqueued, not {count}"]
-    lines += ["", *_table(jobs, now)]
     if not fitting:
-        lines += _nearest(wanted, jobs, now)
-    return "\n".join(lines)
+        start = f"no job {wanted} was enqueued"
+    elif len(fitting) == 1:
+        start = f"1 job {wanted} was enqueued, not {count}"
+    else:
+        start = f"{len(fitting):,} jobs {wanted} were enqueued, not {count}"
+    there = f"{_number(len(jobs))} enqueued:" if jobs else "nothing was enqueued"
+    nearest = [] if fitting else _nearest(wanted, jobs, now)
+    return "\n".join([start, "", there, *_table(jobs, now), *nearest])
 
 
 def explain_unwanted(wanted: Wanted, fitting: Sequence[Job], *, now: datetime) -> str:
     """The same, where there should have been none."""
     start = f"no job {wanted} was to be enqueued, but {_number(len(fitting))}:"
-    return "\n".join([start, "", *_table(fitting, now, title=None)])
+    return "\n".join([start, "", *_table(fitting, now)])
 
 
 def shown_span(span: timedelta) -> str:
@@ -118,9 +119,9 @@ def _nearest(wanted: Wanted, jobs: Sequence[Job], now: datetime) -> list[str]:
     return ["", f"nearest: {_short(job.params)}", *(f"  {miss}" for miss in misses)]
 
 
-def _table(jobs: Sequence[Job], now: datetime, *, title: str | None = "was enqueued") -> list[str]:
+def _table(jobs: Sequence[Job], now: datetime) -> list[str]:
     if not jobs:
-        return ["nothing was enqueued"]
+        return []
     rows = [("type", "args", "queue", "due in", "state"), *(_row(job, now) for job in jobs[:ROWS])]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
@@ -129,8 +130,7 @@ def _table(jobs: Sequence[Job], now: datetime, *, title: str | None = "was enque
         for row in rows
     ]
     more = [f"  and {len(jobs) - ROWS:,} more"] if len(jobs) > ROWS else []
-    heading = [] if title is None else [f"{_number(len(jobs))} enqueued:"]
-    return [*heading, *lines, *more]
+    return [*lines, *more]
 
 
 def _row(job: Job, now: datetime) -> tuple[str, str, str, str, str]:
