@@ -10,9 +10,11 @@ from collections.abc import (
     Collection,
     Coroutine,
     Iterable,
+    Iterator,
     Mapping,
     Sequence,
 )
+from contextlib import contextmanager
 from datetime import datetime
 from random import SystemRandom
 from types import TracebackType
@@ -384,6 +386,22 @@ class Holdfast:
     def store(self) -> Store:
         """The store itself, for tools; it is opened by whoever uses it first."""
         return self._store
+
+    @contextmanager
+    def using(self, store: Store, *, ids: Ids | None = None) -> Iterator[None]:
+        """For a block, this app over another store: `with app.using(store): …`, as tests do.
+
+        Its job types, and the workers made meanwhile, follow; so does every handle, so take none
+        across the end of the block. It closes neither store. Blocks may be nested; no other thread
+        may be using the app when one begins or ends.
+        """
+        kept = self._store, self._ids
+        with self._client.using(store, ids or self._ids):
+            self._store, self._ids = store, ids or self._ids
+            try:
+                yield
+            finally:
+                self._store, self._ids = kept
 
     async def close(self) -> None:
         """Let go of the store; twice is fine."""

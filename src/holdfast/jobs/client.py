@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from holdfast.config import Settings
@@ -49,11 +50,14 @@ class Client:
         load_result: LoadResult = lambda _, text: None if text is None else json.loads(text),
         dump_params: DumpParams = _knows_none,
     ) -> None:
-        self.ids = ids
         self.dump_params = dump_params
-        self._store = store
         self._settings = settings
         self._load_result = load_result
+        self._turn_to(store, ids)
+
+    def _turn_to(self, store: Store, ids: Ids) -> None:
+        self.ids = ids
+        self._store = store
         self._opening = PerLoop(asyncio.Lock)
         self._is_open = False
         self._waiting = PerLoop(lambda: Waiting(store, poll=self.poll))
@@ -63,6 +67,19 @@ class Client:
     def poll(self) -> float:
         """Seconds between two looks when no hint comes."""
         return self._settings.poll.total_seconds()
+
+    @contextmanager
+    def using(self, store: Store, ids: Ids) -> Iterator[None]:
+        """Another store for a block, as if it had always been this one; then the old one again.
+
+        Closing either of them is the caller's.
+        """
+        kept = dict(vars(self))
+        self._turn_to(store, ids)
+        try:
+            yield
+        finally:
+            self.__dict__ = kept  # whole, so that nothing of the block stays
 
     async def store(self) -> Store:
         """The store, opened now if it was not; any number of tasks may ask at once."""

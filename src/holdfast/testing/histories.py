@@ -150,12 +150,12 @@ class History(RuleBasedStateMachine):
     def pause(self, name: str, reason: str | None, span: timedelta | None) -> None:
         self.twins.both(lambda store: store.pause(name, reason=reason, span=span))
         self.twins.both(lambda store: store.queues())
-        self.twins.both(_events_of_queues)
+        self.twins.both(_of_no_job)
 
     def resume(self, name: str) -> None:
         self.twins.both(lambda store: store.resume(name))
         self.twins.both(lambda store: store.queues())
-        self.twins.both(_events_of_queues)
+        self.twins.both(_of_no_job)
 
     def swap(self, key: str, back: int, value: str | None) -> None:
         """By a version that each store gave out itself, lately or long ago, or by none."""
@@ -259,10 +259,6 @@ async def _broken(store: Store) -> list[object]:
     """Whatever recovery would have to repair besides."""
     adrift, unfollowed = await store.adrift(limit=MANY), await store.unfollowed(limit=MANY)
     return [*adrift, *unfollowed, *await store.remove_orphans(limit=MANY)]
-
-
-async def _events_of_queues(store: Store) -> list[EventRecord]:
-    return [replace(event, id=0) for event in await store.events(None)]
 
 
 def _ids(jobs: Sequence[Standing]) -> list[JobId]:
