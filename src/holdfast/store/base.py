@@ -30,6 +30,7 @@ from holdfast.core.order import GAP, Ordering
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.store.around import Hints, Locks, Workers
+from holdfast.store.audit import Audits
 
 PROMOTED_AT_ONCE: Final = 10_000
 """How many jobs one claim promotes at most; more that fall due together take several claims."""
@@ -313,7 +314,7 @@ class Transactions(Protocol):
         ...
 
 
-class Store(Jobs, Runs, Repairs, Queues, Workers, Locks, Hints, Protocol):
+class Store(Jobs, Runs, Repairs, Queues, Workers, Locks, Hints, Audits, Protocol):
     """All of it. Opened before use; closing twice is fine."""
 
     @property
