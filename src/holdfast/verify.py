@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.core.verify import stray_violation, violations
 from holdfast.core.violation import Violation
 from holdfast.errors import InvalidJob
 from holdfast.store.audit import Audits
-from holdfast.store.base import Jobs
 
 PAGE: Final = 500
 MOST_PAGE: Final = 10_000
@@ -18,10 +17,6 @@ KEPT: Final = 1_000
 
 Progress = Callable[[int, int], None]
 """Called with how many jobs were looked at, and how many there are."""
-
-
-class Verifiable(Jobs, Audits, Protocol):
-    """What `verify` needs of a store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +36,7 @@ class Report:
 
 
 async def verify(
-    store: Verifiable,
+    store: Audits,
     *,
     progress: Progress | None = None,
     page: int = PAGE,
@@ -64,10 +59,8 @@ async def verify(
     return tally.report((clock.monotonic() - start) / 1_000_000)
 
 
-async def _through_all_jobs(
-    store: Verifiable, tally: "_Tally", page: int, progress: Progress
-) -> None:
-    total = sum((await store.counts()).values())
+async def _through_all_jobs(store: Audits, tally: "_Tally", page: int, progress: Progress) -> None:
+    total = await store.size()
     progress(0, total)
     after = 0
     while dossiers := await store.dossiers(after=after, limit=page):

@@ -13,7 +13,7 @@ from typing import Final
 from holdfast.core.delivery import Delivery
 from holdfast.core.dossier import ClosedRun, Dossier, Place, Stray, Told, Where
 from holdfast.core.event import Kind
-from holdfast.core.state import RunStatus, State
+from holdfast.core.state import FINAL, WAITING, RunStatus, State
 from holdfast.core.violation import STRAYS, Code, Violation
 
 Found = Iterator[tuple[Code, str, list[str]]]
@@ -23,6 +23,10 @@ AT_MOST_ONCE: Final = frozenset({Delivery.CHAIN, Delivery.ONCE})
 ENDING: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED, RunStatus.CANCELLED})
 """How a run ends that its job does not outlive."""
 
+CLOSED: Final = frozenset(RunStatus) - {RunStatus.RUNNING}
+WORDS: Final[Mapping[Where, frozenset[State]]] = MappingProxyType(
+    {Where.WAITING: WAITING, Where.OPEN: frozenset({State.RUNNING}), Where.END: FINAL}
+)
 _UNDONE: Final = frozenset({RunStatus.FAILED, RunStatus.LOST, RunStatus.RELEASED})
 EXPLAINED_BY: Final[Mapping[str, frozenset[str | None]]] = MappingProxyType(
     {
@@ -79,6 +83,17 @@ def _stands_in_one_place(job: Dossier) -> Found:
         if not place.is_like_its_job:
             told = f"has another queue, type, name or delivery in {place.where}"
             yield Code.UNLIKE_ITS_JOB, told, [_job(job), _place(job, place)]
+
+
+def _words_are_known(job: Dossier) -> Found:
+    for place in job.places:
+        if place.state not in WORDS[place.where]:
+            told = f"is {place.state!r} in {place.where}, which is no such state"
+            yield Code.WORD_UNKNOWN, told, [_place(job, place)]
+    for run in job.runs:
+        if run.status not in CLOSED:
+            told = f"has a closed run {run.token} that is {run.status!r}, which is no such status"
+            yield Code.WORD_UNKNOWN, told, [_run(job, run)]
 
 
 def _runs_at_most_once(job: Dossier) -> Found:
@@ -180,6 +195,8 @@ def _events_are_of_its_runs(job: Dossier) -> Found:
 
 
 def _counts_are_borne_out(job: Dossier) -> Found:
+    if job.before and job.before.id is None:
+        return  # what it went on from is not known
     before = job.before if job.before and job.before.chained else None
     ended = Counter(run.status for run in job.runs)
     lost = ended[RunStatus.LOST] + ((before and before.losses) or 0)
@@ -238,6 +255,7 @@ def _is_held_and_grouped_rightly(job: Dossier) -> Found:
 
 CHECKS: Final[tuple[Check, ...]] = (
     _stands_in_one_place,
+    _words_are_known,
     _runs_at_most_once,
     _tokens_count_from_one,
     _runs_are_whole,

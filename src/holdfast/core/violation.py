@@ -16,6 +16,7 @@ class Code(StrEnum):
     STANDS_NOWHERE = "stands_nowhere"  # it neither waits, runs nor has ended
     STANDS_TWICE = "stands_twice"  # it is in two or three places
     UNLIKE_ITS_JOB = "unlike_its_job"  # its place repeats the job otherwise than it is
+    WORD_UNKNOWN = "word_unknown"  # a state or status that there is not
     WAITS_AGAIN = "waits_again"  # a started `once` or `chain` job is back in its queue
     RAN_TWICE = "ran_twice"  # a `once` or `chain` job has more than one run
     RUN_MISSING = "run_missing"  # its tokens do not count from 1 without a gap
@@ -82,6 +83,10 @@ REPAIRS: Final[Mapping[Code, str]] = MappingProxyType(
             "open run, that before a waiting row) and delete the others"
         ),
         Code.UNLIKE_ITS_JOB: "stop all workers and write the job's own values into the row",
+        Code.WORD_UNKNOWN: (
+            "a waiting row: stop all workers and write `scheduled` into it; an end or a run: none "
+            "is safe, restore a backup"
+        ),
         Code.WAITS_AGAIN: "cancel the job: it has run and must not run again",
         Code.RAN_TWICE: _KEEP,
         Code.RUN_MISSING: _HISTORY,

@@ -8,6 +8,10 @@ from holdfast.core.dossier import Dossier, Stray
 class Audits(Protocol):
     """What `verify` asks. Nothing is written, and whoever works meanwhile is not kept waiting."""
 
+    async def size(self) -> int:
+        """How many jobs there are, whatever state they are in."""
+        ...
+
     async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
         """The next jobs by `seq`, each with all that is held of it; `after` pages on.
 

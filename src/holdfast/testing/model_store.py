@@ -193,6 +193,9 @@ class ModelStore:
     async def workers(self) -> list[WorkerRecord]:
         return model_workers.listed(self._tables, self._clock)
 
+    async def size(self) -> int:
+        return len(self._tables.jobs)
+
     async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
         return model_audit.dossiers(self._tables, after, limit)
 

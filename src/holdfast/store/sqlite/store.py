@@ -214,6 +214,10 @@ class SqliteStore:
         found = await self._reader.rows("read.workers", mono=self._clock.monotonic())
         return [rows.worker(row) for row in found]
 
+    async def size(self) -> int:
+        [(number,)] = await self._reader.rows("audit.size")
+        return int(number)
+
     async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
         found = await self._reader.rows("audit.dossiers", after=after, limit=limit)
         return [audit.dossier(row) for row in found]

@@ -12,12 +12,14 @@ A store proves itself in a test module of a few lines, run by pytest-asyncio in 
 
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
 `conformance.shared`, whose tests take a fixture `url`: the address of a new, empty store. What
-recovery repairs is shown by `conformance.broken`, whose tests take a fixture `wrecker`.
+recovery repairs is shown by `conformance.broken`, whose tests take a fixture `wrecker`, and what
+`verify` finds of it by `conformance.refuted`.
 """
 
 from holdfast.testing.conformance import (
     adding,
     applying,
+    audits,
     batches,
     cancelling,
     chains,
@@ -54,6 +56,7 @@ _PARTS = (
     workers,
     locks,
     recovery,
+    audits,
     batches,
     hints,
     opening,

@@ -1,3 +1,6 @@
+-- @size
+SELECT count(*) FROM holdfast_jobs;
+
 -- @dossiers
 -- One statement, so that a page is one moment. Params and results are looked at and left there.
 SELECT
