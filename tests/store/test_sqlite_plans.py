@@ -44,6 +44,16 @@ WALKS_ON_PURPOSE = {
     "worker.delete": {"holdfast_open_runs"},  # few: what runs now
     "read.orphans": {"holdfast_runs"},  # once at every start
     "schema.lapse_all": {"holdfast_open_runs"},  # once after a restart
+    # `verify`, when somebody asks for it: once for all pages together.
+    "audit.orphans": {
+        "holdfast_runs",
+        "holdfast_waiting",
+        "holdfast_open_runs",
+        "holdfast_ends",
+    },
+    "audit.keys": {"holdfast_keys", "holdfast_slots"},
+    "audit.doubles": {"holdfast_open_runs"},
+    "audit.turns": {"holdfast_open_runs"},
 }
 PLANNED = sorted(
     name
@@ -89,6 +99,14 @@ INTENDED = {
     "read.events": ["INDEX holdfast_events_job (job=?)"],
     "worker.delete": ["INDEX holdfast_runs_worker (worker=?)"],
     "lease.report": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "audit.dossiers": [
+        "INTEGER PRIMARY KEY (rowid>?)",
+        "INTEGER PRIMARY KEY (rowid=?)",
+        "PRIMARY KEY (job=?)",
+        "INDEX holdfast_events_job (job=?)",
+        "INDEX holdfast_jobs_retry_of (retry_of=?)",
+        "INDEX holdfast_reservations_job (job_id=?)",
+    ],
     "read.chain": ["INDEX holdfast_jobs_root (root=?)"],
     "prune.pick": [
         "INDEX holdfast_ends_state (state=? AND at<?)",
@@ -134,7 +152,7 @@ class Planner:
         [self._reader] = reading(store)
 
     def plan(self, name: str) -> Plan:
-        return plan(self._reader if name.startswith("read.") else self._writer, name)
+        return plan(self._reader if name.startswith(("read.", "audit.")) else self._writer, name)
 
 
 @pytest.fixture(

@@ -31,6 +31,7 @@ from holdfast.core.queue import Pause
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.store.around import Hints, Locks, Workers
+from holdfast.store.audit import Audits
 from holdfast.store.records import Records
 
 PROMOTED_AT_ONCE: Final = 10_000
@@ -373,7 +374,7 @@ class Transactions(Protocol):
         ...
 
 
-class Store(Jobs, Runs, Repairs, Queues, Records, Workers, Locks, Hints, Protocol):
+class Store(Jobs, Runs, Repairs, Queues, Records, Workers, Locks, Hints, Audits, Protocol):
     """All of it. Opened before use; closing twice is fine."""
 
     @property

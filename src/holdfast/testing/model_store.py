@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from holdfast.clock import MICROSECOND, Clock
 from holdfast.core.decide import Change
+from holdfast.core.dossier import Dossier, Stray
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId, RunId
 from holdfast.core.job import Job, NewJob
@@ -24,6 +25,7 @@ from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
 from holdfast.testing import (
+    model_audit,
     model_place,
     model_queues,
     model_records,
@@ -233,6 +235,15 @@ class ModelStore:
 
     async def workers(self) -> list[WorkerRecord]:
         return model_workers.listed(self._tables, self._clock)
+
+    async def size(self) -> int:
+        return len(self._tables.jobs)
+
+    async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
+        return model_audit.dossiers(self._tables, after, limit)
+
+    async def strays(self, *, limit: int) -> list[Stray]:
+        return model_audit.strays(self._tables, limit)
 
     async def hold(self, name: str) -> ModelHold | None:
         self._require_open()

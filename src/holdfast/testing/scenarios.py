@@ -416,4 +416,7 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.queue("default")
     await w.store.queues()
     await w.store.workers()
+    await w.store.size()
+    await w.store.dossiers(after=0, limit=5)
+    await w.store.strays(limit=5)
     await w.store.get([job.id])

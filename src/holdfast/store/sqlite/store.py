@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from holdfast.clock import Clock, SystemClock, micros
 from holdfast.core.decide import Change
+from holdfast.core.dossier import Dossier, Stray
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job, NewJob
@@ -24,7 +25,7 @@ from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
-from holdfast.store.sqlite import queue_rows, rows, verbs
+from holdfast.store.sqlite import audit, queue_rows, rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
 from holdfast.store.sqlite.hints.listeners import Listeners
@@ -243,6 +244,18 @@ class SqliteStore:
     async def workers(self) -> list[WorkerRecord]:
         found = await self._reader.rows("read.workers", mono=self._clock.monotonic())
         return [rows.worker(row) for row in found]
+
+    async def size(self) -> int:
+        [(number,)] = await self._reader.rows("audit.size")
+        return int(number)
+
+    async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
+        found = await self._reader.rows("audit.dossiers", after=after, limit=limit)
+        return [audit.dossier(row) for row in found]
+
+    async def strays(self, *, limit: int) -> list[Stray]:
+        pages = [await self._reader.rows(name, limit=limit) for name in audit.STRAYS]
+        return [audit.stray(row) for page in pages for row in page]
 
     async def hold(self, name: str) -> FileHold | None:
         self._require_open()

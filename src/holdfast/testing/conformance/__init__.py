@@ -13,12 +13,13 @@ A store proves itself in a test module of a few lines, run by pytest-asyncio in 
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
 `conformance.shared` and `conformance.shared_records`, whose tests take a fixture `url`: the address
 of a new, empty store. What recovery repairs is shown by `conformance.broken`, whose tests take a
-fixture `wrecker`.
+fixture `wrecker`, and what `verify` finds of it by `conformance.refuted`.
 """
 
 from holdfast.testing.conformance import (
     adding,
     applying,
+    audits,
     batches,
     cancelling,
     chains,
@@ -67,6 +68,7 @@ _PARTS = (
     records,
     streaming,
     recovery,
+    audits,
     batches,
     hints,
     opening,
