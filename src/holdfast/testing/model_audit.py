@@ -18,7 +18,7 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.run import RunRecord
 from holdfast.core.state import RunStatus, State
-from holdfast.testing.model_apply import is_json
+from holdfast.testing.model_json import is_json
 from holdfast.testing.model_tables import Tables
 
 ANY_SIZE = 1 << 62
