@@ -118,6 +118,13 @@ class Continued:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class GroupStopped:
+    """Its group closes: it is cancelled, or with `skip` it is skipped if it waits."""
+
+    skip: bool = False
+
+
 Event = (
     Claimed
     | Succeeded
@@ -134,6 +141,7 @@ Event = (
     | GivenUp
     | Drifted
     | Continued
+    | GroupStopped
 )
 
 
@@ -153,6 +161,7 @@ class Kind(StrEnum):
     UNBLOCKED = "unblocked"  # may be taken when due
     MISFIRE = "misfire"  # too late to start
     GIVEN_UP = "given_up"  # declared dead by hand or by recovery
+    GROUP_STOPPED = "group_stopped"  # its end closed its group, whose id is the detail
     RECOVERED = "recovered"  # its run had succeeded, and recovery ended the job
     ORPHAN_RUN_REMOVED = "orphan_run_removed"  # its job is gone; the detail is a copy of the run
     LATE_WRITE_REFUSED = "late_write_refused"  # a former holder tried to write
