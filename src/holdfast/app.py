@@ -44,9 +44,11 @@ from holdfast.jobs.handler_class import default_name
 from holdfast.jobs.jobtype import Bound, JobType
 from holdfast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from holdfast.jobs.registry import Registry
+from holdfast.jobs.templates import Templates
 from holdfast.jobs.waiting import job_id_of
 from holdfast.store.base import Store
 from holdfast.store.open import open_store
+from holdfast.sync import Sync
 
 if TYPE_CHECKING:
     from holdfast.worker.embedded import Worker
@@ -317,6 +319,15 @@ class Holdfast:
             concurrency=concurrency,
             app_address=app_address,
         )
+
+    def sync(self) -> Sync:
+        """For code that is not async: `with app.sync() as wait: job = wait(send.enqueue(3))`."""
+        return Sync(self._client.open, self.close)
+
+    @property
+    def templates(self) -> Templates:
+        """Stored job definitions by name: save, get, all, remove, enqueue."""
+        return Templates(self._client, self.registry)
 
     @property
     def store(self) -> Store:
