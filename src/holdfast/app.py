@@ -176,7 +176,8 @@ class Holdfast:
         process of its own, which can be killed; `executor="command"` runs the Command it returns;
         for both, `max_runtime` also counts the time their process takes to start.
         `errors` says which exceptions are worth another try: `{KeyError: "permanent"}`.
-        A class with `payload_model()` and `handle(payload)` is a handler too; each run makes one.
+        A class with `payload_model()` and `handle(payload)` is a handler too, and each run makes
+        one; write `daily = app.job(DailyHandler)`, for mypy overlooks decorators of classes.
         InvalidType if a setting contradicts another.
         """
 

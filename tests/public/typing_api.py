@@ -76,7 +76,6 @@ class Summary(BaseModel):
     user_id: int
 
 
-@app.job
 class DailySummaryHandler:
     @classmethod
     def payload_model(cls) -> type[Summary]:
@@ -85,7 +84,6 @@ class DailySummaryHandler:
     async def handle(self, payload: Summary) -> None: ...
 
 
-@app.job(queue="slow")
 class UserSyncHandler:
     @classmethod
     def payload_model(cls) -> type[Summary]:
@@ -93,6 +91,11 @@ class UserSyncHandler:
 
     def handle(self, run: Run, payload: Summary) -> int | Skip:
         return Skip("nobody") if run.attempt > 3 else payload.user_id
+
+
+# Called, for mypy does not look at what the decorator of a class gives back.
+daily_summary = app.job(DailySummaryHandler)
+user_sync = app.job(queue="slow")(UserSyncHandler)
 
 
 def synchronously() -> None:
@@ -106,8 +109,8 @@ def synchronously() -> None:
 
 
 async def around() -> None:
-    assert_type(await DailySummaryHandler.enqueue(user_id=3), Handle[None])
-    synced = await UserSyncHandler.options(key="3").enqueue(Summary(user_id=3))
+    assert_type(await daily_summary.enqueue(user_id=3), Handle[None])
+    synced = await user_sync.options(key="3").enqueue(Summary(user_id=3))
     assert_type(await synced.result(), int)
 
     template = await app.templates.save("weekly", fetch, params={"url": "https://…"})
