@@ -56,9 +56,11 @@ from holdfast.jobs.jobtype import Bound, JobType
 from holdfast.jobs.placing import End
 from holdfast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from holdfast.jobs.registry import Registry
+from holdfast.jobs.templates import Templates
 from holdfast.jobs.waiting import job_id_of
 from holdfast.store.base import Queue, Store
 from holdfast.store.open import open_store
+from holdfast.sync import Sync
 
 if TYPE_CHECKING:
     from holdfast.worker.embedded import Worker
@@ -187,7 +189,8 @@ class Holdfast:
         process of its own, which can be killed; `executor="command"` runs the Command it returns;
         for both, `max_runtime` also counts the time their process takes to start.
         `errors` says which exceptions are worth another try: `{KeyError: "permanent"}`.
-        A class with `payload_model()` and `handle(payload)` is a handler too; each run makes one.
+        A class with `payload_model()` and `handle(payload)` is a handler too, and each run makes
+        one; write `daily = app.job(DailyHandler)`, for mypy overlooks decorators of classes.
         InvalidType if a setting contradicts another.
         """
 
@@ -412,6 +415,15 @@ class Holdfast:
             concurrency=concurrency,
             app_address=app_address,
         )
+
+    def sync(self) -> Sync:
+        """For code that is not async: `with app.sync() as wait: job = wait(send.enqueue(3))`."""
+        return Sync(self._client.open, self.close)
+
+    @property
+    def templates(self) -> Templates:
+        """Stored job definitions by name: save, get, all, remove, enqueue."""
+        return Templates(self._client, self.registry)
 
     @property
     def store(self) -> Store:

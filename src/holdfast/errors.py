@@ -8,6 +8,9 @@ HoldfastError
 │   │   └── PayloadTooLarge       over the size or depth limit
 │   ├── InvalidType           a job type whose settings contradict each other
 │   ├── UnknownType           a type this process has not registered
+│   ├── UnknownTemplate       no template of that name
+│   ├── TemplateChanged       somebody edited the template meanwhile
+│   ├── SyncMisused           the synchronous bridge cannot be used here, or no longer
 │   ├── DuplicateJob          its key or slot is taken, and the caller chose `reject`
 │   ├── JobNotFound           no job of that id
 │   ├── GroupNotFound         no group of that id
@@ -62,6 +65,18 @@ class InvalidType(CallerError, ValueError):
 
 class UnknownType(CallerError, LookupError):
     """This process has not registered that job type."""
+
+
+class UnknownTemplate(CallerError, LookupError):
+    """No template of that name is in the store."""
+
+
+class TemplateChanged(CallerError):
+    """The template is no longer what the caller knew; nothing was written."""
+
+
+class SyncMisused(CallerError, RuntimeError):
+    """The synchronous bridge was closed, or called where waiting would stop what it waits for."""
 
 
 class DuplicateJob(CallerError):

@@ -56,6 +56,16 @@ def misspelt_setting() -> None: ...
 def wrong_setting() -> None: ...
 
 
+async def wrong_around() -> None:
+    await app.templates.options("weekly", dely="1m").enqueue()  # mistake
+    await app.templates.save("weekly", 3)  # mistake
+    await app.retry_many(limit="all")  # mistake
+    with app.sync() as wait:
+        wait(3)  # mistake
+        count: str = wait(crunch.enqueue(3))  # mistake
+        print(count)  # noqa: T201
+
+
 async def wrong_results() -> None:
     invoice: int = await (await send_invoice.enqueue(3)).result()  # mistake
     power: str = await (await crunch.enqueue(3)).result("5s")  # mistake

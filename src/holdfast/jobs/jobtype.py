@@ -144,7 +144,7 @@ def _read(handler: Callable[..., Any], policy: Policy) -> tuple[Callable[..., An
 class Configured(Generic[P, R_co]):
     """A job type with the options of one enqueue."""
 
-    __slots__ = ("_mould", "_needs_slot", "client", "on_conflict", "tx", "type")
+    __slots__ = ("_mould", "_needs_slot", "client", "like", "on_conflict", "tx", "type")
 
     def __init__(
         self,
@@ -158,12 +158,17 @@ class Configured(Generic[P, R_co]):
         self.tx: Final = tx
         self.type: Final = job_type
         self.client: Final = job_type.client
+        self.like: Final = like
         self._mould: Final = Mould(like)
         self._needs_slot: Final = like.delivery is Delivery.ONCE and like.slot is None
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Store a job with these arguments and options; when it answers, the job survives."""
-        params = self.params(args, kwargs)
+        return await self.enqueue_text(self.params(args, kwargs))
+
+    async def enqueue_text(self, params: str) -> Handle[R_co]:
+        """The same with params that are JSON text already, checked by the type's codec."""
+        self._require_slot()
         store = await self.client.store()
         job = self.make(self.client.ids.job(), params)
         added = await store.add([job]) if self.tx is None else add_within(store, self.tx, [job])
@@ -192,12 +197,15 @@ class Configured(Generic[P, R_co]):
 
     def params(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The JSON text of a call's arguments, if it may be made at all."""
+        self._require_slot()
+        return self.type.dump(args, kwargs)
+
+    def _require_slot(self) -> None:
         if self._needs_slot:
             raise InvalidJob(
                 f'"{self.type.name}" is delivered once per slot; say which one it takes: '
                 ".options(slot=datetime(…, tzinfo=UTC))"
             )
-        return self.type.dump(args, kwargs)
 
 
 class Bound(Generic[R_co]):
