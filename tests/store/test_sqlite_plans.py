@@ -80,9 +80,11 @@ INTENDED = {
     "place.before": ["INDEX holdfast_waiting_place (queue=? AND priority=? AND position>? AND "],
     "place.after": ["INDEX holdfast_waiting_place (queue=? AND priority=? AND "],
     "place.unplaced": [
-        "holdfast_waiting_ready (queue=? AND type=? AND priority=? AND position=? AND available_at",
+        "waiting_ready (queue=? AND type=? AND priority=? AND position=? AND available_at<?)",
+        "position=? AND available_at=? AND created_at<?)",
+        "position=? AND available_at=? AND created_at=? AND job<?)",
         "INDEX holdfast_waiting_due (available_at<?)",
-        "INDEX holdfast_waiting_blocked (queue=? AND priority=? AND available_at<?)",
+        "INDEX holdfast_waiting_blocked (queue=? AND priority=? AND (available_at,created_at)<",
     ],
     "place.edit": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
     "place.write": ["INTEGER PRIMARY KEY (rowid=?)"],
