@@ -41,7 +41,7 @@ class Client:
         self._load_result = load_result
         self._opening = PerLoop(asyncio.Lock)
         self._is_open = False
-        self._waiting = PerLoop(lambda: Waiting(store, poll=self.poll))
+        self._waiting = PerLoop(lambda: Waiting(store, poll=self.poll), drop=Waiting.leave)
         self._closed = False
 
     @property
