@@ -23,7 +23,6 @@ from typing import (
     Any,
     Concatenate,
     ParamSpec,
-    Protocol,
     Self,
     TypeVar,
     Unpack,
@@ -31,23 +30,20 @@ from typing import (
     overload,
 )
 
-from pydantic import BaseModel
-
 from holdfast.clock import SystemClock
 from holdfast.config import SettingOptions, Settings
 from holdfast.context import Run
-from holdfast.core.command import Command
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids
 from holdfast.core.job import Job
 from holdfast.core.lineage import Lineage
-from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
 from holdfast.core.retry import Backoff
 from holdfast.core.run import RunRecord
 from holdfast.core.span import Span
 from holdfast.core.state import State
 from holdfast.jobs import bulk, placing, queues, retrying
 from holdfast.jobs.client import Client
+from holdfast.jobs.decorator import AsyncHandler, Decorator, Ending, Handler
 from holdfast.jobs.executing import ExecutorName
 from holdfast.jobs.following import event_stream
 from holdfast.jobs.handle import Handle
@@ -69,48 +65,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-# Each by name, not by their base: pyright takes only these exact types out of a handler's union.
-Ending = Snooze | Skip | Cancel | RetryAfter | Command
-
-
-class AsyncHandler(Protocol[R_co]):
-    """A class that handles jobs; `handle` may take the Run before its payload."""
-
-    @classmethod
-    def payload_model(cls) -> type[BaseModel]: ...
-    @property
-    def handle(self) -> Callable[..., Coroutine[Any, Any, R_co | Ending]]: ...
-
-
-class Handler(Protocol[R_co]):
-    """The same with a plain method, which runs in a thread."""
-
-    @classmethod
-    def payload_model(cls) -> type[BaseModel]: ...
-    @property
-    def handle(self) -> Callable[..., R_co | Ending]: ...
-
-
-class Decorator(Protocol):
-    """What `@app.job(…)` is: `run` leaves the signature, the endings leave the result."""
-
-    @overload
-    def __call__(self, handler: type[AsyncHandler[R]], /) -> JobType[..., R]: ...
-    @overload
-    def __call__(self, handler: type[Handler[R]], /) -> JobType[..., R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, R | Ending]], /
-    ) -> JobType[P, R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R | Ending]], /
-    ) -> JobType[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Run, P], R | Ending], /) -> JobType[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R | Ending], /) -> JobType[P, R]: ...
 
 
 class Holdfast:

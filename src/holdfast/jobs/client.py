@@ -60,7 +60,7 @@ class Client:
         self._store = store
         self._opening = PerLoop(asyncio.Lock)
         self._is_open = False
-        self._waiting = PerLoop(lambda: Waiting(store, poll=self.poll))
+        self._waiting = PerLoop(lambda: Waiting(store, poll=self.poll), drop=Waiting.leave)
         self._closed = False
 
     @property
