@@ -31,6 +31,10 @@ def running(delivery: Delivery = Delivery.LEASE, **changes: Any) -> Standing:
     return Standing(state=State.RUNNING, delivery=delivery, **changes)
 
 
+def waiting() -> Standing:
+    return Standing(state=State.QUEUED, delivery=Delivery.LEASE, token=0)
+
+
 def summary(change: Change) -> dict[str, str]:
     move = change.move
     return {
@@ -83,7 +87,7 @@ def test_no_combination_is_missing_from_the_table():
     written = cells()
 
     assert set(written) == everything
-    assert len(written) == 11 * 15 * 3
+    assert len(written) == 11 * 16 * 3
 
 
 def test_every_kind_of_event_is_in_the_table_and_every_story_is_used():
@@ -193,6 +197,8 @@ REASONS: list[tuple[Callable[[], Standing], Event, str | None]] = [
     (running, ev.Drifted(RunStatus.LOST, "silent"), "silent"),
     (running, ev.Drifted(RunStatus.LOST, "by hand"), "startup_recovery"),
     (lambda: running(failures=5), ev.Drifted(RunStatus.FAILED), "attempts_exhausted"),
+    (waiting, ev.Abandoned(ev.Abandonment.OWNER_DEAD), "owner_dead"),
+    (waiting, ev.Abandoned(ev.Abandonment.CALLER_SILENT), "caller_silent"),
 ]
 
 

@@ -60,6 +60,22 @@ cancelled   .     .    .     .      .    .   .    .    .      .   .     .    .  
 """,
 }
 
+ALIKE: Final = """
+            quit
+new         .
+blocked     quit
+scheduled   quit
+queued      quit
+running     .
+retry_wait  quit
+succeeded   .
+failed      .
+dead_letter .
+skipped     .
+cancelled   .
+"""
+"""More columns, the same for every delivery."""
+
 # counts: what is raised by one. next: a successor is written. yields: to a cancel request.
 STORIES: Final = """
 story   attempts  how       to          run       guard   kind             counts  next yields
@@ -96,6 +112,8 @@ perish  any       lapsed    failed      lost      lapsed  closed           loss 
 perish  any       known     failed      lost      open    closed           loss    -    -
 
 drop    any       any       cancelled   -         waiting cancelled        none    -    -
+quit    any       silent    cancelled   -         silent  abandoned        none    -    -
+quit    any       dead      cancelled   -         waiting abandoned        none    -    -
 due     any       any       queued      -         state   -                none    -    -
 free    any       any       scheduled   -         state   unblocked        none    -    -
 late    any       any       skipped     -         state   misfire          none    -    -
@@ -179,6 +197,10 @@ EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
         },
     },
     "go_on": {"any": [ev.Continued("startup_recovery")]},
+    "quit": {
+        "silent": [ev.Abandoned(ev.Abandonment.CALLER_SILENT)],
+        "dead": [ev.Abandoned(ev.Abandonment.OWNER_DEAD)],
+    },
 }
 ATTEMPTS: Final = {"left": (1, 3), "spent": (2, 3), "unlimited": (100, None)}
 """Failures before the event, and the most attempts there may be."""
@@ -213,7 +235,8 @@ class Case:
 def cells() -> dict[tuple[Delivery, State, str], str]:
     """The story of each (delivery, state, event), or a dot."""
     found = {}
-    for delivery, grid in GRIDS.items():
+    alike = ((delivery, ALIKE) for delivery in GRIDS)
+    for delivery, grid in (*GRIDS.items(), *alike):
         head, *rows = (line.split() for line in grid.strip().splitlines())
         for state, *stories in rows:
             for event, story in zip(head, stories, strict=True):

@@ -9,6 +9,8 @@ from holdfast.core.decide import Change, Guard, Move, decide
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import (
     ZERO,
+    Abandoned,
+    Abandonment,
     CancelRequested,
     Continued,
     Drifted,
@@ -58,6 +60,7 @@ EVENTS: Final[list[Event]] = [
     *(Drifted(status) for status in RunStatus if status is not RunStatus.RUNNING),
     Drifted(RunStatus.FAILED, "permanent"),
     Continued("startup_recovery"),
+    *(Abandoned(reason) for reason in Abandonment),
 ]
 DELIVERIES: Final = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
 

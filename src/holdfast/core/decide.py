@@ -44,6 +44,7 @@ class Guard(StrEnum):
     OPEN = "open"  # the open run
     LAPSED = "lapsed"  # the open run, its lease over
     WAITING = "waiting"  # the waiting row, in whichever waiting state
+    SILENT = "silent"  # the waiting row, and a reservation that nobody renewed in time
     STATE = "state"  # the waiting row or the end, in exactly the state decided from
     ADRIFT = "adrift"  # nothing: it neither waits, runs nor has ended, and no run came since
 
@@ -203,6 +204,14 @@ def _cancel_waiting(job: Standing, event: Event, _: Callable[[], JobId]) -> Chan
     return _unstarted(job, move, event.reason or "cancelled")
 
 
+def _abandoned(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
+    assert isinstance(event, ev.Abandoned)
+    is_dead = event.reason is ev.Abandonment.OWNER_DEAD
+    guard = Guard.WAITING if is_dead else Guard.SILENT  # the silent may be heard again meanwhile
+    move = Move(guard=guard, to=State.CANCELLED, kind=Kind.ABANDONED)
+    return _unstarted(job, move, event.reason)
+
+
 def _fell_due(job: Standing, _event: Event, _: Callable[[], JobId]) -> Change:
     return _unstarted(job, Move(guard=Guard.STATE, to=State.QUEUED), None)
 
@@ -330,6 +339,7 @@ TABLE: Final[Mapping[tuple[State, type[Event]], Rule]] = MappingProxyType(
         (State.RUNNING, ev.Snoozed): _snoozed,
         (State.RUNNING, ev.CancelRequested): _cancel_running,
         **{(state, ev.CancelRequested): _cancel_waiting for state in WAITING},
+        **{(state, ev.Abandoned): _abandoned for state in WAITING},
         (State.SCHEDULED, ev.FellDue): _fell_due,
         (State.RETRY_WAIT, ev.FellDue): _fell_due,
         (State.BLOCKED, ev.Unblocked): _unblocked,

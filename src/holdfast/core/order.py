@@ -37,6 +37,15 @@ def sort_key(job: Placed) -> tuple[int, int, datetime, datetime, int]:
     return (-job.priority, job.position, job.available_at, job.created_at, job.seq)
 
 
-def next_position(last: int | None, gap: int = GAP) -> int:
-    """The position after `last`, the highest of the waiting jobs of that priority, if any."""
-    return (last or 0) + gap
+def next_position(highest: int | None, gap: int = GAP) -> int:
+    """Behind everybody: behind `highest` of the waiting jobs of that priority, and behind 0.
+
+    0 means that a job has no position. It is a barrier: who was put before those without one has
+    a negative position, who was put behind them a positive one.
+    """
+    return max(0, highest or 0) + gap
+
+
+def first_position(lowest: int | None, gap: int = GAP) -> int:
+    """Before everybody: before `lowest` of the waiting jobs of that priority, and before 0."""
+    return min(0, lowest or 0) - gap

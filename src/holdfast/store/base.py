@@ -31,6 +31,7 @@ from holdfast.core.queue import Pause
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.store.around import Hints, Locks, Workers
+from holdfast.store.reservations import Reservations
 
 PROMOTED_AT_ONCE: Final = 10_000
 """How many jobs one claim promotes at most; more that fall due together take several claims."""
@@ -342,7 +343,7 @@ class Transactions(Protocol):
         ...
 
 
-class Store(Jobs, Runs, Repairs, Queues, Workers, Locks, Hints, Protocol):
+class Store(Jobs, Runs, Repairs, Queues, Reservations, Workers, Locks, Hints, Protocol):
     """All of it. Opened before use; closing twice is fine."""
 
     @property

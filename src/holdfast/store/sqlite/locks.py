@@ -12,12 +12,18 @@ from holdfast.store.sqlite.forks import kept_from_children
 
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
+PASSING = "caller."
+"""How names begin that are used once: callers make up a new one at every start."""
+
 
 class FileHold:
     """A lock that is held: the kernel takes it back when this process ends, however it ends."""
 
-    def __init__(self, file: int, among: "set[FileHold]") -> None:
+    def __init__(self, file: int, among: "set[FileHold]", passing: Path | None) -> None:
+        """`passing` is where the file is, if nobody will want its name again."""
         self._file: int | None = file
+        self._passing = passing
+        self._owner = os.getpid()
         self._among = among
         among.add(self)
 
@@ -29,6 +35,9 @@ class FileHold:
         file, self._file = self._file, None
         self._among.discard(self)
         if file is not None:
+            if self._passing is not None and os.getpid() == self._owner:
+                # While it is held: whoever opened it before will see that it is not there.
+                self._passing.unlink(missing_ok=True)
             os.close(file)
 
 
@@ -48,7 +57,8 @@ class FileLocks:
         path = folder / f"{name}.lock"
         try:
             folder.mkdir(exist_ok=True)
-            return kept_from_children(lambda: FileHold(_locked(path), self._held))
+            passing = path if name.startswith(PASSING) else None
+            return kept_from_children(lambda: FileHold(_locked(path), self._held, passing))
         except BlockingIOError:
             return None
         except OSError as error:

@@ -5,6 +5,7 @@ from holdfast.store.sqlite.verbs.apply import apply
 from holdfast.store.sqlite.verbs.claim import Wanted, claim
 from holdfast.store.sqlite.verbs.queue import pause, resume, set_queue
 from holdfast.store.sqlite.verbs.repair import remove_orphans
+from holdfast.store.sqlite.verbs.reservation import free_reservations, keep, reserve
 from holdfast.store.sqlite.verbs.upkeep import attach, promote, prune, renew, report
 from holdfast.store.sqlite.verbs.worker import beat, enlist, retire
 
@@ -16,12 +17,15 @@ __all__ = [
     "beat",
     "claim",
     "enlist",
+    "free_reservations",
+    "keep",
     "pause",
     "promote",
     "prune",
     "remove_orphans",
     "renew",
     "report",
+    "reserve",
     "resume",
     "retire",
     "set_queue",
