@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -35,8 +37,10 @@ class Client:
         load_result: LoadResult = lambda _, text: None if text is None else json.loads(text),
     ) -> None:
         self.ids = ids
+        self.settings = settings
+        self.leaving: set[asyncio.Future[None]] = set()
         self._store = store
-        self._settings = settings
+        self._caller: str | None = None
         self._load_result = load_result
         self._opening = asyncio.Lock()
         self._is_open = False
@@ -57,13 +61,26 @@ class Client:
 
     async def close(self) -> None:
         """Let go of the store; twice is fine."""
+        if self.leaving:
+            await asyncio.wait(self.leaving)
         self._closed = True
         async with self._opening:
             self._is_open = False
             waiting, self._waiting = self._waiting, None
+            self._caller = None  # the store lets go of its lock
             if waiting is not None:
                 await waiting.close()
             await self._store.close()
+
+    async def caller(self) -> str:
+        """Who calls: a name whose lock is held until the store is closed or this process dies."""
+        store = await self.store()
+        async with self._opening:
+            if self._caller is None:
+                name = f"caller.{os.getpid()}.{uuid.uuid4()}"
+                await store.hold(name)
+                self._caller = name
+            return self._caller
 
     async def find(self, job_id: JobId) -> Job:
         """The job as it stands; JobNotFound if there is none."""
@@ -73,7 +90,7 @@ class Client:
         """The job once it has ended, or the last of its chain."""
         store = await self.store()
         if self._waiting is None:
-            self._waiting = Waiting(store, poll=self._settings.poll.total_seconds())
+            self._waiting = Waiting(store, poll=self.settings.poll.total_seconds())
         seconds = None if timeout is None else to_span(timeout, what="timeout").total_seconds()
         try:
             async with asyncio.timeout(seconds) as limit:

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from holdfast.core.limits import check_name
@@ -37,7 +37,8 @@ class FileHold:
         if file is not None:
             if self._passing is not None and os.getpid() == self._owner:
                 # While it is held: whoever opened it before will see that it is not there.
-                self._passing.unlink(missing_ok=True)
+                with suppress(OSError):  # then it stays, and harms nobody
+                    self._passing.unlink()
             os.close(file)
 
 

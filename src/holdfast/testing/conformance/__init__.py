@@ -34,6 +34,7 @@ from holdfast.testing.conformance import (
     progress,
     queues,
     recovery,
+    reservations,
     retention,
     workers,
 )
@@ -55,6 +56,7 @@ _PARTS = (
     workers,
     locks,
     queues,
+    reservations,
     recovery,
     batches,
     hints,
