@@ -66,6 +66,9 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "remove_orphans": lambda s: s.remove_orphans(limit=1),
     "set_queue": lambda s: s.set_queue(Queue(name="lane")),
     "queue": lambda s: s.queue("lane"),
+    "queues": lambda s: s.queues(),
+    "pause": lambda s: s.pause("lane", reason=None, span=None),
+    "resume": lambda s: s.resume("lane"),
     "begin": lambda s: s.begin(within=SECOND),
 }
 NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities"}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import (
+    Abandonment,
     CancelRequested,
     Event,
     Failed,
@@ -275,6 +276,9 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (4, _MOVE),
     (2, _EDIT),
     (1, _step("normalise", queue=st.sampled_from(QUEUES))),
+    (2, _step("reserve", draft=DRAFTS, span=_SPANS)),
+    (1, _step("keep", back=_BACK, span=_SPANS)),
+    (1, _step("abandon", reason=st.sampled_from(list(Abandonment)))),
     (1, _step("set_the_wall_clock_back", span=_SPANS)),
     (1, _step("reopen", boots=st.booleans())),
 )

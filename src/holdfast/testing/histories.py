@@ -15,16 +15,27 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast.core.decide import Change, Standing, decide
-from holdfast.core.event import Edited, Event, EventRecord, Lost, Misfired, Moved
+from holdfast.core.event import (
+    Abandoned,
+    Abandonment,
+    Edited,
+    Event,
+    EventRecord,
+    Lost,
+    Misfired,
+    Moved,
+)
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.place import Edit, Place, Where
 from holdfast.core.record import Record
+from holdfast.core.reservation import NewReservation, Reservation, ReservationId
 from holdfast.core.run import Holder, Lease
 from holdfast.core.state import Loss
 from holdfast.core.worker import WorkerInfo
 from holdfast.errors import TransitionRefused
 from holdfast.store.base import Added, Capability, Queue, Store
+from holdfast.store.reservations import Reserved
 from holdfast.testing import sizes
 from holdfast.testing.drafts import EVENTS, STEPS, Draft, Pick, Step
 from holdfast.testing.twins import MANY, MakeStore, Twins
@@ -54,6 +65,7 @@ class History(RuleBasedStateMachine):
         super().__init__()
         self.twins = twins
         self.seen: list[Standing] = []
+        self.reserved: list[ReservationId] = []
         self._ids = 0
         self._versions: dict[Store, list[int | None]] = {}
 
@@ -67,6 +79,7 @@ class History(RuleBasedStateMachine):
     @invariant()
     def stores_agree(self) -> None:
         self.twins.compare()
+        self.twins.both(lambda store: store.reservations(limit=MANY))
 
     def teardown(self) -> None:
         try:
@@ -187,6 +200,26 @@ class History(RuleBasedStateMachine):
         self.twins.both(lambda store: store.normalise(queue))
         self.twins.both(_of_no_job)
 
+    def reserve(self, draft: Draft, span: timedelta) -> None:
+        job = draft.job(self._new_id(), self.twins.clock.now(), self.twins.known)
+        number = ReservationId(self._new_id())
+        new = NewReservation(id=number, caller="caller.1", request="req-7", span=span)
+        reserved = self.twins.both(lambda store: store.reserve(new, job), shown=_reserved)
+        if reserved.created:
+            self.twins.known.append(job.id)
+            self.reserved.append(number)
+
+    def keep(self, back: int, span: timedelta) -> None:
+        for number in self.reserved[-1 - back :][:1]:
+            self.twins.both(partial(_keep, number=number, span=span))
+
+    def abandon(self, reason: Abandonment) -> None:
+        """Also of callers who are not silent: their jobs stay."""
+        self.twins.both(lambda store: store.lapsed_reservations(limit=MANY), shown=_sorted_held)
+        held = self.twins.both(lambda store: store.reservations(active_only=True, limit=MANY))
+        jobs = self.twins.both(lambda store: store.get([each.job_id for each in held]), shown=len)
+        self._apply([(job, Abandoned(reason)) for job in jobs if job])
+
     def let_time_pass(self, span: timedelta) -> None:
         self.twins.clock.advance(span)
 
@@ -258,7 +291,21 @@ async def _of_no_job(store: Store) -> list[EventRecord]:
 async def _broken(store: Store) -> list[object]:
     """Whatever recovery would have to repair besides."""
     adrift, unfollowed = await store.adrift(limit=MANY), await store.unfollowed(limit=MANY)
-    return [*adrift, *unfollowed, *await store.remove_orphans(limit=MANY)]
+    freed = await store.free_reservations(limit=MANY)
+    return [*adrift, *unfollowed, *freed, *await store.remove_orphans(limit=MANY)]
+
+
+def _reserved(reserved: Reserved) -> Reserved:
+    """Without the words of a refusal, which a store is free to choose."""
+    return replace(reserved, refused=reserved.refused and "refused")
+
+
+async def _keep(store: Store, number: ReservationId, span: timedelta) -> bool:
+    return await store.keep(number, span=span)
+
+
+def _sorted_held(held: Sequence[Reservation]) -> list[ReservationId]:
+    return sorted(each.id for each in held)
 
 
 def _ids(jobs: Sequence[Standing]) -> list[JobId]:
