@@ -21,8 +21,18 @@ from .sources import SOURCE, VERBS, WRITES, run_by_verb, shipped_modules, texts,
 OWNERS: Mapping[str, set[str]] = {
     # Creation and order: S1's queue manager. A successor comes with the end of the job before it.
     "holdfast_jobs": {"add", "apply", "prune"},
-    # Status transitions too: its dispatcher.
-    "holdfast_waiting": {"add", "claim", "promote", "apply"},
+    # Status transitions too: its dispatcher. `advance` is the part of `apply` that moves a group.
+    "holdfast_waiting": {"add", "claim", "promote", "apply", "advance", "seal_group"},
+    "holdfast_groups": {
+        "add_group",
+        "seal_group",
+        "stop_group",
+        "expire_groups",
+        "sweep_groups",
+        "apply",
+        "advance",
+        "prune",
+    },
     "holdfast_ends": {"apply"},
 }
 RUN_OWNERS: Mapping[str, set[str]] = {

@@ -97,8 +97,8 @@ def job(row: Row) -> Job:
     (
         seq, job_id, kind, name, params, queue, delivery, most, created_at, slot_at, deadline,
         retry_of, root_id, group_id, template_id, template_at, schedule_id, state, reason,
-        priority, position, available_at, token, failures, losses, cancel, holder, boot_id, started_at, finished_at, _,
-        progress,
+        priority, position, available_at, token, failures, losses, cancel, holder, boot_id,
+        started_at, finished_at, _, progress,
     ) = row  # fmt: skip
     return Job(
         id=JobId(job_id),
