@@ -50,6 +50,11 @@ class Client:
                 await self._open()
         return self._store
 
+    @property
+    def poll(self) -> float:
+        """Seconds between two looks of whoever waits and hears nothing."""
+        return self._settings.poll.total_seconds()
+
     async def open(self) -> None:
         """Open it now; also after it was closed."""
         self._closed = False
@@ -73,7 +78,7 @@ class Client:
         """The job once it has ended, or the last of its chain."""
         store = await self.store()
         if self._waiting is None:
-            self._waiting = Waiting(store, poll=self._settings.poll.total_seconds())
+            self._waiting = Waiting(store, poll=self.poll)
         seconds = None if timeout is None else to_span(timeout, what="timeout").total_seconds()
         try:
             async with asyncio.timeout(seconds) as limit:

@@ -134,7 +134,7 @@ class JobType(Generic[P, R_co]):
 class Configured(Generic[P, R_co]):
     """A job type with the options of one enqueue."""
 
-    __slots__ = ("_mould", "_needs_slot", "client", "on_conflict", "tx", "type")
+    __slots__ = ("_mould", "_needs_slot", "client", "group_id", "on_conflict", "tx", "type")
 
     def __init__(
         self,
@@ -146,6 +146,7 @@ class Configured(Generic[P, R_co]):
     ) -> None:
         self.on_conflict: Final = on_conflict
         self.tx: Final = tx
+        self.group_id: Final = like.group_id
         self.type: Final = job_type
         self.client: Final = job_type.client
         self._mould: Final = Mould(like)
