@@ -357,35 +357,6 @@ async def test_lists_come_in_pages_in_the_order_stored(store: Store, wrecker: Wr
         assert [job.id for job in (*first, *rest)] == expected
 
 
-async def test_orphan_runs_are_copied_to_the_events_and_removed(
-    store: Store, wrecker: Wrecker, clock: FakeClock
-) -> None:
-    kept = await ended(store, SUCCEEDED)
-    lost = [await ended(store, SUCCEEDED), await ended(store, Failed("broke", permanent=True))]
-    runs = [await last_run(store, job_id) for job_id in lost]
-    for job_id in lost:
-        await wrecker.orphan(job_id)
-    clock.advance(SECOND)
-
-    first = await store.remove_orphans(limit=1)
-    removed = [*first, *await store.remove_orphans(limit=MANY)]
-
-    assert len(first) == 1
-    assert await store.remove_orphans(limit=MANY) == []
-    assert await store.events(None) == removed
-    by_run = {event.run_id: event for event in removed}
-    assert by_run.keys() == {run.run_id for run in runs}
-    for run in runs:
-        event = by_run[run.run_id]
-        copy = json.loads(event.detail or "")
-        assert (event.job_id, event.kind, event.at) == (None, Kind.ORPHAN_RUN_REMOVED, clock.now())
-        assert (event.token, event.reason) == (1, run.status)
-        assert [copy[name] for name in ("run_id", "status", "result", "error", "holder")] == [
-            run.run_id, run.status, run.result, run.error, run.holder,
-        ]  # fmt: skip
-    assert len(await store.runs(kept)) == 1
-
-
 @pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.CHAIN])
 async def test_member_that_was_put_back_still_moves_its_group(
     store: Store, wrecker: Wrecker, delivery: Delivery
@@ -413,3 +384,32 @@ async def test_member_that_recovery_ends_moves_its_group(store: Store, wrecker: 
     assert (await job_of(store, lost)).state is State.DEAD_LETTER
     assert (await group_of(store, group_id)).closing is Closing.STOP
     assert (await kinds(store, lost))[-1] is Kind.GROUP_STOPPED
+
+
+async def test_orphan_runs_are_copied_to_the_events_and_removed(
+    store: Store, wrecker: Wrecker, clock: FakeClock
+) -> None:
+    kept = await ended(store, SUCCEEDED)
+    lost = [await ended(store, SUCCEEDED), await ended(store, Failed("broke", permanent=True))]
+    runs = [await last_run(store, job_id) for job_id in lost]
+    for job_id in lost:
+        await wrecker.orphan(job_id)
+    clock.advance(SECOND)
+
+    first = await store.remove_orphans(limit=1)
+    removed = [*first, *await store.remove_orphans(limit=MANY)]
+
+    assert len(first) == 1
+    assert await store.remove_orphans(limit=MANY) == []
+    assert await store.events(None) == removed
+    by_run = {event.run_id: event for event in removed}
+    assert by_run.keys() == {run.run_id for run in runs}
+    for run in runs:
+        event = by_run[run.run_id]
+        copy = json.loads(event.detail or "")
+        assert (event.job_id, event.kind, event.at) == (None, Kind.ORPHAN_RUN_REMOVED, clock.now())
+        assert (event.token, event.reason) == (1, run.status)
+        assert [copy[name] for name in ("run_id", "status", "result", "error", "holder")] == [
+            run.run_id, run.status, run.result, run.error, run.holder,
+        ]  # fmt: skip
+    assert len(await store.runs(kept)) == 1
