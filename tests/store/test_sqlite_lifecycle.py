@@ -61,6 +61,7 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "unfollowed": lambda s: s.unfollowed(limit=1),
     "remove_orphans": lambda s: s.remove_orphans(limit=1),
     "set_queue": lambda s: s.set_queue(Queue(name="lane")),
+    "normalise": lambda s: s.normalise("lane"),
     "queue": lambda s: s.queue("lane"),
     "begin": lambda s: s.begin(within=SECOND),
 }
