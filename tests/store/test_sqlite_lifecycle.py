@@ -66,6 +66,7 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "unfollowed": lambda s: s.unfollowed(limit=1),
     "remove_orphans": lambda s: s.remove_orphans(limit=1),
     "set_queue": lambda s: s.set_queue(Queue(name="lane")),
+    "normalise": lambda s: s.normalise("lane"),
     "queue": lambda s: s.queue("lane"),
     "queues": lambda s: s.queues(),
     "pause": lambda s: s.pause("lane", reason=None, span=None),
