@@ -5,9 +5,12 @@ from holdfast.config import Settings
 from holdfast.context import Run
 from holdfast.core.command import Command
 from holdfast.core.job import Job, Slot
+from holdfast.core.lineage import Lineage
 from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
+from holdfast.core.queue import Pause
 from holdfast.core.retry import Backoff
 from holdfast.core.state import State
+from holdfast.core.template import Template
 from holdfast.errors import (
     CallerError,
     CommandFailed,
@@ -24,14 +27,19 @@ from holdfast.errors import (
     PermanentError,
     RunError,
     StopRequested,
+    SyncMisused,
+    TemplateChanged,
     TransientError,
     TransitionRefused,
+    UnknownTemplate,
     UnknownType,
     WaitTimeout,
 )
 from holdfast.jobs.bulk import SomeRefused
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.jobtype import Bound, JobType
+from holdfast.store.base import Queue
+from holdfast.sync import Sync
 
 __version__ = "0.1.0"
 
@@ -54,9 +62,12 @@ __all__ = [
     "JobNotSucceeded",
     "JobType",
     "LeaseLost",
+    "Lineage",
     "OperatorError",
+    "Pause",
     "PayloadTooLarge",
     "PermanentError",
+    "Queue",
     "RetryAfter",
     "Run",
     "RunError",
@@ -67,8 +78,13 @@ __all__ = [
     "SomeRefused",
     "State",
     "StopRequested",
+    "Sync",
+    "SyncMisused",
+    "Template",
+    "TemplateChanged",
     "TransientError",
     "TransitionRefused",
+    "UnknownTemplate",
     "UnknownType",
     "WaitTimeout",
     "__version__",

@@ -3,12 +3,17 @@
 HoldfastError
 ├── CallerError           the code that called can put it right
 │   ├── InvalidJob            params, names, sizes or settings that cannot be stored
+│   │   ├── InvalidGroup          a group that is empty, too large or has strangers in it
 │   │   ├── InvalidParams         params that do not fit their type
 │   │   └── PayloadTooLarge       over the size or depth limit
 │   ├── InvalidType           a job type whose settings contradict each other
 │   ├── UnknownType           a type this process has not registered
+│   ├── UnknownTemplate       no template of that name
+│   ├── TemplateChanged       somebody edited the template meanwhile
+│   ├── SyncMisused           the synchronous bridge cannot be used here, or no longer
 │   ├── DuplicateJob          its key or slot is taken, and the caller chose `reject`
 │   ├── JobNotFound           no job of that id
+│   ├── GroupNotFound         no group of that id
 │   ├── TransitionRefused     the job's state does not allow that
 │   ├── WaitTimeout           the job had not ended in time
 │   └── JobNotSucceeded       a result was asked of a job that ended otherwise
@@ -42,6 +47,10 @@ class InvalidJob(CallerError, ValueError):
     """The job cannot be stored as it was given; nothing was written."""
 
 
+class InvalidGroup(InvalidJob):
+    """The group cannot be stored as it was given; none of its members will run."""
+
+
 class InvalidParams(InvalidJob):
     """The params do not fit the job's type."""
 
@@ -58,6 +67,18 @@ class UnknownType(CallerError, LookupError):
     """This process has not registered that job type."""
 
 
+class UnknownTemplate(CallerError, LookupError):
+    """No template of that name is in the store."""
+
+
+class TemplateChanged(CallerError):
+    """The template is no longer what the caller knew; nothing was written."""
+
+
+class SyncMisused(CallerError, RuntimeError):
+    """The synchronous bridge was closed, or called where waiting would stop what it waits for."""
+
+
 class DuplicateJob(CallerError):
     """The key or slot is taken; `existing` is the job that holds it."""
 
@@ -68,6 +89,10 @@ class DuplicateJob(CallerError):
 
 class JobNotFound(CallerError, LookupError):
     """No job of that id is in the store."""
+
+
+class GroupNotFound(CallerError, LookupError):
+    """No group of that id is in the store."""
 
 
 class TransitionRefused(CallerError):

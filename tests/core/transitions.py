@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Final
 
@@ -13,52 +13,69 @@ from holdfast.core import event as ev
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import Event
 from holdfast.core.ids import JobId
+from holdfast.core.place import Edit, Place, Where
 from holdfast.core.state import Loss, RunStatus, State
 
 GRIDS: Final = {
     Delivery.LEASE: """
-            claim done fail  lose    back nap skip stop cancel due clear miss give_up drift  go_on
-new         .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
-blocked     .     .    .     .       .    .   .    .    drop   .   free  .    .       .      .
-scheduled   .     .    .     .       .    .   .    .    drop   due .     .    .       .      .
-queued      store .    .     .       .    .   .    .    drop   .   .     late .       .      .
-running     .     done retry requeue back nap skip stop mark   .   .     .    .       regain .
-retry_wait  .     .    .     .       .    .   .    .    drop   due .     .    bury    .      .
-succeeded   .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
-failed      .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
-dead_letter .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
-skipped     .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
-cancelled   .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+            claim done fail  lose    back nap skip stop cancel due clear miss bury drift  go_on out
+new         .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
+blocked     .     .    .     .       .    .   .    .    drop   .   free  .    .    .      .     out
+scheduled   .     .    .     .       .    .   .    .    drop   due .     .    .    .      .     out
+queued      store .    .     .       .    .   .    .    drop   .   .     late .    .      .     out
+running     .     done retry requeue back nap skip stop mark   .   .     .    .    regain .     ask
+retry_wait  .     .    .     .       .    .   .    .    drop   due .     .    bury .      .     out
+succeeded   .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
+failed      .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
+dead_letter .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
+skipped     .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
+cancelled   .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
 """,
     Delivery.CHAIN: """
-            claim done fail   lose    back nap skip stop cancel due clear miss give_up drift  go_on
-new         .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
-blocked     .     .    .      .       .    .   .    .    drop   .   free  .    .       .      .
-scheduled   .     .    .      .       .    .   .    .    drop   due .     .    .       .      .
-queued      store .    .      .       .    .   .    .    drop   .   .     late .       .      .
-running     .     done follow succeed .    .   skip stop mark   .   .     .    .       onward .
-retry_wait  .     .    .      .       .    .   .    .    drop   due .     .    bury    .      .
-succeeded   .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
-failed      .     .    .      .       .    .   .    .    .      .   .     .    bury    .      go_on
-dead_letter .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
-skipped     .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
-cancelled   .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
+            claim done fail   lose    back nap skip stop cancel due clear miss bury drift  go_on out
+new         .     .    .      .       .    .   .    .    .      .   .     .    .    .      .     .
+blocked     .     .    .      .       .    .   .    .    drop   .   free  .    .    .      .     out
+scheduled   .     .    .      .       .    .   .    .    drop   due .     .    .    .      .     out
+queued      store .    .      .       .    .   .    .    drop   .   .     late .    .      .     out
+running     .     done follow succeed .    .   skip stop mark   .   .     .    .    onward .     ask
+retry_wait  .     .    .      .       .    .   .    .    drop   due .     .    bury .      .     out
+succeeded   .     .    .      .       .    .   .    .    .      .   .     .    .    .      .     .
+failed      .     .    .      .       .    .   .    .    .      .   .     .    bury .      go_on .
+dead_letter .     .    .      .       .    .   .    .    .      .   .     .    .    .      .     .
+skipped     .     .    .      .       .    .   .    .    .      .   .     .    .    .      .     .
+cancelled   .     .    .      .       .    .   .    .    .      .   .     .    .    .      .     .
 """,
     Delivery.ONCE: """
-            claim done fail  lose   back nap skip stop cancel due clear miss give_up drift go_on
-new         .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
-blocked     .     .    .     .      .    .   .    .    drop   .   free  .    .       .     .
-scheduled   .     .    .     .      .    .   .    .    drop   due .     .    .       .     .
-queued      store .    .     .      .    .   .    .    drop   .   .     late .       .     .
-running     .     done close perish .    .   skip stop mark   .   .     .    .       sink  .
-retry_wait  .     .    .     .      .    .   .    .    drop   due .     .    bury    .     .
-succeeded   .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
-failed      .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
-dead_letter .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
-skipped     .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
-cancelled   .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+            claim done fail  lose   back nap skip stop cancel due clear miss bury drift go_on out
+new         .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
+blocked     .     .    .     .      .    .   .    .    drop   .   free  .    .    .     .     out
+scheduled   .     .    .     .      .    .   .    .    drop   due .     .    .    .     .     out
+queued      store .    .     .      .    .   .    .    drop   .   .     late .    .     .     out
+running     .     done close perish .    .   skip stop mark   .   .     .    .    sink  .     ask
+retry_wait  .     .    .     .      .    .   .    .    drop   due .     .    bury .     .     out
+succeeded   .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
+failed      .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
+dead_letter .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
+skipped     .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
+cancelled   .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
 """,
 }
+
+ALIKE: Final = """
+            edit  move
+new         .     .
+blocked     held  sits_b
+scheduled   later sits_s
+queued      again sits_q
+running     .     .
+retry_wait  off   sits_r
+succeeded   .     .
+failed      .     .
+dead_letter .     .
+skipped     .     .
+cancelled   .     .
+"""
+"""More columns, the same for every delivery."""
 
 # counts: what is raised by one. next: a successor is written. yields: to a cancel request.
 STORIES: Final = """
@@ -142,13 +159,29 @@ sink    any       hopeless  failed      -         adrift  closed           none 
 sink    any       lost      failed      -         adrift  closed           none    -    -
 sink    any       released  failed      -         adrift  closed           none    -    -
 
+held    any       any       blocked     -         state   edited           none    -    -
+later   any       any       scheduled   -         state   edited           none    -    -
+again   any       priority  queued      -         state   edited           none    -    -
+again   any       due       scheduled   -         state   edited           none    -    -
+off     any       any       retry_wait  -         state   edited           none    -    -
+sits_b  any       any       blocked     -         state   moved            none    -    -
+sits_s  any       any       scheduled   -         state   moved            none    -    -
+sits_q  any       any       queued      -         state   moved            none    -    -
+sits_r  any       any       retry_wait  -         state   moved            none    -    -
+out     any       stop      cancelled   -         waiting cancelled        none    -    -
+out     any       skip      skipped     -         waiting skipped          none    -    -
+ask     any       stop      running     -         open    cancel_requested none    -    -
+ask     any       skip      refused     -         -       -                -       -    -
+
 go_on   left      any       failed      -         state   chained          none    next -
 go_on   unlimited any       failed      -         state   chained          none    next -
 go_on   spent     any       dead_letter -         state   given_up         none    -    -
 """
 
 ID: Final = JobId("the-job")
+OTHER: Final = JobId("the-other-job")
 DELAY: Final = timedelta(seconds=7)
+AT: Final = datetime(2026, 1, 5, tzinfo=UTC)
 EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
     "claim": {"any": [ev.Claimed()]},
     "done": {"any": [ev.Succeeded("1"), ev.Succeeded()]},
@@ -168,7 +201,7 @@ EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
     "due": {"any": [ev.FellDue()]},
     "clear": {"any": [ev.Unblocked()]},
     "miss": {"any": [ev.Misfired()]},
-    "give_up": {"any": [ev.GivenUp("no use")]},
+    "bury": {"any": [ev.GivenUp("no use")]},
     "drift": {
         "runless": [ev.Drifted(None)],
         "hopeless": [ev.Drifted(RunStatus.FAILED, "permanent")],
@@ -179,6 +212,17 @@ EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
         },
     },
     "go_on": {"any": [ev.Continued("startup_recovery")]},
+    "edit": {
+        "priority": [ev.Edited(Edit(priority=9))],
+        "due": [ev.Edited(Edit(delay=DELAY)), ev.Edited(Edit(at=AT, priority=9))],
+    },
+    "move": {
+        "any": [
+            ev.Moved(Place(Where.FRONT)),
+            *[ev.Moved(Place(where, OTHER)) for where in (Where.BEFORE, Where.AFTER, Where.SWAP)],
+        ]
+    },
+    "out": {"stop": [ev.GroupStopped()], "skip": [ev.GroupStopped(skip=True)]},
 }
 ATTEMPTS: Final = {"left": (1, 3), "spent": (2, 3), "unlimited": (100, None)}
 """Failures before the event, and the most attempts there may be."""
@@ -213,7 +257,8 @@ class Case:
 def cells() -> dict[tuple[Delivery, State, str], str]:
     """The story of each (delivery, state, event), or a dot."""
     found = {}
-    for delivery, grid in GRIDS.items():
+    alike = ((delivery, ALIKE) for delivery in GRIDS)
+    for delivery, grid in (*GRIDS.items(), *alike):
         head, *rows = (line.split() for line in grid.strip().splitlines())
         for state, *stories in rows:
             for event, story in zip(head, stories, strict=True):
@@ -234,6 +279,7 @@ def cases(delivery: Delivery, state: State, event: str, story: str) -> Iterator[
         counted = failures + ((event, how) in COUNTED)
         job = Standing(state=state, delivery=delivery, failures=counted, max_attempts=most)
         told = None if story in {".", "store"} else _told(story, attempts, how)
+        told = None if told and told["to"] == "refused" else told
         yield from (Case(job=job, event=each, told=told) for each in events)
 
 

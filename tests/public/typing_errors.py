@@ -1,6 +1,7 @@
 """User-like code with a mistake on every marked line; type checkers must find each. Never run."""
 
 from holdfast import Holdfast, Run, Snooze
+from holdfast.testing.harness import Harness
 
 app = Holdfast("sqlite:///jobs.db")
 
@@ -42,12 +43,27 @@ async def misspelt_options() -> None:
     Holdfast("sqlite:///jobs.db", leese="30s")  # mistake
 
 
+async def wrong_tests(holdfast: Harness) -> None:
+    await holdfast.run(send_invoice, "3")  # mistake
+    holdfast.assert_enqueued("crunch", count="two")  # mistake
+
+
 @app.job(retries=3)  # mistake
 def misspelt_setting() -> None: ...
 
 
 @app.job(delivery="twice")  # mistake
 def wrong_setting() -> None: ...
+
+
+async def wrong_around() -> None:
+    await app.templates.options("weekly", dely="1m").enqueue()  # mistake
+    await app.templates.save("weekly", 3)  # mistake
+    await app.retry_many(limit="all")  # mistake
+    with app.sync() as wait:
+        wait(3)  # mistake
+        count: str = wait(crunch.enqueue(3))  # mistake
+        print(count)  # noqa: T201
 
 
 async def wrong_results() -> None:

@@ -12,6 +12,7 @@ from holdfast.core.delivery import Delivery
 from holdfast.core.dossier import StrayKind
 from holdfast.core.event import Kind
 from holdfast.core.order import Ordering
+from holdfast.core.reservation import ReservationStatus
 from holdfast.core.state import RunStatus, State
 from holdfast.store.sqlite.migrate import migrations
 from holdfast.store.sqlite.statements import statements
@@ -19,6 +20,7 @@ from holdfast.store.sqlite.statements import statements
 from .kit import SOURCES, SQL
 
 STORE = SOURCES / "store"
+STATUSES = {*RunStatus, *ReservationStatus}
 LITERAL = re.compile(r"'((?:[^']|'')*)'")
 STATE_COLUMN = re.compile(r"\b(?:state|to_state|was)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
 STATUS_COLUMN = re.compile(r"\b(?:status|run_status)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
@@ -102,12 +104,12 @@ def test_states_in_the_statements_are_states_of_the_core(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
 
     assert _compared(STATE_COLUMN, text) <= set(State)
-    assert _compared(STATUS_COLUMN, text) <= set(RunStatus)
+    assert _compared(STATUS_COLUMN, text) <= STATUSES
 
 
 @pytest.mark.parametrize("file", sorted(SQL.glob("*.sql")), ids=lambda file: file.name)
 def test_every_word_in_the_statements_is_known(file: Path) -> None:
-    known = {*State, *RunStatus, *Guard, *Delivery, *Ordering, *Kind, *StrayKind, *OTHER_WORDS}
+    known = {*State, *STATUSES, *Guard, *Delivery, *Ordering, *Kind, *StrayKind, *OTHER_WORDS}
 
     assert _literals(file.read_text(encoding="utf-8")) - known == set()
 
@@ -115,7 +117,7 @@ def test_every_word_in_the_statements_is_known(file: Path) -> None:
 def test_states_in_the_schema_are_states_of_the_core() -> None:
     for script in migrations().values():
         assert _compared(STATE_COLUMN, script) <= set(State)
-        assert _compared(STATUS_COLUMN, script) <= set(RunStatus)
+        assert _compared(STATUS_COLUMN, script) <= STATUSES
 
 
 def test_state_literals_are_found_at_all() -> None:

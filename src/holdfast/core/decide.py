@@ -14,6 +14,7 @@ from holdfast.core import event as ev
 from holdfast.core.delivery import Delivery, OnFailure, OnLoss
 from holdfast.core.event import ZERO, Event, Kind
 from holdfast.core.ids import JobId, RunId
+from holdfast.core.place import Edit, Place
 from holdfast.core.retry import is_spent
 from holdfast.core.state import WAITING, Loss, RunStatus, State
 from holdfast.errors import TransitionRefused
@@ -78,7 +79,7 @@ class Change:
     `failures` and `losses` are the job's counts from now on; None leaves them as they are. What a
     run leaves behind (`artifacts`, `exit_code`, `log_path`) goes on record whatever its end is.
     `run_id` (guard `adrift`) names a run that is written closed, under the next token, for a job
-    that has none.
+    that has none. `edit` and `place` (guard `state`) are what becomes of a job that waits.
     """
 
     job_id: JobId
@@ -96,6 +97,8 @@ class Change:
     exit_code: int | None = None
     log_path: str | None = None
     run_id: RunId | None = None
+    edit: Edit | None = None
+    place: Place | None = None
 
 
 SUCCESS: Final = Move(guard=Guard.OPEN, to=State.SUCCEEDED, run=RunStatus.SUCCEEDED)
@@ -203,6 +206,21 @@ def _cancel_waiting(job: Standing, event: Event, _: Callable[[], JobId]) -> Chan
     return _unstarted(job, move, event.reason or "cancelled")
 
 
+def _group_stopped_running(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
+    assert isinstance(event, ev.GroupStopped)
+    if event.skip:
+        raise _refused(job, event)  # what runs may finish
+    return _cancel_running(job, ev.CancelRequested("group_stopped"), _)
+
+
+def _group_stopped_waiting(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
+    assert isinstance(event, ev.GroupStopped)
+    if not event.skip:
+        return _cancel_waiting(job, ev.CancelRequested("group_stopped"), _)
+    move = Move(guard=Guard.WAITING, to=State.SKIPPED, kind=Kind.SKIPPED)
+    return _unstarted(job, move, "group_skipped")
+
+
 def _fell_due(job: Standing, _event: Event, _: Callable[[], JobId]) -> Change:
     return _unstarted(job, Move(guard=Guard.STATE, to=State.QUEUED), None)
 
@@ -274,6 +292,27 @@ def _continued(job: Standing, event: Event, new_id: Callable[[], JobId]) -> Chan
     return replace(_unstarted(job, move, event.reason), successor=Successor(new_id()))
 
 
+def _edited(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
+    """Another due time is waited for as at first; a backoff or a group keeps its own state."""
+    assert isinstance(event, ev.Edited)
+    edit = event.edit
+    if edit.params is not None and job.token:
+        raise TransitionRefused(
+            f"job {job.id} is {job.state} and was claimed before; its params are frozen at its "
+            "first claim, so cancel it and enqueue another"
+        )
+    starts_over = edit.is_due_time and job.state in (State.SCHEDULED, State.QUEUED)
+    to = State.SCHEDULED if starts_over else job.state
+    move = Move(guard=Guard.STATE, to=to, kind=Kind.EDITED)
+    return replace(_unstarted(job, move, edit.fields), edit=edit)
+
+
+def _rearranged(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
+    assert isinstance(event, ev.Moved)
+    move = Move(guard=Guard.STATE, to=job.state, kind=Kind.MOVED)
+    return replace(_unstarted(job, move, str(event.place)), place=event.place)
+
+
 def _adrift(move: Move) -> Move:
     return replace(move, guard=Guard.ADRIFT, yields=False)  # whoever asked to cancel is forgotten
 
@@ -330,6 +369,8 @@ TABLE: Final[Mapping[tuple[State, type[Event]], Rule]] = MappingProxyType(
         (State.RUNNING, ev.Snoozed): _snoozed,
         (State.RUNNING, ev.CancelRequested): _cancel_running,
         **{(state, ev.CancelRequested): _cancel_waiting for state in WAITING},
+        (State.RUNNING, ev.GroupStopped): _group_stopped_running,
+        **{(state, ev.GroupStopped): _group_stopped_waiting for state in WAITING},
         (State.SCHEDULED, ev.FellDue): _fell_due,
         (State.RETRY_WAIT, ev.FellDue): _fell_due,
         (State.BLOCKED, ev.Unblocked): _unblocked,
@@ -338,6 +379,8 @@ TABLE: Final[Mapping[tuple[State, type[Event]], Rule]] = MappingProxyType(
         (State.FAILED, ev.GivenUp): _give_up,
         (State.RUNNING, ev.Drifted): _drifted,
         (State.FAILED, ev.Continued): _continued,
+        **{(state, ev.Edited): _edited for state in WAITING},
+        **{(state, ev.Moved): _rearranged for state in WAITING},
     }
 )
 """Every transition but one: the claim (`CLAIM`) is each store's own atomic step."""

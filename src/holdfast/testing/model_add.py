@@ -2,13 +2,14 @@
 
 from datetime import datetime
 
-from holdfast.core.event import ZERO
+from holdfast.core.event import ZERO, EventRecord, Kind
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priority, is_storable
 from holdfast.core.state import State
 from holdfast.errors import InvalidJob
 from holdfast.store.base import Added
+from holdfast.testing.model_groups import why_refused
 from holdfast.testing.model_tables import Tables
 
 
@@ -18,7 +19,8 @@ def add_job(tables: Tables, new: NewJob, now: datetime) -> Added:
         return Added(new.id, created=False)
     if (holder := _holder(tables, new)) is not None:
         return Added(holder, created=False)
-    if (why := _malformed(new) or _retry_refused(tables, new)) is not None:
+    why = _malformed(new) or _retry_refused(tables, new) or why_refused(tables, new)
+    if why is not None:
         return Added(new.id, created=False, refused=why)
     _keep(tables, new, now)
     return Added(new.id, created=True)
@@ -78,12 +80,30 @@ def _retry_refused(tables: Tables, new: NewJob) -> str | None:
 def _keep(tables: Tables, new: NewJob, now: datetime) -> None:
     job = _job(tables, new, now)
     tables.insert(job)
+    _tell_the_one_before(tables, job)
+    if new.member and new.group_id is not None:
+        tables.members[job.id] = new.group_id
     if new.slot is not None:
         tables.slots[new.slot] = job.root_id
     if new.key is not None:
         tables.keys[new.key] = job.root_id
     if new.active_key is not None:
         tables.active_keys[new.active_key] = job.id
+
+
+def _tell_the_one_before(tables: Tables, job: Job) -> None:
+    if job.retry_of is not None:
+        event = EventRecord(
+            id=next(tables.event_ids),
+            at=job.created_at,
+            job_id=job.retry_of,
+            run_id=None,
+            kind=Kind.RETRIED,
+            token=tables.jobs[job.retry_of].token,
+            reason=None,
+            detail=job.id,
+        )
+        tables.events[job.retry_of].append(event)
 
 
 def _job(tables: Tables, new: NewJob, now: datetime) -> Job:
@@ -110,7 +130,7 @@ def _job(tables: Tables, new: NewJob, now: datetime) -> Job:
         template_id=new.template_id,
         template_at=new.template_at,
         schedule_id=new.schedule_id,
-        state=State.QUEUED if due <= now else State.SCHEDULED,
+        state=_first_state(new, is_due=due <= now),
         reason=None,
         token=0,
         failures=0,
@@ -121,6 +141,12 @@ def _job(tables: Tables, new: NewJob, now: datetime) -> Job:
         started_at=None,
         finished_at=None,
     )
+
+
+def _first_state(new: NewJob, *, is_due: bool) -> State:
+    if new.member:
+        return State.BLOCKED
+    return State.QUEUED if is_due else State.SCHEDULED
 
 
 def _due(new: NewJob, now: datetime) -> datetime:

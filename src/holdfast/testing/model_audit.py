@@ -18,7 +18,7 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.run import RunRecord
 from holdfast.core.state import RunStatus, State
-from holdfast.testing.model_apply import is_json
+from holdfast.testing.model_json import is_json
 from holdfast.testing.model_tables import Tables
 
 ANY_SIZE = 1 << 62
@@ -55,6 +55,8 @@ def _dossier(tables: Tables, job: Job) -> Dossier:
         root_id=job.root_id if job.root_id in tables.jobs else None,
         before=_before(tables, job, job.retry_of) if job.retry_of else None,
         successors=() if after is None else (after,),
+        is_member=job.id in tables.members,
+        group_id=tables.members.get(job.id),
     )
 
 

@@ -8,9 +8,11 @@ from itertools import count
 from holdfast.clock import Clock
 from holdfast.core.decide import Change
 from holdfast.core.event import EventRecord, Kind
+from holdfast.core.group import Group
 from holdfast.core.ids import JobId, RunId
 from holdfast.core.job import Job, Key, Slot
 from holdfast.core.order import Ordering, next_position, sort_key
+from holdfast.core.record import Record
 from holdfast.core.run import Holder, Lease, RunRecord
 from holdfast.core.state import WAITING, State
 from holdfast.core.worker import WorkerRecord
@@ -28,6 +30,14 @@ class LeaseEnd:
         return self.boot != clock.boot_id() or self.at <= clock.monotonic()
 
 
+@dataclass(frozen=True, slots=True)
+class KeptGroup:
+    """A group's record, its members not counted, and whether it was swept."""
+
+    group: Group
+    swept: bool = False
+
+
 @dataclass(slots=True)
 class Tables:
     """Everything, by job id unless its name says otherwise.
@@ -43,10 +53,14 @@ class Tables:
     slots: dict[Slot, JobId] = field(default_factory=dict)
     keys: dict[Key, JobId] = field(default_factory=dict)
     active_keys: dict[str, JobId] = field(default_factory=dict)
+    groups: dict[str, KeptGroup] = field(default_factory=dict)  # by their own id
+    members: dict[JobId, str] = field(default_factory=dict)  # the group that each belongs to
     queues: dict[str, Queue] = field(default_factory=dict)
     workers: dict[Holder, WorkerRecord] = field(default_factory=dict)
     beats: dict[Holder, LeaseEnd] = field(default_factory=dict)
     removed: list[EventRecord] = field(default_factory=list)
+    records: dict[tuple[str, str], Record] = field(default_factory=dict)
+    versions: Iterator[int] = field(default_factory=lambda: count(1))
     seqs: Iterator[int] = field(default_factory=lambda: count(1))
     event_ids: Iterator[int] = field(default_factory=lambda: count(1))
 

@@ -95,6 +95,7 @@ class Twins:
         """Compare everything, and hold it against every invariant."""
         self.touched.update(self.known)
         self.compare()
+        self.both(_stream)
         check_dump(self._run(_dump(self.store)), chained=self.chained)
         self.both(_audited)
         for store in (self.model, self.store):
@@ -130,6 +131,13 @@ async def _history(store: Store, job_id: JobId) -> History:
     return await store.runs(job_id), events, _without_seqs(await store.chain(job_id))
 
 
+async def _stream(store: Store) -> list[EventRecord]:
+    events: list[EventRecord] = []
+    while page := await store.stream(after=events[-1].id if events else 0, limit=PAGE):
+        events += page
+    return [replace(event, id=0) for event in events]
+
+
 async def _listed(store: Store) -> list[list[JobId]]:
     pages = [await store.peek(queue, limit=MANY) for queue in QUEUES]
     pages.append(await store.find(Filter(), limit=PAGE))
@@ -145,7 +153,7 @@ async def _dump(store: Store) -> Dump:
 
 
 async def _audited(store: Store) -> tuple[list[Dossier], list[Stray]]:
-    """What a proof is given. Reservations and groups are the stores' own to show."""
+    """What a proof is given. Reservations are the stores' own to show."""
     dossiers: list[Dossier] = []
     while page := await store.dossiers(after=dossiers[-1].seq if dossiers else 0, limit=PAGE):
         dossiers += page
@@ -154,7 +162,7 @@ async def _audited(store: Store) -> tuple[list[Dossier], list[Stray]]:
 
 def _comparable(dossier: Dossier) -> Dossier:
     events = tuple(replace(event, id=0) for event in dossier.events)
-    return replace(dossier, seq=0, events=events, reservations=(), is_member=False, group_id=None)
+    return replace(dossier, seq=0, events=events, reservations=())
 
 
 def _without_seqs(jobs: Iterable[Job | None]) -> Seen:

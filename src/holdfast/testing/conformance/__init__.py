@@ -11,9 +11,9 @@ A store proves itself in a test module of a few lines, run by pytest-asyncio in 
     def clock(): return FakeClock()
 
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
-`conformance.shared`, whose tests take a fixture `url`: the address of a new, empty store. What
-recovery repairs is shown by `conformance.broken`, whose tests take a fixture `wrecker`, and what
-`verify` finds of it by `conformance.refuted`.
+`conformance.shared` and `conformance.shared_records`, whose tests take a fixture `url`: the address
+of a new, empty store. What recovery repairs is shown by `conformance.broken`, whose tests take a
+fixture `wrecker`, and what `verify` finds of it by `conformance.refuted`.
 """
 
 from holdfast.testing.conformance import (
@@ -24,18 +24,26 @@ from holdfast.testing.conformance import (
     cancelling,
     chains,
     claiming,
+    editing,
     fences,
+    grouping,
+    groups,
     hints,
     history,
     keys,
     leases,
     leavings,
     locks,
+    moving,
+    normalising,
     opening,
     order,
     progress,
+    queues,
+    records,
     recovery,
     retention,
+    streaming,
     workers,
 )
 
@@ -43,6 +51,9 @@ _PARTS = (
     adding,
     claiming,
     order,
+    moving,
+    editing,
+    normalising,
     applying,
     cancelling,
     fences,
@@ -53,8 +64,13 @@ _PARTS = (
     progress,
     leavings,
     retention,
+    groups,
+    grouping,
     workers,
     locks,
+    queues,
+    records,
+    streaming,
     recovery,
     audits,
     batches,

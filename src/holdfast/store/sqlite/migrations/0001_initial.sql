@@ -67,6 +67,10 @@ CREATE INDEX holdfast_waiting_once ON holdfast_waiting
 CREATE INDEX holdfast_waiting_place ON holdfast_waiting
   (queue, priority, position, available_at, created_at, job)
   WHERE position <> 0;
+-- Those of the blocked that have none, for whoever gives them one.
+CREATE INDEX holdfast_waiting_blocked ON holdfast_waiting
+  (queue, priority, available_at, created_at, job)
+  WHERE state = 'blocked' AND position = 0;
 CREATE INDEX holdfast_waiting_grp ON holdfast_waiting (grp, job) WHERE grp IS NOT NULL;
 
 -- Whoever ran a job has a row, for its runs to point at. What follows `boot_id` is there only while
@@ -115,10 +119,12 @@ CREATE TABLE holdfast_open_runs (
   available_at INTEGER NOT NULL,
   failures INTEGER NOT NULL,
   losses INTEGER NOT NULL,
+  grp INTEGER,
   -- A job that executes at most once has one token.
   CONSTRAINT one_run CHECK (token = 1 OR delivery = 'lease')
 );
 CREATE UNIQUE INDEX holdfast_open_name ON holdfast_open_runs (name) WHERE delivery = 'once';
+CREATE INDEX holdfast_open_grp ON holdfast_open_runs (grp, job) WHERE grp IS NOT NULL;
 
 CREATE TABLE holdfast_runs (
   job INTEGER NOT NULL REFERENCES holdfast_jobs (seq) ON DELETE CASCADE,
@@ -195,6 +201,8 @@ CREATE TABLE holdfast_queues (
   resume_at INTEGER,  -- NULL: when somebody says so
   CONSTRAINT pause CHECK (paused_at IS NOT NULL OR (pause_reason IS NULL AND resume_at IS NULL))
 ) WITHOUT ROWID;
+-- So that an end that makes room costs nothing where nobody has set a limit.
+CREATE INDEX holdfast_queues_limited ON holdfast_queues (name) WHERE concurrency IS NOT NULL;
 
 -- A direct run holds its queue: nothing else is taken while its reservation is active.
 CREATE TABLE holdfast_reservations (
@@ -234,22 +242,26 @@ CREATE TABLE holdfast_groups (
   reason TEXT,
   swept INTEGER NOT NULL DEFAULT 0
 );
-CREATE INDEX holdfast_groups_unsealed ON holdfast_groups (created_at) WHERE sealed_at IS NULL;
+CREATE INDEX holdfast_groups_unsealed ON holdfast_groups (created_at)
+  WHERE sealed_at IS NULL AND closing IS NULL;
+CREATE INDEX holdfast_groups_abandoned ON holdfast_groups (created_at)
+  WHERE sealed_at IS NULL AND swept;
 CREATE INDEX holdfast_groups_closing ON holdfast_groups (seq) WHERE closing IS NOT NULL AND NOT swept;
 
 -- Small documents that are compared and swapped: templates, and whatever else is set by name.
+-- A write replaces the row, so that no version is ever given twice.
 CREATE TABLE holdfast_records (
+  version INTEGER PRIMARY KEY AUTOINCREMENT,
   kind TEXT NOT NULL
     CONSTRAINT kind_name CHECK (length(kind) BETWEEN 1 AND 128 AND kind NOT GLOB '*[^A-Za-z0-9_.:-]*'),
   key TEXT NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
-  version INTEGER NOT NULL CHECK (version > 0),
   value TEXT NOT NULL
     CONSTRAINT value_size CHECK (length(CAST(value AS BLOB)) <= 262144)
     CONSTRAINT value_json CHECK (json_valid(value)),
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
-  PRIMARY KEY (kind, key)
-) WITHOUT ROWID;
+  UNIQUE (kind, key)
+);
 
 -- Everything unusual; the routine claim and success are told by the run itself.
 CREATE TABLE holdfast_events (
@@ -305,7 +317,7 @@ WHEN NEW.job IS NOT OLD.job OR NEW.run_id IS NOT OLD.run_id OR NEW.token IS NOT 
   OR NEW.queue IS NOT OLD.queue OR NEW.name IS NOT OLD.name OR NEW.delivery IS NOT OLD.delivery
   OR NEW.priority IS NOT OLD.priority OR NEW.position IS NOT OLD.position
   OR NEW.available_at IS NOT OLD.available_at OR NEW.failures IS NOT OLD.failures
-  OR NEW.losses IS NOT OLD.losses OR NEW.cancel < OLD.cancel
+  OR NEW.losses IS NOT OLD.losses OR NEW.grp IS NOT OLD.grp OR NEW.cancel < OLD.cancel
   OR substr(NEW.artifacts, 1, length(OLD.artifacts) - 1)
     <> substr(OLD.artifacts, 1, length(OLD.artifacts) - 1)
 BEGIN SELECT RAISE(ABORT, 'holdfast: of an open run only lease, cancel mark, progress and artifacts change'); END;
@@ -366,6 +378,33 @@ BEGIN SELECT RAISE(ABORT, 'holdfast: an end is final'); END;
 CREATE TRIGGER holdfast_ends_kept BEFORE DELETE ON holdfast_ends
 WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE seq = OLD.job)
 BEGIN SELECT RAISE(ABORT, 'holdfast: an end goes only with its job'); END;
+
+CREATE TRIGGER holdfast_groups_frozen BEFORE UPDATE ON holdfast_groups
+WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.name IS NOT OLD.name
+  OR NEW.mode IS NOT OLD.mode OR NEW.on_failure IS NOT OLD.on_failure
+  OR NEW.total IS NOT OLD.total OR NEW.created_at IS NOT OLD.created_at
+  OR (OLD.sealed_at IS NOT NULL AND NEW.sealed_at IS NOT OLD.sealed_at)
+  OR (OLD.closing IS NOT NULL
+    AND (NEW.closing IS NOT OLD.closing OR NEW.reason IS NOT OLD.reason))
+  OR (NEW.closing IS NULL AND NEW.reason IS NOT NULL)
+  OR NEW.swept < OLD.swept OR (NEW.swept AND NEW.closing IS NULL)
+BEGIN SELECT RAISE(ABORT, 'holdfast: a group is sealed once, closed once and then swept'); END;
+
+-- Groups that are not over: not complete yet, or some member waits or runs.
+CREATE VIEW holdfast_live_groups AS
+SELECT g.seq, g.id
+FROM holdfast_groups AS g
+WHERE g.sealed_at IS NULL AND g.closing IS NULL
+  OR EXISTS (SELECT 1 FROM holdfast_waiting AS w WHERE w.grp = g.seq)
+  OR EXISTS (SELECT 1 FROM holdfast_open_runs AS o WHERE o.grp = g.seq);
+
+-- Jobs whose chain belongs to such a group. A chain began as a member or has none: a retry by hand,
+-- which is no member, still holds on to the links before it.
+CREATE VIEW holdfast_grouped AS
+SELECT j.seq AS job
+FROM holdfast_jobs AS j
+CROSS JOIN holdfast_jobs AS r ON r.seq = coalesce(j.root, j.seq)
+CROSS JOIN holdfast_live_groups AS g ON g.seq = r.grp;
 
 -- One line per job, wherever it stands. One that stands nowhere was running when it was last seen;
 -- its counts are those of its runs and of the job whose closing write brought it about.

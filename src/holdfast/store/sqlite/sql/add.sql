@@ -5,57 +5,61 @@ SELECT 1 FROM holdfast_jobs WHERE id = :id;
 -- @job
 INSERT INTO holdfast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, retry_of, root, group_id, template_id, template_at, schedule_id
+  slot_at, start_deadline, retry_of, root, group_id, grp, template_id, template_at, schedule_id
 )
 VALUES (
   :id, :type, :name, :params, :queue, :delivery, :max_attempts, :now,
-  :slot_at, :start_deadline, :retry_of, :root, :group_id, :template_id, :template_at, :schedule_id
+  :slot_at, :start_deadline, :retry_of, :root, :group_id, :grp, :template_id, :template_at,
+  :schedule_id
 );
 
 -- @wait
 -- In a `position` queue it goes behind the last waiting one of its priority.
 INSERT INTO holdfast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, start_deadline, token, failures, losses
+  available_at, created_at, start_deadline, token, failures, losses, grp
 )
 VALUES (
   :job, :state, :queue, :type, :name, :delivery, :priority,
   coalesce(
     (
-      SELECT q.gap + coalesce(
-        (
-          SELECT max(o.position) FROM holdfast_waiting AS o
-          WHERE o.queue = :queue AND o.priority = :priority AND o.position <> 0
-        ),
-        0
+      SELECT q.gap + max(
+        0,
+        coalesce(
+          (
+            SELECT max(o.position) FROM holdfast_waiting AS o
+            WHERE o.queue = :queue AND o.priority = :priority AND o.position <> 0
+          ),
+          0
+        )
       )
       FROM holdfast_queues AS q
       WHERE q.name = :queue AND q.ordering = 'position'
     ),
     0
   ),
-  :available_at, :now, :start_deadline, 0, 0, 0
+  :available_at, :now, :start_deadline, 0, 0, 0, :grp
 );
 
 -- @jobs_alike
 -- Many that differ in nothing but id and params.
 INSERT INTO holdfast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, group_id, template_id, template_at, schedule_id
+  slot_at, start_deadline, group_id, grp, template_id, template_at, schedule_id
 )
 SELECT
   n.value ->> 0, :type, :name, n.value ->> 1, :queue, :delivery, :max_attempts, :now,
-  :slot_at, :start_deadline, :group_id, :template_id, :template_at, :schedule_id
+  :slot_at, :start_deadline, :group_id, :grp, :template_id, :template_at, :schedule_id
 FROM json_each(:jobs) AS n;
 
 -- @wait_alike
 INSERT INTO holdfast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, start_deadline, token, failures, losses
+  available_at, created_at, start_deadline, token, failures, losses, grp
 )
 SELECT
   j.seq, :state, :queue, :type, :name, :delivery, :priority, 0,
-  :available_at, :now, :start_deadline, 0, 0, 0
+  :available_at, :now, :start_deadline, 0, 0, 0, :grp
 FROM holdfast_jobs AS j
 WHERE j.seq >= :first;
 
@@ -67,12 +71,15 @@ SET position = p.position
 FROM (
   SELECT
     w.job,
-    coalesce(
-      (
-        SELECT max(o.position) FROM holdfast_waiting AS o INDEXED BY holdfast_waiting_place
-        WHERE o.queue = w.queue AND o.priority = w.priority AND o.position <> 0
-      ),
-      0
+    max(
+      0,
+      coalesce(
+        (
+          SELECT max(o.position) FROM holdfast_waiting AS o INDEXED BY holdfast_waiting_place
+          WHERE o.queue = w.queue AND o.priority = w.priority AND o.position <> 0
+        ),
+        0
+      )
     ) + q.gap * row_number() OVER (PARTITION BY w.queue, w.priority ORDER BY w.job) AS position
   FROM holdfast_waiting AS w NOT INDEXED
   CROSS JOIN holdfast_queues AS q ON q.name = w.queue
@@ -108,3 +115,10 @@ FROM (SELECT 1)
 LEFT JOIN holdfast_jobs AS j ON j.id = :id
 LEFT JOIN holdfast_ends AS e ON e.job = j.seq
 LEFT JOIN holdfast_jobs AS s ON s.retry_of = j.seq;
+
+-- @retried
+-- Told of the job before, in the write that stores the new one.
+INSERT INTO holdfast_events (job, at, kind, token, detail)
+SELECT e.job, :now, 'retried', e.token, :id
+FROM holdfast_ends AS e
+WHERE e.job = :retry_of;

@@ -8,6 +8,18 @@ WHERE job IN (
   LIMIT :limit
 );
 
+-- @gate
+-- What stands before a claim of this queue; a row in any case.
+SELECT
+  coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > :now), 0),
+  q.concurrency
+FROM (SELECT 1)
+LEFT JOIN holdfast_queues AS q ON q.name = :queue;
+
+-- @count_open
+-- All that runs now is few; an index for this would cost every claim and every end.
+SELECT count(*) FROM holdfast_open_runs WHERE queue = :queue;
+
 -- @clear
 DELETE FROM temp.holdfast_picked;
 
@@ -71,11 +83,11 @@ ON CONFLICT DO NOTHING;
 -- @open
 INSERT INTO holdfast_open_runs (
   job, run_id, token, worker, started_at, lease_until,
-  queue, name, delivery, priority, position, available_at, failures, losses
+  queue, name, delivery, priority, position, available_at, failures, losses, grp
 )
 SELECT
   w.job, :prefix || printf('%06x', p.n - 1), w.token + 1, k.id, :now, :until,
-  w.queue, w.name, w.delivery, w.priority, w.position, w.available_at, w.failures, w.losses
+  w.queue, w.name, w.delivery, w.priority, w.position, w.available_at, w.failures, w.losses, w.grp
 FROM temp.holdfast_picked AS p
 CROSS JOIN holdfast_workers AS k ON k.instance_id = :instance AND k.boot_id = :boot
 CROSS JOIN holdfast_waiting AS w ON w.job = p.job;

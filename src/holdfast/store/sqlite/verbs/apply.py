@@ -10,6 +10,8 @@ from holdfast.core.state import FINAL, WAITING, State
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.rows import dumps
 from holdfast.store.sqlite.verbs.alone import alone
+from holdfast.store.sqlite.verbs.group import advance
+from holdfast.store.sqlite.verbs.place import rearrange
 from holdfast.store.sqlite.writer import Work
 
 
@@ -37,8 +39,18 @@ def _rounds(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
 
 
 def _alike(one: Change, other: Change) -> bool:
-    adrift = Guard.ADRIFT in (one.move.guard, other.move.guard)  # each gets a place of its own
-    return not adrift and (one.successor is None) == (other.successor is None)
+    placed = _is_placed(one) or _is_placed(other)
+    unblocks = Kind.UNBLOCKED in (one.move.kind, other.move.kind)  # an end may have done that
+    return not placed and not unblocks and (one.successor is None) == (other.successor is None)
+
+
+def _is_placed(change: Change) -> bool:
+    """Whether it gives the job a place of its own, which the next one's depends on."""
+    return change.move.guard is Guard.ADRIFT or _rearranges(change)
+
+
+def _rearranges(change: Change) -> bool:
+    return change.edit is not None or change.place is not None
 
 
 def _distinct(changes: Sequence[Change]) -> bool:
@@ -66,6 +78,8 @@ def _succeed(work: Work, changes: Sequence[Change]) -> list[bool]:
         work.run("finish.drop_open")
         work.run("finish.end", now=work.now)
         work.run("finish.free_keys")
+        work.queues.update(json.loads(work.one("finish.limited")))
+        advance(work, work.run("finish.grouped").fetchall())
         work.ended = True
     if found == len(changes):
         return [True] * found
@@ -96,12 +110,18 @@ def _apply_any(work: Work, changes: Sequence[Change]) -> list[bool]:
     elif any(move.run for move in moves):
         work.run("apply.close", now=work.now)
         work.run("apply.drop_open")
-    _keep_going(work, changes, moves)
+        work.queues.update(json.loads(work.one("apply.limited")))
+    if _rearranges(changes[0]):  # which is alone
+        rearrange(work, changes[0])
+    else:
+        _keep_going(work, changes, moves)
     if ends & FINAL or any(move.yields for move in moves):
         _end(work, guards)
     accepted = json.loads(work.one("apply.answer"))
     if len(accepted) < len(changes) or any(move.kind for move in moves):
         work.run("apply.events", now=work.now)
+    if ends & FINAL or any(move.yields for move in moves):
+        advance(work, work.run("apply.grouped").fetchall())
     return _answers(work, changes, accepted)
 
 

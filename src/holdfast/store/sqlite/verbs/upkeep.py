@@ -1,4 +1,4 @@
-"""The small writing verbs: renewing, reporting, attaching, promoting, pruning, naming queues."""
+"""The small writing verbs: renewing, reporting, attaching, promoting, pruning."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from itertools import groupby
 from holdfast.core.limits import MAX_PROGRESS, is_storable
 from holdfast.core.run import Lease
 from holdfast.core.span import MICROSECOND
-from holdfast.store.base import Queue, Renewal
+from holdfast.store.base import Renewal
 from holdfast.store.sqlite.rows import dumps
 from holdfast.store.sqlite.verbs.worker import forget_workers
 from holdfast.store.sqlite.writer import Work
@@ -50,12 +50,6 @@ def prune(work: Work, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
     return [_prune(work, older_than, limit) for older_than, limit in asked]
 
 
-def set_queue(work: Work, queues: Sequence[Queue]) -> list[None]:
-    for queue in queues:
-        work.run("queue.set", name=queue.name, ordering=queue.ordering, gap=queue.gap)
-    return [None] * len(queues)
-
-
 def _report(work: Work, together: Mapping[Lease, str]) -> list[bool]:
     kept = [text if _is_progress(text) else "" for text in together.values()]
     pairs = zip(together, kept, strict=True)
@@ -81,6 +75,10 @@ def _prune(work: Work, older_than: timedelta, limit: int) -> int:
     before = work.now - older_than // MICROSECOND
     gone = 0
     if work.run("prune.pick", before=before, limit=limit).rowcount > 0:
+        groups = work.one("prune.groups_of")
         gone = work.run("prune.delete").rowcount
+        if groups != "[]":
+            work.run("prune.groups", groups=groups)
+    work.run("prune.empty_groups", before=before)
     forget_workers(work, before, limit)
     return gone
