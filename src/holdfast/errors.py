@@ -15,6 +15,8 @@ HoldfastError
 │   ├── JobNotFound           no job of that id
 │   ├── GroupNotFound         no group of that id
 │   ├── TransitionRefused     the job's state does not allow that
+│   ├── QueueBusy             a direct run found its queue held, or paused
+│   ├── NoWorker              no worker took a direct run in time
 │   ├── WaitTimeout           the job had not ended in time
 │   └── JobNotSucceeded       a result was asked of a job that ended otherwise
 ├── RunError              the handler that runs can put it right
@@ -33,6 +35,8 @@ HoldfastError
     ├── SchemaTooNew          a newer Holdfast wrote this store
     └── StoreClosed           the store was closed
 """
+
+from datetime import datetime
 
 
 class HoldfastError(Exception):
@@ -97,6 +101,22 @@ class GroupNotFound(CallerError, LookupError):
 
 class TransitionRefused(CallerError):
     """The job's state does not allow what was asked."""
+
+
+class QueueBusy(CallerError):
+    """The queue is held for another direct run, or paused; `until` says how long, if that is known.
+
+    Nothing was stored.
+    """
+
+    def __init__(self, message: str, *, queue: str, until: datetime | None) -> None:
+        super().__init__(message)
+        self.queue = queue
+        self.until = until
+
+
+class NoWorker(CallerError):
+    """No worker took the job of a direct run in time; it will not run."""
 
 
 class WaitTimeout(CallerError, TimeoutError):

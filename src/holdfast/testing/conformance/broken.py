@@ -37,11 +37,13 @@ from holdfast.testing.conformance.make import (
     kinds,
     last_run,
     make_job,
+    new_id,
     put,
     settle,
     started,
     take,
 )
+from holdfast.testing.conformance.reservations import reserve
 from holdfast.testing.wreck import Wrecker
 
 CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
@@ -381,3 +383,22 @@ async def test_orphan_runs_are_copied_to_the_events_and_removed(
             run.run_id, run.status, run.result, run.error, run.holder,
         ]  # fmt: skip
     assert len(await store.runs(kept)) == 1
+
+
+async def test_reservation_for_a_job_that_has_ended_is_freed(
+    store: Store, wrecker: Wrecker, clock: FakeClock
+) -> None:
+    over, held, other = await ended(store), await reserve(store), await put(store)
+    gone = await reserve(store, queue="lane")
+    await wrecker.point(held.id, over)
+    await wrecker.point(gone.id, new_id())
+    clock.advance(SECOND)
+
+    first = await store.free_reservations(limit=1)
+    freed = [*first, *await store.free_reservations(limit=MANY)]
+
+    assert [each.id for each in freed] == [held.id, gone.id]
+    assert {(each.status, each.reason) for each in freed} == {("expired", "job_over")}
+    assert {each.ended_at for each in freed} == {clock.now()}
+    assert await store.reservations(active_only=True, limit=MANY) == []
+    assert await claim_order(store) == [held.job_id, other]

@@ -39,7 +39,7 @@ WHERE job = (
 
 -- @close
 UPDATE holdfast_groups
-SET closing = :closing, reason = 'member_failed'
+SET closing = :closing, reason = :reason
 WHERE seq = :grp AND closing IS NULL;
 
 -- @tell
@@ -54,7 +54,7 @@ WHERE id = :id AND closing IS NULL
 
 -- @expire
 UPDATE holdfast_groups
-SET closing = 'stop', reason = 'never_completed'
+SET closing = 'stop', reason = :reason
 WHERE seq IN (
   SELECT seq FROM holdfast_groups INDEXED BY holdfast_groups_unsealed
   WHERE sealed_at IS NULL AND closing IS NULL AND created_at < :before
