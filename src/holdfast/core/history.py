@@ -48,6 +48,7 @@ TELLS: Final[Mapping[str, State]] = MappingProxyType(
         Kind.SKIPPED: State.SKIPPED,
         Kind.MISFIRE: State.SKIPPED,
         Kind.CANCELLED: State.CANCELLED,
+        Kind.ABANDONED: State.CANCELLED,
         Kind.RECOVERED: State.SUCCEEDED,
     }
 )

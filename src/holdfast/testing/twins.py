@@ -170,7 +170,7 @@ async def _dump(store: Store) -> Dump:
 
 
 async def _audited(store: Store) -> tuple[list[Dossier], list[Stray]]:
-    """What a proof is given. Reservations are the stores' own to show."""
+    """What a proof is given."""
     dossiers: list[Dossier] = []
     while page := await store.dossiers(after=dossiers[-1].seq if dossiers else 0, limit=PAGE):
         dossiers += page
@@ -179,7 +179,7 @@ async def _audited(store: Store) -> tuple[list[Dossier], list[Stray]]:
 
 def _comparable(dossier: Dossier) -> Dossier:
     events = tuple(replace(event, id=0) for event in dossier.events)
-    return replace(dossier, seq=0, events=events, reservations=())
+    return replace(dossier, seq=0, events=events)
 
 
 def _without_seqs(jobs: Iterable[Job | None]) -> Seen:
