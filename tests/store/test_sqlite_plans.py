@@ -118,6 +118,7 @@ INTENDED = {
     ],
     "group.members": ["INDEX holdfast_jobs_grp (grp=? AND seq<?)"],
     "group.get": ["INDEX holdfast_jobs_grp (grp=?)"],
+    "group.find": ["INDEX holdfast_jobs_grp (grp=?)", "INTEGER PRIMARY KEY (rowid<?)"],
     "prune.groups": ["INDEX holdfast_jobs_grp (grp=?)"],
     "prune.empty_groups": ["INDEX holdfast_groups_abandoned (created_at<?)"],
     "read.runs": ["PRIMARY KEY (job=?)"],
