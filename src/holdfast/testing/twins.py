@@ -152,6 +152,8 @@ async def _stream(store: Store) -> list[EventRecord]:
     events: list[EventRecord] = []
     while page := await store.stream(after=events[-1].id if events else 0, limit=PAGE):
         events += page
+    # Of one write, a store may tell job by job or kind by kind: only each job's own order is due.
+    events.sort(key=lambda event: event.job_id or "")
     return [replace(event, id=0) for event in events]
 
 
