@@ -89,6 +89,9 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "left_over": lambda s: s.left_over(new_id(), limit=1),
     "sweep_groups": lambda s: s.sweep_groups(limit=1),
     "expire_groups": lambda s: s.expire_groups(older_than=HOUR, limit=1),
+    "size": lambda s: s.size(),
+    "dossiers": lambda s: s.dossiers(after=0, limit=1),
+    "strays": lambda s: s.strays(limit=1),
     "begin": lambda s: s.begin(within=SECOND),
 }
 NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities"}

@@ -69,9 +69,10 @@ WALKS_ON_PURPOSE = {
         "holdfast_waiting",
         "holdfast_open_runs",
         "holdfast_ends",
+        "holdfast_reservations",
     },
     "audit.keys": {"holdfast_keys", "holdfast_slots"},
-    "audit.doubles": {"holdfast_open_runs"},
+    "audit.doubles": {"holdfast_open_runs", "holdfast_reservations"},
 }
 PLANNED = sorted(
     name
