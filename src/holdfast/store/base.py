@@ -319,6 +319,10 @@ class Store(Jobs, Runs, Repairs, Queues, Workers, Locks, Hints, Protocol):
     @property
     def capabilities(self) -> frozenset[Capability]: ...
 
+    def exists(self) -> bool:
+        """Whether there is something to open; `open` would otherwise create it."""
+        ...
+
     async def open(self) -> None:
         """Create or migrate what is needed; refuses a store that is foreign or newer."""
         ...

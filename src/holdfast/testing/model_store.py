@@ -46,6 +46,9 @@ class ModelStore:
     def capabilities(self) -> frozenset[Capability]:
         return frozenset()
 
+    def exists(self) -> bool:
+        return True
+
     async def open(self) -> None:
         self._is_open = True
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import socket
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -11,6 +13,8 @@ from holdfast.config import Settings
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
 from holdfast.core.run import Holder, Lease
+from holdfast.core.worker import WorkerInfo
+from holdfast.errors import OperatorError
 from holdfast.jobs.registry import Registry
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Renewal, Store
@@ -72,6 +76,7 @@ class Worker:
         self._stopping = None
         self._held.clear()
         self._engine.start(self.holder)
+        await self._store.enlist(self._info())
         self._renewer = self._make_renewer()
         self._renewer.start()
         self._deaf = self._store.listen(self._hint, topics=[Topic.WORK, Topic.CANCELLED])
@@ -103,6 +108,8 @@ class Worker:
         self._deaf()
         await self._renewer.stop()
         await asyncio.wait([self._tidying])
+        with suppress(OperatorError):  # it has stopped all the same, and is not heard any more
+            await self._store.retire(self.holder)
         self._is_running = False
         log.info("worker stopped instance=%s", self.holder.instance_id)
 
@@ -129,11 +136,23 @@ class Worker:
 
         return Renewer(
             self._store,
+            self.holder,
             self._held.all,
             span=self._settings.lease,
             interval=self._settings.renew,
             found=found,
             seed=int(self._random() * 2**32),
+        )
+
+    def _info(self) -> WorkerInfo:
+        return WorkerInfo(
+            instance_id=self.holder.instance_id,
+            boot_id=self.holder.boot_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=tuple(self._engine.queues),
+            types=tuple(self._engine.types),
+            concurrency=self._engine.concurrency,
         )
 
     def _hint(self, hint: Hint) -> None:

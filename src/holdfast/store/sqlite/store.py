@@ -69,6 +69,9 @@ class SqliteStore:
         self._locks = FileLocks(self.path)
         self._open: tuple[Writer, Reader, int] | None = None
 
+    def exists(self) -> bool:
+        return self.path.exists()
+
     async def open(self) -> None:
         await asyncio.to_thread(self._start_once)
 
