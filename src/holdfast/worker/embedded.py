@@ -76,7 +76,6 @@ class Worker:
         self._stopping = None
         self._held.clear()
         self._engine.start(self.holder)
-        await self._store.enlist(self._info())
         self._renewer = self._make_renewer()
         self._renewer.start()
         self._deaf = self._store.listen(self._hint, topics=[Topic.WORK, Topic.CANCELLED])
@@ -136,7 +135,7 @@ class Worker:
 
         return Renewer(
             self._store,
-            self.holder,
+            self._info(),
             self._held.all,
             span=self._settings.lease,
             interval=self._settings.renew,

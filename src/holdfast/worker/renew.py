@@ -8,7 +8,8 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from holdfast.core.run import Holder, Lease
+from holdfast.core.run import Lease
+from holdfast.core.worker import WorkerInfo
 from holdfast.store.base import Renewal, Store
 from holdfast.worker.service import every
 
@@ -24,7 +25,7 @@ class Renewer:
     def __init__(
         self,
         store: Store,
-        holder: Holder,
+        info: WorkerInfo,
         held: Callable[[], list[Lease]],
         *,
         span: timedelta,
@@ -33,7 +34,7 @@ class Renewer:
         seed: int,
     ) -> None:
         self._store = store
-        self._holder = holder
+        self._info = info
         self._held = held
         self._span = span
         self._interval = interval
@@ -65,9 +66,11 @@ class Renewer:
                 self._found(lease, renewal)
         return sum(renewal.held for renewal in renewals)
 
-    async def beat_once(self) -> bool:
-        """Tell that this worker lives; False if it is not on the list."""
-        return await self._store.beat(self._holder, span=self._span)
+    async def beat_once(self) -> None:
+        """Tell that this worker lives; the first time, who it is."""
+        if not await self._store.beat(self._info.holder, span=self._span):
+            await self._store.enlist(self._info)
+            await self._store.beat(self._info.holder, span=self._span)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
