@@ -1,5 +1,6 @@
-"""What every test shares: assertions of the shipped suites explain themselves."""
+"""What every test shares: the plugin we ship, and assertions that explain themselves."""
 
 import pytest
 
+pytest_plugins = ["pytester", "pytest_holdfast"]
 pytest.register_assert_rewrite("holdfast.testing")

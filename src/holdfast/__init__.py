@@ -6,6 +6,7 @@ from holdfast.context import Run
 from holdfast.core.command import Command
 from holdfast.core.job import Job, Slot
 from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
+from holdfast.core.queue import Pause
 from holdfast.core.retry import Backoff
 from holdfast.core.state import State
 from holdfast.errors import (
@@ -32,6 +33,7 @@ from holdfast.errors import (
 from holdfast.jobs.bulk import SomeRefused
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.jobtype import Bound, JobType
+from holdfast.store.base import Queue
 
 __version__ = "0.1.0"
 
@@ -55,8 +57,10 @@ __all__ = [
     "JobType",
     "LeaseLost",
     "OperatorError",
+    "Pause",
     "PayloadTooLarge",
     "PermanentError",
+    "Queue",
     "RetryAfter",
     "Run",
     "RunError",

@@ -1,4 +1,4 @@
-"""An app over the model store, and a hand that runs its jobs."""
+"""An app over the model store with a hand that runs its jobs, or the plugin's `holdfast`."""
 
 from datetime import timedelta
 from random import Random
@@ -34,6 +34,12 @@ class Hand:
 
     async def stored(self) -> list[JobId]:
         return [job.id for job in await self._store.find(Filter(), limit=10_000)]
+
+
+@pytest.fixture
+def holdfast_app():
+    """What `holdfast` tests; its own store could not even be opened."""
+    return Holdfast("sqlite:////nowhere/that/exists/jobs.db")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance import *  # noqa: F403 - the suite
 from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
 from holdfast.testing.conformance.durable import *  # noqa: F403 - it forgets nothing either
+from holdfast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
 from holdfast.testing.histories import history_machine
 from holdfast.testing.model_store import ModelStore
 from holdfast.testing.wreck import ModelWrecker

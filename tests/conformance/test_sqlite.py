@@ -14,7 +14,10 @@ from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance import *  # noqa: F403 - the suite
 from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
 from holdfast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
+from holdfast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
 from holdfast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
+from holdfast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
+from holdfast.testing.conformance.shared_records import *  # noqa: F403 - same
 from holdfast.testing.histories import history_machine
 from holdfast.testing.sqlite_wreck import SqliteWrecker
 

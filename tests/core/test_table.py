@@ -12,11 +12,12 @@ from holdfast.core.decide import CLAIM, SUCCESS, TABLE, Change, Successor, decid
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import Event
 from holdfast.core.ids import JobId, RunId
+from holdfast.core.place import Edit, Place, Where
 from holdfast.core.run import Claim
 from holdfast.core.state import FINAL, Loss, RunStatus, State
 from holdfast.errors import TransitionRefused
 
-from .transitions import DELAY, EVENTS, Case, Standing, cases, cells, stories
+from .transitions import AT, DELAY, EVENTS, Case, Standing, cases, cells, stories
 
 PRESETS = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
 NEXT = JobId("the-next-job")
@@ -29,6 +30,10 @@ def no_id() -> JobId:
 
 def running(delivery: Delivery = Delivery.LEASE, **changes: Any) -> Standing:
     return Standing(state=State.RUNNING, delivery=delivery, **changes)
+
+
+def queued(token: int = 0) -> Standing:
+    return Standing(state=State.QUEUED, delivery=Delivery.LEASE, token=token)
 
 
 def summary(change: Change) -> dict[str, str]:
@@ -83,7 +88,7 @@ def test_no_combination_is_missing_from_the_table():
     written = cells()
 
     assert set(written) == everything
-    assert len(written) == 11 * 15 * 3
+    assert len(written) == 11 * 17 * 3
 
 
 def test_every_kind_of_event_is_in_the_table_and_every_story_is_used():
@@ -193,6 +198,10 @@ REASONS: list[tuple[Callable[[], Standing], Event, str | None]] = [
     (running, ev.Drifted(RunStatus.LOST, "silent"), "silent"),
     (running, ev.Drifted(RunStatus.LOST, "by hand"), "startup_recovery"),
     (lambda: running(failures=5), ev.Drifted(RunStatus.FAILED), "attempts_exhausted"),
+    (queued, ev.Edited(Edit(params="[1]", priority=3)), "params, priority"),
+    (queued, ev.Edited(Edit(delay=DELAY)), "delay"),
+    (queued, ev.Moved(Place(Where.BACK)), "back"),
+    (queued, ev.Moved(Place(Where.AFTER, NEXT)), f"after {NEXT}"),
 ]
 
 
@@ -220,6 +229,21 @@ def test_the_counts_of_a_job_adrift_are_spelled_out_since_nothing_stores_them():
     change = decide(running(failures=2, losses=1), ev.Drifted(RunStatus.FAILED), new_id=no_id)
 
     assert (change.failures, change.losses) == (2, 1)
+
+
+def test_an_edit_and_a_place_are_handed_on_as_they_are():
+    edit, place = Edit(params="[1]", at=AT), Place(Where.SWAP, NEXT)
+
+    assert decide(queued(), ev.Edited(edit), new_id=no_id).edit is edit
+    assert decide(queued(), ev.Moved(place), new_id=no_id).place is place
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.RETRY_WAIT, State.SCHEDULED])
+def test_params_are_frozen_at_the_first_claim(state: State):
+    job = Standing(state=state, delivery=Delivery.LEASE, token=1)
+
+    with pytest.raises(TransitionRefused, match=f"the-job is {state} .* frozen at its first claim"):
+        decide(job, ev.Edited(Edit(params="[1]")), new_id=no_id)
 
 
 def test_a_refusal_names_the_job_its_state_and_the_event():

@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Final
 
@@ -13,6 +13,7 @@ from holdfast.core import event as ev
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import Event
 from holdfast.core.ids import JobId
+from holdfast.core.place import Edit, Place, Where
 from holdfast.core.state import Loss, RunStatus, State
 
 GRIDS: Final = {
@@ -59,6 +60,22 @@ skipped     .     .    .     .      .    .   .    .    .      .   .     .    .  
 cancelled   .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
 """,
 }
+
+ALIKE: Final = """
+            edit  move
+new         .     .
+blocked     held  sits_b
+scheduled   later sits_s
+queued      again sits_q
+running     .     .
+retry_wait  off   sits_r
+succeeded   .     .
+failed      .     .
+dead_letter .     .
+skipped     .     .
+cancelled   .     .
+"""
+"""More columns, the same for every delivery."""
 
 # counts: what is raised by one. next: a successor is written. yields: to a cancel request.
 STORIES: Final = """
@@ -142,13 +159,25 @@ sink    any       hopeless  failed      -         adrift  closed           none 
 sink    any       lost      failed      -         adrift  closed           none    -    -
 sink    any       released  failed      -         adrift  closed           none    -    -
 
+held    any       any       blocked     -         state   edited           none    -    -
+later   any       any       scheduled   -         state   edited           none    -    -
+again   any       priority  queued      -         state   edited           none    -    -
+again   any       due       scheduled   -         state   edited           none    -    -
+off     any       any       retry_wait  -         state   edited           none    -    -
+sits_b  any       any       blocked     -         state   moved            none    -    -
+sits_s  any       any       scheduled   -         state   moved            none    -    -
+sits_q  any       any       queued      -         state   moved            none    -    -
+sits_r  any       any       retry_wait  -         state   moved            none    -    -
+
 go_on   left      any       failed      -         state   chained          none    next -
 go_on   unlimited any       failed      -         state   chained          none    next -
 go_on   spent     any       dead_letter -         state   given_up         none    -    -
 """
 
 ID: Final = JobId("the-job")
+OTHER: Final = JobId("the-other-job")
 DELAY: Final = timedelta(seconds=7)
+AT: Final = datetime(2026, 1, 5, tzinfo=UTC)
 EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
     "claim": {"any": [ev.Claimed()]},
     "done": {"any": [ev.Succeeded("1"), ev.Succeeded()]},
@@ -179,6 +208,16 @@ EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
         },
     },
     "go_on": {"any": [ev.Continued("startup_recovery")]},
+    "edit": {
+        "priority": [ev.Edited(Edit(priority=9))],
+        "due": [ev.Edited(Edit(delay=DELAY)), ev.Edited(Edit(at=AT, priority=9))],
+    },
+    "move": {
+        "any": [
+            ev.Moved(Place(Where.FRONT)),
+            *[ev.Moved(Place(where, OTHER)) for where in (Where.BEFORE, Where.AFTER, Where.SWAP)],
+        ]
+    },
 }
 ATTEMPTS: Final = {"left": (1, 3), "spent": (2, 3), "unlimited": (100, None)}
 """Failures before the event, and the most attempts there may be."""
@@ -213,7 +252,8 @@ class Case:
 def cells() -> dict[tuple[Delivery, State, str], str]:
     """The story of each (delivery, state, event), or a dot."""
     found = {}
-    for delivery, grid in GRIDS.items():
+    alike = ((delivery, ALIKE) for delivery in GRIDS)
+    for delivery, grid in (*GRIDS.items(), *alike):
         head, *rows = (line.split() for line in grid.strip().splitlines())
         for state, *stories in rows:
             for event, story in zip(head, stories, strict=True):

@@ -20,6 +20,8 @@ from holdfast import (
     Snooze,
     State,
 )
+from holdfast.testing.drain import Ran
+from holdfast.testing.harness import Harness
 
 
 class Receipt(BaseModel):
@@ -67,6 +69,16 @@ def render(run: Run, pages: int) -> str:
 @app.job(executor="command", max_runtime="1h")
 def pack(folder: str) -> Command | Skip:
     return Command(["tar", "-cf", "out.tar", folder], cwd="/data", artifacts=["*.tar"], ok=(0, 1))
+
+
+async def checked(holdfast: Harness) -> None:
+    holdfast.advance("1h")
+    drained = await holdfast.drain(limit=3, raising=True)
+    assert_type(drained[0], Ran)
+    assert_type(drained[0].error, BaseException | None)
+    assert_type(holdfast.assert_enqueued(send_invoice, invoice_id=3, within="5m"), list[Job])
+    await holdfast.run(send_invoice, 3, copy=True)
+    assert_type(holdfast.complete(send_invoice.enqueue(3)), Handle[Receipt])
 
 
 async def main() -> None:

@@ -1,6 +1,7 @@
 """User-like code with a mistake on every marked line; type checkers must find each. Never run."""
 
 from holdfast import Holdfast, Run, Snooze
+from holdfast.testing.harness import Harness
 
 app = Holdfast("sqlite:///jobs.db")
 
@@ -40,6 +41,11 @@ async def misspelt_options() -> None:
     await crunch.options(priority="high").enqueue(1)  # mistake
     app.worker(queue="slow")  # mistake
     Holdfast("sqlite:///jobs.db", leese="30s")  # mistake
+
+
+async def wrong_tests(holdfast: Harness) -> None:
+    await holdfast.run(send_invoice, "3")  # mistake
+    holdfast.assert_enqueued("crunch", count="two")  # mistake
 
 
 @app.job(retries=3)  # mistake

@@ -39,9 +39,21 @@ WALKS_ON_PURPOSE = {
     "read.counts": {"holdfast_waiting", "holdfast_open_runs", "holdfast_ends"},  # it counts them
     "read.find": {"holdfast_jobs"},  # from the newest down, until it has its page
     "read.lapsed": {"holdfast_open_runs"},  # few: what runs now
+    "claim.count_open": {"holdfast_open_runs"},  # few: what runs now
+    "place.normalise": {"holdfast_waiting"},  # it numbers all of a queue
     "worker.delete": {"holdfast_open_runs"},  # few: what runs now
     "read.orphans": {"holdfast_runs"},  # once at every start
     "schema.lapse_all": {"holdfast_open_runs"},  # once after a restart
+    # `verify`, when somebody asks for it: once for all pages together.
+    "audit.orphans": {
+        "holdfast_runs",
+        "holdfast_waiting",
+        "holdfast_open_runs",
+        "holdfast_ends",
+    },
+    "audit.keys": {"holdfast_keys", "holdfast_slots"},
+    "audit.doubles": {"holdfast_open_runs"},
+    "audit.turns": {"holdfast_open_runs"},
 }
 PLANNED = sorted(
     name
@@ -61,7 +73,19 @@ INTENDED = {
     "read.peek": [
         "INDEX holdfast_waiting_ready (queue=? AND type>?)",
         "INDEX holdfast_waiting_ready (queue=? AND type=?)",
+        "INDEX holdfast_waiting_due (available_at<?)",
     ],
+    "place.lowest": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
+    "place.highest": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
+    "place.before": ["INDEX holdfast_waiting_place (queue=? AND priority=? AND position>? AND "],
+    "place.after": ["INDEX holdfast_waiting_place (queue=? AND priority=? AND "],
+    "place.unplaced": [
+        "holdfast_waiting_ready (queue=? AND type=? AND priority=? AND position=? AND available_at",
+        "INDEX holdfast_waiting_due (available_at<?)",
+        "INDEX holdfast_waiting_blocked (queue=? AND priority=? AND available_at<?)",
+    ],
+    "place.edit": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
+    "place.write": ["INTEGER PRIMARY KEY (rowid=?)"],
     "read.held": ["INTEGER PRIMARY KEY (rowid>?)"],
     "read.adrift": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
     "read.unfollowed": [
@@ -69,9 +93,20 @@ INTENDED = {
         "INDEX holdfast_jobs_retry_of (retry_of=?)",
     ],
     "read.runs": ["PRIMARY KEY (job=?)"],
+    "read.stream": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
+    "record.get": ["INDEX sqlite_autoindex_holdfast_records_1 (kind=? AND key=?)"],
+    "record.write": ["INDEX sqlite_autoindex_holdfast_records_1 (kind=? AND key=?)"],
     "read.events": ["INDEX holdfast_events_job (job=?)"],
     "worker.delete": ["INDEX holdfast_runs_worker (worker=?)"],
     "lease.report": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "audit.dossiers": [
+        "INTEGER PRIMARY KEY (rowid>?)",
+        "INTEGER PRIMARY KEY (rowid=?)",
+        "PRIMARY KEY (job=?)",
+        "INDEX holdfast_events_job (job=?)",
+        "INDEX holdfast_jobs_retry_of (retry_of=?)",
+        "INDEX holdfast_reservations_job (job_id=?)",
+    ],
     "read.chain": ["INDEX holdfast_jobs_root (root=?)"],
     "prune.pick": [
         "INDEX holdfast_ends_state (state=? AND at<?)",
@@ -117,7 +152,7 @@ class Planner:
         [self._reader] = reading(store)
 
     def plan(self, name: str) -> Plan:
-        return plan(self._reader if name.startswith("read.") else self._writer, name)
+        return plan(self._reader if name.startswith(("read.", "audit.")) else self._writer, name)
 
 
 @pytest.fixture(
@@ -160,6 +195,13 @@ def test_statement_goes_by_the_intended_index(planner: Planner, name: str) -> No
     uses = "\n".join(planner.plan(name).uses)
 
     assert [index for index in INTENDED[name] if index not in uses] == []
+
+
+@pytest.mark.parametrize("name", ["place.lowest", "place.highest", "place.before", "place.after"])
+def test_neighbours_are_read_in_order_and_no_more_than_asked_for(
+    planner: Planner, name: str
+) -> None:
+    assert not [detail for detail in planner.plan(name).uses if "B-TREE" in detail]
 
 
 def test_walks_on_purpose_are_still_taken(planner: Planner) -> None:

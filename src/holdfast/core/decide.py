@@ -14,6 +14,7 @@ from holdfast.core import event as ev
 from holdfast.core.delivery import Delivery, OnFailure, OnLoss
 from holdfast.core.event import ZERO, Event, Kind
 from holdfast.core.ids import JobId, RunId
+from holdfast.core.place import Edit, Place
 from holdfast.core.retry import is_spent
 from holdfast.core.state import WAITING, Loss, RunStatus, State
 from holdfast.errors import TransitionRefused
@@ -78,7 +79,7 @@ class Change:
     `failures` and `losses` are the job's counts from now on; None leaves them as they are. What a
     run leaves behind (`artifacts`, `exit_code`, `log_path`) goes on record whatever its end is.
     `run_id` (guard `adrift`) names a run that is written closed, under the next token, for a job
-    that has none.
+    that has none. `edit` and `place` (guard `state`) are what becomes of a job that waits.
     """
 
     job_id: JobId
@@ -96,6 +97,8 @@ class Change:
     exit_code: int | None = None
     log_path: str | None = None
     run_id: RunId | None = None
+    edit: Edit | None = None
+    place: Place | None = None
 
 
 SUCCESS: Final = Move(guard=Guard.OPEN, to=State.SUCCEEDED, run=RunStatus.SUCCEEDED)
@@ -274,6 +277,27 @@ def _continued(job: Standing, event: Event, new_id: Callable[[], JobId]) -> Chan
     return replace(_unstarted(job, move, event.reason), successor=Successor(new_id()))
 
 
+def _edited(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
+    """Another due time is waited for as at first; a backoff or a group keeps its own state."""
+    assert isinstance(event, ev.Edited)
+    edit = event.edit
+    if edit.params is not None and job.token:
+        raise TransitionRefused(
+            f"job {job.id} is {job.state} and was claimed before; its params are frozen at its "
+            "first claim, so cancel it and enqueue another"
+        )
+    starts_over = edit.is_due_time and job.state in (State.SCHEDULED, State.QUEUED)
+    to = State.SCHEDULED if starts_over else job.state
+    move = Move(guard=Guard.STATE, to=to, kind=Kind.EDITED)
+    return replace(_unstarted(job, move, edit.fields), edit=edit)
+
+
+def _rearranged(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
+    assert isinstance(event, ev.Moved)
+    move = Move(guard=Guard.STATE, to=job.state, kind=Kind.MOVED)
+    return replace(_unstarted(job, move, str(event.place)), place=event.place)
+
+
 def _adrift(move: Move) -> Move:
     return replace(move, guard=Guard.ADRIFT, yields=False)  # whoever asked to cancel is forgotten
 
@@ -338,6 +362,8 @@ TABLE: Final[Mapping[tuple[State, type[Event]], Rule]] = MappingProxyType(
         (State.FAILED, ev.GivenUp): _give_up,
         (State.RUNNING, ev.Drifted): _drifted,
         (State.FAILED, ev.Continued): _continued,
+        **{(state, ev.Edited): _edited for state in WAITING},
+        **{(state, ev.Moved): _rearranged for state in WAITING},
     }
 )
 """Every transition but one: the claim (`CLAIM`) is each store's own atomic step."""

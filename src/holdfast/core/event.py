@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from holdfast.core.ids import JobId, RunId
+from holdfast.core.place import Edit, Place
 from holdfast.core.state import Loss, RunStatus
 
 ZERO = timedelta(0)
@@ -118,6 +119,20 @@ class Continued:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """Somebody changes what it is asked, how urgent it is, or when it is due."""
+
+    edit: Edit
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Somebody gives it another place in its queue."""
+
+    place: Place
+
+
 Event = (
     Claimed
     | Succeeded
@@ -134,6 +149,8 @@ Event = (
     | GivenUp
     | Drifted
     | Continued
+    | Edited
+    | Moved
 )
 
 
@@ -153,8 +170,14 @@ class Kind(StrEnum):
     UNBLOCKED = "unblocked"  # may be taken when due
     MISFIRE = "misfire"  # too late to start
     GIVEN_UP = "given_up"  # declared dead by hand or by recovery
+    RETRIED = "retried"  # ended, and somebody had it done again: the detail is the new job's id
     RECOVERED = "recovered"  # its run had succeeded, and recovery ended the job
+    PAUSED = "paused"  # of a queue: nothing is claimed any more
+    RESUMED = "resumed"  # of a queue: claims go on
     ORPHAN_RUN_REMOVED = "orphan_run_removed"  # its job is gone; the detail is a copy of the run
+    EDITED = "edited"  # changed while it waited; the reason names what
+    MOVED = "moved"  # given another place; the reason says which
+    NORMALISED = "normalised"  # of a queue: its positions made even; the detail says how many
     LATE_WRITE_REFUSED = "late_write_refused"  # a former holder tried to write
 
 

@@ -1,5 +1,6 @@
 """The order in which the jobs of one queue are taken."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, Protocol
@@ -37,6 +38,42 @@ def sort_key(job: Placed) -> tuple[int, int, datetime, datetime, int]:
     return (-job.priority, job.position, job.available_at, job.created_at, job.seq)
 
 
-def next_position(last: int | None, gap: int = GAP) -> int:
-    """The position after `last`, the highest of the waiting jobs of that priority, if any."""
-    return (last or 0) + gap
+def next_position(highest: int | None, gap: int = GAP) -> int:
+    """Behind everybody: behind `highest` of the waiting jobs of that priority, and behind 0.
+
+    0 means that a job has no position. It is a barrier: who was put before those without one has
+    a negative position, who was put behind them a positive one.
+    """
+    return max(0, highest or 0) + gap
+
+
+def first_position(lowest: int | None, gap: int = GAP) -> int:
+    """Before everybody: before `lowest` of the waiting jobs of that priority, and before 0."""
+    return min(0, lowest or 0) - gap
+
+
+def spread(number: int, low: int | None, high: int | None, step: int) -> list[int]:
+    """So many rising positions between `low` and `high`, neither of them included.
+
+    Evenly, if there is a bound on both sides; where one is None they stand `step` apart, counted
+    from the other. Between two bounds there must be room for that many.
+    """
+    if high is None:
+        return [(low or 0) + step * n for n in range(1, number + 1)]
+    if low is None:
+        return [high - step * n for n in range(number, 0, -1)]
+    return [low + (high - low) * n // (number + 1) for n in range(1, number + 1)]
+
+
+def normalised(positions: Sequence[int], ordering: Ordering, gap: int = GAP) -> list[int]:
+    """The positions of one priority, given in claim order, made even again; the order stays.
+
+    In a `position` queue they are gap, 2 gap, 3 gap …; in a `scheduled` one only those that were
+    put somewhere have a position, and stay on their side of 0.
+    """
+    if ordering is Ordering.POSITION:
+        return spread(len(positions), 0, None, gap)
+    front = sum(position < 0 for position in positions)
+    back = sum(position > 0 for position in positions)
+    unplaced = [0] * (len(positions) - front - back)
+    return [*spread(front, None, 0, gap), *unplaced, *spread(back, 0, None, gap)]

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from holdfast.config import Settings
@@ -10,17 +11,31 @@ from holdfast.core.decide import decide
 from holdfast.core.event import CancelRequested
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job
-from holdfast.core.limits import MAX_REASON, cut
+from holdfast.core.limits import MAX_REASON, cut, shown
 from holdfast.core.span import Span, to_span
 from holdfast.core.state import State
-from holdfast.errors import JobNotSucceeded, StoreClosed, TransitionRefused, WaitTimeout
+from holdfast.errors import (
+    JobNotSucceeded,
+    StoreClosed,
+    TransitionRefused,
+    UnknownType,
+    WaitTimeout,
+)
+from holdfast.jobs.per_loop import PerLoop
 from holdfast.jobs.waiting import Waiting, find, follow
 from holdfast.store.base import Store
 
 LoadResult = Callable[[str, str | None], Any]
 """From a job type's name and the JSON text of a result to the result."""
 
+DumpParams = Callable[[str, dict[str, Any]], str]
+"""From a job type's name and a call's arguments to their JSON text."""
+
 _TRIES: Final = 100
+
+
+def _knows_none(type_name: str, _: dict[str, Any]) -> str:
+    raise UnknownType(f"job type {shown(type_name)} is not registered; this client knows none")
 
 
 class Client:
@@ -33,20 +48,43 @@ class Client:
         settings: Settings,
         ids: Ids,
         load_result: LoadResult = lambda _, text: None if text is None else json.loads(text),
+        dump_params: DumpParams = _knows_none,
     ) -> None:
-        self.ids = ids
-        self._store = store
+        self.dump_params = dump_params
         self._settings = settings
         self._load_result = load_result
-        self._opening = asyncio.Lock()
+        self._turn_to(store, ids)
+
+    def _turn_to(self, store: Store, ids: Ids) -> None:
+        self.ids = ids
+        self._store = store
+        self._opening = PerLoop(asyncio.Lock)
         self._is_open = False
-        self._waiting: Waiting | None = None
+        self._waiting = PerLoop(lambda: Waiting(store, poll=self.poll))
         self._closed = False
+
+    @property
+    def poll(self) -> float:
+        """Seconds between two looks when no hint comes."""
+        return self._settings.poll.total_seconds()
+
+    @contextmanager
+    def using(self, store: Store, ids: Ids) -> Iterator[None]:
+        """Another store for a block, as if it had always been this one; then the old one again.
+
+        Closing either of them is the caller's.
+        """
+        kept = dict(vars(self))
+        self._turn_to(store, ids)
+        try:
+            yield
+        finally:
+            self.__dict__ = kept  # whole, so that nothing of the block stays
 
     async def store(self) -> Store:
         """The store, opened now if it was not; any number of tasks may ask at once."""
         if not self._is_open:
-            async with self._opening:
+            async with self._opening.mine():
                 await self._open()
         return self._store
 
@@ -58,11 +96,10 @@ class Client:
     async def close(self) -> None:
         """Let go of the store; twice is fine."""
         self._closed = True
-        async with self._opening:
+        async with self._opening.mine():
             self._is_open = False
-            waiting, self._waiting = self._waiting, None
-            if waiting is not None:
-                await waiting.close()
+            for loop, waiting in self._waiting.take_all():
+                await _close(waiting, loop)
             await self._store.close()
 
     async def find(self, job_id: JobId) -> Job:
@@ -71,13 +108,11 @@ class Client:
 
     async def wait(self, job_id: JobId, *, timeout: Span | None = None) -> Job:  # noqa: ASYNC109 - ours names the job
         """The job once it has ended, or the last of its chain."""
-        store = await self.store()
-        if self._waiting is None:
-            self._waiting = Waiting(store, poll=self._settings.poll.total_seconds())
+        await self.store()
         seconds = None if timeout is None else to_span(timeout, what="timeout").total_seconds()
         try:
             async with asyncio.timeout(seconds) as limit:
-                return await self._waiting.ended(job_id)
+                return await self._waiting.mine().ended(job_id)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -128,3 +163,13 @@ class Client:
         if not self._is_open:
             await self._store.open()
             self._is_open = True
+
+
+async def _close(waiting: Waiting, loop: asyncio.AbstractEventLoop) -> None:
+    """On the loop it belongs to: there its waiters learn that nobody looks any more."""
+    if loop is asyncio.get_running_loop():
+        await waiting.close()
+    elif loop.is_running():
+        asyncio.run_coroutine_threadsafe(waiting.close(), loop)
+    else:
+        waiting.leave()

@@ -1,12 +1,16 @@
 """A caller's hold on one job."""
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.span import Span
 from holdfast.core.state import State
+from holdfast.jobs import placing
 from holdfast.jobs.client import Client
+from holdfast.jobs.placing import End
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -36,6 +40,30 @@ class Handle(Generic[R_co]):
     async def cancel(self, reason: str | None = None) -> State:
         """Ask that it not run, or stop: `cancelled` if it will not run, `running` if told."""
         return await self._client.cancel(self.id, reason=reason)
+
+    async def move(
+        self,
+        to: End | None = None,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        swap: str | None = None,
+    ) -> Job:
+        """Give it another place while it waits, as `app.move` does."""
+        return await placing.move(self._client, self.id, to, before=before, after=after, swap=swap)
+
+    async def edit(
+        self,
+        *,
+        params: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+        delay: Span | None = None,
+        at: datetime | None = None,
+    ) -> Job:
+        """Change it while it waits, as `app.edit` does."""
+        return await placing.edit(
+            self._client, self.id, params=params, priority=priority, delay=delay, at=at
+        )
 
     async def job(self) -> Job:
         """The job as it stands now."""

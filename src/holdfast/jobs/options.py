@@ -36,8 +36,7 @@ def new_job(
     group_id: str | None = None,
 ) -> NewJob:
     """A job of that type with these options and neither id nor params: `Mould` fills them in."""
-    if delay is not None and at is not None:
-        raise InvalidJob("delay and at were both given; a job is due once, so give one of them")
+    span, moment = check_due(delay, at)
     return NewJob(
         id=JobId(""),
         type=policy.name,
@@ -45,18 +44,28 @@ def new_job(
         name=policy.name,
         queue=policy.queue if queue is None else check_name(queue, what="queue"),
         delivery=policy.delivery,
-        priority=policy.priority
-        if priority is None
-        else check_priority(_whole(priority, "priority")),
+        priority=policy.priority if priority is None else check_whole_priority(priority),
         max_attempts=_attempts(max_attempts, policy),
-        delay=_span(delay, "delay"),
-        at=None if at is None else _moment(at, "at"),
+        delay=span,
+        at=moment,
         start_within=_span(start_within, "start_within"),
         slot=_slot(slot, policy),
         key=_key(key, bucket),
         active_key=None if active_key is None else check_key(active_key, what="active_key"),
         group_id=None if group_id is None else check_key(group_id, what="group_id"),
     )
+
+
+def check_due(delay: Span | None, at: datetime | None) -> tuple[timedelta | None, datetime | None]:
+    """The span or the moment after which a job is due; at most one of them is not None."""
+    if delay is not None and at is not None:
+        raise InvalidJob("delay and at were both given; a job is due once, so give one of them")
+    return _span(delay, "delay"), None if at is None else _moment(at, "at")
+
+
+def check_whole_priority(value: int) -> int:
+    """`value`, if it is a priority, whatever it was given as."""
+    return check_priority(_whole(value, "priority"))
 
 
 def check_on_conflict(value: str) -> None:

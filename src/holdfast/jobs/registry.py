@@ -41,6 +41,10 @@ class Registry:
         """The queues these types go to unless told otherwise, and the default one, sorted."""
         return sorted({"default", *(each.policy.queue for each in self._types.values())})
 
+    def dump_params(self, type_name: str, params: dict[str, Any]) -> str:
+        """The JSON text of the arguments of that type; UnknownType if it is not known here."""
+        return self.get(type_name).dump((), params)
+
     def load_result(self, type_name: str, text: str | None) -> Any:
         """A result by its type's annotation; as plain JSON, if the type is not known here."""
         if type_name in self._types:

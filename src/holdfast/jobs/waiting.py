@@ -45,12 +45,16 @@ class Waiting:
     async def close(self) -> None:
         """Let go; whoever still waits gets StoreClosed."""
         self._fail_all(StoreClosed("the app was closed while this job was being waited for"))
-        if self._unlisten is not None:
-            self._unlisten()
-            self._unlisten = None
+        self.leave()
         if self._looking is not None and not self._looking.done():
             self._looking.cancel()
             await asyncio.wait([self._looking])
+
+    def leave(self) -> None:
+        """Ask for no more hints."""
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
 
     async def _end_of(self, job_id: JobId) -> Job:
         waiter = asyncio.get_running_loop().create_future()

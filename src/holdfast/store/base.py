@@ -27,9 +27,12 @@ from holdfast.core.event import EventRecord
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.order import GAP, Ordering
+from holdfast.core.queue import Pause
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.store.around import Hints, Locks, Workers
+from holdfast.store.audit import Audits
+from holdfast.store.records import Records
 
 PROMOTED_AT_ONCE: Final = 10_000
 """How many jobs one claim promotes at most; more that fall due together take several claims."""
@@ -67,11 +70,16 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """How a named queue orders its jobs. A queue nobody has set is `scheduled`."""
+    """How a named queue orders its jobs and how many run at once. Not set: `scheduled`, no limit.
+
+    `pause` is how it stands, None when it is not paused; `set_queue` does not write it.
+    """
 
     name: str
     ordering: Ordering = Ordering.SCHEDULED
     gap: int = GAP
+    concurrency: int | None = None  # how many of its jobs run at a time, anywhere; None: no limit
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +104,7 @@ class Jobs(Protocol):
         back; of two in one call, or in two processes, one wins. Adding an id that is stored
         already changes nothing, whatever else it asks; a taken key is answered before a fault is
         looked for. `retry_of` must name a finished job without a successor, and gives the new job
-        that chain's root.
+        that chain's root; the job before it gets the event `retried`, with the new id as detail.
         """
         ...
 
@@ -123,6 +131,9 @@ class Jobs(Protocol):
         for the first start alone), and `once` jobs whose name runs already, in any queue, or was
         taken earlier in this claim. Beyond `limit` only `lease` jobs without a lost run are taken
         and others passed over, for those may be taken before there is room to run them.
+
+        Of a paused queue nothing is taken. Of one with a `concurrency` so many are that its open
+        runs never exceed it, whoever claims, and none beyond `limit`.
         """
         ...
 
@@ -143,6 +154,14 @@ class Jobs(Protocol):
         keeps its place in its queue; with a delay it is due that much later. A successor goes
         behind the waiting jobs of its priority; where one follows already, a change of an ended
         job is refused, and one of a job adrift ends it and leaves the successor as it is.
+
+        A change with a `place` brings a waiting job exactly there among the waiting jobs of its
+        queue and priority, whatever their state; the order of all others stays. Nobody's position
+        becomes 0 by it. False if its target does not wait, is of another queue or priority, or is
+        the job itself. A swap exchanges two positions. A change with an `edit` writes what it
+        gives; params only of a job that was never claimed, else it answers False. With another
+        priority the job goes behind the waiting ones of that priority (in a `scheduled` queue by
+        its due time); with another due time it is due then, by the store's clock.
         """
         ...
 
@@ -163,7 +182,11 @@ class Jobs(Protocol):
         ...
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        """The next `queued` jobs of one queue in claim order; changes nothing."""
+        """The next jobs of one queue in claim order; changes nothing.
+
+        What is due and would be promoted by the next claim counts as `queued`. It is the order
+        alone: whether anything may be taken now does not matter.
+        """
         ...
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
@@ -216,7 +239,17 @@ class Runs(Protocol):
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
         """Everything unusual that was recorded of a job, oldest first.
 
-        None asks for what belongs to no job: the copies that `remove_orphans` left.
+        None asks for what belongs to no job: what befell queues, and the copies that
+        `remove_orphans` left.
+        """
+        ...
+
+    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
+        """The next `limit` events of everybody, in the order of their ids, from `after` on.
+
+        Whoever pages on from the last id seen misses nothing, however many write meanwhile: an
+        event becomes visible only when every event with a lower id is, or never will be. What was
+        pruned with its job is gone from here too.
         """
         ...
 
@@ -262,11 +295,39 @@ class Queues(Protocol):
     """Named orders."""
 
     async def set_queue(self, queue: Queue) -> None:
-        """Create the queue or change it; jobs that wait keep their positions."""
+        """Create the queue or change it; jobs that wait keep their positions.
+
+        A pause stays as it is, and so do runs over a lowered limit.
+        """
         ...
 
     async def queue(self, name: str) -> Queue:
-        """The queue as set, or its defaults."""
+        """The queue as set, or its defaults. A pause whose time has passed is none."""
+        ...
+
+    async def queues(self) -> list[Queue]:
+        """Every queue that was ever set or paused, by name."""
+        ...
+
+    async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
+        """Let nothing of this queue be claimed until it is resumed, or for `span` from now.
+
+        What runs goes on, and jobs may be added. Pausing again replaces reason and time. Atomic
+        with its event `paused` of the queue, whose detail is the end of the pause, if it has one.
+        """
+        ...
+
+    async def resume(self, name: str) -> bool:
+        """End the pause, with an event `resumed` of the queue. False, and nothing, without one."""
+        ...
+
+    async def normalise(self, queue: str) -> int:
+        """Make the positions of the waiting jobs even, and answer how many changed.
+
+        All or nothing, and the order stays. In a `position` queue the jobs of each priority get
+        gap, 2 gap, 3 gap …; in a `scheduled` one those that have a position, on their side of 0.
+        If any changed, an event `normalised` of the queue is recorded.
+        """
         ...
 
 
@@ -313,7 +374,7 @@ class Transactions(Protocol):
         ...
 
 
-class Store(Jobs, Runs, Repairs, Queues, Workers, Locks, Hints, Protocol):
+class Store(Jobs, Runs, Repairs, Queues, Records, Workers, Locks, Hints, Audits, Protocol):
     """All of it. Opened before use; closing twice is fine."""
 
     @property

@@ -29,6 +29,7 @@ from holdfast.core.event import (
 from holdfast.core.ids import JobId
 from holdfast.core.job import Key, NewJob, Slot
 from holdfast.core.order import Ordering
+from holdfast.core.place import Edit, Where
 from holdfast.core.run import Holder
 from holdfast.core.state import Loss, State
 from holdfast.core.worker import WorkerInfo
@@ -195,7 +196,34 @@ _SETTINGS = st.builds(
     Queue,
     name=st.sampled_from(QUEUES),
     ordering=st.sampled_from([Ordering.POSITION, Ordering.SCHEDULED]),
-    gap=st.sampled_from([100, 10]),
+    gap=st.sampled_from([100, 10, 1]),
+    concurrency=st.sampled_from([None, None, 1, 2]),
+)
+_MOVE = _step(
+    "move",
+    where=st.sampled_from(Where),
+    fresh=_mostly(4, True, False),
+    back=_BACK,
+    beside=_BACK,
+)
+_EDIT = _step(
+    "edit",
+    fresh=_mostly(4, True, False),
+    back=_BACK,
+    edit=st.sampled_from(
+        [
+            Edit(params='{"edited":true}'),
+            Edit(params="{"),
+            Edit(priority=5),
+            Edit(priority=0),
+            Edit(priority=40_000),
+            Edit(delay=ZERO),
+            Edit(delay=HOUR, priority=-1),
+            Edit(delay=timedelta.max),
+            Edit(at=START),
+            Edit(at=START + HOUR, params="[]"),
+        ]
+    ),
 )
 _ADD = _step("add", batch=st.lists(DRAFTS, min_size=2, max_size=6))
 _CLAIM = _step(
@@ -232,7 +260,21 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (1, _step("misfire")),
     (1, _step("promote")),
     (1, _step("prune", older_than=st.sampled_from([TICK, SECOND, HOUR]))),
+    (2, _step("swap", key=st.sampled_from("ab"), back=_BACK, value=_mostly(4, "1", "2", None))),
     (1, _step("set_queue", queue=_SETTINGS)),
+    (
+        1,
+        _step(
+            "pause",
+            name=st.sampled_from(QUEUES),
+            reason=st.sampled_from([None, "deploy"]),
+            span=st.sampled_from([TICK, SECOND, SECOND, MINUTE, None]),
+        ),
+    ),
+    (1, _step("resume", name=st.sampled_from(QUEUES))),
+    (4, _MOVE),
+    (2, _EDIT),
+    (1, _step("normalise", queue=st.sampled_from(QUEUES))),
     (1, _step("set_the_wall_clock_back", span=_SPANS)),
     (1, _step("reopen", boots=st.booleans())),
 )

@@ -15,9 +15,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast.core.decide import Change, Standing, decide
-from holdfast.core.event import Event, Lost, Misfired
+from holdfast.core.event import Edited, Event, EventRecord, Lost, Misfired, Moved
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
+from holdfast.core.place import Edit, Place, Where
+from holdfast.core.record import Record
 from holdfast.core.run import Holder, Lease
 from holdfast.core.state import Loss
 from holdfast.core.worker import WorkerInfo
@@ -53,6 +55,7 @@ class History(RuleBasedStateMachine):
         self.twins = twins
         self.seen: list[Standing] = []
         self._ids = 0
+        self._versions: dict[Store, list[int | None]] = {}
 
     # One rule for all: Hypothesis turns rules off at random, and without claims nothing happens.
     @rule(step=STEPS)
@@ -144,6 +147,46 @@ class History(RuleBasedStateMachine):
         self.twins.both(lambda store: store.set_queue(queue))
         self.twins.both(lambda store: store.queue(queue.name))
 
+    def pause(self, name: str, reason: str | None, span: timedelta | None) -> None:
+        self.twins.both(lambda store: store.pause(name, reason=reason, span=span))
+        self.twins.both(lambda store: store.queues())
+        self.twins.both(_of_no_job)
+
+    def resume(self, name: str) -> None:
+        self.twins.both(lambda store: store.resume(name))
+        self.twins.both(lambda store: store.queues())
+        self.twins.both(_of_no_job)
+
+    def swap(self, key: str, back: int, value: str | None) -> None:
+        """By a version that each store gave out itself, lately or long ago, or by none."""
+
+        async def act(store: Store) -> list[Record | None]:
+            known = self._versions.setdefault(store, [None, None])
+            expected = known[-1 - back % len(known)] or (-1 if value is None else None)
+            swapped = await store.swap("note", key, expected=expected, value=value)
+            known.extend([swapped.version] if swapped else [])
+            return [swapped, await store.record("note", key), *await store.records("note")]
+
+        self.twins.both(act, shown=lambda told: [r and replace(r, version=0) for r in told])
+
+    def move(self, where: Where, fresh: bool, back: int, beside: int) -> None:
+        """Beside anybody: a target of another queue or priority, or that is gone, is refused."""
+        targets = _pick(self.twins.unstarted, beside)
+        needs_one = where not in (Where.FRONT, Where.BACK)
+        for job in _pick(self.twins.unstarted if fresh else self.seen, back):
+            self.seen.append(job)
+            for other in targets:
+                self._apply([(job, Moved(Place(where, other.id if needs_one else None)))])
+
+    def edit(self, fresh: bool, back: int, edit: Edit) -> None:
+        for job in _pick(self.twins.unstarted if fresh else self.seen, back):
+            self.seen.append(job)
+            self._apply([(job, Edited(edit))])
+
+    def normalise(self, queue: str) -> None:
+        self.twins.both(lambda store: store.normalise(queue))
+        self.twins.both(_of_no_job)
+
     def let_time_pass(self, span: timedelta) -> None:
         self.twins.clock.advance(span)
 
@@ -206,6 +249,10 @@ def _outcomes(added: Sequence[Added]) -> list[tuple[JobId, bool, bool]]:
 
 async def _held(store: Store, besides: str, instance_id: str | None) -> list[Job]:
     return await store.held(besides=besides, instance_id=instance_id, limit=MANY)
+
+
+async def _of_no_job(store: Store) -> list[EventRecord]:
+    return [replace(event, id=0) for event in await store.events(None)]
 
 
 async def _broken(store: Store) -> list[object]:

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from holdfast.core.event import ZERO
+from holdfast.core.event import ZERO, EventRecord, Kind
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priority, is_storable
@@ -78,12 +78,28 @@ def _retry_refused(tables: Tables, new: NewJob) -> str | None:
 def _keep(tables: Tables, new: NewJob, now: datetime) -> None:
     job = _job(tables, new, now)
     tables.insert(job)
+    _tell_the_one_before(tables, job)
     if new.slot is not None:
         tables.slots[new.slot] = job.root_id
     if new.key is not None:
         tables.keys[new.key] = job.root_id
     if new.active_key is not None:
         tables.active_keys[new.active_key] = job.id
+
+
+def _tell_the_one_before(tables: Tables, job: Job) -> None:
+    if job.retry_of is not None:
+        event = EventRecord(
+            id=next(tables.event_ids),
+            at=job.created_at,
+            job_id=job.retry_of,
+            run_id=None,
+            kind=Kind.RETRIED,
+            token=tables.jobs[job.retry_of].token,
+            reason=None,
+            detail=job.id,
+        )
+        tables.events[job.retry_of].append(event)
 
 
 def _job(tables: Tables, new: NewJob, now: datetime) -> Job:

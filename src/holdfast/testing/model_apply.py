@@ -1,6 +1,5 @@
 """How the model store writes one change."""
 
-import json
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
@@ -20,7 +19,9 @@ from holdfast.core.limits import (
 )
 from holdfast.core.run import NOBODY
 from holdfast.core.state import FINAL, WAITING, RunStatus, State
+from holdfast.testing import model_place
 from holdfast.testing.model_claim import open_run
+from holdfast.testing.model_json import is_json, is_text
 from holdfast.testing.model_tables import Tables
 
 
@@ -32,13 +33,15 @@ def apply_change(tables: Tables, change: Change, clock: Clock) -> bool:
     if change.token != job.token or not _guard_holds(tables, job, change, clock):
         _record_refusal(tables, change, clock.now())
         return False
+    if not model_place.may_change(tables, job, change, clock.now()):
+        return False
     _write(tables, job, change, clock.now())
     return True
 
 
 def _can_be_kept(change: Change) -> bool:
     return (
-        _is_text(change.error, MAX_ERROR)
+        is_text(change.error, MAX_ERROR)
         and (change.result is None or is_json(change.result, MAX_PAYLOAD))
         and _is_path(change.log_path)
         and MIN_EXIT_CODE <= (change.exit_code or 0) <= MAX_EXIT_CODE
@@ -47,19 +50,6 @@ def _can_be_kept(change: Change) -> bool:
 
 def _is_path(text: str | None) -> bool:
     return text is None or (is_storable(text) and 0 < len(text) <= MAX_PATH)
-
-
-def _is_text(text: str | None, limit: int) -> bool:
-    return text is None or (is_storable(text) and len(text.encode()) <= limit)
-
-
-def is_json(text: str, limit: int) -> bool:
-    """Whether it is JSON that a store can keep, of at most so many bytes."""
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return _is_text(text, limit)
 
 
 def _guard_holds(tables: Tables, job: Job, change: Change, clock: Clock) -> bool:
@@ -85,6 +75,17 @@ def _record_refusal(tables: Tables, change: Change, now: datetime) -> None:
 
 
 def _write(tables: Tables, job: Job, change: Change, now: datetime) -> None:
+    if change.edit is not None:
+        model_place.edit(tables, job, change, now)
+    elif change.place is not None:
+        model_place.move(tables, job, change)
+    else:
+        _settle(tables, job, change, now)
+        return
+    _record(tables, change, Kind(change.move.kind or ""), now, None)
+
+
+def _settle(tables: Tables, job: Job, change: Change, now: datetime) -> None:
     if change.move.guard is Guard.ADRIFT:
         job, change = _taken(tables, job, change, now)
     run_id = tables.runs[job.id][-1].run_id if job.state is State.RUNNING else None

@@ -11,20 +11,31 @@ from datetime import timedelta
 
 from holdfast.clock import MICROSECOND, Clock
 from holdfast.core.decide import Change
+from holdfast.core.dossier import Dossier, Stray
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId, RunId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_PROGRESS
+from holdfast.core.order import sort_key
+from holdfast.core.record import Record, Swap
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
-from holdfast.testing import model_repair, model_workers
+from holdfast.testing import (
+    model_audit,
+    model_place,
+    model_queues,
+    model_records,
+    model_repair,
+    model_workers,
+)
 from holdfast.testing.model_add import add_job
-from holdfast.testing.model_apply import apply_change, is_json
+from holdfast.testing.model_apply import apply_change
 from holdfast.testing.model_claim import choose, is_late, open_run
+from holdfast.testing.model_json import is_json
 from holdfast.testing.model_locks import ModelHold, take
 from holdfast.testing.model_tables import LeaseEnd, Tables
 
@@ -76,6 +87,7 @@ class ModelStore:
     ) -> list[Claim]:
         await self.promote_due(limit=PROMOTED_AT_ONCE)
         now, prefix = self._clock.now(), self._ids.prefix()
+        limit, prefetch = model_queues.gate(self._tables, queue, now).room(limit, prefetch)
         jobs = [job for job in self._tables.queued(queue) if job.type in types]
         chosen = choose(self._tables, jobs, limit=limit, prefetch=prefetch, now=now)
         for job in chosen:
@@ -115,7 +127,9 @@ class ModelStore:
         return len(due)
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        return self._tables.queued(queue)[:limit]
+        due = self._tables.due(self._clock.now())[:PROMOTED_AT_ONCE]
+        next_ones = [*self._tables.queued(queue), *(job for job in due if job.queue == queue)]
+        return sorted(next_ones, key=sort_key)[:limit]
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
         newest_first = sorted(self._tables.jobs.values(), key=lambda job: -job.seq)
@@ -161,6 +175,9 @@ class ModelStore:
             return list(self._tables.removed)
         return list(self._tables.events.get(job_id, []))
 
+    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
+        return model_records.stream(self._tables, after, limit)
+
     async def held(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
@@ -178,10 +195,37 @@ class ModelStore:
         return model_repair.remove_orphans(self._tables, self._clock.now(), limit)
 
     async def set_queue(self, queue: Queue) -> None:
-        self._tables.queues[queue.name] = queue
+        model_queues.set_queue(self._tables, queue)
+        self._tell(Hint(queues=frozenset({queue.name})))
 
     async def queue(self, name: str) -> Queue:
-        return self._tables.queue(name)
+        return model_queues.shown(self._tables.queue(name), self._clock.now())
+
+    async def queues(self) -> list[Queue]:
+        return [await self.queue(name) for name in sorted(self._tables.queues)]
+
+    async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
+        model_queues.pause(self._tables, name, reason, span, self._clock.now())
+
+    async def resume(self, name: str) -> bool:
+        resumed = model_queues.resume(self._tables, name, self._clock.now())
+        self._tell(Hint(queues=frozenset({name})))
+        return resumed
+
+    async def record(self, kind: str, key: str) -> Record | None:
+        return self._tables.records.get((kind, key))
+
+    async def records(self, kind: str) -> list[Record]:
+        return model_records.listed(self._tables, kind)
+
+    async def swap(
+        self, kind: str, key: str, *, expected: int | None, value: str | None
+    ) -> Record | None:
+        wish = Swap(kind=kind, key=key, expected=expected, value=value)
+        return model_records.swap(self._tables, wish, self._clock.now())
+
+    async def normalise(self, queue: str) -> int:
+        return model_place.normalise(self._tables, queue, self._clock.now())
 
     async def enlist(self, worker: WorkerInfo) -> None:
         model_workers.enlist(self._tables, worker, self._clock)
@@ -194,6 +238,15 @@ class ModelStore:
 
     async def workers(self) -> list[WorkerRecord]:
         return model_workers.listed(self._tables, self._clock)
+
+    async def size(self) -> int:
+        return len(self._tables.jobs)
+
+    async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
+        return model_audit.dossiers(self._tables, after, limit)
+
+    async def strays(self, *, limit: int) -> list[Stray]:
+        return model_audit.strays(self._tables, limit)
 
     async def hold(self, name: str) -> ModelHold | None:
         self._require_open()

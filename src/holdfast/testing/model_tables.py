@@ -11,6 +11,7 @@ from holdfast.core.event import EventRecord, Kind
 from holdfast.core.ids import JobId, RunId
 from holdfast.core.job import Job, Key, Slot
 from holdfast.core.order import Ordering, next_position, sort_key
+from holdfast.core.record import Record
 from holdfast.core.run import Holder, Lease, RunRecord
 from holdfast.core.state import WAITING, State
 from holdfast.core.worker import WorkerRecord
@@ -47,6 +48,8 @@ class Tables:
     workers: dict[Holder, WorkerRecord] = field(default_factory=dict)
     beats: dict[Holder, LeaseEnd] = field(default_factory=dict)
     removed: list[EventRecord] = field(default_factory=list)
+    records: dict[tuple[str, str], Record] = field(default_factory=dict)
+    versions: Iterator[int] = field(default_factory=lambda: count(1))
     seqs: Iterator[int] = field(default_factory=lambda: count(1))
     event_ids: Iterator[int] = field(default_factory=lambda: count(1))
 

@@ -278,6 +278,53 @@ async def set_queue(w: World, _: None) -> None:
     await w.store.set_queue(Queue(name="default", ordering=Ordering.POSITION))
 
 
+@scenario(nothing)
+async def pause(w: World, _: None) -> None:
+    await w.store.pause("default", reason="deploy", span=SECOND)
+
+
+async def _paused(w: World) -> None:
+    await w.store.pause("default", reason=None, span=None)
+
+
+@scenario(_paused)
+async def resume(w: World, _: None) -> None:
+    await w.store.resume("default")
+
+
+async def _limited(w: World) -> None:
+    await w.store.set_queue(Queue(name="default", concurrency=2))
+    for _ in range(3):
+        await w.add()
+    await w.claim(limit=1)
+
+
+@scenario(_limited)
+async def claim_limited(w: World, _: None) -> None:
+    assert len(await w.claim()) == 1
+
+
+@scenario(nothing)
+async def create_record(w: World, _: None) -> None:
+    await w.store.swap("template", "daily", expected=None, value="1")
+
+
+async def _one_record(w: World) -> int:
+    record = await w.store.swap("template", "daily", expected=None, value="1")
+    assert record is not None
+    return record.version
+
+
+@scenario(_one_record)
+async def write_record(w: World, version: int) -> None:
+    await w.store.swap("template", "daily", expected=version, value="2")
+
+
+@scenario(_one_record)
+async def delete_record(w: World, version: int) -> None:
+    await w.store.swap("template", "daily", expected=version, value=None)
+
+
 async def _lapsed(w: World) -> Job:
     claim = await w.started()
     w.clock.advance(2 * LEASE)
@@ -360,9 +407,16 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.runs(job.id)
     await w.store.events(job.id)
     await w.store.events(None)
+    await w.store.stream(limit=5)
+    await w.store.record("template", "daily")
+    await w.store.records("template")
     await w.store.held(besides="boot-2", instance_id="worker-1", limit=5)
     await w.store.adrift(limit=5)
     await w.store.unfollowed(limit=5)
     await w.store.queue("default")
+    await w.store.queues()
     await w.store.workers()
+    await w.store.size()
+    await w.store.dossiers(after=0, limit=5)
+    await w.store.strays(limit=5)
     await w.store.get([job.id])

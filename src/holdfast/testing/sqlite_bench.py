@@ -23,6 +23,7 @@ from holdfast.core.state import Loss
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.crash import Probe
+from holdfast.testing.place_scenarios import PLACES
 from holdfast.testing.scenarios import CHAIN, ONCE, SCENARIOS, SECOND, Scenario, World, nothing
 from holdfast.testing.sqlite_wreck import SqliteWrecker
 
@@ -35,7 +36,7 @@ class SqliteBench:
 
     @property
     def scenarios(self) -> dict[str, Scenario]:
-        return SCENARIOS | OWN
+        return SCENARIOS | PLACES | OWN
 
 
 def dump(path: Path, *, sound: bool = True) -> dict[str, list[Any]]:

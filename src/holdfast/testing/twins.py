@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
+from holdfast.core.dossier import Dossier, Stray
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job
@@ -17,6 +18,7 @@ from holdfast.testing.differences import differences
 from holdfast.testing.drafts import QUEUES
 from holdfast.testing.invariants import Dump, check_dump, check_since
 from holdfast.testing.model_store import ModelStore
+from holdfast.verify import verify
 
 MakeStore = Callable[[FakeClock, Ids], Store]
 Answer = TypeVar("Answer")
@@ -93,7 +95,12 @@ class Twins:
         """Compare everything, and hold it against every invariant."""
         self.touched.update(self.known)
         self.compare()
+        self.both(_stream)
         check_dump(self._run(_dump(self.store)), chained=self.chained)
+        self.both(_audited)
+        for store in (self.model, self.store):
+            found = self._run(verify(store, page=PAGE)).violations
+            assert found == (), f"a store that nobody has broken is said to be: {found}"
 
     def close(self) -> None:
         """Let go of both."""
@@ -124,6 +131,13 @@ async def _history(store: Store, job_id: JobId) -> History:
     return await store.runs(job_id), events, _without_seqs(await store.chain(job_id))
 
 
+async def _stream(store: Store) -> list[EventRecord]:
+    events: list[EventRecord] = []
+    while page := await store.stream(after=events[-1].id if events else 0, limit=PAGE):
+        events += page
+    return [replace(event, id=0) for event in events]
+
+
 async def _listed(store: Store) -> list[list[JobId]]:
     pages = [await store.peek(queue, limit=MANY) for queue in QUEUES]
     pages.append(await store.find(Filter(), limit=PAGE))
@@ -136,6 +150,19 @@ async def _dump(store: Store) -> Dump:
     jobs = {job.id: job for job in await store.find(Filter(), limit=MANY)}
     runs = {job_id: await store.runs(job_id) for job_id in jobs}
     return Dump(jobs, runs, {job_id: await store.events(job_id) for job_id in jobs})
+
+
+async def _audited(store: Store) -> tuple[list[Dossier], list[Stray]]:
+    """What a proof is given. Reservations and groups are the stores' own to show."""
+    dossiers: list[Dossier] = []
+    while page := await store.dossiers(after=dossiers[-1].seq if dossiers else 0, limit=PAGE):
+        dossiers += page
+    return [_comparable(dossier) for dossier in dossiers], await store.strays(limit=MANY)
+
+
+def _comparable(dossier: Dossier) -> Dossier:
+    events = tuple(replace(event, id=0) for event in dossier.events)
+    return replace(dossier, seq=0, events=events, reservations=(), is_member=False, group_id=None)
 
 
 def _without_seqs(jobs: Iterable[Job | None]) -> Seen:

@@ -46,11 +46,12 @@ class Engine:
         types: Collection[str] | None = None,
         concurrency: int | None = None,
         app_address: str | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self._store = store
         self._registry = registry
         self._settings = settings
-        self._judge = Judge(ids.job, random)
+        self._judge = judge or Judge(ids.job, random)
         self._held = held
         if isinstance(queues, str):
             raise InvalidType(f"queues is {queues!r:.80}; give a list of queue names")
@@ -61,20 +62,33 @@ class Engine:
             self.concurrency = check_count(concurrency, what="concurrency")
         self.settled: Counter[State] = Counter()
         self.on_settled: Callable[[State], None] | None = None
+        self._taking: asyncio.Task[None] | None = None
         self._require_work()
         self._addresses = find_addresses(registry, self.types, app_address)
 
     def start(self, holder: Holder) -> None:
         """Begin to take jobs, on the running loop, over an open store."""
+        self.prepare(holder)
+        self._taking = asyncio.create_task(self._dispatcher.run(), name="holdfast-dispatch")
+
+    def prepare(self, holder: Holder) -> None:
+        """Be ready to take jobs, for whoever says when: `run_once`."""
         self._finisher = Finisher(self._store, self._settled)
         self._slots = self._make_slots()
         self._dispatcher = self._make_dispatcher(holder)
-        self._taking = asyncio.create_task(self._dispatcher.run(), name="holdfast-dispatch")
+
+    async def run_once(self) -> int:
+        """Take what there is room for and see it ended, durably; how many jobs that was."""
+        taken = await self._dispatcher.run_once()
+        await self._slots.quiet()
+        await self._finisher.flushed()
+        return taken
 
     async def stop(self, grace: timedelta) -> None:
         """Take no more, let what runs end within the grace, hand back the rest."""
         self._dispatcher.stop()
-        await asyncio.wait([self._taking])
+        if self._taking is not None:
+            await asyncio.wait([self._taking])
         self._slots.hand_back()
         await self._slots.finished(grace.total_seconds())
         with suppress(TimeoutError):

@@ -11,6 +11,7 @@ from holdfast.core.delivery import Delivery
 from holdfast.core.event import EventRecord, Kind
 from holdfast.core.ids import JobId, RunId
 from holdfast.core.job import Job, NewJob
+from holdfast.core.record import Record
 from holdfast.core.run import Claim, RunRecord
 from holdfast.core.span import MICROSECOND
 from holdfast.core.state import RunStatus, State
@@ -95,9 +96,9 @@ def claim(row: Sequence[Any]) -> Claim:
 def job(row: Row) -> Job:
     (
         seq, job_id, kind, name, params, queue, delivery, most, created_at, slot_at, deadline,
-        retry_of, root_id, group_id, template_id, template_at, schedule_id, state, reason, priority, position,
-        available_at, token, failures, losses, cancel, holder, boot_id, started_at, finished_at, _,
-        progress,
+        retry_of, root_id, group_id, template_id, template_at, schedule_id, state, reason,
+        priority, position, available_at, token, failures, losses, cancel, holder, boot_id,
+        started_at, finished_at, _, progress,
     ) = row  # fmt: skip
     return Job(
         id=JobId(job_id),
@@ -200,6 +201,18 @@ def event(row: Row) -> EventRecord:
         reason=reason,
         detail=detail,
         queue=queue,
+    )
+
+
+def record(row: Row) -> Record:
+    kind, key, value, version, created_at, updated_at = row
+    return Record(
+        kind=kind,
+        key=key,
+        value=value,
+        version=version,
+        created_at=moment(created_at),
+        updated_at=moment(updated_at),
     )
 
 

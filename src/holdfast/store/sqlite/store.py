@@ -14,17 +14,18 @@ from weakref import WeakSet
 
 from holdfast.clock import Clock, SystemClock, micros
 from holdfast.core.decide import Change
+from holdfast.core.dossier import Dossier, Stray
 from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job, NewJob
-from holdfast.core.order import Ordering
+from holdfast.core.record import Record, Swap, check_swap
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
-from holdfast.store.base import Added, Capability, Filter, Queue, Renewal
-from holdfast.store.sqlite import rows, verbs
+from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
+from holdfast.store.sqlite import audit, queue_rows, rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
 from holdfast.store.sqlite.hints.listeners import Listeners
@@ -139,7 +140,8 @@ class SqliteStore:
         return moved
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        return await self._jobs("read.peek", queue=queue, limit=limit)
+        asked = {"now": micros(self._clock.now()), "promoted": PROMOTED_AT_ONCE}
+        return await self._jobs("read.peek", queue=queue, limit=limit, **asked)
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
         states = None if what.states is None else sorted(what.states)
@@ -174,6 +176,10 @@ class SqliteStore:
             found = await self._reader.rows("read.events", id=job_id)
         return [rows.event(row) for row in found]
 
+    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
+        found = await self._reader.rows("read.stream", after=after, limit=limit)
+        return [rows.event(row) for row in found]
+
     async def held(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
@@ -197,10 +203,36 @@ class SqliteStore:
 
     async def queue(self, name: str) -> Queue:
         found = await self._reader.rows("queue.get", name=name)
-        if not found:
-            return Queue(name=name)
-        ordering, gap = found[0]
-        return Queue(name=name, ordering=Ordering(ordering), gap=gap)
+        return queue_rows.queue(found[0], self._clock.now()) if found else Queue(name=name)
+
+    async def queues(self) -> list[Queue]:
+        found = await self._reader.rows("queue.all")
+        return [queue_rows.queue(row, self._clock.now()) for row in found]
+
+    async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
+        await self._writer.ask(verbs.pause, [(name, reason, span)])
+
+    async def resume(self, name: str) -> bool:
+        resumed: bool = (await self._writer.ask(verbs.resume, [name]))[0]
+        return resumed
+
+    async def record(self, kind: str, key: str) -> Record | None:
+        found = await self._reader.rows("record.get", kind=kind, key=key)
+        return rows.record(found[0]) if found else None
+
+    async def records(self, kind: str) -> list[Record]:
+        return [rows.record(row) for row in await self._reader.rows("record.all", kind=kind)]
+
+    async def swap(
+        self, kind: str, key: str, *, expected: int | None, value: str | None
+    ) -> Record | None:
+        wish = check_swap(Swap(kind=kind, key=key, expected=expected, value=value))
+        swapped: Record | None = (await self._writer.ask(verbs.swap, [wish]))[0]
+        return swapped
+
+    async def normalise(self, queue: str) -> int:
+        changed: int = (await self._writer.ask(verbs.normalise, [queue]))[0]
+        return changed
 
     async def enlist(self, worker: WorkerInfo) -> None:
         await self._writer.ask(verbs.enlist, [worker])
@@ -215,6 +247,18 @@ class SqliteStore:
     async def workers(self) -> list[WorkerRecord]:
         found = await self._reader.rows("read.workers", mono=self._clock.monotonic())
         return [rows.worker(row) for row in found]
+
+    async def size(self) -> int:
+        [(number,)] = await self._reader.rows("audit.size")
+        return int(number)
+
+    async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
+        found = await self._reader.rows("audit.dossiers", after=after, limit=limit)
+        return [audit.dossier(row) for row in found]
+
+    async def strays(self, *, limit: int) -> list[Stray]:
+        pages = [await self._reader.rows(name, limit=limit) for name in audit.STRAYS]
+        return [audit.stray(row) for page in pages for row in page]
 
     async def hold(self, name: str) -> FileHold | None:
         self._require_open()

@@ -11,17 +11,20 @@ A store proves itself in a test module of a few lines, run by pytest-asyncio in 
     def clock(): return FakeClock()
 
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
-`conformance.shared`, whose tests take a fixture `url`: the address of a new, empty store. What
-recovery repairs is shown by `conformance.broken`, whose tests take a fixture `wrecker`.
+`conformance.shared` and `conformance.shared_records`, whose tests take a fixture `url`: the address
+of a new, empty store. What recovery repairs is shown by `conformance.broken`, whose tests take a
+fixture `wrecker`, and what `verify` finds of it by `conformance.refuted`.
 """
 
 from holdfast.testing.conformance import (
     adding,
     applying,
+    audits,
     batches,
     cancelling,
     chains,
     claiming,
+    editing,
     fences,
     hints,
     history,
@@ -29,11 +32,16 @@ from holdfast.testing.conformance import (
     leases,
     leavings,
     locks,
+    moving,
+    normalising,
     opening,
     order,
     progress,
+    queues,
+    records,
     recovery,
     retention,
+    streaming,
     workers,
 )
 
@@ -41,6 +49,9 @@ _PARTS = (
     adding,
     claiming,
     order,
+    moving,
+    editing,
+    normalising,
     applying,
     cancelling,
     fences,
@@ -53,7 +64,11 @@ _PARTS = (
     retention,
     workers,
     locks,
+    queues,
+    records,
+    streaming,
     recovery,
+    audits,
     batches,
     hints,
     opening,

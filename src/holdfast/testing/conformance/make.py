@@ -5,13 +5,13 @@ from datetime import timedelta
 from itertools import count
 from typing import Any, Final
 
-from holdfast.core.decide import Standing, decide
+from holdfast.core.decide import Change, Guard, Move, Standing, decide
 from holdfast.core.event import Event, Failed, Kind, Lost, Succeeded
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.run import Claim, Holder, RunRecord
 from holdfast.core.span import Span, to_span
-from holdfast.core.state import Loss
+from holdfast.core.state import Loss, State
 from holdfast.core.worker import WorkerInfo
 from holdfast.store.base import Store
 
@@ -133,6 +133,18 @@ async def last_run(store: Store, job_id: JobId) -> RunRecord:
 async def kinds(store: Store, job_id: JobId) -> list[Kind]:
     """What was recorded of a job, oldest first."""
     return [event.kind for event in await store.events(job_id)]
+
+
+async def next_ids(store: Store, queue: str = "default") -> list[JobId]:
+    """The ids of a queue's jobs as `peek` shows them."""
+    return [job.id for job in await store.peek(queue, limit=MANY)]
+
+
+async def block(store: Store, job_id: JobId) -> None:
+    """Let a queued job wait for others, as one of a group does."""
+    job = await job_of(store, job_id)
+    move = Move(guard=Guard.STATE, to=State.BLOCKED)
+    assert await store.apply([Change(job_id, job.token, move, was=job.state)]) == [True]
 
 
 async def claim_order(store: Store, **over: Any) -> list[JobId]:

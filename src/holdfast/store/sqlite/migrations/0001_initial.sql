@@ -67,6 +67,10 @@ CREATE INDEX holdfast_waiting_once ON holdfast_waiting
 CREATE INDEX holdfast_waiting_place ON holdfast_waiting
   (queue, priority, position, available_at, created_at, job)
   WHERE position <> 0;
+-- Those of the blocked that have none, for whoever gives them one.
+CREATE INDEX holdfast_waiting_blocked ON holdfast_waiting
+  (queue, priority, available_at, created_at, job)
+  WHERE state = 'blocked' AND position = 0;
 CREATE INDEX holdfast_waiting_grp ON holdfast_waiting (grp, job) WHERE grp IS NOT NULL;
 
 -- Whoever ran a job has a row, for its runs to point at. What follows `boot_id` is there only while
@@ -195,6 +199,8 @@ CREATE TABLE holdfast_queues (
   resume_at INTEGER,  -- NULL: when somebody says so
   CONSTRAINT pause CHECK (paused_at IS NOT NULL OR (pause_reason IS NULL AND resume_at IS NULL))
 ) WITHOUT ROWID;
+-- So that an end that makes room costs nothing where nobody has set a limit.
+CREATE INDEX holdfast_queues_limited ON holdfast_queues (name) WHERE concurrency IS NOT NULL;
 
 -- A direct run holds its queue: nothing else is taken while its reservation is active.
 CREATE TABLE holdfast_reservations (
@@ -238,18 +244,19 @@ CREATE INDEX holdfast_groups_unsealed ON holdfast_groups (created_at) WHERE seal
 CREATE INDEX holdfast_groups_closing ON holdfast_groups (seq) WHERE closing IS NOT NULL AND NOT swept;
 
 -- Small documents that are compared and swapped: templates, and whatever else is set by name.
+-- A write replaces the row, so that no version is ever given twice.
 CREATE TABLE holdfast_records (
+  version INTEGER PRIMARY KEY AUTOINCREMENT,
   kind TEXT NOT NULL
     CONSTRAINT kind_name CHECK (length(kind) BETWEEN 1 AND 128 AND kind NOT GLOB '*[^A-Za-z0-9_.:-]*'),
   key TEXT NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
-  version INTEGER NOT NULL CHECK (version > 0),
   value TEXT NOT NULL
     CONSTRAINT value_size CHECK (length(CAST(value AS BLOB)) <= 262144)
     CONSTRAINT value_json CHECK (json_valid(value)),
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
-  PRIMARY KEY (kind, key)
-) WITHOUT ROWID;
+  UNIQUE (kind, key)
+);
 
 -- Everything unusual; the routine claim and success are told by the run itself.
 CREATE TABLE holdfast_events (

@@ -22,12 +22,15 @@ VALUES (
   :job, :state, :queue, :type, :name, :delivery, :priority,
   coalesce(
     (
-      SELECT q.gap + coalesce(
-        (
-          SELECT max(o.position) FROM holdfast_waiting AS o
-          WHERE o.queue = :queue AND o.priority = :priority AND o.position <> 0
-        ),
-        0
+      SELECT q.gap + max(
+        0,
+        coalesce(
+          (
+            SELECT max(o.position) FROM holdfast_waiting AS o
+            WHERE o.queue = :queue AND o.priority = :priority AND o.position <> 0
+          ),
+          0
+        )
       )
       FROM holdfast_queues AS q
       WHERE q.name = :queue AND q.ordering = 'position'
@@ -67,12 +70,15 @@ SET position = p.position
 FROM (
   SELECT
     w.job,
-    coalesce(
-      (
-        SELECT max(o.position) FROM holdfast_waiting AS o INDEXED BY holdfast_waiting_place
-        WHERE o.queue = w.queue AND o.priority = w.priority AND o.position <> 0
-      ),
-      0
+    max(
+      0,
+      coalesce(
+        (
+          SELECT max(o.position) FROM holdfast_waiting AS o INDEXED BY holdfast_waiting_place
+          WHERE o.queue = w.queue AND o.priority = w.priority AND o.position <> 0
+        ),
+        0
+      )
     ) + q.gap * row_number() OVER (PARTITION BY w.queue, w.priority ORDER BY w.job) AS position
   FROM holdfast_waiting AS w NOT INDEXED
   CROSS JOIN holdfast_queues AS q ON q.name = w.queue
@@ -108,3 +114,10 @@ FROM (SELECT 1)
 LEFT JOIN holdfast_jobs AS j ON j.id = :id
 LEFT JOIN holdfast_ends AS e ON e.job = j.seq
 LEFT JOIN holdfast_jobs AS s ON s.retry_of = j.seq;
+
+-- @retried
+-- Told of the job before, in the write that stores the new one.
+INSERT INTO holdfast_events (job, at, kind, token, detail)
+SELECT e.job, :now, 'retried', e.token, :id
+FROM holdfast_ends AS e
+WHERE e.job = :retry_of;

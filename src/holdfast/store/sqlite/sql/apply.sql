@@ -77,12 +77,15 @@ SET
   priority = 0,
   position = coalesce(
     (
-      SELECT q.gap + coalesce(
-        (
-          SELECT max(o.position) FROM holdfast_waiting AS o INDEXED BY holdfast_waiting_place
-          WHERE o.queue = j.queue AND o.priority = 0 AND o.position <> 0
-        ),
-        0
+      SELECT q.gap + max(
+        0,
+        coalesce(
+          (
+            SELECT max(o.position) FROM holdfast_waiting AS o INDEXED BY holdfast_waiting_place
+            WHERE o.queue = j.queue AND o.priority = 0 AND o.position <> 0
+          ),
+          0
+        )
       )
       FROM holdfast_queues AS q
       WHERE q.name = j.queue AND q.ordering = 'position'
@@ -253,3 +256,12 @@ ORDER BY c.n;
 
 -- @answer
 SELECT json_group_array(n) FROM temp.holdfast_changes WHERE ok;
+
+-- @limited
+-- Queues in which there is room again.
+SELECT json_group_array(q.name)
+FROM holdfast_queues AS q INDEXED BY holdfast_queues_limited
+WHERE q.concurrency IS NOT NULL
+  AND q.name IN (
+    SELECT queue FROM temp.holdfast_changes WHERE ok AND run_status IS NOT NULL
+  );

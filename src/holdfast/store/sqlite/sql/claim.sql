@@ -8,6 +8,18 @@ WHERE job IN (
   LIMIT :limit
 );
 
+-- @gate
+-- What stands before a claim of this queue; a row in any case.
+SELECT
+  coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > :now), 0),
+  q.concurrency
+FROM (SELECT 1)
+LEFT JOIN holdfast_queues AS q ON q.name = :queue;
+
+-- @count_open
+-- All that runs now is few; an index for this would cost every claim and every end.
+SELECT count(*) FROM holdfast_open_runs WHERE queue = :queue;
+
 -- @clear
 DELETE FROM temp.holdfast_picked;
 

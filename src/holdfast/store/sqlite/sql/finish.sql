@@ -38,3 +38,9 @@ WHERE scope = 'active' AND job_id IN (SELECT root_id FROM temp.holdfast_finished
 
 -- @answer
 SELECT json_group_array(n) FROM temp.holdfast_finished;
+
+-- @limited
+-- Queues in which there is room again.
+SELECT json_group_array(q.name)
+FROM holdfast_queues AS q INDEXED BY holdfast_queues_limited
+WHERE q.concurrency IS NOT NULL AND q.name IN (SELECT queue FROM temp.holdfast_finished);

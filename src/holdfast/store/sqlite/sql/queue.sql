@@ -1,7 +1,35 @@
 -- @set
-INSERT INTO holdfast_queues (name, ordering, gap)
-VALUES (:name, :ordering, :gap)
-ON CONFLICT (name) DO UPDATE SET ordering = excluded.ordering, gap = excluded.gap;
+INSERT INTO holdfast_queues (name, ordering, gap, concurrency)
+VALUES (:name, :ordering, :gap, :concurrency)
+ON CONFLICT (name) DO UPDATE SET
+  ordering = excluded.ordering,
+  gap = excluded.gap,
+  concurrency = excluded.concurrency;
 
 -- @get
-SELECT ordering, gap FROM holdfast_queues WHERE name = :name;
+SELECT name, ordering, gap, concurrency, paused_at, pause_reason, resume_at
+FROM holdfast_queues
+WHERE name = :name;
+
+-- @all
+SELECT name, ordering, gap, concurrency, paused_at, pause_reason, resume_at
+FROM holdfast_queues
+ORDER BY name;
+
+-- @pause
+INSERT INTO holdfast_queues (name, ordering, gap, paused_at, pause_reason, resume_at)
+VALUES (:name, :ordering, :gap, :now, :reason, :until)
+ON CONFLICT (name) DO UPDATE SET
+  paused_at = excluded.paused_at,
+  pause_reason = excluded.pause_reason,
+  resume_at = excluded.resume_at;
+
+-- @resume
+-- One whose time has passed is over already.
+UPDATE holdfast_queues
+SET paused_at = NULL, pause_reason = NULL, resume_at = NULL
+WHERE name = :name AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > :now);
+
+-- @record
+INSERT INTO holdfast_events (queue, at, kind, token, reason, detail)
+VALUES (:name, :now, :kind, 0, :reason, :detail);

@@ -24,7 +24,8 @@ CROSS JOIN holdfast_job_state AS s ON s.seq = w.job
 ORDER BY w.start_deadline, w.job;
 
 -- @peek
--- The order index is by type, so: which types wait, then the first few of each, sorted together.
+-- The order index is by type, so: which types wait, then the first few of each, sorted together
+-- with what the next claim would promote before it looks.
 WITH RECURSIVE types (type) AS (
   SELECT min(type) FROM holdfast_waiting WHERE queue = :queue AND state = 'queued'
   UNION ALL
@@ -38,13 +39,26 @@ WITH RECURSIVE types (type) AS (
 SELECT s.*
 FROM (
   SELECT w.job, w.priority, w.position, w.available_at, w.created_at
-  FROM types AS t
-  CROSS JOIN holdfast_waiting AS w ON w.job IN (
-    SELECT i.job FROM holdfast_waiting AS i
-    WHERE i.queue = :queue AND i.type = t.type AND i.state = 'queued'
-    ORDER BY i.priority DESC, i.position, i.available_at, i.created_at, i.job
-    LIMIT :limit
-  )
+  FROM (
+    SELECT q.job
+    FROM types AS t
+    CROSS JOIN holdfast_waiting AS q ON q.job IN (
+      SELECT i.job FROM holdfast_waiting AS i
+      WHERE i.queue = :queue AND i.type = t.type AND i.state = 'queued'
+      ORDER BY i.priority DESC, i.position, i.available_at, i.created_at, i.job
+      LIMIT :limit
+    )
+    UNION ALL
+    SELECT d.job
+    FROM (
+      SELECT p.job, p.queue FROM holdfast_waiting AS p
+      WHERE p.state IN ('scheduled', 'retry_wait') AND p.available_at <= :now
+      ORDER BY p.available_at, p.job
+      LIMIT :promoted
+    ) AS d
+    WHERE d.queue = :queue
+  ) AS n
+  CROSS JOIN holdfast_waiting AS w ON w.job = n.job
   ORDER BY w.priority DESC, w.position, w.available_at, w.created_at, w.job
   LIMIT :limit
 ) AS w
@@ -122,6 +136,15 @@ SELECT e.id, e.at, NULL, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
 FROM holdfast_events AS e
 WHERE e.job IS NULL
 ORDER BY e.id;
+
+-- @stream
+-- Ids are given under the one write lock, so they become visible in their order.
+SELECT e.id, e.at, j.id, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
+FROM holdfast_events AS e
+LEFT JOIN holdfast_jobs AS j ON j.seq = e.job
+WHERE e.id > :after
+ORDER BY e.id
+LIMIT :limit;
 
 -- @held
 SELECT s.*

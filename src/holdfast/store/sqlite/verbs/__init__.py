@@ -3,8 +3,11 @@
 from holdfast.store.sqlite.verbs.add import add
 from holdfast.store.sqlite.verbs.apply import apply
 from holdfast.store.sqlite.verbs.claim import Wanted, claim
+from holdfast.store.sqlite.verbs.place import normalise
+from holdfast.store.sqlite.verbs.queue import pause, resume, set_queue
+from holdfast.store.sqlite.verbs.record import swap
 from holdfast.store.sqlite.verbs.repair import remove_orphans
-from holdfast.store.sqlite.verbs.upkeep import attach, promote, prune, renew, report, set_queue
+from holdfast.store.sqlite.verbs.upkeep import attach, promote, prune, renew, report
 from holdfast.store.sqlite.verbs.worker import beat, enlist, retire
 
 __all__ = [
@@ -15,11 +18,15 @@ __all__ = [
     "beat",
     "claim",
     "enlist",
+    "normalise",
+    "pause",
     "promote",
     "prune",
     "remove_orphans",
     "renew",
     "report",
+    "resume",
     "retire",
     "set_queue",
+    "swap",
 ]

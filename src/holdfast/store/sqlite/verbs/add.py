@@ -42,6 +42,8 @@ def _insert_one(
     rows.require_storable(values.values())
     values["job"] = work.run("add.job", **values).lastrowid
     work.run("add.wait", **values)
+    if retry_of is not None:
+        work.run("add.retried", **values)
     _note(work, values)
 
 

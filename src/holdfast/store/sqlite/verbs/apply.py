@@ -10,6 +10,7 @@ from holdfast.core.state import FINAL, WAITING, State
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.rows import dumps
 from holdfast.store.sqlite.verbs.alone import alone
+from holdfast.store.sqlite.verbs.place import rearrange
 from holdfast.store.sqlite.writer import Work
 
 
@@ -37,8 +38,17 @@ def _rounds(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
 
 
 def _alike(one: Change, other: Change) -> bool:
-    adrift = Guard.ADRIFT in (one.move.guard, other.move.guard)  # each gets a place of its own
-    return not adrift and (one.successor is None) == (other.successor is None)
+    placed = _is_placed(one) or _is_placed(other)
+    return not placed and (one.successor is None) == (other.successor is None)
+
+
+def _is_placed(change: Change) -> bool:
+    """Whether it gives the job a place of its own, which the next one's depends on."""
+    return change.move.guard is Guard.ADRIFT or _rearranges(change)
+
+
+def _rearranges(change: Change) -> bool:
+    return change.edit is not None or change.place is not None
 
 
 def _distinct(changes: Sequence[Change]) -> bool:
@@ -66,6 +76,7 @@ def _succeed(work: Work, changes: Sequence[Change]) -> list[bool]:
         work.run("finish.drop_open")
         work.run("finish.end", now=work.now)
         work.run("finish.free_keys")
+        work.queues.update(json.loads(work.one("finish.limited")))
         work.ended = True
     if found == len(changes):
         return [True] * found
@@ -96,7 +107,11 @@ def _apply_any(work: Work, changes: Sequence[Change]) -> list[bool]:
     elif any(move.run for move in moves):
         work.run("apply.close", now=work.now)
         work.run("apply.drop_open")
-    _keep_going(work, changes, moves)
+        work.queues.update(json.loads(work.one("apply.limited")))
+    if _rearranges(changes[0]):  # which is alone
+        rearrange(work, changes[0])
+    else:
+        _keep_going(work, changes, moves)
     if ends & FINAL or any(move.yields for move in moves):
         _end(work, guards)
     accepted = json.loads(work.one("apply.answer"))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from holdfast.core.queue import Gate
 from holdfast.core.run import Claim, Holder
 from holdfast.core.span import MICROSECOND
 from holdfast.store.base import PROMOTED_AT_ONCE
@@ -33,13 +34,16 @@ def claim(work: Work, asked: Sequence[Wanted]) -> list[list[Claim]]:
 def _claim(work: Work, wanted: Wanted) -> list[Claim]:
     holder = wanted.holder
     work.run("claim.promote", now=work.now, limit=PROMOTED_AT_ONCE)
+    limit, prefetch = _gate(work, wanted.queue).room(wanted.limit, wanted.prefetch)
+    if limit + prefetch < 1:
+        return []
     work.run("claim.clear")
     picked = work.run(
         "claim.pick",
         queue=wanted.queue,
         types=dumps(list(wanted.types)),
-        limit=wanted.limit,
-        prefetch=wanted.prefetch,
+        limit=limit,
+        prefetch=prefetch,
         now=work.now,
     )
     if picked.rowcount <= 0:
@@ -50,3 +54,10 @@ def _claim(work: Work, wanted: Wanted) -> list[Claim]:
     work.run("claim.open", now=work.now, until=until, prefix=wanted.prefix, **who)
     work.run("claim.leave")
     return [rows.claim(row) for row in json.loads(work.one("claim.claimed"))]
+
+
+def _gate(work: Work, queue: str) -> Gate:
+    """Read under the write lock that the claim holds anyway: nobody comes in between."""
+    is_paused, concurrency = work.run("claim.gate", queue=queue, now=work.now).fetchone()
+    open_runs = 0 if concurrency is None else work.one("claim.count_open", queue=queue)
+    return Gate(is_paused=bool(is_paused), concurrency=concurrency, open_runs=open_runs)

@@ -1,4 +1,4 @@
-"""The small writing verbs: renewing, reporting, attaching, promoting, pruning, naming queues."""
+"""The small writing verbs: renewing, reporting, attaching, promoting, pruning."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from itertools import groupby
 from holdfast.core.limits import MAX_PROGRESS, is_storable
 from holdfast.core.run import Lease
 from holdfast.core.span import MICROSECOND
-from holdfast.store.base import Queue, Renewal
+from holdfast.store.base import Renewal
 from holdfast.store.sqlite.rows import dumps
 from holdfast.store.sqlite.verbs.worker import forget_workers
 from holdfast.store.sqlite.writer import Work
@@ -48,12 +48,6 @@ def promote(work: Work, limits: Sequence[int]) -> list[int]:
 
 def prune(work: Work, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
     return [_prune(work, older_than, limit) for older_than, limit in asked]
-
-
-def set_queue(work: Work, queues: Sequence[Queue]) -> list[None]:
-    for queue in queues:
-        work.run("queue.set", name=queue.name, ordering=queue.ordering, gap=queue.gap)
-    return [None] * len(queues)
 
 
 def _report(work: Work, together: Mapping[Lease, str]) -> list[bool]:

@@ -1,0 +1,166 @@
+-- @params
+-- A trigger refuses it for a job that was ever claimed.
+UPDATE holdfast_jobs
+SET params = :params
+WHERE seq IN (SELECT job FROM temp.holdfast_changes WHERE ok);
+
+-- @edit
+-- With another priority it goes behind the others of that one.
+UPDATE holdfast_waiting
+SET
+  state = c.to_state,
+  available_at = coalesce(:due, holdfast_waiting.available_at),
+  priority = coalesce(:priority, holdfast_waiting.priority),
+  position = CASE
+    WHEN coalesce(:priority, holdfast_waiting.priority) = holdfast_waiting.priority
+      THEN holdfast_waiting.position
+    ELSE coalesce(
+      (
+        SELECT q.gap + max(
+          0,
+          coalesce(
+            (
+              SELECT max(o.position) FROM holdfast_waiting AS o INDEXED BY holdfast_waiting_place
+              WHERE o.queue = c.queue AND o.priority = :priority AND o.position <> 0
+            ),
+            0
+          )
+        )
+        FROM holdfast_queues AS q
+        WHERE q.name = c.queue AND q.ordering = 'position'
+      ),
+      0
+    )
+  END
+FROM temp.holdfast_changes AS c
+WHERE c.ok AND holdfast_waiting.job = c.job;
+
+-- @check_target
+-- Whom it goes beside must still wait, in the same queue and with the same priority.
+UPDATE temp.holdfast_changes AS c
+SET ok = 0
+WHERE c.ok AND NOT EXISTS (
+  SELECT 1
+  FROM holdfast_jobs AS j
+  CROSS JOIN holdfast_waiting AS t ON t.job = j.seq
+  WHERE j.id = :target AND t.queue = c.queue AND t.priority = c.priority AND t.job <> c.job
+);
+
+-- @subject
+SELECT c.job, t.seq, c.queue, c.priority, coalesce(q.gap, :gap)
+FROM temp.holdfast_changes AS c
+LEFT JOIN holdfast_jobs AS t ON t.id = :target
+LEFT JOIN holdfast_queues AS q ON q.name = c.queue
+WHERE c.ok;
+
+-- @spot
+SELECT position, available_at, created_at FROM holdfast_waiting WHERE job = :job;
+
+-- @lowest
+SELECT position FROM holdfast_waiting INDEXED BY holdfast_waiting_place
+WHERE queue = :queue AND priority = :priority AND position <> 0 AND job <> :without
+ORDER BY position
+LIMIT 1;
+
+-- @highest
+SELECT position FROM holdfast_waiting INDEXED BY holdfast_waiting_place
+WHERE queue = :queue AND priority = :priority AND position <> 0 AND job <> :without
+ORDER BY position DESC
+LIMIT 1;
+
+-- @before
+SELECT job, position FROM holdfast_waiting INDEXED BY holdfast_waiting_place
+WHERE queue = :queue AND priority = :priority AND position <> 0 AND job <> :without
+  AND position >= :bound
+  AND (position, available_at, created_at, job) < (:position, :available_at, :created_at, :job)
+ORDER BY position DESC, available_at DESC, created_at DESC, job DESC
+LIMIT :limit;
+
+-- @after
+SELECT job, position FROM holdfast_waiting INDEXED BY holdfast_waiting_place
+WHERE queue = :queue AND priority = :priority AND position <> 0 AND job <> :without
+  AND position <= :bound
+  AND (position, available_at, created_at, job) > (:position, :available_at, :created_at, :job)
+ORDER BY position, available_at, created_at, job
+LIMIT :limit;
+
+-- @unplaced
+-- Each waiting state has an index of its own; `types` are those that are queued.
+WITH RECURSIVE types (type) AS (
+  SELECT min(type) FROM holdfast_waiting WHERE queue = :queue AND state = 'queued'
+  UNION ALL
+  SELECT (
+    SELECT min(w.type) FROM holdfast_waiting AS w
+    WHERE w.queue = :queue AND w.state = 'queued' AND w.type > types.type
+  )
+  FROM types
+  WHERE types.type IS NOT NULL
+)
+SELECT job
+FROM (
+  SELECT q.job, q.available_at, q.created_at
+  FROM types AS t
+  CROSS JOIN holdfast_waiting AS q INDEXED BY holdfast_waiting_ready
+    ON q.queue = :queue AND q.type = t.type AND q.state = 'queued'
+    AND q.priority = :priority AND q.position = 0 AND q.available_at <= :available_at
+  UNION ALL
+  SELECT d.job, d.available_at, d.created_at
+  FROM holdfast_waiting AS d INDEXED BY holdfast_waiting_due
+  WHERE d.state IN ('scheduled', 'retry_wait') AND d.available_at <= :available_at
+    AND d.queue = :queue AND d.priority = :priority AND d.position = 0
+  UNION ALL
+  SELECT b.job, b.available_at, b.created_at
+  FROM holdfast_waiting AS b INDEXED BY holdfast_waiting_blocked
+  WHERE b.state = 'blocked' AND b.position = 0
+    AND b.queue = :queue AND b.priority = :priority AND b.available_at <= :available_at
+)
+WHERE job <> :without
+  AND (available_at, created_at, job) <= (:available_at, :created_at, :job)
+ORDER BY available_at, created_at, job;
+
+-- @write
+UPDATE holdfast_waiting
+SET position = p.value ->> 1
+FROM json_each(:places) AS p
+WHERE holdfast_waiting.job = p.value ->> 0;
+
+-- @normalise
+-- A `position` queue: everybody who waits.
+UPDATE holdfast_waiting
+SET position = p.place
+FROM (
+  SELECT
+    w.job,
+    :gap * row_number() OVER (
+      PARTITION BY w.priority ORDER BY w.position, w.available_at, w.created_at, w.job
+    ) AS place
+  FROM holdfast_waiting AS w
+  WHERE w.queue = :queue
+) AS p
+WHERE holdfast_waiting.job = p.job AND holdfast_waiting.position <> p.place;
+
+-- @normalise_placed
+-- A `scheduled` queue: those that were put somewhere, on their side of 0.
+UPDATE holdfast_waiting
+SET position = p.place
+FROM (
+  SELECT
+    w.job,
+    CASE
+      WHEN w.position > 0 THEN :gap * row_number() OVER (
+        PARTITION BY w.priority, w.position > 0
+        ORDER BY w.position, w.available_at, w.created_at, w.job
+      )
+      ELSE -:gap * row_number() OVER (
+        PARTITION BY w.priority, w.position > 0
+        ORDER BY w.position DESC, w.available_at DESC, w.created_at DESC, w.job DESC
+      )
+    END AS place
+  FROM holdfast_waiting AS w INDEXED BY holdfast_waiting_place
+  WHERE w.queue = :queue AND w.position <> 0
+) AS p
+WHERE holdfast_waiting.job = p.job AND holdfast_waiting.position <> p.place;
+
+-- @normalised
+INSERT INTO holdfast_events (queue, at, kind, token, detail)
+VALUES (:queue, :now, :kind, 0, :detail);

@@ -1,0 +1,49 @@
+"""One handler, called as a worker calls it, with no store behind it."""
+
+import asyncio
+import inspect
+from typing import Any
+
+from holdfast.context import Run
+from holdfast.core.ids import Ids, RunId
+from holdfast.core.outcome import Outcome
+from holdfast.core.run import Claim
+from holdfast.jobs.jobtype import JobType
+from holdfast.worker.execute import Active
+from holdfast.worker.executors.thread import ThreadExecutor
+
+
+async def run_alone(
+    kind: JobType[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, ids: Ids
+) -> Any:
+    """What the handler returns, there and back through JSON; an outcome comes back as it is."""
+    claim = _claim(kind, kind.dump(args, kwargs), ids)
+    active = Active(claim, kind, Run(claim, loop=asyncio.get_running_loop()))
+    value = await _call(active, kind.load(claim.params))
+    if isinstance(value, Outcome):
+        return value
+    return kind.load_result(kind.dump_result(value))
+
+
+async def _call(active: Active, params: dict[str, Any]) -> object:
+    if inspect.iscoroutinefunction(active.kind.function):
+        return await active.handler(**params)
+    threads = ThreadExecutor(1)
+    try:
+        return await threads.run(active.handler, params)
+    finally:
+        threads.drop()
+
+
+def _claim(kind: JobType[..., Any], params: str, ids: Ids) -> Claim:
+    return Claim(
+        job_id=ids.job(),
+        token=1,
+        run_id=RunId(ids.job()),
+        type=kind.name,
+        params=params,
+        delivery=kind.delivery,
+        failures=0,
+        losses=0,
+        max_attempts=kind.retry.max_attempts,
+    )

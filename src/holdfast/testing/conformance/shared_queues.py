@@ -1,0 +1,53 @@
+"""What the capability SHARED promises of queues, shown by processes that race for them."""
+
+from functools import partial
+
+from holdfast.store.base import Filter, Queue, Store
+from holdfast.testing import sizes
+from holdfast.testing.conformance.make import MANY, SUCCEEDED, make_job, settle, take_many
+from holdfast.testing.conformance.race import Act, opened, race
+
+
+async def work_through(store: Store, *, holder: str, queue: str) -> int:
+    """Claim and end until nothing is left to take; the most open runs ever seen in that queue."""
+    most = 0
+    while claims := await take_many(store, limit=3, holder=holder, queue=queue):
+        running = await store.find(Filter(queue=queue), limit=MANY)
+        most = max(most, sum(job.state == "running" for job in running))
+        for claim in claims:
+            await settle(store, claim, SUCCEEDED)
+    return most
+
+
+async def claim_once(store: Store, *, holder: str, queue: str) -> int:
+    return len(await take_many(store, holder=holder, queue=queue))
+
+
+async def test_limit_is_never_exceeded_by_processes_that_claim_at_once(url: str) -> None:
+    size = sizes.SIZES
+    names = [f"round-{n}" for n in range(size.race_rounds)]
+    async with opened(url) as store:
+        for name in names:
+            await store.set_queue(Queue(name=name, concurrency=2))
+            await store.add([make_job(queue=name) for _ in range(10)])
+
+    runners: list[list[Act[int]]] = [
+        [partial(claim_once, holder=f"worker-{n}", queue=name) for name in names]
+        for n in range(size.race_processes)
+    ]
+    taken = await race(url, runners)
+
+    assert [sum(counts) for counts in zip(*taken, strict=True)] == [2] * len(names)
+
+
+async def test_limit_holds_while_processes_work_through_a_queue(url: str) -> None:
+    async with opened(url) as store:
+        await store.set_queue(Queue(name="lane", concurrency=2))
+        await store.add([make_job(queue="lane") for _ in range(60)])
+
+    runners: list[list[Act[int]]] = [
+        [partial(work_through, holder=f"worker-{n}", queue="lane")] for n in range(4)
+    ]
+    seen = await race(url, runners)
+
+    assert max(most for [most] in seen) in {1, 2}

@@ -1,0 +1,278 @@
+"""Moving a job among those that wait: it comes exactly where it should, and nobody else moves."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count, pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.ids import JobId
+from holdfast.core.order import Ordering, first_position, next_position, normalised, spread
+from holdfast.core.place import ROOM, Edit, Place, Spot, Where, rearrange
+from holdfast.errors import InvalidJob
+
+TARGET = JobId("the-target")
+
+
+class Line:
+    """A lane of plain numbers. `jobs` is seq → position; a lower `due` settles equal positions."""
+
+    def __init__(self, positions: Sequence[int], *, due: Sequence[int] = ()) -> None:
+        self.jobs = dict(enumerate(positions, 1))
+        self.due = dict(enumerate(due or range(len(positions)), 1))
+        self.written: list[dict[int, int]] = []
+        self.read = 0
+
+    @property
+    def order(self) -> list[int]:
+        return sorted(self.jobs, key=lambda seq: (self.jobs[seq], self.due[seq], seq))
+
+    def write(self, places: Mapping[int, int]) -> None:
+        assert places.keys() <= self.jobs.keys()
+        self.jobs |= places
+        if places:
+            self.written.append(dict(places))
+
+    def position(self, seq: int) -> int:
+        return self.jobs[seq]
+
+    def ends(self, *, without: int) -> tuple[int | None, int | None]:
+        found = [place for seq, place in self.jobs.items() if place and seq != without]
+        return min(found, default=None), max(found, default=None)
+
+    def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
+        negatives = [each for each in self.order if self.jobs[each] < 0]
+        ahead = negatives if seq is None else self.order[: self.order.index(seq)]
+        return self._like(seq, ahead[::-1], number, without)
+
+    def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
+        return self._like(seq, self.order[self.order.index(seq) + 1 :], number, without)
+
+    def unplaced(self, last: int, *, without: int) -> list[int]:
+        line = [seq for seq in self.order if not self.jobs[seq] and seq != without]
+        return line[: line.index(last) + 1]
+
+    def _like(self, seq: int | None, line: list[int], number: int, without: int) -> list[Spot]:
+        sign = -1 if seq is None else self.jobs[seq]
+        fits = [each for each in line if self.jobs[each] * sign > 0 and each != without][:number]
+        self.read += len(fits)
+        return [Spot(each, self.jobs[each]) for each in fits]
+
+
+def asked(order: Sequence[int], where: Where, moved: int, target: int) -> list[int]:
+    """The order that is asked for, said as plainly as can be."""
+    others = [seq for seq in order if seq != moved]
+    match where:
+        case Where.FRONT:
+            return [moved, *others]
+        case Where.BACK:
+            return [*others, moved]
+        case Where.SWAP:
+            exchanged = {moved: target, target: moved}
+            return [exchanged.get(seq, seq) for seq in order]
+        case Where.BEFORE | Where.AFTER:
+            at = others.index(target) + (where is Where.AFTER)
+            return [*others[:at], moved, *others[at:]]
+
+
+def move(line: Line, where: Where, moved: int, target: int, gap: int = 100) -> None:
+    named = None if where in (Where.FRONT, Where.BACK) else target
+    rearrange(line, line.write, where, moved=moved, target=named, gap=gap)
+
+
+positions = st.one_of(
+    st.integers(-3, 3), st.integers(-1000, 1000), st.sampled_from([-200, -100, 0, 0, 0, 100, 200])
+)
+moves = st.lists(
+    st.tuples(st.sampled_from(Where), st.integers(0, 60), st.integers(0, 60)), max_size=25
+)
+
+
+@given(
+    st.lists(st.tuples(positions, st.integers(0, 3)), min_size=2, max_size=60),
+    moves,
+    st.sampled_from([1, 2, 10, 100]),
+)
+def test_every_move_gives_the_order_asked_for(
+    jobs: list[tuple[int, int]], steps: list[tuple[Where, int, int]], gap: int
+):
+    line = Line([position for position, _ in jobs], due=[due for _, due in jobs])
+    for where, one, other in steps:
+        moved, target = one % len(jobs) + 1, other % len(jobs) + 1
+        if moved == target:
+            continue
+        expected = asked(line.order, where, moved, target)
+
+        move(line, where, moved, target, gap)
+
+        assert line.order == expected
+        assert line.jobs[moved] != 0
+
+
+@given(st.lists(positions, min_size=2, max_size=40), moves)
+def test_nobody_but_the_unplaced_before_the_target_loses_a_zero(
+    places: list[int], steps: list[tuple[Where, int, int]]
+):
+    line = Line(places)
+    for where, one, other in steps:
+        moved, target = one % len(places) + 1, other % len(places) + 1
+        if moved == target:
+            continue
+        zeros = {seq for seq in line.order if line.jobs[seq] == 0 and seq != moved}
+        last = max((line.order.index(seq) for seq in {moved, target} & zeros), default=-1)
+        kept = {seq for seq in zeros if line.order.index(seq) > last}
+
+        move(line, where, moved, target)
+
+        assert all(line.jobs[seq] == 0 for seq in kept)
+
+
+def test_between_two_it_takes_the_middle_and_shifts_nobody():
+    line = Line([100, 200, 300])
+
+    move(line, Where.AFTER, 3, 1)
+
+    assert line.written == [{3: 150}]
+
+
+def test_before_the_first_it_stays_behind_those_without_a_position():
+    line = Line([0, 100, 200])
+
+    move(line, Where.BEFORE, 3, 2)
+
+    assert line.written == [{3: 50}]
+
+
+def test_a_swap_writes_two_and_no_other():
+    line = Line([100, 200, 300, 400])
+
+    move(line, Where.SWAP, 4, 2)
+
+    assert line.written == [{4: 200, 2: 400}]
+
+
+def test_a_swap_of_two_at_one_position_exchanges_their_places():
+    line = Line([100, 100, 100])
+
+    move(line, Where.SWAP, 1, 3)
+
+    assert line.order == [3, 2, 1]
+
+
+def test_front_and_back_go_beyond_the_last_and_beyond_zero():
+    line = Line([500, 600, 700])
+    for where in (Where.FRONT, Where.FRONT, Where.BACK):
+        move(line, where, 2 if where is Where.FRONT else 3, 1)
+
+    assert line.written == [{2: -100}, {2: -100}, {3: 600}]
+
+
+def test_beside_one_without_a_position_those_before_it_get_one():
+    line = Line([0, 0, 0, 0, 0])
+
+    move(line, Where.AFTER, 5, 2)
+
+    assert line.jobs == {1: -300, 2: -200, 5: -100, 3: 0, 4: 0}
+
+
+def test_no_room_between_two_spreads_only_the_neighbours():
+    line = Line([100 * n for n in range(1, 1001)])
+    for _ in range(7):
+        move(line, Where.BEFORE, 1000, 500)
+        move(line, Where.BEFORE, 999, 500)
+
+    assert [len(places) for places in line.written].count(1) >= 6
+    assert max(len(places) for places in line.written) <= 17
+
+
+@pytest.mark.parametrize("where", [Where.BEFORE, Where.AFTER])
+@pytest.mark.parametrize("gap", [100, 10])
+def test_a_thousand_moves_to_one_place_write_a_few_rows_each(where: Where, gap: int):
+    line = Line([gap * n for n in range(1, 3001)])
+    for moved in range(2001, 3001):
+        move(line, where, moved, 1000, gap)
+
+    written = sum(len(places) for places in line.written)
+    assert written / 1000 < 60
+    assert line.read / 1000 < 400
+
+
+def test_random_moves_write_about_one_row_each():
+    random, line = Random(5), Line([100 * n for n in range(1, 1001)])
+    for _ in range(1000):
+        moved, target = random.sample(range(1, 1001), 2)
+        move(line, random.choice([Where.BEFORE, Where.AFTER]), moved, target)
+
+    assert sum(len(places) for places in line.written) < 1500
+
+
+@given(
+    st.integers(1, 50),
+    st.integers(-(10**6), 10**6),
+    st.integers(1, 10**6),
+    st.integers(1, 1000),
+)
+def test_spread_stays_between_its_bounds_and_rises(number: int, low: int, room: int, step: int):
+    high = low + number + room
+
+    for found, least, most in [
+        (spread(number, low, high, step), low, high),
+        (spread(number, low, None, step), low, None),
+        (spread(number, None, high, step), None, high),
+    ]:
+        assert len(found) == number
+        assert found == sorted(set(found))
+        assert least is None or found[0] > least
+        assert most is None or found[-1] < most
+
+
+@given(st.integers(-(10**9), 10**9), st.integers(1, 10**6))
+def test_a_new_job_is_behind_and_a_first_one_before_and_neither_is_at_zero(end: int, gap: int):
+    assert next_position(end, gap) > max(0, end)
+    assert first_position(end, gap) < min(0, end)
+
+
+@given(st.lists(st.integers(-5, 5), max_size=30), st.sampled_from(Ordering))
+def test_normalised_positions_keep_the_order(places: list[int], ordering: Ordering):
+    places.sort()
+
+    even = normalised(places, ordering, 10)
+
+    assert even == sorted(even)
+    if ordering is Ordering.POSITION:
+        assert even == [10 * n for n in range(1, len(places) + 1)]
+    else:
+        assert [(p > 0) - (p < 0) for p in even] == [(p > 0) - (p < 0) for p in places]
+        assert len(set(even)) == len(places) - max(0, places.count(0) - 1)
+    assert normalised(even, ordering, 10) == even
+
+
+def test_a_window_has_room_for_more_after_it_was_spread():
+    line = Line(list(range(1, 50)))
+    for moved in count(49, -1):
+        move(line, Where.BEFORE, moved, 10, gap=1)
+        if any(len(places) > 1 for places in line.written):
+            break
+
+    gaps = [line.jobs[b] - line.jobs[a] for a, b in pairwise(line.order)]
+    assert max(gaps) >= ROOM
+
+
+@pytest.mark.parametrize(
+    ("where", "target"), [(Where.FRONT, TARGET), (Where.BEFORE, None), (Where.SWAP, None)]
+)
+def test_a_place_has_a_target_exactly_when_it_needs_one(where: Where, target: JobId | None):
+    with pytest.raises(InvalidJob, match=str(where)):
+        Place(where, target)
+
+
+def test_an_edit_names_what_it_gives_and_never_tells_the_params():
+    assert Edit(params='{"secret":1}', priority=0).fields == "params, priority"
+
+
+@pytest.mark.parametrize("given_up", [{}, {"delay": "both", "at": "both"}])
+def test_an_edit_changes_something_and_is_due_once(given_up: dict[str, object]):
+    with pytest.raises(InvalidJob):
+        Edit(**given_up)

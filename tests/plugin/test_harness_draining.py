@@ -1,0 +1,337 @@
+"""Draining: what is due runs as a worker would run it, in order, and waits for no real time."""
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+
+from holdfast import (
+    Backoff,
+    Holdfast,
+    PermanentError,
+    RetryAfter,
+    Run,
+    RunError,
+    Skip,
+    Snooze,
+    State,
+)
+from holdfast.core.state import RunStatus
+from holdfast.testing import drain as draining
+from holdfast.testing.clock import START
+from holdfast.testing.harness import Harness
+
+app = Holdfast("sqlite:////nowhere/that/exists/jobs.db")
+told: list[object] = []
+
+
+@app.job(retry=Backoff(3, base="1m"))
+async def send(number: int) -> int:
+    told.append(number)
+    if number < 0:
+        raise ValueError("a negative number")
+    return 2 * number
+
+
+@app.job(queue="slow", priority=3)
+def crunch(run: Run, number: int) -> str:
+    told.append(run.attempt)
+    return f"{number} in {threading.current_thread().name}"
+
+
+@app.job
+async def fan_out(numbers: list[int], queue: str = "default") -> None:
+    for number in numbers:
+        await send.options(queue=queue).enqueue(number)
+
+
+@app.job(executor="process")
+def elsewhere() -> int:
+    return os.getpid()
+
+
+@app.job(executor="process")
+def wants_transaction(run: Run) -> None:
+    run.transaction()
+
+
+@app.job
+async def again() -> Snooze:
+    return Snooze("0s")
+
+
+@app.job
+async def hourly(run: Run) -> Snooze | None:
+    told.append(run.token)
+    return Snooze("1h") if run.token < 4 else None
+
+
+@app.job(retry=Backoff(2))
+async def asks_again() -> RetryAfter:
+    return RetryAfter("10m", "not there yet")
+
+
+@app.job
+async def until_cancelled(run: Run) -> None:
+    told.append("started")
+    started.set()
+    await asyncio.Event().wait()
+
+
+@app.job
+async def returns_nonsense() -> int:
+    return "three"  # type: ignore[return-value]
+
+
+@app.job
+def skips() -> Skip:
+    return Skip("nothing to do")
+
+
+@app.job
+async def meet() -> None:
+    await meeting.wait()
+
+
+@app.job
+async def effect(run: Run, fails: bool) -> None:
+    async with run.transaction() as conn:
+        conn.execute("CREATE TABLE IF NOT EXISTS effects (job TEXT)")
+        conn.execute("INSERT INTO effects VALUES (?)", (run.job_id,))
+    if fails:
+        raise PermanentError("after the block")
+
+
+started: asyncio.Event
+meeting: asyncio.Barrier
+
+
+@pytest.fixture(autouse=True)
+async def nothing_told() -> AsyncIterator[None]:
+    global started, meeting
+    started, meeting = asyncio.Event(), asyncio.Barrier(3)
+    told.clear()
+    yield
+    told.clear()
+
+
+@pytest.fixture
+def holdfast_app() -> Holdfast:
+    return app
+
+
+async def test_nothing_due_is_nothing_run(holdfast: Harness) -> None:
+    drained = await holdfast.drain()
+
+    assert (len(drained), repr(drained)) == (0, "Drained(nothing was due)")
+
+
+async def test_due_jobs_run_in_order_and_tell_their_results(holdfast: Harness) -> None:
+    for number in (1, 2, 3):
+        await send.enqueue(number)
+    await send.options(priority=1).enqueue(9)
+
+    drained = await holdfast.drain()
+
+    assert told == [9, 1, 2, 3]
+    assert [ran.result for ran in drained] == [18, 2, 4, 6]
+    assert {ran.outcome for ran in drained} == {RunStatus.SUCCEEDED}
+    assert {ran.job.state for ran in drained} == {State.SUCCEEDED}
+    assert drained[0].run.started_at == START
+    assert 'send {"number":9} succeeded; send {"number":1}' in repr(drained)
+
+
+async def test_every_queue_is_served_also_one_that_only_a_job_knows(holdfast: Harness) -> None:
+    await crunch.enqueue(1)
+    await fan_out.enqueue([5, 6], queue="made-up")
+
+    drained = await holdfast.drain()
+
+    assert sorted(ran.type for ran in drained) == ["crunch", "fan_out", "send", "send"]
+    assert "holdfast-handler" in next(ran.result for ran in drained if ran.type == "crunch")
+    assert holdfast.jobs(states=[State.QUEUED]) == []
+
+
+async def test_a_failed_job_runs_again_only_when_time_has_passed(holdfast: Harness) -> None:
+    await send.enqueue(-1)
+
+    first = await holdfast.drain()
+    at_once = await holdfast.drain()
+    holdfast.advance("59s")
+    too_early = await holdfast.drain()
+    holdfast.advance("1s")
+    second = await holdfast.drain()
+    holdfast.advance("2m")
+    third = await holdfast.drain()
+
+    assert [len(each) for each in (first, at_once, too_early, second, third)] == [1, 0, 0, 1, 1]
+    assert [each[0].job.state for each in (first, second, third)] == [
+        State.RETRY_WAIT,
+        State.RETRY_WAIT,
+        State.DEAD_LETTER,
+    ]
+    assert isinstance(third[0].error, ValueError)
+    assert third.failed == list(third)
+    assert third.succeeded == []
+
+
+async def test_delayed_jobs_wait_for_the_clock(holdfast: Harness) -> None:
+    await send.options(delay="1h").enqueue(1)
+
+    assert not await holdfast.drain()
+    holdfast.advance("1h")
+
+    assert [ran.result for ran in await holdfast.drain()] == [2]
+    assert holdfast.now == START + timedelta(hours=1)
+
+
+async def test_what_could_not_start_in_time_is_skipped(holdfast: Harness) -> None:
+    handle = await send.options(start_within="5m").enqueue(1)
+    holdfast.advance("6m")
+
+    assert not await holdfast.drain()
+
+    assert (await handle.job()).state is State.SKIPPED
+
+
+async def test_a_limit_is_kept(holdfast: Harness) -> None:
+    for number in range(5):
+        await send.enqueue(number)
+    await crunch.enqueue(1)
+
+    some = await holdfast.drain(limit=2, concurrency=4)
+
+    assert len(some) == 2
+    assert len(await holdfast.drain()) == 4
+    with pytest.raises(ValueError, match="limit is 0; it must lie in 1"):
+        await holdfast.drain(limit=0)
+
+
+async def test_raising_gives_the_handlers_own_error_and_stops_there(holdfast: Harness) -> None:
+    await send.enqueue(-1)
+    await send.enqueue(2)
+
+    with pytest.raises(ValueError, match="a negative number") as failure:
+        await holdfast.drain(raising=True)
+
+    assert [entry.name for entry in failure.traceback][-1] == "send"
+    assert told == [-1]
+    assert [job.state for job in holdfast.jobs()] == [State.RETRY_WAIT, State.QUEUED]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("asks_again", "asks_again.* was failed .*not there yet"),
+        ("returns_nonsense", "returns_nonsense.* was failed .*valid integer"),
+    ],
+)
+async def test_raising_tells_failures_without_an_error(
+    holdfast: Harness, name: str, words: str
+) -> None:
+    await app.registry.get(name).enqueue()
+
+    with pytest.raises(AssertionError, match="(?s)" + words):
+        await holdfast.drain(raising=True)
+
+
+async def test_raising_lets_outcomes_pass(holdfast: Harness) -> None:
+    await skips.enqueue()
+
+    assert [ran.outcome for ran in await holdfast.drain(raising=True)] == [RunStatus.SKIPPED]
+
+
+async def test_a_job_without_end_is_told(
+    holdfast: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draining, "MOST", 7)
+    await again.enqueue()
+
+    with pytest.raises(AssertionError, match=r"7 jobs were run and there is no end: .*type again"):
+        await holdfast.drain()
+
+    assert len(await holdfast.drain(limit=20)) == 20
+
+
+async def test_until_idle_jumps_from_due_time_to_due_time(holdfast: Harness) -> None:
+    await hourly.enqueue()
+    await send.options(delay="90m").enqueue(7)
+    await send.options(delay="3d").enqueue(8)
+
+    drained = await holdfast.drain_until_idle(within="1d")
+
+    assert told == [1, 2, 7, 3, 4]
+    assert [ran.run.started_at - START for ran in drained] == [
+        timedelta(minutes=minutes) for minutes in (0, 60, 90, 120, 180)
+    ]
+    assert holdfast.now == START + timedelta(hours=3)
+    assert [job.state for job in holdfast.jobs(send)] == [State.SUCCEEDED, State.SCHEDULED]
+
+
+async def test_until_idle_leaves_what_nobody_here_can_run(holdfast: Harness) -> None:
+    later = Holdfast(holdfast.store)
+    stranger = later.job(name="stranger")(lambda: None)
+    await stranger.options(delay="1h").enqueue()
+
+    assert not await holdfast.drain_until_idle()
+
+    assert [job.state for job in holdfast.jobs()] == [State.QUEUED]
+
+
+async def test_until_idle_raises_when_asked(holdfast: Harness) -> None:
+    await send.options(delay="1h").enqueue(-1)
+
+    with pytest.raises(ValueError, match="negative"):
+        await holdfast.drain_until_idle(raising=True)
+
+
+async def test_a_process_handler_runs_here_and_has_no_more_than_it_would(
+    holdfast: Harness,
+) -> None:
+    await elsewhere.enqueue()
+    await wants_transaction.enqueue()
+
+    here, refused = await holdfast.drain()
+
+    assert here.result == os.getpid()
+    assert isinstance(refused.error, RunError)
+    assert elsewhere.executor == "process"
+
+
+async def test_a_running_job_hears_that_it_is_cancelled(holdfast: Harness) -> None:
+    handle = await until_cancelled.enqueue()
+    running = asyncio.create_task(holdfast.drain())
+    await started.wait()
+
+    assert await handle.cancel("enough") is State.RUNNING
+    drained = await running
+
+    assert [ran.outcome for ran in drained] == [RunStatus.CANCELLED]
+
+
+async def test_several_may_run_at_a_time(holdfast: Harness) -> None:
+    for _ in range(3):
+        await meet.enqueue()
+
+    drained = await holdfast.drain(concurrency=3)
+
+    assert len(drained.succeeded) == 3
+
+
+async def test_a_handlers_transaction_commits_with_its_finish_or_not_at_all(
+    holdfast: Harness,
+) -> None:
+    good = await effect.enqueue(fails=False)
+    await effect.enqueue(fails=True)
+
+    drained = await holdfast.drain()
+
+    assert [ran.outcome for ran in drained] == [RunStatus.SUCCEEDED, RunStatus.FAILED]
+    path = holdfast.store.path  # type: ignore[attr-defined]  # the default is a SQLite file
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT job FROM effects").fetchall() == [(good.id,)]

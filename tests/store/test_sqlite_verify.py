@@ -1,0 +1,156 @@
+"""What `verify` finds in a file that somebody has broken by hand, and that it never cries wolf."""
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.violation import Code
+from holdfast.store.sqlite.statements import statements
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance.make import make_job, put
+from holdfast.verify import KEPT, Report, verify
+
+from .kit import Trace, Worlds, opened
+from .planted import OTHER, PLANTS, QUEUED, Plant, Vandal, plant, sound_world
+
+
+async def _verified(path: Path) -> Report:
+    async with opened(path, clock=FakeClock()) as store:
+        return await verify(store)
+
+
+def _ids(path: Path) -> dict[int, str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return dict(connection.execute("SELECT seq, id FROM holdfast_jobs"))
+
+
+def test_every_violation_is_planted() -> None:
+    assert {planted.code for planted in PLANTS} == set(Code)
+
+
+async def test_world_is_sound_before_it_is_broken(worlds: Worlds) -> None:
+    report = await _verified(worlds.copy(sound_world))
+
+    assert report.violations == ()
+    assert (report.jobs, report.runs, report.events) == (10, 7, 5)
+
+
+@pytest.mark.parametrize("planted", PLANTS, ids=lambda p: f"{p.code}-{p.rows[0]}")
+async def test_violation_is_found_with_its_rows(worlds: Worlds, planted: Plant) -> None:
+    path = worlds.copy(sound_world)
+    ids = _ids(path)
+
+    plant(path, planted.do)
+
+    report = await _verified(path)
+    [found] = [each for each in report.violations if each.code is planted.code]
+    named = [re.sub(r"\{(\d+)\}", lambda m: ids[int(m[1])], row) for row in planted.rows]
+    assert list(found.rows) == named
+    assert found.job_id == (planted.job and ids[planted.job])
+    assert {each.code for each in report.violations} == {planted.code, *planted.also}
+    assert found.what
+    assert found.repair
+
+
+async def test_chain_that_goes_on_keeps_its_active_key(worlds: Worlds) -> None:
+    path = worlds.copy(sound_world)
+
+    def do(vandal: Vandal) -> None:
+        root = vandal.id(4)
+        vandal.insert("holdfast_keys", scope="active", key="x", bucket="", job_id=root)
+
+    plant(path, do)
+
+    assert (await _verified(path)).is_sound, "its last job still waits"
+
+
+@pytest.mark.parametrize(
+    ("mode", "queued", "other"),
+    [("sequential", "queued", "blocked"), ("parallel", "queued", "scheduled")],
+)
+async def test_group_whose_members_take_turns_is_sound(
+    worlds: Worlds, mode: str, queued: str, other: str
+) -> None:
+    path = worlds.copy(sound_world)
+
+    plant(path, lambda v: v.group(mode, queued=queued, other=other))
+
+    assert (await _verified(path)).is_sound
+
+
+@pytest.mark.parametrize("change", ["sealed_at = NULL", "closing = 'stop'"])
+async def test_group_that_fills_or_closes_may_have_members_that_nothing_unblocks(
+    worlds: Worlds, change: str
+) -> None:
+    path = worlds.copy(sound_world)
+
+    def do(vandal: Vandal) -> None:
+        vandal.group("sequential", queued="blocked", other="blocked")
+        vandal.run(f"UPDATE holdfast_groups SET {change}")  # noqa: S608 - ours
+
+    plant(path, do)
+
+    assert (await _verified(path)).is_sound
+
+
+async def test_reservation_of_a_job_that_waits_is_sound(worlds: Worlds) -> None:
+    path = worlds.copy(sound_world)
+
+    def do(vandal: Vandal) -> None:
+        vandal.reserve(1, vandal.id(QUEUED), "queued")
+        vandal.reserve(2, vandal.id(OTHER), "other")
+        vandal.reserve(3, "pruned long ago", "other", "expired")
+
+    plant(path, do)
+
+    assert (await _verified(path)).is_sound
+
+
+async def test_report_names_so_many_and_counts_the_rest(store: SqliteStore, path: Path) -> None:
+    number = KEPT + 5
+    await store.add([make_job() for _ in range(number)])
+    plant(path, lambda v: v.run("DELETE FROM holdfast_waiting"))
+
+    report = await verify(store)
+
+    assert (len(report.violations), report.found, report.is_sound) == (KEPT, number, False)
+
+
+async def test_many_strays_of_one_kind_hide_no_other(store: SqliteStore, path: Path) -> None:
+    job_id = await put(store)
+
+    def do(vandal: Vandal) -> None:
+        for number in range(5):
+            vandal.event(100 + number, "cancelled")
+            key = f"k{number}"
+            vandal.insert("holdfast_keys", scope="active", key=key, bucket="", job_id="nobody")
+        vandal.copy("holdfast_waiting", "job", 1, job=99)
+
+    plant(path, do)
+
+    kinds = [stray.kind for stray in await store.strays(limit=2)]
+    assert kinds == ["event", "event", "place", "key", "key"], job_id
+
+
+async def test_a_page_is_one_statement_so_that_it_is_one_moment(
+    store: SqliteStore, trace: Trace
+) -> None:
+    await put(store)
+    trace.steps.clear()
+
+    await store.dossiers(after=0, limit=10)
+
+    assert trace.done == ["audit.dossiers"]
+    assert trace.count("audit.dossiers") == 1
+
+
+def test_a_page_holds_nothing_that_somebody_asked_or_answered() -> None:
+    text = statements()["audit.dossiers"]
+
+    assert re.findall(r"\b\w+\.params\b[^)]", text) == []
+    assert re.findall(r"\b\w+\.(?:error|detail|log_path|progress|artifacts)\b", text) == []
+    assert re.findall(r"\b\w+\.result\b(?! IS NOT NULL)", text) == []
