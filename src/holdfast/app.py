@@ -31,6 +31,8 @@ from typing import (
     overload,
 )
 
+from pydantic import BaseModel
+
 from holdfast.clock import SystemClock
 from holdfast.config import SettingOptions, Settings
 from holdfast.context import Run
@@ -49,6 +51,7 @@ from holdfast.jobs.client import Client
 from holdfast.jobs.executing import ExecutorName
 from holdfast.jobs.following import event_stream
 from holdfast.jobs.handle import Handle
+from holdfast.jobs.handler_class import default_name
 from holdfast.jobs.jobtype import Bound, JobType
 from holdfast.jobs.placing import End
 from holdfast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
@@ -64,13 +67,36 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 # Each by name, not by their base: pyright takes only these exact types out of a handler's union.
 Ending = Snooze | Skip | Cancel | RetryAfter | Command
+
+
+class AsyncHandler(Protocol[R_co]):
+    """A class that handles jobs; `handle` may take the Run before its payload."""
+
+    @classmethod
+    def payload_model(cls) -> type[BaseModel]: ...
+    @property
+    def handle(self) -> Callable[..., Coroutine[Any, Any, R_co | Ending]]: ...
+
+
+class Handler(Protocol[R_co]):
+    """The same with a plain method, which runs in a thread."""
+
+    @classmethod
+    def payload_model(cls) -> type[BaseModel]: ...
+    @property
+    def handle(self) -> Callable[..., R_co | Ending]: ...
 
 
 class Decorator(Protocol):
     """What `@app.job(…)` is: `run` leaves the signature, the endings leave the result."""
 
+    @overload
+    def __call__(self, handler: type[AsyncHandler[R]], /) -> JobType[..., R]: ...
+    @overload
+    def __call__(self, handler: type[Handler[R]], /) -> JobType[..., R]: ...
     @overload
     def __call__(
         self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, R | Ending]], /
@@ -112,6 +138,10 @@ class Holdfast:
             dump_params=self.registry.dump_params,
         )
 
+    @overload
+    def job(self, handler: type[AsyncHandler[R]], /) -> JobType[..., R]: ...
+    @overload
+    def job(self, handler: type[Handler[R]], /) -> JobType[..., R]: ...
     @overload
     def job(
         self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, R | Ending]], /
@@ -157,12 +187,13 @@ class Holdfast:
         process of its own, which can be killed; `executor="command"` runs the Command it returns;
         for both, `max_runtime` also counts the time their process takes to start.
         `errors` says which exceptions are worth another try: `{KeyError: "permanent"}`.
+        A class with `payload_model()` and `handle(payload)` is a handler too; each run makes one.
         InvalidType if a setting contradicts another.
         """
 
         def register(handler: Callable[..., Any]) -> JobType[..., Any]:
             policy = Policy.new(
-                name=getattr(handler, "__name__", "") if name is None else name,
+                name=default_name(handler) if name is None else name,
                 delivery=delivery,
                 retry=retry,
                 queue=queue,

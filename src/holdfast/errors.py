@@ -3,12 +3,14 @@
 HoldfastError
 ├── CallerError           the code that called can put it right
 │   ├── InvalidJob            params, names, sizes or settings that cannot be stored
+│   │   ├── InvalidGroup          a group that is empty, too large or has strangers in it
 │   │   ├── InvalidParams         params that do not fit their type
 │   │   └── PayloadTooLarge       over the size or depth limit
 │   ├── InvalidType           a job type whose settings contradict each other
 │   ├── UnknownType           a type this process has not registered
 │   ├── DuplicateJob          its key or slot is taken, and the caller chose `reject`
 │   ├── JobNotFound           no job of that id
+│   ├── GroupNotFound         no group of that id
 │   ├── TransitionRefused     the job's state does not allow that
 │   ├── WaitTimeout           the job had not ended in time
 │   └── JobNotSucceeded       a result was asked of a job that ended otherwise
@@ -43,6 +45,10 @@ class InvalidJob(CallerError, ValueError):
     """The job cannot be stored as it was given; nothing was written."""
 
 
+class InvalidGroup(InvalidJob):
+    """The group cannot be stored as it was given; none of its members will run."""
+
+
 class InvalidParams(InvalidJob):
     """The params do not fit the job's type."""
 
@@ -69,6 +75,10 @@ class DuplicateJob(CallerError):
 
 class JobNotFound(CallerError, LookupError):
     """No job of that id is in the store."""
+
+
+class GroupNotFound(CallerError, LookupError):
+    """No group of that id is in the store."""
 
 
 class TransitionRefused(CallerError):

@@ -88,7 +88,7 @@ def test_no_combination_is_missing_from_the_table():
     written = cells()
 
     assert set(written) == everything
-    assert len(written) == 11 * 17 * 3
+    assert len(written) == 11 * 18 * 3
 
 
 def test_every_kind_of_event_is_in_the_table_and_every_story_is_used():
@@ -110,7 +110,7 @@ def test_the_store_alone_takes_a_queued_job_to_running():
     ]
 
     assert CLAIM == (State.QUEUED, State.RUNNING)
-    assert set(into_running) == {(State.RUNNING, "cancel")}
+    assert set(into_running) == {(State.RUNNING, "cancel"), (State.RUNNING, "out")}
     assert not [key for key in TABLE if key[1] is ev.Claimed]
 
 
@@ -119,7 +119,7 @@ def test_an_end_is_an_end_but_for_a_failed_link_of_a_chain_that_is_given_up_or_g
 
     moving = {key for key, story in cells_of_ends.items() if story != "."}
 
-    assert moving == {(Delivery.CHAIN, State.FAILED, event) for event in ("give_up", "go_on")}
+    assert moving == {(Delivery.CHAIN, State.FAILED, event) for event in ("bury", "go_on")}
 
 
 @pytest.mark.parametrize("delivery", Delivery)
@@ -193,6 +193,7 @@ REASONS: list[tuple[Callable[[], Standing], Event, str | None]] = [
     (running, ev.Stopped("asked"), "asked"),
     (running, ev.CancelRequested("by hand"), "by hand"),
     (running, ev.CancelRequested(), None),
+    (running, ev.GroupStopped(), "group_stopped"),
     (running, ev.Drifted(RunStatus.SUCCEEDED, "why"), None),
     (running, ev.Drifted(RunStatus.SKIPPED, "nothing new"), "nothing new"),
     (running, ev.Drifted(RunStatus.LOST, "silent"), "silent"),

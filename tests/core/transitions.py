@@ -18,46 +18,46 @@ from holdfast.core.state import Loss, RunStatus, State
 
 GRIDS: Final = {
     Delivery.LEASE: """
-            claim done fail  lose    back nap skip stop cancel due clear miss give_up drift  go_on
-new         .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
-blocked     .     .    .     .       .    .   .    .    drop   .   free  .    .       .      .
-scheduled   .     .    .     .       .    .   .    .    drop   due .     .    .       .      .
-queued      store .    .     .       .    .   .    .    drop   .   .     late .       .      .
-running     .     done retry requeue back nap skip stop mark   .   .     .    .       regain .
-retry_wait  .     .    .     .       .    .   .    .    drop   due .     .    bury    .      .
-succeeded   .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
-failed      .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
-dead_letter .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
-skipped     .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
-cancelled   .     .    .     .       .    .   .    .    .      .   .     .    .       .      .
+            claim done fail  lose    back nap skip stop cancel due clear miss bury drift  go_on out
+new         .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
+blocked     .     .    .     .       .    .   .    .    drop   .   free  .    .    .      .     out
+scheduled   .     .    .     .       .    .   .    .    drop   due .     .    .    .      .     out
+queued      store .    .     .       .    .   .    .    drop   .   .     late .    .      .     out
+running     .     done retry requeue back nap skip stop mark   .   .     .    .    regain .     ask
+retry_wait  .     .    .     .       .    .   .    .    drop   due .     .    bury .      .     out
+succeeded   .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
+failed      .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
+dead_letter .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
+skipped     .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
+cancelled   .     .    .     .       .    .   .    .    .      .   .     .    .    .      .     .
 """,
     Delivery.CHAIN: """
-            claim done fail   lose    back nap skip stop cancel due clear miss give_up drift  go_on
-new         .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
-blocked     .     .    .      .       .    .   .    .    drop   .   free  .    .       .      .
-scheduled   .     .    .      .       .    .   .    .    drop   due .     .    .       .      .
-queued      store .    .      .       .    .   .    .    drop   .   .     late .       .      .
-running     .     done follow succeed .    .   skip stop mark   .   .     .    .       onward .
-retry_wait  .     .    .      .       .    .   .    .    drop   due .     .    bury    .      .
-succeeded   .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
-failed      .     .    .      .       .    .   .    .    .      .   .     .    bury    .      go_on
-dead_letter .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
-skipped     .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
-cancelled   .     .    .      .       .    .   .    .    .      .   .     .    .       .      .
+            claim done fail   lose    back nap skip stop cancel due clear miss bury drift  go_on out
+new         .     .    .      .       .    .   .    .    .      .   .     .    .    .      .     .
+blocked     .     .    .      .       .    .   .    .    drop   .   free  .    .    .      .     out
+scheduled   .     .    .      .       .    .   .    .    drop   due .     .    .    .      .     out
+queued      store .    .      .       .    .   .    .    drop   .   .     late .    .      .     out
+running     .     done follow succeed .    .   skip stop mark   .   .     .    .    onward .     ask
+retry_wait  .     .    .      .       .    .   .    .    drop   due .     .    bury .      .     out
+succeeded   .     .    .      .       .    .   .    .    .      .   .     .    .    .      .     .
+failed      .     .    .      .       .    .   .    .    .      .   .     .    bury .      go_on .
+dead_letter .     .    .      .       .    .   .    .    .      .   .     .    .    .      .     .
+skipped     .     .    .      .       .    .   .    .    .      .   .     .    .    .      .     .
+cancelled   .     .    .      .       .    .   .    .    .      .   .     .    .    .      .     .
 """,
     Delivery.ONCE: """
-            claim done fail  lose   back nap skip stop cancel due clear miss give_up drift go_on
-new         .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
-blocked     .     .    .     .      .    .   .    .    drop   .   free  .    .       .     .
-scheduled   .     .    .     .      .    .   .    .    drop   due .     .    .       .     .
-queued      store .    .     .      .    .   .    .    drop   .   .     late .       .     .
-running     .     done close perish .    .   skip stop mark   .   .     .    .       sink  .
-retry_wait  .     .    .     .      .    .   .    .    drop   due .     .    bury    .     .
-succeeded   .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
-failed      .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
-dead_letter .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
-skipped     .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
-cancelled   .     .    .     .      .    .   .    .    .      .   .     .    .       .     .
+            claim done fail  lose   back nap skip stop cancel due clear miss bury drift go_on out
+new         .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
+blocked     .     .    .     .      .    .   .    .    drop   .   free  .    .    .     .     out
+scheduled   .     .    .     .      .    .   .    .    drop   due .     .    .    .     .     out
+queued      store .    .     .      .    .   .    .    drop   .   .     late .    .     .     out
+running     .     done close perish .    .   skip stop mark   .   .     .    .    sink  .     ask
+retry_wait  .     .    .     .      .    .   .    .    drop   due .     .    bury .     .     out
+succeeded   .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
+failed      .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
+dead_letter .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
+skipped     .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
+cancelled   .     .    .     .      .    .   .    .    .      .   .     .    .    .     .     .
 """,
 }
 
@@ -168,6 +168,10 @@ sits_b  any       any       blocked     -         state   moved            none 
 sits_s  any       any       scheduled   -         state   moved            none    -    -
 sits_q  any       any       queued      -         state   moved            none    -    -
 sits_r  any       any       retry_wait  -         state   moved            none    -    -
+out     any       stop      cancelled   -         waiting cancelled        none    -    -
+out     any       skip      skipped     -         waiting skipped          none    -    -
+ask     any       stop      running     -         open    cancel_requested none    -    -
+ask     any       skip      refused     -         -       -                -       -    -
 
 go_on   left      any       failed      -         state   chained          none    next -
 go_on   unlimited any       failed      -         state   chained          none    next -
@@ -197,7 +201,7 @@ EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
     "due": {"any": [ev.FellDue()]},
     "clear": {"any": [ev.Unblocked()]},
     "miss": {"any": [ev.Misfired()]},
-    "give_up": {"any": [ev.GivenUp("no use")]},
+    "bury": {"any": [ev.GivenUp("no use")]},
     "drift": {
         "runless": [ev.Drifted(None)],
         "hopeless": [ev.Drifted(RunStatus.FAILED, "permanent")],
@@ -218,6 +222,7 @@ EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
             *[ev.Moved(Place(where, OTHER)) for where in (Where.BEFORE, Where.AFTER, Where.SWAP)],
         ]
     },
+    "out": {"stop": [ev.GroupStopped()], "skip": [ev.GroupStopped(skip=True)]},
 }
 ATTEMPTS: Final = {"left": (1, 3), "spent": (2, 3), "unlimited": (100, None)}
 """Failures before the event, and the most attempts there may be."""
@@ -274,6 +279,7 @@ def cases(delivery: Delivery, state: State, event: str, story: str) -> Iterator[
         counted = failures + ((event, how) in COUNTED)
         job = Standing(state=state, delivery=delivery, failures=counted, max_attempts=most)
         told = None if story in {".", "store"} else _told(story, attempts, how)
+        told = None if told and told["to"] == "refused" else told
         yield from (Case(job=job, event=each, told=told) for each in events)
 
 

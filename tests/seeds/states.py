@@ -12,12 +12,14 @@ from holdfast.core.event import (
     CancelRequested,
     Continued,
     Drifted,
+    Edited,
     Event,
     Failed,
     FellDue,
     GivenUp,
     Lost,
     Misfired,
+    Moved,
     Released,
     Skipped,
     Snoozed,
@@ -26,6 +28,7 @@ from holdfast.core.event import (
     Unblocked,
 )
 from holdfast.core.ids import JobId
+from holdfast.core.place import Edit, Place, Where
 from holdfast.core.state import Loss, RunStatus, State
 from holdfast.errors import TransitionRefused
 from holdfast.store.sqlite.store import SqliteStore
@@ -58,6 +61,9 @@ EVENTS: Final[list[Event]] = [
     *(Drifted(status) for status in RunStatus if status is not RunStatus.RUNNING),
     Drifted(RunStatus.FAILED, "permanent"),
     Continued("startup_recovery"),
+    Edited(Edit(priority=1)),
+    Edited(Edit(delay=HOUR)),
+    Moved(Place(Where.FRONT)),
 ]
 DELIVERIES: Final = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
 

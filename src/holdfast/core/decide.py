@@ -206,6 +206,21 @@ def _cancel_waiting(job: Standing, event: Event, _: Callable[[], JobId]) -> Chan
     return _unstarted(job, move, event.reason or "cancelled")
 
 
+def _group_stopped_running(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
+    assert isinstance(event, ev.GroupStopped)
+    if event.skip:
+        raise _refused(job, event)  # what runs may finish
+    return _cancel_running(job, ev.CancelRequested("group_stopped"), _)
+
+
+def _group_stopped_waiting(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
+    assert isinstance(event, ev.GroupStopped)
+    if not event.skip:
+        return _cancel_waiting(job, ev.CancelRequested("group_stopped"), _)
+    move = Move(guard=Guard.WAITING, to=State.SKIPPED, kind=Kind.SKIPPED)
+    return _unstarted(job, move, "group_skipped")
+
+
 def _fell_due(job: Standing, _event: Event, _: Callable[[], JobId]) -> Change:
     return _unstarted(job, Move(guard=Guard.STATE, to=State.QUEUED), None)
 
@@ -354,6 +369,8 @@ TABLE: Final[Mapping[tuple[State, type[Event]], Rule]] = MappingProxyType(
         (State.RUNNING, ev.Snoozed): _snoozed,
         (State.RUNNING, ev.CancelRequested): _cancel_running,
         **{(state, ev.CancelRequested): _cancel_waiting for state in WAITING},
+        (State.RUNNING, ev.GroupStopped): _group_stopped_running,
+        **{(state, ev.GroupStopped): _group_stopped_waiting for state in WAITING},
         (State.SCHEDULED, ev.FellDue): _fell_due,
         (State.RETRY_WAIT, ev.FellDue): _fell_due,
         (State.BLOCKED, ev.Unblocked): _unblocked,

@@ -59,6 +59,10 @@ class Told:
     token: int
     at: datetime | None
 
+    @property
+    def row(self) -> str:
+        return f"events id={self.id}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
@@ -115,6 +119,39 @@ class Dossier:
     def end(self) -> Place | None:
         """Its end, if it has one."""
         return next((place for place in self.places if place.where is Where.END), None)
+
+    def only(self, where: Where) -> Place | None:
+        """Its place, if it stands there and nowhere else."""
+        is_there = len(self.places) == 1 and self.places[0].where is where
+        return self.places[0] if is_there else None
+
+    def tells(self, kind: str) -> bool:
+        """Whether an event of that kind is on record."""
+        return any(event.kind == kind for event in self.events)
+
+    @property
+    def last_token(self) -> int:
+        """Of its closed runs; 0 if it has none."""
+        return max((run.token for run in self.runs), default=0)
+
+    @property
+    def row(self) -> str:
+        return f"jobs seq={self.seq}"
+
+    def place_row(self, place: Place) -> str:
+        return f"{place.where} job={self.seq}"
+
+    def run_row(self, token: int) -> str:
+        return f"runs job={self.seq} token={token}"
+
+    @property
+    def open_rows(self) -> list[str]:
+        return [self.place_row(place) for place in self.places if place.where is Where.OPEN]
+
+    @property
+    def last_rows(self) -> list[str]:
+        """Its last closed run, if there is one."""
+        return [self.run_row(run.token) for run in self.runs[-1:]]
 
 
 class StrayKind(StrEnum):

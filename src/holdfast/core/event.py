@@ -133,6 +133,13 @@ class Moved:
     place: Place
 
 
+@dataclass(frozen=True, slots=True)
+class GroupStopped:
+    """Its group closes: it is cancelled, or with `skip` it is skipped if it waits."""
+
+    skip: bool = False
+
+
 Event = (
     Claimed
     | Succeeded
@@ -151,6 +158,7 @@ Event = (
     | Continued
     | Edited
     | Moved
+    | GroupStopped
 )
 
 
@@ -171,6 +179,7 @@ class Kind(StrEnum):
     MISFIRE = "misfire"  # too late to start
     GIVEN_UP = "given_up"  # declared dead by hand or by recovery
     RETRIED = "retried"  # ended, and somebody had it done again: the detail is the new job's id
+    GROUP_STOPPED = "group_stopped"  # its end closed its group, whose id is the detail
     RECOVERED = "recovered"  # its run had succeeded, and recovery ended the job
     PAUSED = "paused"  # of a queue: nothing is claimed any more
     RESUMED = "resumed"  # of a queue: claims go on

@@ -43,6 +43,7 @@ class NewJob:
     key: Key | None = None
     active_key: str | None = None
     group_id: str | None = None
+    member: bool = False  # of the group of that id; a group_id alone changes nothing
     template_id: str | None = None
     template_at: datetime | None = None  # which version of it: when that was written
     schedule_id: str | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from types import NoneType
-from typing import Any, Final, NotRequired
+from typing import Any, Final, NotRequired, Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -22,19 +22,41 @@ _SHOWN: Final = 5
 _WORDS: Final = {"string_unicode": "holds a lone surrogate, which cannot be stored; remove it"}
 
 
+class Codec(Protocol):
+    """What a job type's params go through, whatever they are made of."""
+
+    def dump(self, params: dict[str, Any]) -> str:
+        """The JSON text of a call's arguments; InvalidParams or PayloadTooLarge."""
+        ...
+
+    def load(self, text: str) -> dict[str, Any]:
+        """The arguments to call the handler with; InvalidParams if they no longer fit it."""
+        ...
+
+    def partial(self) -> "ParamsCodec":
+        """The same for some of the arguments."""
+        ...
+
+
 class ParamsCodec:
     """The arguments of one job type. One left out stays out: the handler's default applies."""
 
-    __slots__ = ("_from_json", "_to_json", "_validate", "_what")
+    __slots__ = ("_from_json", "_hints", "_to_json", "_type_name", "_validate", "_what")
 
     def __init__(
         self, type_name: str, hints: Mapping[str, Any], *, optional: Collection[str] = ()
     ) -> None:
+        self._type_name = type_name
+        self._hints = hints
         self._what = f'params of "{type_name}"'
-        adapter = _adapter(_shape(hints, optional), self._what, config=None)
-        self._validate = adapter.validator.validate_python
-        self._from_json = _reader(adapter)
-        self._to_json = _writer(adapter, hints.values())
+        made = adapter(_shape(hints, optional), self._what, config=None)
+        self._validate = made.validator.validate_python
+        self._from_json = reader(made)
+        self._to_json = writer(made, hints.values())
+
+    def partial(self) -> "ParamsCodec":
+        """The same for some of the arguments: each one given is checked, any may be missing."""
+        return ParamsCodec(self._type_name, self._hints, optional=self._hints)
 
     def dump(self, params: dict[str, Any]) -> str:
         """The JSON text of `params`; InvalidParams or PayloadTooLarge if they cannot be stored."""
@@ -42,7 +64,7 @@ class ParamsCodec:
         try:
             valid = self._validate(params)
         except ValidationError as error:
-            raise InvalidParams(_explained(self._what, error)) from None
+            raise InvalidParams(explained(self._what, error)) from None
         return to_text(self._to_json, valid, what=self._what)
 
     def load(self, text: str) -> dict[str, Any]:
@@ -50,7 +72,7 @@ class ParamsCodec:
         try:
             params: dict[str, Any] = self._from_json(text)
         except ValidationError as error:
-            raise InvalidParams(_explained(self._what, error)) from None
+            raise InvalidParams(explained(self._what, error)) from None
         return params
 
 
@@ -62,10 +84,10 @@ class ResultCodec:
     def __init__(self, type_name: str, hint: Any) -> None:
         self._what = f'result of "{type_name}"'
         self._nothing = hint is NoneType
-        adapter = _adapter(hint, self._what, config=_CONFIG)
-        self._validate = adapter.validator.validate_python
-        self._from_json = _reader(adapter)
-        self._to_json = _writer(adapter, [hint])
+        made = adapter(hint, self._what, config=_CONFIG)
+        self._validate = made.validator.validate_python
+        self._from_json = reader(made)
+        self._to_json = writer(made, [hint])
 
     def dump(self, value: Any) -> str | None:
         """The JSON text of a result; no retry helps one that cannot be stored, so it says so."""
@@ -76,7 +98,7 @@ class ResultCodec:
             valid = self._validate(value)
             return None if valid is None else to_text(self._to_json, valid, what=self._what)
         except ValidationError as error:
-            raise PermanentError(_explained(self._what, error)) from None
+            raise PermanentError(explained(self._what, error)) from None
         except InvalidParams as error:
             raise PermanentError(str(error)) from error
 
@@ -87,7 +109,7 @@ class ResultCodec:
         try:
             return self._from_json(text)
         except ValidationError as error:
-            raise InvalidParams(_explained(self._what, error)) from None
+            raise InvalidParams(explained(self._what, error)) from None
 
 
 def _shape(hints: Mapping[str, Any], optional: Collection[str]) -> Any:
@@ -99,22 +121,25 @@ def _shape(hints: Mapping[str, Any], optional: Collection[str]) -> Any:
     return shape
 
 
-def _adapter(shape: Any, what: str, *, config: ConfigDict | None) -> TypeAdapter[Any]:
+def adapter(shape: Any, what: str, *, config: ConfigDict | None) -> TypeAdapter[Any]:
+    """What Pydantic makes of a type; InvalidType if it cannot."""
     try:
         return TypeAdapter(shape, config=config)
     except PydanticUserError as error:
         if config is not None:  # models, dataclasses and typed dicts bring their own
-            return _adapter(shape, what, config=None)
+            return adapter(shape, what, config=None)
         reason = str(error).partition("\n")[0].partition(". Set ")[0][:300]
         raise InvalidType(f"{what} cannot be stored: {reason}; use types Pydantic knows") from error
 
 
-def _reader(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
+def reader(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
+    """From JSON text to what it says; ValidationError if it does not fit."""
     # Names as well as aliases: what was written by name must be read by name.
     return partial(adapter.validator.validate_json, by_alias=True, by_name=True)
 
 
-def _writer(adapter: TypeAdapter[Any], hints: Iterable[Any]) -> Callable[[Any], bytes]:
+def writer(adapter: TypeAdapter[Any], hints: Iterable[Any]) -> Callable[[Any], bytes]:
+    """From values that were checked to JSON."""
     strict = not all(hint in _PLAIN for hint in hints)
     # Given again, for a TypedDict keeps its own configuration from its fields' serialisers.
     to_json = SchemaSerializer(adapter.core_schema, CoreConfig(ser_json_bytes="base64")).to_json
@@ -122,7 +147,7 @@ def _writer(adapter: TypeAdapter[Any], hints: Iterable[Any]) -> Callable[[Any], 
     return partial(to_json, round_trip=True, warnings="error") if strict else to_json
 
 
-def _explained(what: str, error: ValidationError) -> str:
+def explained(what: str, error: ValidationError) -> str:
     """Which fields are wrong and why, without the values: they may be secret."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     lines = [_line(each["loc"], _WORDS.get(each["type"], each["msg"])) for each in found[:_SHOWN]]

@@ -13,9 +13,10 @@ from holdfast.errors import DuplicateJob, InvalidJob, InvalidParams
 from holdfast.jobs.client import Client
 from holdfast.jobs.executing import STOPS
 from holdfast.jobs.handle import Handle
+from holdfast.jobs.handler_class import read_class
 from holdfast.jobs.options import Mould, OnConflict, check_on_conflict, new_job
 from holdfast.jobs.policy import Policy
-from holdfast.jobs.signature import read_signature
+from holdfast.jobs.signature import Signature, read_signature
 from holdfast.store.base import Added, Capability, Store, Transactions
 
 P = ParamSpec("P")
@@ -24,15 +25,16 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class JobType(Generic[P, R_co]):
-    """A registered handler. Calling it runs the plain function, as if it were not decorated.
+    """A registered handler. Calling it calls what was decorated, as if it were not.
 
     `stops` says what becomes of its run when it is asked to stop: an async handler is cancelled
     at its next await, a thread only sees it at a checkpoint, a process or command is killed now.
     """
 
     def __init__(self, function: Callable[..., Any], policy: Policy, client: Client) -> None:
-        signature = read_signature(function, policy.name, executor=policy.executor)
-        self.function: Final = function
+        call, signature = _read(function, policy)
+        self.function: Final = call
+        self.codec: Final = signature.params
         self.policy: Final = policy
         self.name: Final = policy.name
         self.delivery: Final = policy.delivery
@@ -51,6 +53,7 @@ class JobType(Generic[P, R_co]):
         self._dump: Final = signature.params.dump
         self._positional: Final = signature.positional
         self._plain: Configured[P, R_co] = Configured(self, new_job(policy))
+        self._decorated = function
         update_wrapper(self, function, updated=())
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
@@ -125,10 +128,17 @@ class JobType(Generic[P, R_co]):
         return named | kwargs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
+        return self._decorated(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<job type {self.name!r}, {self.delivery}, queue {self.queue!r}>"
+
+
+def _read(handler: Callable[..., Any], policy: Policy) -> tuple[Callable[..., Any], Signature]:
+    """What to call for a run, and what that takes and returns."""
+    if isinstance(handler, type):
+        return read_class(handler, policy.name, executor=policy.executor)
+    return handler, read_signature(handler, policy.name, executor=policy.executor)
 
 
 class Configured(Generic[P, R_co]):

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from holdfast.context import Run
 from holdfast.core.outcome import Outcome
 from holdfast.errors import InvalidType
-from holdfast.jobs.codec import ParamsCodec, ResultCodec
+from holdfast.jobs.codec import Codec, ParamsCodec, ResultCodec
 from holdfast.jobs.executing import ExecutorName, choose_executor
 
 
@@ -22,7 +22,7 @@ class Signature:
     executor: ExecutorName
     takes_run: bool
     positional: tuple[str, ...]
-    params: ParamsCodec
+    params: Codec
     result: ResultCodec
 
 
@@ -30,12 +30,10 @@ def read_signature(
     function: Callable[..., Any], type_name: str, *, executor: str | None = None
 ) -> Signature:
     """The signature of a handler; InvalidType says what it cannot have."""
-    _check_callable(function, type_name)
+    check_callable(function, type_name)
     chosen = choose_executor(function, executor, type_name)
-    hints = _hints(function, type_name)
-    result = _without_outcomes(hints.get("return", Any))
-    if chosen == "command" and result not in {Any, NoneType}:
-        raise InvalidType(f'job type "{type_name}" is a command; it returns a Command, no result')
+    hints = read_hints(function, type_name)
+    result = read_result(hints, type_name, chosen)
     parameters = list(inspect.signature(function).parameters.values())
     takes_run = bool(parameters) and hints.get(parameters[0].name) is Run
     arguments = parameters[1:] if takes_run else parameters
@@ -50,18 +48,28 @@ def read_signature(
             {each.name: hints.get(each.name, Any) for each in arguments},
             optional={each.name for each in arguments if each.default is not each.empty},
         ),
-        result=ResultCodec(type_name, result),
+        result=result,
     )
 
 
-def _check_callable(function: Callable[..., Any], type_name: str) -> None:
+def read_result(hints: Mapping[str, Any], type_name: str, executor: ExecutorName) -> ResultCodec:
+    """What a handler with these annotations returns, beside the outcomes."""
+    result = _without_outcomes(hints.get("return", Any))
+    if executor == "command" and result not in {Any, NoneType}:
+        raise InvalidType(f'job type "{type_name}" is a command; it returns a Command, no result')
+    return ResultCodec(type_name, result)
+
+
+def check_callable(function: Callable[..., Any], type_name: str) -> None:
+    """InvalidType unless it is a function that returns one value."""
     if not inspect.isroutine(function):
         raise InvalidType(f'job type "{type_name}" is {function!r:.80}; decorate a function')
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidType(f'job type "{type_name}" yields; a handler returns one value')
 
 
-def _hints(function: Callable[..., Any], type_name: str) -> Mapping[str, Any]:
+def read_hints(function: Callable[..., Any], type_name: str) -> Mapping[str, Any]:
+    """The annotations of a handler; InvalidType if one cannot be read."""
     # `Run` is often imported for type checkers only; it is the one name we can supply.
     names = {"Run": Run, **getattr(inspect.unwrap(function), "__globals__", {})}
     try:

@@ -32,6 +32,7 @@ from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.store.around import Hints, Locks, Workers
 from holdfast.store.audit import Audits
+from holdfast.store.groups import Groups
 from holdfast.store.records import Records
 
 PROMOTED_AT_ONCE: Final = 10_000
@@ -89,6 +90,7 @@ class Filter:
     states: frozenset[State] | None = None
     queue: str | None = None
     type: str | None = None
+    group: str | None = None  # the id of a group: its members, every link of a chain
 
 
 class Jobs(Protocol):
@@ -205,7 +207,8 @@ class Jobs(Protocol):
         """Delete up to `limit` chains that ended that long ago, with their runs and events.
 
         Only whole chains whose last job succeeded, was skipped or cancelled: never a dead letter
-        or a failure. Keys and slots stay for ever, so that nothing is ever repeated. Answers how
+        or a failure. Members of a group stay until it is over, and its record goes with the last
+        of them. Keys and slots stay for ever, so that nothing is ever repeated. Answers how
         many jobs went. Workers that stopped that long ago, or were last seen then and are not
         alive, leave the list too; their runs still name them.
         """
@@ -374,7 +377,7 @@ class Transactions(Protocol):
         ...
 
 
-class Store(Jobs, Runs, Repairs, Queues, Records, Workers, Locks, Hints, Audits, Protocol):
+class Store(Jobs, Runs, Repairs, Queues, Groups, Records, Workers, Locks, Hints, Audits, Protocol):
     """All of it. Opened before use; closing twice is fine."""
 
     @property

@@ -9,6 +9,7 @@ from holdfast.core.limits import MAX_PAYLOAD, check_key, check_name, check_prior
 from holdfast.core.state import State
 from holdfast.errors import InvalidJob
 from holdfast.store.base import Added
+from holdfast.testing.model_groups import why_refused
 from holdfast.testing.model_tables import Tables
 
 
@@ -18,7 +19,8 @@ def add_job(tables: Tables, new: NewJob, now: datetime) -> Added:
         return Added(new.id, created=False)
     if (holder := _holder(tables, new)) is not None:
         return Added(holder, created=False)
-    if (why := _malformed(new) or _retry_refused(tables, new)) is not None:
+    why = _malformed(new) or _retry_refused(tables, new) or why_refused(tables, new)
+    if why is not None:
         return Added(new.id, created=False, refused=why)
     _keep(tables, new, now)
     return Added(new.id, created=True)
@@ -79,6 +81,8 @@ def _keep(tables: Tables, new: NewJob, now: datetime) -> None:
     job = _job(tables, new, now)
     tables.insert(job)
     _tell_the_one_before(tables, job)
+    if new.member and new.group_id is not None:
+        tables.members[job.id] = new.group_id
     if new.slot is not None:
         tables.slots[new.slot] = job.root_id
     if new.key is not None:
@@ -126,7 +130,7 @@ def _job(tables: Tables, new: NewJob, now: datetime) -> Job:
         template_id=new.template_id,
         template_at=new.template_at,
         schedule_id=new.schedule_id,
-        state=State.QUEUED if due <= now else State.SCHEDULED,
+        state=_first_state(new, is_due=due <= now),
         reason=None,
         token=0,
         failures=0,
@@ -137,6 +141,12 @@ def _job(tables: Tables, new: NewJob, now: datetime) -> Job:
         started_at=None,
         finished_at=None,
     )
+
+
+def _first_state(new: NewJob, *, is_due: bool) -> State:
+    if new.member:
+        return State.BLOCKED
+    return State.QUEUED if is_due else State.SCHEDULED
 
 
 def _due(new: NewJob, now: datetime) -> datetime:

@@ -21,6 +21,7 @@ from holdfast.core.run import NOBODY
 from holdfast.core.state import FINAL, WAITING, RunStatus, State
 from holdfast.testing import model_place
 from holdfast.testing.model_claim import open_run
+from holdfast.testing.model_groups import advance
 from holdfast.testing.model_json import is_json, is_text
 from holdfast.testing.model_tables import Tables
 
@@ -99,6 +100,7 @@ def _settle(tables: Tables, job: Job, change: Change, now: datetime) -> None:
         _pass_on_active_keys(tables, job, change.successor)
     if change.move.kind is not None:
         _record(tables, change, change.move.kind, now, run_id)
+    advance(tables, job, change, now)
 
 
 def _record(
@@ -152,6 +154,8 @@ def _moved(job: Job, change: Change, now: datetime) -> Job:
 
 def _insert_successor(tables: Tables, job: Job, successor: Successor, now: datetime) -> None:
     """The next of the chain: what was asked and what was counted, and nothing of what was done."""
+    if job.id in tables.members:
+        tables.members[successor.id] = tables.members[job.id]
     tables.insert(
         replace(
             job,

@@ -13,6 +13,7 @@ from holdfast.clock import MICROSECOND, Clock
 from holdfast.core.decide import Change
 from holdfast.core.dossier import Dossier, Stray
 from holdfast.core.event import EventRecord
+from holdfast.core.group import ClosingGroup, Group, NewGroup, check_group
 from holdfast.core.ids import Ids, JobId, RunId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_PROGRESS
@@ -26,6 +27,7 @@ from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
 from holdfast.testing import (
     model_audit,
+    model_groups,
     model_place,
     model_queues,
     model_records,
@@ -134,7 +136,9 @@ class ModelStore:
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
         newest_first = sorted(self._tables.jobs.values(), key=lambda job: -job.seq)
         unseen = (job for job in newest_first if before is None or job.seq < before)
-        return [job for job in unseen if _fits(job, what)][:limit]
+        members = self._tables.members
+        fitting = (job for job in unseen if _fits(job, what))
+        return [j for j in fitting if what.group in (None, members.get(j.id))][:limit]
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
         return Counter((job.queue, job.state) for job in self._tables.jobs.values())
@@ -147,10 +151,15 @@ class ModelStore:
         before = self._clock.now() - older_than
         tips = [job for job in self._tables.jobs.values() if job.id not in self._tables.successors]
         over = [(j.finished_at, j.seq, j) for j in tips if j.state in PRUNED and j.finished_at]
-        old = [job for finished_at, _, job in sorted(over) if finished_at < before]
+        old = [
+            job
+            for finished_at, _, job in sorted(over)
+            if finished_at < before and not model_groups.is_kept(self._tables, job)
+        ]
         gone = [job for tip in old[:limit] for job in self._tables.chain(tip.root_id)]
         for job in gone:
             self._tables.forget(job.id)
+        model_groups.forget(self._tables, [job.id for job in gone], before)
         model_workers.forget(self._tables, older_than, self._clock)
         return len(gone)
 
@@ -226,6 +235,38 @@ class ModelStore:
 
     async def normalise(self, queue: str) -> int:
         return model_place.normalise(self._tables, queue, self._clock.now())
+
+    async def add_group(self, group: NewGroup) -> bool:
+        return model_groups.add_group(self._tables, check_group(group), self._clock.now())
+
+    async def seal_group(self, group_id: str) -> bool:
+        sealed = model_groups.seal_group(self._tables, group_id, self._clock.now())
+        self._tell(Hint(queues=frozenset({""})))
+        return sealed
+
+    async def stop_group(self, group_id: str, *, reason: str | None, skip: bool = False) -> bool:
+        return model_groups.stop_group(self._tables, group_id, reason, skip=skip)
+
+    async def group(self, group_id: str) -> Group | None:
+        return model_groups.record(self._tables, group_id)
+
+    async def find_groups(self, *, limit: int, before: int | None = None) -> list[Group]:
+        return model_groups.found(self._tables, limit, before)
+
+    async def groups_over(self, group_ids: Sequence[str]) -> list[bool | None]:
+        return [model_groups.over(self._tables, group_id) for group_id in group_ids]
+
+    async def closing_groups(self, *, limit: int) -> list[ClosingGroup]:
+        return model_groups.closing_groups(self._tables, limit)
+
+    async def left_over(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
+        return model_repair.page(model_groups.left_over(self._tables, group_id), after, limit)
+
+    async def sweep_groups(self, *, limit: int) -> int:
+        return model_groups.sweep(self._tables, limit)
+
+    async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
+        return model_groups.expire(self._tables, older_than, limit, self._clock.now())
 
     async def enlist(self, worker: WorkerInfo) -> None:
         model_workers.enlist(self._tables, worker, self._clock)

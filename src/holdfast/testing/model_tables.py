@@ -8,6 +8,7 @@ from itertools import count
 from holdfast.clock import Clock
 from holdfast.core.decide import Change
 from holdfast.core.event import EventRecord, Kind
+from holdfast.core.group import Group
 from holdfast.core.ids import JobId, RunId
 from holdfast.core.job import Job, Key, Slot
 from holdfast.core.order import Ordering, next_position, sort_key
@@ -29,6 +30,14 @@ class LeaseEnd:
         return self.boot != clock.boot_id() or self.at <= clock.monotonic()
 
 
+@dataclass(frozen=True, slots=True)
+class KeptGroup:
+    """A group's record, its members not counted, and whether it was swept."""
+
+    group: Group
+    swept: bool = False
+
+
 @dataclass(slots=True)
 class Tables:
     """Everything, by job id unless its name says otherwise.
@@ -44,6 +53,8 @@ class Tables:
     slots: dict[Slot, JobId] = field(default_factory=dict)
     keys: dict[Key, JobId] = field(default_factory=dict)
     active_keys: dict[str, JobId] = field(default_factory=dict)
+    groups: dict[str, KeptGroup] = field(default_factory=dict)  # by their own id
+    members: dict[JobId, str] = field(default_factory=dict)  # the group that each belongs to
     queues: dict[str, Queue] = field(default_factory=dict)
     workers: dict[Holder, WorkerRecord] = field(default_factory=dict)
     beats: dict[Holder, LeaseEnd] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Scenarios of the order: moves, edits and normalisation, killed half-way."""
 
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.core.event import Edited, Event, Moved
@@ -8,9 +8,15 @@ from holdfast.core.ids import JobId
 from holdfast.core.order import Ordering
 from holdfast.core.place import Edit, Place, Where
 from holdfast.store.base import Queue
-from holdfast.testing.scenarios import Prepare, Scenario, World
-
-SECOND = timedelta(seconds=1)
+from holdfast.testing.scenarios import (
+    SECOND,
+    Prepare,
+    Scenario,
+    World,
+    _blocked,
+    _retrying,
+    deciding,
+)
 
 
 def _line(ordering: Ordering, gap: int = 100) -> Prepare:
@@ -57,13 +63,39 @@ def _normalising(ordering: Ordering) -> Scenario:
     return Scenario(lambda w: _uneven(w, ordering), act)
 
 
+async def _later(w: World) -> JobId:
+    return await w.add(delay=SECOND)
+
+
+async def _queued(w: World) -> JobId:
+    return await w.add()
+
+
+WAITING: dict[str, Callable[[World], Awaitable[JobId]]] = {
+    "blocked": _blocked,
+    "scheduled": _later,
+    "queued": _queued,
+    "retry_wait": _retrying,
+}
+"""A job in each state in which one may be moved and edited."""
+
+CHANGES: dict[str, Event] = {
+    "rank": Edited(Edit(priority=3)),
+    "put_off": Edited(Edit(delay=SECOND)),
+    "move": Moved(Place(Where.BACK)),
+}
+
 PLACES = {
+    **{
+        f"{what}_{state}": deciding(prepare, event)
+        for state, prepare in WAITING.items()
+        for what, event in CHANGES.items()
+    },
     **{f"move_{where}": _moving(where, Ordering.POSITION) for where in Where},
     "move_tight": _moving(Where.AFTER, Ordering.POSITION, gap=1),
     "move_unplaced": _moving(Where.AFTER, Ordering.SCHEDULED),
     "swap_unplaced": _moving(Where.SWAP, Ordering.SCHEDULED),
     "edit_params": _editing(Edit(params="[1]")),
-    "edit_priority": _editing(Edit(priority=7)),
     "edit_everything": _editing(Edit(params="[1]", priority=7, delay=SECOND)),
     "normalise": _normalising(Ordering.POSITION),
     "normalise_placed": _normalising(Ordering.SCHEDULED),

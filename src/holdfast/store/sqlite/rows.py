@@ -9,6 +9,7 @@ from holdfast.clock import micros, moment
 from holdfast.core.decide import Change
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import EventRecord, Kind
+from holdfast.core.group import Closing, Group, GroupMode, OnMemberFailure
 from holdfast.core.ids import JobId, RunId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.record import Record
@@ -41,7 +42,7 @@ def alike(job: NewJob) -> tuple[Any, ...]:
     """What two jobs must share to be stored by one statement."""
     return (
         job.type, job.queue, job.priority, job.name, job.delivery, job.max_attempts, job.delay,
-        job.at, job.start_within, job.group_id, job.template_id, job.template_at,
+        job.at, job.start_within, job.group_id, job.member, job.template_id, job.template_at,
         job.schedule_id,
     )  # fmt: skip
 
@@ -68,7 +69,7 @@ def new_job(job: NewJob, now: int) -> dict[str, Any]:
         "template_at": None if job.template_at is None else micros(job.template_at),
         "schedule_id": job.schedule_id,
         "priority": job.priority,
-        "state": State.SCHEDULED if due > now else State.QUEUED,
+        "state": _first_state(job, is_due=due <= now),
         "available_at": due,
     }
 
@@ -216,6 +217,26 @@ def record(row: Row) -> Record:
     )
 
 
+def group(row: Row) -> Group:
+    (
+        group_id, seq, name, mode, on_failure, total, created_at, sealed_at, closing, reason,
+        counts,
+    ) = row  # fmt: skip
+    return Group(
+        id=group_id,
+        seq=seq,
+        name=name,
+        mode=GroupMode(mode),
+        on_failure=OnMemberFailure(on_failure),
+        total=total,
+        created_at=moment(created_at),
+        sealed_at=_moment(sealed_at),
+        closing=None if closing is None else Closing(closing),
+        reason=reason,
+        counts={State(state): number for state, number in json.loads(counts).items()},
+    )
+
+
 def orphan(row: Row) -> dict[str, Any]:
     """A run whose job is gone, as its copy shows it."""
     names = (
@@ -238,6 +259,12 @@ def _has_nul(value: Any) -> bool:
     if isinstance(value, str):
         return "\0" in value
     return isinstance(value, list | tuple) and any(_has_nul(item) for item in value)
+
+
+def _first_state(job: NewJob, *, is_due: bool) -> State:
+    if job.member:
+        return State.BLOCKED
+    return State.QUEUED if is_due else State.SCHEDULED
 
 
 def _due(job: NewJob, slot_at: int | None, now: int) -> int:

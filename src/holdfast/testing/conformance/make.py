@@ -1,12 +1,14 @@
 """Valid things for tests, each spelled out only where it matters."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from typing import Any, Final
 
 from holdfast.core.decide import Change, Guard, Move, Standing, decide
-from holdfast.core.event import Event, Failed, Kind, Lost, Succeeded
+from holdfast.core.event import Event, Failed, GroupStopped, Kind, Lost, Succeeded
+from holdfast.core.group import Closing, Group, NewGroup
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.run import Claim, Holder, RunRecord
@@ -123,6 +125,39 @@ async def settle(store: Store, standing: Standing, event: Event) -> bool:
     """Decide and apply; whether it was applied."""
     [applied] = await store.apply([decide(standing, event, new_id=new_id)])
     return applied
+
+
+async def put_group(
+    store: Store, *jobs: NewJob, is_sealed: bool = True, **over: Any
+) -> tuple[str, list[JobId]]:
+    """A group of these jobs, or of three plain ones, and their ids in order."""
+    group_id = new_id()
+    given = jobs or (make_job(), make_job(), make_job())
+    members = [replace(job, group_id=group_id, member=True) for job in given]
+    assert await store.add_group(NewGroup(**{"id": group_id, "total": len(members), **over}))
+    added = await store.add(members)
+    assert all(answer.created for answer in added), added
+    assert not is_sealed or await store.seal_group(group_id)
+    return group_id, [job.id for job in members]
+
+
+async def sweep(store: Store) -> int:
+    """End what is left over in every closing group, as a worker does; how many that were."""
+    ended = 0
+    for group in await store.closing_groups(limit=MANY):
+        event = GroupStopped(skip=group.closing is Closing.SKIP)
+        left = await store.left_over(group.id, limit=MANY)
+        changes = [decide(job, event, new_id=new_id) for job in left]
+        ended += sum(await store.apply(changes))
+    await store.sweep_groups(limit=MANY)
+    return ended
+
+
+async def group_of(store: Store, group_id: str) -> Group:
+    """The group, which is there."""
+    group = await store.group(group_id)
+    assert group is not None, f"no group {group_id}"
+    return group
 
 
 async def last_run(store: Store, job_id: JobId) -> RunRecord:

@@ -119,10 +119,12 @@ CREATE TABLE holdfast_open_runs (
   available_at INTEGER NOT NULL,
   failures INTEGER NOT NULL,
   losses INTEGER NOT NULL,
+  grp INTEGER,
   -- A job that executes at most once has one token.
   CONSTRAINT one_run CHECK (token = 1 OR delivery = 'lease')
 );
 CREATE UNIQUE INDEX holdfast_open_name ON holdfast_open_runs (name) WHERE delivery = 'once';
+CREATE INDEX holdfast_open_grp ON holdfast_open_runs (grp, job) WHERE grp IS NOT NULL;
 
 CREATE TABLE holdfast_runs (
   job INTEGER NOT NULL REFERENCES holdfast_jobs (seq) ON DELETE CASCADE,
@@ -240,7 +242,10 @@ CREATE TABLE holdfast_groups (
   reason TEXT,
   swept INTEGER NOT NULL DEFAULT 0
 );
-CREATE INDEX holdfast_groups_unsealed ON holdfast_groups (created_at) WHERE sealed_at IS NULL;
+CREATE INDEX holdfast_groups_unsealed ON holdfast_groups (created_at)
+  WHERE sealed_at IS NULL AND closing IS NULL;
+CREATE INDEX holdfast_groups_abandoned ON holdfast_groups (created_at)
+  WHERE sealed_at IS NULL AND swept;
 CREATE INDEX holdfast_groups_closing ON holdfast_groups (seq) WHERE closing IS NOT NULL AND NOT swept;
 
 -- Small documents that are compared and swapped: templates, and whatever else is set by name.
@@ -312,7 +317,7 @@ WHEN NEW.job IS NOT OLD.job OR NEW.run_id IS NOT OLD.run_id OR NEW.token IS NOT 
   OR NEW.queue IS NOT OLD.queue OR NEW.name IS NOT OLD.name OR NEW.delivery IS NOT OLD.delivery
   OR NEW.priority IS NOT OLD.priority OR NEW.position IS NOT OLD.position
   OR NEW.available_at IS NOT OLD.available_at OR NEW.failures IS NOT OLD.failures
-  OR NEW.losses IS NOT OLD.losses OR NEW.cancel < OLD.cancel
+  OR NEW.losses IS NOT OLD.losses OR NEW.grp IS NOT OLD.grp OR NEW.cancel < OLD.cancel
   OR substr(NEW.artifacts, 1, length(OLD.artifacts) - 1)
     <> substr(OLD.artifacts, 1, length(OLD.artifacts) - 1)
 BEGIN SELECT RAISE(ABORT, 'holdfast: of an open run only lease, cancel mark, progress and artifacts change'); END;
@@ -373,6 +378,33 @@ BEGIN SELECT RAISE(ABORT, 'holdfast: an end is final'); END;
 CREATE TRIGGER holdfast_ends_kept BEFORE DELETE ON holdfast_ends
 WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE seq = OLD.job)
 BEGIN SELECT RAISE(ABORT, 'holdfast: an end goes only with its job'); END;
+
+CREATE TRIGGER holdfast_groups_frozen BEFORE UPDATE ON holdfast_groups
+WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.name IS NOT OLD.name
+  OR NEW.mode IS NOT OLD.mode OR NEW.on_failure IS NOT OLD.on_failure
+  OR NEW.total IS NOT OLD.total OR NEW.created_at IS NOT OLD.created_at
+  OR (OLD.sealed_at IS NOT NULL AND NEW.sealed_at IS NOT OLD.sealed_at)
+  OR (OLD.closing IS NOT NULL
+    AND (NEW.closing IS NOT OLD.closing OR NEW.reason IS NOT OLD.reason))
+  OR (NEW.closing IS NULL AND NEW.reason IS NOT NULL)
+  OR NEW.swept < OLD.swept OR (NEW.swept AND NEW.closing IS NULL)
+BEGIN SELECT RAISE(ABORT, 'holdfast: a group is sealed once, closed once and then swept'); END;
+
+-- Groups that are not over: not complete yet, or some member waits or runs.
+CREATE VIEW holdfast_live_groups AS
+SELECT g.seq, g.id
+FROM holdfast_groups AS g
+WHERE g.sealed_at IS NULL AND g.closing IS NULL
+  OR EXISTS (SELECT 1 FROM holdfast_waiting AS w WHERE w.grp = g.seq)
+  OR EXISTS (SELECT 1 FROM holdfast_open_runs AS o WHERE o.grp = g.seq);
+
+-- Jobs whose chain belongs to such a group. A chain began as a member or has none: a retry by hand,
+-- which is no member, still holds on to the links before it.
+CREATE VIEW holdfast_grouped AS
+SELECT j.seq AS job
+FROM holdfast_jobs AS j
+CROSS JOIN holdfast_jobs AS r ON r.seq = coalesce(j.root, j.seq)
+CROSS JOIN holdfast_live_groups AS g ON g.seq = r.grp;
 
 -- One line per job, wherever it stands. One that stands nowhere was running when it was last seen;
 -- its counts are those of its runs and of the job whose closing write brought it about.

@@ -5,18 +5,19 @@ SELECT 1 FROM holdfast_jobs WHERE id = :id;
 -- @job
 INSERT INTO holdfast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, retry_of, root, group_id, template_id, template_at, schedule_id
+  slot_at, start_deadline, retry_of, root, group_id, grp, template_id, template_at, schedule_id
 )
 VALUES (
   :id, :type, :name, :params, :queue, :delivery, :max_attempts, :now,
-  :slot_at, :start_deadline, :retry_of, :root, :group_id, :template_id, :template_at, :schedule_id
+  :slot_at, :start_deadline, :retry_of, :root, :group_id, :grp, :template_id, :template_at,
+  :schedule_id
 );
 
 -- @wait
 -- In a `position` queue it goes behind the last waiting one of its priority.
 INSERT INTO holdfast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, start_deadline, token, failures, losses
+  available_at, created_at, start_deadline, token, failures, losses, grp
 )
 VALUES (
   :job, :state, :queue, :type, :name, :delivery, :priority,
@@ -37,28 +38,28 @@ VALUES (
     ),
     0
   ),
-  :available_at, :now, :start_deadline, 0, 0, 0
+  :available_at, :now, :start_deadline, 0, 0, 0, :grp
 );
 
 -- @jobs_alike
 -- Many that differ in nothing but id and params.
 INSERT INTO holdfast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, group_id, template_id, template_at, schedule_id
+  slot_at, start_deadline, group_id, grp, template_id, template_at, schedule_id
 )
 SELECT
   n.value ->> 0, :type, :name, n.value ->> 1, :queue, :delivery, :max_attempts, :now,
-  :slot_at, :start_deadline, :group_id, :template_id, :template_at, :schedule_id
+  :slot_at, :start_deadline, :group_id, :grp, :template_id, :template_at, :schedule_id
 FROM json_each(:jobs) AS n;
 
 -- @wait_alike
 INSERT INTO holdfast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, start_deadline, token, failures, losses
+  available_at, created_at, start_deadline, token, failures, losses, grp
 )
 SELECT
   j.seq, :state, :queue, :type, :name, :delivery, :priority, 0,
-  :available_at, :now, :start_deadline, 0, 0, 0
+  :available_at, :now, :start_deadline, 0, 0, 0, :grp
 FROM holdfast_jobs AS j
 WHERE j.seq >= :first;
 

@@ -5,13 +5,13 @@ DELETE FROM temp.holdfast_changes;
 INSERT INTO temp.holdfast_changes (
   n, job, token, guard, to_state, run_status, result, kind, reason, end_reason, error, delay,
   failures, losses, yields, successor, successor_delay, artifacts, was,
-  exit_code, log_path, run_id
+  exit_code, log_path, run_id, grp
 )
 SELECT
   c.key, j.seq, c.value ->> 1, c.value ->> 2, c.value ->> 3, c.value ->> 4, c.value ->> 5,
   c.value ->> 6, c.value ->> 7, c.value ->> 7, c.value ->> 8, coalesce(c.value ->> 9, 0),
   c.value ->> 10, c.value ->> 11, coalesce(c.value ->> 12, 0), c.value ->> 13, c.value ->> 14,
-  c.value ->> 15, c.value ->> 16, c.value ->> 17, c.value ->> 18, c.value ->> 19
+  c.value ->> 15, c.value ->> 16, c.value ->> 17, c.value ->> 18, c.value ->> 19, j.grp
 FROM json_each(:changes) AS c
 LEFT JOIN holdfast_jobs AS j ON j.id = c.value ->> 0;
 
@@ -44,7 +44,8 @@ SET
   position = w.position,
   available_at = w.available_at,
   failures = w.failures,
-  losses = w.losses
+  losses = w.losses,
+  stood = w.state
 FROM holdfast_waiting AS w
 WHERE c.guard IN ('waiting', 'state') AND w.job = c.job AND w.token = c.token
   AND (c.guard = 'waiting' OR w.state = c.was);
@@ -145,12 +146,12 @@ WHERE job IN (SELECT job FROM temp.holdfast_changes WHERE ok AND run_status IS N
 -- Without its start deadline: it has started in time.
 INSERT INTO holdfast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, token, failures, losses
+  available_at, created_at, token, failures, losses, grp
 )
 SELECT
   j.seq, c.to_state, j.queue, j.type, j.name, j.delivery, c.priority, c.position,
   CASE WHEN c.to_state = 'queued' AND c.delay = 0 THEN c.available_at ELSE :now + c.delay END,
-  j.created_at, c.token, c.failures, c.losses
+  j.created_at, c.token, c.failures, c.losses, j.grp
 FROM temp.holdfast_changes AS c
 CROSS JOIN holdfast_jobs AS j ON j.seq = c.job
 WHERE c.ok AND (c.run_status IS NOT NULL OR c.guard = 'adrift')
@@ -173,12 +174,12 @@ ORDER BY c.n;
 -- @queue_successors
 INSERT INTO holdfast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, token, failures, losses
+  available_at, created_at, token, failures, losses, grp
 )
 SELECT
   s.seq, CASE WHEN c.successor_delay > 0 THEN 'scheduled' ELSE 'queued' END,
   s.queue, s.type, s.name, s.delivery, c.priority, 0,
-  :now + c.successor_delay, :now, 0, c.failures, c.losses
+  :now + c.successor_delay, :now, 0, c.failures, c.losses, s.grp
 FROM temp.holdfast_changes AS c
 CROSS JOIN holdfast_jobs AS s ON s.id = c.successor
 WHERE c.ok AND c.successor IS NOT NULL
@@ -252,6 +253,20 @@ LEFT JOIN holdfast_runs AS r
 LEFT JOIN holdfast_open_runs AS o ON o.job = c.job AND c.to_state = 'running'
 WHERE c.job IS NOT NULL
   AND (c.ok AND c.kind IS NOT NULL OR NOT c.ok AND c.guard = 'open')
+ORDER BY c.n;
+
+-- @grouped
+-- Ends of members that may move their group. A link of a chain that is followed is no end.
+SELECT c.job, c.token, coalesce(j.root, j.seq), g.seq, g.mode, g.on_failure, c.to_state,
+  c.stood IS 'blocked'
+FROM temp.holdfast_changes AS c
+CROSS JOIN holdfast_groups AS g ON g.seq = c.grp
+CROSS JOIN holdfast_jobs AS j ON j.seq = c.job
+WHERE c.ok AND c.successor IS NULL
+  AND c.to_state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled')
+  AND g.closing IS NULL
+  AND (g.mode = 'sequential' OR c.to_state NOT IN ('succeeded', 'skipped'))
+  AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS s WHERE s.retry_of = c.job AND +s.grp = c.grp)
 ORDER BY c.n;
 
 -- @answer

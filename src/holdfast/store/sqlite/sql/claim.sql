@@ -83,11 +83,11 @@ ON CONFLICT DO NOTHING;
 -- @open
 INSERT INTO holdfast_open_runs (
   job, run_id, token, worker, started_at, lease_until,
-  queue, name, delivery, priority, position, available_at, failures, losses
+  queue, name, delivery, priority, position, available_at, failures, losses, grp
 )
 SELECT
   w.job, :prefix || printf('%06x', p.n - 1), w.token + 1, k.id, :now, :until,
-  w.queue, w.name, w.delivery, w.priority, w.position, w.available_at, w.failures, w.losses
+  w.queue, w.name, w.delivery, w.priority, w.position, w.available_at, w.failures, w.losses, w.grp
 FROM temp.holdfast_picked AS p
 CROSS JOIN holdfast_workers AS k ON k.instance_id = :instance AND k.boot_id = :boot
 CROSS JOIN holdfast_waiting AS w ON w.job = p.job;

@@ -5,7 +5,7 @@ DELETE FROM temp.holdfast_finished;
 -- The fence: only runs that are open under exactly this token come in.
 INSERT INTO temp.holdfast_finished
 SELECT
-  c.key, o.job, coalesce(r.id, j.id), o.token, o.run_id, o.worker, o.started_at, o.artifacts,
+  c.key, o.job, o.grp, coalesce(r.id, j.id), o.token, o.run_id, o.worker, o.started_at, o.artifacts,
   o.progress, c.value ->> 2, o.queue, o.priority, o.position, o.available_at, o.failures, o.losses
 FROM json_each(:changes) AS c
 CROSS JOIN holdfast_jobs AS j ON j.id = c.value ->> 0
@@ -35,6 +35,15 @@ FROM temp.holdfast_finished;
 -- @free_keys
 DELETE FROM holdfast_keys
 WHERE scope = 'active' AND job_id IN (SELECT root_id FROM temp.holdfast_finished);
+
+-- @grouped
+-- Success moves a sequential group alone.
+SELECT f.job, f.token, coalesce(j.root, j.seq), g.seq, g.mode, g.on_failure, 'succeeded', 0
+FROM temp.holdfast_finished AS f
+CROSS JOIN holdfast_groups AS g ON g.seq = f.grp
+CROSS JOIN holdfast_jobs AS j ON j.seq = f.job
+WHERE g.mode = 'sequential' AND g.closing IS NULL
+ORDER BY f.n;
 
 -- @answer
 SELECT json_group_array(n) FROM temp.holdfast_finished;

@@ -7,6 +7,7 @@ FROM (
     SELECT e.job, e.at FROM holdfast_ends AS e
     WHERE e.state = 'succeeded' AND e.at < :before
       AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS s WHERE s.retry_of = e.job)
+      AND NOT EXISTS (SELECT 1 FROM holdfast_grouped AS k WHERE k.job = e.job)
     ORDER BY e.at, e.job
     LIMIT :limit
   )
@@ -15,6 +16,7 @@ FROM (
     SELECT e.job, e.at FROM holdfast_ends AS e
     WHERE e.state = 'skipped' AND e.at < :before
       AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS s WHERE s.retry_of = e.job)
+      AND NOT EXISTS (SELECT 1 FROM holdfast_grouped AS k WHERE k.job = e.job)
     ORDER BY e.at, e.job
     LIMIT :limit
   )
@@ -23,6 +25,7 @@ FROM (
     SELECT e.job, e.at FROM holdfast_ends AS e
     WHERE e.state = 'cancelled' AND e.at < :before
       AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS s WHERE s.retry_of = e.job)
+      AND NOT EXISTS (SELECT 1 FROM holdfast_grouped AS k WHERE k.job = e.job)
     ORDER BY e.at, e.job
     LIMIT :limit
   )
@@ -31,8 +34,26 @@ CROSS JOIN holdfast_jobs AS j ON j.seq = e.job
 ORDER BY e.at, e.job
 LIMIT :limit;
 
+-- @groups_of
+SELECT json_group_array(DISTINCT j.grp)
+FROM temp.holdfast_picked AS p
+CROSS JOIN holdfast_jobs AS j ON j.seq = p.job
+WHERE j.grp IS NOT NULL;
+
 -- @delete
 -- Runs, ends and events go with their job; keys and slots stay.
 DELETE FROM holdfast_jobs
 WHERE seq IN (SELECT job FROM temp.holdfast_picked)
   OR root IN (SELECT job FROM temp.holdfast_picked);
+
+-- @groups
+-- A group goes with the last of its members.
+DELETE FROM holdfast_groups
+WHERE seq IN (SELECT value FROM json_each(:groups))
+  AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.grp = holdfast_groups.seq);
+
+-- @empty_groups
+-- Those that were stopped before they had any.
+DELETE FROM holdfast_groups
+WHERE sealed_at IS NULL AND swept AND created_at < :before
+  AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.grp = holdfast_groups.seq);

@@ -69,6 +69,8 @@ CREATE TEMP TABLE holdfast_changes (
   exit_code INTEGER,
   log_path TEXT,
   run_id TEXT,
+  grp INTEGER,
+  stood TEXT,
   ok INTEGER NOT NULL DEFAULT 0,
   queue TEXT,
   priority INTEGER,
@@ -80,6 +82,7 @@ CREATE TEMP TABLE holdfast_changes (
 CREATE TEMP TABLE holdfast_finished (
   n INTEGER PRIMARY KEY,
   job INTEGER NOT NULL,
+  grp INTEGER,
   root_id TEXT NOT NULL,
   token INTEGER NOT NULL,
   run_id TEXT NOT NULL,

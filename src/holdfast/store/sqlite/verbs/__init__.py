@@ -3,6 +3,13 @@
 from holdfast.store.sqlite.verbs.add import add
 from holdfast.store.sqlite.verbs.apply import apply
 from holdfast.store.sqlite.verbs.claim import Wanted, claim
+from holdfast.store.sqlite.verbs.group import (
+    add_group,
+    expire_groups,
+    seal_group,
+    stop_group,
+    sweep_groups,
+)
 from holdfast.store.sqlite.verbs.place import normalise
 from holdfast.store.sqlite.verbs.queue import pause, resume, set_queue
 from holdfast.store.sqlite.verbs.record import swap
@@ -13,11 +20,13 @@ from holdfast.store.sqlite.verbs.worker import beat, enlist, retire
 __all__ = [
     "Wanted",
     "add",
+    "add_group",
     "apply",
     "attach",
     "beat",
     "claim",
     "enlist",
+    "expire_groups",
     "normalise",
     "pause",
     "promote",
@@ -27,6 +36,9 @@ __all__ = [
     "report",
     "resume",
     "retire",
+    "seal_group",
     "set_queue",
+    "stop_group",
     "swap",
+    "sweep_groups",
 ]

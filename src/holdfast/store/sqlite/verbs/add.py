@@ -11,6 +11,7 @@ from holdfast.store.base import Added
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.rows import dumps
 from holdfast.store.sqlite.verbs.alone import alone
+from holdfast.store.sqlite.verbs.group import group_of
 from holdfast.store.sqlite.writer import Work
 
 
@@ -40,6 +41,7 @@ def _insert_one(
     values = rows.new_job(job, work.now)
     values |= {"id": job.id, "params": job.params, "retry_of": retry_of, "root": root}
     rows.require_storable(values.values())
+    values["grp"] = group_of(work, job)
     values["job"] = work.run("add.job", **values).lastrowid
     work.run("add.wait", **values)
     if retry_of is not None:
@@ -50,6 +52,7 @@ def _insert_one(
 def _insert_alike(work: Work, jobs: Sequence[NewJob]) -> None:
     values = rows.new_job(jobs[0], work.now)
     rows.require_storable(values.values())
+    values["grp"] = group_of(work, jobs[0])
     values["jobs"] = dumps([(job.id, job.params) for job in jobs])
     last = work.run("add.jobs_alike", **values).lastrowid or 0
     values["first"] = last - len(jobs) + 1  # nobody else inserts meanwhile: they are consecutive

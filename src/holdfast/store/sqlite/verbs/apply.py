@@ -10,6 +10,7 @@ from holdfast.core.state import FINAL, WAITING, State
 from holdfast.store.sqlite import rows
 from holdfast.store.sqlite.rows import dumps
 from holdfast.store.sqlite.verbs.alone import alone
+from holdfast.store.sqlite.verbs.group import advance
 from holdfast.store.sqlite.verbs.place import rearrange
 from holdfast.store.sqlite.writer import Work
 
@@ -39,7 +40,8 @@ def _rounds(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
 
 def _alike(one: Change, other: Change) -> bool:
     placed = _is_placed(one) or _is_placed(other)
-    return not placed and (one.successor is None) == (other.successor is None)
+    unblocks = Kind.UNBLOCKED in (one.move.kind, other.move.kind)  # an end may have done that
+    return not placed and not unblocks and (one.successor is None) == (other.successor is None)
 
 
 def _is_placed(change: Change) -> bool:
@@ -77,6 +79,7 @@ def _succeed(work: Work, changes: Sequence[Change]) -> list[bool]:
         work.run("finish.end", now=work.now)
         work.run("finish.free_keys")
         work.queues.update(json.loads(work.one("finish.limited")))
+        advance(work, work.run("finish.grouped").fetchall())
         work.ended = True
     if found == len(changes):
         return [True] * found
@@ -117,6 +120,8 @@ def _apply_any(work: Work, changes: Sequence[Change]) -> list[bool]:
     accepted = json.loads(work.one("apply.answer"))
     if len(accepted) < len(changes) or any(move.kind for move in moves):
         work.run("apply.events", now=work.now)
+    if ends & FINAL or any(move.yields for move in moves):
+        advance(work, work.run("apply.grouped").fetchall())
     return _answers(work, changes, accepted)
 
 

@@ -75,6 +75,10 @@ def _prune(work: Work, older_than: timedelta, limit: int) -> int:
     before = work.now - older_than // MICROSECOND
     gone = 0
     if work.run("prune.pick", before=before, limit=limit).rowcount > 0:
+        groups = work.one("prune.groups_of")
         gone = work.run("prune.delete").rowcount
+        if groups != "[]":
+            work.run("prune.groups", groups=groups)
+    work.run("prune.empty_groups", before=before)
     forget_workers(work, before, limit)
     return gone

@@ -1,0 +1,168 @@
+-- @add
+INSERT INTO holdfast_groups (id, name, mode, on_failure, total, created_at)
+VALUES (:id, :name, :mode, :on_failure, :total, :now)
+ON CONFLICT (id) DO NOTHING;
+
+-- @door
+SELECT seq, sealed_at IS NOT NULL, closing, mode FROM holdfast_groups WHERE id = :id;
+
+-- @seal
+UPDATE holdfast_groups
+SET sealed_at = :now
+WHERE id = :id AND sealed_at IS NULL AND closing IS NULL
+  AND total = (
+    SELECT count(*) FROM holdfast_jobs AS j WHERE j.grp = holdfast_groups.seq AND j.root IS NULL
+  );
+
+-- @unblock
+UPDATE holdfast_waiting
+SET state = 'scheduled'
+WHERE job IN (
+  SELECT w.job FROM holdfast_waiting AS w INDEXED BY holdfast_waiting_grp
+  WHERE w.grp = :grp AND w.state = 'blocked'
+  ORDER BY w.job
+  LIMIT :limit
+);
+
+-- @next
+UPDATE holdfast_waiting
+SET state = 'scheduled'
+WHERE job = (
+    SELECT w.job FROM holdfast_waiting AS w INDEXED BY holdfast_waiting_grp
+    WHERE w.grp = :grp AND w.job > :root AND w.state = 'blocked'
+    ORDER BY w.job
+    LIMIT 1
+  )
+  AND EXISTS (
+    SELECT 1 FROM holdfast_groups WHERE seq = :grp AND closing IS NULL AND sealed_at IS NOT NULL
+  );
+
+-- @close
+UPDATE holdfast_groups
+SET closing = :closing, reason = 'member_failed'
+WHERE seq = :grp AND closing IS NULL;
+
+-- @tell
+INSERT INTO holdfast_events (job, at, kind, token, reason, detail)
+SELECT :job, :now, 'group_stopped', :token, closing, id FROM holdfast_groups WHERE seq = :grp;
+
+-- @stop
+UPDATE holdfast_groups
+SET closing = :closing, reason = :reason
+WHERE id = :id AND closing IS NULL
+  AND EXISTS (SELECT 1 FROM holdfast_live_groups AS l WHERE l.seq = holdfast_groups.seq);
+
+-- @expire
+UPDATE holdfast_groups
+SET closing = 'stop', reason = 'never_completed'
+WHERE seq IN (
+  SELECT seq FROM holdfast_groups INDEXED BY holdfast_groups_unsealed
+  WHERE sealed_at IS NULL AND closing IS NULL AND created_at < :before
+  ORDER BY created_at
+  LIMIT :limit
+);
+
+-- @sweep
+UPDATE holdfast_groups
+SET swept = 1
+WHERE seq IN (
+  SELECT g.seq FROM holdfast_groups AS g INDEXED BY holdfast_groups_closing
+  WHERE g.closing IS NOT NULL AND NOT g.swept
+    AND NOT EXISTS (SELECT 1 FROM holdfast_live_groups AS l WHERE l.seq = g.seq)
+  ORDER BY g.seq
+  LIMIT :limit
+);
+
+-- @get
+SELECT
+  g.id, g.seq, g.name, g.mode, g.on_failure, g.total, g.created_at, g.sealed_at, g.closing,
+  g.reason,
+  (
+    SELECT json_group_object(c.state, c.number)
+    FROM (
+      SELECT
+        coalesce(w.state, CASE WHEN o.job IS NOT NULL THEN 'running' END, e.state, 'running')
+          AS state,
+        count(*) AS number
+      FROM holdfast_jobs AS j INDEXED BY holdfast_jobs_grp
+      LEFT JOIN holdfast_waiting AS w ON w.job = j.seq
+      LEFT JOIN holdfast_open_runs AS o ON o.job = j.seq
+      LEFT JOIN holdfast_ends AS e ON e.job = j.seq
+      WHERE j.grp = g.seq
+        AND NOT EXISTS (
+          SELECT 1 FROM holdfast_jobs AS s WHERE s.retry_of = j.seq AND +s.grp = j.grp
+        )
+      GROUP BY 1
+    ) AS c
+  )
+FROM holdfast_groups AS g
+WHERE g.id = :id;
+
+-- @find
+SELECT id FROM holdfast_groups
+WHERE seq < coalesce(:before, 9223372036854775807)
+ORDER BY seq DESC
+LIMIT :limit;
+
+-- @over
+SELECT g.id, NOT EXISTS (SELECT 1 FROM holdfast_live_groups AS l WHERE l.seq = g.seq)
+FROM json_each(:ids) AS i
+CROSS JOIN holdfast_groups AS g ON g.id = i.value;
+
+-- @closing
+SELECT id, closing FROM holdfast_groups INDEXED BY holdfast_groups_closing
+WHERE closing IS NOT NULL AND NOT swept
+ORDER BY seq
+LIMIT :limit;
+
+-- @sweepable
+SELECT 1
+FROM holdfast_groups AS g INDEXED BY holdfast_groups_closing
+WHERE g.closing IS NOT NULL AND NOT g.swept
+  AND NOT EXISTS (SELECT 1 FROM holdfast_live_groups AS l WHERE l.seq = g.seq)
+LIMIT 1;
+
+-- @expired
+SELECT 1
+FROM holdfast_groups INDEXED BY holdfast_groups_unsealed
+WHERE sealed_at IS NULL AND closing IS NULL AND created_at < :before
+LIMIT 1;
+
+-- @left_over
+-- Two index ranges in the order of the page, so that it costs what it shows.
+SELECT s.*
+FROM (
+  SELECT * FROM (
+    SELECT w.job
+    FROM holdfast_groups AS g
+    CROSS JOIN holdfast_waiting AS w INDEXED BY holdfast_waiting_grp ON w.grp = g.seq
+    WHERE g.id = :id AND g.closing IS NOT NULL AND w.job > :after
+    ORDER BY w.job
+    LIMIT :limit
+  )
+  UNION ALL
+  SELECT * FROM (
+    SELECT o.job
+    FROM holdfast_groups AS g
+    CROSS JOIN holdfast_open_runs AS o INDEXED BY holdfast_open_grp ON o.grp = g.seq
+    WHERE g.id = :id AND g.closing = 'stop' AND o.job > :after AND NOT o.cancel
+    ORDER BY o.job
+    LIMIT :limit
+  )
+) AS l
+CROSS JOIN holdfast_job_state AS s ON s.seq = l.job
+ORDER BY l.job
+LIMIT :limit;
+
+-- @members
+SELECT s.*
+FROM holdfast_groups AS g
+CROSS JOIN holdfast_jobs AS j INDEXED BY holdfast_jobs_grp ON j.grp = g.seq
+CROSS JOIN holdfast_job_state AS s ON s.seq = j.seq
+WHERE g.id = :group
+  AND j.seq < coalesce(:before, 9223372036854775807)
+  AND (:queue IS NULL OR s.queue = :queue)
+  AND (:type IS NULL OR s.type = :type)
+  AND (:states IS NULL OR s.state IN (SELECT value FROM json_each(:states)))
+ORDER BY j.seq DESC
+LIMIT :limit;

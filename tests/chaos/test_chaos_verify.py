@@ -1,0 +1,55 @@
+"""A store that is worked on, killed under and pruned is proved sound at every moment."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from holdfast.core.violation import Violation
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing import sizes
+from holdfast.verify import Report, verify
+
+from .ledger import Ledger
+from .storm import storm
+
+pytestmark = pytest.mark.slow
+
+SMALL = 20
+"""A page, so that a proof takes many and much happens between them."""
+
+
+async def _prove_until(over: Event, path: Path) -> list[Report]:
+    store = SqliteStore(path)
+    await store.open()
+    reports = []
+    try:
+        while not over.is_set():
+            reports.append(await verify(store, page=SMALL))
+            await store.prune(older_than=timedelta(seconds=1), limit=10)
+        reports.append(await verify(store))
+    finally:
+        await store.close()
+    return reports
+
+
+@pytest.mark.timeout(300)
+def test_in_a_storm_of_kills_every_proof_finds_nothing(tmp_path):
+    Ledger(tmp_path).make_effects()
+    over = Event()
+    with ThreadPoolExecutor(1) as apart:
+        proving = apart.submit(asyncio.run, _prove_until(over, tmp_path / "jobs.db"))
+        try:
+            storm(tmp_path, jobs=sizes.SIZES.chaos_jobs // 8, kills=3)
+        finally:
+            over.set()
+        reports = proving.result()
+
+    found: list[Violation] = [each for report in reports for each in report.violations]
+    assert found == []
+    assert len(reports) > 10, "too few to have met anything"
+    assert sum(report.events for report in reports) > 0
+    assert max(report.jobs for report in reports) > SMALL

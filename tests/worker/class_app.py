@@ -1,0 +1,43 @@
+"""Handler classes in a module that another process can import; a process never opens the store."""
+
+import os
+import sys
+
+from pydantic import BaseModel
+
+from holdfast import Command, Holdfast, Run
+
+
+class Number(BaseModel):
+    value: int
+
+
+class Numbered:
+    @classmethod
+    def payload_model(cls) -> type[Number]:
+        return Number
+
+
+class DoubleHandler(Numbered):
+    def handle(self, run: Run, payload: Number) -> tuple[int, int, int]:
+        return payload.value * 2, run.attempt, os.getpid()
+
+
+class DoubleLaterHandler(Numbered):
+    async def handle(self, payload: Number) -> int:
+        return payload.value * 2
+
+
+class ExitHandler(Numbered):
+    def handle(self, payload: Number) -> Command:
+        return Command([sys.executable, "-c", f"raise SystemExit({payload.value})"], ok=(3,))
+
+
+def register(app: Holdfast) -> None:
+    app.job(executor="process")(DoubleHandler)
+    app.job(executor="process")(DoubleLaterHandler)
+    app.job(executor="command")(ExitHandler)
+
+
+app = Holdfast("sqlite:///never-opened.db")
+register(app)
