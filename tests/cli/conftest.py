@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from holdfast.cli.main import main
 
-APP = '''
+APP = """
 from holdfast import Backoff, Holdfast, Run, Snooze
 
 app = Holdfast("sqlite:///jobs.db", lease="2s", renew="500ms")
@@ -37,7 +37,7 @@ async def counting(run: Run, to: int) -> str:
     for n in range(1, to + 1):
         await run.progress(n, to, f"step {n}")
     return "counted"
-'''
+"""
 
 
 class Cli:
@@ -47,7 +47,9 @@ class Cli:
         self.folder = folder
         self.url = "sqlite:///jobs.db"
 
-    def __call__(self, *args: str, input: str | None = None, app: str | None = "tasks:app") -> Result:  # noqa: A002
+    def __call__(
+        self, *args: str, input: str | None = None, app: str | None = "tasks:app"
+    ) -> Result:  # noqa: A002
         env = {"HOLDFAST_APP": app, "HOLDFAST_URL": None, "NO_COLOR": "1"}
         return CliRunner().invoke(main, args, input=input, env=env)
 

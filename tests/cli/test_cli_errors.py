@@ -118,7 +118,9 @@ def test_pyproject_names_the_app(cli: Cli) -> None:
     below.mkdir()
 
     assert len(cli("jobs", "--json", app=None).stdout.splitlines()) == 1
-    settings = next(line for line in cli("doctor", app=None).stdout.splitlines() if "Settings" in line)
+    settings = next(
+        line for line in cli("doctor", app=None).stdout.splitlines() if "Settings" in line
+    )
     assert "pyproject.toml" in settings
 
 
@@ -136,7 +138,11 @@ def test_a_finished_job_cannot_be_moved_or_cancelled(cli: Cli) -> None:
     job_id = cli.enqueue("add", '{"left": 1}')
     cli.burst()
 
-    for args in (["move", job_id, "front"], ["cancel", job_id], ["edit", job_id, "--priority", "2"]):
+    for args in (
+        ["move", job_id, "front"],
+        ["cancel", job_id],
+        ["edit", job_id, "--priority", "2"],
+    ):
         result = cli(*args)
         assert result.exit_code == 4, args
         assert "succeeded" in one_line(result)

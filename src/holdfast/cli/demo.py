@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from holdfast.cli.frame import Exit, leave
 @click.option("--script", is_flag=True, help="Plain text, no terminal needed; exit 0 if all is so.")
 @click.option("--keep", is_flag=True, help="Leave the store and the workers' logs behind.")
 def command(script: bool, keep: bool) -> None:
-    """Show real jobs, three real workers and a real kill. Every line is checked before it is said."""
+    """Show real jobs, three real workers and a real kill; every line is checked before it is said.
+
+    It takes half a minute or so, and leaves nothing behind.
+    """
     with ExitStack() as closing:
         folder = (
             tempfile.mkdtemp() if keep else closing.enter_context(tempfile.TemporaryDirectory())
@@ -46,7 +50,7 @@ def _plain(text: str) -> None:
     click.echo(text)
 
 
-def _styled():  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _styled() -> Callable[[str], None]:
     from rich.console import Console  # noqa: PLC0415 - not for a script
 
     console = Console(highlight=False)

@@ -107,14 +107,13 @@ class telling:  # noqa: N801 - reads as what it does
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        match error:
-            case HoldfastError():
-                leave(str(error), _code(error))
-            case KeyboardInterrupt():
-                leave("interrupted", Exit.FAILED)
-            case BrokenPipeError():  # as of `holdfast jobs | head`
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                sys.exit(Exit.FINE)
+        if isinstance(error, HoldfastError):
+            leave(" ".join(str(error).split()), _code(error))
+        if isinstance(error, KeyboardInterrupt):
+            leave("interrupted", Exit.FAILED)
+        if isinstance(error, BrokenPipeError):  # as of `holdfast jobs | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(Exit.FINE)
 
 
 def leave(why: str, code: Exit) -> NoReturn:

@@ -57,8 +57,8 @@ async def _count(desk: Desk) -> None:
 
 def _row(job: Job, now: datetime) -> tuple[str, ...]:
     return (
-        job.id, job.type, job.queue, job.state, str(job.priority), f"{ago(job.created_at, now)} ago",
-        what(job, now),
+        job.id, job.type, job.queue, job.state, str(job.priority),
+        f"{ago(job.created_at, now)} ago", what(job, now),
     )  # fmt: skip
 
 

@@ -44,8 +44,13 @@ class Output:
 
         table = Table(box=None, pad_edge=False, header_style="" if self._plain else "bold")
         for name in columns:
-            justify = "right" if name.startswith(">") else "left"
-            table.add_column(name.lstrip(">"), justify=justify, overflow="ellipsis", no_wrap=True)
+            is_number = name.startswith(">")
+            table.add_column(
+                name.lstrip(">"),
+                justify="right" if is_number else "left",
+                overflow="ellipsis",
+                no_wrap=True,
+            )
         for row in rows:
             table.add_row(*(_literal(cell) for cell in row))
         self.console().print(table)
@@ -79,24 +84,19 @@ class Output:
 def plain(value: Any) -> Any:
     """A record as JSON can carry it: moments as text, spans in seconds."""
     if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    match value:
-        case datetime():
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case Mapping():
-            return {str(key): plain(each) for key, each in value.items()}
-        case str() | int() | float() | None:
-            return value
-        case Iterable():
-            return [plain(each) for each in value]
-    return str(value)
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, str | int | float | None):
+        return value
+    return [plain(each) for each in value] if isinstance(value, Iterable) else str(value)
 
 
 def ago(then: datetime | None, now: datetime) -> str:
     """How long ago, as people say it: `3m12s`."""
-    return "–" if then is None else span(now - then)
+    return "-" if then is None else span(now - then)
 
 
 def span(length: timedelta) -> str:

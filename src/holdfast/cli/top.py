@@ -74,7 +74,7 @@ def _headline(overview: Overview, workers: Sequence[WorkerRecord], rates: Sequen
     done = _per_minute(overview)
     share = f"{bad / done:.1%}" if done else "0%"
     due = [row.oldest for row in overview.backlog if row.due]
-    oldest = ago(min(due), overview.now) if due else "–"
+    oldest = ago(min(due), overview.now) if due else "-"
     busy, slots = (
         sum(r.jobs for r in overview.running),
         sum(w.concurrency * w.processes for w in workers),

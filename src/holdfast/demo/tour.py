@@ -131,8 +131,8 @@ class Tour:
         )
         self._check(runs[1].holder != first.holder, "by somebody else")
         self._fact(
-            f"{runs[1].holder} took it over and {result} {monotonic() - began:.1f} s after the kill "
-            f"(lease {app.settings.lease.total_seconds():.0f} s)"
+            f"{runs[1].holder} took it over and {result}, {monotonic() - began:.1f} s after the "
+            f"kill (lease {app.settings.lease.total_seconds():.0f} s)"
         )
         late = (await app.store.apply([succeed(job.id, first.token, '"late"')]))[0]
         self._check(not late and (await handle.result()) == result, "the late write is refused")

@@ -34,6 +34,7 @@ from holdfast.store.around import Hints, Locks, Workers
 from holdfast.store.audit import Audits
 from holdfast.store.groups import Groups
 from holdfast.store.records import Records
+from holdfast.store.views import Views
 
 PROMOTED_AT_ONCE: Final = 10_000
 """How many jobs one claim promotes at most; more that fall due together take several claims."""
@@ -377,7 +378,9 @@ class Transactions(Protocol):
         ...
 
 
-class Store(Jobs, Runs, Repairs, Queues, Groups, Records, Workers, Locks, Hints, Audits, Protocol):
+class Store(
+    Jobs, Runs, Repairs, Queues, Groups, Records, Workers, Locks, Hints, Audits, Views, Protocol
+):
     """All of it. Opened before use; closing twice is fine."""
 
     @property

@@ -13,11 +13,13 @@ from holdfast.clock import MICROSECOND, Clock
 from holdfast.core.decide import Change
 from holdfast.core.dossier import Dossier, Stray
 from holdfast.core.event import EventRecord
+from holdfast.core.explain import Situation
 from holdfast.core.group import ClosingGroup, Group, NewGroup, check_group
 from holdfast.core.ids import Ids, JobId, RunId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_PROGRESS
 from holdfast.core.order import sort_key
+from holdfast.core.overview import Overview
 from holdfast.core.record import Record, Swap
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
@@ -32,6 +34,7 @@ from holdfast.testing import (
     model_queues,
     model_records,
     model_repair,
+    model_views,
     model_workers,
 )
 from holdfast.testing.model_add import add_job
@@ -202,6 +205,18 @@ class ModelStore:
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
         return model_repair.remove_orphans(self._tables, self._clock.now(), limit)
+
+    async def overview(self, *, span: timedelta) -> Overview:
+        return model_views.overview(self._tables, self._clock, span)
+
+    async def situation(self, job_id: JobId) -> Situation | None:
+        return model_views.situation(self._tables, self._clock, job_id)
+
+    async def facts(self) -> Mapping[str, str]:
+        return {"engine": "a model in memory", "jobs": str(len(self._tables.jobs))}
+
+    def concerns(self) -> list[str]:
+        return ["it forgets everything when its process ends"]
 
     async def set_queue(self, queue: Queue) -> None:
         model_queues.set_queue(self._tables, queue)

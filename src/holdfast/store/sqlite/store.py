@@ -37,6 +37,7 @@ from holdfast.store.sqlite.migrate import migrate, require_ours, write_ahead
 from holdfast.store.sqlite.reader import Reader
 from holdfast.store.sqlite.statements import Probe
 from holdfast.store.sqlite.transaction import SqliteTransaction
+from holdfast.store.sqlite.views import SqliteViews
 from holdfast.store.sqlite.writer import Work, Writer
 
 BUSY = 30.0
@@ -46,7 +47,7 @@ OPEN: "WeakSet[SqliteStore]" = WeakSet()
 """What this process, or the one it was forked from, has open."""
 
 
-class SqliteStore:
+class SqliteStore(SqliteViews):
     """One file, several processes. Reads and writes never wait for each other."""
 
     capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS})

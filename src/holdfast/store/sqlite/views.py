@@ -14,7 +14,7 @@ from holdfast.core.overview import Backlog, Overview, Running
 from holdfast.core.queue import Pause
 from holdfast.core.span import MICROSECOND
 from holdfast.core.state import State
-from holdfast.store.sqlite import rows
+from holdfast.store.sqlite import reservation_rows, rows
 from holdfast.store.sqlite.database import concerns
 from holdfast.store.sqlite.reader import Ask, Reader
 
@@ -81,7 +81,7 @@ def _situation(ask: Ask, *, clock: Clock, job_id: JobId) -> Situation | None:
         return None
     job, now = rows.job(found[0]), clock.now()
     open_runs = ask("view.open_runs", queue=job.queue)
-    reserved = ask("view.reservation", queue=job.queue)
+    reserved = ask("reservation.active", queue=job.queue)
     limits = _limits(ask("view.queue", queue=job.queue), micros(now))
     workers = [rows.worker(row) for row in ask("read.workers", mono=clock.monotonic())]
     alive = [worker for worker in workers if worker.is_alive]
@@ -92,7 +92,7 @@ def _situation(ask: Ask, *, clock: Clock, job_id: JobId) -> Situation | None:
         **limits,
         open_runs=open_runs[0][2] if open_runs else 0,
         running=_others(open_runs),
-        reservation=rows.reservation(reserved[0]) if reserved else None,
+        reservation=reservation_rows.reservation(reserved[0]) if reserved else None,
         overlap=next(iter(_others(ask("view.overlap", name=job.name))), None),
         member=_member(ask, job),
         **_ahead(ask, job, micros(now)),
