@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import chaos, growth, machine, report, rounds, worker
+from bench import chaos, groups, growth, machine, order, report, rounds, worker
 from bench.figures import Line, Series
 
 JOBS = {
@@ -18,12 +18,14 @@ JOBS = {
     "bulk": 20_000,
     "latency": 400,
     "growth": 10_000,
+    "groups": 10_000,
     "worker": 20_000,
+    "order": 20_000,
     "chaos": 10_000,
 }
 """How many jobs each measurement takes unless told otherwise."""
 
-ALONE = {"growth", "worker", "chaos"}
+ALONE = {"growth", "groups", "worker", "order", "chaos"}
 """Measured without a peer."""
 
 
@@ -54,10 +56,16 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         found["compared"] = _compare(asked, folder, beside)
     if "growth" in wanted:
         found["growth"] = _grow(asked, folder)
+    if "groups" in wanted:
+        jobs = asked.jobs or JOBS["groups"]
+        found["groups"] = groups.measure(folder, jobs=jobs, rounds=asked.rounds)
+        _print(groups.lines(found["groups"]))
     if "worker" in wanted:
         jobs = asked.jobs or JOBS["worker"]
         found["worker"] = worker.measure(folder, jobs=jobs, picks=300, rounds=asked.rounds)
         _print(found["worker"])
+    if "order" in wanted:
+        found["order"] = _order(asked, folder)
     if "chaos" in wanted:
         found["chaos"] = chaos.measure(folder, jobs=asked.jobs or JOBS["chaos"])
         _print(report.table([[name, str(value)] for name, value in found["chaos"].items()]))
@@ -82,6 +90,13 @@ def _grow(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     names = [size.name for size in sizes]
     _print(report.growth(names, [Series(rate) for rate in rates]))
     return dict(zip(names, rates, strict=True))
+
+
+def _order(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    rows, jobs = min(asked.rows, order.MOST), asked.jobs or JOBS["order"]
+    found = order.measure(folder, rows=rows, jobs=jobs, rounds=asked.rounds)
+    _print(order.lines(found, rows))
+    return found
 
 
 def _print(lines: Sequence[str]) -> None:

@@ -23,7 +23,6 @@ from typing import (
     Any,
     Concatenate,
     ParamSpec,
-    Protocol,
     Self,
     TypeVar,
     Unpack,
@@ -31,35 +30,44 @@ from typing import (
     overload,
 )
 
-from pydantic import BaseModel
-
 from holdfast.clock import SystemClock
 from holdfast.config import SettingOptions, Settings
 from holdfast.context import Run
-from holdfast.core.command import Command
 from holdfast.core.event import EventRecord
 from holdfast.core.explain import Explanation, explain
+from holdfast.core.group import Group
 from holdfast.core.ids import Ids
 from holdfast.core.job import Job
 from holdfast.core.lineage import Lineage
-from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
 from holdfast.core.retry import Backoff
 from holdfast.core.run import RunRecord
 from holdfast.core.span import Span
 from holdfast.core.state import State
 from holdfast.jobs import bulk, placing, queues, retrying
 from holdfast.jobs.client import Client
+from holdfast.jobs.decorator import AsyncHandler, Decorator, Ending, Handler
 from holdfast.jobs.executing import ExecutorName
 from holdfast.jobs.following import event_stream
+from holdfast.jobs.groups import (
+    PAGE,
+    GroupHandle,
+    ModeName,
+    OnFailureName,
+    check_page,
+    group_id_of,
+    start_group,
+)
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.handler_class import default_name
 from holdfast.jobs.jobtype import Bound, JobType
 from holdfast.jobs.placing import End
 from holdfast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from holdfast.jobs.registry import Registry
+from holdfast.jobs.templates import Templates
 from holdfast.jobs.waiting import job_id_of, missing
 from holdfast.store.base import Queue, Store
 from holdfast.store.open import open_store
+from holdfast.sync import Sync
 
 if TYPE_CHECKING:
     from holdfast.worker.embedded import Worker
@@ -68,48 +76,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-# Each by name, not by their base: pyright takes only these exact types out of a handler's union.
-Ending = Snooze | Skip | Cancel | RetryAfter | Command
-
-
-class AsyncHandler(Protocol[R_co]):
-    """A class that handles jobs; `handle` may take the Run before its payload."""
-
-    @classmethod
-    def payload_model(cls) -> type[BaseModel]: ...
-    @property
-    def handle(self) -> Callable[..., Coroutine[Any, Any, R_co | Ending]]: ...
-
-
-class Handler(Protocol[R_co]):
-    """The same with a plain method, which runs in a thread."""
-
-    @classmethod
-    def payload_model(cls) -> type[BaseModel]: ...
-    @property
-    def handle(self) -> Callable[..., R_co | Ending]: ...
-
-
-class Decorator(Protocol):
-    """What `@app.job(…)` is: `run` leaves the signature, the endings leave the result."""
-
-    @overload
-    def __call__(self, handler: type[AsyncHandler[R]], /) -> JobType[..., R]: ...
-    @overload
-    def __call__(self, handler: type[Handler[R]], /) -> JobType[..., R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, R | Ending]], /
-    ) -> JobType[P, R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R | Ending]], /
-    ) -> JobType[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Run, P], R | Ending], /) -> JobType[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R | Ending], /) -> JobType[P, R]: ...
 
 
 class Holdfast:
@@ -188,7 +154,8 @@ class Holdfast:
         process of its own, which can be killed; `executor="command"` runs the Command it returns;
         for both, `max_runtime` also counts the time their process takes to start.
         `errors` says which exceptions are worth another try: `{KeyError: "permanent"}`.
-        A class with `payload_model()` and `handle(payload)` is a handler too; each run makes one.
+        A class with `payload_model()` and `handle(payload)` is a handler too, and each run makes
+        one; write `daily = app.job(DailyHandler)`, for mypy overlooks decorators of classes.
         InvalidType if a setting contradicts another.
         """
 
@@ -216,6 +183,33 @@ class Holdfast:
         Each one is stored or refused alone; SomeRefused, at the end, names those that were not.
         """
         return await bulk.enqueue_many(self._client, bound, tx=tx)
+
+    async def group(
+        self,
+        bound: Iterable[Bound[Any]],
+        *,
+        mode: ModeName = "parallel",
+        on_failure: OnFailureName | None = None,
+        name: str | None = None,
+    ) -> GroupHandle:
+        """Jobs watched together: `await app.group([load.bind(), send.bind()], mode="sequential")`.
+
+        All are checked first, and none runs before all are stored; if one cannot be, none does.
+        `parallel` runs them as workers are free, `sequential` one after the other. When a member
+        fails for good or is cancelled, `on_failure` says what becomes of the others: `continue`
+        (the default of `parallel`), `stop` (of `sequential`): who waits is cancelled and who runs
+        is asked to stop, or `skip`: who waits is skipped. At most 100,000 jobs.
+        """
+        return await start_group(self._client, bound, mode=mode, on_failure=on_failure, name=name)
+
+    def group_handle(self, group_id: str) -> GroupHandle:
+        """A handle on a group known by its id, whether it exists or not."""
+        return GroupHandle(group_id_of(group_id), self._client)
+
+    async def groups(self, limit: int = PAGE, before: int | None = None) -> list[Group]:
+        """A page of groups, the newest first; `before=groups[-1].seq` gives the next page."""
+        store = await self._client.store()
+        return await store.find_groups(limit=check_page(limit), before=before)
 
     async def get(self, job_id: str) -> Job:
         """The job as it stands; JobNotFound if there is none."""
@@ -420,6 +414,15 @@ class Holdfast:
             concurrency=concurrency,
             app_address=app_address,
         )
+
+    def sync(self) -> Sync:
+        """For code that is not async: `with app.sync() as wait: job = wait(send.enqueue(3))`."""
+        return Sync(self._client.open, self.close)
+
+    @property
+    def templates(self) -> Templates:
+        """Stored job definitions by name: save, get, all, remove, enqueue."""
+        return Templates(self._client, self.registry)
 
     @property
     def store(self) -> Store:

@@ -13,6 +13,8 @@ RENEWALS_PER_LEASE: Final = 3
 """A lease must outlive two renewals that failed."""
 
 SHORTEST: Final = timedelta(milliseconds=1)
+SHORTEST_RESERVATION: Final = timedelta(seconds=1)
+LONGEST_RESERVATION: Final = timedelta(hours=1)
 MOST_AT_ONCE: Final = 100_000
 
 
@@ -26,6 +28,8 @@ class SettingOptions(TypedDict, total=False):
     grace: Span
     max_silence: Span
     transaction: Span
+    reservation: Span
+    direct_wait: Span
     retention: Span | None
     prune_batch: int
     concurrency: int
@@ -47,6 +51,8 @@ class Settings:
     grace: timedelta  # how long running jobs may take to end when their worker stops
     max_silence: timedelta  # how long a worker's process may show no life before it is ended
     transaction: timedelta  # how long `run.transaction()` may hold the store's write lock
+    reservation: timedelta  # how long a direct run holds its queue though its caller is silent
+    direct_wait: timedelta  # how long a direct run waits for its queue and for a worker
     retention: timedelta | None  # how long finished jobs are kept; None keeps them for ever
     prune_batch: int  # how many finished jobs one pruning step deletes at most
     concurrency: int  # how many jobs one worker runs at a time
@@ -63,6 +69,8 @@ class Settings:
         grace: Span = "30s",
         max_silence: Span = "10m",
         transaction: Span = "5s",
+        reservation: Span = "5m",
+        direct_wait: Span = "1m",
         retention: Span | None = "30d",
         prune_batch: int = 500,
         concurrency: int = 10,
@@ -74,8 +82,10 @@ class Settings:
             **spans,
             "transaction": transaction,
             "max_silence": max_silence,
+            "direct_wait": direct_wait,
         }.items():
             object.__setattr__(self, name, _positive(span, what=name))
+        object.__setattr__(self, "reservation", _reservation(reservation))
         object.__setattr__(self, "grace", to_span(grace, what="grace"))
         kept = None if retention is None else to_span(retention, what="retention")
         object.__setattr__(self, "retention", kept)
@@ -124,6 +134,13 @@ def _positive(value: Span, *, what: str) -> timedelta:
     span = to_span(value, what=what)
     if span < SHORTEST:
         raise ValueError(f'{what} is {span}; it must last at least 1 ms, such as "5s"')
+    return span
+
+
+def _reservation(value: Span) -> timedelta:
+    span = to_span(value, what="reservation")
+    if not SHORTEST_RESERVATION <= span <= LONGEST_RESERVATION:
+        raise ValueError(f'reservation is {span}; it must last from 1 s to 1 h, such as "5m"')
     return span
 
 

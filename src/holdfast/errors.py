@@ -8,10 +8,15 @@ HoldfastError
 │   │   └── PayloadTooLarge       over the size or depth limit
 │   ├── InvalidType           a job type whose settings contradict each other
 │   ├── UnknownType           a type this process has not registered
+│   ├── UnknownTemplate       no template of that name
+│   ├── TemplateChanged       somebody edited the template meanwhile
+│   ├── SyncMisused           the synchronous bridge cannot be used here, or no longer
 │   ├── DuplicateJob          its key or slot is taken, and the caller chose `reject`
 │   ├── JobNotFound           no job of that id
 │   ├── GroupNotFound         no group of that id
 │   ├── TransitionRefused     the job's state does not allow that
+│   ├── QueueBusy             a direct run found its queue held, or paused
+│   ├── NoWorker              no worker took a direct run in time
 │   ├── WaitTimeout           the job had not ended in time
 │   └── JobNotSucceeded       a result was asked of a job that ended otherwise
 ├── RunError              the handler that runs can put it right
@@ -31,6 +36,8 @@ HoldfastError
     ├── SchemaTooNew          a newer Holdfast wrote this store
     └── StoreClosed           the store was closed
 """
+
+from datetime import datetime
 
 
 class HoldfastError(Exception):
@@ -65,6 +72,18 @@ class UnknownType(CallerError, LookupError):
     """This process has not registered that job type."""
 
 
+class UnknownTemplate(CallerError, LookupError):
+    """No template of that name is in the store."""
+
+
+class TemplateChanged(CallerError):
+    """The template is no longer what the caller knew; nothing was written."""
+
+
+class SyncMisused(CallerError, RuntimeError):
+    """The synchronous bridge was closed, or called where waiting would stop what it waits for."""
+
+
 class DuplicateJob(CallerError):
     """The key or slot is taken; `existing` is the job that holds it."""
 
@@ -83,6 +102,22 @@ class GroupNotFound(CallerError, LookupError):
 
 class TransitionRefused(CallerError):
     """The job's state does not allow what was asked."""
+
+
+class QueueBusy(CallerError):
+    """The queue is held for another direct run, or paused; `until` says how long, if that is known.
+
+    Nothing was stored.
+    """
+
+    def __init__(self, message: str, *, queue: str, until: datetime | None) -> None:
+        super().__init__(message)
+        self.queue = queue
+        self.until = until
+
+
+class NoWorker(CallerError):
+    """No worker took the job of a direct run in time; it will not run."""
 
 
 class WaitTimeout(CallerError, TimeoutError):

@@ -36,6 +36,10 @@ def queued(token: int = 0) -> Standing:
     return Standing(state=State.QUEUED, delivery=Delivery.LEASE, token=token)
 
 
+def waiting() -> Standing:
+    return Standing(state=State.QUEUED, delivery=Delivery.LEASE, token=0)
+
+
 def summary(change: Change) -> dict[str, str]:
     move = change.move
     return {
@@ -88,7 +92,7 @@ def test_no_combination_is_missing_from_the_table():
     written = cells()
 
     assert set(written) == everything
-    assert len(written) == 11 * 18 * 3
+    assert len(written) == 11 * 19 * 3
 
 
 def test_every_kind_of_event_is_in_the_table_and_every_story_is_used():
@@ -203,6 +207,8 @@ REASONS: list[tuple[Callable[[], Standing], Event, str | None]] = [
     (queued, ev.Edited(Edit(delay=DELAY)), "delay"),
     (queued, ev.Moved(Place(Where.BACK)), "back"),
     (queued, ev.Moved(Place(Where.AFTER, NEXT)), f"after {NEXT}"),
+    (waiting, ev.Abandoned(ev.Abandonment.OWNER_DEAD), "owner_dead"),
+    (waiting, ev.Abandoned(ev.Abandonment.CALLER_SILENT), "caller_silent"),
 ]
 
 

@@ -62,18 +62,18 @@ cancelled   .     .    .     .      .    .   .    .    .      .   .     .    .  
 }
 
 ALIKE: Final = """
-            edit  move
-new         .     .
-blocked     held  sits_b
-scheduled   later sits_s
-queued      again sits_q
-running     .     .
-retry_wait  off   sits_r
-succeeded   .     .
-failed      .     .
-dead_letter .     .
-skipped     .     .
-cancelled   .     .
+            edit  move   quit
+new         .     .      .
+blocked     held  sits_b quit
+scheduled   later sits_s quit
+queued      again sits_q quit
+running     .     .      .
+retry_wait  off   sits_r quit
+succeeded   .     .      .
+failed      .     .      .
+dead_letter .     .      .
+skipped     .     .      .
+cancelled   .     .      .
 """
 """More columns, the same for every delivery."""
 
@@ -113,6 +113,8 @@ perish  any       lapsed    failed      lost      lapsed  closed           loss 
 perish  any       known     failed      lost      open    closed           loss    -    -
 
 drop    any       any       cancelled   -         waiting cancelled        none    -    -
+quit    any       silent    cancelled   -         silent  abandoned        none    -    -
+quit    any       dead      cancelled   -         waiting abandoned        none    -    -
 due     any       any       queued      -         state   -                none    -    -
 free    any       any       scheduled   -         state   unblocked        none    -    -
 late    any       any       skipped     -         state   misfire          none    -    -
@@ -223,6 +225,10 @@ EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
         ]
     },
     "out": {"stop": [ev.GroupStopped()], "skip": [ev.GroupStopped(skip=True)]},
+    "quit": {
+        "silent": [ev.Abandoned(ev.Abandonment.CALLER_SILENT)],
+        "dead": [ev.Abandoned(ev.Abandonment.OWNER_DEAD)],
+    },
 }
 ATTEMPTS: Final = {"left": (1, 3), "spent": (2, 3), "unlimited": (100, None)}
 """Failures before the event, and the most attempts there may be."""

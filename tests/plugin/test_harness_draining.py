@@ -50,6 +50,11 @@ async def fan_out(numbers: list[int], queue: str = "default") -> None:
         await send.options(queue=queue).enqueue(number)
 
 
+@app.job
+async def hurry() -> None:
+    await send.options(priority=9).enqueue(9)
+
+
 @app.job(executor="process")
 def elsewhere() -> int:
     return os.getpid()
@@ -144,6 +149,18 @@ async def test_due_jobs_run_in_order_and_tell_their_results(holdfast: Harness) -
     assert {ran.job.state for ran in drained} == {State.SUCCEEDED}
     assert drained[0].run.started_at == START
     assert 'send {"number":9} succeeded; send {"number":1}' in repr(drained)
+
+
+async def test_nothing_is_taken_before_its_turn(holdfast: Harness) -> None:
+    for number in (1, 2):
+        await send.enqueue(number)
+    await hurry.enqueue()
+    for number in (3, 4):
+        await send.enqueue(number)
+
+    await holdfast.drain()
+
+    assert told == [1, 2, 9, 3, 4]
 
 
 async def test_every_queue_is_served_also_one_that_only_a_job_knows(holdfast: Harness) -> None:
@@ -281,6 +298,19 @@ async def test_until_idle_leaves_what_nobody_here_can_run(holdfast: Harness) -> 
     assert not await holdfast.drain_until_idle()
 
     assert [job.state for job in holdfast.jobs()] == [State.QUEUED]
+
+
+async def test_until_idle_ends_also_where_nothing_is_given_out(
+    holdfast: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(*_: object, **__: object) -> list[object]:
+        return []
+
+    await send.options(delay="1h").enqueue(1)
+    monkeypatch.setattr(holdfast.store, "claim", nothing)
+
+    async with asyncio.timeout(20):
+        assert not await holdfast.drain_until_idle()
 
 
 async def test_until_idle_raises_when_asked(holdfast: Harness) -> None:

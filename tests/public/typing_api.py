@@ -10,15 +10,20 @@ from holdfast import (
     Backoff,
     Cancel,
     Command,
+    Group,
+    GroupHandle,
     Handle,
     Holdfast,
     Job,
     JobType,
+    Lineage,
     RetryAfter,
     Run,
     Skip,
     Snooze,
     State,
+    Sync,
+    Template,
 )
 from holdfast.testing.drain import Ran
 from holdfast.testing.harness import Harness
@@ -81,6 +86,64 @@ async def checked(holdfast: Harness) -> None:
     assert_type(holdfast.complete(send_invoice.enqueue(3)), Handle[Receipt])
 
 
+class Summary(BaseModel):
+    user_id: int
+
+
+class DailySummaryHandler:
+    @classmethod
+    def payload_model(cls) -> type[Summary]:
+        return Summary
+
+    async def handle(self, payload: Summary) -> None: ...
+
+
+class UserSyncHandler:
+    @classmethod
+    def payload_model(cls) -> type[Summary]:
+        return Summary
+
+    def handle(self, run: Run, payload: Summary) -> int | Skip:
+        return Skip("nobody") if run.attempt > 3 else payload.user_id
+
+
+# Called, for mypy does not look at what the decorator of a class gives back.
+daily_summary = app.job(DailySummaryHandler)
+user_sync = app.job(queue="slow")(UserSyncHandler)
+
+
+def synchronously() -> None:
+    with app.sync() as wait:
+        assert_type(wait, Sync)
+        handle = wait(fetch.enqueue("https://…"))
+        assert_type(handle, Handle[bytes])
+        assert_type(wait(handle.result(timeout="1m")), bytes)
+        for event in wait.each(app.event_stream(after=3)):
+            assert_type(event.id, int)
+
+
+async def around() -> None:
+    assert_type(await daily_summary.enqueue(user_id=3), Handle[None])
+    synced = await user_sync.options(key="3").enqueue(Summary(user_id=3))
+    assert_type(await synced.result(), int)
+
+    template = await app.templates.save("weekly", fetch, params={"url": "https://…"})
+    assert_type(template, Template)
+    await app.templates.save("weekly", "fetch", queue="slow", expected=template.updated_at)
+    assert_type(await app.templates.enqueue("weekly", url="https://…"), Handle[Any])
+    await app.templates.options("weekly", delay="5m", on_conflict="reject").enqueue()
+    assert_type(await app.templates.all(), list[Template])
+
+    again = await app.retry(synced.id)
+    assert_type(again, Handle[Any])
+    assert_type(await app.retry_many(states=["failed"], limit=10), list[Handle[Any]])
+    lineage = await app.lineage(again.id)
+    assert_type(lineage, Lineage)
+    assert_type(lineage.attempt(again.id), int)
+    async for event in app.event_stream(follow=True):
+        assert_type(event.job_id is None, bool)
+
+
 async def main() -> None:
     assert_type(await (await render.enqueue(3)).result(), str)
     await pack.enqueue("photos")
@@ -103,6 +166,13 @@ async def main() -> None:
         await app.enqueue_many(send_invoice.bind(number) for number in range(10)),
         list[Handle[Receipt]],
     )
+    group = await app.group([send_invoice.bind(1), fetch.bind("https://…")], mode="sequential")
+    assert_type(group, GroupHandle)
+    assert_type(await group.wait(timeout="5s"), Group)
+    assert_type((await group.record()).progress, float)
+    assert_type(await group.jobs(states=[State.FAILED], limit=10), list[Job])
+    assert_type(await group.cancel("changed my mind"), Group)
+    assert_type(await app.groups(limit=10), list[Group])
     assert_type(await app.handle(handle.id).result(), Any)
     wished: JobType[[str], bytes] = fetch
     await wished.enqueue("https://…")

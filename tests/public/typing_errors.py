@@ -22,6 +22,8 @@ async def wrong_types() -> None:
     await crunch.options(priority=1).enqueue(1, power="two")  # mistake
     crunch.bind(None)  # mistake
     await app.enqueue_many([crunch])  # mistake
+    await app.group([crunch])  # mistake
+    await app.group([crunch.bind(1)], mode="both")  # mistake
 
 
 async def missing_arguments() -> None:
@@ -54,6 +56,16 @@ def misspelt_setting() -> None: ...
 
 @app.job(delivery="twice")  # mistake
 def wrong_setting() -> None: ...
+
+
+async def wrong_around() -> None:
+    await app.templates.options("weekly", dely="1m").enqueue()  # mistake
+    await app.templates.save("weekly", 3)  # mistake
+    await app.retry_many(limit="all")  # mistake
+    with app.sync() as wait:
+        wait(3)  # mistake
+        count: str = wait(crunch.enqueue(3))  # mistake
+        print(count)  # noqa: T201
 
 
 async def wrong_results() -> None:

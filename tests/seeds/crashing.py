@@ -20,6 +20,7 @@ from holdfast.core.state import Loss
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.crash import ACT_IDS, Probe
+from holdfast.testing.place_scenarios import PLACES, STATES
 from holdfast.testing.scenarios import (
     CHAIN,
     LEASE,
@@ -89,6 +90,7 @@ MORE: Final = {
     "lose_dead": settling(Lost(Loss.OWNER_DEAD), max_attempts=1),
     "add_keyed": Scenario(nothing, _add_keyed),
     "run_whole": Scenario(_one_waiting, _run_whole),
+    **STATES,
 }
 """What the shipped scenarios leave out, and what only the seeds ask."""
 
@@ -100,6 +102,7 @@ NO_TRANSITIONS: Final = {
     "late_write",
     "finish_too_late_with_effect",
     "run_whole",
+    *PLACES,  # of which `STATES` has one from each state
 }
 """They change no job's state, or several times: only what they leave is of use."""
 

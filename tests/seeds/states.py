@@ -9,6 +9,8 @@ from holdfast.core.decide import Change, Guard, Move, decide
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import (
     ZERO,
+    Abandoned,
+    Abandonment,
     CancelRequested,
     Continued,
     Drifted,
@@ -64,6 +66,7 @@ EVENTS: Final[list[Event]] = [
     Edited(Edit(priority=1)),
     Edited(Edit(delay=HOUR)),
     Moved(Place(Where.FRONT)),
+    *(Abandoned(reason) for reason in Abandonment),
 ]
 DELIVERIES: Final = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
 

@@ -11,8 +11,9 @@ import pytest
 
 from holdfast.core.decide import decide
 from holdfast.core.delivery import Delivery
-from holdfast.core.event import Event, Failed
+from holdfast.core.event import Event, Failed, Moved
 from holdfast.core.order import Ordering
+from holdfast.core.place import Place, Where
 from holdfast.store.base import Filter, Queue
 from holdfast.store.sqlite import reader
 from holdfast.store.sqlite.store import SqliteStore
@@ -184,6 +185,37 @@ async def test_enqueue_in_a_position_queue_costs_the_same_however_many_wait(
     crowded = await _written(worlds.copy(many_placed), act)
 
     assert crowded <= alone * TOLERANCE
+
+
+@pytest.mark.parametrize("where", Where)
+async def test_move_in_a_position_queue_costs_the_same_however_many_wait(
+    worlds: Worlds, where: Where
+) -> None:
+    async def act(store: SqliteStore) -> None:
+        *_, target, other, moved = await store.peek("default", limit=FEW // 2)
+        for job in (moved, other):
+            to = Place(where, None if where in (Where.FRONT, Where.BACK) else target.id)
+            assert await store.apply([decide(job, Moved(to), new_id=new_id)]) == [True]
+
+    alone = await _written(worlds.copy(few_placed), act)
+    crowded = await _written(worlds.copy(many_placed), act)
+
+    assert crowded <= alone * TOLERANCE
+
+
+@pytest.mark.parametrize("where", [Where.BEFORE, Where.SWAP])
+async def test_move_near_the_front_costs_the_same_in_any_crowd(
+    small: Path, large: Path, where: Where
+) -> None:
+    async def act(store: SqliteStore) -> None:
+        jobs = await store.peek("default", limit=FEW)
+        line = [job for job in jobs if job.priority == jobs[0].priority]
+        to = Moved(Place(where, line[5].id))
+        assert await store.apply([decide(line[9], to, new_id=new_id)]) == [True]
+
+    alone, crowded = await _written(small, act), await _written(large, act)
+
+    assert crowded <= alone * 1.5  # one more type may have to be looked at
 
 
 async def test_pruning_costs_the_same_however_much_is_done(worlds: Worlds) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.decide import succeed
+from holdfast.core.group import NewGroup
 from holdfast.core.run import Lease
 from holdfast.errors import StoreClosed
 from holdfast.store.base import Filter, Queue, Store
@@ -56,12 +57,29 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "hold": lambda s: s.hold("host-1"),
     "attach": lambda s: s.attach(Lease(new_id(), 1), ["a.txt"]),
     "events": lambda s: s.events(new_id()),
+    "stream": lambda s: s.stream(limit=1),
+    "record": lambda s: s.record("note", "daily"),
+    "records": lambda s: s.records("note"),
+    "swap": lambda s: s.swap("note", "daily", expected=None, value="1"),
     "held": lambda s: s.held(besides="boot", limit=1),
     "adrift": lambda s: s.adrift(limit=1),
     "unfollowed": lambda s: s.unfollowed(limit=1),
     "remove_orphans": lambda s: s.remove_orphans(limit=1),
     "set_queue": lambda s: s.set_queue(Queue(name="lane")),
     "queue": lambda s: s.queue("lane"),
+    "queues": lambda s: s.queues(),
+    "pause": lambda s: s.pause("lane", reason=None, span=None),
+    "resume": lambda s: s.resume("lane"),
+    "add_group": lambda s: s.add_group(NewGroup(id=new_id(), total=1)),
+    "seal_group": lambda s: s.seal_group(new_id()),
+    "stop_group": lambda s: s.stop_group(new_id(), reason=None),
+    "group": lambda s: s.group(new_id()),
+    "find_groups": lambda s: s.find_groups(limit=1),
+    "groups_over": lambda s: s.groups_over([new_id()]),
+    "closing_groups": lambda s: s.closing_groups(limit=1),
+    "left_over": lambda s: s.left_over(new_id(), limit=1),
+    "sweep_groups": lambda s: s.sweep_groups(limit=1),
+    "expire_groups": lambda s: s.expire_groups(older_than=HOUR, limit=1),
     "begin": lambda s: s.begin(within=SECOND),
 }
 NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities"}

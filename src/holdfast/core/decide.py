@@ -45,6 +45,7 @@ class Guard(StrEnum):
     OPEN = "open"  # the open run
     LAPSED = "lapsed"  # the open run, its lease over
     WAITING = "waiting"  # the waiting row, in whichever waiting state
+    SILENT = "silent"  # the waiting row, and a reservation that nobody renewed in time
     STATE = "state"  # the waiting row or the end, in exactly the state decided from
     ADRIFT = "adrift"  # nothing: it neither waits, runs nor has ended, and no run came since
 
@@ -221,6 +222,14 @@ def _group_stopped_waiting(job: Standing, event: Event, _: Callable[[], JobId]) 
     return _unstarted(job, move, "group_skipped")
 
 
+def _abandoned(job: Standing, event: Event, _: Callable[[], JobId]) -> Change:
+    assert isinstance(event, ev.Abandoned)
+    is_dead = event.reason is ev.Abandonment.OWNER_DEAD
+    guard = Guard.WAITING if is_dead else Guard.SILENT  # the silent may be heard again meanwhile
+    move = Move(guard=guard, to=State.CANCELLED, kind=Kind.ABANDONED)
+    return _unstarted(job, move, event.reason)
+
+
 def _fell_due(job: Standing, _event: Event, _: Callable[[], JobId]) -> Change:
     return _unstarted(job, Move(guard=Guard.STATE, to=State.QUEUED), None)
 
@@ -371,6 +380,7 @@ TABLE: Final[Mapping[tuple[State, type[Event]], Rule]] = MappingProxyType(
         **{(state, ev.CancelRequested): _cancel_waiting for state in WAITING},
         (State.RUNNING, ev.GroupStopped): _group_stopped_running,
         **{(state, ev.GroupStopped): _group_stopped_waiting for state in WAITING},
+        **{(state, ev.Abandoned): _abandoned for state in WAITING},
         (State.SCHEDULED, ev.FellDue): _fell_due,
         (State.RETRY_WAIT, ev.FellDue): _fell_due,
         (State.BLOCKED, ev.Unblocked): _unblocked,

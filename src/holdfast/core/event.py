@@ -77,6 +77,20 @@ class CancelRequested:
     reason: str | None = None
 
 
+class Abandonment(StrEnum):
+    """Why nobody wants a direct job any more."""
+
+    CALLER_SILENT = "caller_silent"  # nobody renewed its reservation in time
+    OWNER_DEAD = "owner_dead"  # the process that asked for it was seen dead
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """Whoever asked for it at once is gone, and no worker has it."""
+
+    reason: Abandonment
+
+
 @dataclass(frozen=True, slots=True)
 class FellDue:
     """Its time has come."""
@@ -150,6 +164,7 @@ Event = (
     | Skipped
     | Stopped
     | CancelRequested
+    | Abandoned
     | FellDue
     | Unblocked
     | Misfired
@@ -175,6 +190,7 @@ class Kind(StrEnum):
     SKIPPED = "skipped"  # nothing to do
     CANCEL_REQUESTED = "cancel_requested"  # asked to stop while running
     CANCELLED = "cancelled"  # will not run, or stopped
+    ABANDONED = "abandoned"  # direct, and whoever wanted it is gone
     UNBLOCKED = "unblocked"  # may be taken when due
     MISFIRE = "misfire"  # too late to start
     GIVEN_UP = "given_up"  # declared dead by hand or by recovery

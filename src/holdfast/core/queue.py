@@ -46,6 +46,11 @@ class Gate:
             return limit, prefetch
         return max(0, min(limit, self.concurrency - self.open_runs)), 0
 
+    @property
+    def keeps_reservation(self) -> bool:
+        """Whether a reservation outlasts the claim of its job: only where one runs at a time."""
+        return self.concurrency == 1
+
 
 def check_concurrency(value: int | None) -> int | None:
     """`value`, if it can limit a queue; InvalidJob otherwise."""

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -51,7 +53,8 @@ class Client:
         dump_params: DumpParams = _knows_none,
     ) -> None:
         self.dump_params = dump_params
-        self._settings = settings
+        self.settings = settings
+        self.leaving: set[asyncio.Future[None]] = set()
         self._load_result = load_result
         self._turn_to(store, ids)
 
@@ -60,13 +63,14 @@ class Client:
         self._store = store
         self._opening = PerLoop(asyncio.Lock)
         self._is_open = False
-        self._waiting = PerLoop(lambda: Waiting(store, poll=self.poll))
+        self._caller: str | None = None
+        self._waiting = PerLoop(lambda: Waiting(store, poll=self.poll), drop=Waiting.leave)
         self._closed = False
 
     @property
     def poll(self) -> float:
         """Seconds between two looks when no hint comes."""
-        return self._settings.poll.total_seconds()
+        return self.settings.poll.total_seconds()
 
     @contextmanager
     def using(self, store: Store, ids: Ids) -> Iterator[None]:
@@ -95,12 +99,25 @@ class Client:
 
     async def close(self) -> None:
         """Let go of the store; twice is fine."""
+        if self.leaving:
+            await asyncio.wait(self.leaving)
         self._closed = True
         async with self._opening.mine():
             self._is_open = False
+            self._caller = None  # the store lets go of its lock
             for loop, waiting in self._waiting.take_all():
                 await _close(waiting, loop)
             await self._store.close()
+
+    async def caller(self) -> str:
+        """Who calls: a name whose lock is held until the store is closed or this process dies."""
+        store = await self.store()
+        async with self._opening.mine():
+            if self._caller is None:
+                name = f"caller.{os.getpid()}.{uuid.uuid4()}"
+                await store.hold(name)
+                self._caller = name
+            return self._caller
 
     async def find(self, job_id: JobId) -> Job:
         """The job as it stands; JobNotFound if there is none."""

@@ -41,13 +41,14 @@ class Codec(Protocol):
 class ParamsCodec:
     """The arguments of one job type. One left out stays out: the handler's default applies."""
 
-    __slots__ = ("_from_json", "_hints", "_to_json", "_type_name", "_validate", "_what")
+    __slots__ = ("_from_json", "_hints", "_partial", "_to_json", "_type_name", "_validate", "_what")
 
     def __init__(
         self, type_name: str, hints: Mapping[str, Any], *, optional: Collection[str] = ()
     ) -> None:
         self._type_name = type_name
         self._hints = hints
+        self._partial: ParamsCodec | None = None
         self._what = f'params of "{type_name}"'
         made = adapter(_shape(hints, optional), self._what, config=None)
         self._validate = made.validator.validate_python
@@ -56,7 +57,9 @@ class ParamsCodec:
 
     def partial(self) -> "ParamsCodec":
         """The same for some of the arguments: each one given is checked, any may be missing."""
-        return ParamsCodec(self._type_name, self._hints, optional=self._hints)
+        if self._partial is None:  # it takes a millisecond to make, and most types need none
+            self._partial = ParamsCodec(self._type_name, self._hints, optional=self._hints)
+        return self._partial
 
     def dump(self, params: dict[str, Any]) -> str:
         """The JSON text of `params`; InvalidParams or PayloadTooLarge if they cannot be stored."""

@@ -1,6 +1,7 @@
 """Job types: a handler with its policy, and the typed ways to enqueue it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
@@ -11,6 +12,7 @@ from holdfast.core.job import NewJob, Slot
 from holdfast.core.span import Span
 from holdfast.errors import DuplicateJob, InvalidJob, InvalidParams
 from holdfast.jobs.client import Client
+from holdfast.jobs.direct import Direct, OnBusy, require_direct, run_now
 from holdfast.jobs.executing import STOPS
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.handler_class import read_class
@@ -64,6 +66,17 @@ class JobType(Generic[P, R_co]):
         """
         return await self._plain.enqueue(*args, **kwargs)
 
+    async def run_now(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """Run it before all others of its queue; answers when a worker has taken it.
+
+        `handle = await story.run_now(chapter=3)`, then `await handle.result()`. Meanwhile nothing
+        else of that queue is started: where one job runs at a time, until this one has ended. It
+        is not retried. QueueBusy if another direct run holds the queue for too long, or it is
+        paused; NoWorker if nobody takes the job in time: then, and when you are cancelled, the job
+        will not run. `.options(wait="30s", on_busy="reject", request="req-7")` say how.
+        """
+        return await self._plain.run_now(*args, **kwargs)
+
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
         """These arguments, checked and ready for `app.enqueue_many`."""
         return Bound(self._plain, self._plain.params(args, kwargs))
@@ -84,6 +97,9 @@ class JobType(Generic[P, R_co]):
         group_id: str | None = None,
         on_conflict: OnConflict = "return",
         tx: Any = None,
+        wait: Span | None = None,
+        on_busy: OnBusy | None = None,
+        request: str | None = None,
     ) -> "Configured[P, R_co]":
         """The same type with wishes for one job: `.options(delay="5m", key="inv:3").enqueue(…)`.
 
@@ -94,6 +110,9 @@ class JobType(Generic[P, R_co]):
         `tx`: a connection of yours to the store's database, inside a transaction; the job exists
         when that commits (open the app before you begin it, or the two may wait for each other).
         None means what the type says.
+
+        For `run_now` alone: `wait`, how long for the queue and a worker together; `on_busy`, wait
+        for a queue that is held or reject at once; `request`, whom others see as its holder.
         """
         check_on_conflict(on_conflict)
         like = new_job(
@@ -110,7 +129,8 @@ class JobType(Generic[P, R_co]):
             start_within=start_within,
             group_id=group_id,
         )
-        return Configured(self, like, on_conflict=on_conflict, tx=tx)
+        direct = Direct.new(wait=wait, on_busy=on_busy, request=request, max_attempts=max_attempts)
+        return Configured(self, like, on_conflict=on_conflict, tx=tx, direct=direct)
 
     def dump(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The JSON text of a call's arguments."""
@@ -144,7 +164,17 @@ def _read(handler: Callable[..., Any], policy: Policy) -> tuple[Callable[..., An
 class Configured(Generic[P, R_co]):
     """A job type with the options of one enqueue."""
 
-    __slots__ = ("_mould", "_needs_slot", "client", "on_conflict", "tx", "type")
+    __slots__ = (
+        "_mould",
+        "_needs_slot",
+        "client",
+        "direct",
+        "group_id",
+        "like",
+        "on_conflict",
+        "tx",
+        "type",
+    )
 
     def __init__(
         self,
@@ -153,21 +183,40 @@ class Configured(Generic[P, R_co]):
         *,
         on_conflict: OnConflict = "return",
         tx: Any = None,
+        direct: Direct = Direct(),  # noqa: B008 - frozen
     ) -> None:
+        self.direct: Final = direct
         self.on_conflict: Final = on_conflict
         self.tx: Final = tx
+        self.group_id: Final = like.group_id
         self.type: Final = job_type
         self.client: Final = job_type.client
+        self.like: Final = like
         self._mould: Final = Mould(like)
         self._needs_slot: Final = like.delivery is Delivery.ONCE and like.slot is None
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Store a job with these arguments and options; when it answers, the job survives."""
-        params = self.params(args, kwargs)
+        return await self.enqueue_text(self.params(args, kwargs))
+
+    async def enqueue_text(self, params: str) -> Handle[R_co]:
+        """The same with params that are JSON text already, checked by the type's codec."""
+        self._require_slot()
         store = await self.client.store()
         job = self.make(self.client.ids.job(), params)
         added = await store.add([job]) if self.tx is None else add_within(store, self.tx, [job])
         return self.settle(job.id, added[0])
+
+    async def run_now(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """Run it before all others of its queue; answers when a worker has taken it."""
+        like = self.make(self.client.ids.job(), "")
+        require_direct(like, self.tx)
+        job = replace(
+            like,
+            params=self.type.dump(args, kwargs),
+            max_attempts=self.direct.max_attempts or 1,
+        )
+        return Handle(await run_now(self.client, job, self.direct), self.client, created=True)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
         """These arguments, checked and ready for `app.enqueue_many`."""
@@ -192,12 +241,16 @@ class Configured(Generic[P, R_co]):
 
     def params(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The JSON text of a call's arguments, if it may be made at all."""
+        self.direct.require_unused()
+        self._require_slot()
+        return self.type.dump(args, kwargs)
+
+    def _require_slot(self) -> None:
         if self._needs_slot:
             raise InvalidJob(
                 f'"{self.type.name}" is delivered once per slot; say which one it takes: '
                 ".options(slot=datetime(…, tzinfo=UTC))"
             )
-        return self.type.dump(args, kwargs)
 
 
 class Bound(Generic[R_co]):

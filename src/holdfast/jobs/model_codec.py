@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from holdfast.errors import InvalidParams
 from holdfast.jobs.codec import ParamsCodec, adapter, explained, reader, writer
@@ -15,11 +16,20 @@ PAYLOAD: Final = "payload"
 class ModelCodec:
     """Takes a model, or its fields by name; gives the handler a model."""
 
-    __slots__ = ("_from_json", "_model", "_to_json", "_type_name", "_validate", "_what")
+    __slots__ = (
+        "_by_field",
+        "_from_json",
+        "_model",
+        "_to_json",
+        "_type_name",
+        "_validate",
+        "_what",
+    )
 
     def __init__(self, type_name: str, model: type[BaseModel]) -> None:
         self._type_name = type_name
         self._model = model
+        self._by_field: ParamsCodec | None = None
         self._what = f'payload of "{type_name}"'
         made = adapter(model, self._what, config=None)
         self._validate = made.validator.validate_python
@@ -54,12 +64,11 @@ class ModelCodec:
 
     def partial(self) -> ParamsCodec:
         """For some of the fields, each by itself; what concerns several is checked with all."""
-        fields = self._model.model_fields.items()
-        hints: dict[str, Any] = {
-            name: Annotated[(each.annotation, *each.metadata)] if each.metadata else each.annotation
-            for name, each in fields
-        }
-        return ParamsCodec(self._type_name, hints).partial()
+        if self._by_field is None:
+            fields = self._model.model_fields.items()
+            hints = {name: _hint(each) for name, each in fields}
+            self._by_field = ParamsCodec(self._type_name, hints, optional=hints)
+        return self._by_field
 
     def _text(self, model: BaseModel) -> str:
         check_params(vars(model), what=self._what)
@@ -81,3 +90,7 @@ class ModelCodec:
         fields = self._model.model_fields
         aliases = {each.validation_alias or each.alias for each in fields.values()}
         return {*fields, *(alias for alias in aliases if isinstance(alias, str))}
+
+
+def _hint(field: FieldInfo) -> Any:
+    return Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation

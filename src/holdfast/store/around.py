@@ -61,7 +61,7 @@ class Topic(StrEnum):
     """What a listener wants to be woken for."""
 
     WORK = "work"  # a job may be there to be claimed
-    ENDED = "ended"  # a job has ended
+    ENDED = "ended"  # a job has ended, or a direct one was taken
     CANCELLED = "cancelled"  # a running job was asked to stop
 
 

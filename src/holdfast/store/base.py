@@ -34,6 +34,7 @@ from holdfast.store.around import Hints, Locks, Workers
 from holdfast.store.audit import Audits
 from holdfast.store.groups import Groups
 from holdfast.store.records import Records
+from holdfast.store.reservations import Reservations
 from holdfast.store.views import Views
 
 PROMOTED_AT_ONCE: Final = 10_000
@@ -379,7 +380,19 @@ class Transactions(Protocol):
 
 
 class Store(
-    Jobs, Runs, Repairs, Queues, Groups, Records, Workers, Locks, Hints, Audits, Views, Protocol
+    Jobs,
+    Runs,
+    Repairs,
+    Queues,
+    Reservations,
+    Groups,
+    Records,
+    Workers,
+    Locks,
+    Hints,
+    Audits,
+    Views,
+    Protocol,
 ):
     """All of it. Opened before use; closing twice is fine."""
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from holdfast.core.delivery import Delivery
-from holdfast.core.event import EventRecord
+from holdfast.core.event import EventRecord, Kind
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.run import RunRecord
@@ -29,6 +29,7 @@ def check_dump(dump: Dump, *, chained: Collection[JobId]) -> None:
         before = dump.jobs[job.retry_of] if job.retry_of and job.id in chained else None
         _check_counts(job, before, dump.runs[job.id])
     _check_successors(dump)
+    _check_retries(dump, chained)
     _check_once(dump)
 
 
@@ -71,6 +72,14 @@ def _check_successors(dump: Dump) -> None:
         before = dump.jobs[job.retry_of] if job.retry_of else None
         assert job.root_id == (before.root_id if before else job.id), f"{job.id} lost its root"
         assert before is None or before.is_final, f"{job.retry_of} was retried before its end"
+
+
+def _check_retries(dump: Dump, chained: Collection[JobId]) -> None:
+    """Each job knows of its retry by hand, and of no other."""
+    for job_id, events in dump.events.items():
+        told = [event.detail for event in events if event.kind is Kind.RETRIED]
+        after = [job.id for job in dump.jobs.values() if job.retry_of == job_id]
+        assert told == [each for each in after if each not in chained], f"{job_id} was told {told}"
 
 
 def _check_once(dump: Dump) -> None:

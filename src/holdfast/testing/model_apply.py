@@ -19,7 +19,7 @@ from holdfast.core.limits import (
 )
 from holdfast.core.run import NOBODY
 from holdfast.core.state import FINAL, WAITING, RunStatus, State
-from holdfast.testing import model_place
+from holdfast.testing import model_place, model_reservations
 from holdfast.testing.model_claim import open_run
 from holdfast.testing.model_groups import advance
 from holdfast.testing.model_json import is_json, is_text
@@ -61,6 +61,8 @@ def _guard_holds(tables: Tables, job: Job, change: Change, clock: Clock) -> bool
             return tables.is_open(job) and tables.leases[job.id].is_past(clock)
         case Guard.WAITING:
             return job.state in WAITING
+        case Guard.SILENT:
+            return job.state in WAITING and model_reservations.is_silent(tables, job.id, clock)
         case Guard.STATE:
             is_followed = change.successor is not None and job.id in tables.successors
             return job.state is change.was and job.state in WAITING | FINAL and not is_followed
@@ -98,6 +100,7 @@ def _settle(tables: Tables, job: Job, change: Change, now: datetime) -> None:
         _insert_successor(tables, tables.jobs[job.id], change.successor, now)
     if change.move.to in FINAL:
         _pass_on_active_keys(tables, job, change.successor)
+        model_reservations.end(tables, change, now)
     if change.move.kind is not None:
         _record(tables, change, change.move.kind, now, run_id)
     advance(tables, job, change, now)

@@ -44,6 +44,7 @@ def gate(tables: Tables, name: str, now: datetime) -> Gate:
         is_paused=queue.pause is not None,
         concurrency=queue.concurrency,
         open_runs=len(running),
+        is_reserved=tables.reservation_of(name) is not None,
     )
 
 

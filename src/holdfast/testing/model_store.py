@@ -20,13 +20,16 @@ from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_PROGRESS
 from holdfast.core.order import sort_key
 from holdfast.core.overview import Overview
+from holdfast.core.queue import Gate
 from holdfast.core.record import Record, Swap
+from holdfast.core.reservation import NewReservation, Reservation, ReservationId
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
+from holdfast.store.reservations import Reserved
 from holdfast.testing import (
     model_audit,
     model_groups,
@@ -34,6 +37,7 @@ from holdfast.testing import (
     model_queues,
     model_records,
     model_repair,
+    model_reservations,
     model_views,
     model_workers,
 )
@@ -92,11 +96,15 @@ class ModelStore:
     ) -> list[Claim]:
         await self.promote_due(limit=PROMOTED_AT_ONCE)
         now, prefix = self._clock.now(), self._ids.prefix()
-        limit, prefetch = model_queues.gate(self._tables, queue, now).room(limit, prefetch)
+        gate, held = model_queues.gate(self._tables, queue, now), self._tables.reservation_of(queue)
+        limit, prefetch = gate.room(limit, prefetch)
         jobs = [job for job in self._tables.queued(queue) if job.type in types]
+        jobs = [job for job in jobs if held is None or job.id == held.job_id]
         chosen = choose(self._tables, jobs, limit=limit, prefetch=prefetch, now=now)
         for job in chosen:
             self._tables.leases[job.id] = self._lease_end(lease)
+        if chosen and held is not None:
+            self._use(held.queue, gate)
         return [
             open_run(self._tables, job, RunId(f"{prefix}{number:06x}"), holder, now)
             for number, job in enumerate(chosen)
@@ -162,6 +170,7 @@ class ModelStore:
         gone = [job for tip in old[:limit] for job in self._tables.chain(tip.root_id)]
         for job in gone:
             self._tables.forget(job.id)
+            model_reservations.forget(self._tables, job.id)
         model_groups.forget(self._tables, [job.id for job in gone], before)
         model_workers.forget(self._tables, older_than, self._clock)
         return len(gone)
@@ -283,6 +292,31 @@ class ModelStore:
     async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
         return model_groups.expire(self._tables, older_than, limit, self._clock.now())
 
+    async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
+        reserved = model_reservations.reserve(self._tables, new, job, self._clock)
+        self._tell(Hint(queues=frozenset({job.queue})))
+        return reserved
+
+    async def keep(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+        return model_reservations.keep(self._tables, reservation_id, span, self._clock)
+
+    async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
+        return self._tables.reservations.get(reservation_id)
+
+    async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
+        latest = reversed(self._tables.reservations.values())
+        return [held for held in latest if held.is_active or not active_only][:limit]
+
+    async def lapsed_reservations(self, *, limit: int) -> list[Reservation]:
+        ends = self._tables.silences
+        over = model_reservations.lapsed(self._tables, self._clock)
+        this_boot = self._clock.boot_id()
+        over.sort(key=lambda held: (ends[held.id][0].boot == this_boot, ends[held.id][0].at))
+        return over[:limit]
+
+    async def free_reservations(self, *, limit: int) -> list[Reservation]:
+        return model_reservations.free(self._tables, self._clock.now(), limit)
+
     async def enlist(self, worker: WorkerInfo) -> None:
         model_workers.enlist(self._tables, worker, self._clock)
 
@@ -334,11 +368,17 @@ class ModelStore:
         for wake in self._listeners:
             wake(hint)
 
+    def _use(self, queue: str, gate: Gate) -> None:
+        if not gate.keeps_reservation:
+            model_reservations.use(self._tables, queue, self._clock.now())
+        self._tell(Hint(queues=frozenset({queue}), ended=True))
+
     def _renew(self, lease: Lease, span: timedelta) -> Renewal:
         job = self._tables.jobs.get(lease.job_id)
         if job is None or not self._tables.is_open(job) or job.token != lease.token:
             return Renewal(held=False)
         self._tables.leases[job.id] = self._lease_end(span)
+        model_reservations.renew(self._tables, job.id, self._clock)
         return Renewal(held=True, cancel_requested=job.cancel_requested)
 
     def _lease_end(self, span: timedelta) -> LeaseEnd:

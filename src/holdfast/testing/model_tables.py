@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 
 from holdfast.clock import Clock
@@ -13,6 +13,7 @@ from holdfast.core.ids import JobId, RunId
 from holdfast.core.job import Job, Key, Slot
 from holdfast.core.order import Ordering, next_position, sort_key
 from holdfast.core.record import Record
+from holdfast.core.reservation import Reservation, ReservationId
 from holdfast.core.run import Holder, Lease, RunRecord
 from holdfast.core.state import WAITING, State
 from holdfast.core.worker import WorkerRecord
@@ -58,6 +59,8 @@ class Tables:
     queues: dict[str, Queue] = field(default_factory=dict)
     workers: dict[Holder, WorkerRecord] = field(default_factory=dict)
     beats: dict[Holder, LeaseEnd] = field(default_factory=dict)
+    reservations: dict[ReservationId, Reservation] = field(default_factory=dict)
+    silences: dict[ReservationId, tuple[LeaseEnd, timedelta]] = field(default_factory=dict)
     removed: list[EventRecord] = field(default_factory=list)
     records: dict[tuple[str, str], Record] = field(default_factory=dict)
     versions: Iterator[int] = field(default_factory=lambda: count(1))
@@ -137,6 +140,11 @@ class Tables:
     def queue(self, name: str) -> Queue:
         """The queue as set, or its defaults."""
         return self.queues.get(name, Queue(name=name))
+
+    def reservation_of(self, queue: str) -> Reservation | None:
+        """The active one of that queue."""
+        active = (held for held in self.reservations.values() if held.is_active)
+        return next((held for held in active if held.queue == queue), None)
 
     def new_position(self, queue: str, priority: int) -> int:
         """Where a new job of that queue and priority goes: behind those that wait."""

@@ -80,24 +80,27 @@ WAITING: dict[str, Callable[[World], Awaitable[JobId]]] = {
 """A job in each state in which one may be moved and edited."""
 
 CHANGES: dict[str, Event] = {
-    "rank": Edited(Edit(priority=3)),
-    "put_off": Edited(Edit(delay=SECOND)),
+    "edit": Edited(Edit(priority=3)),
     "move": Moved(Place(Where.BACK)),
 }
 
 PLACES = {
-    **{
-        f"{what}_{state}": deciding(prepare, event)
-        for state, prepare in WAITING.items()
-        for what, event in CHANGES.items()
-    },
     **{f"move_{where}": _moving(where, Ordering.POSITION) for where in Where},
     "move_tight": _moving(Where.AFTER, Ordering.POSITION, gap=1),
     "move_unplaced": _moving(Where.AFTER, Ordering.SCHEDULED),
     "swap_unplaced": _moving(Where.SWAP, Ordering.SCHEDULED),
-    "edit_params": _editing(Edit(params="[1]")),
     "edit_everything": _editing(Edit(params="[1]", priority=7, delay=SECOND)),
     "normalise": _normalising(Ordering.POSITION),
     "normalise_placed": _normalising(Ordering.SCHEDULED),
 }
 """To be played beside `SCENARIOS`."""
+
+STATES = {
+    **{
+        f"{what}_{state}": deciding(prepare, event)
+        for state, prepare in WAITING.items()
+        for what, event in CHANGES.items()
+    },
+    "put_off": deciding(_queued, Edited(Edit(delay=SECOND))),
+}
+"""The same from every state, for whoever looks at those."""

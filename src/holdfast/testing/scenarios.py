@@ -13,6 +13,8 @@ from typing import Any
 from holdfast.core.decide import Change, Guard, Move, Standing, decide
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import (
+    Abandoned,
+    Abandonment,
     CancelRequested,
     Event,
     Failed,
@@ -29,6 +31,7 @@ from holdfast.core.event import (
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, Key, NewJob, Slot
 from holdfast.core.order import Ordering
+from holdfast.core.reservation import NewReservation, Reservation, ReservationId
 from holdfast.core.run import Claim, Holder
 from holdfast.core.state import Loss, State
 from holdfast.core.worker import WorkerInfo
@@ -325,6 +328,103 @@ async def delete_record(w: World, version: int) -> None:
     await w.store.swap("template", "daily", expected=version, value=None)
 
 
+async def reserving(w: World, **over: Any) -> Reservation:
+    """A direct job before the others that wait, and the queue held for it."""
+    number = ReservationId(w.new_id())
+    new = NewReservation(id=number, caller="caller.1", request="req-7", span=LEASE)
+    reserved = await w.store.reserve(new, w.job(max_attempts=1, **over))
+    assert reserved.reservation is not None
+    return reserved.reservation
+
+
+async def _one_waits(w: World) -> None:
+    await w.store.set_queue(Queue(name="default", ordering=Ordering.POSITION, concurrency=1))
+    await w.add()
+
+
+async def _reserved(w: World) -> Reservation:
+    await _one_waits(w)
+    return await reserving(w)
+
+
+async def _reserved_without_limit(w: World) -> Reservation:
+    await w.add()
+    return await reserving(w)
+
+
+async def _direct_runs(w: World) -> Claim:
+    await _reserved(w)
+    [claim] = await w.claim()
+    return claim
+
+
+@scenario(_one_waits)
+async def reserve(w: World, _: None) -> None:
+    await reserving(w)
+
+
+@scenario(_reserved)
+async def reserve_in_vain(w: World, _: Reservation) -> None:
+    await reserving(w)
+
+
+@scenario(_reserved)
+async def keep(w: World, held: Reservation) -> None:
+    assert await w.store.keep(held.id, span=2 * LEASE)
+
+
+@scenario(_reserved)
+async def claim_direct(w: World, held: Reservation) -> None:
+    assert [claim.id for claim in await w.claim()] == [held.job_id]
+
+
+@scenario(_reserved_without_limit)
+async def claim_direct_without_limit(w: World, held: Reservation) -> None:
+    assert [claim.id for claim in await w.claim()] == [held.job_id]
+
+
+@scenario(_direct_runs)
+async def renew_direct(w: World, claim: Claim) -> None:
+    w.clock.advance(SECOND)
+    await w.store.renew([claim.lease], span=LEASE)
+
+
+@scenario(_direct_runs)
+async def succeed_direct(w: World, claim: Claim) -> None:
+    assert await w.settle(claim, Succeeded("1"))
+
+
+@scenario(_direct_runs)
+async def lose_direct(w: World, claim: Claim) -> None:
+    assert await w.settle(claim, Lost(Loss.OWNER_DEAD))
+
+
+async def _silent(w: World) -> Job:
+    held = await _reserved(w)
+    w.clock.advance(LEASE)
+    return await w.get(held.job_id)
+
+
+@scenario(_silent)
+async def abandon_silent(w: World, job: Job) -> None:
+    assert await w.settle(job, Abandoned(Abandonment.CALLER_SILENT))
+
+
+@scenario(_silent)
+async def abandon_dead(w: World, job: Job) -> None:
+    assert await w.settle(job, Abandoned(Abandonment.OWNER_DEAD))
+
+
+async def _direct_ended(w: World) -> None:
+    await w.settle(await _direct_runs(w), Succeeded("1"))
+    w.clock.advance(SECOND)
+
+
+@scenario(_direct_ended)
+async def prune_direct(w: World, _: None) -> None:
+    await w.store.prune(older_than=timedelta(0), limit=10)
+
+
 async def _lapsed(w: World) -> Job:
     claim = await w.started()
     w.clock.advance(2 * LEASE)
@@ -415,6 +515,10 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.unfollowed(limit=5)
     await w.store.queue("default")
     await w.store.queues()
+    await w.store.reservations(limit=5)
+    await w.store.reservations(active_only=True, limit=5)
+    await w.store.reservation(ReservationId(job.id))
+    await w.store.lapsed_reservations(limit=5)
     await w.store.workers()
     await w.store.size()
     await w.store.dossiers(after=0, limit=5)

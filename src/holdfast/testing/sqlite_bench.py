@@ -24,7 +24,17 @@ from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.crash import Probe
 from holdfast.testing.place_scenarios import PLACES
-from holdfast.testing.scenarios import CHAIN, ONCE, SCENARIOS, SECOND, Scenario, World, nothing
+from holdfast.testing.scenarios import (
+    CHAIN,
+    ONCE,
+    SCENARIOS,
+    SECOND,
+    Scenario,
+    World,
+    nothing,
+    reserving,
+)
+from holdfast.testing.scenarios_groups import GROUP_SCENARIOS
 from holdfast.testing.sqlite_wreck import SqliteWrecker
 
 
@@ -36,7 +46,7 @@ class SqliteBench:
 
     @property
     def scenarios(self) -> dict[str, Scenario]:
-        return SCENARIOS | PLACES | OWN
+        return SCENARIOS | PLACES | GROUP_SCENARIOS | OWN
 
 
 def dump(path: Path, *, sound: bool = True) -> dict[str, list[Any]]:
@@ -166,6 +176,17 @@ async def _remove_orphans(w: World, _: None) -> None:
     await w.store.remove_orphans(limit=10)
 
 
+async def _held_for_nothing(w: World) -> None:
+    claim = await w.started()
+    await w.settle(claim, Succeeded("1"))
+    held = await reserving(w)
+    await SqliteWrecker(w.path).point(held.id, claim.id)
+
+
+async def _free(w: World, _: None) -> None:
+    assert len(await w.store.free_reservations(limit=10)) == 1
+
+
 ADRIFT: dict[str, tuple[Event | None, dict[str, Any]]] = {
     "succeeded": (Succeeded("1"), {}),
     "skipped": (Skipped("empty"), {}),
@@ -187,6 +208,7 @@ OWN = {
     **{f"resume_{name}": _resuming(*made) for name, made in ADRIFT.items()},
     "continue_chain": Scenario(_unfollowed, _continue),
     "remove_orphans": Scenario(_orphaned, _remove_orphans, sound=False),
+    "free_reservations": Scenario(_held_for_nothing, _free),
     "open_new_file": Scenario(nothing, _open, opened=False),
     "open_after_restart": Scenario(_left_running, _open, opened=False),
     "open_with_statistics": Scenario(_with_statistics, _open, opened=False),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.core.ids import JobId
+from holdfast.core.reservation import ReservationId
 
 PLACES = ("waiting", "open_runs", "ends")
 
@@ -33,6 +34,10 @@ class SqliteWrecker:
     async def orphan(self, job_id: JobId) -> None:
         gone = [_delete(table, job_id) for table in (*PLACES, "events")]
         self._write([*gone, f"DELETE FROM holdfast_jobs WHERE id = '{job_id}'"])
+
+    async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
+        whom = f"SET job_id = '{job_id}' WHERE id = '{reservation_id}'"
+        self._write([f"UPDATE holdfast_reservations {whom}"])
 
     def _write(self, statements: Sequence[str]) -> None:
         connection = sqlite3.connect(self._path, isolation_level=None, timeout=30)

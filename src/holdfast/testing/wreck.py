@@ -7,6 +7,7 @@ from typing import Protocol
 from holdfast.core.event import Kind
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
+from holdfast.core.reservation import ReservationId
 from holdfast.core.state import RunStatus, State
 from holdfast.testing.model_store import ModelStore
 from holdfast.testing.model_tables import Tables
@@ -28,6 +29,10 @@ class Wrecker(Protocol):
 
     async def orphan(self, job_id: JobId) -> None:
         """Take the job away from under its closed runs; another one was stored after it."""
+        ...
+
+    async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
+        """Let a reservation be for another job, which may have ended or not exist."""
         ...
 
 
@@ -55,6 +60,10 @@ class ModelWrecker:
     async def orphan(self, job_id: JobId) -> None:
         del self._tables.jobs[job_id]
         del self._tables.events[job_id]
+
+    async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
+        held = self._tables.reservations[reservation_id]
+        self._tables.reservations[reservation_id] = replace(held, job_id=job_id)
 
     def _adrift(self, job: Job) -> Job:
         runs, before = self._tables.runs[job.id], self._chained_from(job)

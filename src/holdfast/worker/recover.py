@@ -11,7 +11,10 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.run import Holder
 from holdfast.core.state import Loss, State
+from holdfast.store.around import Locks
 from holdfast.store.base import PROMOTED_AT_ONCE, Jobs, Repairs, Runs
+from holdfast.store.reservations import Reservations
+from holdfast.worker.reservations import ReservationCare
 
 log = logging.getLogger("holdfast.worker")
 
@@ -21,7 +24,7 @@ Scope = Literal["instance", "all"]
 Unknown = Literal["fail", "threshold", "leave"]
 
 
-class Recoverable(Jobs, Runs, Repairs, Protocol):
+class Recoverable(Jobs, Runs, Repairs, Reservations, Locks, Protocol):
     """What recovery needs of a store."""
 
 
@@ -36,13 +39,16 @@ class Recovered:
     continued: int = 0  # failed jobs of a chain that got the successor they lacked
     given_up: int = 0  # the same, their attempts used up
     orphans: int = 0  # runs whose job is gone, removed
+    inspected: int = 0  # active reservations that were looked at: no repair
+    freed: int = 0  # reservations whose job was over, ended
+    expired: int = 0  # reservations whose caller was dead or silent, ended
     promoted: int = 0  # jobs that fell due meanwhile: no repair
 
     @property
     def actions(self) -> int:
         """How many repairs that makes; 0 after a clean stop."""
         counts: dict[str, int] = asdict(self)
-        return sum(counts.values()) - self.promoted
+        return sum(counts.values()) - self.promoted - self.inspected
 
 
 class Recovery:
@@ -86,7 +92,8 @@ class Recovery:
         done = replace(done, without_run=len(await self._settle(runless)))
         done = await self._continue_chains(done)
         done = replace(done, orphans=await self._orphans())
-        # Stale reservations belong here, before anything is promoted into their queue.
+        held = await ReservationCare(self._store, self._new_id).run_once(tell_all=True)
+        done = replace(done, inspected=held.inspected, freed=held.freed, expired=held.expired)
         done = replace(done, promoted=await self._promote())
         log.info(
             "recovery finished instance=%s boot=%s actions=%d %s",

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from holdfast.core.limits import check_name
@@ -12,12 +12,18 @@ from holdfast.store.sqlite.forks import kept_from_children
 
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
+PASSING = "caller."
+"""How names begin that are used once: callers make up a new one at every start."""
+
 
 class FileHold:
     """A lock that is held: the kernel takes it back when this process ends, however it ends."""
 
-    def __init__(self, file: int, among: "set[FileHold]") -> None:
+    def __init__(self, file: int, among: "set[FileHold]", passing: Path | None) -> None:
+        """`passing` is where the file is, if nobody will want its name again."""
         self._file: int | None = file
+        self._passing = passing
+        self._owner = os.getpid()
         self._among = among
         among.add(self)
 
@@ -29,6 +35,10 @@ class FileHold:
         file, self._file = self._file, None
         self._among.discard(self)
         if file is not None:
+            if self._passing is not None and os.getpid() == self._owner:
+                # While it is held: whoever opened it before will see that it is not there.
+                with suppress(OSError):  # then it stays, and harms nobody
+                    self._passing.unlink()
             os.close(file)
 
 
@@ -48,7 +58,8 @@ class FileLocks:
         path = folder / f"{name}.lock"
         try:
             folder.mkdir(exist_ok=True)
-            return kept_from_children(lambda: FileHold(_locked(path), self._held))
+            passing = path if name.startswith(PASSING) else None
+            return kept_from_children(lambda: FileHold(_locked(path), self._held, passing))
         except BlockingIOError:
             return None
         except OSError as error:

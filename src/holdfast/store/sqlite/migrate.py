@@ -101,4 +101,5 @@ def _note_restart(cursor: sqlite3.Cursor, boot: str, probe: Probe | None) -> Non
     if not run(cursor, "schema.same_boot", probe, boot=boot).fetchone()[0]:
         run(cursor, "schema.lapse_all", probe)
         run(cursor, "schema.lapse_workers", probe)
+        run(cursor, "schema.lapse_reservations", probe)
         run(cursor, "schema.set_boot", probe, boot=boot)

@@ -21,6 +21,7 @@ from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_REASON, cut
 from holdfast.core.record import Record, Swap, check_swap
+from holdfast.core.reservation import NewReservation, Reservation, ReservationId
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.span import MICROSECOND
 from holdfast.core.state import State
@@ -28,7 +29,8 @@ from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
-from holdfast.store.sqlite import audit, queue_rows, rows, verbs
+from holdfast.store.reservations import Reserved
+from holdfast.store.sqlite import audit, queue_rows, reservation_rows, rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
 from holdfast.store.sqlite.hints.listeners import Listeners
@@ -261,8 +263,7 @@ class SqliteStore(SqliteViews):
 
     async def find_groups(self, *, limit: int, before: int | None = None) -> list[Group]:
         found = await self._reader.rows("group.find", limit=limit, before=before)
-        groups = [await self.group(group_id) for (group_id,) in found]
-        return [group for group in groups if group is not None]
+        return [rows.group(row) for row in found]
 
     async def groups_over(self, group_ids: Sequence[str]) -> list[bool | None]:
         found = await self._reader.rows("group.over", ids=list(group_ids))
@@ -289,6 +290,31 @@ class SqliteStore(SqliteViews):
             return 0
         expired: int = (await self._writer.ask(verbs.expire_groups, [(older_than, limit)]))[0]
         return expired
+
+    async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
+        reserved: Reserved = (await self._writer.ask(verbs.reserve, [(new, job)]))[0]
+        return reserved
+
+    async def keep(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+        kept: bool = (await self._writer.ask(verbs.keep, [(reservation_id, span)]))[0]
+        return kept
+
+    async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
+        found = await self._reservations("reservation.get", id=reservation_id)
+        return found[0] if found else None
+
+    async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
+        if active_only:
+            return await self._reservations("reservation.held", limit=limit)
+        return await self._reservations("reservation.latest", limit=limit)
+
+    async def lapsed_reservations(self, *, limit: int) -> list[Reservation]:
+        mono = self._clock.monotonic()
+        return await self._reservations("reservation.lapsed", mono=mono, limit=limit)
+
+    async def free_reservations(self, *, limit: int) -> list[Reservation]:
+        freed: list[Reservation] = (await self._writer.ask(verbs.free_reservations, [limit]))[0]
+        return freed
 
     async def enlist(self, worker: WorkerInfo) -> None:
         await self._writer.ask(verbs.enlist, [worker])
@@ -416,6 +442,10 @@ class SqliteStore(SqliteViews):
 
     async def _jobs(self, name: str, **values: Any) -> list[Job]:
         return [rows.job(row) for row in await self._reader.rows(name, **values)]
+
+    async def _reservations(self, name: str, **values: Any) -> list[Reservation]:
+        found = await self._reader.rows(name, **values)
+        return [reservation_rows.reservation(row) for row in found]
 
 
 def _drop(taking: "asyncio.Future[FileHold | None]") -> None:

@@ -18,6 +18,7 @@ from holdfast.core.event import (
     Skipped,
     Stopped,
 )
+from holdfast.core.group import Closing, GroupMode, OnMemberFailure
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.order import Ordering
@@ -33,15 +34,19 @@ from holdfast.testing.conformance.make import (
     SUCCEEDED,
     claim_order,
     ended,
+    group_of,
     job_of,
     kinds,
     last_run,
     make_job,
+    new_id,
     put,
+    put_group,
     settle,
     started,
     take,
 )
+from holdfast.testing.conformance.reservations import reserve
 from holdfast.testing.wreck import Wrecker
 
 CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
@@ -354,6 +359,35 @@ async def test_lists_come_in_pages_in_the_order_stored(store: Store, wrecker: Wr
         assert [job.id for job in (*first, *rest)] == expected
 
 
+@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.CHAIN])
+async def test_member_that_was_put_back_still_moves_its_group(
+    store: Store, wrecker: Wrecker, delivery: Delivery
+) -> None:
+    first = make_job(delivery=delivery)
+    group_id, [lost, second] = await put_group(store, first, make_job(), mode=GroupMode.SEQUENTIAL)
+    await wrecker.cut_loose(lost)
+
+    await settle(store, await _found(store, lost), DRIFTED)
+    assert await settle(store, await take(store), SUCCEEDED)
+
+    assert await claim_order(store) == [second]
+    assert (await group_of(store, group_id)).counts == {State.SUCCEEDED: 1, State.RUNNING: 1}
+
+
+async def test_member_that_recovery_ends_moves_its_group(store: Store, wrecker: Wrecker) -> None:
+    first = make_job(max_attempts=1)
+    group_id, [lost, _] = await put_group(
+        store, first, make_job(), mode=GroupMode.SEQUENTIAL, on_failure=OnMemberFailure.STOP
+    )
+    await wrecker.cut_loose(lost)
+
+    assert await settle(store, await _found(store, lost), DRIFTED)
+
+    assert (await job_of(store, lost)).state is State.DEAD_LETTER
+    assert (await group_of(store, group_id)).closing is Closing.STOP
+    assert (await kinds(store, lost))[-1] is Kind.GROUP_STOPPED
+
+
 async def test_orphan_runs_are_copied_to_the_events_and_removed(
     store: Store, wrecker: Wrecker, clock: FakeClock
 ) -> None:
@@ -381,3 +415,22 @@ async def test_orphan_runs_are_copied_to_the_events_and_removed(
             run.run_id, run.status, run.result, run.error, run.holder,
         ]  # fmt: skip
     assert len(await store.runs(kept)) == 1
+
+
+async def test_reservation_for_a_job_that_has_ended_is_freed(
+    store: Store, wrecker: Wrecker, clock: FakeClock
+) -> None:
+    over, held, other = await ended(store), await reserve(store), await put(store)
+    gone = await reserve(store, queue="lane")
+    await wrecker.point(held.id, over)
+    await wrecker.point(gone.id, new_id())
+    clock.advance(SECOND)
+
+    first = await store.free_reservations(limit=1)
+    freed = [*first, *await store.free_reservations(limit=MANY)]
+
+    assert [each.id for each in freed] == [held.id, gone.id]
+    assert {(each.status, each.reason) for each in freed} == {("expired", "job_over")}
+    assert {each.ended_at for each in freed} == {clock.now()}
+    assert await store.reservations(active_only=True, limit=MANY) == []
+    assert await claim_order(store) == [held.job_id, other]

@@ -2,10 +2,26 @@
 
 from functools import partial
 
+from holdfast.core.event import CancelRequested
+from holdfast.core.job import NewJob
+from holdfast.core.reservation import ReservationId
 from holdfast.store.base import Filter, Queue, Store
+from holdfast.store.reservations import Reserved
 from holdfast.testing import sizes
-from holdfast.testing.conformance.make import MANY, SUCCEEDED, make_job, settle, take_many
+from holdfast.testing.conformance.make import (
+    MANY,
+    SUCCEEDED,
+    job_of,
+    make_job,
+    new_id,
+    settle,
+    take_many,
+)
 from holdfast.testing.conformance.race import Act, opened, race
+from holdfast.testing.conformance.reservations import make_reservation
+
+CALLERS = 20
+"""Not a matter of sizes: that many are promised."""
 
 
 async def work_through(store: Store, *, holder: str, queue: str) -> int:
@@ -17,6 +33,10 @@ async def work_through(store: Store, *, holder: str, queue: str) -> int:
         for claim in claims:
             await settle(store, claim, SUCCEEDED)
     return most
+
+
+async def reserve_one(store: Store, *, number: str, job: NewJob) -> Reserved:
+    return await store.reserve(make_reservation(id=ReservationId(number)), job)
 
 
 async def claim_once(store: Store, *, holder: str, queue: str) -> int:
@@ -51,3 +71,25 @@ async def test_limit_holds_while_processes_work_through_a_queue(url: str) -> Non
     seen = await race(url, runners)
 
     assert max(most for [most] in seen) in {1, 2}
+
+
+async def test_one_queue_is_held_once_by_processes_that_ask_at_once(url: str) -> None:
+    rounds = [f"round-{n}" for n in range(3)]
+    runners: list[list[Act[Reserved]]] = [
+        [partial(reserve_one, number=new_id(), job=make_job(queue=name)) for name in rounds]
+        for _ in range(CALLERS)
+    ]
+
+    told = await race(url, runners)
+
+    async with opened(url) as store:
+        active = await store.reservations(active_only=True, limit=MANY)
+        stored = await store.find(Filter(), limit=MANY)
+        for name, answers in zip(rounds, zip(*told, strict=True), strict=True):
+            [winner] = [answer.reservation for answer in answers if answer.created]
+            assert [each for each in active if each.queue == name] == [winner]
+            assert {answer.reservation for answer in answers} == {winner}, "all hear of it"
+            assert [job.id for job in stored if job.queue == name] == [winner and winner.job_id]
+            assert winner is not None
+            await settle(store, await job_of(store, winner.job_id), CancelRequested())
+        assert await store.reservations(active_only=True, limit=MANY) == []

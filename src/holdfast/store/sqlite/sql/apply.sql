@@ -50,6 +50,26 @@ FROM holdfast_waiting AS w
 WHERE c.guard IN ('waiting', 'state') AND w.job = c.job AND w.token = c.token
   AND (c.guard = 'waiting' OR w.state = c.was);
 
+-- @check_silent
+-- It waits, and nobody has renewed its reservation in time.
+UPDATE temp.holdfast_changes AS c
+SET
+  ok = 1,
+  queue = w.queue,
+  priority = w.priority,
+  position = w.position,
+  available_at = w.available_at,
+  failures = w.failures,
+  losses = w.losses
+FROM holdfast_waiting AS w
+WHERE c.guard = 'silent' AND w.job = c.job AND w.token = c.token
+  AND EXISTS (
+    SELECT 1
+    FROM holdfast_jobs AS j
+    CROSS JOIN holdfast_reservations AS r ON r.job_id = j.id
+    WHERE j.seq = c.job AND r.status = 'active' AND r.until <= :mono
+  );
+
 -- @check_ended
 -- A failed link of a chain may be given up, or get the successor it lacks.
 UPDATE temp.holdfast_changes AS c

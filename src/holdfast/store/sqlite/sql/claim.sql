@@ -12,9 +12,13 @@ WHERE job IN (
 -- What stands before a claim of this queue; a row in any case.
 SELECT
   coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > :now), 0),
-  q.concurrency
+  q.concurrency,
+  r.id IS NOT NULL,
+  j.seq
 FROM (SELECT 1)
-LEFT JOIN holdfast_queues AS q ON q.name = :queue;
+LEFT JOIN holdfast_queues AS q ON q.name = :queue
+LEFT JOIN holdfast_reservations AS r ON r.queue = :queue AND r.status = 'active'
+LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id;
 
 -- @count_open
 -- All that runs now is few; an index for this would cost every claim and every end.
@@ -74,6 +78,21 @@ FROM (
 WHERE place <= :limit OR (delivery = 'lease' AND losses = 0)
 ORDER BY place
 LIMIT :limit + :prefetch;
+
+-- @pick_reserved
+-- The queue is held for this one; what else keeps a job from being taken still does.
+INSERT INTO temp.holdfast_picked (job)
+SELECT w.job
+FROM holdfast_waiting AS w
+WHERE w.job = :job AND w.state = 'queued'
+  AND w.type IN (SELECT value FROM json_each(:types))
+  AND (w.start_deadline IS NULL OR w.start_deadline >= :now)
+  AND (
+    w.delivery <> 'once'
+    OR NOT EXISTS (
+      SELECT 1 FROM holdfast_open_runs AS o WHERE o.delivery = 'once' AND o.name = w.name
+    )
+  );
 
 -- @worker
 INSERT INTO holdfast_workers (instance_id, boot_id)

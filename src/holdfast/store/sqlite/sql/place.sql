@@ -85,7 +85,8 @@ ORDER BY position, available_at, created_at, job
 LIMIT :limit;
 
 -- @unplaced
--- Each waiting state has an index of its own; `types` are those that are queued.
+-- Each waiting state has an index of its own; `types` are those that are queued. Jobs stored by one
+-- call share both times, and there may be many: hence those due with the last one apart.
 WITH RECURSIVE types (type) AS (
   SELECT min(type) FROM holdfast_waiting WHERE queue = :queue AND state = 'queued'
   UNION ALL
@@ -102,20 +103,35 @@ FROM (
   FROM types AS t
   CROSS JOIN holdfast_waiting AS q INDEXED BY holdfast_waiting_ready
     ON q.queue = :queue AND q.type = t.type AND q.state = 'queued'
-    AND q.priority = :priority AND q.position = 0 AND q.available_at <= :available_at
+    AND q.priority = :priority AND q.position = 0 AND q.available_at < :available_at
+  UNION ALL
+  SELECT e.job, e.available_at, e.created_at
+  FROM types AS t
+  CROSS JOIN holdfast_waiting AS e INDEXED BY holdfast_waiting_ready
+    ON e.queue = :queue AND e.type = t.type AND e.state = 'queued'
+    AND e.priority = :priority AND e.position = 0
+    AND e.available_at = :available_at AND e.created_at < :created_at
+  UNION ALL
+  SELECT a.job, a.available_at, a.created_at
+  FROM types AS t
+  CROSS JOIN holdfast_waiting AS a INDEXED BY holdfast_waiting_ready
+    ON a.queue = :queue AND a.type = t.type AND a.state = 'queued'
+    AND a.priority = :priority AND a.position = 0
+    AND a.available_at = :available_at AND a.created_at = :created_at AND a.job <= :job
   UNION ALL
   SELECT d.job, d.available_at, d.created_at
   FROM holdfast_waiting AS d INDEXED BY holdfast_waiting_due
   WHERE d.state IN ('scheduled', 'retry_wait') AND d.available_at <= :available_at
     AND d.queue = :queue AND d.priority = :priority AND d.position = 0
+    AND (d.available_at, d.created_at, d.job) <= (:available_at, :created_at, :job)
   UNION ALL
   SELECT b.job, b.available_at, b.created_at
   FROM holdfast_waiting AS b INDEXED BY holdfast_waiting_blocked
   WHERE b.state = 'blocked' AND b.position = 0
-    AND b.queue = :queue AND b.priority = :priority AND b.available_at <= :available_at
+    AND b.queue = :queue AND b.priority = :priority
+    AND (b.available_at, b.created_at, b.job) <= (:available_at, :created_at, :job)
 )
 WHERE job <> :without
-  AND (available_at, created_at, job) <= (:available_at, :created_at, :job)
 ORDER BY available_at, created_at, job;
 
 -- @write

@@ -14,6 +14,7 @@ from holdfast.store.sqlite.verbs.place import normalise
 from holdfast.store.sqlite.verbs.queue import pause, resume, set_queue
 from holdfast.store.sqlite.verbs.record import swap
 from holdfast.store.sqlite.verbs.repair import remove_orphans
+from holdfast.store.sqlite.verbs.reservation import free_reservations, keep, reserve
 from holdfast.store.sqlite.verbs.upkeep import attach, promote, prune, renew, report
 from holdfast.store.sqlite.verbs.worker import beat, enlist, retire
 
@@ -27,6 +28,8 @@ __all__ = [
     "claim",
     "enlist",
     "expire_groups",
+    "free_reservations",
+    "keep",
     "normalise",
     "pause",
     "promote",
@@ -34,6 +37,7 @@ __all__ = [
     "remove_orphans",
     "renew",
     "report",
+    "reserve",
     "resume",
     "retire",
     "seal_group",

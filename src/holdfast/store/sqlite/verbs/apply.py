@@ -80,6 +80,7 @@ def _succeed(work: Work, changes: Sequence[Change]) -> list[bool]:
         work.run("finish.free_keys")
         work.queues.update(json.loads(work.one("finish.limited")))
         advance(work, work.run("finish.grouped").fetchall())
+        _free_queues(work, "reservation.finish")
         work.ended = True
     if found == len(changes):
         return [True] * found
@@ -105,6 +106,8 @@ def _apply_any(work: Work, changes: Sequence[Change]) -> list[bool]:
     if guards & {Guard.WAITING, Guard.STATE}:
         work.run("apply.check_waiting")
         work.run("apply.check_ended")
+    if Guard.SILENT in guards:
+        work.run("apply.check_silent", mono=work.mono)
     if Guard.ADRIFT in guards:
         _take_adrift(work, changes)
     elif any(move.run for move in moves):
@@ -152,12 +155,18 @@ def _keep_going(work: Work, changes: Sequence[Change], moves: Iterable[Any]) -> 
 
 
 def _end(work: Work, guards: set[Guard]) -> None:
-    if guards & {Guard.WAITING, Guard.STATE}:
+    if guards & {Guard.WAITING, Guard.STATE, Guard.SILENT}:
         work.run("apply.drop_waiting")
         work.run("apply.bury")
     work.run("apply.end", now=work.now)
     work.run("apply.free_keys")
+    _free_queues(work, "reservation.end")
     work.ended = True
+
+
+def _free_queues(work: Work, statement: str) -> None:
+    """With a direct job its hold on the queue ends: others may be taken again."""
+    work.queues.update(queue for (queue,) in work.run(statement, now=work.now).fetchall())
 
 
 def _answers(work: Work, changes: Sequence[Change], accepted: list[int]) -> list[bool]:

@@ -32,32 +32,48 @@ def claim(work: Work, asked: Sequence[Wanted]) -> list[list[Claim]]:
 
 
 def _claim(work: Work, wanted: Wanted) -> list[Claim]:
-    holder = wanted.holder
     work.run("claim.promote", now=work.now, limit=PROMOTED_AT_ONCE)
-    limit, prefetch = _gate(work, wanted.queue).room(wanted.limit, wanted.prefetch)
-    if limit + prefetch < 1:
+    gate, reserved = _gate(work, wanted.queue)
+    if not _pick(work, wanted, gate, reserved):
         return []
-    work.run("claim.clear")
-    picked = work.run(
-        "claim.pick",
-        queue=wanted.queue,
-        types=dumps(list(wanted.types)),
-        limit=limit,
-        prefetch=prefetch,
-        now=work.now,
-    )
-    if picked.rowcount <= 0:
-        return []
-    who = {"instance": holder.instance_id, "boot": holder.boot_id}
+    who = {"instance": wanted.holder.instance_id, "boot": wanted.holder.boot_id}
     work.run("claim.worker", **who)
     until = work.mono + wanted.lease // MICROSECOND
     work.run("claim.open", now=work.now, until=until, prefix=wanted.prefix, **who)
     work.run("claim.leave")
+    if gate.is_reserved:
+        _use_reservation(work, wanted.queue, gate)
     return [rows.claim(row) for row in json.loads(work.one("claim.claimed"))]
 
 
-def _gate(work: Work, queue: str) -> Gate:
+def _gate(work: Work, queue: str) -> tuple[Gate, int | None]:
     """Read under the write lock that the claim holds anyway: nobody comes in between."""
-    is_paused, concurrency = work.run("claim.gate", queue=queue, now=work.now).fetchone()
-    open_runs = 0 if concurrency is None else work.one("claim.count_open", queue=queue)
-    return Gate(is_paused=bool(is_paused), concurrency=concurrency, open_runs=open_runs)
+    found = work.run("claim.gate", queue=queue, now=work.now).fetchone()
+    is_paused, concurrency, is_reserved, job = found
+    gate = Gate(
+        is_paused=bool(is_paused),
+        concurrency=concurrency,
+        open_runs=0 if concurrency is None else work.one("claim.count_open", queue=queue),
+        is_reserved=bool(is_reserved),
+    )
+    return gate, job
+
+
+def _pick(work: Work, wanted: Wanted, gate: Gate, reserved: int | None) -> bool:
+    """Whether there is anything to take."""
+    limit, prefetch = gate.room(wanted.limit, wanted.prefetch)
+    if limit + prefetch < 1:
+        return False
+    work.run("claim.clear")
+    asked = {"types": dumps(list(wanted.types)), "now": work.now}
+    if gate.is_reserved:
+        return work.run("claim.pick_reserved", job=reserved, **asked).rowcount > 0
+    room = {"limit": limit, "prefetch": prefetch}
+    return work.run("claim.pick", queue=wanted.queue, **room, **asked).rowcount > 0
+
+
+def _use_reservation(work: Work, queue: str, gate: Gate) -> None:
+    work.ended = True  # whoever asked for it waits to hear that it was taken
+    if not gate.keeps_reservation:
+        work.run("reservation.use", queue=queue, now=work.now)
+        work.queues.add(queue)

@@ -20,6 +20,7 @@ def renew(work: Work, asked: Sequence[tuple[Lease, timedelta]]) -> list[Renewal]
     for span, group in groupby(asked, key=lambda item: item[1]):
         leases = dumps([(lease.job_id, lease.token) for lease, _ in group])
         work.run("lease.renew", leases=leases, until=work.mono + span // MICROSECOND)
+        work.run("reservation.renew", leases=leases, now=work.now, mono=work.mono)
         held = dict(json.loads(work.one("lease.renewed", leases=leases)))
         count = len(json.loads(leases))
         renewals += [Renewal(n in held, bool(held.get(n))) for n in range(count)]
@@ -76,6 +77,7 @@ def _prune(work: Work, older_than: timedelta, limit: int) -> int:
     gone = 0
     if work.run("prune.pick", before=before, limit=limit).rowcount > 0:
         groups = work.one("prune.groups_of")
+        work.run("reservation.prune")
         gone = work.run("prune.delete").rowcount
         if groups != "[]":
             work.run("prune.groups", groups=groups)

@@ -1,0 +1,132 @@
+-- @active
+SELECT id, queue, job_id, caller, request, status, reason, reserved_at, expires_at, ended_at
+FROM holdfast_reservations
+WHERE queue = :queue AND status = 'active';
+
+-- @place
+-- Before all others of its priority, and before those without a position.
+UPDATE holdfast_waiting
+SET position = min(
+  0,
+  coalesce(
+    (
+      SELECT min(o.position) FROM holdfast_waiting AS o
+      WHERE o.queue = :queue AND o.priority = :priority AND o.position <> 0
+    ),
+    0
+  )
+) - coalesce((SELECT gap FROM holdfast_queues WHERE name = :queue), :gap)
+WHERE job = (SELECT seq FROM holdfast_jobs WHERE id = :job_id);
+
+-- @add
+INSERT INTO holdfast_reservations (
+  id, queue, job_id, caller, request, reserved_at, expires_at, span, until
+)
+VALUES (:id, :queue, :job_id, :caller, :request, :now, :now + :span, :span, :mono + :span);
+
+-- @keep
+UPDATE holdfast_reservations
+SET span = :span, until = :mono + :span, expires_at = :now + :span
+WHERE id = :id AND status = 'active';
+
+-- @renew
+-- Where nobody holds a queue there is nothing to go through, and the leases are not looked at.
+UPDATE holdfast_reservations INDEXED BY holdfast_reservations_active
+SET until = :mono + span, expires_at = :now + span
+WHERE status = 'active'
+  AND job_id IN (
+    SELECT j.id
+    FROM json_each(:leases) AS l
+    CROSS JOIN holdfast_jobs AS j ON j.id = l.value ->> 0
+    CROSS JOIN holdfast_open_runs AS o ON o.job = j.seq AND o.token = l.value ->> 1
+  );
+
+-- @use
+-- The claim of its job takes the next place, and no more.
+UPDATE holdfast_reservations
+SET status = 'released', ended_at = :now
+WHERE queue = :queue AND status = 'active';
+
+-- @finish
+UPDATE holdfast_reservations INDEXED BY holdfast_reservations_active
+SET status = 'released', ended_at = :now
+WHERE status = 'active'
+  AND job_id IN (
+    SELECT j.id
+    FROM temp.holdfast_finished AS f
+    CROSS JOIN holdfast_jobs AS j ON j.seq = f.job
+  )
+RETURNING queue;
+
+-- @end
+UPDATE holdfast_reservations INDEXED BY holdfast_reservations_active
+SET
+  status = c.ending,
+  reason = CASE WHEN c.ending = 'expired' THEN c.end_reason END,
+  ended_at = :now
+FROM (
+  SELECT
+    j.id,
+    c.end_reason,
+    CASE
+      WHEN c.run_status = 'lost' OR c.kind = 'abandoned' THEN 'expired'
+      ELSE 'released'
+    END AS ending
+  FROM temp.holdfast_changes AS c
+  CROSS JOIN holdfast_jobs AS j ON j.seq = c.job
+  WHERE c.ok
+    AND c.to_state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled')
+) AS c
+WHERE holdfast_reservations.status = 'active' AND holdfast_reservations.job_id = c.id
+RETURNING queue;
+
+-- @free
+UPDATE holdfast_reservations
+SET status = 'expired', reason = :reason, ended_at = :now
+WHERE seq IN (
+  SELECT r.seq
+  FROM holdfast_reservations AS r INDEXED BY holdfast_reservations_active
+  WHERE r.status = 'active'
+    AND NOT EXISTS (
+      SELECT 1 FROM holdfast_jobs AS j
+      WHERE j.id = r.job_id
+        AND NOT EXISTS (SELECT 1 FROM holdfast_ends AS e WHERE e.job = j.seq)
+    )
+  ORDER BY r.seq
+  LIMIT :limit
+)
+RETURNING id, queue, job_id, caller, request, status, reason, reserved_at, expires_at, ended_at;
+
+-- @prune
+DELETE FROM holdfast_reservations
+WHERE status <> 'active'
+  AND job_id IN (
+    SELECT id FROM holdfast_jobs
+    WHERE seq IN (SELECT job FROM temp.holdfast_picked)
+      OR root IN (SELECT job FROM temp.holdfast_picked)
+  );
+
+-- @get
+SELECT id, queue, job_id, caller, request, status, reason, reserved_at, expires_at, ended_at
+FROM holdfast_reservations
+WHERE id = :id;
+
+-- @latest
+SELECT id, queue, job_id, caller, request, status, reason, reserved_at, expires_at, ended_at
+FROM holdfast_reservations
+ORDER BY seq DESC
+LIMIT :limit;
+
+-- @held
+SELECT id, queue, job_id, caller, request, status, reason, reserved_at, expires_at, ended_at
+FROM holdfast_reservations INDEXED BY holdfast_reservations_active
+WHERE status = 'active'
+ORDER BY seq DESC
+LIMIT :limit;
+
+-- @lapsed
+SELECT id, queue, job_id, caller, request, status, reason, reserved_at, expires_at, ended_at
+FROM holdfast_reservations INDEXED BY holdfast_reservations_active
+WHERE status = 'active' AND until <= :mono
+ORDER BY until, seq
+LIMIT :limit;

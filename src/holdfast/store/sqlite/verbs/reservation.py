@@ -1,0 +1,61 @@
+"""Holding a queue for one job: taking it, keeping it, and letting go of what nobody needs."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.core.job import NewJob
+from holdfast.core.order import GAP
+from holdfast.core.reservation import JOB_OVER, NewReservation, Reservation, ReservationId
+from holdfast.core.span import MICROSECOND
+from holdfast.store.reservations import Reserved
+from holdfast.store.sqlite.reservation_rows import reservation
+from holdfast.store.sqlite.rows import require_storable
+from holdfast.store.sqlite.verbs.add import add
+from holdfast.store.sqlite.writer import Work
+
+
+def reserve(work: Work, asked: Sequence[tuple[NewReservation, NewJob]]) -> list[Reserved]:
+    return [_reserve(work, new, job) for new, job in asked]
+
+
+def keep(work: Work, asked: Sequence[tuple[ReservationId, timedelta]]) -> list[bool]:
+    return [_keep(work, number, span) for number, span in asked]
+
+
+def free_reservations(work: Work, limits: Sequence[int]) -> list[list[Reservation]]:
+    return [_free(work, limit) for limit in limits]
+
+
+def _reserve(work: Work, new: NewReservation, job: NewJob) -> Reserved:
+    active = work.run("reservation.active", queue=job.queue).fetchone()
+    if active is not None:
+        return Reserved(created=False, reservation=reservation(active))
+    [added] = add(work, [job])
+    if added.refused is not None:
+        return Reserved(created=False, refused=added.refused)
+    if not added.created:
+        return Reserved(created=False, existing=added.id)
+    return Reserved(created=True, reservation=_hold(work, new, job))
+
+
+def _hold(work: Work, new: NewReservation, job: NewJob) -> Reservation:
+    require_storable([new.request])
+    where = {"queue": job.queue, "job_id": job.id}
+    work.run("reservation.place", priority=job.priority, gap=GAP, **where)
+    span, now, mono = new.span // MICROSECOND, work.now, work.mono
+    who = {"id": new.id, "caller": new.caller, "request": new.request}
+    work.run("reservation.add", span=span, now=now, mono=mono, **who, **where)
+    return reservation(work.run("reservation.get", id=new.id).fetchone())
+
+
+def _keep(work: Work, number: ReservationId, span: timedelta) -> bool:
+    moments = {"now": work.now, "mono": work.mono}
+    kept = work.run("reservation.keep", id=number, span=span // MICROSECOND, **moments)
+    return kept.rowcount > 0
+
+
+def _free(work: Work, limit: int) -> list[Reservation]:
+    freed = work.run("reservation.free", reason=JOB_OVER, now=work.now, limit=limit).fetchall()
+    reservations = [reservation(row) for row in freed]
+    work.queues.update(each.queue for each in reservations)
+    return reservations

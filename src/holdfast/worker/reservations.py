@@ -1,0 +1,122 @@
+"""Looking after reservations: a queue is never held for a caller that is gone."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from holdfast.core.decide import decide
+from holdfast.core.event import Abandoned, Abandonment
+from holdfast.core.ids import JobId
+from holdfast.core.job import Job
+from holdfast.core.reservation import Reservation, ReservationId
+from holdfast.core.state import WAITING
+from holdfast.errors import OperatorError
+from holdfast.store.around import Locks
+from holdfast.store.base import Jobs
+from holdfast.store.reservations import Reservations
+
+log = logging.getLogger("holdfast.worker")
+
+AT_ONCE = 500
+
+
+class Verdict(StrEnum):
+    """What was found of an active reservation."""
+
+    IN_USE = "in_use"  # its job runs: the lease of that run decides
+    OBEYED = "obeyed"  # its job waits and its time is not over: the queue stays held
+    JOB_OVER = "job_over"  # nothing is left that it could be for
+    OWNER_DEAD = "owner_dead"  # its caller was seen dead before any worker took the job
+    CALLER_SILENT = "caller_silent"  # nobody renewed it in time
+
+
+REASONS = {
+    Verdict.OWNER_DEAD: Abandonment.OWNER_DEAD,
+    Verdict.CALLER_SILENT: Abandonment.CALLER_SILENT,
+}
+LEFT = frozenset({Verdict.IN_USE, Verdict.OBEYED})
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What one step found and did."""
+
+    inspected: int = 0
+    freed: int = 0  # of a broken store: their job had ended, or was gone
+    expired: int = 0  # their caller was dead or silent, and their job is cancelled
+
+
+class Holding(Jobs, Reservations, Locks, Protocol):
+    """What this needs of a store."""
+
+
+class ReservationCare:
+    """Each step is one atomic write per reservation: killed in the middle, the next goes on."""
+
+    def __init__(self, store: Holding, new_id: Callable[[], JobId]) -> None:
+        self._store = store
+        self._new_id = new_id
+
+    async def run_once(self, *, tell_all: bool = False) -> Inspected:
+        """Look at every active one; `tell_all` also logs those that stay as they are."""
+        held = await self._store.reservations(active_only=True, limit=AT_ONCE)
+        if not held:
+            return Inspected()
+        lapsed = {each.id for each in await self._store.lapsed_reservations(limit=AT_ONCE)}
+        jobs = await self._store.get([each.job_id for each in held])
+        found = [
+            (each, job, await self._judge(each, job, lapsed))
+            for each, job in zip(held, jobs, strict=True)
+        ]
+        for each, _, verdict in found:
+            if tell_all or verdict not in LEFT:
+                _tell(each, verdict)
+        gone = [verdict for *_, verdict in found if verdict is Verdict.JOB_OVER]
+        freed = len(await self._store.free_reservations(limit=AT_ONCE)) if gone else 0
+        return Inspected(len(held), freed, await self._expire(found))
+
+    async def _judge(
+        self, held: Reservation, job: Job | None, lapsed: set[ReservationId]
+    ) -> Verdict:
+        if job is None or job.is_final:
+            return Verdict.JOB_OVER
+        if job.state not in WAITING:
+            return Verdict.IN_USE
+        # One that was taken and handed back needs its caller no more: that one has its answer.
+        if not job.token and await self._is_dead(held.caller):
+            return Verdict.OWNER_DEAD
+        return Verdict.CALLER_SILENT if held.id in lapsed else Verdict.OBEYED
+
+    async def _is_dead(self, caller: str) -> bool:
+        """Whoever can take a caller's lock has proved that nobody has it."""
+        try:
+            hold = await self._store.hold(caller)
+        except OperatorError as error:
+            log.warning("cannot tell whether a caller lives caller=%s: %s", caller, error)
+            return False
+        if hold is None:
+            return False
+        await hold.release()
+        return True
+
+    async def _expire(self, found: Sequence[tuple[Reservation, Job | None, Verdict]]) -> int:
+        # A refusal means that a worker took the job, or that the caller was heard after all.
+        changes = [
+            decide(job, Abandoned(REASONS[verdict]), new_id=self._new_id)
+            for _, job, verdict in found
+            if job is not None and verdict in REASONS
+        ]
+        return sum(await self._store.apply(changes)) if changes else 0
+
+
+def _tell(held: Reservation, verdict: Verdict) -> None:
+    log.warning(
+        "reservation inspected reservation_id=%s queue=%s job=%s verdict=%s expires_at=%s",
+        held.id,
+        held.queue,
+        held.job_id,
+        verdict,
+        held.expires_at.isoformat(),
+    )
