@@ -27,7 +27,6 @@ class Crew:
             self._workers[name] = subprocess.Popen(  # noqa: S603 - our own program
                 [*program, "--instance-id", name, "--queues", QUEUES, "--concurrency", "4"],
                 env=self._env,
-                cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

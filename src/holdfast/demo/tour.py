@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
@@ -164,11 +163,11 @@ class Tour:
     async def _until(
         self, look: Callable[[], Awaitable[Any]], wanted: Callable[[Any], bool], what: str
     ) -> Any:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                while not wanted(seen := await look()):
-                    await asyncio.sleep(LOOK)
+        until = monotonic() + PATIENCE
+        while monotonic() < until:
+            if wanted(seen := await look()):
                 return seen
+            await asyncio.sleep(LOOK)
         raise ClaimFailed(f"{what}: not within {PATIENCE:.0f} s")
 
     def _check(self, is_so: bool, what: str) -> None:

@@ -56,10 +56,13 @@ class Reader:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _at_once(self, read: Callable[[Ask], T]) -> T:
+        def ask(name: str, /, **values: Any) -> list[tuple[Any, ...]]:
+            return self._fetch(name, values)
+
         connection = self._connection()
         connection.execute("BEGIN")
         try:
-            return read(lambda name, **values: self._fetch(name, values))
+            return read(ask)
         finally:
             connection.execute("COMMIT")
 

@@ -14,6 +14,7 @@ from holdfast.core.overview import Backlog, Overview, Running
 from holdfast.core.queue import Pause
 from holdfast.core.span import MICROSECOND
 from holdfast.core.state import State
+from holdfast.store.base import PROMOTED_AT_ONCE
 from holdfast.store.sqlite import reservation_rows, rows
 from holdfast.store.sqlite.database import concerns
 from holdfast.store.sqlite.reader import Ask, Reader
@@ -135,7 +136,7 @@ def _ahead(ask: Ask, job: Job, now: int) -> dict[str, Any]:
     if job.is_final or job.state is State.RUNNING:
         return {}
     ahead = ask("view.ahead", now=now, most=MOST_AHEAD + 1, **place)[0][0]
-    first = ask("read.peek", queue=job.queue, limit=1)
+    first = ask("read.peek", queue=job.queue, limit=1, now=now, promoted=PROMOTED_AT_ONCE)
     return {"ahead": ahead, "next_one": rows.job(first[0]).id if first else None}
 
 
