@@ -20,7 +20,7 @@ ALIASES: Final = {
     "done": {State.SUCCEEDED},
     "open": {State.BLOCKED, State.SCHEDULED, State.QUEUED, State.RETRY_WAIT, State.RUNNING},
 }
-KEYS: Final = ("state", "type", "queue", "group", "id", "since", "args.<name>", "error")
+KEYS: Final = ("state", "type", "queue", "key", "group", "id", "since", "args.<name>", "error")
 _WORD = re.compile(r"(?P<key>[a-z]+(?:\.[A-Za-z0-9_.-]+)?)[:=](?P<value>.*)", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
 
@@ -69,7 +69,7 @@ def _add(wanted: Wanted, key: str, value: str, now: datetime) -> None:
             wanted.type_like = value
         case ["queue"] if _GLOB.search(value):
             wanted.queue_like = value
-        case ["type" | "queue" | "group"]:
+        case ["type" | "queue" | "group" | "key"]:
             wanted.store = _with(wanted.store, **{key: value})
         case ["id"]:
             wanted.id_like = value

@@ -20,12 +20,10 @@ from holdfast.errors import (
     HoldfastError,
     InvalidJob,
     InvalidType,
-    JobNotFound,
     JobNotSucceeded,
     StoreBusy,
     StoreMissing,
     TransitionRefused,
-    UnknownType,
     WaitTimeout,
 )
 
@@ -42,9 +40,8 @@ class Exit(IntEnum):
     LATER = 75  # try again: somebody else has it now
 
 
-CODES: Final[tuple[tuple[type[HoldfastError], Exit], ...]] = (
-    (JobNotFound, Exit.NOT_FOUND),
-    (UnknownType, Exit.NOT_FOUND),
+CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
+    (LookupError, Exit.NOT_FOUND),  # as every error of ours is that says so
     (JobNotSucceeded, Exit.FAILED),
     (WaitTimeout, Exit.LATER),
     (StoreBusy, Exit.LATER),

@@ -7,6 +7,7 @@ import click
 from holdfast.cli.enqueue import arguments
 from holdfast.cli.frame import Desk, verb
 from holdfast.cli.output import ago
+from holdfast.cli.show import find
 from holdfast.clock import SystemClock
 from holdfast.core.job import Job
 from holdfast.errors import InvalidJob
@@ -25,6 +26,8 @@ async def move(desk: Desk, /, job_id: str, where: str | None, **beside: str | No
     given = {name: other for name, other in beside.items() if other is not None}
     if len(given) + (where is not None) != 1:
         raise InvalidJob("say once where to: front, back, --before, --after or --swap")
+    given = {name: (await find(desk, other)).id for name, other in given.items()}
+    job_id = (await find(desk, job_id)).id
     job = await (desk.app.move(job_id, where) if where else desk.app.move(job_id, **given))  # type: ignore[arg-type]
     if desk.out.as_json:
         desk.out.record(job)
@@ -46,7 +49,7 @@ async def edit(desk: Desk, /, job_id: str, params: str | None, **changes: Any) -
         asked["params"] = arguments(params)
     if not asked:
         raise InvalidJob("nothing to change; give --args, --priority, --in or --at")
-    job = await desk.app.edit(job_id, **asked)
+    job = await desk.app.edit((await find(desk, job_id)).id, **asked)
     if desk.out.as_json:
         desk.out.record(job)
     else:

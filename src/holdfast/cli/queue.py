@@ -66,7 +66,7 @@ async def resume(desk: Desk, /, queue: str) -> None:
 
 @verb("set", creates=True)
 @click.argument("queue")
-@click.option("--ordering", type=click.Choice([*Ordering]))
+@click.option("--ordering", type=click.Choice([each.value for each in Ordering]))
 @click.option("--gap", type=int)
 @click.option(
     "--concurrency", type=int, help="How many of its jobs may run at a time; 0: no limit."

@@ -1,6 +1,7 @@
 """`holdfast show`: everything about one job."""
 
 import json
+import re
 from datetime import datetime
 
 import click
@@ -12,6 +13,8 @@ from holdfast.clock import SystemClock
 from holdfast.core.event import EventRecord
 from holdfast.core.job import Job
 from holdfast.core.run import RunRecord
+from holdfast.errors import InvalidJob
+from holdfast.store.base import Filter
 
 
 @verb("show")
@@ -43,7 +46,11 @@ async def command(desk: Desk, /, job_id: str) -> None:
 
 async def find(desk: Desk, text: str) -> Job:
     """The job of that id, or the only one whose id begins so."""
-    return await desk.app.get(text)
+    begins = Filter(prefix=text) if re.fullmatch(r"[0-9a-f-]{4,35}", text) else None
+    found = await desk.app.store.find(begins, limit=2) if begins else []
+    if len(found) > 1:
+        raise InvalidJob(f"{text} begins the id of several jobs; write more of it")
+    return found[0] if found else await desk.app.get(text)
 
 
 def _head(desk: Desk, job: Job, now: datetime) -> None:

@@ -93,6 +93,17 @@ class Filter:
     queue: str | None = None
     type: str | None = None
     group: str | None = None  # the id of a group: its members, every link of a chain
+    key: str | None = None  # the chains that hold this key, in any bucket, or this active key
+    prefix: str | None = None  # how its id begins
+
+    def fits(self, job: Job) -> bool:
+        """Whether the job fits, as far as it can be told from the job alone."""
+        return (
+            (self.states is None or job.state in self.states)
+            and (self.queue is None or job.queue == self.queue)
+            and (self.type is None or job.type == self.type)
+            and (self.prefix is None or job.id.startswith(self.prefix))
+        )
 
 
 class Jobs(Protocol):
@@ -194,7 +205,10 @@ class Jobs(Protocol):
         ...
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
-        """Jobs that fit, the newest `seq` first; `before` pages on from the last one seen."""
+        """Jobs that fit, the newest `seq` first; `before` pages on from the last one seen.
+
+        A job adrift (see `Repairs`) is listed only where no state is asked for.
+        """
         ...
 
     async def counts(self) -> Mapping[tuple[str, State], int]:

@@ -148,7 +148,8 @@ class ModelStore:
         newest_first = sorted(self._tables.jobs.values(), key=lambda job: -job.seq)
         unseen = (job for job in newest_first if before is None or job.seq < before)
         members = self._tables.members
-        fitting = (job for job in unseen if _fits(job, what))
+        keyed = None if what.key is None else self._tables.keyed(what.key)
+        fitting = (j for j in unseen if what.fits(j) and (keyed is None or j.root_id in keyed))
         return [j for j in fitting if what.group in (None, members.get(j.id))][:limit]
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
@@ -383,11 +384,3 @@ class ModelStore:
 
     def _lease_end(self, span: timedelta) -> LeaseEnd:
         return LeaseEnd(self._clock.monotonic() + span // MICROSECOND, self._clock.boot_id())
-
-
-def _fits(job: Job, what: Filter) -> bool:
-    return (
-        (what.states is None or job.state in what.states)
-        and (what.queue is None or job.queue == what.queue)
-        and (what.type is None or job.type == what.type)
-    )

@@ -30,7 +30,7 @@ from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
 from holdfast.store.reservations import Reserved
-from holdfast.store.sqlite import audit, queue_rows, reservation_rows, rows, verbs
+from holdfast.store.sqlite import audit, finding, queue_rows, reservation_rows, rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
 from holdfast.store.sqlite.hints.listeners import Listeners
@@ -150,11 +150,10 @@ class SqliteStore(SqliteViews):
         return await self._jobs("read.peek", queue=queue, limit=limit, **asked)
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
-        states = None if what.states is None else sorted(what.states)
-        asked = {"queue": what.queue, "type": what.type, "states": states}
-        if what.group is not None:
-            asked["group"] = what.group
-        name = "read.find" if what.group is None else "group.members"
+        name, asked = finding.question(what)
+        if name in finding.FEW:
+            few = await self._jobs(name, before=before, **asked)
+            return [job for job in few if what.fits(job)][:limit]
         return await self._jobs(name, limit=limit, before=before, **asked)
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
