@@ -34,6 +34,7 @@ from holdfast.clock import SystemClock
 from holdfast.config import SettingOptions, Settings
 from holdfast.context import Run
 from holdfast.core.event import EventRecord
+from holdfast.core.explain import Explanation, explain
 from holdfast.core.group import Group
 from holdfast.core.ids import Ids
 from holdfast.core.job import Job
@@ -63,7 +64,7 @@ from holdfast.jobs.placing import End
 from holdfast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from holdfast.jobs.registry import Registry
 from holdfast.jobs.templates import Templates
-from holdfast.jobs.waiting import job_id_of
+from holdfast.jobs.waiting import job_id_of, missing
 from holdfast.store.base import Queue, Store
 from holdfast.store.open import open_store
 from holdfast.sync import Sync
@@ -266,6 +267,13 @@ class Holdfast:
     async def cancel(self, job_id: str, reason: str | None = None) -> State:
         """Ask that a job not run, or stop: `cancelled` if it will not run, `running` if told."""
         return await self._client.cancel(job_id_of(job_id), reason=reason)
+
+    async def explain(self, job_id: str) -> Explanation:
+        """Why a job waits: every gate on its way, the one that stops it, what would open it."""
+        situation = await (await self._client.store()).situation(job_id_of(job_id))
+        if situation is None:
+            raise missing(job_id)
+        return explain(situation)
 
     async def set_queue(
         self,

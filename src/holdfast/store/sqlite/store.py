@@ -30,7 +30,7 @@ from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
 from holdfast.store.reservations import Reserved
-from holdfast.store.sqlite import audit, queue_rows, reservation_rows, rows, verbs
+from holdfast.store.sqlite import audit, finding, queue_rows, reservation_rows, rows, verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
 from holdfast.store.sqlite.hints.listeners import Listeners
@@ -39,6 +39,7 @@ from holdfast.store.sqlite.migrate import migrate, require_ours, write_ahead
 from holdfast.store.sqlite.reader import Reader
 from holdfast.store.sqlite.statements import Probe
 from holdfast.store.sqlite.transaction import SqliteTransaction
+from holdfast.store.sqlite.views import SqliteViews
 from holdfast.store.sqlite.writer import Work, Writer
 
 BUSY = 30.0
@@ -48,7 +49,7 @@ OPEN: "WeakSet[SqliteStore]" = WeakSet()
 """What this process, or the one it was forked from, has open."""
 
 
-class SqliteStore:
+class SqliteStore(SqliteViews):
     """One file, several processes. Reads and writes never wait for each other."""
 
     capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS})
@@ -74,6 +75,9 @@ class SqliteStore:
         self._listeners = Listeners()
         self._locks = FileLocks(self.path)
         self._open: tuple[Writer, Reader, int] | None = None
+
+    def exists(self) -> bool:
+        return self.path.exists()
 
     async def open(self) -> None:
         await asyncio.to_thread(self._start_once)
@@ -146,11 +150,10 @@ class SqliteStore:
         return await self._jobs("read.peek", queue=queue, limit=limit, **asked)
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
-        states = None if what.states is None else sorted(what.states)
-        asked = {"queue": what.queue, "type": what.type, "states": states}
-        if what.group is not None:
-            asked["group"] = what.group
-        name = "read.find" if what.group is None else "group.members"
+        name, asked = finding.question(what)
+        if name in finding.FEW:
+            few = await self._jobs(name, before=before, **asked)
+            return [job for job in few if what.fits(job)][:limit]
         return await self._jobs(name, limit=limit, before=before, **asked)
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
