@@ -1,5 +1,6 @@
 """A user's folder with an app in it, and the command run in that folder."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from holdfast.cli.load import load_app
 from holdfast.cli.main import main
 
 APP = """
@@ -48,10 +50,10 @@ class Cli:
         self.url = "sqlite:///jobs.db"
 
     def __call__(
-        self, *args: str, input: str | None = None, app: str | None = "tasks:app"
+        self, *args: str, typed: str | None = None, app: str | None = "tasks:app"
     ) -> Result:
         env = {"HOLDFAST_APP": app, "HOLDFAST_URL": None, "NO_COLOR": "1"}
-        return CliRunner().invoke(main, args, input=input, env=env)
+        return CliRunner().invoke(main, args, input=typed, env=env)
 
     def out(self, *args: str, **more: Any) -> str:
         """What it printed, if it ended well."""
@@ -68,9 +70,6 @@ class Cli:
 
     def burst(self) -> None:
         """Run what is due, in this process."""
-        import asyncio
-
-        from holdfast.cli.load import load_app
 
         async def run() -> None:
             app = load_app("tasks:app")

@@ -66,7 +66,7 @@ def test_the_error_of_a_failed_run_is_searched_and_shown(cli: Cli) -> None:
 def test_cancel_by_filter_counts_asks_and_cancels(cli: Cli) -> None:
     ids = [cli.enqueue("add", f'{{"left": {n}}}') for n in range(3)]
 
-    refused = cli("cancel", "type:add", input="n\n")
+    refused = cli("cancel", "type:add", typed="n\n")
     assert "3 jobs" in refused.stderr
     assert len(cli.records("jobs", "state:queued")) == 3
 

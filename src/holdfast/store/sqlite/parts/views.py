@@ -17,21 +17,15 @@ from holdfast.core.state import State
 from holdfast.store.base import PROMOTED_AT_ONCE
 from holdfast.store.sqlite import reservation_rows, rows
 from holdfast.store.sqlite.database import concerns
-from holdfast.store.sqlite.reader import Ask, Reader
+from holdfast.store.sqlite.parts.asking import Asking
+from holdfast.store.sqlite.reader import Ask
 
 MEGABYTE = 1_000_000
 SYNC = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
-class SqliteViews:
+class SqliteViews(Asking):
     """What a store on a file tells people."""
-
-    path: Path
-    _clock: Clock
-
-    @property
-    def _reader(self) -> Reader:
-        raise NotImplementedError
 
     async def overview(self, *, span: timedelta) -> Overview:
         return await self._reader.together(partial(_overview, clock=self._clock, span=span))
