@@ -54,7 +54,9 @@ TELLS: Final[Mapping[str, State]] = MappingProxyType(
 """Events that tell of an end, and of which."""
 
 GOES_ON: Final = frozenset({Kind.RETRY, Kind.REQUEUED, Kind.RELEASED, Kind.SNOOZED})
-ASIDE: Final = frozenset({Kind.CANCEL_REQUESTED, Kind.UNBLOCKED, Kind.LATE_WRITE_REFUSED})
+ASIDE: Final = frozenset(
+    {Kind.CANCEL_REQUESTED, Kind.UNBLOCKED, Kind.GROUP_STOPPED, Kind.LATE_WRITE_REFUSED}
+)
 
 
 def _stands_in_one_place(job: Dossier) -> Found:
