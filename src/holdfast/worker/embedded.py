@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import socket
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -11,12 +13,15 @@ from holdfast.config import Settings
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
 from holdfast.core.run import Holder, Lease
+from holdfast.core.worker import WorkerInfo
+from holdfast.errors import OperatorError
 from holdfast.jobs.registry import Registry
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Renewal, Store
 from holdfast.worker.engine import Engine
 from holdfast.worker.held import HeldHere
 from holdfast.worker.renew import Renewer
+from holdfast.worker.reservations import ReservationCare
 from holdfast.worker.tidy import Tidy, look_around
 
 log = logging.getLogger("holdfast.worker")
@@ -71,6 +76,7 @@ class Worker:
         await self._store.open()
         self._stopping = None
         self._held.clear()
+        await self._look_at_reservations()
         self._engine.start(self.holder)
         self._renewer = self._make_renewer()
         self._renewer.start()
@@ -103,6 +109,8 @@ class Worker:
         self._deaf()
         await self._renewer.stop()
         await asyncio.wait([self._tidying])
+        with suppress(OperatorError):  # it has stopped all the same, and is not heard any more
+            await self._store.retire(self.holder)
         self._is_running = False
         log.info("worker stopped instance=%s", self.holder.instance_id)
 
@@ -120,6 +128,13 @@ class Worker:
         """Jobs whose end the store has not taken yet; if that lasts, these need attention."""
         return self._engine.unwritten
 
+    async def _look_at_reservations(self) -> None:
+        """Before anything is taken: nobody waits any more for the direct job of a dead caller."""
+        try:
+            await ReservationCare(self._store, self._ids.job).run_once(tell_all=True)
+        except OperatorError as error:
+            log.warning("cannot look at reservations yet, will try again: %s", error)
+
     def _make_renewer(self) -> Renewer:
         loop = asyncio.get_running_loop()
 
@@ -129,11 +144,23 @@ class Worker:
 
         return Renewer(
             self._store,
+            self._info(),
             self._held.all,
             span=self._settings.lease,
             interval=self._settings.renew,
             found=found,
             seed=int(self._random() * 2**32),
+        )
+
+    def _info(self) -> WorkerInfo:
+        return WorkerInfo(
+            instance_id=self.holder.instance_id,
+            boot_id=self.holder.boot_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=tuple(self._engine.queues),
+            types=tuple(self._engine.types),
+            concurrency=self._engine.concurrency,
         )
 
     def _hint(self, hint: Hint) -> None:

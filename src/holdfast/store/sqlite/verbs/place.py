@@ -33,9 +33,10 @@ def normalise(work: Work, queues: Sequence[str]) -> list[int]:
 def _edit(work: Work, edit: Edit) -> None:
     if edit.params is not None:
         work.run("place.params", params=edit.params)
-    work.run("place.edit", due=_due(edit, work.now), priority=edit.priority)
-    if edit.is_due_time:
-        work.queues.add("")  # it may be due now; which queue is not known here
+    due = _due(edit, work.now)
+    work.run("place.edit", due=due, priority=edit.priority)
+    if due is not None and due <= work.now:
+        work.queues.add("")  # somebody may have work now; which queue is not known here
 
 
 def _due(edit: Edit, now: int) -> int | None:
@@ -64,7 +65,8 @@ def _write(work: Work, places: Mapping[int, int]) -> None:
 
 
 def _normalise(work: Work, queue: str) -> int:
-    ordering, gap = work.run("queue.get", name=queue).fetchone() or (Ordering.SCHEDULED, GAP)
+    found = work.run("queue.get", name=queue).fetchone()
+    ordering, gap = found[1:3] if found else (Ordering.SCHEDULED, GAP)
     if ordering == Ordering.POSITION:
         changed = work.run("place.normalise", queue=queue, gap=gap).rowcount
     else:
