@@ -46,7 +46,7 @@ async def command(desk: Desk, /, job_id: str) -> None:
 
 async def find(desk: Desk, text: str) -> Job:
     """The job of that id, or the only one whose id begins so."""
-    begins = Filter(prefix=text) if re.fullmatch(r"[0-9a-f-]{4,35}", text) else None
+    begins = Filter(prefix=text) if re.fullmatch(r"[0-9a-f-]{2,35}", text) else None
     found = await desk.app.store.find(begins, limit=2) if begins else []
     if len(found) > 1:
         raise InvalidJob(f"{text} begins the id of several jobs; write more of it")

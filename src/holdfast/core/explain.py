@@ -132,7 +132,7 @@ def _gates(here: Situation) -> Iterator[Gate]:
     if job.delivery is Delivery.ONCE:
         yield _overlap(here)
     yield _order(here)
-    yield _slots(here)
+    yield from _slots(here)
 
 
 def _running(here: Situation) -> Gate:
@@ -186,8 +186,8 @@ def _paused(here: Situation) -> Gate:
 def _reserved(here: Situation) -> Gate:
     held = here.reservation
     if held is None or held.job_id == here.job.id:
-        own = "its own" if held is not None else "none"
-        return _open(Code.RESERVATION, f"reservation: {own}")
+        who = "its own reservation" if held is not None else "nobody"
+        return _open(Code.RESERVATION, f"{who} holds the queue")
     text = (
         f"direct job {held.job_id} of {held.reserved_by} holds the queue until "
         f"{_clock(held.expires_at)}, or longer while it runs"
@@ -238,13 +238,14 @@ def _order(here: Situation) -> Gate:
     return _shut(Code.ORDER, text, holder=here.next_one, clears=clears)
 
 
-def _slots(here: Situation) -> Gate:
+def _slots(here: Situation) -> Iterator[Gate]:
     able = [w for w in here.workers if here.job.queue in w.queues and here.job.type in w.types]
     room = sum(worker.concurrency * worker.processes for worker in able)
-    if here.busy < room or not able:
-        return _open(Code.SLOTS, f"{max(0, room - here.busy)} of {room} slots are idle")
-    text = f"all {room} slots of {len(able)} workers are busy"
-    return _shut(Code.SLOTS, text, clears="a run ends, or another worker starts")
+    if here.busy < room:
+        yield _open(Code.SLOTS, f"{room - here.busy} of {room} slots are idle")
+    elif able:
+        text = f"all {room} slots of {len(able)} workers are busy"
+        yield _shut(Code.SLOTS, text, clears="a run ends, or another worker starts")
 
 
 def _again(job: Job) -> str | None:
