@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import chaos, growth, machine, order, report, rounds, worker
+from bench import chaos, groups, growth, machine, order, report, rounds, worker
 from bench.figures import Line, Series
 
 JOBS = {
@@ -18,13 +18,14 @@ JOBS = {
     "bulk": 20_000,
     "latency": 400,
     "growth": 10_000,
+    "groups": 10_000,
     "worker": 20_000,
     "order": 20_000,
     "chaos": 10_000,
 }
 """How many jobs each measurement takes unless told otherwise."""
 
-ALONE = {"growth", "worker", "order", "chaos"}
+ALONE = {"growth", "groups", "worker", "order", "chaos"}
 """Measured without a peer."""
 
 
@@ -55,6 +56,10 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         found["compared"] = _compare(asked, folder, beside)
     if "growth" in wanted:
         found["growth"] = _grow(asked, folder)
+    if "groups" in wanted:
+        jobs = asked.jobs or JOBS["groups"]
+        found["groups"] = groups.measure(folder, jobs=jobs, rounds=asked.rounds)
+        _print(groups.lines(found["groups"]))
     if "worker" in wanted:
         jobs = asked.jobs or JOBS["worker"]
         found["worker"] = worker.measure(folder, jobs=jobs, picks=300, rounds=asked.rounds)

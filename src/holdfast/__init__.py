@@ -4,6 +4,7 @@ from holdfast.app import Holdfast
 from holdfast.config import Settings
 from holdfast.context import Run
 from holdfast.core.command import Command
+from holdfast.core.group import Group, GroupState
 from holdfast.core.job import Job, Slot
 from holdfast.core.lineage import Lineage
 from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
@@ -15,7 +16,9 @@ from holdfast.errors import (
     CallerError,
     CommandFailed,
     DuplicateJob,
+    GroupNotFound,
     HoldfastError,
+    InvalidGroup,
     InvalidJob,
     InvalidParams,
     InvalidType,
@@ -38,6 +41,7 @@ from holdfast.errors import (
     WaitTimeout,
 )
 from holdfast.jobs.bulk import SomeRefused
+from holdfast.jobs.groups import GroupHandle
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.jobtype import Bound, JobType
 from holdfast.store.base import Queue
@@ -53,9 +57,14 @@ __all__ = [
     "Command",
     "CommandFailed",
     "DuplicateJob",
+    "Group",
+    "GroupHandle",
+    "GroupNotFound",
+    "GroupState",
     "Handle",
     "Holdfast",
     "HoldfastError",
+    "InvalidGroup",
     "InvalidJob",
     "InvalidParams",
     "InvalidType",

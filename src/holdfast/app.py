@@ -34,6 +34,7 @@ from holdfast.clock import SystemClock
 from holdfast.config import SettingOptions, Settings
 from holdfast.context import Run
 from holdfast.core.event import EventRecord
+from holdfast.core.group import Group
 from holdfast.core.ids import Ids
 from holdfast.core.job import Job
 from holdfast.core.lineage import Lineage
@@ -46,6 +47,15 @@ from holdfast.jobs.client import Client
 from holdfast.jobs.decorator import AsyncHandler, Decorator, Ending, Handler
 from holdfast.jobs.executing import ExecutorName
 from holdfast.jobs.following import event_stream
+from holdfast.jobs.groups import (
+    PAGE,
+    GroupHandle,
+    ModeName,
+    OnFailureName,
+    check_page,
+    group_id_of,
+    start_group,
+)
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.handler_class import default_name
 from holdfast.jobs.jobtype import Bound, JobType
@@ -172,6 +182,33 @@ class Holdfast:
         Each one is stored or refused alone; SomeRefused, at the end, names those that were not.
         """
         return await bulk.enqueue_many(self._client, bound, tx=tx)
+
+    async def group(
+        self,
+        bound: Iterable[Bound[Any]],
+        *,
+        mode: ModeName = "parallel",
+        on_failure: OnFailureName | None = None,
+        name: str | None = None,
+    ) -> GroupHandle:
+        """Jobs watched together: `await app.group([load.bind(), send.bind()], mode="sequential")`.
+
+        All are checked first, and none runs before all are stored; if one cannot be, none does.
+        `parallel` runs them as workers are free, `sequential` one after the other. When a member
+        fails for good or is cancelled, `on_failure` says what becomes of the others: `continue`
+        (the default of `parallel`), `stop` (of `sequential`): who waits is cancelled and who runs
+        is asked to stop, or `skip`: who waits is skipped. At most 100,000 jobs.
+        """
+        return await start_group(self._client, bound, mode=mode, on_failure=on_failure, name=name)
+
+    def group_handle(self, group_id: str) -> GroupHandle:
+        """A handle on a group known by its id, whether it exists or not."""
+        return GroupHandle(group_id_of(group_id), self._client)
+
+    async def groups(self, limit: int = PAGE, before: int | None = None) -> list[Group]:
+        """A page of groups, the newest first; `before=groups[-1].seq` gives the next page."""
+        store = await self._client.store()
+        return await store.find_groups(limit=check_page(limit), before=before)
 
     async def get(self, job_id: str) -> Job:
         """The job as it stands; JobNotFound if there is none."""

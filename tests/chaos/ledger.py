@@ -12,7 +12,10 @@ from typing import Any
 
 from holdfast import Holdfast
 from holdfast.core.delivery import Delivery
+from holdfast.core.violation import Violation
 from holdfast.jobs.jobtype import Bound
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.verify import Report, verify
 
 from .notes import Notes
 from .worker_app import register
@@ -112,6 +115,19 @@ class Ledger:
             " + (SELECT count(*) FROM holdfast_open_runs)"
         )
         return int(self.rows(query)[0][0])
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """What a proof of the whole file finds wrong."""
+        return asyncio.run(self._verify()).violations
+
+    async def _verify(self) -> Report:
+        store = SqliteStore(self.path)
+        await store.open()
+        try:
+            return await verify(store)
+        finally:
+            await store.close()
 
     @property
     def is_sound(self) -> bool:

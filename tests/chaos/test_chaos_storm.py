@@ -19,6 +19,7 @@ def test_in_a_storm_of_kills_no_job_is_lost_doubled_or_stuck(tmp_path):
 
     assert after.unfinished_at_last_kill > CONCURRENCY, "the last kill came too late to tell"
     assert after.ledger.is_sound
+    assert after.ledger.violations == ()
     assert (after.lost, after.doubled, after.unsuccessful) == ([], [], [])
     assert after.effects == after.paid
     assert 0 < len(after.cut_short) <= kills * CONCURRENCY

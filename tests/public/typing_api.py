@@ -10,6 +10,8 @@ from holdfast import (
     Backoff,
     Cancel,
     Command,
+    Group,
+    GroupHandle,
     Handle,
     Holdfast,
     Job,
@@ -164,6 +166,13 @@ async def main() -> None:
         await app.enqueue_many(send_invoice.bind(number) for number in range(10)),
         list[Handle[Receipt]],
     )
+    group = await app.group([send_invoice.bind(1), fetch.bind("https://…")], mode="sequential")
+    assert_type(group, GroupHandle)
+    assert_type(await group.wait(timeout="5s"), Group)
+    assert_type((await group.record()).progress, float)
+    assert_type(await group.jobs(states=[State.FAILED], limit=10), list[Job])
+    assert_type(await group.cancel("changed my mind"), Group)
+    assert_type(await app.groups(limit=10), list[Group])
     assert_type(await app.handle(handle.id).result(), Any)
     wished: JobType[[str], bytes] = fetch
     await wished.enqueue("https://…")

@@ -8,10 +8,12 @@ import pytest
 
 from holdfast.core.decide import CLAIM
 from holdfast.core.state import State
+from holdfast.core.violation import Code
 from holdfast.store.base import Filter
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance.make import LAPSED, MANY, make_holder, new_id, settle
 from holdfast.testing.invariants import Dump, check_dump
+from holdfast.verify import verify
 from holdfast.worker.recover import Recovery
 
 from .crashing import Wreck
@@ -149,6 +151,8 @@ async def _recover(path: Path, passed: timedelta) -> int:
     jobs = {job.id: job for job in await store.find(Filter(), limit=MANY)}
     runs = {job_id: await store.runs(job_id) for job_id in jobs}
     events = {job_id: await store.events(job_id) for job_id in jobs}
+    found = {violation.code for violation in (await verify(store)).violations}
+    assert found <= {Code.BLOCKED_ALONE}, "one scenario blocks a job without a group"
     await store.close()
     chained = {
         job_id

@@ -66,6 +66,18 @@ async def test_group_id_is_stored_and_never_changes(app: Holdfast, sql: Sql) -> 
         assert sql.refuses(statement) == FROZEN
 
 
+@pytest.mark.req("S1-2.1.d")
+async def test_member_of_a_group_has_its_id_and_never_leaves_it(app: Holdfast, sql: Sql) -> None:
+    @app.job
+    def story() -> None: ...
+
+    group = await app.group([story.bind(), story.bind()])
+
+    assert {job.group_id for job in await group.jobs()} == {group.id}
+    for change in ("group_id = NULL", "grp = NULL", "grp = grp + 1"):
+        assert sql.refuses(f"UPDATE holdfast_jobs SET {change}") == FROZEN
+
+
 @pytest.mark.req("S1-2.1.e")
 async def test_both_types_are_accepted_and_never_change(app: Holdfast, sql: Sql) -> None:
     @app.job

@@ -8,6 +8,8 @@ from random import Random
 import pytest
 
 from holdfast import Holdfast, Run
+from holdfast.core.event import Failed
+from holdfast.core.group import GroupMode
 from holdfast.core.order import Ordering
 from holdfast.store.base import Queue
 from holdfast.store.sqlite.store import SqliteStore
@@ -15,9 +17,13 @@ from holdfast.testing.clock import START, FakeClock
 from holdfast.testing.conformance.make import (
     SECOND,
     claim_order,
+    group_of,
     job_of,
     make_job,
     put,
+    put_group,
+    settle,
+    sweep,
     take,
     take_many,
 )
@@ -235,3 +241,26 @@ async def test_a_bare_group_id_changes_nothing_in_the_dispatch(
         orders.append([jobs.index(claim.id) for claim in await take_many(store)])
 
     assert orders == [[3, 1, 4, 0, 2]] * 3
+
+
+@pytest.mark.req("S1-6.3.x")
+@pytest.mark.parametrize("becomes", ["filling", "sealed", "stopped"])
+async def test_a_bare_group_id_changes_nothing_beside_a_group_of_that_id(
+    store: SqliteStore, becomes: str
+) -> None:
+    group_id, members = await put_group(
+        store, make_job(queue="lane"), mode=GroupMode.SEQUENTIAL, is_sealed=becomes == "sealed"
+    )
+    jobs = [await put(store, priority=p, group_id=group_id) for p in (0, 3, 9)]
+    if becomes == "stopped":
+        await store.stop_group(group_id, reason=None)
+        await sweep(store)
+
+    claims = await take_many(store)
+    await settle(store, claims[0], Failed("broke", permanent=True))
+
+    assert [claim.id for claim in claims] == jobs[::-1]
+    assert not any([(await job_of(store, job_id)).cancel_requested for job_id in jobs])
+    group = await group_of(store, group_id)
+    assert (group.total, sum(group.counts.values())) == (1, len(members))
+    assert (group.closing is not None) == (becomes == "stopped")

@@ -21,8 +21,28 @@ from .sources import SOURCE, VERBS, WRITES, run_by_verb, shipped_modules, texts,
 OWNERS: Mapping[str, set[str]] = {
     # Creation and order: S1's queue manager. A successor comes with the end of the job before it.
     "holdfast_jobs": {"add", "apply", "rearrange", "prune"},
-    # Status transitions too: its dispatcher. `rearrange` is a part of `apply`.
-    "holdfast_waiting": {"add", "claim", "promote", "apply", "rearrange", "normalise"},
+    # Status transitions too: its dispatcher. `rearrange` and `advance` are parts of `apply`.
+    "holdfast_waiting": {
+        "add",
+        "claim",
+        "promote",
+        "apply",
+        "rearrange",
+        "advance",
+        "normalise",
+        "seal_group",
+        "reserve",
+    },
+    "holdfast_groups": {
+        "add_group",
+        "seal_group",
+        "stop_group",
+        "expire_groups",
+        "sweep_groups",
+        "apply",
+        "advance",
+        "prune",
+    },
     "holdfast_ends": {"apply"},
 }
 RUN_OWNERS: Mapping[str, set[str]] = {

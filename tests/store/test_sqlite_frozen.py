@@ -12,7 +12,15 @@ import pytest
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import CancelRequested, Failed, Skipped, Succeeded
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import HOUR, ended, job_of, put, settle, started
+from holdfast.testing.conformance.make import (
+    HOUR,
+    ended,
+    job_of,
+    put,
+    put_group,
+    settle,
+    started,
+)
 
 from .kit import DbOf, Make
 from .schema import Column, columns
@@ -25,6 +33,7 @@ JOB = "holdfast: a job is frozen at its first claim"
 RUN = "holdfast: a closed run is frozen"
 OPEN_RUN = "holdfast: of an open run only lease, cancel mark, progress and artifacts change"
 END = "holdfast: an end is final"
+GROUP = "holdfast: a group is sealed once, closed once and then swept"
 
 
 async def waiting(store: SqliteStore) -> None:
@@ -71,6 +80,15 @@ async def closed_with_artifacts(store: SqliteStore) -> None:
     claim = await started(store)
     await store.attach(claim.lease, ["a.txt", "b.txt"])
     await settle(store, claim, Succeeded())
+
+
+async def stopped_group(store: SqliteStore) -> None:
+    group_id, _ = await put_group(store)
+    await store.stop_group(group_id, reason="enough")
+
+
+async def sealed_group(store: SqliteStore) -> None:
+    await put_group(store)
 
 
 def _each(table: str, *, but: Iterable[str] = ()) -> pytest.MarkDecorator:
@@ -195,6 +213,29 @@ def test_lease_moves_and_a_cancel_mark_is_set_but_never_taken_back(db_of: DbOf) 
     _passes(db, "UPDATE holdfast_open_runs SET cancel = 1")
 
     _refused(db, "UPDATE holdfast_open_runs SET cancel = 0", OPEN_RUN)
+
+
+@_each("holdfast_groups", but={"swept"})
+def test_stopped_group_is_frozen(db_of: DbOf, column: Column) -> None:
+    db = db_of(stopped_group)
+
+    _refused(db, column.update, GROUP)
+
+
+@_each("holdfast_groups", but={"closing"})
+def test_sealed_group_is_frozen_until_it_closes(db_of: DbOf, column: Column) -> None:
+    db = db_of(sealed_group)
+
+    _refused(db, column.update, GROUP)
+    _passes(db, "UPDATE holdfast_groups SET closing = 'skip', reason = 'enough'")
+
+
+def test_group_is_swept_once_and_for_all(db_of: DbOf) -> None:
+    db = db_of(stopped_group)
+
+    _passes(db, "UPDATE holdfast_groups SET swept = 1")
+
+    _refused(db, "UPDATE holdfast_groups SET swept = 0", GROUP)
 
 
 WITH_ARTIFACTS = [

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.decide import succeed
+from holdfast.core.group import NewGroup
 from holdfast.core.run import Lease
 from holdfast.errors import StoreClosed
 from holdfast.store.base import Filter, Queue, Store
@@ -69,6 +70,16 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "queues": lambda s: s.queues(),
     "pause": lambda s: s.pause("lane", reason=None, span=None),
     "resume": lambda s: s.resume("lane"),
+    "add_group": lambda s: s.add_group(NewGroup(id=new_id(), total=1)),
+    "seal_group": lambda s: s.seal_group(new_id()),
+    "stop_group": lambda s: s.stop_group(new_id(), reason=None),
+    "group": lambda s: s.group(new_id()),
+    "find_groups": lambda s: s.find_groups(limit=1),
+    "groups_over": lambda s: s.groups_over([new_id()]),
+    "closing_groups": lambda s: s.closing_groups(limit=1),
+    "left_over": lambda s: s.left_over(new_id(), limit=1),
+    "sweep_groups": lambda s: s.sweep_groups(limit=1),
+    "expire_groups": lambda s: s.expire_groups(older_than=HOUR, limit=1),
     "begin": lambda s: s.begin(within=SECOND),
 }
 NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities"}

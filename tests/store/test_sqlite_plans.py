@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import Failed
+from holdfast.core.group import GroupMode
 from holdfast.core.order import Ordering
 from holdfast.store.base import Queue
 from holdfast.store.sqlite.statements import statements
@@ -18,6 +19,7 @@ from holdfast.testing.conformance.make import (
     decide,
     make_job,
     new_id,
+    put_group,
     settle,
     take_many,
 )
@@ -34,10 +36,14 @@ GROWS = {
     "holdfast_events",
     "holdfast_keys",
     "holdfast_slots",
+    "holdfast_groups",
 }
 WALKS_ON_PURPOSE = {
     "read.counts": {"holdfast_waiting", "holdfast_open_runs", "holdfast_ends"},  # it counts them
     "read.find": {"holdfast_jobs"},  # from the newest down, until it has its page
+    "group.closing": {"holdfast_groups"},  # those that close and were not swept, by their index
+    "group.sweepable": {"holdfast_groups"},  # the same
+    "group.sweep": {"holdfast_groups"},  # the same
     "read.lapsed": {"holdfast_open_runs"},  # few: what runs now
     "claim.count_open": {"holdfast_open_runs"},  # few: what runs now
     "place.normalise": {"holdfast_waiting"},  # it numbers all of a queue
@@ -94,6 +100,28 @@ INTENDED = {
         "INDEX holdfast_ends_state (state=?)",
         "INDEX holdfast_jobs_retry_of (retry_of=?)",
     ],
+    "apply.grouped": [
+        "g USING INTEGER PRIMARY KEY (rowid=?)",
+        "INDEX holdfast_jobs_retry_of (retry_of=?)",
+    ],
+    "finish.grouped": ["g USING INTEGER PRIMARY KEY (rowid=?)"],
+    "group.next": ["INDEX holdfast_waiting_grp (grp=? AND job>?)"],
+    "group.unblock": ["INDEX holdfast_waiting_grp (grp=?)"],
+    "group.seal": ["INDEX holdfast_jobs_grp (grp=?)"],
+    "group.close": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "group.over": ["INDEX holdfast_waiting_grp (grp=?)", "INDEX holdfast_open_grp (grp=?)"],
+    "group.closing": ["INDEX holdfast_groups_closing"],
+    "group.sweep": ["INDEX holdfast_groups_closing"],
+    "group.expired": ["INDEX holdfast_groups_unsealed (created_at<?)"],
+    "group.left_over": [
+        "INDEX holdfast_waiting_grp (grp=? AND job>?)",
+        "INDEX holdfast_open_grp (grp=? AND job>?)",
+    ],
+    "group.members": ["INDEX holdfast_jobs_grp (grp=? AND seq<?)"],
+    "group.get": ["INDEX holdfast_jobs_grp (grp=?)"],
+    "group.find": ["INDEX holdfast_jobs_grp (grp=?)", "INTEGER PRIMARY KEY (rowid<?)"],
+    "prune.groups": ["INDEX holdfast_jobs_grp (grp=?)"],
+    "prune.empty_groups": ["INDEX holdfast_groups_abandoned (created_at<?)"],
     "read.runs": ["PRIMARY KEY (job=?)"],
     "read.stream": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
     "record.get": ["INDEX sqlite_autoindex_holdfast_records_1 (kind=? AND key=?)"],
@@ -133,6 +161,9 @@ async def _little(store: SqliteStore) -> None:
         await settle(store, claim, Failed("it broke"))
     await take_many(store)
     await store.add([make_job(**once), make_job()])
+    await put_group(store, mode=GroupMode.SEQUENTIAL)
+    closing, _ = await put_group(store, is_sealed=False)
+    await store.stop_group(closing, reason=None)
 
 
 async def _much(store: SqliteStore) -> None:
@@ -141,6 +172,9 @@ async def _much(store: SqliteStore) -> None:
     await store.add([make_job(active_key=str(n), start_within=HOUR) for n in range(300)])
     await store.add([make_job(delay=HOUR) for _ in range(300)])
     await store.add([make_job() for _ in range(3000)])
+    await put_group(store, *[make_job() for _ in range(500)])
+    for _ in range(50):
+        await put_group(store, mode=GroupMode.SEQUENTIAL)
     claims = await take_many(store, limit=1000)
     await store.apply([decide(claim, SUCCEEDED, new_id=new_id) for claim in claims])
     await take_many(store, limit=MANY // 10)

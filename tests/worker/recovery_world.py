@@ -9,6 +9,7 @@ from holdfast.core.run import Claim, Holder
 from holdfast.store.base import Filter, Store
 from holdfast.testing.conformance.make import LEASE, MANY, TYPE, new_id, put
 from holdfast.testing.invariants import Dump, check_dump
+from holdfast.verify import verify
 from holdfast.worker.recover import Recovered, Recovery
 
 BEFORE = Holder(instance_id="worker-1", boot_id="boot-1")
@@ -43,3 +44,4 @@ async def check_invariants(store: Store, *, chained: Collection[JobId] = ()) -> 
     events = {job_id: await store.events(job_id) for job_id in jobs}
     follow = {job.id for job in jobs.values() if job.retry_of} | set(chained)
     check_dump(Dump(jobs, runs, events), chained=follow)
+    assert (await verify(store)).violations == ()

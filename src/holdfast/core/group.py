@@ -12,6 +12,10 @@ from holdfast.core.state import FINAL, State
 from holdfast.errors import InvalidGroup
 
 MOST_MEMBERS: Final = 1_000_000
+MEMBER_FAILED: Final = "member_failed"
+NEVER_COMPLETED: Final = "never_completed"
+"""Why a group closes that nobody stopped: a member's end, or members that never came."""
+
 _ID: Final = 36
 
 GOOD: Final = frozenset({State.SUCCEEDED, State.SKIPPED})

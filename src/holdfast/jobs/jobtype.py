@@ -169,6 +169,7 @@ class Configured(Generic[P, R_co]):
         "_needs_slot",
         "client",
         "direct",
+        "group_id",
         "like",
         "on_conflict",
         "tx",
@@ -187,6 +188,7 @@ class Configured(Generic[P, R_co]):
         self.direct: Final = direct
         self.on_conflict: Final = on_conflict
         self.tx: Final = tx
+        self.group_id: Final = like.group_id
         self.type: Final = job_type
         self.client: Final = job_type.client
         self.like: Final = like

@@ -109,14 +109,41 @@ class Waiting:
     async def _pause(self, took: float) -> None:
         if len(self._waiters) > _FEW:  # looking must not crowd out those who do the work
             await asyncio.sleep(min(took * _IDLE_SHARE, self._poll))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._poll):
-                await self._woken.wait()
-        self._woken.clear()
+        await _until_woken(self._woken, self._poll)
 
     def _fail_all(self, error: Exception) -> None:
         for waiter in list(self._waiters):
             _fail(waiter, error)
+
+
+async def until_over(store: Store, group_id: str, *, poll: float) -> bool:
+    """Wait until nothing of that group waits or runs; False if there is no such group."""
+    loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+    def heard(_: Hint) -> None:
+        if not woken.is_set():
+            with suppress(RuntimeError):  # that loop is closed, so nobody waits on it
+                loop.call_soon_threadsafe(woken.set)
+
+    unlisten = store.listen(heard, topics=[Topic.ENDED])
+    try:
+        while True:
+            began = loop.time()
+            [is_over] = await store.groups_over([group_id])
+            if is_over is not False:
+                return is_over is True
+            # Members end by the thousand: looking must not crowd out those who do the work.
+            await asyncio.sleep(min((loop.time() - began) * _IDLE_SHARE, poll))
+            await _until_woken(woken, poll)
+    finally:
+        unlisten()
+
+
+async def _until_woken(woken: asyncio.Event, poll: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(poll):
+            await woken.wait()
+    woken.clear()
 
 
 def job_id_of(text: str) -> JobId:

@@ -48,7 +48,7 @@ class Groups(Protocol):
         ...
 
     async def find_groups(self, *, limit: int, before: int | None = None) -> list[Group]:
-        """Groups, the newest `seq` first; `before` pages on from the last one seen."""
+        """Groups at one moment, the newest `seq` first; `before` pages on from the last seen."""
         ...
 
     async def groups_over(self, group_ids: Sequence[str]) -> list[bool | None]:

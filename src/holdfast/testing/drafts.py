@@ -26,7 +26,9 @@ from holdfast.core.event import (
     Snoozed,
     Stopped,
     Succeeded,
+    Unblocked,
 )
+from holdfast.core.group import GroupMode, OnMemberFailure
 from holdfast.core.ids import JobId
 from holdfast.core.job import Key, NewJob, Slot
 from holdfast.core.order import Ordering
@@ -153,6 +155,7 @@ EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
         State.QUEUED: (None, None, CancelRequested("enough"), Misfired()),
         State.RETRY_WAIT: (None, CancelRequested(), FellDue(), GivenUp("hopeless")),
         State.FAILED: (GivenUp("hopeless"),),
+        State.BLOCKED: (None, None, CancelRequested(), Unblocked()),
     }
 )
 """What may be decided of a job seen in that state; None is only a look at it."""
@@ -256,6 +259,22 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (1, _step("enlist", worker=_WORKERS)),
     (1, _step("beat", holder=_HOLDERS, span=_LEASES)),
     (1, _step("retire", holder=_HOLDERS)),
+    (
+        2,
+        _step(
+            "add_group",
+            batch=st.lists(DRAFTS, min_size=1, max_size=4),
+            mode=_mostly(2, GroupMode.SEQUENTIAL, GroupMode.PARALLEL),
+            on_failure=st.sampled_from(OnMemberFailure),
+            missing=_mostly(8, 0, 1, -1),
+            seals=_mostly(4, True, False),
+        ),
+    ),
+    (1, _step("join", back=_BACK, draft=DRAFTS)),
+    (1, _step("seal_group", back=_BACK)),
+    (1, _step("stop_group", back=_BACK, skip=st.booleans())),
+    (1, _step("sweep", limit=st.sampled_from([1, 3, 100]))),
+    (1, _step("expire_groups", older_than=st.sampled_from([TICK, MINUTE, HOUR]))),
     (1, _step("reclaim")),
     (1, _step("recover", holder=_HOLDERS, alone=st.booleans())),
     (1, _step("misfire")),

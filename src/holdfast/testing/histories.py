@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -21,12 +21,14 @@ from holdfast.core.event import (
     Edited,
     Event,
     EventRecord,
+    GroupStopped,
     Lost,
     Misfired,
     Moved,
 )
+from holdfast.core.group import GroupMode, NewGroup, OnMemberFailure
 from holdfast.core.ids import JobId
-from holdfast.core.job import Job
+from holdfast.core.job import Job, NewJob
 from holdfast.core.place import Edit, Place, Where
 from holdfast.core.record import Record
 from holdfast.core.reservation import NewReservation, Reservation, ReservationId
@@ -39,6 +41,8 @@ from holdfast.store.reservations import Reserved
 from holdfast.testing import sizes
 from holdfast.testing.drafts import EVENTS, STEPS, Draft, Pick, Step
 from holdfast.testing.twins import MANY, MakeStore, Twins
+
+Picked = TypeVar("Picked")
 
 
 def history_machine(make_store: MakeStore) -> type["History"]:
@@ -93,6 +97,52 @@ class History(RuleBasedStateMachine):
         jobs = [draft.job(self._new_id(), now, known) for draft in batch]
         added = self.twins.both(lambda store: store.add(jobs), shown=_outcomes)
         known.extend(answer.id for answer in added if answer.created)
+
+    def add_group(
+        self,
+        batch: Sequence[Draft],
+        mode: GroupMode,
+        on_failure: OnMemberFailure,
+        missing: int,
+        seals: bool,
+    ) -> None:
+        """A small group; some lack a member, or have one too many."""
+        group_id = self._new_id()
+        total = max(1, len(batch) + missing)
+        new = NewGroup(id=group_id, total=total, mode=mode, on_failure=on_failure)
+        self.twins.both(lambda store: store.add_group(new))
+        self.twins.groups.append(group_id)
+        for draft in batch:
+            self.join(0, draft)
+        if seals:
+            self.seal_group(0)
+
+    def join(self, back: int, draft: Draft) -> None:
+        """One more member, or one that comes too late."""
+        now, known = self.twins.clock.now(), self.twins.known
+        for group_id in _pick(self.twins.groups, back):
+            job = replace(draft.job(self._new_id(), now, known), group_id=group_id, member=True)
+            added = self.twins.both(partial(_add_one, job=job), shown=_outcomes)
+            known.extend(answer.id for answer in added if answer.created)
+
+    def seal_group(self, back: int) -> None:
+        for group_id in _pick(self.twins.groups, back):
+            self.twins.both(partial(_seal, group_id=group_id))
+
+    def stop_group(self, back: int, skip: bool) -> None:
+        for group_id in _pick(self.twins.groups, back):
+            self.twins.both(partial(_stop, group_id=group_id, skip=skip))
+
+    def sweep(self, limit: int) -> None:
+        """What a worker does each second, or a part of it."""
+        for group in self.twins.both(lambda store: store.closing_groups(limit=MANY)):
+            asking = partial(_left_over, group_id=group.id, limit=limit)
+            left = self.twins.both(asking, shown=_ids)
+            self._apply([(job, GroupStopped(skip=group.closing == "skip")) for job in left])
+        self.twins.both(lambda store: store.sweep_groups(limit=limit))
+
+    def expire_groups(self, older_than: timedelta) -> None:
+        self.twins.both(lambda store: store.expire_groups(older_than=older_than, limit=MANY))
 
     def claim(self, **wanted: Any) -> None:
         claims = self.twins.both(lambda store: store.claim(**wanted))
@@ -259,7 +309,7 @@ class History(RuleBasedStateMachine):
         return JobId(f"00000000-0000-7000-8000-{self._ids:012x}")
 
 
-def _pick(pool: Sequence[Standing], back: int) -> Sequence[Standing]:
+def _pick(pool: Sequence[Picked], back: int) -> Sequence[Picked]:
     return [pool[-1 - back % len(pool)]] if pool else []
 
 
@@ -274,6 +324,22 @@ def _lease(job: Standing) -> Lease:
 
 async def _attach(store: Store, lease: Lease, artifacts: Sequence[str]) -> bool:
     return await store.attach(lease, artifacts)
+
+
+async def _add_one(store: Store, job: NewJob) -> list[Added]:
+    return await store.add([job])
+
+
+async def _seal(store: Store, group_id: str) -> bool:
+    return await store.seal_group(group_id)
+
+
+async def _stop(store: Store, group_id: str, skip: bool) -> bool:
+    return await store.stop_group(group_id, reason="enough", skip=skip)
+
+
+async def _left_over(store: Store, group_id: str, limit: int) -> list[Job]:
+    return await store.left_over(group_id, limit=limit)
 
 
 def _outcomes(added: Sequence[Added]) -> list[tuple[JobId, bool, bool]]:

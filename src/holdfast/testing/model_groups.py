@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from holdfast.core.decide import Change
 from holdfast.core.event import Kind
 from holdfast.core.group import (
+    MEMBER_FAILED,
+    NEVER_COMPLETED,
     Closing,
     ClosingGroup,
     Group,
@@ -94,7 +96,7 @@ def advance(tables: Tables, was: Job, change: Change, now: datetime) -> None:
     if group.closing is not None:
         return
     if step in (Step.STOP, Step.SKIP):
-        _close(tables, group_id, Closing(step), "member_failed")
+        _close(tables, group_id, Closing(step), MEMBER_FAILED)
         told = replace(change, token=job.token)
         kind = Kind.GROUP_STOPPED
         tables.record(told, kind, at=now, run_id=None, reason=step.value, detail=group_id)
@@ -167,7 +169,7 @@ def expire(tables: Tables, older_than: timedelta, limit: int, now: datetime) -> 
         if g.sealed_at is None and g.closing is None and g.created_at < now - older_than
     ]
     for group_id in old[:limit]:
-        _close(tables, group_id, Closing.STOP, "never_completed")
+        _close(tables, group_id, Closing.STOP, NEVER_COMPLETED)
     return len(old[:limit])
 
 

@@ -34,6 +34,7 @@ from holdfast.testing.scenarios import (
     nothing,
     reserving,
 )
+from holdfast.testing.scenarios_groups import GROUP_SCENARIOS
 from holdfast.testing.sqlite_wreck import SqliteWrecker
 
 
@@ -45,7 +46,7 @@ class SqliteBench:
 
     @property
     def scenarios(self) -> dict[str, Scenario]:
-        return SCENARIOS | PLACES | OWN
+        return SCENARIOS | PLACES | GROUP_SCENARIOS | OWN
 
 
 def dump(path: Path, *, sound: bool = True) -> dict[str, list[Any]]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from holdfast.core.dossier import Dossier, Stray
 from holdfast.core.event import EventRecord
+from holdfast.core.group import Group
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job
 from holdfast.core.run import RunRecord
@@ -24,7 +25,8 @@ MakeStore = Callable[[FakeClock, Ids], Store]
 Answer = TypeVar("Answer")
 Seen = list[Job | None]
 History = tuple[list[RunRecord], list[EventRecord], Seen]
-View = tuple[Seen, dict[tuple[str, State], int], list[list[JobId]], list[History]]
+Crowd = tuple[list[Group], list[bool | None], list[list[JobId]]]
+View = tuple[Seen, dict[tuple[str, State], int], list[list[JobId]], list[History], Crowd]
 MANY = 10_000
 PAGE = 7
 
@@ -39,6 +41,7 @@ class Twins:
     def __init__(self, make_store: MakeStore) -> None:
         self.clock = FakeClock()
         self.known: list[JobId] = []
+        self.groups: list[str] = []
         self.chained: set[JobId] = set()
         self.touched: set[JobId] = set()
         self.agree = False
@@ -85,7 +88,7 @@ class Twins:
 
     def compare(self) -> None:
         """Compare every job, every list, and the history of what was touched since last time."""
-        jobs, *_ = self.both(lambda store: _view(store, self.known, self.touched))
+        jobs, *_ = self.both(lambda store: _view(store, self.known, self.touched, self.groups))
         self.touched.clear()
         present = {job.id: job for job in jobs if job}
         check_since(self._jobs, present)
@@ -120,10 +123,24 @@ class Twins:
         return Random(self._step).getrandbits(number)
 
 
-async def _view(store: Store, known: Sequence[JobId], touched: Collection[JobId]) -> View:
+async def _view(
+    store: Store, known: Sequence[JobId], touched: Collection[JobId], groups: Sequence[str]
+) -> View:
     histories = [await _history(store, job_id) for job_id in sorted(touched)]
     counts = dict(await store.counts())
-    return _without_seqs(await store.get(known)), counts, await _listed(store), histories
+    jobs, listed = _without_seqs(await store.get(known)), await _listed(store)
+    return jobs, counts, listed, histories, await _crowd(store, groups)
+
+
+async def _crowd(store: Store, groups: Sequence[str]) -> Crowd:
+    """Every group, whether it is over, and who belongs to the latest few."""
+    found = [replace(group, seq=0) for group in await store.find_groups(limit=MANY)]
+    over = await store.groups_over(groups)
+    assert [o for o in over if o is not None] == [
+        g.is_over for g in sorted(found, key=lambda g: groups.index(g.id))
+    ], "a group is not over as its members say"
+    members = [await store.find(Filter(group=group), limit=MANY) for group in groups[-PAGE:]]
+    return found, over, [[job.id for job in page] for page in members]
 
 
 async def _history(store: Store, job_id: JobId) -> History:

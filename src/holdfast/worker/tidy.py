@@ -1,4 +1,4 @@
-"""Looking after what others left: lapsed leases, missed starts, held queues, old history."""
+"""Looking after what others left: lapsed leases, missed starts, held queues, groups, history."""
 
 import asyncio
 import logging
@@ -13,8 +13,10 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.run import Lease
 from holdfast.core.state import Loss
+from holdfast.store.base import Store
 from holdfast.worker import telling
-from holdfast.worker.reservations import Holding, ReservationCare
+from holdfast.worker.groups import GroupSweep
+from holdfast.worker.reservations import ReservationCare
 from holdfast.worker.service import every
 
 log = logging.getLogger("holdfast.worker")
@@ -29,26 +31,31 @@ class Tidied:
     reclaimed: int = 0
     misfired: int = 0
     reservations: int = 0
+    swept: int = 0  # members left over in groups that close
 
 
 class Tidy:
     """Each step is one atomic write per job: killed in the middle, the next step goes on."""
 
-    def __init__(self, store: Holding, new_id: Callable[[], JobId]) -> None:
+    def __init__(self, store: Store, new_id: Callable[[], JobId]) -> None:
         self._store = store
         self._reservations = ReservationCare(store, new_id)
         self._new_id = new_id
+        self._groups = GroupSweep(store, new_id)
 
     async def run_once(self) -> Tidied:
-        """Close the runs nobody renewed, skip what starts too late, free queues held for nobody."""
+        """Close what nobody renewed, skip what starts too late, free held queues, sweep groups."""
         lapsed = await self._store.lapsed(limit=AT_ONCE)
         for job in lapsed:
             telling.job_lost(Lease(job.id, job.token), reason="lease_expired", holder=job.holder)
         overdue = await self._store.overdue(limit=AT_ONCE)
-        reclaimed = await self._settle(lapsed, Lost(Loss.LEASE_EXPIRED))
-        misfired = await self._settle(overdue, Misfired())
         held = await self._reservations.run_once()
-        return Tidied(reclaimed, misfired, held.freed + held.expired)
+        return Tidied(
+            reclaimed=await self._settle(lapsed, Lost(Loss.LEASE_EXPIRED)),
+            misfired=await self._settle(overdue, Misfired()),
+            reservations=held.freed + held.expired,
+            swept=(await self._groups.run_once()).ended,
+        )
 
     async def prune_once(self, older_than: timedelta, limit: int) -> int:
         """Delete one small batch of old history; how many jobs went."""

@@ -259,8 +259,7 @@ class SqliteStore:
 
     async def find_groups(self, *, limit: int, before: int | None = None) -> list[Group]:
         found = await self._reader.rows("group.find", limit=limit, before=before)
-        groups = [await self.group(group_id) for (group_id,) in found]
-        return [group for group in groups if group is not None]
+        return [rows.group(row) for row in found]
 
     async def groups_over(self, group_ids: Sequence[str]) -> list[bool | None]:
         found = await self._reader.rows("group.over", ids=list(group_ids))

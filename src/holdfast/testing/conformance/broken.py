@@ -18,6 +18,7 @@ from holdfast.core.event import (
     Skipped,
     Stopped,
 )
+from holdfast.core.group import Closing, GroupMode, OnMemberFailure
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.order import Ordering
@@ -33,12 +34,14 @@ from holdfast.testing.conformance.make import (
     SUCCEEDED,
     claim_order,
     ended,
+    group_of,
     job_of,
     kinds,
     last_run,
     make_job,
     new_id,
     put,
+    put_group,
     settle,
     started,
     take,
@@ -354,6 +357,35 @@ async def test_lists_come_in_pages_in_the_order_stored(store: Store, wrecker: Wr
         first = await listed(limit=2)
         rest = await listed(after=first[-1].seq, limit=2)
         assert [job.id for job in (*first, *rest)] == expected
+
+
+@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.CHAIN])
+async def test_member_that_was_put_back_still_moves_its_group(
+    store: Store, wrecker: Wrecker, delivery: Delivery
+) -> None:
+    first = make_job(delivery=delivery)
+    group_id, [lost, second] = await put_group(store, first, make_job(), mode=GroupMode.SEQUENTIAL)
+    await wrecker.cut_loose(lost)
+
+    await settle(store, await _found(store, lost), DRIFTED)
+    assert await settle(store, await take(store), SUCCEEDED)
+
+    assert await claim_order(store) == [second]
+    assert (await group_of(store, group_id)).counts == {State.SUCCEEDED: 1, State.RUNNING: 1}
+
+
+async def test_member_that_recovery_ends_moves_its_group(store: Store, wrecker: Wrecker) -> None:
+    first = make_job(max_attempts=1)
+    group_id, [lost, _] = await put_group(
+        store, first, make_job(), mode=GroupMode.SEQUENTIAL, on_failure=OnMemberFailure.STOP
+    )
+    await wrecker.cut_loose(lost)
+
+    assert await settle(store, await _found(store, lost), DRIFTED)
+
+    assert (await job_of(store, lost)).state is State.DEAD_LETTER
+    assert (await group_of(store, group_id)).closing is Closing.STOP
+    assert (await kinds(store, lost))[-1] is Kind.GROUP_STOPPED
 
 
 async def test_orphan_runs_are_copied_to_the_events_and_removed(

@@ -398,7 +398,32 @@ WHERE g.sealed_at IS NULL AND g.closing IS NULL
   OR EXISTS (SELECT 1 FROM holdfast_waiting AS w WHERE w.grp = g.seq)
   OR EXISTS (SELECT 1 FROM holdfast_open_runs AS o WHERE o.grp = g.seq);
 
--- Jobs whose chain belongs to such a group. A chain began as a member or has none: a retry by hand,
+-- One line per group, its members counted, a chain by its last job.
+CREATE VIEW holdfast_group_state AS
+SELECT
+  g.id, g.seq, g.name, g.mode, g.on_failure, g.total, g.created_at, g.sealed_at, g.closing,
+  g.reason,
+  (
+    SELECT json_group_object(c.state, c.number)
+    FROM (
+      SELECT
+        coalesce(w.state, CASE WHEN o.job IS NOT NULL THEN 'running' END, e.state, 'running')
+          AS state,
+        count(*) AS number
+      FROM holdfast_jobs AS j INDEXED BY holdfast_jobs_grp
+      LEFT JOIN holdfast_waiting AS w ON w.job = j.seq
+      LEFT JOIN holdfast_open_runs AS o ON o.job = j.seq
+      LEFT JOIN holdfast_ends AS e ON e.job = j.seq
+      WHERE j.grp = g.seq
+        AND NOT EXISTS (
+          SELECT 1 FROM holdfast_jobs AS s WHERE s.retry_of = j.seq AND +s.grp = j.grp
+        )
+      GROUP BY 1
+    ) AS c
+  ) AS counts
+FROM holdfast_groups AS g;
+
+-- Jobs whose chain belongs to a group that is not over. A chain began as a member or has none: a retry by hand,
 -- which is no member, still holds on to the links before it.
 CREATE VIEW holdfast_grouped AS
 SELECT j.seq AS job

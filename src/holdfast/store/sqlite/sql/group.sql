@@ -39,7 +39,7 @@ WHERE job = (
 
 -- @close
 UPDATE holdfast_groups
-SET closing = :closing, reason = 'member_failed'
+SET closing = :closing, reason = :reason
 WHERE seq = :grp AND closing IS NULL;
 
 -- @tell
@@ -54,7 +54,7 @@ WHERE id = :id AND closing IS NULL
 
 -- @expire
 UPDATE holdfast_groups
-SET closing = 'stop', reason = 'never_completed'
+SET closing = 'stop', reason = :reason
 WHERE seq IN (
   SELECT seq FROM holdfast_groups INDEXED BY holdfast_groups_unsealed
   WHERE sealed_at IS NULL AND closing IS NULL AND created_at < :before
@@ -74,34 +74,13 @@ WHERE seq IN (
 );
 
 -- @get
-SELECT
-  g.id, g.seq, g.name, g.mode, g.on_failure, g.total, g.created_at, g.sealed_at, g.closing,
-  g.reason,
-  (
-    SELECT json_group_object(c.state, c.number)
-    FROM (
-      SELECT
-        coalesce(w.state, CASE WHEN o.job IS NOT NULL THEN 'running' END, e.state, 'running')
-          AS state,
-        count(*) AS number
-      FROM holdfast_jobs AS j INDEXED BY holdfast_jobs_grp
-      LEFT JOIN holdfast_waiting AS w ON w.job = j.seq
-      LEFT JOIN holdfast_open_runs AS o ON o.job = j.seq
-      LEFT JOIN holdfast_ends AS e ON e.job = j.seq
-      WHERE j.grp = g.seq
-        AND NOT EXISTS (
-          SELECT 1 FROM holdfast_jobs AS s WHERE s.retry_of = j.seq AND +s.grp = j.grp
-        )
-      GROUP BY 1
-    ) AS c
-  )
-FROM holdfast_groups AS g
-WHERE g.id = :id;
+SELECT s.* FROM holdfast_group_state AS s WHERE s.id = :id;
 
 -- @find
-SELECT id FROM holdfast_groups
-WHERE seq < coalesce(:before, 9223372036854775807)
-ORDER BY seq DESC
+SELECT s.*
+FROM holdfast_group_state AS s
+WHERE s.seq < coalesce(:before, 9223372036854775807)
+ORDER BY s.seq DESC
 LIMIT :limit;
 
 -- @over

@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from holdfast.core.group import (
+    MEMBER_FAILED,
+    NEVER_COMPLETED,
     Closing,
     GroupMode,
     NewGroup,
@@ -43,7 +45,12 @@ def sweep_groups(work: Work, limits: Sequence[int]) -> list[int]:
 
 def expire_groups(work: Work, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
     return [
-        work.run("group.expire", before=work.now - span // MICROSECOND, limit=limit).rowcount
+        work.run(
+            "group.expire",
+            before=work.now - span // MICROSECOND,
+            limit=limit,
+            reason=NEVER_COMPLETED,
+        ).rowcount
         for span, limit in asked
     ]
 
@@ -65,7 +72,8 @@ def advance(work: Work, ends: Iterable[tuple[Any, ...]]) -> None:
     for job, token, root, group, mode, on_failure, end, was_blocked in ends:
         step = after(GroupMode(mode), OnMemberFailure(on_failure), State(end))
         if step in (Step.STOP, Step.SKIP):
-            if work.run("group.close", grp=group, closing=step).rowcount > 0:
+            closed = work.run("group.close", grp=group, closing=step, reason=MEMBER_FAILED)
+            if closed.rowcount > 0:
                 work.run("group.tell", job=job, token=token, grp=group, now=work.now)
         elif step is Step.NEXT and not was_blocked:  # who ends before its turn gives none away
             work.run("group.next", grp=group, root=root)

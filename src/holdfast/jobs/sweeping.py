@@ -1,0 +1,31 @@
+"""Ending the members that are left over when a group closes."""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from holdfast.core.decide import decide
+from holdfast.core.event import GroupStopped
+from holdfast.core.group import Closing, ClosingGroup
+from holdfast.core.ids import JobId
+from holdfast.store.base import Jobs
+from holdfast.store.groups import Groups
+
+AT_ONCE: Final = 500
+
+
+class Sweepable(Jobs, Groups, Protocol):
+    """What sweeping needs of a store."""
+
+
+async def end_left_over(store: Sweepable, group: ClosingGroup, new_id: Callable[[], JobId]) -> int:
+    """Cancel or skip who waits and, if the group stops, ask who runs; how many that were.
+
+    In small writes, each job alone: killed half-way, or done by two at once, whoever sweeps next
+    goes on.
+    """
+    event, ended, after = GroupStopped(skip=group.closing is Closing.SKIP), 0, 0
+    while left := await store.left_over(group.id, after=after, limit=AT_ONCE):
+        # A refusal means that the job moved on meanwhile, or that another sweeper was first.
+        ended += sum(await store.apply([decide(job, event, new_id=new_id) for job in left]))
+        after = left[-1].seq
+    return ended
