@@ -64,7 +64,8 @@ def _write(work: Work, places: Mapping[int, int]) -> None:
 
 
 def _normalise(work: Work, queue: str) -> int:
-    ordering, gap = work.run("queue.get", name=queue).fetchone() or (Ordering.SCHEDULED, GAP)
+    found = work.run("queue.get", name=queue).fetchone()
+    ordering, gap = found[1:3] if found else (Ordering.SCHEDULED, GAP)
     if ordering == Ordering.POSITION:
         changed = work.run("place.normalise", queue=queue, gap=gap).rowcount
     else:
