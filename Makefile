@@ -52,7 +52,7 @@ bench: $(READY)  ## speed, growth and pick-up, beside Huey in the same run
 	$(BIN)/python -m bench $(ARGS)
 
 studio: $(READY)  ## a small studio at work: examples/story_studio, shown in its own words
-	cd examples && ../$(BIN)/python -m story_studio.run $(ARGS)
+	cd examples && $(abspath $(BIN))/python -m story_studio.run $(ARGS)
 
 clean:  ## forget the environment and every cache
 	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build

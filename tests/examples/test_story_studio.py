@@ -148,6 +148,7 @@ def test_every_query_of_s1_is_a_command_with_its_columns(world: tuple[Path, str]
         assert answers[name] == [], "everything is over"
 
 
+@pytest.mark.slow
 def test_the_command_may_be_repeated_in_its_folder(world: tuple[Path, str], tmp_path: Path) -> None:
     folder, _ = world
     copytree(folder, tmp_path / "studio")
