@@ -183,6 +183,8 @@ def test_the_defaults_are_those_of_the_design():
         "poll": "0:00:00.500000",
         "grace": "0:00:30",
         "transaction": "0:00:05",
+        "reservation": "0:05:00",
+        "direct_wait": "0:01:00",
         "retention": "30 days, 0:00:00",
         "prune_batch": "500",
         "concurrency": "10",

@@ -140,7 +140,7 @@ def test_event_of_a_kind_that_is_not_known_here_may_tell_of_an_end() -> None:
     job = a_job(places=(an_end(State.CANCELLED, token=0),), runs=(), events=())
 
     assert codes(job) == [Code.END_UNTOLD]
-    with_it, later = (told("abandoned", at=at, token=0) for at in (NOW, LATER))
+    with_it, later = (told("forgotten", at=at, token=0) for at in (NOW, LATER))
     assert codes(replace(job, events=(with_it,))) == []
     assert codes(replace(job, events=(later,))) == [Code.END_UNTOLD]
 

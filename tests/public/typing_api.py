@@ -17,6 +17,8 @@ from holdfast import (
     Job,
     JobType,
     Lineage,
+    Pause,
+    Queue,
     RetryAfter,
     Run,
     Skip,
@@ -154,8 +156,21 @@ async def main() -> None:
     assert_type(await handle.wait(), Job)
     assert_type(await handle.cancel("changed my mind"), State)
 
+    assert_type(await handle.move("front"), Job)
+    assert_type(await app.move(handle.id, before="another-id"), Job)
+    assert_type(await app.edit(handle.id, params={"invoice_id": 4}, delay="5m"), Job)
+    assert_type(await app.next_jobs("default", 10), list[Job])
+    assert_type(await app.normalise("default"), int)
+
     await send_invoice.enqueue(3, copy=True)
     await send_invoice.options(delay="5m", key="inv:3", priority=5).enqueue(invoice_id=3)
+    assert_type(await send_invoice.run_now(invoice_id=3), Handle[Receipt])
+    direct = send_invoice.options(wait="30s", on_busy="reject", request="req-7")
+    assert_type(await (await direct.run_now(3, copy=True)).result(), Receipt)
+    assert_type(await app.set_queue("slow", ordering="position", concurrency=1, gap=10), Queue)
+    assert_type((await app.pause("slow", reason="deploy", duration="5m")).pause, Pause | None)
+    assert_type(await app.resume("slow"), bool)
+    assert_type(await app.queues(), list[Queue])
     await send_report.options(slot=datetime(2026, 1, 5, tzinfo=UTC)).enqueue()
 
     assert_type(await (await fetch.enqueue("https://…")).result(), bytes)

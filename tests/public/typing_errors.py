@@ -42,6 +42,7 @@ async def misspelt_options() -> None:
     await crunch.options(on_conflict="ignore").enqueue(1)  # mistake
     await crunch.options(priority="high").enqueue(1)  # mistake
     app.worker(queue="slow")  # mistake
+    await app.move("an-id", "top")  # mistake
     Holdfast("sqlite:///jobs.db", leese="30s")  # mistake
 
 

@@ -20,7 +20,7 @@ from .sources import SOURCE, VERBS, WRITES, run_by_verb, shipped_modules, texts,
 
 OWNERS: Mapping[str, set[str]] = {
     # Creation and order: S1's queue manager. A successor comes with the end of the job before it.
-    "holdfast_jobs": {"add", "apply", "rearrange", "prune"},
+    "holdfast_jobs": {"add", "apply", "rearrange", "reserve", "prune"},
     # Status transitions too: its dispatcher. `rearrange` and `advance` are parts of `apply`.
     "holdfast_waiting": {
         "add",
@@ -49,6 +49,13 @@ RUN_OWNERS: Mapping[str, set[str]] = {
     "holdfast_open_runs": {"claim", "apply", "renew", "report", "attach"},
     "holdfast_runs": {"apply", "attach", "remove_orphans"},
 }
+HOLD_OWNERS: Mapping[str, set[str]] = {
+    "holdfast_queues": {"set_queue", "pause", "resume"},
+    # The end of a direct job ends its reservation, wherever that is written.
+    "holdfast_reservations": {
+        "reserve", "keep", "claim", "apply", "renew", "prune", "free_reservations",
+    },
+}  # fmt: skip
 RESTART = "schema.lapse_all"
 """After the machine restarted every lease is over; opening the file says so, and no more."""
 
@@ -103,6 +110,14 @@ def test_one_package_writes_runs() -> None:
     for table, owners in RUN_OWNERS.items():
         assert owners_of(table) == owners, table
         assert orphans_of(table) == set(), table
+
+
+def test_one_package_writes_queues_and_reservations() -> None:
+    assert packages_that_write({"holdfast_queues"}) == {VERBS.relative_to(SOURCE).as_posix()}
+    for table, owners in HOLD_OWNERS.items():
+        assert owners_of(table) == owners, table
+    assert orphans_of("holdfast_reservations") == {"schema.lapse_reservations"}
+    assert orphans_of("holdfast_queues") == set()
 
 
 @pytest.mark.req("S1-1.4.a")

@@ -219,6 +219,12 @@ PLANTS: Final = (
         _sql("UPDATE holdfast_ends SET queue='elsewhere' WHERE job=1"),
     ),
     Plant(
+        _C.UNLIKE_ITS_JOB,
+        ("jobs seq=3", "waiting job=3"),
+        3,
+        _sql("UPDATE holdfast_waiting SET grp=77 WHERE job=3"),
+    ),
+    Plant(
         _C.WORD_UNKNOWN,
         ("waiting job=3",),
         3,
@@ -411,7 +417,15 @@ PLANTS: Final = (
         3,
         _sql("UPDATE holdfast_waiting SET state='blocked' WHERE job=3"),
     ),
-    Plant(_C.GROUP_GONE, ("jobs seq=3",), 3, _sql("UPDATE holdfast_jobs SET grp=77 WHERE seq=3")),
+    Plant(
+        _C.GROUP_GONE,
+        ("jobs seq=3",),
+        3,
+        _sql(
+            "UPDATE holdfast_jobs SET grp=77 WHERE seq=3",
+            "UPDATE holdfast_waiting SET grp=77 WHERE job=3",
+        ),
+    ),
     Plant(
         _C.RUN_OF_NO_JOB,
         ("runs job=99 token=1",),

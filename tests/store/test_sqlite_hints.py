@@ -17,13 +17,22 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.decide import succeed
-from holdfast.core.event import CancelRequested
+from holdfast.core.event import CancelRequested, Edited, Moved
+from holdfast.core.place import Edit, Place, Where
 from holdfast.store.around import Hint, Topic
 from holdfast.store.sqlite.hints import voice
 from holdfast.store.sqlite.hints.place import meeting_place
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import HOUR, SUCCEEDED, make_job, put, settle, started
+from holdfast.testing.conformance.make import (
+    HOUR,
+    SUCCEEDED,
+    job_of,
+    make_job,
+    put,
+    settle,
+    started,
+)
 
 from .kit import PATIENCE, Peer, environment, opened
 
@@ -147,6 +156,25 @@ async def test_nobody_is_woken_for_what_is_due_later(store: SqliteStore) -> None
     await put(store, queue="now")
 
     assert (await heard.next()).queues == {"now"}
+    assert heard.rest == 0
+
+
+async def test_job_made_due_now_wakes_and_one_moved_or_put_off_does_not(
+    store: SqliteStore,
+) -> None:
+    later, waiting = await put(store, delay=HOUR), await put(store)
+    heard = Heard()
+    store.listen(heard.hear)
+
+    for job_id, event in [
+        (waiting, Moved(Place(Where.FRONT))),
+        (waiting, Edited(Edit(priority=3))),
+        (waiting, Edited(Edit(delay=HOUR))),
+        (later, Edited(Edit(delay=timedelta(0)))),
+    ]:
+        assert await settle(store, await job_of(store, job_id), event)
+
+    assert (await heard.next()).topics == {Topic.WORK}
     assert heard.rest == 0
 
 

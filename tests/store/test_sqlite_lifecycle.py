@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.core.decide import succeed
 from holdfast.core.group import NewGroup
+from holdfast.core.reservation import ReservationId
 from holdfast.core.run import Lease
 from holdfast.errors import StoreClosed
 from holdfast.store.base import Filter, Queue, Store
@@ -30,6 +31,7 @@ from holdfast.testing.conformance.make import (
     put,
     take_many,
 )
+from holdfast.testing.conformance.reservations import make_reservation
 from holdfast.testing.sqlite_bench import dump
 
 from .kit import PATIENCE, environment, files, opened
@@ -66,8 +68,15 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "unfollowed": lambda s: s.unfollowed(limit=1),
     "remove_orphans": lambda s: s.remove_orphans(limit=1),
     "set_queue": lambda s: s.set_queue(Queue(name="lane")),
+    "normalise": lambda s: s.normalise("lane"),
     "queue": lambda s: s.queue("lane"),
     "queues": lambda s: s.queues(),
+    "reserve": lambda s: s.reserve(make_reservation(), make_job()),
+    "keep": lambda s: s.keep(ReservationId(new_id()), span=LEASE),
+    "reservation": lambda s: s.reservation(ReservationId(new_id())),
+    "reservations": lambda s: s.reservations(limit=1),
+    "lapsed_reservations": lambda s: s.lapsed_reservations(limit=1),
+    "free_reservations": lambda s: s.free_reservations(limit=1),
     "pause": lambda s: s.pause("lane", reason=None, span=None),
     "resume": lambda s: s.resume("lane"),
     "add_group": lambda s: s.add_group(NewGroup(id=new_id(), total=1)),

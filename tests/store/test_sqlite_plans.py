@@ -37,8 +37,21 @@ GROWS = {
     "holdfast_keys",
     "holdfast_slots",
     "holdfast_groups",
+    "holdfast_reservations",
 }
+HELD = [
+    "reservation.end",
+    "reservation.finish",
+    "reservation.free",
+    "reservation.held",
+    "reservation.lapsed",
+    "reservation.renew",
+    "schema.lapse_reservations",
+]
+"""Go through the queues that are held, by an index of those alone: mostly there is none."""
 WALKS_ON_PURPOSE = {
+    **{name: {"holdfast_reservations"} for name in HELD},
+    "reservation.latest": {"holdfast_reservations"},  # from the newest down, until it has its page
     "read.counts": {"holdfast_waiting", "holdfast_open_runs", "holdfast_ends"},  # it counts them
     "read.find": {"holdfast_jobs"},  # from the newest down, until it has its page
     "group.closing": {"holdfast_groups"},  # those that close and were not swept, by their index
@@ -59,7 +72,6 @@ WALKS_ON_PURPOSE = {
     },
     "audit.keys": {"holdfast_keys", "holdfast_slots"},
     "audit.doubles": {"holdfast_open_runs"},
-    "audit.turns": {"holdfast_open_runs"},
 }
 PLANNED = sorted(
     name
@@ -68,6 +80,17 @@ PLANNED = sorted(
     and name != "schema.drop_statistics"  # of a table that most files do not have
 )
 INTENDED = {
+    **{name: ["INDEX holdfast_reservations_active"] for name in HELD},
+    "claim.gate": [
+        "PRIMARY KEY (name=?)",
+        "INDEX holdfast_reservations_active (queue=?)",
+    ],
+    "apply.check_silent": ["INDEX holdfast_reservations_job (job_id=?)"],
+    "reservation.active": ["INDEX holdfast_reservations_active (queue=?)"],
+    "reservation.place": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
+    "reservation.prune": ["INDEX holdfast_reservations_job (job_id=?)"],
+    "finish.limited": ["INDEX holdfast_queues_limited"],
+    "apply.limited": ["INDEX holdfast_queues_limited"],
     "claim.pick": [
         "INDEX holdfast_waiting_ready (queue=? AND type=?)",
         "INDEX holdfast_open_name (name=?)",

@@ -24,7 +24,7 @@ class Where(StrEnum):
 class Place:
     """A job's record in one of the three places.
 
-    `is_like_its_job`: what it repeats of the job (queue, type, name, delivery) is the same.
+    `is_like_its_job`: what it repeats of the job (queue, type, name, delivery, group) is the same.
     """
 
     where: Where

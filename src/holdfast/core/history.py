@@ -48,13 +48,25 @@ TELLS: Final[Mapping[str, State]] = MappingProxyType(
         Kind.SKIPPED: State.SKIPPED,
         Kind.MISFIRE: State.SKIPPED,
         Kind.CANCELLED: State.CANCELLED,
+        Kind.ABANDONED: State.CANCELLED,
         Kind.RECOVERED: State.SUCCEEDED,
     }
 )
 """Events that tell of an end, and of which."""
 
 GOES_ON: Final = frozenset({Kind.RETRY, Kind.REQUEUED, Kind.RELEASED, Kind.SNOOZED})
-ASIDE: Final = frozenset({Kind.CANCEL_REQUESTED, Kind.UNBLOCKED, Kind.LATE_WRITE_REFUSED})
+ASIDE: Final = frozenset(
+    {
+        Kind.CANCEL_REQUESTED,
+        Kind.UNBLOCKED,
+        Kind.RETRIED,
+        Kind.EDITED,
+        Kind.MOVED,
+        Kind.GROUP_STOPPED,
+        Kind.LATE_WRITE_REFUSED,
+    }
+)
+"""Events that tell neither of an end nor that the job goes on."""
 
 
 def _stands_in_one_place(job: Dossier) -> Found:
@@ -65,7 +77,7 @@ def _stands_in_one_place(job: Dossier) -> Found:
         yield Code.STANDS_TWICE, f"stands in {names}", [job.place_row(p) for p in job.places]
     for place in job.places:
         if not place.is_like_its_job:
-            told = f"has another queue, type, name or delivery in {place.where}"
+            told = f"has another queue, type, name, delivery or group in {place.where}"
             yield Code.UNLIKE_ITS_JOB, told, [job.row, job.place_row(place)]
 
 

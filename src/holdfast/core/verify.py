@@ -7,6 +7,7 @@ from holdfast.core.delivery import Delivery
 from holdfast.core.dossier import Dossier, Stray, Where
 from holdfast.core.event import Kind
 from holdfast.core.history import Check, Found
+from holdfast.core.reservation import ReservationStatus
 from holdfast.core.state import State
 from holdfast.core.violation import STRAYS, Code, Violation
 
@@ -58,7 +59,7 @@ def _is_held_and_grouped_rightly(job: Dossier) -> Found:
         yield Code.PARAMS_BROKEN, "has params that are no JSON", [job.row]
     for held in job.reservations:
         row = f"reservations id={held.id}"
-        if held.status == "active" and job.end is not None:
+        if held.status == ReservationStatus.ACTIVE and job.end is not None:
             yield Code.RESERVATION_LEFT, "has ended and still holds its queue", [row, job.row]
         if held.queue != job.queue:
             told = f"is of queue {job.queue}, and its reservation holds {held.queue}"

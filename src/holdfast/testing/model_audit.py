@@ -7,6 +7,7 @@ from holdfast.core.dossier import (
     Before,
     ClosedRun,
     Dossier,
+    Held,
     Place,
     Stray,
     StrayKind,
@@ -32,7 +33,7 @@ def dossiers(tables: Tables, after: int, limit: int) -> list[Dossier]:
 
 def strays(tables: Tables, limit: int) -> list[Stray]:
     """What belongs to no job; the tables admit no more than that, and overlaps."""
-    found = [*_orphans(tables), *_keys(tables), *_overlaps(tables)]
+    found = [*_orphans(tables), *_reservations(tables), *_keys(tables), *_overlaps(tables)]
     return [
         stray
         for kind in StrayKind
@@ -55,6 +56,13 @@ def _dossier(tables: Tables, job: Job) -> Dossier:
         root_id=job.root_id if job.root_id in tables.jobs else None,
         before=_before(tables, job, job.retry_of) if job.retry_of else None,
         successors=() if after is None else (after,),
+        reservations=tuple(
+            Held(id=held.id, queue=held.queue, status=held.status)
+            for held in tables.reservations.values()
+            if held.job_id == job.id
+        ),
+        is_member=job.id in tables.members,
+        group_id=tables.members.get(job.id),
     )
 
 
@@ -107,6 +115,15 @@ def _orphans(tables: Tables) -> list[Stray]:
         Stray(kind=StrayKind.RUN, rows=(f"runs job={run.job_id} token={run.token}",))
         for run in runs
         if run.status is not RunStatus.RUNNING
+    ]
+
+
+def _reservations(tables: Tables) -> list[Stray]:
+    active = [held for held in tables.reservations.values() if held.is_active]
+    return [
+        Stray(kind=StrayKind.RESERVATION, rows=(f"reservations id={held.id}",), about=held.queue)
+        for held in active
+        if held.job_id not in tables.jobs
     ]
 
 

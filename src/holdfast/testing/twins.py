@@ -152,6 +152,8 @@ async def _stream(store: Store) -> list[EventRecord]:
     events: list[EventRecord] = []
     while page := await store.stream(after=events[-1].id if events else 0, limit=PAGE):
         events += page
+    # Of one write, a store may tell job by job or kind by kind: only each job's own order is due.
+    events.sort(key=lambda event: event.job_id or "")
     return [replace(event, id=0) for event in events]
 
 
@@ -170,7 +172,7 @@ async def _dump(store: Store) -> Dump:
 
 
 async def _audited(store: Store) -> tuple[list[Dossier], list[Stray]]:
-    """What a proof is given. Reservations and groups are the stores' own to show."""
+    """What a proof is given."""
     dossiers: list[Dossier] = []
     while page := await store.dossiers(after=dossiers[-1].seq if dossiers else 0, limit=PAGE):
         dossiers += page
@@ -179,7 +181,7 @@ async def _audited(store: Store) -> tuple[list[Dossier], list[Stray]]:
 
 def _comparable(dossier: Dossier) -> Dossier:
     events = tuple(replace(event, id=0) for event in dossier.events)
-    return replace(dossier, seq=0, events=events, reservations=(), is_member=False, group_id=None)
+    return replace(dossier, seq=0, events=events)
 
 
 def _without_seqs(jobs: Iterable[Job | None]) -> Seen:

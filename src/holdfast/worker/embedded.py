@@ -11,12 +11,14 @@ from holdfast.config import Settings
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
 from holdfast.core.run import Holder, Lease
+from holdfast.errors import OperatorError
 from holdfast.jobs.registry import Registry
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Renewal, Store
 from holdfast.worker.engine import Engine
 from holdfast.worker.held import HeldHere
 from holdfast.worker.renew import Renewer
+from holdfast.worker.reservations import ReservationCare
 from holdfast.worker.tidy import Tidy, look_around
 
 log = logging.getLogger("holdfast.worker")
@@ -71,6 +73,7 @@ class Worker:
         await self._store.open()
         self._stopping = None
         self._held.clear()
+        await self._look_at_reservations()
         self._engine.start(self.holder)
         self._renewer = self._make_renewer()
         self._renewer.start()
@@ -119,6 +122,13 @@ class Worker:
     def unwritten(self) -> list[JobId]:
         """Jobs whose end the store has not taken yet; if that lasts, these need attention."""
         return self._engine.unwritten
+
+    async def _look_at_reservations(self) -> None:
+        """Before anything is taken: nobody waits any more for the direct job of a dead caller."""
+        try:
+            await ReservationCare(self._store, self._ids.job).run_once(tell_all=True)
+        except OperatorError as error:
+            log.warning("cannot look at reservations yet, will try again: %s", error)
 
     def _make_renewer(self) -> Renewer:
         loop = asyncio.get_running_loop()

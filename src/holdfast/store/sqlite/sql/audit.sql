@@ -6,9 +6,10 @@ SELECT count(*) FROM holdfast_jobs;
 SELECT
   j.seq, j.id, j.delivery, j.queue, j.created_at, json_valid(j.params),
   w.job, w.state, w.token, w.failures, w.losses,
-  w.queue IS j.queue AND w.type IS j.type AND w.name IS j.name AND w.delivery IS j.delivery,
+  w.queue IS j.queue AND w.type IS j.type AND w.name IS j.name AND w.delivery IS j.delivery
+    AND w.grp IS j.grp,
   o.job, o.run_id, o.token, o.failures, o.losses,
-  o.queue IS j.queue AND o.name IS j.name AND o.delivery IS j.delivery,
+  o.queue IS j.queue AND o.name IS j.name AND o.delivery IS j.delivery AND o.grp IS j.grp,
   EXISTS (SELECT 1 FROM holdfast_workers AS k WHERE k.id = o.worker),
   e.job, e.state, e.token, e.failures, e.losses, e.at, e.queue IS j.queue,
   CASE WHEN j.root IS NULL THEN j.id ELSE r.id END,
@@ -164,10 +165,10 @@ WITH
     CROSS JOIN holdfast_jobs AS j ON j.seq = w.job
     WHERE w.grp IS NOT NULL
     UNION ALL
-    SELECT j.grp, coalesce(j.root, j.seq), 'open_runs job=' || o.job, 1
+    SELECT o.grp, coalesce(j.root, j.seq), 'open_runs job=' || o.job, 1
     FROM holdfast_open_runs AS o
     CROSS JOIN holdfast_jobs AS j ON j.seq = o.job
-    WHERE j.grp IS NOT NULL
+    WHERE o.grp IS NOT NULL
   ),
   turns (grp, playing, latest, blocked, earliest, rows) AS (
     SELECT

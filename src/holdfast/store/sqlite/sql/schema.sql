@@ -39,7 +39,9 @@ UPDATE holdfast_open_runs SET lease_until = -1;
 UPDATE holdfast_workers SET alive_until = -1 WHERE started_at IS NOT NULL;
 
 -- @lapse_reservations
-UPDATE holdfast_reservations SET until = -1 WHERE status = 'active';
+UPDATE holdfast_reservations INDEXED BY holdfast_reservations_active
+SET until = -1
+WHERE status = 'active';
 
 -- @set_boot
 UPDATE holdfast_meta SET boot_id = :boot;

@@ -175,6 +175,10 @@ def _answers(work: Work, changes: Sequence[Change], accepted: list[int]) -> list
     else:
         taken = set(accepted)
         answers = [n in taken for n in range(len(changes))]
-    if any(change.move.to in (State.QUEUED, State.RETRY_WAIT) for change in changes):
+    if any(_gives_work(change) for change in changes):
         work.queues.add("")  # somebody may have work again; which queue is not known here
     return answers
+
+
+def _gives_work(change: Change) -> bool:
+    return change.move.to in (State.QUEUED, State.RETRY_WAIT) and not _rearranges(change)

@@ -33,9 +33,10 @@ def normalise(work: Work, queues: Sequence[str]) -> list[int]:
 def _edit(work: Work, edit: Edit) -> None:
     if edit.params is not None:
         work.run("place.params", params=edit.params)
-    work.run("place.edit", due=_due(edit, work.now), priority=edit.priority)
-    if edit.is_due_time:
-        work.queues.add("")  # it may be due now; which queue is not known here
+    due = _due(edit, work.now)
+    work.run("place.edit", due=due, priority=edit.priority)
+    if due is not None and due <= work.now:
+        work.queues.add("")  # somebody may have work now; which queue is not known here
 
 
 def _due(edit: Edit, now: int) -> int | None:

@@ -1,0 +1,422 @@
+"""S1 2.5, 3.3 and 5.5: the direct reservation, and what it does to the queue."""
+
+import asyncio
+import os
+import sqlite3
+import uuid
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.tree import until
+from holdfast import Handle, Holdfast, NoWorker, QueueBusy, Run, State
+from holdfast.clock import moment
+from holdfast.core.reservation import Reservation
+from holdfast.core.state import RunStatus
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance.make import (
+    MANY,
+    SUCCEEDED,
+    TYPE,
+    claim_order,
+    make_job,
+    put,
+    settle,
+    take,
+    take_many,
+)
+from holdfast.testing.conformance.reservations import make_reservation, reserve
+
+from .direct import QUEUE, call, call_at_once, executed, s1
+from .kit import SHORT, Child, Sql, Witness, opened, order_of
+
+SPAN = timedelta(minutes=5)
+ACTIVE = "SELECT count(*) FROM holdfast_reservations WHERE status = 'active'"
+
+
+@pytest.fixture
+async def lane(app: Holdfast) -> Any:
+    """S1's queue, and a handler that waits to be let go."""
+    await app.set_queue("default", ordering="position", concurrency=1)
+    gates: dict[str, asyncio.Event] = {}
+
+    @app.job
+    async def story(run: Run, title: str, fails: bool = False) -> str:
+        gate = gates.setdefault(title, asyncio.Event())
+        await gate.wait()
+        if fails:
+            raise ValueError(title)
+        return title
+
+    story.gates = gates  # type: ignore[attr-defined]
+    return story
+
+
+def let_go(story: Any, title: str) -> None:
+    story.gates.setdefault(title, asyncio.Event()).set()
+
+
+async def active(store: SqliteStore) -> Reservation:
+    """The one there is, as soon as there is one."""
+    async with asyncio.timeout(5):
+        while not (held := await store.reservations(active_only=True, limit=1)):  # noqa: ASYNC110 - nobody signals it
+            await asyncio.sleep(0.001)
+    return held[0]
+
+
+async def states(*handles: Handle[Any]) -> list[State]:
+    return [(await handle.job()).state for handle in handles]
+
+
+@pytest.mark.req("S1-1.2.k")
+def test_reservation_of_a_killed_process_is_still_active_on_disk(
+    path: Path, sql: Sql, tmp_path: Path
+) -> None:
+    with Child(call, path, tmp_path / "ledger", "direct") as caller:
+        until(lambda: path.exists() and _counted(sql), what="its reservation")
+        caller.kill()
+
+    assert sql.rows(QUEUE) == [("active", None)]
+    assert sql.value("SELECT state FROM holdfast_waiting") == "queued"
+
+
+def _counted(sql: Sql) -> int:
+    try:
+        return int(sql.value(ACTIVE))
+    except sqlite3.OperationalError:  # the tables are not there yet
+        return 0
+
+
+@pytest.mark.req("S1-2.5.b", "S1-2.5.k")
+async def test_two_in_turn_have_two_uuids_and_are_released_at_their_end(
+    app: Holdfast, store: SqliteStore, lane: Any, sql: Sql
+) -> None:
+    for title in ("one", "two"):
+        let_go(lane, title)
+    async with app.worker():
+        for title, fails in (("one", False), ("two", True)):
+            handle = await lane.run_now(title, fails=fails)
+            await handle.wait("5s")
+
+    found = sql.rows("SELECT id, status, reason FROM holdfast_reservations ORDER BY seq")
+    assert [row[1:] for row in found] == [("released", None)] * 2, "after failure too"
+    assert len({uuid.UUID(row[0]) for row in found}) == 2
+    assert sorted(await _ends(store)) == [State.DEAD_LETTER, State.SUCCEEDED]
+
+
+async def _ends(store: SqliteStore) -> list[State]:
+    return [state for (_, state), count in (await store.counts()).items() if count]
+
+
+@pytest.mark.req("S1-2.5.c", "S1-2.5.d", "S1-2.5.f")
+async def test_reservation_says_when_by_whom_and_until_when(
+    store: SqliteStore, clock: FakeClock, sql: Sql
+) -> None:
+    async with Holdfast(store, reservation="7m", poll="5ms") as app:
+
+        @app.job
+        def story() -> None: ...
+
+        calling = asyncio.create_task(story.options(request="req-7", wait="20s").run_now())
+        held = await active(store)
+        calling.cancel()
+        await asyncio.wait([calling])
+
+    at, until = sql.rows("SELECT reserved_at, expires_at FROM holdfast_reservations")[0]
+    assert (moment(at), moment(until)) == (clock.now(), clock.now() + timedelta(minutes=7))
+    assert str(os.getpid()) in held.reserved_by
+    assert held.reserved_by.endswith(" for req-7")
+
+
+@pytest.mark.req("S1-2.5.e")
+async def test_database_refuses_any_other_status(store: SqliteStore, sql: Sql) -> None:
+    await reserve(store)
+
+    refusal = sql.refuses("UPDATE holdfast_reservations SET status = 'waiting'")
+
+    assert "reservation_status" in refusal
+
+
+@pytest.mark.req("S1-2.5.h", "S1-3.3.e", "S1-3.3.f")
+async def test_while_one_is_active_nothing_is_dispatched_and_nothing_moves(
+    app: Holdfast, store: SqliteStore, lane: Any
+) -> None:
+    titles = ("a", "b", "c")
+    waiting = [await lane.enqueue(title) for title in titles]
+    before = await store.peek("default", limit=MANY)
+    assert await store.hold("caller.1") is not None  # the caller lives
+    held = await reserve(store, type="unknown")
+
+    async with app.worker(types=["story"]) as worker:
+        for _ in range(5):
+            await worker.drained()  # it looked, and found nothing to take
+        during = (await store.peek("default", limit=MANY))[1:]
+        assert await states(*waiting) == [State.QUEUED] * 3
+        await app.cancel(held.job_id)
+        for title, handle in zip(titles, waiting, strict=True):
+            let_go(lane, title)
+            await handle.wait("5s")
+
+    assert during == before
+    starts = [(await app.runs(job.id))[0].started_at for job in before]
+    assert starts == sorted(starts)
+
+
+@pytest.mark.req("S1-2.5.h", "S1-2.5.j")
+async def test_reservation_is_there_before_execution_and_holds_the_queue_until_its_end(
+    app: Holdfast, store: SqliteStore, lane: Any, sql: Sql
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    @app.job
+    def looks(run: Run) -> None:
+        seen.extend(sql.rows("SELECT status, job_id = ? FROM holdfast_reservations", run.job_id))
+
+    head = await lane.enqueue("head")
+    let_go(lane, "head")
+    async with app.worker(concurrency=5):
+        await head.wait("5s")
+        await (await looks.run_now()).wait("5s")
+        direct = await lane.run_now("direct")
+        behind = await lane.enqueue("behind")
+        let_go(lane, "behind")
+        assert await states(direct, behind) == [State.RUNNING, State.QUEUED]
+        let_go(lane, "direct")
+        await behind.wait("5s")
+
+    assert seen == [("active", 1)]
+    [first], [second] = await app.runs(direct.id), await app.runs(behind.id)
+    assert first.finished_at is not None
+    assert first.finished_at <= second.started_at
+
+
+@pytest.mark.req("S1-2.5.i")
+async def test_expired_with_the_caller_still_up_the_queue_moves_again(
+    app: Holdfast, store: SqliteStore, lane: Any, clock: FakeClock
+) -> None:
+    caller = await store.hold("caller.alive")
+    assert caller is not None
+    new = make_reservation(caller="caller.alive", span=SPAN)
+    await store.reserve(new, make_job(type="unknown"))
+    head = await lane.enqueue("head")
+    let_go(lane, "head")
+
+    async with app.worker(types=["story"]) as worker:
+        clock.advance(SPAN - timedelta(microseconds=1))
+        for _ in range(3):
+            await worker.drained()
+        in_time = await states(head)
+        clock.advance("1s")
+        await head.wait("5s")
+
+    held = await store.reservation(new.id)
+    assert held is not None
+    assert in_time == [State.QUEUED]
+    assert (held.status, held.reason) == ("expired", "caller_silent")
+
+
+@pytest.mark.req("S1-2.5.m")
+async def test_two_direct_calls_at_once_have_one_active_row(
+    app: Holdfast, store: SqliteStore, lane: Any, sql: Sql
+) -> None:
+    calls = [asyncio.create_task(lane.run_now(title)) for title in ("one", "two")]
+    await active(store)
+    seen = {sql.value(ACTIVE)}
+    async with app.worker():
+        for title in ("one", "two"):
+            let_go(lane, title)
+        for handle in await asyncio.gather(*calls):
+            seen.add(sql.value(ACTIVE))
+            await handle.wait("5s")
+
+    assert seen <= {0, 1}
+    assert sql.rows(QUEUE) == [("released", None)] * 2
+
+
+@pytest.mark.req("S1-2.5.n")
+async def test_second_caller_waits_for_the_first_or_is_rejected_at_once(
+    app: Holdfast, lane: Any, sql: Sql
+) -> None:
+    async with app.worker():
+        first = await lane.run_now("one")
+        with pytest.raises(QueueBusy, match="resource busy"):
+            await lane.options(on_busy="reject").run_now("two")
+        waits = asyncio.create_task(lane.options(on_busy="wait").run_now("three"))
+        let_go(lane, "three")
+        let_go(lane, "one")
+        await first.wait("5s")
+        second = await waits
+        await second.wait("5s")
+
+    [one], [three] = await app.runs(first.id), await app.runs(second.id)
+    assert one.finished_at is not None
+    assert one.finished_at <= three.started_at
+    assert sql.value("SELECT count(*) FROM holdfast_jobs") == 2
+
+
+@pytest.mark.req("S1-3.3.b")
+async def test_nobody_reserves_between_the_look_and_the_claim(path: Path, clock: FakeClock) -> None:
+    refusals: list[str] = []
+
+    def probe(name: str, after: bool) -> None:
+        """Try to slip in right after the claim has looked, as another process would."""
+        if (name, after) == ("claim.gate", True):
+            with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+                try:
+                    other.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError as error:
+                    refusals.append(str(error))
+
+    store = await opened(path, clock=clock, probe=probe)
+    head = await put(store)
+    taken = await claim_order(store)
+    await store.close()
+
+    assert (taken, refusals) == ([head], ["database is locked"])
+
+
+@pytest.mark.req("S1-3.3.b")
+async def test_reservation_committed_just_before_the_claim_begins_is_obeyed(
+    path: Path, clock: FakeClock
+) -> None:
+    other = await opened(path, clock=clock)
+    loop, held = asyncio.get_running_loop(), []
+
+    def probe(name: str, after: bool) -> None:
+        """The dispatcher has asked; before its transaction begins, somebody reserves."""
+        if (name, after) == ("tx.begin", False) and armed and not held:
+            asked = asyncio.run_coroutine_threadsafe(reserve(other), loop)
+            held.append(asked.result(10))
+
+    armed = False
+    store = await opened(path, clock=clock, probe=probe)
+    await put(store)
+    armed = True
+
+    taken = await claim_order(store)
+
+    assert taken == [held[0].job_id]
+    for each in (store, other):
+        await each.close()
+
+
+@pytest.mark.req("S1-3.3.d")
+async def test_without_one_the_head_of_the_queue_is_dispatched(store: SqliteStore) -> None:
+    head, _ = await put(store), await put(store)
+    held = await reserve(store, queue="lane")
+
+    assert (await take(store)).id == head
+    assert held.is_active
+
+
+@pytest.mark.req("S1-3.3.e", "S1-3.3.f")
+async def test_order_before_during_and_after_is_one(store: SqliteStore) -> None:
+    for priority in (0, 7, 0, -3):
+        await put(store, priority=priority)
+    before, places = await order_of(store), await store.peek("default", limit=MANY)
+
+    held = await reserve(store)
+    during = [job for job in await order_of(store) if job != held.job_id]
+    await settle(store, await take(store), SUCCEEDED)
+
+    assert during == before == await order_of(store)
+    assert await store.peek("default", limit=MANY) == places
+    assert (await take(store)).id == before[0]
+
+
+@pytest.mark.req("S1-5.5.b")
+async def test_wait_for_a_held_queue_ends_with_an_error_when_its_time_has_passed(
+    app: Holdfast, store: SqliteStore, lane: Any
+) -> None:
+    await reserve(store)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    with pytest.raises(QueueBusy, match=r"resource busy.*caller\.1 for req-7"):
+        await lane.options(wait="1s").run_now("two")
+
+    assert 1.0 <= loop.time() - began < 5.0
+
+
+@pytest.mark.req("S1-5.5.a", "S1-5.5.c")
+@pytest.mark.slow
+async def test_of_twenty_processes_that_call_at_once_one_holds_the_queue(
+    path: Path, tmp_path: Path, sql: Sql
+) -> None:
+    await (await s1(path)).close()
+    children = [Child(call_at_once, path, tmp_path / "ledger") for _ in range(20)]
+    try:
+        assert [child.hear() for child in children] == ["ready"] * 20
+        for child in children:
+            child.tell("go")
+        told = [child.hear() for child in children]
+        rows = sql.rows(QUEUE)
+        for child in children:
+            child.tell("leave")
+        assert [child.hear() for child in children] == ["left"] * 20
+    finally:
+        for child in children:
+            child.__exit__(None, None, None)
+
+    assert sorted(told) == ["QueueBusy"] * 19 + ["holds"]
+    assert rows == [("active", None)]
+    assert sql.rows(QUEUE) == [("released", None)]
+    assert sql.value("SELECT count(*) FROM holdfast_jobs") == 1
+    assert executed(tmp_path / "ledger") == []
+
+
+@pytest.mark.req("S1-7.b")
+@pytest.mark.parametrize("how", ["tick", "wake", "direct"])
+async def test_running_and_its_run_come_together_however_it_is_dispatched(
+    path: Path, how: str
+) -> None:
+    query = """SELECT s.state, (SELECT count(*) FROM holdfast_open_runs)
+        FROM holdfast_job_state AS s"""
+    witness = Witness(path, query)
+    store = await opened(path, probe=witness)
+    settings = {**SHORT, "poll": "5ms" if how == "tick" else "60s"}
+    async with Holdfast(store, **settings) as app:
+        if how == "tick":
+            store.listen = lambda *_, **__: lambda: None  # type: ignore[method-assign]
+
+        @app.job
+        async def story() -> None: ...
+
+        async with app.worker() as worker:
+            await worker.drained()
+            handle = await (story.run_now() if how == "direct" else story.enqueue())
+            await handle.wait("10s") if how != "tick" else await _polled(app, handle)
+
+    assert [("queued", 0)] in witness.seen
+    assert [("running", 1)] in witness.seen
+    assert {row for seen in witness.seen for row in seen} == {
+        ("queued", 0), ("running", 1), ("succeeded", 0)
+    }  # fmt: skip
+
+
+async def _polled(app: Holdfast, handle: Handle[Any]) -> None:
+    async with asyncio.timeout(10):
+        while not (await handle.job()).is_final:  # noqa: ASYNC110 - hints are off
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.req("S1-2.5.h")
+async def test_direct_run_counts_as_the_one_that_runs(
+    app: Holdfast, store: SqliteStore, lane: Any
+) -> None:
+    running = await lane.enqueue("first")
+    async with app.worker(concurrency=5):
+        async with asyncio.timeout(5):
+            while await states(running) != [State.RUNNING]:  # noqa: ASYNC110 - nobody signals it
+                await asyncio.sleep(0.005)
+        with pytest.raises(NoWorker):
+            await lane.options(wait="200ms").run_now("direct")
+        let_go(lane, "first")
+        await running.wait("5s")
+
+    assert [run.status for run in await app.runs(running.id)] == [RunStatus.SUCCEEDED]
+    assert await take_many(store, types=[TYPE, "story"]) == []
