@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help test check format lint types layers fast requirements proof bench clean
+.PHONY: help test check format lint types layers fast requirements proof bench studio clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ proof: $(READY)  ## the same tests at full size (long)
 bench: $(READY)  ## speed, growth and pick-up, beside Huey in the same run
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m bench $(ARGS)
+
+studio: $(READY)  ## a small studio at work: examples/story_studio, shown in its own words
+	cd examples && $(abspath $(BIN))/python -m story_studio.run $(ARGS)
 
 clean:  ## forget the environment and every cache
 	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build

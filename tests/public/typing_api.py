@@ -148,7 +148,7 @@ async def around() -> None:
 
 async def main() -> None:
     assert_type(await (await render.enqueue(3)).result(), str)
-    await pack.enqueue("photos")
+    assert_type(await (await pack.enqueue("photos")).result(), None)
 
     handle = await send_invoice.enqueue(invoice_id=3)
     assert_type(handle, Handle[Receipt])

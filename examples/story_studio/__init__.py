@@ -1,0 +1,1 @@
+"""A small studio that writes stories: S1, the durable ordered queue, on Holdfast."""

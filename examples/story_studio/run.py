@@ -1,0 +1,96 @@
+"""`python -m story_studio.run`: a studio at work, shown in S1's tables; it ends by itself."""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from . import words
+from .queries import QUERIES, reserved
+from .studio import QUEUE, Studio
+from .tables import table
+
+COLUMNS: Final = {
+    "jobs": "job_id template_id job_type params status position retry_of worker_id "
+    "started_at finished_at permanently_failed",
+    "job_runs": "run_id job_id status exit_code error artifacts log_path",
+}
+"""What fits on a screen; `show` has the others."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m story_studio.run", description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("studio"))
+    folder: Path = parser.parse_args(argv).folder
+    folder.mkdir(parents=True, exist_ok=True)
+    asyncio.run(_work(Studio(folder)))
+    print(f"\nEvery column: python -m story_studio.show jobs {folder}")
+
+
+async def _work(studio: Studio) -> None:
+    async with studio.app:
+        doomed = await _fill_the_queue(studio)
+        await _show(studio, "order")
+        await _run_everything(studio)
+        for name in ("templates", "jobs", "job_runs", "direct_reservations"):
+            await _show(studio, name)
+        await _show_chain(studio, doomed)
+
+
+async def _fill_the_queue(studio: Studio) -> str:
+    """Enqueue five jobs and move one of them; the id of the one that will fail."""
+    await studio.prepare()
+    app, story, research = studio.app, studio.story, studio.research
+    await app.templates.save("bedtime", story, params={"topic": "lighthouses", "pages": 3})
+    await app.templates.save("background", research, params={"topic": "lighthouses"})
+    _say("Queued: a bedtime story, one about dragons, the first one's background (twice), tides.")
+    await app.templates.enqueue("bedtime", title="The Keeper's Lamp")
+    doomed = await story.enqueue(title="The Unknown Dragon", topic="dragons")
+    needed = await app.templates.enqueue("background")
+    await app.templates.enqueue("background")
+    await app.templates.enqueue("background", topic="tides")
+    _say("The bedtime story needs its background: that is moved to the front.")
+    await needed.move("front")
+    return doomed.id
+
+
+async def _run_everything(studio: Studio) -> None:
+    """Ask for a direct run, then start the worker: it takes that one before the whole queue."""
+    _say("Somebody wants a story at once. Their reservation holds the queue as it is:")
+    async with asyncio.TaskGroup() as tasks:
+        direct = tasks.create_task(
+            studio.story.options(wait="1m", request="the boss").run_now(title="A Story Right Now")
+        )
+        while not await reserved(studio):  # noqa: ASYNC110 - nobody tells that
+            await asyncio.sleep(0.01)
+        await _show(studio, "reserved")
+        await _show(studio, "order")
+        _say("One worker, one job at a time. Nobody has notes on dragons: that one fails for good.")
+        async with studio.app.worker(queues=[QUEUE], instance_id="studio-1") as worker:
+            await (await direct).wait("1m")
+            await worker.drained()
+
+
+async def _show(studio: Studio, name: str) -> None:
+    rows = await QUERIES[name](studio)
+    if name in COLUMNS:
+        rows = [{column: row[column] for column in COLUMNS[name].split()} for row in rows]
+    print(f"\n{table(name, rows)}")
+
+
+async def _show_chain(studio: Studio, job_id: str) -> None:
+    """S1 2.4: a job and its retries, each under the one it is a retry of."""
+    _say("The chain of the story about dragons:")
+    for number, job in enumerate((await studio.app.lineage(job_id)).jobs):
+        row = words.job_row(job)
+        mark = "permanently failed" if row.permanently_failed else "failed"
+        print(f"  {'    ' * number}{row.job_id}  attempt {number}  {mark}")
+
+
+def _say(text: str) -> None:
+    print(f"\n{text}")
+
+
+if __name__ == "__main__":
+    main()
