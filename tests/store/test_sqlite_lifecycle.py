@@ -92,9 +92,12 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "size": lambda s: s.size(),
     "dossiers": lambda s: s.dossiers(after=0, limit=1),
     "strays": lambda s: s.strays(limit=1),
+    "overview": lambda s: s.overview(span=HOUR),
+    "situation": lambda s: s.situation(new_id()),
+    "facts": lambda s: s.facts(),
     "begin": lambda s: s.begin(within=SECOND),
 }
-NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities"}
+NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities", "exists", "concerns"}
 
 
 def test_every_verb_of_the_contract_is_tried_below() -> None:
