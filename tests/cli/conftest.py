@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,7 @@ async def story(title: str) -> str:
 @app.job
 async def counting(run: Run, to: int) -> str:
     for n in range(1, to + 1):
-        await run.progress(n, to, f"step {n}")
+        run.progress(n, to, f"step {n}")
     return "counted"
 """
 
@@ -87,3 +88,12 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     sys.modules.pop("tasks", None)
     yield Cli(tmp_path)
     sys.modules.pop("tasks", None)
+
+
+@pytest.fixture
+def worker(cli: Cli) -> Iterator[subprocess.Popen[bytes]]:
+    """A real worker of the app in that folder."""
+    program = [sys.executable, "-m", "holdfast", "worker", "tasks:app", "--log-level", "error"]
+    with subprocess.Popen(program, cwd=cli.folder) as process:
+        yield process
+        process.terminate()
