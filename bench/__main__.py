@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import chaos, groups, growth, machine, order, report, rounds, worker
+from bench import chaos, commands, groups, growth, machine, order, report, rounds, worker
 from bench.figures import Line, Series
 
 JOBS = {
@@ -21,11 +21,12 @@ JOBS = {
     "groups": 10_000,
     "worker": 20_000,
     "order": 20_000,
+    "commands": 1,
     "chaos": 10_000,
 }
 """How many jobs each measurement takes unless told otherwise."""
 
-ALONE = {"growth", "groups", "worker", "order", "chaos"}
+ALONE = {"growth", "groups", "worker", "order", "commands", "chaos"}
 """Measured without a peer."""
 
 
@@ -66,6 +67,9 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         _print(found["worker"])
     if "order" in wanted:
         found["order"] = _order(asked, folder)
+    if "commands" in wanted:
+        found["commands"] = commands.measure(folder, rows=asked.rows)
+        _print(commands.lines(found["commands"]))
     if "chaos" in wanted:
         found["chaos"] = chaos.measure(folder, jobs=asked.jobs or JOBS["chaos"])
         _print(report.table([[name, str(value)] for name, value in found["chaos"].items()]))

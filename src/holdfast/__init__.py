@@ -1,51 +1,58 @@
-"""Holdfast: durable background jobs and schedules."""
+"""Holdfast: durable background jobs and schedules.
 
-from holdfast.app import Holdfast
-from holdfast.config import Settings
-from holdfast.context import Run
-from holdfast.core.command import Command
-from holdfast.core.group import Group, GroupState
-from holdfast.core.job import Job, Slot
-from holdfast.core.lineage import Lineage
-from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
-from holdfast.core.queue import Pause
-from holdfast.core.retry import Backoff
-from holdfast.core.state import State
-from holdfast.core.template import Template
-from holdfast.errors import (
-    CallerError,
-    CommandFailed,
-    DuplicateJob,
-    GroupNotFound,
-    HoldfastError,
-    InvalidGroup,
-    InvalidJob,
-    InvalidParams,
-    InvalidType,
-    JobNotFound,
-    JobNotSucceeded,
-    LeaseLost,
-    NoWorker,
-    OperatorError,
-    PayloadTooLarge,
-    PermanentError,
-    QueueBusy,
-    RunError,
-    StopRequested,
-    SyncMisused,
-    TemplateChanged,
-    TransientError,
-    TransitionRefused,
-    UnknownTemplate,
-    UnknownType,
-    WaitTimeout,
-)
-from holdfast.jobs.bulk import SomeRefused
-from holdfast.jobs.groups import GroupHandle
-from holdfast.jobs.handle import Handle
-from holdfast.jobs.jobtype import Bound, JobType
-from holdfast.store.base import Queue
-from holdfast.sync import Sync
+Each name is loaded when it is first asked for, so that a command that needs none starts at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from holdfast.app import Holdfast
+    from holdfast.config import Settings
+    from holdfast.context import Run
+    from holdfast.core.command import Command
+    from holdfast.core.group import Group, GroupState
+    from holdfast.core.job import Job, Slot
+    from holdfast.core.lineage import Lineage
+    from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
+    from holdfast.core.queue import Pause
+    from holdfast.core.retry import Backoff
+    from holdfast.core.state import State
+    from holdfast.core.template import Template
+    from holdfast.errors import (
+        CallerError,
+        CommandFailed,
+        DuplicateJob,
+        GroupNotFound,
+        HoldfastError,
+        InvalidGroup,
+        InvalidJob,
+        InvalidParams,
+        InvalidType,
+        JobNotFound,
+        JobNotSucceeded,
+        LeaseLost,
+        NoWorker,
+        OperatorError,
+        PayloadTooLarge,
+        PermanentError,
+        QueueBusy,
+        RunError,
+        StopRequested,
+        SyncMisused,
+        TemplateChanged,
+        TransientError,
+        TransitionRefused,
+        UnknownTemplate,
+        UnknownType,
+        WaitTimeout,
+    )
+    from holdfast.jobs.bulk import SomeRefused
+    from holdfast.jobs.groups import GroupHandle
+    from holdfast.jobs.handle import Handle
+    from holdfast.jobs.jobtype import Bound, JobType
+    from holdfast.store.base import Queue
+    from holdfast.sync import Sync
 
 __version__ = "0.1.0"
 
@@ -102,3 +109,80 @@ __all__ = [
     "WaitTimeout",
     "__version__",
 ]
+
+_AT: Final = {
+    "holdfast.app": ("Holdfast",),
+    "holdfast.config": ("Settings",),
+    "holdfast.context": ("Run",),
+    "holdfast.core.command": ("Command",),
+    "holdfast.core.group": (
+        "Group",
+        "GroupState",
+    ),
+    "holdfast.core.job": (
+        "Job",
+        "Slot",
+    ),
+    "holdfast.core.lineage": ("Lineage",),
+    "holdfast.core.outcome": (
+        "Cancel",
+        "RetryAfter",
+        "Skip",
+        "Snooze",
+    ),
+    "holdfast.core.queue": ("Pause",),
+    "holdfast.core.retry": ("Backoff",),
+    "holdfast.core.state": ("State",),
+    "holdfast.core.template": ("Template",),
+    "holdfast.errors": (
+        "CallerError",
+        "CommandFailed",
+        "DuplicateJob",
+        "GroupNotFound",
+        "HoldfastError",
+        "InvalidGroup",
+        "InvalidJob",
+        "InvalidParams",
+        "InvalidType",
+        "JobNotFound",
+        "JobNotSucceeded",
+        "LeaseLost",
+        "NoWorker",
+        "OperatorError",
+        "PayloadTooLarge",
+        "PermanentError",
+        "QueueBusy",
+        "RunError",
+        "StopRequested",
+        "SyncMisused",
+        "TemplateChanged",
+        "TransientError",
+        "TransitionRefused",
+        "UnknownTemplate",
+        "UnknownType",
+        "WaitTimeout",
+    ),
+    "holdfast.jobs.bulk": ("SomeRefused",),
+    "holdfast.jobs.groups": ("GroupHandle",),
+    "holdfast.jobs.handle": ("Handle",),
+    "holdfast.jobs.jobtype": (
+        "Bound",
+        "JobType",
+    ),
+    "holdfast.store.base": ("Queue",),
+    "holdfast.sync": ("Sync",),
+}
+"""Where each of them is."""
+
+_WHERE: Final = {name: module for module, names in _AT.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
