@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help test check format lint types layers fast requirements proof bench studio clean
+.PHONY: help demo test check format lint types layers fast requirements proof bench studio clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -17,6 +17,9 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@
+
+demo: $(READY)  ## a tour of half a minute: real jobs, three workers, a real kill
+	@$(BIN)/holdfast demo $(ARGS)
 
 test: $(READY) lint types layers  ## everything: format, lint, types, layers, every test
 	$(BIN)/python -m pytest

@@ -5,17 +5,14 @@ import re
 import secrets
 import socket
 from collections.abc import (
-    AsyncIterator,
     Callable,
     Collection,
     Coroutine,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from contextlib import contextmanager
-from datetime import datetime
 from random import SystemRandom
 from types import TracebackType
 from typing import (
@@ -30,41 +27,30 @@ from typing import (
     overload,
 )
 
+from holdfast.admin import Admin
 from holdfast.clock import SystemClock
 from holdfast.config import SettingOptions, Settings
 from holdfast.context import Run
-from holdfast.core.event import EventRecord
-from holdfast.core.group import Group
 from holdfast.core.ids import Ids
-from holdfast.core.job import Job
-from holdfast.core.lineage import Lineage
 from holdfast.core.retry import Backoff
-from holdfast.core.run import RunRecord
 from holdfast.core.span import Span
-from holdfast.core.state import State
-from holdfast.jobs import bulk, placing, queues, retrying
+from holdfast.jobs import bulk
 from holdfast.jobs.client import Client
 from holdfast.jobs.decorator import AsyncHandler, Decorator, Ending, Handler
 from holdfast.jobs.executing import ExecutorName
-from holdfast.jobs.following import event_stream
 from holdfast.jobs.groups import (
-    PAGE,
     GroupHandle,
     ModeName,
     OnFailureName,
-    check_page,
-    group_id_of,
     start_group,
 )
 from holdfast.jobs.handle import Handle
 from holdfast.jobs.handler_class import default_name
 from holdfast.jobs.jobtype import Bound, JobType
-from holdfast.jobs.placing import End
 from holdfast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from holdfast.jobs.registry import Registry
 from holdfast.jobs.templates import Templates
-from holdfast.jobs.waiting import job_id_of
-from holdfast.store.base import Queue, Store
+from holdfast.store.base import Store
 from holdfast.store.open import open_store
 from holdfast.sync import Sync
 
@@ -77,7 +63,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Holdfast:
+class Holdfast(Admin):
     """Durable jobs over one store.
 
     `app = Holdfast("sqlite:///jobs.db")`. Nothing is opened until it is needed; `async with app:`
@@ -200,158 +186,6 @@ class Holdfast:
         is asked to stop, or `skip`: who waits is skipped. At most 100,000 jobs.
         """
         return await start_group(self._client, bound, mode=mode, on_failure=on_failure, name=name)
-
-    def group_handle(self, group_id: str) -> GroupHandle:
-        """A handle on a group known by its id, whether it exists or not."""
-        return GroupHandle(group_id_of(group_id), self._client)
-
-    async def groups(self, limit: int = PAGE, before: int | None = None) -> list[Group]:
-        """A page of groups, the newest first; `before=groups[-1].seq` gives the next page."""
-        store = await self._client.store()
-        return await store.find_groups(limit=check_page(limit), before=before)
-
-    async def get(self, job_id: str) -> Job:
-        """The job as it stands; JobNotFound if there is none."""
-        return await self._client.find(job_id_of(job_id))
-
-    async def runs(self, job_id: str) -> list[RunRecord]:
-        """Every run of a job, the first one first."""
-        return await (await self._client.store()).runs(job_id_of(job_id))
-
-    async def events(self, job_id: str) -> list[EventRecord]:
-        """Everything unusual that happened to a job, oldest first."""
-        return await (await self._client.store()).events(job_id_of(job_id))
-
-    def event_stream(self, after: int = 0, *, follow: bool = False) -> AsyncIterator[EventRecord]:
-        """Everything unusual that happened to anybody: `async for event in app.event_stream():`.
-
-        In an order in which nothing is missed: keep the id of the last one, and go on `after` it.
-        `follow` waits for more, for ever.
-        """
-        return event_stream(self._client, after=after, follow=follow)
-
-    async def lineage(self, job_id: str) -> Lineage:
-        """The chain that job belongs to, from its root to its tip, with every attempt."""
-        return await retrying.lineage(self._client, job_id_of(job_id))
-
-    async def retry(self, job_id: str) -> Handle[Any]:
-        """Do a job again that failed, was skipped or cancelled: a new job, counting from zero.
-
-        It follows the last job of the chain, and copies what was asked. TransitionRefused if that
-        one has not ended so, or is delivered once; DuplicateJob if somebody retried it meanwhile.
-        """
-        return await retrying.retry(self._client, job_id_of(job_id))
-
-    async def retry_many(
-        self,
-        *,
-        states: Iterable[str] | None = None,
-        queue: str | None = None,
-        type: str | None = None,  # noqa: A002 - it is what a job calls it
-        limit: int = 1000,
-    ) -> list[Handle[Any]]:
-        """Do many again, the newest first: `await app.retry_many(queue="mail")`.
-
-        Dead letters, unless `states` says which. Left out are jobs that were retried already, so
-        it may be repeated, and those delivered once.
-        """
-        return await retrying.retry_many(
-            self._client, states=states, queue=queue, type=type, limit=limit
-        )
-
-    async def wait(self, job_id: str, timeout: Span | None = None) -> Job:  # noqa: ASYNC109 - WaitTimeout names the job
-        """The job once it has ended; for a chain, the last of its jobs. WaitTimeout after that."""
-        return await self._client.wait(job_id_of(job_id), timeout=timeout)
-
-    async def cancel(self, job_id: str, reason: str | None = None) -> State:
-        """Ask that a job not run, or stop: `cancelled` if it will not run, `running` if told."""
-        return await self._client.cancel(job_id_of(job_id), reason=reason)
-
-    async def set_queue(
-        self,
-        name: str,
-        *,
-        ordering: queues.OrderingName = "scheduled",
-        concurrency: int | None = None,
-        gap: int = 100,
-    ) -> Queue:
-        """Create a queue or change it: `await app.set_queue("story", concurrency=1)`.
-
-        `concurrency` is how many of its jobs run at a time, over all workers; None is no limit.
-        `ordering="position"` places each new job behind the last, `gap` apart. What is left out
-        is set to its default; a pause stays. InvalidJob names a value that cannot be.
-        """
-        return await queues.set_queue(self._client, name, ordering, concurrency, gap)
-
-    async def pause(
-        self, queue: str, *, reason: str | None = None, duration: Span | None = None
-    ) -> Queue:
-        """Let no more jobs of a queue start, until `resume` or for `duration`; what runs goes on.
-
-        Pausing it again replaces reason and duration.
-        """
-        return await queues.pause(self._client, queue, reason, duration)
-
-    async def resume(self, queue: str) -> bool:
-        """Let a paused queue go on at once; False if it was not paused."""
-        return await queues.resume(self._client, queue)
-
-    async def queue(self, name: str) -> Queue:
-        """A queue's settings and its pause, or the defaults if nobody has set it."""
-        return await queues.get(self._client, name)
-
-    async def queues(self) -> list[Queue]:
-        """Every queue that was ever set or paused, by name."""
-        return await (await self._client.store()).queues()
-
-    async def move(
-        self,
-        job_id: str,
-        to: End | None = None,
-        *,
-        before: str | None = None,
-        after: str | None = None,
-        swap: str | None = None,
-    ) -> Job:
-        """Give a job that waits another place: `await app.move(job_id, "front")`, `before=other`.
-
-        Among the jobs of its queue and priority; the others keep their order. TransitionRefused
-        if it, or the other one, does not wait any more; InvalidJob if the other is of another
-        queue or priority.
-        """
-        place = {"before": before, "after": after, "swap": swap}
-        return await placing.move(self._client, job_id_of(job_id), to, **place)
-
-    async def edit(
-        self,
-        job_id: str,
-        *,
-        params: Mapping[str, Any] | None = None,
-        priority: int | None = None,
-        delay: Span | None = None,
-        at: datetime | None = None,
-    ) -> Job:
-        """Change a job that waits: `await app.edit(job_id, params={"n": 3}, delay="5m")`.
-
-        `params` are all of its arguments, checked as at its enqueue; they are frozen at the first
-        claim. With another `priority` it goes behind the jobs of that one. TransitionRefused if
-        it does not wait any more.
-        """
-        return await placing.edit(
-            self._client, job_id_of(job_id), params=params, priority=priority, delay=delay, at=at
-        )
-
-    async def next_jobs(self, queue: str = "default", limit: int = 10) -> list[Job]:
-        """The next jobs of a queue in the order in which they are taken; what is due counts."""
-        return await placing.next_jobs(self._client, queue, limit)
-
-    async def normalise(self, queue: str) -> int:
-        """Make the positions of a queue even again (100, 200, 300 …); how many changed."""
-        return await placing.normalise(self._client, queue)
-
-    def handle(self, job_id: str) -> Handle[Any]:
-        """A handle on a job known by its id, whether it exists or not."""
-        return Handle(job_id_of(job_id), self._client, created=False)
 
     def worker(
         self,

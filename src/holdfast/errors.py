@@ -28,6 +28,7 @@ HoldfastError
 │   └── TransientError        raised by handlers: do retry
 └── OperatorError         whoever runs the machine can put it right
     ├── StoreBusy             somebody else holds the store's lock
+    ├── StoreMissing          there is no store where one was looked for
     ├── StoreFull             no space left
     ├── StoreReadOnly         the store cannot be written
     ├── StoreBroken           the file is damaged or unreadable
@@ -170,6 +171,10 @@ class OperatorError(HoldfastError):
 
 class StoreBusy(OperatorError):
     """Another process held the store's lock for the whole waiting time."""
+
+
+class StoreMissing(OperatorError):
+    """Nothing is there yet, and whoever asked must not create it."""
 
 
 class StoreFull(OperatorError):

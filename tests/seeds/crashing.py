@@ -11,12 +11,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from holdfast.core.decide import Change, succeed
-from holdfast.core.event import CancelRequested, FellDue, Lost
+from holdfast.core.decide import Change, Guard, Move, succeed
+from holdfast.core.event import Abandoned, Abandonment, CancelRequested, Failed, FellDue, Lost
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job, Key
 from holdfast.core.run import Claim
-from holdfast.core.state import Loss
+from holdfast.core.state import Loss, State
+from holdfast.store.base import Queue
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.crash import ACT_IDS, Probe
@@ -32,6 +33,7 @@ from holdfast.testing.scenarios import (
     _retrying,
     deciding,
     nothing,
+    reserving,
     settling,
 )
 from holdfast.testing.sqlite_bench import BENCH, dump
@@ -78,7 +80,46 @@ def effect(path: Path, claim: Claim) -> None:
     path.with_suffix(f".{claim.id}.effect").write_text(claim.id, encoding="ascii")
 
 
+async def _direct(w: World, **over: Any) -> JobId:
+    """A direct job in the default queue, which it holds, and a caller who falls silent."""
+    await w.store.set_queue(Queue(name="default", concurrency=1))
+    return (await reserving(w, **over)).job_id
+
+
+async def _direct_scheduled(w: World) -> JobId:
+    job_id = await _direct(w, delay=4 * LEASE)
+    w.clock.advance(LEASE)
+    return job_id
+
+
+async def _direct_retrying(w: World) -> JobId:
+    job_id = await _direct(w, max_attempts=2)
+    [claim] = await w.claim()
+    await w.settle(claim, Failed("broke", 4 * LEASE))
+    w.clock.advance(LEASE)
+    return job_id
+
+
+async def _direct_blocked(w: World) -> JobId:
+    job_id = await _direct(w)
+    block = Move(guard=Guard.STATE, to=State.BLOCKED)
+    await w.store.apply([Change(job_id, 0, block, was=State.QUEUED)])
+    w.clock.advance(LEASE)
+    return job_id
+
+
+DIRECT: Final = {
+    "scheduled": _direct_scheduled,
+    "retrying": _direct_retrying,
+    "blocked": _direct_blocked,
+}
+
 MORE: Final = {
+    **{
+        f"abandon_{name}_{why}": deciding(prepare, Abandoned(why))
+        for name, prepare in DIRECT.items()
+        for why in Abandonment
+    },
     "fall_due": deciding(_scheduled, FellDue()),
     "fall_due_again": deciding(_retrying, FellDue()),
     "cancel_scheduled": deciding(_scheduled, CancelRequested()),
@@ -96,7 +137,13 @@ MORE: Final = {
 
 NO_TRANSITIONS: Final = {
     "set_queue",
+    "pause",
+    "resume",
     "renew",
+    "renew_direct",
+    "keep",
+    "reserve_in_vain",
+    "free_reservations",
     "attach_open",
     "attach_closed",
     "late_write",

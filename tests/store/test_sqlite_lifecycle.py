@@ -89,9 +89,15 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "left_over": lambda s: s.left_over(new_id(), limit=1),
     "sweep_groups": lambda s: s.sweep_groups(limit=1),
     "expire_groups": lambda s: s.expire_groups(older_than=HOUR, limit=1),
+    "size": lambda s: s.size(),
+    "dossiers": lambda s: s.dossiers(after=0, limit=1),
+    "strays": lambda s: s.strays(limit=1),
+    "overview": lambda s: s.overview(span=HOUR),
+    "situation": lambda s: s.situation(new_id()),
+    "facts": lambda s: s.facts(),
     "begin": lambda s: s.begin(within=SECOND),
 }
-NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities"}
+NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities", "exists", "concerns"}
 
 
 def test_every_verb_of_the_contract_is_tried_below() -> None:

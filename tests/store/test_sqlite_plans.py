@@ -63,15 +63,22 @@ WALKS_ON_PURPOSE = {
     "worker.delete": {"holdfast_open_runs"},  # few: what runs now
     "read.orphans": {"holdfast_runs"},  # once at every start
     "schema.lapse_all": {"holdfast_open_runs"},  # once after a restart
+    # For people who ask: what is live, never what is kept.
+    "read.find_live": {"holdfast_waiting", "holdfast_open_runs"},
+    "view.backlog": {"holdfast_waiting"},
+    "view.running": {"holdfast_open_runs"},
+    "view.open_runs": {"holdfast_open_runs"},
+    "view.busy": {"holdfast_open_runs"},
     # `verify`, when somebody asks for it: once for all pages together.
     "audit.orphans": {
         "holdfast_runs",
         "holdfast_waiting",
         "holdfast_open_runs",
         "holdfast_ends",
+        "holdfast_reservations",
     },
     "audit.keys": {"holdfast_keys", "holdfast_slots"},
-    "audit.doubles": {"holdfast_open_runs"},
+    "audit.doubles": {"holdfast_open_runs", "holdfast_reservations"},
 }
 PLANNED = sorted(
     name

@@ -25,7 +25,7 @@ STATUSES = {*RunStatus, *ReservationStatus}
 LITERAL = re.compile(r"'((?:[^']|'')*)'")
 STATE_COLUMN = re.compile(r"\b(?:state|to_state|was)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
 STATUS_COLUMN = re.compile(r"\b(?:status|run_status)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
-OTHER_WORDS = {"sqlite_stat1", "holdfast_*",
+OTHER_WORDS = {"sqlite_stat1", "holdfast_*", "~",
     "active", "key",  # scopes of keys
     "ended",  # the guard `state`, once it is known to be an end
     "cancel_requested",  # a reason

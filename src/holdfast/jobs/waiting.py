@@ -101,7 +101,7 @@ class Waiting:
             jobs = await self._store.get([job_id for _, job_id in some])
             for (waiter, job_id), job in zip(some, jobs, strict=True):
                 if job is None:
-                    _fail(waiter, _missing(job_id))
+                    _fail(waiter, missing(job_id))
                 elif job.is_final and not waiter.done():
                     waiter.set_result(job)
         return loop.time() - began
@@ -149,7 +149,7 @@ async def _until_woken(woken: asyncio.Event, poll: float) -> None:
 def job_id_of(text: str) -> JobId:
     """`text`, if it could be a job's id; JobNotFound if no store can have one like it."""
     if not isinstance(text, str) or not text.isascii() or not 0 < len(text) <= _LONGEST_ID:
-        raise _missing(text)
+        raise missing(text)
     return JobId(text)
 
 
@@ -157,7 +157,7 @@ async def find(store: Store, job_id: JobId) -> Job:
     """The job as it stands; JobNotFound if there is none."""
     job = (await store.get([job_id]))[0]
     if job is None:
-        raise _missing(job_id)
+        raise missing(job_id)
     return job
 
 
@@ -169,7 +169,7 @@ async def follow(store: Store, job: Job) -> Job:
     return chain[-1] if chain and chain[-1].id != job.id else job
 
 
-def _missing(job_id: object) -> JobNotFound:
+def missing(job_id: object) -> JobNotFound:
     shown = ascii(job_id[:80] if isinstance(job_id, str) else job_id)
     return JobNotFound(
         f"no job {shown[:80]} is in this store; it was never stored, or pruned since"

@@ -35,6 +35,7 @@ from holdfast.store.audit import Audits
 from holdfast.store.groups import Groups
 from holdfast.store.records import Records
 from holdfast.store.reservations import Reservations
+from holdfast.store.views import Views
 
 PROMOTED_AT_ONCE: Final = 10_000
 """How many jobs one claim promotes at most; more that fall due together take several claims."""
@@ -92,6 +93,17 @@ class Filter:
     queue: str | None = None
     type: str | None = None
     group: str | None = None  # the id of a group: its members, every link of a chain
+    key: str | None = None  # the chains that hold this key, in any bucket, or this active key
+    prefix: str | None = None  # how its id begins
+
+    def fits(self, job: Job) -> bool:
+        """Whether the job fits, as far as it can be told from the job alone."""
+        return (
+            (self.states is None or job.state in self.states)
+            and (self.queue is None or job.queue == self.queue)
+            and (self.type is None or job.type == self.type)
+            and (self.prefix is None or job.id.startswith(self.prefix))
+        )
 
 
 class Jobs(Protocol):
@@ -193,7 +205,10 @@ class Jobs(Protocol):
         ...
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
-        """Jobs that fit, the newest `seq` first; `before` pages on from the last one seen."""
+        """Jobs that fit, the newest `seq` first; `before` pages on from the last one seen.
+
+        A job adrift (see `Repairs`) is listed only where no state is asked for.
+        """
         ...
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
@@ -390,12 +405,17 @@ class Store(
     Locks,
     Hints,
     Audits,
+    Views,
     Protocol,
 ):
     """All of it. Opened before use; closing twice is fine."""
 
     @property
     def capabilities(self) -> frozenset[Capability]: ...
+
+    def exists(self) -> bool:
+        """Whether there is something to open; `open` would otherwise create it."""
+        ...
 
     async def open(self) -> None:
         """Create or migrate what is needed; refuses a store that is foreign or newer."""

@@ -1,6 +1,5 @@
 """The contract of direct runs: a queue held for one job."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -53,15 +52,15 @@ class Reservations(Protocol):
         """The reservation as it stands."""
         ...
 
-    async def reservations(self, *, active_only: bool = False, limit: int) -> Sequence[Reservation]:
+    async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
         """The latest first. They go when their job is pruned."""
         ...
 
-    async def lapsed_reservations(self, *, limit: int) -> Sequence[Reservation]:
+    async def lapsed_reservations(self, *, limit: int) -> list[Reservation]:
         """Active ones that nobody has renewed in time, the longest lapsed first."""
         ...
 
-    async def free_reservations(self, *, limit: int) -> Sequence[Reservation]:
+    async def free_reservations(self, *, limit: int) -> list[Reservation]:
         """Let active ones whose job has ended, or is gone, expire; answers those, as they are now.
 
         Only a broken store has any.

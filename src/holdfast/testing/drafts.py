@@ -26,7 +26,6 @@ from holdfast.core.event import (
     Snoozed,
     Stopped,
     Succeeded,
-    Unblocked,
 )
 from holdfast.core.group import GroupMode, OnMemberFailure
 from holdfast.core.ids import JobId
@@ -155,7 +154,7 @@ EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
         State.QUEUED: (None, None, CancelRequested("enough"), Misfired()),
         State.RETRY_WAIT: (None, CancelRequested(), FellDue(), GivenUp("hopeless")),
         State.FAILED: (GivenUp("hopeless"),),
-        State.BLOCKED: (None, None, CancelRequested(), Unblocked()),
+        State.BLOCKED: (None, None, CancelRequested()),  # only its group unblocks it
     }
 )
 """What may be decided of a job seen in that state; None is only a look at it."""

@@ -13,11 +13,13 @@ from holdfast.clock import MICROSECOND, Clock
 from holdfast.core.decide import Change
 from holdfast.core.dossier import Dossier, Stray
 from holdfast.core.event import EventRecord
+from holdfast.core.explain import Situation
 from holdfast.core.group import ClosingGroup, Group, NewGroup, check_group
 from holdfast.core.ids import Ids, JobId, RunId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_PROGRESS
 from holdfast.core.order import sort_key
+from holdfast.core.overview import Overview
 from holdfast.core.queue import Gate
 from holdfast.core.record import Record, Swap
 from holdfast.core.reservation import NewReservation, Reservation, ReservationId
@@ -36,6 +38,7 @@ from holdfast.testing import (
     model_records,
     model_repair,
     model_reservations,
+    model_views,
     model_workers,
 )
 from holdfast.testing.model_add import add_job
@@ -62,6 +65,9 @@ class ModelStore:
     @property
     def capabilities(self) -> frozenset[Capability]:
         return frozenset()
+
+    def exists(self) -> bool:
+        return True
 
     async def open(self) -> None:
         self._is_open = True
@@ -142,7 +148,8 @@ class ModelStore:
         newest_first = sorted(self._tables.jobs.values(), key=lambda job: -job.seq)
         unseen = (job for job in newest_first if before is None or job.seq < before)
         members = self._tables.members
-        fitting = (job for job in unseen if _fits(job, what))
+        keyed = None if what.key is None else self._tables.keyed(what.key)
+        fitting = (j for j in unseen if what.fits(j) and (keyed is None or j.root_id in keyed))
         return [j for j in fitting if what.group in (None, members.get(j.id))][:limit]
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
@@ -208,6 +215,18 @@ class ModelStore:
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
         return model_repair.remove_orphans(self._tables, self._clock.now(), limit)
+
+    async def overview(self, *, span: timedelta) -> Overview:
+        return model_views.overview(self._tables, self._clock, span)
+
+    async def situation(self, job_id: JobId) -> Situation | None:
+        return model_views.situation(self._tables, self._clock, job_id)
+
+    async def facts(self) -> Mapping[str, str]:
+        return {"engine": "a model in memory", "jobs": str(len(self._tables.jobs))}
+
+    def concerns(self) -> list[str]:
+        return ["it forgets everything when its process ends"]
 
     async def set_queue(self, queue: Queue) -> None:
         model_queues.set_queue(self._tables, queue)
@@ -365,11 +384,3 @@ class ModelStore:
 
     def _lease_end(self, span: timedelta) -> LeaseEnd:
         return LeaseEnd(self._clock.monotonic() + span // MICROSECOND, self._clock.boot_id())
-
-
-def _fits(job: Job, what: Filter) -> bool:
-    return (
-        (what.states is None or job.state in what.states)
-        and (what.queue is None or job.queue == what.queue)
-        and (what.type is None or job.type == what.type)
-    )

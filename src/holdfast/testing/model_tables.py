@@ -168,6 +168,13 @@ class Tables:
         due = [j for j in self.jobs.values() if j.state in waits and j.available_at <= now]
         return sorted(due, key=lambda job: (job.available_at, job.seq))
 
+    def keyed(self, key: str) -> set[JobId]:
+        """The roots of the chains that hold that key, in any bucket, or that active key."""
+        roots = {root for held, root in self.keys.items() if held.key == key}
+        if key in self.active_keys:
+            roots.add(self.jobs[self.active_keys[key]].root_id)
+        return roots
+
     def chain(self, root_id: JobId) -> list[Job]:
         """The jobs of one chain, root first."""
         jobs = [job for job in self.jobs.values() if job.root_id == root_id]

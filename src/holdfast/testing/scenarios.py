@@ -332,7 +332,7 @@ async def reserving(w: World, **over: Any) -> Reservation:
     """A direct job before the others that wait, and the queue held for it."""
     number = ReservationId(w.new_id())
     new = NewReservation(id=number, caller="caller.1", request="req-7", span=LEASE)
-    reserved = await w.store.reserve(new, w.job(max_attempts=1, **over))
+    reserved = await w.store.reserve(new, w.job(**{"max_attempts": 1, **over}))
     assert reserved.reservation is not None
     return reserved.reservation
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from typing import Any, TypeVar
 
@@ -101,6 +102,7 @@ class Twins:
         self.both(_stream)
         check_dump(self._run(_dump(self.store)), chained=self.chained)
         self.both(_audited)
+        self.both(lambda store: _explained(store, self.known))
         for store in (self.model, self.store):
             found = self._run(verify(store, page=PAGE)).violations
             assert found == (), f"a store that nobody has broken is said to be: {found}"
@@ -163,6 +165,13 @@ async def _listed(store: Store) -> list[list[JobId]]:
     if pages[-1]:
         pages.append(await store.find(Filter(), limit=MANY, before=pages[-1][-1].seq))
     return [[job.id for job in page] for page in pages]
+
+
+async def _explained(store: Store, known: Sequence[JobId]) -> list[object]:
+    """Why each job waits, and how everything stands."""
+    situations = [await store.situation(job_id) for job_id in known]
+    shown = [each and replace(each, job=replace(each.job, seq=0)) for each in situations]
+    return [*shown, await store.overview(span=timedelta(hours=1))]
 
 
 async def _dump(store: Store) -> Dump:

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import socket
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -11,6 +13,7 @@ from holdfast.config import Settings
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
 from holdfast.core.run import Holder, Lease
+from holdfast.core.worker import WorkerInfo
 from holdfast.errors import OperatorError
 from holdfast.jobs.registry import Registry
 from holdfast.store.around import Hint, Topic
@@ -106,6 +109,8 @@ class Worker:
         self._deaf()
         await self._renewer.stop()
         await asyncio.wait([self._tidying])
+        with suppress(OperatorError):  # it has stopped all the same, and is not heard any more
+            await self._store.retire(self.holder)
         self._is_running = False
         log.info("worker stopped instance=%s", self.holder.instance_id)
 
@@ -139,11 +144,23 @@ class Worker:
 
         return Renewer(
             self._store,
+            self._info(),
             self._held.all,
             span=self._settings.lease,
             interval=self._settings.renew,
             found=found,
             seed=int(self._random() * 2**32),
+        )
+
+    def _info(self) -> WorkerInfo:
+        return WorkerInfo(
+            instance_id=self.holder.instance_id,
+            boot_id=self.holder.boot_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=tuple(self._engine.queues),
+            types=tuple(self._engine.types),
+            concurrency=self._engine.concurrency,
         )
 
     def _hint(self, hint: Hint) -> None:

@@ -6,23 +6,26 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
+from typing import Any
 
 from holdfast.core.run import Lease
-from holdfast.store.base import Jobs, Renewal
+from holdfast.core.worker import WorkerInfo
+from holdfast.store.base import Renewal, Store
 from holdfast.worker.service import every
 
 log = logging.getLogger("holdfast.worker")
 
 
 class Renewer:
-    """Renews whatever is `held`, on a loop of its own.
+    """Renews whatever is `held`, and tells that the worker lives, on a loop of its own.
 
     `found` is called on the renewing thread for a lease that was lost or is to be cancelled.
     """
 
     def __init__(
         self,
-        store: Jobs,
+        store: Store,
+        info: WorkerInfo,
         held: Callable[[], list[Lease]],
         *,
         span: timedelta,
@@ -31,6 +34,7 @@ class Renewer:
         seed: int,
     ) -> None:
         self._store = store
+        self._info = info
         self._held = held
         self._span = span
         self._interval = interval
@@ -38,7 +42,7 @@ class Renewer:
         self._random = Random(seed)  # noqa: S311 - spreads renewals, guards nothing
         self._loop = asyncio.new_event_loop()
         self._poke = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Future[Any] | None = None
         self._thread = threading.Thread(target=self._run, name="holdfast-renew", daemon=True)
 
     def start(self) -> None:
@@ -62,8 +66,15 @@ class Renewer:
                 self._found(lease, renewal)
         return sum(renewal.held for renewal in renewals)
 
+    async def beat_once(self) -> None:
+        """Tell that this worker lives; the first time, who it is."""
+        if not await self._store.beat(self._info.holder, span=self._span):
+            await self._store.enlist(self._info)
+            await self._store.beat(self._info.holder, span=self._span)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        beating = every(self._interval, self.beat_once, random=self._random.random, patience=1)
         # A renewal that failed is repeated just as soon: leases do not wait for patience.
         renewing = every(
             self._interval,
@@ -72,7 +83,9 @@ class Renewer:
             poke=self._poke,
             patience=1,
         )
-        self._task = self._loop.create_task(renewing)
+        self._task = asyncio.gather(
+            self._loop.create_task(renewing), self._loop.create_task(beating)
+        )
         try:
             self._loop.run_until_complete(self._task)
         except asyncio.CancelledError:

@@ -14,6 +14,8 @@ from holdfast.store.sqlite.rows import dumps
 from holdfast.store.sqlite.statements import Probe, run
 
 T = TypeVar("T")
+Ask = Callable[..., list[tuple[Any, ...]]]
+"""A statement's name and its values, to its rows."""
 
 THREADS = 2
 
@@ -40,6 +42,10 @@ class Reader:
         """
         return await self._on_thread(lambda: self._remembered(name))
 
+    async def together(self, read: Callable[[Ask], T]) -> T:
+        """What `read` makes of several questions, all answered from one and the same moment."""
+        return await self._on_thread(lambda: self._at_once(read))
+
     def close(self) -> None:
         self._threads.shutdown(wait=True)
         for connection in self._opened:
@@ -48,6 +54,17 @@ class Reader:
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _at_once(self, read: Callable[[Ask], T]) -> T:
+        def ask(name: str, /, **values: Any) -> list[tuple[Any, ...]]:
+            return self._fetch(name, values)
+
+        connection = self._connection()
+        connection.execute("BEGIN")
+        try:
+            return read(ask)
+        finally:
+            connection.execute("COMMIT")
 
     def _remembered(self, name: str) -> list[tuple[Any, ...]]:
         # A reader never writes, so its data_version changes with every commit of anybody else,

@@ -14,6 +14,7 @@ from holdfast.core.event import (
     Event,
     Failed,
     Kind,
+    Moved,
     Released,
     Skipped,
     Stopped,
@@ -22,6 +23,7 @@ from holdfast.core.group import Closing, GroupMode, OnMemberFailure
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.order import Ordering
+from holdfast.core.place import Place, Where
 from holdfast.core.run import NOBODY
 from holdfast.core.state import RunStatus, State
 from holdfast.store.base import Queue, Store
@@ -256,6 +258,20 @@ async def test_adrift_comes_back_behind_the_others(
         assert await settle(store, job, DRIFTED)
 
     assert await claim_order(store) == [*waiting, *lost]
+
+
+async def test_adrift_comes_back_behind_one_moved_to_the_front(
+    store: Store, wrecker: Wrecker
+) -> None:
+    await store.set_queue(Queue(name="default", ordering=Ordering.POSITION))
+    lost, waiting = await put(store), await put(store)
+    await wrecker.cut_loose(lost)
+    assert await settle(store, await job_of(store, waiting), Moved(Place(Where.FRONT)))
+
+    assert await settle(store, await _found(store, lost), DRIFTED)
+
+    assert (await job_of(store, lost)).position == 100
+    assert await claim_order(store) == [waiting, lost]
 
 
 async def test_repair_of_a_job_adrift_counts_once(store: Store, wrecker: Wrecker) -> None:

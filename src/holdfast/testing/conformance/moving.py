@@ -22,6 +22,7 @@ from holdfast.testing.conformance.make import (
     ended,
     job_of,
     kinds,
+    make_job,
     new_id,
     next_ids,
     put,
@@ -111,6 +112,26 @@ async def test_new_job_goes_behind_those_moved_to_the_front(store: Store) -> Non
     later = [await put(store, queue="lane"), await put(store, queue="lane", active_key="k")]
 
     assert await positions(store, [job, *later]) == [-100, 100, 200]
+
+
+async def test_many_new_jobs_go_behind_those_moved_to_the_front(store: Store) -> None:
+    [job] = await line(store, Ordering.POSITION, 1)
+    await move(store, job, Where.FRONT)
+    together = [make_job(queue="lane") for _ in range(3)]
+
+    await store.add(together)
+
+    assert await positions(store, [each.id for each in together]) == [100, 200, 300]
+
+
+async def test_place_before_the_first_behind_zero_stays_behind_zero(store: Store) -> None:
+    a, b, c = await line(store, Ordering.POSITION, 3)
+    await move(store, a, Where.FRONT)
+
+    await move(store, c, Where.BEFORE, b)
+    await move(store, b, Where.AFTER, a)
+
+    assert await positions(store, [a, b, c]) == [-100, -50, 100]
 
 
 async def test_new_job_of_a_scheduled_queue_goes_behind_those_that_were_numbered(

@@ -170,6 +170,8 @@ CREATE TABLE holdfast_ends (
   losses INTEGER NOT NULL
 );
 CREATE INDEX holdfast_ends_state ON holdfast_ends (state, at);
+-- The few that did not succeed are looked for among the many that did.
+CREATE INDEX holdfast_ends_odd ON holdfast_ends (state, job) WHERE state <> 'succeeded';
 
 -- Keys point at the root of a chain. 'key' rows stay for ever, also when their job is pruned;
 -- 'active' rows go when the chain ends.

@@ -75,6 +75,71 @@ WHERE (:before IS NULL OR s.seq < :before)
 ORDER BY s.seq DESC
 LIMIT :limit;
 
+-- @find_live
+-- By where a job stands, so that the cost is that of the few, not of all that were ever stored.
+SELECT s.*
+FROM (
+  SELECT * FROM (
+    SELECT w.job FROM holdfast_waiting AS w
+    WHERE w.state IN (SELECT value FROM json_each(:states))
+      AND (:before IS NULL OR w.job < :before)
+      AND (:queue IS NULL OR w.queue = :queue)
+      AND (:type IS NULL OR w.type = :type)
+    ORDER BY w.job DESC
+    LIMIT :limit
+  )
+  UNION ALL
+  SELECT * FROM (
+    SELECT o.job FROM holdfast_open_runs AS o
+    CROSS JOIN holdfast_jobs AS j ON j.seq = o.job
+    WHERE 'running' IN (SELECT value FROM json_each(:states))
+      AND (:before IS NULL OR o.job < :before)
+      AND (:queue IS NULL OR o.queue = :queue)
+      AND (:type IS NULL OR j.type = :type)
+    ORDER BY o.job DESC
+    LIMIT :limit
+  )
+  UNION ALL
+  SELECT e.job
+  FROM json_each(:states) AS t
+  CROSS JOIN holdfast_ends AS e ON e.job IN (
+    SELECT i.job FROM holdfast_ends AS i INDEXED BY holdfast_ends_odd
+    CROSS JOIN holdfast_jobs AS j ON j.seq = i.job
+    WHERE i.state = t.value AND i.state <> 'succeeded'
+      AND (:before IS NULL OR i.job < :before)
+      AND (:queue IS NULL OR i.queue = :queue)
+      AND (:type IS NULL OR j.type = :type)
+    ORDER BY i.job DESC
+    LIMIT :limit
+  )
+  ORDER BY 1 DESC
+  LIMIT :limit
+) AS found
+CROSS JOIN holdfast_job_state AS s ON s.seq = found.job
+ORDER BY s.seq DESC;
+
+-- @find_id
+-- An id is written with characters that all come before `~`.
+SELECT s.*
+FROM (
+  SELECT seq FROM holdfast_jobs
+  WHERE id >= :prefix AND id < :prefix || '~' AND (:before IS NULL OR seq < :before)
+) AS j
+CROSS JOIN holdfast_job_state AS s ON s.seq = j.seq
+ORDER BY s.seq DESC;
+
+-- @find_key
+SELECT s.*
+FROM holdfast_keys AS k
+CROSS JOIN holdfast_jobs AS r ON r.id = k.job_id
+CROSS JOIN holdfast_job_state AS s ON s.seq IN (
+  SELECT seq FROM holdfast_jobs WHERE root = r.seq
+  UNION ALL
+  SELECT r.seq
+)
+WHERE k.scope IN ('key', 'active') AND k.key = :key AND (:before IS NULL OR s.seq < :before)
+ORDER BY s.seq DESC;
+
 -- @counts
 SELECT queue, state, count(*) FROM holdfast_waiting GROUP BY queue, state
 UNION ALL

@@ -1,0 +1,66 @@
+"""`holdfast db`: the store itself."""
+
+import click
+
+from holdfast.cli.frame import Desk, verb
+from holdfast.core.span import to_span
+from holdfast.errors import InvalidJob
+
+
+@click.group("db")
+def command() -> None:
+    """Create, look at and prune the store."""
+
+
+@verb("migrate", creates=True)
+async def migrate(desk: Desk, /) -> None:
+    """Create the store, or bring its schema up to date; harmless when it is."""
+    await _status(desk)
+
+
+@verb("status")
+async def status(desk: Desk, /) -> None:
+    """Address, schema version, size."""
+    await _status(desk)
+
+
+@verb("prune")
+@click.option("--older-than", required=True, help="Jobs that ended so long ago, such as 30d.")
+@click.option("--batch", type=click.IntRange(1, 10_000), default=500, show_default=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def prune(desk: Desk, /, older_than: str, batch: int, yes: bool) -> None:
+    """Delete finished jobs with their runs and events; dead letters, keys and slots stay."""
+    try:
+        span = to_span(older_than, what="--older-than")
+    except ValueError as error:
+        raise InvalidJob(str(error)) from error
+    if not yes and not click.confirm(f"delete what ended more than {older_than} ago?", err=True):
+        return
+    gone = 0
+    with desk.out.progress("prune", None) as advance:
+        while some := await desk.app.store.prune(older_than=span, limit=batch):
+            gone += some
+            advance(some)
+    desk.out.say(f"{gone:,} jobs are gone")
+
+
+for each in (migrate, status, prune):
+    command.add_command(each)
+
+
+@command.command("sql")
+def sql() -> None:
+    """Print the SQL that makes the schema; it goes to stdout and nothing else does."""
+    from holdfast.store.sqlite.migrate import migrations  # noqa: PLC0415 - an adapter's own
+
+    for _, text in sorted(migrations().items()):
+        click.echo(text)
+
+
+async def _status(desk: Desk) -> None:
+    facts = await desk.app.store.facts()
+    if desk.out.as_json:
+        desk.out.record(facts)
+        return
+    for name, value in facts.items():
+        desk.out.line(f"{name:<12} {value}")

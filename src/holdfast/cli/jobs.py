@@ -1,0 +1,79 @@
+"""`holdfast jobs`: which jobs there are."""
+
+from datetime import datetime
+
+import click
+
+from holdfast.cli.filters import parse
+from holdfast.cli.frame import Desk, verb
+from holdfast.cli.output import ago, span
+from holdfast.cli.search import matching
+from holdfast.clock import SystemClock
+from holdfast.core.job import Job
+
+COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "WHAT")
+
+
+@verb("jobs")
+@click.argument("filters", nargs=-1)
+@click.option("-n", "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
+@click.option("--count", is_flag=True, help="Only how many there are of each queue and state.")
+async def command(desk: Desk, /, filters: tuple[str, ...], limit: int, count: bool) -> None:
+    """List jobs, the newest first; FILTERS such as state:dead_letter type:mail.* since:2h.
+
+    Keys: state type queue key group id since args.NAME error. A state may be one of ours, several
+    with commas, or waiting, open, dead, done.
+    """
+    if count:
+        await _count(desk)
+        return
+    now = SystemClock().now()
+    wanted = parse(filters, now=now)
+    found: list[Job] = []
+    async for job in matching(desk.app.store, wanted, desk.out):
+        found.append(job)
+        if len(found) == limit:
+            break
+    if desk.out.as_json:
+        for job in found:
+            desk.out.record(job)
+        return
+    desk.out.table(COLUMNS, [_row(job, now) for job in found])
+    if len(found) == limit:
+        desk.out.say(f"the newest {limit}; -n for more")
+    elif not found:
+        desk.out.say("no job fits")
+
+
+async def _count(desk: Desk) -> None:
+    counts = sorted((await desk.app.store.counts()).items())
+    if desk.out.as_json:
+        for (queue, state), number in counts:
+            desk.out.record({"queue": queue, "state": state, "jobs": number})
+        return
+    rows = [(queue, str(state), f"{number:,}") for (queue, state), number in counts]
+    desk.out.table(("QUEUE", "STATE", ">JOBS"), rows)
+
+
+def _row(job: Job, now: datetime) -> tuple[str, ...]:
+    return (
+        job.id, job.type, job.queue, job.state, str(job.priority),
+        f"{ago(job.created_at, now)} ago", what(job, now),
+    )  # fmt: skip
+
+
+def what(job: Job, now: datetime) -> str:
+    """The one thing to know about how it stands."""
+    if job.is_final:
+        took = (
+            ""
+            if job.started_at is None or job.finished_at is None
+            else (f" after {span(job.finished_at - job.started_at)}")
+        )
+        return f"{job.reason or 'done'}{took}"
+    if job.holder is not None and job.started_at is not None and job.state == "running":
+        asked = ", asked to stop" if job.cancel_requested else ""
+        return f"on {job.holder}{asked}"
+    if job.available_at > now:
+        return f"due in {span(job.available_at - now)}"
+    return f"{job.failures} failed runs" if job.failures else ""

@@ -1,0 +1,119 @@
+"""Data on stdout, talk on stderr; tables for people, JSON for scripts."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from datetime import datetime, timedelta
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import click
+
+from holdfast.cli.progress import Advance, Lines, bar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDE: Final = 200
+"""How wide a table may be where nobody looks at it: in a pipe or a file."""
+
+
+class Output:
+    """Where one command's words go."""
+
+    def __init__(self, *, as_json: bool = False, plain: bool = False) -> None:
+        self.as_json = as_json
+        self._plain = plain or bool(os.environ.get("NO_COLOR"))
+
+    def say(self, text: str) -> None:
+        """A word to the person at the terminal."""
+        click.echo(text, err=True)
+
+    def line(self, text: str = "") -> None:
+        click.echo(text)
+
+    def record(self, value: Any) -> None:
+        """One object as a line of JSON."""
+        click.echo(json.dumps(plain(value), ensure_ascii=False))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """A table; a column whose name begins with `>` is set to the right."""
+        from rich.table import Table  # noqa: PLC0415 - only who prints tables pays for it
+
+        table = Table(box=None, pad_edge=False, header_style="" if self._plain else "bold")
+        for name in columns:
+            is_number = name.startswith(">")
+            table.add_column(
+                name.lstrip(">"),
+                justify="right" if is_number else "left",
+                overflow="ellipsis",
+                no_wrap=True,
+            )
+        for row in rows:
+            table.add_row(*(_literal(cell) for cell in row))
+        self.console().print(table)
+
+    @contextmanager
+    def progress(self, what: str, total: int | None) -> Iterator[Advance]:
+        """A bar with rate and time left on a terminal; a line every ten seconds elsewhere."""
+        if sys.stderr.isatty() and not self._plain:
+            with bar(self.console(talk=True), what, total) as advance:
+                yield advance
+        else:
+            yield Lines(what, total, self.say)
+
+    def console(self, *, talk: bool = False) -> "Console":
+        """A rich console for stdout, or for stderr when it is talk."""
+        from rich.console import Console  # noqa: PLC0415 - as above
+
+        stream: IO[str] = sys.stderr if talk else sys.stdout
+        is_terminal = stream.isatty()
+        return Console(
+            file=stream,
+            width=None if is_terminal else WIDE,
+            no_color=self._plain,
+            highlight=False,
+            markup=True,
+            emoji=False,
+            force_terminal=is_terminal and not self._plain,
+        )
+
+
+def plain(value: Any) -> Any:
+    """A record as JSON can carry it: moments as text, spans in seconds."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, str | int | float | None):
+        return value
+    return [plain(each) for each in value] if isinstance(value, Iterable) else str(value)
+
+
+def ago(then: datetime | None, now: datetime) -> str:
+    """How long ago, as people say it: `3m12s`."""
+    return "-" if then is None else span(now - then)
+
+
+def span(length: timedelta) -> str:
+    """`45ms`, `3.2s`, `3m12s`, `2h05m`, `4d03h`."""
+    seconds = abs(length.total_seconds())
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 10:  # noqa: PLR2004 - one digit
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    for unit, size, smaller, least in (("d", 86_400, "h", 3600), ("h", 3600, "m", 60)):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // least:02}{smaller}"
+    return f"{whole // 60}m{whole % 60:02}s" if whole >= 60 else f"{whole}s"  # noqa: PLR2004
+
+
+def _literal(cell: str) -> str:
+    from rich.markup import escape  # noqa: PLC0415 - as above
+
+    return escape(cell)

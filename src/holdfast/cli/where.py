@@ -1,0 +1,62 @@
+"""Which app and which store a command is about, and who said so."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.errors import InvalidType
+
+TABLE = "[tool.holdfast]"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value, and where it was found."""
+
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """An app's address, or a store's; never both from the same kind of place."""
+
+    app: Setting | None
+    url: Setting | None
+
+
+def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Where:
+    """What the options say, else the environment, else the nearest pyproject.toml."""
+    if app is not None and url is not None:
+        raise InvalidType("--app and --url were both given; an app has its own store, so give one")
+    if app is not None or url is not None:
+        return Where(_given(app, "--app"), _given(url, "--url"))
+    names = {"app": "HOLDFAST_APP", "url": "HOLDFAST_URL"}
+    found = {key: _given(os.environ.get(name), name) for key, name in names.items()}
+    written = _written(folder or Path.cwd())
+    return Where(found["app"] or written.get("app"), found["url"] or written.get("url"))
+
+
+def _given(value: str | None, source: str) -> Setting | None:
+    return Setting(value, source) if value else None
+
+
+def _written(folder: Path) -> Mapping[str, Setting]:
+    """What the nearest pyproject.toml, from that folder upwards, says of us."""
+    files = (each / "pyproject.toml" for each in (folder, *folder.parents))
+    file = next((each for each in files if each.is_file()), None)
+    if file is None:
+        return {}
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("holdfast", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InvalidType(f"{file} cannot be read: {error}; mend it, or give --app") from error
+    return {key: _checked(table[key], key, file) for key in ("app", "url") if key in table}
+
+
+def _checked(value: object, key: str, file: Path) -> Setting:
+    if not isinstance(value, str):
+        raise InvalidType(f"{key} of {TABLE} in {file} is {value!r:.80}; write text in quotes")
+    return Setting(value, str(file))

@@ -1,0 +1,97 @@
+-- @backlog
+SELECT queue, type, state, count(*), sum(available_at <= :now), min(available_at)
+FROM holdfast_waiting
+GROUP BY queue, type, state
+ORDER BY queue, type, state;
+
+-- @running
+SELECT o.queue, j.type, count(*), sum(o.lease_until <= :mono)
+FROM holdfast_open_runs AS o
+CROSS JOIN holdfast_jobs AS j ON j.seq = o.job
+GROUP BY o.queue, j.type
+ORDER BY o.queue, j.type;
+
+-- @ended
+SELECT queue, state, count(*)
+FROM holdfast_ends INDEXED BY holdfast_ends_state
+WHERE state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled') AND at >= :since
+GROUP BY queue, state;
+
+-- @job
+SELECT s.* FROM holdfast_job_state AS s WHERE s.id = :id;
+
+-- @queue
+SELECT concurrency, paused_at, pause_reason, resume_at FROM holdfast_queues WHERE name = :queue;
+
+-- @open_runs
+-- How many there are, and the few that began first.
+SELECT j.id, k.instance_id, count(*) OVER ()
+FROM holdfast_open_runs AS o
+CROSS JOIN holdfast_jobs AS j ON j.seq = o.job
+LEFT JOIN holdfast_workers AS k ON k.id = o.worker
+WHERE o.queue = :queue
+ORDER BY o.started_at, o.job
+LIMIT 3;
+
+-- @overlap
+SELECT j.id, k.instance_id
+FROM holdfast_open_runs AS o
+CROSS JOIN holdfast_jobs AS j ON j.seq = o.job
+LEFT JOIN holdfast_workers AS k ON k.id = o.worker
+WHERE o.delivery = 'once' AND o.name = :name;
+
+-- @member
+-- The member of its group before it that has not ended.
+SELECT j.id
+FROM holdfast_jobs AS own
+CROSS JOIN holdfast_groups AS g ON g.seq = own.grp AND g.sealed_at IS NOT NULL
+CROSS JOIN holdfast_jobs AS j ON j.grp = own.grp AND j.seq < own.seq
+LEFT JOIN holdfast_ends AS e ON e.job = j.seq
+WHERE own.id = :id AND e.job IS NULL
+ORDER BY j.seq DESC
+LIMIT 1;
+
+-- @ahead
+-- As the claim looks: what is due counts as queued, what is too late is passed over, and so is a
+-- `once` job whose name runs, or stands further in front.
+SELECT count(*)
+FROM (
+  SELECT 1
+  FROM holdfast_waiting AS w
+  WHERE w.queue = :queue
+    AND (
+      w.state = 'queued'
+      OR w.state IN ('scheduled', 'retry_wait') AND w.available_at <= :now
+    )
+    AND (-w.priority, w.position, w.available_at, w.created_at, w.job)
+      < (-:priority, :position, :available_at, :created_at, :seq)
+    AND (w.start_deadline IS NULL OR w.start_deadline >= :now)
+    AND (
+      w.delivery <> 'once'
+      OR NOT EXISTS (
+        SELECT 1 FROM holdfast_open_runs AS o WHERE o.delivery = 'once' AND o.name = w.name
+      )
+      AND w.job = (
+        SELECT e.job FROM holdfast_waiting AS e
+        WHERE e.delivery = 'once' AND e.name = w.name AND e.queue = w.queue AND e.state = 'queued'
+          AND (e.start_deadline IS NULL OR e.start_deadline >= :now)
+        ORDER BY e.priority DESC, e.position, e.available_at, e.created_at, e.job
+        LIMIT 1
+      )
+    )
+  LIMIT :most
+);
+
+-- @busy
+SELECT count(*)
+FROM holdfast_open_runs AS o
+CROSS JOIN holdfast_workers AS k ON k.id = o.worker
+WHERE k.instance_id IN (SELECT value FROM json_each(:instances));
+
+-- @facts
+SELECT
+  sqlite_version(),
+  (SELECT version FROM holdfast_meta),
+  (SELECT page_count FROM pragma_page_count) * (SELECT page_size FROM pragma_page_size),
+  (SELECT journal_mode FROM pragma_journal_mode),
+  (SELECT synchronous FROM pragma_synchronous);

@@ -1,0 +1,20 @@
+"""Every block of the documentation runs, and prints what the page says it prints."""
+
+from pathlib import Path
+
+import pytest
+from pages import ROOT, play
+
+PAGES = ["docs/learn/quickstart.md", "docs/howto/order-and-groups.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_is_true_from_top_to_bottom(page: str, tmp_path: Path) -> None:
+    play((ROOT / page).read_text(), tmp_path)
+
+
+def test_a_page_that_is_not_true_is_found(tmp_path: Path) -> None:
+    page = "```python\n# a.py\nprint(1)\n```\n\n```console\n$ python a.py\n2\n```\n"
+
+    with pytest.raises(AssertionError, match="is not"):
+        play(page, tmp_path)
