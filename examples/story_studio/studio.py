@@ -73,9 +73,10 @@ class Studio:
         found = [line.partition(": ")[2] for line in _shelf() if line.startswith(f"{topic}: ")]
         if not found:
             raise LookupError(f"nothing on the shelf is about {topic}")
-        notes.parent.mkdir(exist_ok=True)
-        notes.write_text("".join(f"{fact}\n" for fact in found), encoding="utf-8")
-        run.attach(notes)
+        draft = notes.with_suffix(".draft")  # so that a retry never takes half of them for all
+        draft.parent.mkdir(exist_ok=True)
+        draft.write_text("".join(f"{fact}\n" for fact in found), encoding="utf-8")
+        run.attach(draft.replace(notes))
         return len(found)
 
 

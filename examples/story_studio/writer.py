@@ -12,14 +12,17 @@ def main() -> int:
     asked = _arguments()
     facts = [f"Nobody had ever told of {asked.title} before."]
     if asked.notes is not None:
-        print(f"reading {asked.notes.name}")
-        try:
-            facts = asked.notes.read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            print(f"there are no notes called {asked.notes.stem}; research them first")
-            return NO_NOTES
+        facts = _read(asked.notes)
+    if not facts:
+        print(f"there are no notes called {asked.notes.stem}; research them first")
+        return NO_NOTES
     _write(asked.text, asked.title, [facts[page % len(facts)] for page in range(asked.pages)])
     return 0
+
+
+def _read(notes: Path) -> list[str]:
+    print(f"reading {notes.name}")
+    return notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
 
 
 def _write(text: Path, title: str, pages: list[str]) -> None:

@@ -228,6 +228,21 @@ async def test_a_failing_story_says_why_in_its_error_and_its_log(
     assert not list(studio.folder.glob("stories/*"))
 
 
+async def test_half_of_the_notes_that_a_crash_left_are_no_notes(
+    studio: Studio, holdfast: Harness
+) -> None:
+    await studio.prepare()
+    draft = studio.notes("tides").with_suffix(".draft")
+    draft.parent.mkdir()
+    draft.write_text("The sea comes")
+    await studio.research.enqueue("tides")
+
+    [ran] = await holdfast.drain(raising=True)
+
+    assert (ran.result, text_of(ran.run.artifacts[0]).count("\n")) == (2, 2)
+    assert [path.name for path in draft.parent.iterdir()] == ["tides.txt"]
+
+
 async def test_the_retry_waits_behind_the_others_and_copies_what_was_asked(
     studio: Studio, holdfast: Harness
 ) -> None:

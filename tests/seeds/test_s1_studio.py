@@ -180,10 +180,11 @@ async def test_a_story_whose_worker_was_killed_is_failed_by_crash_recovery_and_r
         await studio.prepare()
         handle = await studio.story.enqueue("The Patient One", topic="herons")
         worker = grow()
-        until(lambda: is_read(notes), what="a writer at the notes")
+        pen = until(lambda: pen_at(notes), what="a writer at the notes")
         before = await run_of(studio, handle.id)
 
         worker.kill()
+        os.close(pen)
         notes.unlink()
         notes.write_text("A heron waits.\n")
         code = grow("--burst").wait()
@@ -199,13 +200,12 @@ async def test_a_story_whose_worker_was_killed_is_failed_by_crash_recovery_and_r
     assert names_in(tmp_path / "stories") == [f"{second.id}.txt"]
 
 
-def is_read(fifo: Path) -> bool:
-    """Whether somebody has opened it to read."""
+def pen_at(fifo: Path) -> int | None:
+    """The other end of what somebody reads; while it is open they wait for more."""
     try:
-        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
-    except OSError:
-        return False
-    return True
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # nobody reads it yet
+        return None
 
 
 @pytest.mark.req("S1-4.4.e")
