@@ -1,12 +1,10 @@
 """Looking at the whole store from the command line."""
 
 import json
-import os
 import re
 import sqlite3
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import pytest
@@ -156,20 +154,3 @@ def test_enqueue_with_wait_shows_progress_and_exits_by_outcome(cli: Cli, worker:
     assert "succeeded" in good.stderr
     assert bad.exit_code == 1
     assert "dead_letter" in bad.stderr
-
-
-@pytest.mark.slow
-def test_demo_says_only_what_it_has_checked_and_leaves_nothing(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "demo", "--script"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "0 violations" in done.stdout
-    assert "refused" in done.stdout
-    assert list(tmp_path.glob("tmp*")) == []
