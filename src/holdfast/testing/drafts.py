@@ -242,6 +242,7 @@ _CLAIM = _step(
 _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (4, _ADD),
     (6, _CLAIM),
+    (2, _step("ask_why_and_claim", holder=_HOLDERS, queue=st.sampled_from(QUEUES))),
     (6, _step("end", picks=_PICKS)),
     (1, _step("decide_on_what_waits", picks=_PICKS)),
     (2, _step("let_time_pass", span=_SPANS)),

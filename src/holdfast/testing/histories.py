@@ -26,6 +26,7 @@ from holdfast.core.event import (
     Misfired,
     Moved,
 )
+from holdfast.core.explain import explain
 from holdfast.core.group import GroupMode, NewGroup, OnMemberFailure
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
@@ -39,10 +40,22 @@ from holdfast.errors import TransitionRefused
 from holdfast.store.base import Added, Capability, Queue, Store
 from holdfast.store.reservations import Reserved
 from holdfast.testing import sizes
-from holdfast.testing.drafts import EVENTS, STEPS, Draft, Pick, Step
+from holdfast.testing.drafts import EVENTS, QUEUES, STEPS, TYPES, Draft, Pick, Step
 from holdfast.testing.twins import MANY, MakeStore, Twins
 
 Picked = TypeVar("Picked")
+
+
+IDLE = WorkerInfo(
+    instance_id="",
+    boot_id="",
+    host="here",
+    pid=9,
+    queues=QUEUES,
+    types=TYPES,
+    concurrency=100_000,
+)
+"""A worker with room for everything."""
 
 
 def history_machine(make_store: MakeStore) -> type["History"]:
@@ -148,6 +161,20 @@ class History(RuleBasedStateMachine):
         claims = self.twins.both(lambda store: store.claim(**wanted))
         self.seen.extend(claims)
         self.twins.touched.update(claim.id for claim in claims)
+
+    def ask_why_and_claim(self, holder: Holder, queue: str) -> None:
+        """What `explain` calls runnable is what the next claim of an idle worker takes."""
+        idle = replace(IDLE, instance_id=holder.instance_id, boot_id=holder.boot_id)
+        self.enlist(idle)
+        self.beat(holder, timedelta(hours=1))
+        runnable = self.twins.both(partial(_runnable, known=self.twins.known, queue=queue))
+        lease = timedelta(seconds=15)
+        claims = self.twins.both(
+            lambda store: store.claim(holder, queue=queue, types=TYPES, limit=1, lease=lease)
+        )
+        assert [claim.id for claim in claims] == runnable, "explain and the claim do not agree"
+        self.seen.extend(claims)
+        self.twins.touched.update(runnable)
 
     def end(self, picks: Sequence[Pick]) -> None:
         self._decide(self.twins.running, picks)
@@ -352,6 +379,13 @@ async def _held(store: Store, besides: str, instance_id: str | None) -> list[Job
 
 async def _of_no_job(store: Store) -> list[EventRecord]:
     return [replace(event, id=0) for event in await store.events(None)]
+
+
+async def _runnable(store: Store, known: Sequence[JobId], queue: str) -> list[JobId]:
+    """The jobs of that queue that the next claim takes, by what `explain` says."""
+    situations = [await store.situation(job_id) for job_id in known]
+    here = [each for each in situations if each and each.job.queue == queue]
+    return [each.job.id for each in here if explain(each).is_runnable]
 
 
 async def _broken(store: Store) -> list[object]:

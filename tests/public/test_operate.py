@@ -1,0 +1,61 @@
+"""What the pages for operators show can be done as it is shown."""
+
+import asyncio
+import re
+import shlex
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.worker import command
+
+FOLDER = Path(__file__).parents[2] / "docs" / "operate"
+BLOCKS = [
+    (page.name, block)
+    for page in sorted(FOLDER.glob("*.md"))
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+]
+COMMANDS = [
+    line
+    for page in sorted(FOLDER.glob("*.md"))
+    for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+    for line in block.splitlines()
+]
+AROUND = """
+from holdfast import Holdfast
+
+app = Holdfast("sqlite:///jobs.db")
+
+@app.job(queue="story")
+async def story(chapter: int) -> int:
+    return chapter
+
+async def main() -> None:
+    async with app, app.worker(queues=["story"]):
+"""
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_block_runs_inside_an_app(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+
+    exec(AROUND + textwrap.indent(BLOCKS[number][1], " " * 8), names)  # noqa: S102 - our own page
+
+    asyncio.run(names["main"]())  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_command_is_understood(line: str) -> None:
+    program, subcommand, *args = shlex.split(line, comments=True)
+
+    assert (program, subcommand) == ("holdfast", "worker")
+    assert command.make_context("worker", args).params["app"] == "tasks:app"
+
+
+def test_there_are_blocks_and_commands() -> None:
+    assert len(BLOCKS) >= 3
+    assert len(COMMANDS) >= 3
