@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from signal import SIGKILL
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +15,9 @@ from chaos.ledger import Ledger
 from chaos.tree import Tree, forest, until
 from chaos.worker_app import register as register_all
 from holdfast import Holdfast, JobNotSucceeded, Queue, Settings, State
-from holdfast.core.event import CancelRequested
+from holdfast.core.event import CancelRequested, Failed
+from holdfast.core.ids import JobId
+from holdfast.core.job import Job
 from holdfast.core.reservation import Reservation
 from holdfast.core.run import Holder
 from holdfast.core.state import RunStatus
@@ -34,7 +36,9 @@ from holdfast.testing.conformance.make import (
     take_many,
 )
 from holdfast.testing.conformance.reservations import make_reservation, reserve
+from holdfast.worker import reservations
 from holdfast.worker.recover import Recovered, Recovery
+from holdfast.worker.reservations import ReservationCare
 from holdfast.worker.tidy import Tidy
 
 from .direct import QUEUE, call, executed, register, s1, work
@@ -151,6 +155,63 @@ async def test_not_expired_is_obeyed_and_logged_and_blocks_no_longer_than_it_sai
     told = [r.getMessage() for r in caplog.records if "reservation inspected" in r.getMessage()]
     assert [f"reservation_id={held.id}" in line for line in told] == [True, True]
     assert ["verdict=obeyed" in told[0], "verdict=caller_silent" in told[1]] == [True, True]
+
+
+async def test_job_handed_back_outlives_its_reservation(
+    store: SqliteStore, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its caller has had its answer: only the queue is let go, not the job."""
+    await store.set_queue(Queue(name="default", concurrency=1))
+    new = make_reservation(caller="caller.gone", span=SPAN)
+    reserved = await store.reserve(new, make_job(max_attempts=3))
+    [claim] = await take_many(store)
+    await settle(store, claim, Failed("broke", HOUR))
+    head = await put(store)
+    clock.advance(SPAN)
+
+    after = await Tidy(store, new_id).run_once()
+
+    assert after.reservations == 1
+    assert "verdict=handed_back" in caplog.text
+    assert reserved.reservation is not None
+    assert await status(store, reserved.reservation) == ("expired", "handed_back")
+    assert (await job_of(store, claim.id)).state is State.RETRY_WAIT
+    assert [taken.id for taken in await take_many(store)] == [head]
+
+
+async def test_lapsed_one_older_than_many_others_is_found(
+    store: SqliteStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reservations, "AT_ONCE", 2)
+    oldest = await left_by_the_living(store)
+    clock.advance(SPAN)
+    for n in range(2):
+        new = make_reservation(caller="caller.alive", span=SPAN)
+        await store.reserve(new, make_job(queue=f"lane-{n}"))
+
+    await Tidy(store, new_id).run_once()
+
+    assert await status(store, oldest) == ("expired", "caller_silent")
+
+
+async def test_job_that_ends_between_two_reads_is_no_alarm(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = await left_by_the_living(store)
+
+    class EndsMeanwhile:
+        async def get(self, ids: list[JobId]) -> list[Job | None]:
+            await settle(store, await job_of(store, held.job_id), CancelRequested())
+            return await store.get(ids)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    done = await ReservationCare(cast("Any", EndsMeanwhile()), new_id).run_once()
+
+    assert (done.inspected, done.freed, done.expired) == (1, 0, 0)
+    assert "reservation inspected" not in caplog.text
+    assert await status(store, held) == ("released", None)
 
 
 @pytest.mark.req("S1-4.3.c", "S1-4.3.d")

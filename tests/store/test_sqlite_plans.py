@@ -68,7 +68,7 @@ WALKS_ON_PURPOSE = {
     "view.backlog": {"holdfast_waiting"},
     "view.running": {"holdfast_open_runs"},
     "view.open_runs": {"holdfast_open_runs"},
-    "view.busy": {"holdfast_open_runs"},
+    "view.held": {"holdfast_open_runs"},
     # `verify`, when somebody asks for it: once for all pages together.
     "audit.orphans": {
         "holdfast_runs",

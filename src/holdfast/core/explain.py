@@ -1,6 +1,6 @@
 """Why a job waits: the gates it meets on its way to a worker, and the one that stops it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -11,6 +11,7 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.queue import Pause
 from holdfast.core.reservation import Reservation
+from holdfast.core.run import Holder
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerRecord
 
@@ -57,10 +58,10 @@ class Situation:
     reservation: Reservation | None = None
     overlap: Other | None = None
     member: Other | None = None  # of its group, that must end first
-    ahead: int = 0
+    ahead: int = 0  # for whoever is the next to take it: of types that one knows
     next_one: JobId | None = None  # the first of those ahead
     workers: Sequence[WorkerRecord] = ()  # alive
-    busy: int = 0  # open runs in the hands of those that could take it
+    busy: int = 0  # slots of those that could take it, in use
     lease_over: bool = False
 
 
@@ -108,6 +109,24 @@ def explain(situation: Situation) -> Explanation:
     """The gates of a job in that situation."""
     gates = tuple(_gates(situation))
     return Explanation(situation.job, situation.now, gates)
+
+
+def able(job: Job, workers: Iterable[WorkerRecord]) -> list[WorkerRecord]:
+    """Those that could take it: they serve its queue and know its type."""
+    return [worker for worker in workers if job.queue in worker.queues and job.type in worker.types]
+
+
+def in_use(workers: Iterable[WorkerRecord], open_runs: Mapping[Holder, int]) -> int:
+    """How many of their slots are; what one has at hand beyond its slots keeps no other busy."""
+    return sum(min(open_runs.get(worker.holder, 0), worker.slots) for worker in workers)
+
+
+def looking_for(
+    workers: Sequence[WorkerRecord], open_runs: Mapping[Holder, int]
+) -> set[frozenset[str] | None]:
+    """Of which types each takes the next: who has a free slot, or all if none has; None is any."""
+    free = [worker for worker in workers if open_runs.get(worker.holder, 0) < worker.slots]
+    return {frozenset(worker.types) for worker in free or workers} or {None}
 
 
 def _gates(here: Situation) -> Iterator[Gate]:
@@ -190,9 +209,10 @@ def _reserved(here: Situation) -> Gate:
         return _open(Code.RESERVATION, f"{who} holds the queue")
     text = (
         f"direct job {held.job_id} of {held.reserved_by} holds the queue until "
-        f"{_clock(held.expires_at)}, or longer while it runs"
+        f"{_clock(held.expires_at)}, or longer if it is renewed"
     )
-    return _shut(Code.RESERVATION, text, holder=held.job_id, clears=f"job {held.job_id} ends")
+    when = "ends" if here.concurrency == 1 else "is taken"
+    return _shut(Code.RESERVATION, text, holder=held.job_id, clears=f"job {held.job_id} {when}")
 
 
 def _served(here: Situation) -> Iterator[Gate]:
@@ -230,6 +250,8 @@ def _overlap(here: Situation) -> Gate:
 
 
 def _order(here: Situation) -> Gate:
+    if here.reservation is not None and here.reservation.job_id == here.job.id:
+        return _open(Code.ORDER, "its own reservation goes before the order")
     if not here.ahead:
         return _open(Code.ORDER, "next in claim order")
     count = f"{MOST_AHEAD:,}+" if here.ahead > MOST_AHEAD else f"{here.ahead:,}"
@@ -239,12 +261,12 @@ def _order(here: Situation) -> Gate:
 
 
 def _slots(here: Situation) -> Iterator[Gate]:
-    able = [w for w in here.workers if here.job.queue in w.queues and here.job.type in w.types]
-    room = sum(worker.concurrency * worker.processes for worker in able)
+    serving = able(here.job, here.workers)
+    room = sum(worker.slots for worker in serving)
     if here.busy < room:
         yield _open(Code.SLOTS, f"{room - here.busy} of {room} slots are idle")
-    elif able:
-        text = f"all {room} slots of {len(able)} workers are busy"
+    elif serving:
+        text = f"all {room} slots of {len(serving)} workers are busy"
         yield _shut(Code.SLOTS, text, clears="a run ends, or another worker starts")
 
 

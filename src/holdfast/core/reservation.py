@@ -16,6 +16,9 @@ ReservationId = NewType("ReservationId", str)
 JOB_OVER: Final = "job_over"
 """Why a repair ends a reservation: nothing is left that it could be for."""
 
+HANDED_BACK: Final = "handed_back"
+"""Why one lapses whose job was taken and waits again: the caller has its answer, the job stays."""
+
 
 class ReservationStatus(StrEnum):
     """How a reservation stands; every value but the first is final."""

@@ -34,6 +34,11 @@ class WorkerInfo:
     def holder(self) -> Holder:
         return Holder(instance_id=self.instance_id, boot_id=self.boot_id)
 
+    @property
+    def slots(self) -> int:
+        """How many jobs it runs at a time."""
+        return self.concurrency * self.processes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord(WorkerInfo):

@@ -32,7 +32,7 @@ class Reservations(Protocol):
     of the job releases it. Every write that ends the job ends it too: `released`, or `expired`
     when the run was lost or the caller gone. Renewing the lease of its running job renews it by
     its own span. It lapses by the clock nobody can set; lapsed, it is obeyed until somebody says so
-    by ending its job (guard `silent`).
+    by ending its job (guard `silent`), or, once that was taken, by `free_reservations`.
     """
 
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
@@ -61,8 +61,9 @@ class Reservations(Protocol):
         ...
 
     async def free_reservations(self, *, limit: int) -> list[Reservation]:
-        """Let active ones whose job has ended, or is gone, expire; answers those, as they are now.
+        """Let active ones expire that hold a queue for nothing; answers those, as they are now.
 
-        Only a broken store has any.
+        `job_over`: its job has ended, or is gone; only a broken store has any. `handed_back`: it
+        has lapsed, and its job was taken once and waits again, which it goes on to do.
         """
         ...

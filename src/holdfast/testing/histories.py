@@ -32,7 +32,7 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.place import Edit, Place, Where
 from holdfast.core.record import Record
-from holdfast.core.reservation import NewReservation, Reservation, ReservationId
+from holdfast.core.reservation import JOB_OVER, NewReservation, Reservation, ReservationId
 from holdfast.core.run import Holder, Lease
 from holdfast.core.state import Loss
 from holdfast.core.worker import WorkerInfo
@@ -391,7 +391,7 @@ async def _runnable(store: Store, known: Sequence[JobId], queue: str) -> list[Jo
 async def _broken(store: Store) -> list[object]:
     """Whatever recovery would have to repair besides."""
     adrift, unfollowed = await store.adrift(limit=MANY), await store.unfollowed(limit=MANY)
-    freed = await store.free_reservations(limit=MANY)
+    freed = [h for h in await store.free_reservations(limit=MANY) if h.reason == JOB_OVER]
     return [*adrift, *unfollowed, *freed, *await store.remove_orphans(limit=MANY)]
 
 

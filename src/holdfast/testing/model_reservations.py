@@ -9,6 +9,7 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import NewJob
 from holdfast.core.order import first_position
 from holdfast.core.reservation import (
+    HANDED_BACK,
     JOB_OVER,
     NewReservation,
     Reservation,
@@ -75,11 +76,16 @@ def lapsed(tables: Tables, clock: Clock) -> list[Reservation]:
     return [held for held in active if tables.silences[held.id][0].is_past(clock)]
 
 
-def free(tables: Tables, now: datetime, limit: int) -> list[Reservation]:
+def free(tables: Tables, clock: Clock, limit: int) -> list[Reservation]:
     """Those that hold a queue for nothing, as they are then."""
+    back = [held for held in lapsed(tables, clock) if _is_back(tables, held.job_id)]
     active = [held for held in tables.reservations.values() if held.is_active]
-    over = [held for held in active if _is_over(tables, held.job_id)][:limit]
-    return [_close(tables, held, ReservationStatus.EXPIRED, JOB_OVER, now) for held in over]
+    freed = [held for held in active if held in back or _is_over(tables, held.job_id)][:limit]
+    why = [HANDED_BACK if held in back else JOB_OVER for held in freed]
+    return [
+        _close(tables, held, ReservationStatus.EXPIRED, reason, clock.now())
+        for held, reason in zip(freed, why, strict=True)
+    ]
 
 
 def forget(tables: Tables, job_id: JobId) -> None:
@@ -136,6 +142,12 @@ def _close(
 def _active_of(tables: Tables, job_id: JobId) -> list[Reservation]:
     held = tables.reservations.values()
     return [each for each in held if each.job_id == job_id and each.is_active]
+
+
+def _is_back(tables: Tables, job_id: JobId) -> bool:
+    """Whether it was taken, and waits again."""
+    job = tables.jobs.get(job_id)
+    return job is not None and job.token > 0 and job.state in WAITING
 
 
 def _is_over(tables: Tables, job_id: JobId) -> bool:

@@ -316,7 +316,7 @@ class ModelStore:
         return over[:limit]
 
     async def free_reservations(self, *, limit: int) -> list[Reservation]:
-        return model_reservations.free(self._tables, self._clock.now(), limit)
+        return model_reservations.free(self._tables, self._clock, limit)
 
     async def enlist(self, worker: WorkerInfo) -> None:
         model_workers.enlist(self._tables, worker, self._clock)

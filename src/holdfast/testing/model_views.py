@@ -5,12 +5,13 @@ from datetime import timedelta
 
 from holdfast.clock import Clock
 from holdfast.core.delivery import Delivery
-from holdfast.core.explain import MOST_AHEAD, Other, Situation
+from holdfast.core.explain import MOST_AHEAD, Other, Situation, able, in_use, looking_for
 from holdfast.core.group import GroupMode
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.order import sort_key
 from holdfast.core.overview import Backlog, Overview, Running
+from holdfast.core.run import Holder
 from holdfast.core.state import WAITING, State
 from holdfast.testing import model_workers
 from holdfast.testing.model_claim import choose
@@ -49,9 +50,9 @@ def situation(tables: Tables, clock: Clock, job_id: JobId) -> Situation | None:
     ]
     open_runs.sort(key=lambda other: (tables.runs[other.id][-1].started_at, other.seq))
     alive = [worker for worker in model_workers.listed(tables, clock) if worker.is_alive]
-    able = {w.instance_id for w in alive if job.queue in w.queues and job.type in w.types}
-    ahead = _ahead(tables, job, clock) if job.state in WAITING else []
-    first = _takeable(tables, job.queue, clock)[:1] if job.state in WAITING else []
+    serving, held = able(job, alive), _held(tables)
+    wanted = looking_for(serving, held)
+    ahead = min((_ahead(tables, job, clock, types) for types in wanted), key=_first_of_fewest)
     return Situation(
         job=job,
         now=now,
@@ -63,9 +64,9 @@ def situation(tables: Tables, clock: Clock, job_id: JobId) -> Situation | None:
         overlap=_overlap(tables, job),
         member=_member(tables, job),
         ahead=min(len(ahead), MOST_AHEAD + 1),
-        next_one=first[0].id if first else None,
+        next_one=ahead[0].id if ahead else None,
         workers=alive,
-        busy=sum(tables.jobs[each].holder in able for each in tables.leases),
+        busy=in_use(serving, held),
         lease_over=job_id in tables.leases and tables.leases[job_id].is_past(clock),
     )
 
@@ -102,9 +103,22 @@ def _takeable(tables: Tables, queue: str, clock: Clock) -> list[Job]:
     return sorted(found, key=sort_key)
 
 
-def _ahead(tables: Tables, job: Job, clock: Clock) -> list[Job]:
-    """What one claim of everything would take before it."""
-    waiting = _takeable(tables, job.queue, clock)
+def _held(tables: Tables) -> Counter[Holder]:
+    """What each worker has in hand."""
+    runs = [tables.runs[each][-1] for each in tables.leases]
+    return Counter(Holder(instance_id=run.holder, boot_id=run.boot_id) for run in runs)
+
+
+def _first_of_fewest(ahead: list[Job]) -> tuple[int, str]:
+    return len(ahead), ahead[0].id if ahead else ""
+
+
+def _ahead(tables: Tables, job: Job, clock: Clock, types: frozenset[str] | None) -> list[Job]:
+    """What one claim of everything, or of those types, would take before it."""
+    if job.state not in WAITING:
+        return []
+    found = _takeable(tables, job.queue, clock)
+    waiting = [other for other in found if types is None or other.type in types]
     taken = choose(tables, waiting, limit=len(waiting), prefetch=0, now=clock.now())
     return [other for other in taken if sort_key(other) < sort_key(job)]
 

@@ -55,8 +55,8 @@ class Engine:
         self._held = held
         if isinstance(queues, str):
             raise InvalidType(f"queues is {queues!r:.80}; give a list of queue names")
-        self.queues = [check_name(queue, what="queue") for queue in queues]
-        self.types = sorted(registry.names() if types is None else types)
+        self.queues = [check_name(queue, what="queue") for queue in dict.fromkeys(queues)]
+        self.types = sorted(set(registry.names() if types is None else types))
         self.concurrency = settings.concurrency
         if concurrency is not None:
             self.concurrency = check_count(concurrency, what="concurrency")

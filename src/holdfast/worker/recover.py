@@ -40,7 +40,7 @@ class Recovered:
     given_up: int = 0  # the same, their attempts used up
     orphans: int = 0  # runs whose job is gone, removed
     inspected: int = 0  # active reservations that were looked at: no repair
-    freed: int = 0  # reservations whose job was over, ended
+    freed: int = 0  # reservations whose job was over, or handed back long ago, ended
     expired: int = 0  # reservations whose caller was dead or silent, ended
     promoted: int = 0  # jobs that fell due meanwhile: no repair
 

@@ -28,6 +28,7 @@ class Verdict(StrEnum):
     IN_USE = "in_use"  # its job runs: the lease of that run decides
     OBEYED = "obeyed"  # its job waits and its time is not over: the queue stays held
     JOB_OVER = "job_over"  # nothing is left that it could be for
+    HANDED_BACK = "handed_back"  # its job was taken and waits again, and nobody renews it
     OWNER_DEAD = "owner_dead"  # its caller was seen dead before any worker took the job
     CALLER_SILENT = "caller_silent"  # nobody renewed it in time
 
@@ -37,6 +38,7 @@ REASONS = {
     Verdict.CALLER_SILENT: Abandonment.CALLER_SILENT,
 }
 LEFT = frozenset({Verdict.IN_USE, Verdict.OBEYED})
+FREED = frozenset({Verdict.JOB_OVER, Verdict.HANDED_BACK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,11 @@ class Inspected:
     """What one step found and did."""
 
     inspected: int = 0
-    freed: int = 0  # of a broken store: their job had ended, or was gone
+    freed: int = 0  # their job was handed back long ago, had ended or was gone
     expired: int = 0  # their caller was dead or silent, and their job is cancelled
+
+
+Found = tuple[Reservation, Job | None, Verdict]
 
 
 class Holding(Jobs, Reservations, Locks, Protocol):
@@ -64,18 +69,20 @@ class ReservationCare:
         held = await self._store.reservations(active_only=True, limit=AT_ONCE)
         if not held:
             return Inspected()
-        lapsed = {each.id for each in await self._store.lapsed_reservations(limit=AT_ONCE)}
+        late = await self._store.lapsed_reservations(limit=AT_ONCE)
+        lapsed, known = {each.id for each in late}, {each.id for each in held}
+        held += [each for each in late if each.id not in known]  # older than so many others
         jobs = await self._store.get([each.job_id for each in held])
         found = [
             (each, job, await self._judge(each, job, lapsed))
             for each, job in zip(held, jobs, strict=True)
         ]
+        freed = await self._free(found)
         for each, _, verdict in found:
-            if tell_all or verdict not in LEFT:
+            # Its job may have ended between the two reads: then it was not held for nothing.
+            if each.id in freed if verdict in FREED else tell_all or verdict not in LEFT:
                 _tell(each, verdict)
-        gone = [verdict for *_, verdict in found if verdict is Verdict.JOB_OVER]
-        freed = len(await self._store.free_reservations(limit=AT_ONCE)) if gone else 0
-        return Inspected(len(held), freed, await self._expire(found))
+        return Inspected(len(held), len(freed), await self._expire(found))
 
     async def _judge(
         self, held: Reservation, job: Job | None, lapsed: set[ReservationId]
@@ -84,8 +91,9 @@ class ReservationCare:
             return Verdict.JOB_OVER
         if job.state not in WAITING:
             return Verdict.IN_USE
-        # One that was taken and handed back needs its caller no more: that one has its answer.
-        if not job.token and await self._is_dead(held.caller):
+        if job.token:  # it was taken and handed back: its caller has its answer
+            return Verdict.HANDED_BACK if held.id in lapsed else Verdict.OBEYED
+        if await self._is_dead(held.caller):
             return Verdict.OWNER_DEAD
         return Verdict.CALLER_SILENT if held.id in lapsed else Verdict.OBEYED
 
@@ -101,7 +109,12 @@ class ReservationCare:
         await hold.release()
         return True
 
-    async def _expire(self, found: Sequence[tuple[Reservation, Job | None, Verdict]]) -> int:
+    async def _free(self, found: Sequence[Found]) -> set[ReservationId]:
+        if not any(verdict in FREED for *_, verdict in found):
+            return set()
+        return {each.id for each in await self._store.free_reservations(limit=AT_ONCE)}
+
+    async def _expire(self, found: Sequence[Found]) -> int:
         # A refusal means that a worker took the job, or that the caller was heard after all.
         changes = [
             decide(job, Abandoned(REASONS[verdict]), new_id=self._new_id)

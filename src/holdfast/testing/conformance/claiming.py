@@ -38,6 +38,14 @@ async def test_claim_carries_all_that_its_worker_needs(store: Store) -> None:
     assert (claim.failures, claim.losses, claim.cancel_requested) == (0, 0, False)
 
 
+async def test_type_that_is_named_twice_is_one_type(store: Store) -> None:
+    job_id = await put(store)
+
+    taken = await take_many(store, types=(TYPE, TYPE), limit=2, prefetch=2)
+
+    assert [claim.id for claim in taken] == [job_id]
+
+
 async def test_claim_opens_a_run(store: Store, clock: FakeClock) -> None:
     job_id = await put(store, params='{"n":1}', template_id="template-1")
 

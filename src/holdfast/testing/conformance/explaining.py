@@ -76,7 +76,7 @@ async def test_explanation_counts_the_jobs_ahead_exactly(store: Store) -> None:
     situations = [await store.situation(job_id) for job_id in [*ids, other]]
 
     assert [each and each.ahead for each in situations] == [0, 1, 2, 3, 0]
-    assert [each and each.next_one for each in situations] == [ids[0]] * 4 + [other]
+    assert [each and each.next_one for each in situations] == [None, *[ids[0]] * 3, None]
 
 
 async def test_explanation_counts_no_further_than_it_says(store: Store) -> None:
@@ -218,6 +218,60 @@ async def test_order_gate_follows_moves_and_edits(store: Store) -> None:
     assert [await stop_of(store, first), await stop_of(store, second)] == [Code.ORDER, None]
     await settle(store, await job_of(store, first), Edited(Edit(priority=9)))
     assert [await stop_of(store, first), await stop_of(store, second)] == [None, Code.ORDER]
+
+
+async def test_order_passes_over_what_no_worker_there_would_take(
+    store: Store, clock: FakeClock
+) -> None:
+    await working(store)
+    await put(store, type="unheard", priority=9)
+    await put(store, start_within=SECOND, priority=8)
+    clock.advance(2 * SECOND)
+    job_id = await put(store)
+
+    assert await stop_of(store, job_id) is None
+    assert (await take(store)).id == job_id
+
+
+async def test_once_job_that_is_due_stands_before_those_of_its_name(
+    store: Store, clock: FakeClock
+) -> None:
+    await working(store)
+    slot = [Slot(series="brief", at=clock.now() - n * HOUR) for n in range(2)]
+    once = {"delivery": Delivery.ONCE, "name": "brief"}
+    first = await put(store, **once, slot=slot[0], delay=SECOND, priority=5)
+    second = await put(store, **once, slot=slot[1])
+    clock.advance(SECOND)
+
+    stop = (await told(store, second)).stop
+
+    assert stop is not None
+    assert (stop.code, stop.holder) == (Code.ORDER, first)
+    assert (await take(store)).id == first
+
+
+async def test_direct_job_is_next_whatever_stands_before_it(store: Store) -> None:
+    await working(store)
+    await put(store, priority=9)
+    direct = make_job()
+    new = NewReservation(id=ReservationId(new_id()), caller="caller.1", request="r", span=HOUR)
+    await store.reserve(new, direct)
+
+    assert await stop_of(store, direct.id) is None
+    assert (await take(store)).id == direct.id
+
+
+async def test_what_one_worker_has_at_hand_keeps_no_other_busy(store: Store) -> None:
+    hoarder = make_worker("hoarder-1", concurrency=1)
+    await store.enlist(hoarder)
+    await store.beat(hoarder.holder, span=HOUR)
+    await store.add([make_job() for _ in range(9)])
+    await take_many(store, holder="hoarder-1", limit=9)
+    job_id = await put(store)
+
+    assert await stop_of(store, job_id) is Code.SLOTS
+    await working(store, concurrency=2)
+    assert await stop_of(store, job_id) is None
 
 
 async def test_overview_counts_what_waits_runs_and_ended(store: Store, clock: FakeClock) -> None:

@@ -440,6 +440,26 @@ async def test_after_its_end_the_queue_can_be_held_again(store: Store) -> None:
     assert [each.id for each in await store.reservations(limit=MANY)] == [second.id, first.id]
 
 
+async def test_lapsed_one_whose_job_was_handed_back_is_freed_and_the_job_stays(
+    store: Store, clock: FakeClock
+) -> None:
+    await store.set_queue(ONE)
+    held = await reserve(store, max_attempts=3)
+    await settle(store, await take(store), Failed("broke", HOUR))
+    other = await put(store)
+    clock.advance(SPAN - TICK)
+    early = await store.free_reservations(limit=MANY)
+    clock.advance(TICK)
+
+    [freed] = await store.free_reservations(limit=MANY)
+
+    assert early == []
+    assert (freed.id, freed.status, freed.reason) == (held.id, "expired", "handed_back")
+    assert freed == await now(store, held)
+    assert (await job_of(store, held.job_id)).state is State.RETRY_WAIT
+    assert (await take(store)).id == other
+
+
 async def test_repair_finds_nothing_in_a_sound_store(store: Store) -> None:
     await store.set_queue(ONE)
     waits, runs = await reserve(store, queue="lane"), await reserve(store)

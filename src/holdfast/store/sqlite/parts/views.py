@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.clock import Clock, micros, moment
-from holdfast.core.explain import MOST_AHEAD, Other, Situation
+from holdfast.core.explain import MOST_AHEAD, Other, Situation, able, in_use, looking_for
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.overview import Backlog, Overview, Running
 from holdfast.core.queue import Pause
+from holdfast.core.run import Holder
 from holdfast.core.span import MICROSECOND
 from holdfast.core.state import State
-from holdfast.store.base import PROMOTED_AT_ONCE
 from holdfast.store.sqlite import reservation_rows, rows
 from holdfast.store.sqlite.database import concerns
 from holdfast.store.sqlite.parts.asking import Asking
@@ -80,7 +80,11 @@ def _situation(ask: Ask, *, clock: Clock, job_id: JobId) -> Situation | None:
     limits = _limits(ask("view.queue", queue=job.queue), micros(now))
     workers = [rows.worker(row) for row in ask("read.workers", mono=clock.monotonic())]
     alive = [worker for worker in workers if worker.is_alive]
-    able = [w.instance_id for w in alive if job.queue in w.queues and job.type in w.types]
+    serving = able(job, alive)
+    held = {
+        Holder(instance_id=instance, boot_id=boot): runs
+        for instance, boot, runs in ask("view.held")
+    }
     return Situation(
         job=job,
         now=now,
@@ -90,9 +94,9 @@ def _situation(ask: Ask, *, clock: Clock, job_id: JobId) -> Situation | None:
         reservation=reservation_rows.reservation(reserved[0]) if reserved else None,
         overlap=next(iter(_others(ask("view.overlap", name=job.name))), None),
         member=_member(ask, job),
-        **_ahead(ask, job, micros(now)),
+        **_ahead(ask, job, micros(now), looking_for(serving, held)),
         workers=alive,
-        busy=ask("view.busy", instances=able)[0][0],
+        busy=in_use(serving, held),
         lease_over=job.state is State.RUNNING and _is_over(found[0], clock),
     )
 
@@ -118,7 +122,7 @@ def _member(ask: Ask, job: Job) -> Other | None:
     return Other(id=found[0][0]) if found else None
 
 
-def _ahead(ask: Ask, job: Job, now: int) -> dict[str, Any]:
+def _ahead(ask: Ask, job: Job, now: int, wanted: set[frozenset[str] | None]) -> dict[str, Any]:
     place = {
         "queue": job.queue,
         "priority": job.priority,
@@ -129,9 +133,11 @@ def _ahead(ask: Ask, job: Job, now: int) -> dict[str, Any]:
     }
     if job.is_final or job.state is State.RUNNING:
         return {}
-    ahead = ask("view.ahead", now=now, most=MOST_AHEAD + 1, **place)[0][0]
-    first = ask("read.peek", queue=job.queue, limit=1, now=now, promoted=PROMOTED_AT_ONCE)
-    return {"ahead": ahead, "next_one": rows.job(first[0]).id if first else None}
+    ahead, first = min(
+        ask("view.ahead", now=now, most=MOST_AHEAD + 1, types=types and sorted(types), **place)[0]
+        for types in wanted
+    )
+    return {"ahead": ahead, "next_one": first}
 
 
 _LEASE_UNTIL = -2

@@ -82,19 +82,19 @@ RETURNING queue;
 
 -- @free
 UPDATE holdfast_reservations
-SET status = 'expired', reason = :reason, ended_at = :now
-WHERE seq IN (
-  SELECT r.seq
+SET status = 'expired', reason = f.reason, ended_at = :now
+FROM (
+  SELECT r.seq, CASE WHEN w.job IS NULL THEN :over ELSE :back END AS reason
   FROM holdfast_reservations AS r INDEXED BY holdfast_reservations_active
+  LEFT JOIN holdfast_jobs AS j ON j.id = r.job_id
+  LEFT JOIN holdfast_ends AS e ON e.job = j.seq
+  LEFT JOIN holdfast_waiting AS w ON w.job = j.seq
   WHERE r.status = 'active'
-    AND NOT EXISTS (
-      SELECT 1 FROM holdfast_jobs AS j
-      WHERE j.id = r.job_id
-        AND NOT EXISTS (SELECT 1 FROM holdfast_ends AS e WHERE e.job = j.seq)
-    )
+    AND (j.seq IS NULL OR e.job IS NOT NULL OR (w.token > 0 AND r.until <= :mono))
   ORDER BY r.seq
   LIMIT :limit
-)
+) AS f
+WHERE holdfast_reservations.seq = f.seq
 RETURNING id, queue, job_id, caller, request, status, reason, reserved_at, expires_at, ended_at;
 
 -- @prune

@@ -53,12 +53,12 @@ LIMIT 1;
 
 -- @ahead
 -- As the claim looks: what is due counts as queued, what is too late is passed over, and so is a
--- `once` job whose name runs, or stands further in front.
-SELECT count(*)
-FROM (
-  SELECT 1
+-- `once` job whose name runs; of those of one name only the first is taken.
+WITH ahead AS NOT MATERIALIZED (
+  SELECT w.job, w.delivery, w.name, w.priority, w.position, w.available_at, w.created_at
   FROM holdfast_waiting AS w
   WHERE w.queue = :queue
+    AND (:types IS NULL OR w.type IN (SELECT value FROM json_each(:types)))
     AND (
       w.state = 'queued'
       OR w.state IN ('scheduled', 'retry_wait') AND w.available_at <= :now
@@ -71,22 +71,27 @@ FROM (
       OR NOT EXISTS (
         SELECT 1 FROM holdfast_open_runs AS o WHERE o.delivery = 'once' AND o.name = w.name
       )
-      AND w.job = (
-        SELECT e.job FROM holdfast_waiting AS e
-        WHERE e.delivery = 'once' AND e.name = w.name AND e.queue = w.queue AND e.state = 'queued'
-          AND (e.start_deadline IS NULL OR e.start_deadline >= :now)
-        ORDER BY e.priority DESC, e.position, e.available_at, e.created_at, e.job
-        LIMIT 1
-      )
     )
-  LIMIT :most
-);
+)
+SELECT
+  (
+    SELECT count(*)
+    FROM (SELECT DISTINCT CASE delivery WHEN 'once' THEN name ELSE job END FROM ahead LIMIT :most)
+  ),
+  (
+    SELECT j.id
+    FROM ahead AS a
+    CROSS JOIN holdfast_jobs AS j ON j.seq = a.job
+    ORDER BY a.priority DESC, a.position, a.available_at, a.created_at, a.job
+    LIMIT 1
+  );
 
--- @busy
-SELECT count(*)
+-- @held
+-- What each worker has in hand.
+SELECT k.instance_id, k.boot_id, count(*)
 FROM holdfast_open_runs AS o
 CROSS JOIN holdfast_workers AS k ON k.id = o.worker
-WHERE k.instance_id IN (SELECT value FROM json_each(:instances));
+GROUP BY k.id;
 
 -- @facts
 SELECT

@@ -65,7 +65,7 @@ def _pick(work: Work, wanted: Wanted, gate: Gate, reserved: int | None) -> bool:
     if limit + prefetch < 1:
         return False
     work.run("claim.clear")
-    asked = {"types": dumps(list(wanted.types)), "now": work.now}
+    asked = {"types": dumps(list(dict.fromkeys(wanted.types))), "now": work.now}
     if gate.is_reserved:
         return work.run("claim.pick_reserved", job=reserved, **asked).rowcount > 0
     room = {"limit": limit, "prefetch": prefetch}

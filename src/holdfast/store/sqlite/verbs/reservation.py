@@ -5,7 +5,13 @@ from datetime import timedelta
 
 from holdfast.core.job import NewJob
 from holdfast.core.order import GAP
-from holdfast.core.reservation import JOB_OVER, NewReservation, Reservation, ReservationId
+from holdfast.core.reservation import (
+    HANDED_BACK,
+    JOB_OVER,
+    NewReservation,
+    Reservation,
+    ReservationId,
+)
 from holdfast.core.span import MICROSECOND
 from holdfast.store.reservations import Reserved
 from holdfast.store.sqlite.reservation_rows import reservation
@@ -55,7 +61,8 @@ def _keep(work: Work, number: ReservationId, span: timedelta) -> bool:
 
 
 def _free(work: Work, limit: int) -> list[Reservation]:
-    freed = work.run("reservation.free", reason=JOB_OVER, now=work.now, limit=limit).fetchall()
+    values = {"over": JOB_OVER, "back": HANDED_BACK, "now": work.now, "mono": work.mono}
+    freed = work.run("reservation.free", limit=limit, **values).fetchall()
     reservations = [reservation(row) for row in freed]
     work.queues.update(each.queue for each in reservations)
     return reservations
