@@ -4,6 +4,8 @@ import sqlite3
 
 import pytest
 
+from holdfast.cli.where import Setting, Where, find
+
 from .conftest import Cli
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
@@ -124,7 +126,10 @@ def test_pyproject_names_the_app(cli: Cli) -> None:
     assert "pyproject.toml" in settings
 
 
-@pytest.mark.parametrize("text", ["[tool.holdfast]\napp = 3\n", "[tool.holdfast\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["[tool.holdfast]\napp = 3\n", "[tool.holdfast\n", "tool = 3\n", '[tool]\nholdfast = "app"\n'],
+)
 def test_a_broken_pyproject_is_said(cli: Cli, text: str) -> None:
     (cli.folder / "pyproject.toml").write_text(text)
 
@@ -132,6 +137,16 @@ def test_a_broken_pyproject_is_said(cli: Cli, text: str) -> None:
 
     assert result.exit_code == 2
     assert "pyproject.toml" in one_line(result)
+
+
+def test_the_environment_goes_before_pyproject(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cli.folder / "pyproject.toml").write_text('[tool.holdfast]\napp = "tasks:app"\n')
+    monkeypatch.delenv("HOLDFAST_APP", raising=False)
+    monkeypatch.setenv("HOLDFAST_URL", "sqlite:///other.db")
+
+    assert find(None, None, folder=cli.folder) == Where(
+        None, Setting("sqlite:///other.db", "HOLDFAST_URL")
+    )
 
 
 def test_a_finished_job_cannot_be_moved_or_cancelled(cli: Cli) -> None:

@@ -1,6 +1,10 @@
 """Listing, showing and changing jobs from the command line."""
 
+import asyncio
+
 import pytest
+
+from holdfast.cli.load import load_app
 
 from .conftest import Cli
 
@@ -143,3 +147,20 @@ def test_a_paused_queue_says_so_until_it_is_resumed(cli: Cli) -> None:
     cli.out("queue", "resume", "default")
     (told,) = cli.records("explain", job_id)
     assert told["stop"]["code"] == "worker"
+
+
+def test_a_group_says_how_it_stands_also_to_a_script(cli: Cli) -> None:
+    async def start() -> str:
+        app = load_app("tasks:app")
+        async with app:
+            add = app.registry.get("add")
+            return (await app.group([add.bind(1), add.bind(2)])).id
+
+    group_id = asyncio.run(start())
+    (told,) = cli.records("group", "show", group_id)
+    assert (told["state"], told["done"], told["total"]) == ("running", 0, 2)
+    cli.burst()
+
+    (told,) = cli.records("group", "ls")
+    assert (told["id"], told["state"], told["progress"]) == (group_id, "succeeded", 1.0)
+    assert "succeeded" in cli.out("group", "show", group_id)

@@ -2,21 +2,26 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from holdfast.cli.filters import parse
+from holdfast.cli.asking import agreed
+from holdfast.cli.filters import is_filter, parse
 from holdfast.cli.frame import Desk, Exit, verb
 from holdfast.cli.search import matching
 from holdfast.cli.show import find
 from holdfast.clock import SystemClock
 from holdfast.core.job import Job
-from holdfast.core.state import FINAL
+from holdfast.core.lineage import RETRYABLE
+from holdfast.core.state import FINAL, State
 from holdfast.errors import CallerError, InvalidJob
 
+Act = Callable[[Job], Awaitable[Any]]
+
 SHOWN = 5
-RETRIED = frozenset({"failed", "dead_letter", "skipped", "cancelled"})
+UNFINISHED = frozenset(State) - FINAL
 
 
 @verb("cancel")
@@ -32,9 +37,10 @@ async def cancel(desk: Desk, /, which: tuple[str, ...], reason: str | None, yes:
     async def one(job: Job) -> str:
         return await desk.app.cancel(job.id, reason)
 
-    return await _each(
-        desk, which, one, does="cancel", fits=lambda job: job.state not in FINAL, yes=yes
-    )
+    if not any(map(is_filter, which)):
+        return await _named(desk, which, one)
+    jobs = await _fitting(desk, which, among=UNFINISHED, default=UNFINISHED)
+    return await _all(desk, jobs, one, "cancel", yes=yes)
 
 
 @verb("retry")
@@ -43,50 +49,52 @@ async def cancel(desk: Desk, /, which: tuple[str, ...], reason: str | None, yes:
 async def retry(desk: Desk, /, which: tuple[str, ...], yes: bool) -> int:
     """Run a job again as a new, linked job; or every finished one that fits the filters.
 
-    With filters and no state: only dead letters are meant.
+    With filters and no state: only dead letters are meant. What was retried already is left out.
     """
-    if all(":" in word for word in which) and not any(word.startswith("state:") for word in which):
-        which = (*which, "state:dead_letter")
 
     async def one(job: Job) -> str:
         return (await desk.app.retry(job.id)).id
 
-    return await _each(
-        desk, which, one, does="retry", fits=lambda job: job.state in RETRIED, yes=yes
-    )
+    if not any(map(is_filter, which)):
+        return await _named(desk, which, one)
+    jobs = await _fitting(desk, which, among=RETRYABLE, default=frozenset({State.DEAD_LETTER}))
+    last = [job for job in jobs if await _is_last(desk, job)]
+    return await _all(desk, last, one, "retry", yes=yes)
 
 
-async def _each(
-    desk: Desk,
-    which: tuple[str, ...],
-    act: Callable[[Job], Awaitable[Any]],
-    *,
-    does: str,
-    fits: Callable[[Job], bool],
-    yes: bool,
-) -> int:
-    if not any(":" in word for word in which):
-        for text in which:
-            job = await find(desk, text)
-            _tell(desk, job, await act(job))
-        return Exit.FINE
-    if not all(":" in word for word in which):
+async def _is_last(desk: Desk, job: Job) -> bool:
+    chain = await desk.app.store.chain(job.id)
+    return bool(chain) and chain[-1].id == job.id
+
+
+async def _named(desk: Desk, ids: tuple[str, ...], act: Act) -> int:
+    for text in ids:
+        job = await find(desk, text)
+        _tell(desk, job, await act(job))
+    return Exit.FINE
+
+
+async def _fitting(
+    desk: Desk, words: tuple[str, ...], *, among: frozenset[State], default: frozenset[State]
+) -> list[Job]:
+    """Who fits, of those states only: the store looks at nobody else."""
+    if not all(map(is_filter, words)):
         raise InvalidJob("ids and filters were mixed; give the one or the other")
-    wanted = parse(which, now=SystemClock().now())
-    jobs = [job async for job in matching(desk.app.store, wanted, desk.out) if fits(job)]
-    if not jobs or not _agreed(desk, jobs, does, yes=yes):
-        desk.out.say("nothing was changed" if jobs else "no job fits")
-        return Exit.FINE
-    return await _all(desk, jobs, act, does)
+    wanted = parse(words, now=SystemClock().now())
+    wanted.store = replace(wanted.store, states=among & (wanted.store.states or default))
+    return [job async for job in matching(desk.app.store, wanted, desk.out)]
 
 
 def _agreed(desk: Desk, jobs: list[Job], does: str, *, yes: bool) -> bool:
     kinds = Counter(f"{job.type} {job.state}" for job in jobs).most_common(SHOWN)
     desk.out.say(f"{len(jobs):,} jobs: {', '.join(f'{n:,} {kind}' for kind, n in kinds)}")
-    return yes or click.confirm(f"{does} all {len(jobs):,}?", err=True)
+    return yes or agreed(f"{does} all {len(jobs):,}?")
 
 
-async def _all(desk: Desk, jobs: list[Job], act: Callable[[Job], Awaitable[Any]], does: str) -> int:
+async def _all(desk: Desk, jobs: list[Job], act: Act, does: str, *, yes: bool) -> int:
+    if not jobs or not _agreed(desk, jobs, does, yes=yes):
+        desk.out.say("nothing was changed" if jobs else "no job fits")
+        return Exit.FINE
     refused = 0
     with desk.out.progress(does, len(jobs)) as advance:
         for job in jobs:

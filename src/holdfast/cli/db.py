@@ -2,6 +2,7 @@
 
 import click
 
+from holdfast.cli.asking import agreed
 from holdfast.cli.frame import Desk, verb
 from holdfast.core.span import to_span
 from holdfast.errors import InvalidJob
@@ -34,7 +35,7 @@ async def prune(desk: Desk, /, older_than: str, batch: int, yes: bool) -> None:
         span = to_span(older_than, what="--older-than")
     except ValueError as error:
         raise InvalidJob(str(error)) from error
-    if not yes and not click.confirm(f"delete what ended more than {older_than} ago?", err=True):
+    if not yes and not agreed(f"delete what ended more than {older_than} ago?"):
         return
     gone = 0
     with desk.out.progress("prune", None) as advance:

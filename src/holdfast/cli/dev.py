@@ -1,10 +1,12 @@
 """`holdfast dev`: a worker that starts afresh when the code changes."""
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -39,35 +41,42 @@ def command(app: str | None, watch: Path, concurrency: int | None) -> None:
 
 
 def _watch(program: list[str], folder: Path) -> int:
-    asked: list[int] = []
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda number, _: asked.append(number))
-    worker, seen = subprocess.Popen(program), _seen(folder)  # noqa: S603 - our own program
+    asked: list[object] = []
+    worker, seen = _start(program), _seen(folder)
+
+    def stop(*_: object) -> None:
+        asked.append(None)
+        worker.send_signal(signal.SIGTERM)  # a second one hurries it
+
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, stop)
     while not asked:
         time.sleep(LOOK)
         now = _seen(folder)
         if now != seen:
             click.echo(f"changed: {_which(seen, now)}; starting afresh", err=True)
-            _stop(worker)
-            worker, seen = subprocess.Popen(program), now  # noqa: S603 - as above
-    return _stop(worker)
-
-
-def _stop(worker: "subprocess.Popen[bytes]") -> int:
-    if worker.poll() is None:
-        worker.send_signal(signal.SIGTERM)
+            worker.send_signal(signal.SIGTERM)
+            worker.wait()
+            if not asked:
+                worker, seen = _start(program), now
     return worker.wait()
+
+
+def _start(program: list[str]) -> "subprocess.Popen[bytes]":
+    """In a group of its own, or Ctrl-C would reach it twice, which hurries it."""
+    return subprocess.Popen(program, process_group=0)  # noqa: S603 - our own program
 
 
 def _seen(folder: Path) -> Mapping[Path, int]:
     """Every Python file and when it was written."""
     found: dict[Path, int] = {}
-    for file in folder.rglob("*.py"):
-        if len(found) < MOST_FILES and not SKIPPED.intersection(file.parts):
-            try:
+    for here, folders, files in os.walk(folder):
+        folders[:] = [each for each in folders if each not in SKIPPED]  # which are large
+        for file in (Path(here, name) for name in files if name.endswith(".py")):
+            if len(found) == MOST_FILES:
+                return found
+            with suppress(OSError):  # gone between two looks
                 found[file] = file.stat().st_mtime_ns
-            except OSError:  # gone between two looks
-                continue
     return found
 
 

@@ -1,17 +1,17 @@
 """`holdfast enqueue`: store a job, checked before it is written."""
 
-import asyncio
 import json
 from typing import Any
 
 import click
 
 from holdfast.cli.frame import Desk, Exit, verb
+from holdfast.core.job import Job
 from holdfast.core.state import State
-from holdfast.errors import InvalidJob
+from holdfast.errors import InvalidJob, WaitTimeout
 from holdfast.jobs.handle import Handle
 
-POLL = 0.2
+POLL = "200ms"
 
 
 @verb("enqueue", creates=True)
@@ -56,14 +56,7 @@ def arguments(text: str) -> dict[str, Any]:
 
 
 async def _follow(desk: Desk, handle: Handle[Any]) -> int:
-    ended = asyncio.ensure_future(handle.wait())
-    shown: str | None = None
-    while not (await asyncio.wait([ended], timeout=POLL))[0]:
-        now = (await handle.job()).progress
-        if now is not None and now != shown:
-            desk.out.say(f"progress {now}")
-            shown = now
-    job = ended.result()
+    job = await _ended(desk, handle)
     desk.out.say(f"{job.state} {job.reason or ''}".rstrip())
     if job.state is not State.SUCCEEDED:
         return Exit.FAILED
@@ -71,3 +64,16 @@ async def _follow(desk: Desk, handle: Handle[Any]) -> int:
     if result is not None:
         desk.out.line(result)
     return Exit.FINE
+
+
+async def _ended(desk: Desk, handle: Handle[Any]) -> Job:
+    """The job once it has ended; until then, its progress is told."""
+    shown: str | None = None
+    while True:
+        try:
+            return await handle.wait(POLL)
+        except WaitTimeout:
+            now = (await handle.job()).progress
+        if now is not None and now != shown:
+            desk.out.say(f"progress {now}")
+            shown = now

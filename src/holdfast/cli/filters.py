@@ -48,6 +48,11 @@ class Wanted:
         )
 
 
+def is_filter(word: str) -> bool:
+    """Whether it is meant as a filter; no id looks like one."""
+    return ":" in word or "=" in word
+
+
 def parse(words: Iterable[str], *, now: datetime) -> Wanted:
     """What the words ask for; InvalidJob names the one that cannot be understood."""
     wanted = Wanted()

@@ -38,6 +38,7 @@ class Exit(IntEnum):
     REFUSED = 4  # its state does not allow that
     UNREACHABLE = 5  # the store is missing, broken, foreign or full
     LATER = 75  # try again: somebody else has it now
+    INTERRUPTED = 130  # by Ctrl-C, as shells say it
 
 
 CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
@@ -107,7 +108,7 @@ class telling:  # noqa: N801 - reads as what it does
         if isinstance(error, HoldfastError):
             leave(" ".join(str(error).split()), _code(error))
         if isinstance(error, KeyboardInterrupt):
-            leave("interrupted", Exit.FAILED)
+            leave("interrupted", Exit.INTERRUPTED)
         if isinstance(error, BrokenPipeError):  # as of `holdfast jobs | head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(Exit.FINE)

@@ -1,9 +1,11 @@
 """`holdfast group`: jobs watched together."""
 
+from typing import Any
+
 import click
 
 from holdfast.cli.frame import Desk, Exit, verb
-from holdfast.cli.output import ago
+from holdfast.cli.output import ago, plain
 from holdfast.clock import SystemClock
 from holdfast.core.group import Group
 
@@ -20,7 +22,7 @@ async def ls(desk: Desk, /, limit: int) -> None:
     groups = await desk.app.groups(limit)
     if desk.out.as_json:
         for group in groups:
-            desk.out.record(group)
+            desk.out.record(_record(group))
         return
     desk.out.table(
         ("ID", "NAME", "MODE", "ON FAILURE", "STATE", ">DONE", "CREATED"), map(_row, groups)
@@ -33,7 +35,7 @@ async def show(desk: Desk, /, group_id: str) -> int:
     """A group and how far it is; exit 1 if it failed."""
     group = await desk.app.group_handle(group_id).record()
     if desk.out.as_json:
-        desk.out.record(group)
+        desk.out.record(_record(group))
     else:
         desk.out.line("  ".join(_row(group)))
         for state, number in sorted(group.counts.items()):
@@ -52,6 +54,11 @@ async def cancel(desk: Desk, /, group_id: str, reason: str | None) -> None:
 
 for each in (ls, show, cancel):
     command.add_command(each)
+
+
+def _record(group: Group) -> dict[str, Any]:
+    told = {"state": group.state, "done": group.done, "progress": group.progress}
+    return {**plain(group), **told}
 
 
 def _row(group: Group) -> tuple[str, ...]:

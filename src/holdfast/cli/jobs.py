@@ -1,15 +1,18 @@
 """`holdfast jobs`: which jobs there are."""
 
+from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 
 import click
 
-from holdfast.cli.filters import parse
+from holdfast.cli.filters import Wanted, parse
 from holdfast.cli.frame import Desk, verb
 from holdfast.cli.output import ago, span
 from holdfast.cli.search import matching
 from holdfast.clock import SystemClock
 from holdfast.core.job import Job
+from holdfast.core.state import State
 
 COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "WHAT")
 
@@ -24,11 +27,11 @@ async def command(desk: Desk, /, filters: tuple[str, ...], limit: int, count: bo
     Keys: state type queue key group id since args.NAME error. A state may be one of ours, several
     with commas, or waiting, open, dead, done.
     """
-    if count:
-        await _count(desk)
-        return
     now = SystemClock().now()
     wanted = parse(filters, now=now)
+    if count:
+        await _count(desk, wanted if filters else None)
+        return
     found: list[Job] = []
     async for job in matching(desk.app.store, wanted, desk.out):
         found.append(job)
@@ -45,14 +48,21 @@ async def command(desk: Desk, /, filters: tuple[str, ...], limit: int, count: bo
         desk.out.say("no job fits")
 
 
-async def _count(desk: Desk) -> None:
-    counts = sorted((await desk.app.store.counts()).items())
+async def _count(desk: Desk, wanted: Wanted | None) -> None:
+    counts = sorted((await _counted(desk, wanted)).items())
     if desk.out.as_json:
         for (queue, state), number in counts:
             desk.out.record({"queue": queue, "state": state, "jobs": number})
         return
     rows = [(queue, str(state), f"{number:,}") for (queue, state), number in counts]
     desk.out.table(("QUEUE", "STATE", ">JOBS"), rows)
+
+
+async def _counted(desk: Desk, wanted: Wanted | None) -> Mapping[tuple[str, State], int]:
+    if wanted is None:
+        return await desk.app.store.counts()
+    jobs = matching(desk.app.store, wanted, desk.out)
+    return Counter([(job.queue, job.state) async for job in jobs])
 
 
 def _row(job: Job, now: datetime) -> tuple[str, ...]:

@@ -65,5 +65,6 @@ def main() -> None:
     """Durable background jobs and schedules.
 
     Exit codes: 0 fine, 1 the work failed or a check found something, 2 the command cannot be
-    understood, 3 not found, 4 refused by its state, 5 the store cannot be used, 75 try again.
+    understood, 3 not found, 4 refused by its state, 5 the store cannot be used, 75 try again,
+    130 interrupted.
     """

@@ -7,17 +7,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timedelta
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 import click
 
 from holdfast.cli.progress import Advance, Lines, bar
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 WIDE: Final = 200
 """How wide a table may be where nobody looks at it: in a pipe or a file."""
+
+LEAST: Final = 8
+"""How much of the last column is shown though the terminal is too narrow for it."""
+
+GAP: Final = 2
+_CONTROLS: Final = {
+    n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if chr(n) not in "\n\t"
+}
+"""Others wrote that text: it must not move the cursor, or worse."""
 
 
 class Output:
@@ -29,31 +38,49 @@ class Output:
 
     def say(self, text: str) -> None:
         """A word to the person at the terminal."""
-        click.echo(text, err=True)
+        click.echo(_tame(text), err=True)
 
     def line(self, text: str = "") -> None:
-        click.echo(text)
+        click.echo(_tame(text))
 
     def record(self, value: Any) -> None:
         """One object as a line of JSON."""
         click.echo(json.dumps(plain(value), ensure_ascii=False))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """A table; a column whose name begins with `>` is set to the right."""
+        """A table; a column whose name begins with `>` is set to the right.
+
+        Only the last column is cut to what the terminal has room for: an id that is cut is none.
+        """
         from rich.table import Table  # noqa: PLC0415 - only who prints tables pays for it
 
         table = Table(box=None, pad_edge=False, header_style="" if self._plain else "bold")
-        for name in columns:
-            is_number = name.startswith(">")
+        names, cells = (
+            [name.lstrip(">") for name in columns],
+            [list(map(_tame, row)) for row in rows],
+        )
+        *whole, last = (max(map(len, column)) for column in zip(names, *cells, strict=True))
+        before = sum(whole) + GAP * len(whole)
+        console = self.console()
+        console.width = max(console.width, before + min(last, LEAST))
+        for name, width in zip(columns, [*whole, min(last, console.width - before)], strict=True):
+            justify: Literal["left", "right"] = "right" if name.startswith(">") else "left"
             table.add_column(
-                name.lstrip(">"),
-                justify="right" if is_number else "left",
-                overflow="ellipsis",
-                no_wrap=True,
+                name.lstrip(">"), justify=justify, overflow="ellipsis", no_wrap=True, width=width
             )
-        for row in rows:
-            table.add_row(*(_literal(cell) for cell in row))
-        self.console().print(table)
+        for row in cells:
+            table.add_row(*map(_literal, row))
+        self._print(table, console)
+
+    def print(self, what: "RenderableType") -> None:
+        """Something of rich's."""
+        self._print(what, self.console())
+
+    def _print(self, what: "RenderableType", console: "Console") -> None:
+        """In one piece, and not by rich: a reader that is gone is ours to notice."""
+        with console.capture() as drawn:
+            console.print(what)
+        click.echo(drawn.get(), nl=False)
 
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Advance]:
@@ -111,6 +138,10 @@ def span(length: timedelta) -> str:
         if whole >= size:
             return f"{whole // size}{unit}{whole % size // least:02}{smaller}"
     return f"{whole // 60}m{whole % 60:02}s" if whole >= 60 else f"{whole}s"  # noqa: PLR2004
+
+
+def _tame(text: str) -> str:
+    return text.translate(_CONTROLS)
 
 
 def _literal(cell: str) -> str:

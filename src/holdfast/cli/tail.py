@@ -19,7 +19,7 @@ BLOCK: Final = 64 * 1024
 @click.argument("job_id")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 async def command(desk: Desk, /, job_id: str, follow: bool) -> None:
-    """Print the log file of a job's last run, its progress and its events.
+    """Print the log files of a job's runs, its progress and its events.
 
     Only runs of a command have a log file of their own; the events of every job are told.
     """
@@ -60,5 +60,5 @@ class Tail:
         with Path(run.log_path).open("rb") as file:
             file.seek(self._read.get(run.log_path, 0))
             while block := file.read(BLOCK):
-                click.echo(block.decode(errors="replace"), nl=False)
+                click.echo(block, nl=False)  # whatever it is: a block may end within a character
             self._read[run.log_path] = file.tell()

@@ -25,7 +25,14 @@ async def ls(desk: Desk, /) -> None:
     desk.out.table(
         ("NAME", "TYPE", "QUEUE", ">PRIORITY", "UPDATED", "ARGS"),
         [
-            (t.name, t.type, t.queue or "", str(t.priority or 0), f"{t.updated_at:%F %T}", t.params)
+            (
+                t.name,
+                t.type,
+                t.queue or "",
+                "" if t.priority is None else str(t.priority),
+                f"{t.updated_at:%F %T}",
+                t.params,
+            )
             for t in templates
         ],
     )

@@ -1,7 +1,8 @@
 """`holdfast top`: queues, workers and running jobs, live."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,17 +34,28 @@ async def command(desk: Desk, /, once: bool, interval: float) -> None:
         desk.out.record(look)
         return
     if once:
-        desk.out.console().print(_drawn(look, []))
+        desk.out.print(_drawn(look, []))
         return
-    from rich.live import Live  # noqa: PLC0415 - nobody else needs it
-
-    rates = [_per_minute(look["overview"])]
-    with Live(_drawn(look, rates), console=desk.out.console(), screen=False) as live:
+    with suppress(asyncio.CancelledError), _screen(desk) as show:  # Ctrl-C is how one leaves
+        rates: list[int] = []
         while True:
+            rates = [*rates, _per_minute(look["overview"])][-30:]
+            show(_drawn(look, rates))
             await asyncio.sleep(interval)
             look = await picture(desk)
-            rates = [*rates, _per_minute(look["overview"])][-30:]
-            live.update(_drawn(look, rates))
+
+
+@contextmanager
+def _screen(desk: Desk) -> "Iterator[Callable[[RenderableType], None]]":
+    """Where pictures go: each over the last one on a terminal, one below the other elsewhere."""
+    from rich.live import Live  # noqa: PLC0415 - nobody else needs it
+
+    console = desk.out.console()
+    if not console.is_terminal:
+        yield desk.out.print
+        return
+    with Live(console=console, screen=False) as live:
+        yield live.update
 
 
 async def picture(desk: Desk) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from holdfast.errors import InvalidType
 
@@ -35,25 +36,34 @@ def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Whe
         return Where(_given(app, "--app"), _given(url, "--url"))
     names = {"app": "HOLDFAST_APP", "url": "HOLDFAST_URL"}
     found = {key: _given(os.environ.get(name), name) for key, name in names.items()}
-    written = _written(folder or Path.cwd())
-    return Where(found["app"] or written.get("app"), found["url"] or written.get("url"))
+    if not any(found.values()):
+        found = _written(folder or Path.cwd())
+    return Where(found.get("app"), found.get("url"))
 
 
 def _given(value: str | None, source: str) -> Setting | None:
     return Setting(value, source) if value else None
 
 
-def _written(folder: Path) -> Mapping[str, Setting]:
+def _written(folder: Path) -> dict[str, Setting | None]:
     """What the nearest pyproject.toml, from that folder upwards, says of us."""
     files = (each / "pyproject.toml" for each in (folder, *folder.parents))
     file = next((each for each in files if each.is_file()), None)
     if file is None:
         return {}
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("holdfast", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        table = _table(tomllib.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, OSError) as error:
         raise InvalidType(f"{file} cannot be read: {error}; mend it, or give --app") from error
     return {key: _checked(table[key], key, file) for key in ("app", "url") if key in table}
+
+
+def _table(document: Any) -> Mapping[str, object]:
+    for name in ("tool", "holdfast"):
+        document = document.get(name, {})
+        if not isinstance(document, Mapping):
+            raise ValueError(f"{name} is no table")  # noqa: TRY004 - of the file, not of an argument
+    return document  # type: ignore[no-any-return]  # as just seen
 
 
 def _checked(value: object, key: str, file: Path) -> Setting:

@@ -58,7 +58,7 @@ class JobType(Generic[P, R_co]):
         self._decorated = function
         update_wrapper(self, function, updated=())
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Store a job with these arguments; when it answers, the job survives.
 
         `await send_invoice.enqueue(invoice_id=3)`. The arguments are those of the handler without
@@ -66,7 +66,7 @@ class JobType(Generic[P, R_co]):
         """
         return await self._plain.enqueue(*args, **kwargs)
 
-    async def run_now(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+    async def run_now(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Run it before all others of its queue; answers when a worker has taken it.
 
         `handle = await story.run_now(chapter=3)`, then `await handle.result()`. Meanwhile nothing
@@ -77,7 +77,7 @@ class JobType(Generic[P, R_co]):
         """
         return await self._plain.run_now(*args, **kwargs)
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
+    def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
         """These arguments, checked and ready for `app.enqueue_many`."""
         return Bound(self._plain, self._plain.params(args, kwargs))
 
@@ -195,7 +195,7 @@ class Configured(Generic[P, R_co]):
         self._mould: Final = Mould(like)
         self._needs_slot: Final = like.delivery is Delivery.ONCE and like.slot is None
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Store a job with these arguments and options; when it answers, the job survives."""
         return await self.enqueue_text(self.params(args, kwargs))
 
@@ -207,7 +207,7 @@ class Configured(Generic[P, R_co]):
         added = await store.add([job]) if self.tx is None else add_within(store, self.tx, [job])
         return self.settle(job.id, added[0])
 
-    async def run_now(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+    async def run_now(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Run it before all others of its queue; answers when a worker has taken it."""
         like = self.make(self.client.ids.job(), "")
         require_direct(like, self.tx)
@@ -218,7 +218,7 @@ class Configured(Generic[P, R_co]):
         )
         return Handle(await run_now(self.client, job, self.direct), self.client, created=True)
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
+    def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> "Bound[R_co]":
         """These arguments, checked and ready for `app.enqueue_many`."""
         return Bound(self, self.params(args, kwargs))
 

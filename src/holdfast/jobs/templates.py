@@ -168,7 +168,7 @@ class FromTemplate:
         self._name = name
         self._options = options
 
-    async def enqueue(self, **call: Any) -> Handle[Any]:
+    async def enqueue(self, /, **call: Any) -> Handle[Any]:
         """Store a job as the template says, with these params and options over its own."""
         configured, params = await self._templates.configured(self._name, self._options, call)
         return await configured.enqueue_text(params)
