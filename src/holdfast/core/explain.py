@@ -177,7 +177,7 @@ def _blocked(here: Situation) -> Gate:
 
 def _due(here: Situation) -> Gate:
     when = here.job.available_at
-    if when <= here.now:
+    if when <= here.now or here.job.state is State.QUEUED:  # the clock may have been set back since
         return _open(Code.DUE, f"since {_clock(when)}")
     why = f" (run {here.job.token} {_last(here.job)})" if here.job.token else ""
     text = f"due at {_clock(when)}, in {_span(here.now, when)}{why}"
