@@ -136,8 +136,9 @@ class Admin:
         """Change a job that waits: `await app.edit(job_id, params={"n": 3}, delay="5m")`.
 
         `params` are all of its arguments, checked as at its enqueue; they are frozen at the first
-        claim. With another `priority` it goes behind the jobs of that one. TransitionRefused if
-        it does not wait any more.
+        claim. With another `priority` it comes among the jobs of that one as a new job would: by
+        its due time, or in a `position` queue behind them. TransitionRefused if it does not wait
+        any more.
         """
         return await placing.edit(
             self._client, job_id_of(job_id), params=params, priority=priority, delay=delay, at=at
@@ -163,16 +164,18 @@ class Admin:
 
         `concurrency` is how many of its jobs run at a time, over all workers; None is no limit.
         `ordering="position"` places each new job behind the last, `gap` apart. What is left out
-        is set to its default; a pause stays. InvalidJob names a value that cannot be.
+        is set to its default; a pause stays. Jobs that wait keep their position: back in
+        `scheduled`, new ones go before those that have one. InvalidJob names what cannot be.
         """
         return await queues.set_queue(self._client, name, ordering, concurrency, gap)
 
     async def pause(
         self, queue: str, *, reason: str | None = None, duration: Span | None = None
     ) -> Queue:
-        """Let no more jobs of a queue start, until `resume` or for `duration`; what runs goes on.
+        """Let nobody take jobs of a queue, until `resume` or for `duration`; what runs goes on.
 
-        Pausing it again replaces reason and duration.
+        So does what a worker has at hand: about a second's work, nothing where `concurrency` is
+        set. Pausing it again replaces reason and duration.
         """
         return await queues.pause(self._client, queue, reason, duration)
 

@@ -135,6 +135,17 @@ async def test_nobody_takes_it_in_time(app, story, hand):
     assert (reservation.status, reservation.reason) == (ReservationStatus.RELEASED, None)
 
 
+async def test_answer_that_nobody_took_it_says_what_stopped_it(app, story):
+    with pytest.raises(NoWorker, match='no live worker serves queue "default"'):
+        await story.options(wait="20ms").run_now(chapter=1)
+
+    calling = asyncio.create_task(story.options(wait="200ms").run_now(chapter=1))
+    await until_held(app)
+    await app.pause("default", reason="deploy")
+    with pytest.raises(NoWorker, match=r'queue "default" is paused since .*: deploy\. It is canc'):
+        await calling
+
+
 async def test_cancelled_caller_leaves_nothing_behind(app, story, hand):
     calling = asyncio.create_task(story.run_now(chapter=1))
     await until_held(app)

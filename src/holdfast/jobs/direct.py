@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from holdfast.core.decide import decide
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import CancelRequested
+from holdfast.core.explain import explain
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import shown
@@ -185,12 +186,19 @@ class _Call:
                 raise NoWorker(f"job {job.id} is {job.state} ({job.reason}) before any worker "
                                "took it; call run_now again")  # fmt: skip
             now = self._loop.time()
-            if now >= deadline and await self._give_up(job):
-                raise _no_worker(job, wait)
+            if now >= deadline:
+                stopped_by = await self._what_stops(job)
+                if await self._give_up(job):
+                    raise _no_worker(job, wait, stopped_by)
             if now >= keep_at:
                 await self._store.keep(self._new.id, span=self._new.span)
                 keep_at = now + pace
             await self._pause(min(deadline, keep_at))
+
+    async def _what_stops(self, job: Job) -> str:
+        situation = await self._store.situation(job.id)
+        stop = None if situation is None else explain(situation).stop
+        return "it was about to be taken" if stop is None else stop.text
 
     async def _give_up(self, job: Job) -> bool:
         """Cancel it while it waits; False if a worker was quicker."""
@@ -221,8 +229,8 @@ def _busy(held: Reservation) -> QueueBusy:
     )
 
 
-def _no_worker(job: Job, wait: timedelta) -> NoWorker:
+def _no_worker(job: Job, wait: timedelta, stopped_by: str) -> NoWorker:
     return NoWorker(
-        f'no worker took job {job.id} of type "{job.type}" from queue "{job.queue}" within {wait}; '
-        "it is cancelled. Start a worker that serves both, wait longer, or enqueue it"
+        f'no worker took job {job.id} of type "{job.type}" from queue "{job.queue}" within {wait}: '
+        f"{stopped_by}. It is cancelled; see to that, wait longer, or enqueue it"
     )

@@ -138,5 +138,6 @@ def _member(tables: Tables, job: Job) -> Other | None:
     if group.sealed_at is None or group.mode is not GroupMode.SEQUENTIAL:
         return None
     before = [tables.jobs[each] for each, its in tables.members.items() if its == group_id]
-    left = [other for other in before if not other.is_final and other.seq < job.seq]
-    return Other(id=max(left, key=lambda other: other.seq).id) if left else None
+    places = {other.id: tables.jobs[other.root_id].seq for other in before}
+    left = [each for each in before if not each.is_final and places[each.id] < job.seq]
+    return Other(id=max(left, key=lambda other: places[other.id]).id) if left else None

@@ -174,6 +174,23 @@ async def test_blocked_member_names_the_one_before_it(store: Store) -> None:
     assert (await group_of(store, group_id)).done == 1
 
 
+async def test_blocked_member_names_the_retry_of_the_one_before_it(store: Store) -> None:
+    _, (_, second) = await put_group(
+        store,
+        *[make_job(delivery=Delivery.CHAIN, max_attempts=3) for _ in range(2)],
+        mode=GroupMode.SEQUENTIAL,
+    )
+    failed = await take(store)
+    await settle(store, failed, Failed("it broke"))
+    [_, retry] = await store.chain(failed.id)
+
+    stop = (await told(store, second)).stop
+
+    assert stop is not None
+    assert (stop.code, stop.holder) == (Code.BLOCKED, retry.id)
+    assert "has not ended" in stop.text
+
+
 async def test_job_past_its_deadline_says_so(store: Store, clock: FakeClock) -> None:
     await working(store)
     job_id = await put(store, start_within=SECOND)

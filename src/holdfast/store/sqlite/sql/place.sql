@@ -5,7 +5,7 @@ SET params = :params
 WHERE seq IN (SELECT job FROM temp.holdfast_changes WHERE ok);
 
 -- @edit
--- With another priority it goes behind the others of that one.
+-- With another priority it gets the place of a new job: in a `position` queue behind the others.
 UPDATE holdfast_waiting
 SET
   state = c.to_state,

@@ -41,14 +41,14 @@ LEFT JOIN holdfast_workers AS k ON k.id = o.worker
 WHERE o.delivery = 'once' AND o.name = :name;
 
 -- @member
--- The member of its group before it that has not ended.
+-- The member of its group before it that has not ended; a chain stands where it began.
 SELECT j.id
 FROM holdfast_jobs AS own
 CROSS JOIN holdfast_groups AS g ON g.seq = own.grp AND g.sealed_at IS NOT NULL
-CROSS JOIN holdfast_jobs AS j ON j.grp = own.grp AND j.seq < own.seq
+CROSS JOIN holdfast_jobs AS j ON j.grp = own.grp AND coalesce(j.root, j.seq) < own.seq
 LEFT JOIN holdfast_ends AS e ON e.job = j.seq
 WHERE own.id = :id AND e.job IS NULL
-ORDER BY j.seq DESC
+ORDER BY coalesce(j.root, j.seq) DESC
 LIMIT 1;
 
 -- @ahead
