@@ -5,7 +5,7 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
@@ -116,8 +116,14 @@ class Sync:
         if self._closed or (self._loop is not None and self._loop.is_over):
             raise SyncMisused("this bridge was closed; make another with app.sync()")
 
+    def _give_up(self) -> None:
+        """The loop is over: nobody will end what was sent to it too late."""
+        for done in self._under_way.copy():
+            with suppress(InvalidStateError):
+                done.set_exception(SyncMisused("the loop of this bridge ended; make another"))
+
     def _started(self) -> "LoopThread":
-        loop = LoopThread()
+        loop = LoopThread(self._give_up)
         try:
             loop.perform(self._opening)
         except BaseException:
@@ -129,10 +135,10 @@ class Sync:
 class LoopThread:
     """An event loop in a thread of its own; a daemon, so who forgets to end it can still end."""
 
-    def __init__(self) -> None:
+    def __init__(self, over: Callable[[], object]) -> None:
         ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(
-            target=_run, args=(ready,), name="holdfast-sync", daemon=True
+            target=_run, args=(ready, over), name="holdfast-sync", daemon=True
         )
         self._thread.start()
         self._loop, self._ended = ready.result()
@@ -143,8 +149,11 @@ class LoopThread:
         return self._loop.is_closed()
 
     def soon(self, callback: Callable[[], object]) -> None:
-        """Call it on the loop."""
-        self._loop.call_soon_threadsafe(callback)
+        """Call it on the loop; SyncMisused if that is over."""
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError as error:
+            raise SyncMisused("the loop of this bridge ended; make another") from error
 
     def perform(self, step: Step, *, within: float | None = None) -> None:
         """Wait for a coroutine of ours; TimeoutError if it takes too long."""
@@ -160,7 +169,7 @@ class LoopThread:
 
     def end(self, patience: float) -> None:
         """Cancel what is left, and wait for the thread to end, for a while."""
-        with suppress(RuntimeError):  # it is over already
+        with suppress(SyncMisused):  # it is over already
             self.soon(self._ended.set)
         self._thread.join(patience)
 
@@ -186,7 +195,8 @@ class Call(Generic[T]):
         if self._loop is None or self._loop.is_over:
             self._drop()
             return
-        self._loop.soon(self._cancel)
+        with suppress(SyncMisused):  # it has just ended, and `done` with it
+            self._loop.soon(self._cancel)
         wait([self.done], patience)
 
     def _drop(self) -> None:
@@ -214,7 +224,9 @@ class Call(Generic[T]):
             self.done.set_result(task.result())
 
 
-def _run(ready: "Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]") -> None:
+def _run(
+    ready: "Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]", over: Callable[[], object]
+) -> None:
     async def serve() -> None:
         ended = asyncio.Event()
         ready.set_result((asyncio.get_running_loop(), ended))
@@ -222,6 +234,7 @@ def _run(ready: "Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]") -> No
 
     with suppress(KeyboardInterrupt, SystemExit):  # of a coroutine: its caller gets it
         asyncio.run(serve())
+    over()
 
 
 def _require_no_loop() -> None:

@@ -4,7 +4,15 @@ from datetime import date
 from typing import Annotated, ClassVar
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, RootModel, model_validator
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    RootModel,
+    model_validator,
+)
 
 from holdfast import InvalidJob, InvalidParams, InvalidType, PayloadTooLarge, Run
 
@@ -150,6 +158,30 @@ async def test_aliases_are_written_by_name_and_read_by_either(app):
     assert aliased.load('{"userId":3}')["payload"].user_id == 3
     with pytest.raises(InvalidParams, match="there is none of that name"):
         await aliased.enqueue(userid=3)
+
+
+async def test_every_kind_of_alias_is_a_name_also_in_a_template(app):
+    class Aliased(BaseModel):
+        user_id: int = Field(alias="userId")
+        total: int = Field(1, validation_alias=AliasChoices("sum", "amount", AliasPath("box", 0)))
+
+    class AliasedHandler(Base):
+        @classmethod
+        def payload_model(cls):
+            return Aliased
+
+        def handle(self, payload): ...
+
+    aliased = app.job(AliasedHandler)
+
+    for given in ({"amount": 7}, {"sum": 7}, {"total": 7}, {"box": [7]}):
+        stored = await params_of(await aliased.enqueue(userId=3, **given))
+        assert stored == '{"user_id":3,"total":7}'
+    with pytest.raises(InvalidParams, match="there is none of that name"):
+        await aliased.enqueue(userId=3, totals=7)
+    await app.templates.save("weekly", aliased, params={"userId": 3})
+    made = await app.templates.enqueue("weekly", amount=7)
+    assert await params_of(made) == '{"user_id":3,"total":7}'
 
 
 async def test_a_model_that_allows_more_gets_more(app):

@@ -353,6 +353,35 @@ def test_a_coroutine_that_exits_ends_the_bridge_and_hangs_nobody(app, send):
         asyncio.run(send.enqueue(2))
 
 
+def test_what_is_sent_to_a_loop_that_is_ending_hangs_nobody(app):
+    ending, sent = threading.Event(), threading.Event()
+
+    async def leave():
+        raise SystemExit(3)
+
+    async def linger():
+        try:
+            await asyncio.Event().wait()
+        finally:  # the loop waits for this before it closes
+            ending.set()
+            await asyncio.to_thread(sent.wait)
+
+    async def late():
+        sent.set()
+        await asyncio.Event().wait()
+
+    with app.sync() as wait, ThreadPoolExecutor(2) as pool:
+        lingering = pool.submit(wait, linger())
+        with pytest.raises(SystemExit):
+            wait(leave())
+        assert ending.wait(10)
+        waiting = pool.submit(wait, late())
+        done, _ = really_wait([lingering, waiting], 10)
+        assert len(done) == 2
+        with pytest.raises(SyncMisused):
+            waiting.result()
+
+
 def test_a_store_that_cannot_be_opened_is_told_at_once(tmp_path):
     (tmp_path / "jobs.db").write_text("no database at all, but long enough to look at" * 100)
     bridge = Holdfast(f"sqlite:///{tmp_path / 'jobs.db'}").sync()

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from holdfast.errors import InvalidParams
@@ -67,7 +67,9 @@ class ModelCodec:
         if self._by_field is None:
             fields = self._model.model_fields.items()
             hints = {name: _hint(each) for name, each in fields}
-            self._by_field = ParamsCodec(self._type_name, hints, optional=hints)
+            names = {alias: name for name, each in fields for alias in _aliases(each)}
+            self._by_field = _ByField(self._type_name, hints, optional=hints)
+            self._by_field.names = names
         return self._by_field
 
     def _text(self, model: BaseModel) -> str:
@@ -88,8 +90,33 @@ class ModelCodec:
 
     def _names(self) -> set[str]:
         fields = self._model.model_fields
-        aliases = {each.validation_alias or each.alias for each in fields.values()}
-        return {*fields, *(alias for alias in aliases if isinstance(alias, str))}
+        return {*fields, *(name for each in fields.values() for name in _keys(each))}
+
+
+class _ByField(ParamsCodec):
+    """Takes an alias for its field; an alias that looks inside something is for whole payloads."""
+
+    __slots__ = ("names",)
+    names: dict[str, str]
+
+    def dump(self, params: dict[str, Any]) -> str:
+        return super().dump({self.names.get(name, name): each for name, each in params.items()})
+
+
+def _aliases(field: FieldInfo) -> list[str]:
+    """The other names of a field."""
+    return [each for each in _choices(field) if isinstance(each, str)]
+
+
+def _keys(field: FieldInfo) -> list[str]:
+    """The keys of a payload that a field is read from, beside its own name."""
+    inside = [str(each.path[0]) for each in _choices(field) if isinstance(each, AliasPath)]
+    return [*_aliases(field), *inside]
+
+
+def _choices(field: FieldInfo) -> list[str | AliasPath | None]:
+    given = field.validation_alias or field.alias
+    return [*given.choices] if isinstance(given, AliasChoices) else [given]
 
 
 def _hint(field: FieldInfo) -> Any:
