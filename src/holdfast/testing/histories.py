@@ -167,7 +167,8 @@ class History(RuleBasedStateMachine):
         idle = replace(IDLE, instance_id=holder.instance_id, boot_id=holder.boot_id)
         self.enlist(idle)
         self.beat(holder, timedelta(hours=1))
-        runnable = self.twins.both(partial(_runnable, known=self.twins.known, queue=queue))
+        here = [job.id for job in self.twins.unstarted if job.queue == queue]
+        runnable = self.twins.both(partial(_runnable, job_ids=here))
         lease = timedelta(seconds=15)
         claims = self.twins.both(
             lambda store: store.claim(holder, queue=queue, types=TYPES, limit=1, lease=lease)
@@ -381,11 +382,10 @@ async def _of_no_job(store: Store) -> list[EventRecord]:
     return [replace(event, id=0) for event in await store.events(None)]
 
 
-async def _runnable(store: Store, known: Sequence[JobId], queue: str) -> list[JobId]:
-    """The jobs of that queue that the next claim takes, by what `explain` says."""
-    situations = [await store.situation(job_id) for job_id in known]
-    here = [each for each in situations if each and each.job.queue == queue]
-    return [each.job.id for each in here if explain(each).is_runnable]
+async def _runnable(store: Store, job_ids: Sequence[JobId]) -> list[JobId]:
+    """Those of them that the next claim takes, by what `explain` says."""
+    situations = [await store.situation(job_id) for job_id in job_ids]
+    return [each.job.id for each in situations if each and explain(each).is_runnable]
 
 
 async def _broken(store: Store) -> list[object]:
