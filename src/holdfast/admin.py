@@ -174,7 +174,7 @@ class Admin:
     ) -> Queue:
         """Let nobody take jobs of a queue, until `resume` or for `duration`; what runs goes on.
 
-        So does what a worker has at hand: about a second's work, nothing where `concurrency` is
+        So does what a worker has at hand: at most `prefetch` jobs, none where `concurrency` is
         set. Pausing it again replaces reason and duration.
         """
         return await queues.pause(self._client, queue, reason, duration)
