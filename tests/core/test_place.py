@@ -121,7 +121,9 @@ def test_nobody_but_the_unplaced_before_the_target_loses_a_zero(
         if moved == target:
             continue
         zeros = {seq for seq in line.order if line.jobs[seq] == 0 and seq != moved}
-        last = max((line.order.index(seq) for seq in {moved, target} & zeros), default=-1)
+        ends = {moved, target} if where is Where.SWAP else {target}
+        unplaced = [line.order.index(seq) for seq in ends if line.jobs[seq] == 0]
+        last = max(unplaced, default=-1)
         kept = {seq for seq in zeros if line.order.index(seq) > last}
 
         move(line, where, moved, target)
