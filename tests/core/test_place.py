@@ -120,11 +120,10 @@ def test_nobody_but_the_unplaced_before_the_target_loses_a_zero(
         moved, target = one % len(places) + 1, other % len(places) + 1
         if moved == target:
             continue
-        zeros = {seq for seq in line.order if line.jobs[seq] == 0 and seq != moved}
-        ends = {moved, target} if where is Where.SWAP else {target}
-        unplaced = [line.order.index(seq) for seq in ends if line.jobs[seq] == 0]
-        last = max(unplaced, default=-1)
-        kept = {seq for seq in zeros if line.order.index(seq) > last}
+        zeros = {seq for seq in line.order if line.jobs[seq] == 0}
+        beside = {Where.BEFORE: {target}, Where.AFTER: {target}, Where.SWAP: {moved, target}}
+        last = max((line.order.index(seq) for seq in beside.get(where, set()) & zeros), default=-1)
+        kept = {seq for seq in zeros - {moved} if line.order.index(seq) > last}
 
         move(line, where, moved, target)
 
