@@ -183,7 +183,8 @@ class Holdfast(Admin):
         `parallel` runs them as workers are free, `sequential` one after the other. When a member
         fails for good or is cancelled, `on_failure` says what becomes of the others: `continue`
         (the default of `parallel`), `stop` (of `sequential`): who waits is cancelled and who runs
-        is asked to stop, or `skip`: who waits is skipped. At most 100,000 jobs.
+        is asked to stop, or `skip`: who waits is skipped. What a worker has taken by then, also to
+        have it ready (`prefetch`), runs. At most 100,000 jobs.
         """
         return await start_group(self._client, bound, mode=mode, on_failure=on_failure, name=name)
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from worker_world import AT_ONCE, SOON, quick, until
 
-from holdfast import Backoff, GroupState, Skip, State
+from holdfast import Backoff, GroupState, Holdfast, Skip, State
 from holdfast.core.group import NewGroup
 from holdfast.worker.groups import ABANDONED, GroupSweep
 from holdfast.worker.tidy import Tidy
@@ -82,6 +82,29 @@ async def test_a_failure_in_a_sequence_does_what_was_chosen(app, on_failure, ran
 
     assert (calls, record.counts) == (ran, counts)
     assert record.state is GroupState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "end"), [("stop", State.CANCELLED), ("skip", State.SKIPPED)]
+)
+async def test_who_waits_beside_a_failure_is_ended_before_the_next_tick(tmp_path, on_failure, end):
+    app = Holdfast(f"sqlite:///{tmp_path / 'jobs.db'}", tick="1h", prefetch=0)
+    swept = asyncio.Event()
+
+    @app.job(retry=ONE_TRY)
+    async def step(number: int) -> None:
+        if number == 0:
+            raise ValueError("it broke")
+        await swept.wait()
+
+    async def most_ended() -> bool:
+        return (await group.record()).counts.get(end, 0) >= 18
+
+    async with app:
+        group = await app.group([step.bind(n) for n in range(20)], on_failure=on_failure)
+        async with app.worker(concurrency=1):
+            await until(most_ended)
+            swept.set()
 
 
 async def test_a_failure_stops_the_members_that_run(app):

@@ -1,12 +1,13 @@
 """Ending the members that are left over when a group closes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from holdfast.core.decide import decide
 from holdfast.core.event import GroupStopped
 from holdfast.core.group import Closing, ClosingGroup
 from holdfast.core.ids import JobId
+from holdfast.core.job import Job
 from holdfast.store.base import Jobs
 from holdfast.store.groups import Groups
 
@@ -23,9 +24,22 @@ async def end_left_over(store: Sweepable, group: ClosingGroup, new_id: Callable[
     In small writes, each job alone: killed half-way, or done by two at once, whoever sweeps next
     goes on.
     """
-    event, ended, after = GroupStopped(skip=group.closing is Closing.SKIP), 0, 0
+    ended, after = 0, 0
     while left := await store.left_over(group.id, after=after, limit=AT_ONCE):
-        # A refusal means that the job moved on meanwhile, or that another sweeper was first.
-        ended += sum(await store.apply([decide(job, event, new_id=new_id) for job in left]))
+        ended += await _end(store, group, left, new_id)
         after = left[-1].seq
     return ended
+
+
+async def end_first(store: Sweepable, group: ClosingGroup, new_id: Callable[[], JobId]) -> int:
+    """The same in one write, for those who would be taken next; how many that were."""
+    left = await store.left_over(group.id, after=0, limit=AT_ONCE)
+    return await _end(store, group, left, new_id) if left else 0
+
+
+async def _end(
+    store: Sweepable, group: ClosingGroup, left: Iterable[Job], new_id: Callable[[], JobId]
+) -> int:
+    event = GroupStopped(skip=group.closing is Closing.SKIP)
+    # A refusal means that the job moved on meanwhile, or that another sweeper was first.
+    return sum(await store.apply([decide(job, event, new_id=new_id) for job in left]))

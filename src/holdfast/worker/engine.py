@@ -24,6 +24,7 @@ from holdfast.worker.dispatch import Dispatcher
 from holdfast.worker.execute import Judge
 from holdfast.worker.executors.address import find_addresses
 from holdfast.worker.finish import Finisher
+from holdfast.worker.groups import GroupSweep
 from holdfast.worker.held import Held
 from holdfast.worker.slots import Slots
 
@@ -53,6 +54,7 @@ class Engine:
         self._settings = settings
         self._judge = judge or Judge(ids.job, random)
         self._held = held
+        self._ids = ids
         if isinstance(queues, str):
             raise InvalidType(f"queues is {queues!r:.80}; give a list of queue names")
         self.queues = [check_name(queue, what="queue") for queue in dict.fromkeys(queues)]
@@ -73,7 +75,8 @@ class Engine:
 
     def prepare(self, holder: Holder) -> None:
         """Be ready to take jobs, for whoever says when: `run_once`."""
-        self._finisher = Finisher(self._store, self._settled)
+        hurry = GroupSweep(self._store, self._ids.job).hurry
+        self._finisher = Finisher(self._store, self._settled, hurry)
         self._slots = self._make_slots()
         self._dispatcher = self._make_dispatcher(holder)
 

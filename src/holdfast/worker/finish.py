@@ -2,17 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from holdfast.core.decide import Change
+from holdfast.core.group import GOOD
 from holdfast.core.ids import JobId
+from holdfast.core.state import FINAL
 from holdfast.errors import OperatorError, StoreClosed
 from holdfast.store.base import Jobs
 from holdfast.worker import telling
 
 log = logging.getLogger("holdfast.worker")
 
+BAD = FINAL - GOOD
 LONGEST_PAUSE = 1.0
 ALARM = 5
 """After so many failed writes in a row somebody should look."""
@@ -21,9 +24,15 @@ ALARM = 5
 class Finisher:
     """Writes ends until the store has them. A result counts only once it is durable."""
 
-    def __init__(self, store: Jobs, settled: Callable[[Change, bool], None]) -> None:
+    def __init__(
+        self,
+        store: Jobs,
+        settled: Callable[[Change, bool], None],
+        failed: Callable[[], Awaitable[object]],
+    ) -> None:
         self._store = store
         self._settled = settled
+        self._failed = failed  # awaited after a failure is written, while its slot is still taken
         self._waiting: list[Change] = []
         self._writing: list[Change] = []
         self._task: asyncio.Task[None] | None = None
@@ -62,6 +71,9 @@ class Finisher:
             while self._waiting:
                 self._writing, self._waiting = self._waiting, []
                 answers = await self._write(self._writing)
+                if any(change.move.to in BAD for change in self._writing):
+                    with suppress(OperatorError):  # whoever sweeps next will see to it
+                        await self._failed()
                 for change, applied in zip(self._writing, answers, strict=True):
                     self.settle(change, applied)
                 self._writing = []

@@ -6,7 +6,10 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.core.ids import JobId
-from holdfast.jobs.sweeping import AT_ONCE, Sweepable, end_left_over
+from holdfast.jobs.sweeping import AT_ONCE, Sweepable, end_first, end_left_over
+
+FEW: Final = 10
+"""So many groups are looked at by whoever has just written a failure."""
 
 ABANDONED: Final = timedelta(minutes=10)
 """After that long a group whose members are not all there is nobody's any more."""
@@ -27,6 +30,11 @@ class GroupSweep:
     def __init__(self, store: Sweepable, new_id: Callable[[], JobId]) -> None:
         self._store = store
         self._new_id = new_id
+
+    async def hurry(self) -> int:
+        """At once after a failure, so that who waits does not start; the rest is for a sweep."""
+        closing = await self._store.closing_groups(limit=FEW)
+        return sum([await end_first(self._store, group, self._new_id) for group in closing])
 
     async def run_once(self) -> Swept:
         """Stop what nobody completed, and end who is left over in every group that closes."""
