@@ -5,6 +5,7 @@ import sqlite3
 import pytest
 
 from holdfast.cli.where import Setting, Where, find
+from holdfast.cli.worker import _address
 
 from .conftest import Cli
 
@@ -161,3 +162,18 @@ def test_a_finished_job_cannot_be_moved_or_cancelled(cli: Cli) -> None:
         result = cli(*args)
         assert result.exit_code == 4, args
         assert "succeeded" in one_line(result)
+
+
+def test_worker_finds_its_app_where_the_others_do(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOLDFAST_APP", raising=False)
+    (cli.folder / "pyproject.toml").write_text('[tool.holdfast]\napp = "tasks:app"\n')
+    assert _address(None) == "tasks:app"
+    assert _address("other:app") == "other:app"
+
+    (cli.folder / "pyproject.toml").unlink()
+    nothing = cli("worker", app=None)
+
+    assert nothing.exit_code == 2
+    assert "which app?" in nothing.output

@@ -10,8 +10,10 @@ from random import SystemRandom
 import click
 
 from holdfast.cli.logs import FORMATS, LEVELS, configure
+from holdfast.cli.where import find
 from holdfast.clock import SystemClock
 from holdfast.core.ids import Ids
+from holdfast.errors import HoldfastError
 from holdfast.store.open import open_store
 from holdfast.worker.processes.plan import Exit, Plan
 from holdfast.worker.processes.supervisor import Supervisor
@@ -36,7 +38,7 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
 
 
 @click.command("worker")
-@click.argument("app", envvar="HOLDFAST_APP")
+@click.argument("app", required=False)
 @click.option(
     "-q", "--queues", callback=_names, help="Which queues, separated by commas [all of the app's]."
 )
@@ -79,16 +81,26 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
 @click.option("--max-memory", callback=_bytes, help="Replace a child that uses more, such as 500M.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
-def command(**options: object) -> None:
-    """Run the jobs of APP, given as module:attribute (or in HOLDFAST_APP).
+def command(app: str | None, **options: object) -> None:
+    """Run the jobs of APP, given as module:attribute, in HOLDFAST_APP or in pyproject.toml.
 
     SIGTERM or Ctrl-C: take no more, let running jobs end within the app's grace, hand back the
     rest, exit 0. A second one: hand back everything now, exit 1. Exit 2: the app, an option or
     the store cannot work; exit 3: another worker has that identity or scope.
     """
-    plan = Plan(**options)  # type: ignore[arg-type]  # click has checked them
+    plan = Plan(app=_address(app), **options)  # type: ignore[arg-type]  # click has checked them
     configure(plan.log_level, plan.log_format, unhurried=True)
     sys.exit(asyncio.run(_run(plan)))
+
+
+def _address(app: str | None) -> str:
+    try:
+        found = find(app, None).app
+    except HoldfastError as error:
+        raise click.UsageError(str(error)) from error
+    if found is None:
+        raise click.UsageError("which app? give it as module:attribute, such as jobs:app")
+    return found.value
 
 
 def _leave() -> None:
