@@ -303,6 +303,15 @@ def test_closing_does_not_wait_for_ever(app):
     assert threads() == []
 
 
+@pytest.fixture
+def ctrl_c():
+    """Heard as at a terminal, also where whoever started the tests had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_cancels_the_coroutine_and_is_raised(app, send, wait):
     cancelled = threading.Event()
 
@@ -320,6 +329,7 @@ def test_ctrl_c_cancels_the_coroutine_and_is_raised(app, send, wait):
     assert wait(send.enqueue(1)).created
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_an_iterator_closes_it(app, wait):
     closed = threading.Event()
 
