@@ -22,7 +22,8 @@ demo: $(READY)  ## a tour of half a minute: real jobs, three workers, a real kil
 	@$(BIN)/holdfast demo $(ARGS)
 
 test: $(READY) lint types layers  ## everything: format, lint, types, layers, every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not alone" --numprocesses 2 --dist loadgroup
+	$(BIN)/python -m pytest -m alone
 	@$(MAKE) --no-print-directory requirements ARGS=--totals
 
 check: $(READY) lint types layers fast  ## under two minutes: lint, types, layers, fast tests
@@ -42,7 +43,8 @@ layers: $(READY)
 	$(BIN)/lint-imports --no-cache > $(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
 
 fast: $(READY)
-	HOLDFAST_SIZE=check $(BIN)/python -m pytest -m "not slow"
+	HOLDFAST_SIZE=check $(BIN)/python -m pytest -m "not slow and not alone" -n 2 --dist loadgroup
+	HOLDFAST_SIZE=check $(BIN)/python -m pytest -m "not slow and alone"
 
 requirements: $(READY)  ## which requirement is proved by which test, and which is not yet
 	@$(BIN)/python tools/requirements.py $(ARGS)

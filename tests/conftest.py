@@ -1,6 +1,23 @@
-"""What every test shares: the plugin we ship, and assertions that explain themselves."""
+"""What every test shares: assertions of the shipped suites explain themselves, and who runs alone."""
+
+from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["pytester", "pytest_holdfast"]
 pytest.register_assert_rewrite("holdfast.testing")
+
+ROOT = Path(__file__).parent
+ALONE = frozenset({"chaos", "processes", "worker"})
+"""Folders whose tests take the time of what they do: nothing else runs beside them."""
+
+FREE = frozenset({"api", "cli", "conformance", "core", "store"})
+"""Folders whose tests share nothing; those of any other file stay together, with its fixtures."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.relative_to(ROOT).parts[0]
+        if folder in ALONE:
+            item.add_marker(pytest.mark.alone)
+        elif folder not in FREE:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
