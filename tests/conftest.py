@@ -1,9 +1,10 @@
-"""What every test shares: assertions of the shipped suites explain themselves, and who runs alone."""
+"""What every test shares: our plugin, assertions that explain themselves, and who runs alone."""
 
 from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["pytester", "pytest_holdfast"]
 pytest.register_assert_rewrite("holdfast.testing")
 
 ROOT = Path(__file__).parent

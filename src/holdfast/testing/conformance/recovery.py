@@ -133,7 +133,7 @@ async def test_whole_store_has_nothing_adrift_unfollowed_or_orphaned(store: Stor
     assert await store.events(None) == []
 
 
-@pytest.mark.parametrize("last", [None, *(set(RunStatus) - {RunStatus.RUNNING})])
+@pytest.mark.parametrize("last", [None, *sorted(set(RunStatus) - {RunStatus.RUNNING})])
 async def test_nothing_that_stands_somewhere_is_taken_for_adrift(
     store: Store, clock: FakeClock, last: RunStatus | None
 ) -> None:
