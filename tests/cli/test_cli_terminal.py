@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import sys
 import termios
@@ -35,6 +36,7 @@ class Terminal:
         pid, self._fd = pty.fork()
         if pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, NARROW, 0, 0))
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever started us may ignore it
             os.environ.pop("NO_COLOR", None)
             os.environ.pop("COLUMNS", None)
             os.environ.update({"HOLDFAST_APP": "tasks:app", "TERM": "xterm", **(env or {})})
