@@ -1,5 +1,6 @@
 """What every test shares: our plugin, assertions that explain themselves, and who runs alone."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ ALONE = frozenset({"chaos", "processes", "worker"})
 
 FREE = frozenset({"api", "cli", "conformance", "core", "store"})
 """Folders whose tests share nothing; those of any other file stay together, with its fixtures."""
+
+
+def pytest_configure() -> None:
+    """Ctrl-C is heard, by us and by whom we start, also where whoever started us ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

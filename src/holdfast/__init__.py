@@ -3,10 +3,10 @@
 Each name is loaded when it is first asked for, so that a command that needs none starts at once.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+import importlib as _importlib
+import typing as _typing
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from holdfast.app import Holdfast
     from holdfast.config import Settings
     from holdfast.context import Run
@@ -110,7 +110,7 @@ __all__ = [
     "__version__",
 ]
 
-_AT: Final = {
+_AT: _typing.Final = {
     "holdfast.app": ("Holdfast",),
     "holdfast.config": ("Settings",),
     "holdfast.context": ("Run",),
@@ -174,13 +174,13 @@ _AT: Final = {
 }
 """Where each of them is."""
 
-_WHERE: Final = {name: module for module, names in _AT.items() for name in names}
+_WHERE: _typing.Final = {name: module for module, names in _AT.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    value = globals()[name] = getattr(_importlib.import_module(_WHERE[name]), name)
     return value
 
 

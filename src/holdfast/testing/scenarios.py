@@ -499,6 +499,13 @@ SCENARIOS |= {
 async def read_everything(w: World, _: None) -> None:
     """No write at all: a reader that dies disturbs nobody."""
     [job, *_rest] = await w.store.find(Filter(), limit=10)
+    await w.store.find(Filter(states=frozenset({State.DEAD_LETTER})), limit=1)
+    await w.store.find(Filter(key="k"), limit=1)
+    await w.store.find(Filter(prefix=job.id), limit=1)
+    await w.store.overview(span=SECOND)
+    for each in (job, *_rest):
+        await w.store.situation(each.id)
+    await w.store.facts()
     await w.store.lapsed(limit=1)
     await w.store.overdue(limit=1)
     await w.store.peek("default", limit=5)

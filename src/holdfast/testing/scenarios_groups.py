@@ -150,7 +150,8 @@ async def _read(w: World, group_id: str) -> None:
     await w.store.groups_over([group_id])
     await w.store.closing_groups(limit=10)
     await w.store.left_over(group_id, limit=10)
-    await w.store.find(Filter(group=group_id), limit=10)
+    for job in await w.store.find(Filter(group=group_id), limit=10):
+        await w.store.situation(job.id)
     await w.store.sweep_groups(limit=10)
     await w.store.expire_groups(older_than=SECOND, limit=10)
 
