@@ -175,4 +175,5 @@ GROUP_SCENARIOS: dict[str, Scenario] = {
     "group_sweep": Scenario(_emptied, _sweep_groups),
     "group_prune": Scenario(_old, _prune),
     "group_read": Scenario(_sealed, _read),
+    "group_read_filling": Scenario(_filling, _read),
 }
