@@ -53,8 +53,9 @@ def write_ahead(connection: sqlite3.Connection, path: Path, *, busy: float) -> N
 def require_ours(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> None:
     """Before anything is written: not even the journal mode of a file that is not for us."""
     cursor = connection.cursor()
-    ours = run(cursor, "schema.is_ours").fetchone()[0]
+    # In this order: another process may make our tables between the two looks.
     empty = run(cursor, "schema.is_empty").fetchone()[0]
+    ours = run(cursor, "schema.is_ours").fetchone()[0]
     if not (ours or empty or adopt):
         raise NotOurStore(
             f"{path} is a database of something else and has no Holdfast tables; choose another "
