@@ -16,6 +16,7 @@ class Sizes:
 
     history_examples: int  # random histories per store
     history_steps: int  # steps in each of them
+    crash_on_either_side: bool  # of a statement, or only before it
     race_processes: int  # processes that race for one thing
     race_rounds: int  # times that they do
     race_jobs: int  # jobs that they share out
@@ -30,6 +31,7 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "check": Sizes(
             history_examples=20,
             history_steps=100,
+            crash_on_either_side=False,
             race_processes=3,
             race_rounds=5,
             race_jobs=200,
@@ -39,8 +41,9 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             chaos_trials=3,
         ),
         "test": Sizes(
-            history_examples=30,
+            history_examples=25,
             history_steps=100,
+            crash_on_either_side=False,
             race_processes=4,
             race_rounds=10,
             race_jobs=200,
@@ -52,6 +55,7 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "full": Sizes(
             history_examples=10_000,
             history_steps=100,
+            crash_on_either_side=True,
             race_processes=8,
             race_rounds=200,
             race_jobs=2_000,
