@@ -1,0 +1,41 @@
+"""Many items at a time, where the order between them does not matter."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
+from typing import Final, TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+AT_ONCE: Final = 16
+"""How many requests one verb has under way."""
+
+
+async def together(
+    items: Sequence[Item],
+    do: Callable[[Item], Awaitable[Answer]],
+    *,
+    is_alone: Callable[[Item], bool] = lambda _: False,
+) -> list[Answer]:
+    """What each answered, in the order given; those that go alone keep their turn."""
+    answers: list[Answer] = []
+    for alone, group in groupby(items, key=is_alone):
+        answers += [await do(item) for item in group] if alone else await _at_once(list(group), do)
+    return answers
+
+
+async def _at_once(items: Sequence[Item], do: Callable[[Item], Awaitable[Answer]]) -> list[Answer]:
+    if len(items) == 1:
+        return [await do(items[0])]
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: Item) -> Answer:
+        async with room:
+            return await do(item)
+
+    asked = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
+    for answer in asked:  # nobody is left behind at work when one has failed
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in asked if not isinstance(answer, BaseException)]
