@@ -65,9 +65,16 @@ class MemoryEngine:
                 heard(write)
         return True
 
-    def watch(self, heard: Callable[[Write], None]) -> Callable[[], None]:
-        self._watchers.append(heard)
-        return lambda: self._watchers.remove(heard)
+    def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> Callable[[], None]:
+        def own(write: Write) -> None:
+            if write.key.part.startswith(tuple(parts)):
+                heard(write)
+
+        self._watchers.append(own)
+        return lambda: self._watchers.remove(own)
+
+    async def time(self) -> None:
+        """Its time is its process's."""
 
     async def facts(self) -> Mapping[str, str]:
         return {"engine": "dictionaries in memory"}

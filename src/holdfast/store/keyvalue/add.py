@@ -101,12 +101,12 @@ async def _holder(unit: Unit, new: NewJob) -> JobId | None:
         return new.id
     for key, name in _claims(new):
         value = await unit.get(key)
-        if value is not None and await _is_held(unit, key, value):
+        if value is not None and await _is_held(unit, value):
             return JobId(value[name])
     return None
 
 
-async def _is_held(unit: Unit, key: Key, value: Value) -> bool:
+async def _is_held(unit: Unit, value: Value) -> bool:
     """Whether the record may be trusted: a dedupe record whose job was never purged and is gone
     points at nothing, and is written anew."""
     if "job_pk" not in value or value.get("purged"):

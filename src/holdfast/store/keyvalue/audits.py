@@ -17,6 +17,7 @@ from holdfast.core.dossier import (
 )
 from holdfast.core.event import EventRecord, Kind
 from holdfast.core.ids import JobId
+from holdfast.core.run import RunRecord
 from holdfast.store.keyvalue import groups, layout, queues, reservations, runs, shelf
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.finishing import settle
@@ -99,7 +100,7 @@ async def _places(unit: Unit, kept: Kept) -> tuple[Place, ...]:
 async def _events(unit: Unit, job_id: str) -> list[EventRecord]:
     told = await unit.range(layout.of_job(layout.EVENT, job_id), limit=ALL)
     found = await unit.engine.get([layout.stream_key(each.value["id"]) for each in told])
-    return [runs.event(each.value) for each in found if each is not None and "at" in each.value]
+    return [runs.event(each.value) for each in found if each is not None]
 
 
 async def _before(unit: Unit, kept: Kept, job_id: JobId) -> Before:
@@ -127,7 +128,7 @@ async def _reserved(unit: Unit, kept: Kept) -> tuple[Held, ...]:
     return (Held(id=held.id, queue=held.queue, status=held.status),)
 
 
-def _run(run: runs.RunRecord) -> ClosedRun:
+def _run(run: RunRecord) -> ClosedRun:
     return ClosedRun(
         token=run.token,
         run_id=run.run_id,

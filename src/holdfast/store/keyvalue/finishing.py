@@ -1,5 +1,6 @@
 """Doing what somebody left half-done, whatever kind of note it is."""
 
+from holdfast.errors import StoreBroken
 from holdfast.store.keyvalue import grouping, notes, places
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.port import Entry, Key
@@ -28,3 +29,7 @@ async def _finish(desk: Desk, entry: Entry) -> None:
             await grouping.finish_seal(desk, entry.value["group"])
         case places.PLAN:
             await places.finish_plan(desk, entry.key)
+        case other:
+            raise StoreBroken(
+                f"a note of kind {other!r:.40} was left by a newer Holdfast; use that"
+            )

@@ -21,7 +21,7 @@ from holdfast.store.around import Hint
 from holdfast.store.keyvalue import groups, layout, notes, shelf
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.groups import CLOSING, FILLING, KeptGroup
-from holdfast.store.keyvalue.port import Key, Span
+from holdfast.store.keyvalue.port import Key, Span, Value
 from holdfast.store.keyvalue.unit import Unit
 
 SEAL = "seal"
@@ -155,7 +155,7 @@ async def left_over(desk: Desk, group_id: str, *, after: int, limit: int) -> lis
     return await desk.do(work)
 
 
-def _runs_unasked(member: groups.Value) -> bool:
+def _runs_unasked(member: Value) -> bool:
     return bool(member["state"] == State.RUNNING and not member["asked"])
 
 

@@ -1,12 +1,16 @@
 """Wake-ups: from commits of this process at once, and from others as far as the engine tells."""
 
 from collections.abc import Callable, Collection
+from typing import Final
 
 from holdfast.store.around import Hint, Topic
 from holdfast.store.keyvalue import layout
 from holdfast.store.keyvalue.port import Engine, Write
 
 Wake = Callable[[Hint], None]
+
+PARTS: Final = (layout.READY, layout.ENDED, layout.OPEN)
+"""Where what concerns listeners is written."""
 
 
 class Listeners:
@@ -32,7 +36,7 @@ class Listeners:
 
     def connect(self, engine: Engine) -> None:
         """Hear of what others commit, if the engine can tell."""
-        self._leave = engine.watch(self._heard)
+        self._leave = engine.watch(PARTS, self._heard)
 
     def disconnect(self) -> None:
         if self._leave is not None:

@@ -151,27 +151,36 @@ async def find(desk: Desk, what: Filter, *, limit: int, before: int | None) -> l
         return []
     part = layout.SEQ if what.group is None else layout.member_part(what.group)
     size = min(PAGE, max(SMALL_PAGE, limit))
-    end = None if before is None else layout.number(before)
     found: list[Job] = []
-    while len(found) < limit:
-        span = Span(part, end=end)
-        page, entries = await desk.do(partial(_page, span=span, limit=size))
+    end = before if before is not None else await _after_the_last(desk)
+    while len(found) < limit and end > 0:
+        start = max(0, end - size)
+        page = await desk.do(partial(_page, part=part, start=start, end=end))
         fitting = [kept for kept in page if _fits(what, kept)]
         found += [k.job for k in fitting if keyed is None or k.job.root_id in keyed]
-        if len(entries) < size:
-            break
-        end = entries[-1].key.sort
+        end, size = start, size if page else 2 * size  # pruned: the gap is crossed in long steps
     return found[:limit]
+
+
+async def _after_the_last(desk: Desk) -> int:
+    """A number that no job has reached."""
+    [entry] = await desk.engine.get([layout.NUMBERS])
+    return 1 if entry is None else entry.value["last"] + 1
 
 
 def _fits(what: Filter, kept: Kept) -> bool:
     return what.fits(kept.job) and not (kept.is_loose and what.states is not None)
 
 
-async def _page(unit: Unit, *, span: Span, limit: int) -> tuple[list[Kept], list[Entry]]:
-    entries = await unit.range(span, limit=limit, reverse=True)
-    found = await shelf.load_many(unit, [entry.value["id"] for entry in entries])
-    return [kept for kept in found if kept is not None], entries
+async def _page(unit: Unit, *, part: str, start: int, end: int) -> list[Kept]:
+    """Those of that part with numbers from `start` to before `end`, the newest first.
+
+    Asked for in rising order, for not every engine finds the last ones without reading all.
+    """
+    span = Span(part, layout.number(start), layout.number(end))
+    entries = await unit.range(span, limit=ALL)
+    found = await shelf.load_many(unit, [entry.value["id"] for entry in reversed(entries)])
+    return [kept for kept in found if kept is not None]
 
 
 async def _keyed(unit: Unit, *, key: str) -> set[str]:
@@ -242,18 +251,11 @@ async def events(desk: Desk, job_id: JobId | None) -> list[EventRecord]:
     of_it = layout.of_job(layout.EVENT, job_id or layout.NOBODY)
     told = await desk.engine.range(of_it, limit=ALL)
     found = await desk.engine.get([layout.stream_key(each.value["id"]) for each in told])
-    return [runs.event(each.value) for each in found if each is not None and "at" in each.value]
+    return [runs.event(each.value) for each in found if each is not None]
 
 
 async def stream(desk: Desk, *, after: int, limit: int) -> list[EventRecord]:
     """In order: an event gets its number in the write that makes it visible."""
-    found: list[EventRecord] = []
-    start = layout.number(after + 1)
-    while len(found) < limit:
-        span = Span(layout.STREAM, start)
-        entries = await desk.engine.range(span, limit=limit - len(found))
-        found += [runs.event(entry.value) for entry in entries if "at" in entry.value]
-        if not entries:
-            break
-        start = entries[-1].key.sort + "\0"
-    return found
+    span = Span(layout.STREAM, layout.number(after + 1))
+    entries = await desk.engine.range(span, limit=limit)
+    return [runs.event(entry.value) for entry in entries]

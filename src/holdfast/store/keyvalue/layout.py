@@ -36,6 +36,9 @@ GROUP: Final = "group"
 WORKER: Final = "worker"
 LOCK: Final = "lock"
 PENDING: Final = "pending"
+EVENTS: Final = Key("counter", "event")
+"""The number of the last event."""
+
 NUMBERS: Final = Key("counter", "seq")
 """The last number that was given to a job, a group, a reservation, a record or a plan."""
 

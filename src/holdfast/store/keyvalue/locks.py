@@ -5,7 +5,6 @@ is taken over. So a lock is free soon after its holder died, however it died.
 """
 
 import asyncio
-import time
 from typing import Final
 
 from holdfast.core.limits import check_name
@@ -85,8 +84,9 @@ class Locks:
     async def _is_abandoned(self, entry: Entry) -> bool:
         """Whether nobody changes it for a while; one that is let go of meanwhile is, too."""
         beat = self._engine.limits.beat
-        over = time.monotonic() + PATIENCE * beat
-        while time.monotonic() < over:
+        clock = asyncio.get_running_loop().time
+        over = clock() + PATIENCE * beat
+        while clock() < over:
             await asyncio.sleep(beat / 2)
             [again] = await self._engine.get([entry.key])
             if again is None or again.version != entry.version:

@@ -6,6 +6,7 @@ nothing is ordered, or read at once, across parts.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 Value = Mapping[str, Any]
@@ -92,8 +93,17 @@ class Engine(Protocol):
         """
         ...
 
-    def watch(self, heard: Callable[[Write], None]) -> Callable[[], None] | None:
-        """Tell of every write soon after it; the answer ends that. None: it cannot be done."""
+    def watch(
+        self, parts: Sequence[str], heard: Callable[[Write], None]
+    ) -> Callable[[], None] | None:
+        """Tell of every record put into parts that begin so, soon after it.
+
+        The answer ends that; None: it cannot be done. Some may be missed.
+        """
+        ...
+
+    async def time(self) -> datetime | None:
+        """What the server takes for the time, to the second; None if it does not say."""
         ...
 
     async def facts(self) -> Mapping[str, str]:

@@ -162,21 +162,12 @@ async def _forget(unit: Unit, kept: Kept) -> None:
     for part in (layout.RUN, layout.ARTIFACTS):
         for entry in await unit.range(layout.of_job(part, job_id), limit=ALL):
             unit.delete(entry.key)
-    last = await unit.range(Span(layout.STREAM), limit=1, reverse=True)
     for entry in await unit.range(layout.of_job(layout.EVENT, job_id), limit=ALL):
         unit.delete(entry.key)
-        _forget_told(unit, entry.value["id"], last[0].value["id"] if last else 0)
+        unit.delete(layout.stream_key(entry.value["id"]))
     held_by = None if kept.reservation is None else await reservations.load(unit, kept.reservation)
     if held_by is not None and not held_by.reservation.is_active:
         reservations.forget(unit, held_by)
-
-
-def _forget_told(unit: Unit, number: int, last: int) -> None:
-    """The last one leaves its number behind, so that none is given twice."""
-    if number == last:
-        unit.put(layout.stream_key(number), {"id": number})
-    else:
-        unit.delete(layout.stream_key(number))
 
 
 async def _forget_groups(desk: Desk, before: datetime) -> None:

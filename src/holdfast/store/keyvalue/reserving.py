@@ -46,7 +46,7 @@ async def _reserve(
     queue = await queues.load(unit, job.queue)
     if queue.reservation is not None:
         held = await reservations.load(unit, queue.reservation)
-        return Reserved(created=False, reservation=held and held.reservation)
+        return Reserved(created=False, reservation=None if held is None else held.reservation)
     lowest = (await queues.ends(unit, job.queue, job.priority))[0]
     kept = await put(unit, job, first, desk.now(), reservation=first + 1)
     if isinstance(kept, Added):

@@ -12,7 +12,7 @@ from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
-from holdfast.errors import SchemaTooNew, StoreClosed
+from holdfast.errors import ClockApart, SchemaTooNew, StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Added, Capability, Filter, Renewal
 from holdfast.store.keyvalue import add, apply, claim, finishing, jobs, repair, workers
@@ -30,6 +30,7 @@ VERSION = 1
 MAX_SKEW = timedelta(seconds=5)
 """By how much the clocks of two machines may differ."""
 
+SECOND = timedelta(seconds=1)
 _OURS = Key("holdfast", "version")
 
 
@@ -64,6 +65,7 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
             return
         await self._engine.open()
         await self._require_version()
+        await self._require_time()
         random = Random(secrets.randbits(64))  # noqa: S311 - how long to pause is no secret
         units = Units(self._engine, random, lambda note: finishing.finish(self._desk, note))
         desk = Desk(
@@ -102,6 +104,19 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
             raise SchemaTooNew(
                 f"its records are of version {entry.value['version']}, and this Holdfast knows "
                 f"version {VERSION}; use the newer Holdfast"
+            )
+
+    async def _require_time(self) -> None:
+        """Leases are judged by clocks that must agree; a span of the second is the server's."""
+        theirs = await self._engine.time() if self._margin else None
+        if theirs is None:
+            return
+        apart = abs(self._clock.now() - theirs)
+        if apart > self._margin + SECOND:
+            raise ClockApart(
+                f"this machine's clock and the store's are {apart.total_seconds():.0f} s apart, "
+                f"and {self._margin.total_seconds():.0f} s are allowed; set this machine's clock, "
+                "or give max_skew"
             )
 
     async def add(self, new: Sequence[NewJob]) -> list[Added]:

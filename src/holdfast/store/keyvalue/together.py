@@ -21,7 +21,8 @@ async def together(
     """What each answered, in the order given; those that go alone keep their turn."""
     answers: list[Answer] = []
     for alone, group in groupby(items, key=is_alone):
-        answers += [await do(item) for item in group] if alone else await _at_once(list(group), do)
+        own = list(group)
+        answers += [await do(item) for item in own] if alone else await _at_once(own, do)
     return answers
 
 

@@ -22,11 +22,11 @@ LONGEST_PAUSE: Final = 0.25
 FIRST_PAUSE: Final = 0.002
 
 
-class Stale(Exception):  # noqa: N818 - it is no error: the unit is done anew
+class Stale(Exception):
     """What was read cannot have been there at one moment."""
 
 
-class Unfinished(Exception):  # noqa: N818 - same
+class Unfinished(Exception):
     """Somebody left a note that must be done before this unit can be."""
 
     def __init__(self, note: Key) -> None:
@@ -42,7 +42,6 @@ class Unit:
         self._read: dict[Key, Entry | None] = {}
         self._writes: dict[Key, Value | None] = {}
         self._required: set[Key] = set()
-        self._last_event: int | None = None
 
     async def get(self, key: Key) -> Value | None:
         """The record as this unit sees it; if it is written later, it must still be as read."""
@@ -85,20 +84,17 @@ class Unit:
         self._required.add(key)
 
     async def next_event(self) -> int:
-        """The number of the next event: of two units that take one number only one commits."""
-        if self._last_event is None:
-            last = await self.range(Span(layout.STREAM), limit=1, reverse=True)
-            self._last_event = int(last[0].value["id"]) if last else 0
-        self._last_event += 1
-        self._read[layout.stream_key(self._last_event)] = None
-        return self._last_event
+        """The number of the next event: of two units that take one number only one commits.
 
-    async def next_number(self) -> int:
+        So none becomes visible before one with a lower number.
+        """
+        return await self.next_number(layout.EVENTS)
+
+    async def next_number(self, counter: Key = layout.NUMBERS) -> int:
         """A number that nobody else gets, if this unit is committed."""
-        key = layout.NUMBERS
-        there = await self.get(key)
+        there = await self.get(counter)
         last: int = there["last"] if there else 0
-        self.put(key, {"last": last + 1})
+        self.put(counter, {"last": last + 1})
         return last + 1
 
     async def is_unchanged(self) -> bool:
@@ -150,7 +146,8 @@ class Units:
                 pass
             await asyncio.sleep(self._pause(pause))
         raise StoreBusy(
-            f"others changed the same records {TRIES} times in a row; nothing was written: try again"
+            f"others changed the same records {TRIES} times in a row; nothing was written, "
+            "so try again"
         )
 
     def _pause(self, number: int) -> float:

@@ -110,7 +110,7 @@ async def _situation(unit: Unit, *, desk: Desk, job_id: JobId) -> Situation | No
         concurrency=queue.queue.concurrency,
         open_runs=len(own),
         running=[Other(id=JobId(v["id"]), holder=v["holder"]) for v in own[:SHOWN]],
-        reservation=reservation and reservation.reservation,
+        reservation=None if reservation is None else reservation.reservation,
         overlap=await _overlap(unit, job),
         member=await _member(unit, kept),
         ahead=min(len(ahead), MOST_AHEAD + 1),
