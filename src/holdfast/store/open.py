@@ -14,10 +14,28 @@ SQLITE = "sqlite:///"
 
 
 def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) -> Store:
-    """The store at that address, not yet opened: `sqlite:///jobs.db`, `sqlite:////var/jobs.db`."""
+    """The store at that address, not yet opened: `sqlite:///jobs.db`, `sqlite:////var/jobs.db`.
+
+    Or `etcd://host:2379,host2/prefix`, `dynamodb://table?region=eu-central-1`.
+    """
+    if isinstance(url, str) and url.startswith(("etcd:", "dynamodb:")):
+        return _keyvalue(url, clock, ids)
     if not isinstance(url, str) or not url.startswith("sqlite:"):
         raise InvalidJob(f"{shown(url)} is no store's address; write for example sqlite:///jobs.db")
     return _sqlite(url, clock, ids)
+
+
+def _keyvalue(url: str, clock: Clock | None, ids: Ids | None) -> Store:
+    from holdfast.store.keyvalue import addresses  # noqa: PLC0415 - only when chosen
+
+    make = addresses.etcd_store if url.startswith("etcd:") else addresses.dynamodb_store
+    try:
+        return make(url, clock=clock, ids=ids)
+    except ModuleNotFoundError as error:
+        extra = url.partition(":")[0]
+        raise InvalidJob(
+            f"{error.name} is not installed; pip install 'holdfast[{extra}]' for such an address"
+        ) from error
 
 
 def _sqlite(url: str, clock: Clock | None, ids: Ids | None) -> Store:

@@ -12,13 +12,12 @@ from holdfast.store.keyvalue.port import Conditions, Entry, Key, Limits, Span, V
 class MemoryEngine:
     """Ordered keys in memory; every write is told to whoever watches.
 
-    `before` is called before every transaction, `yields` lets others in between two requests.
+    `before` is called before every transaction. At every request others get their turn.
     """
 
-    def __init__(self, *, most_writes: int = 100, yields: bool = False) -> None:
+    def __init__(self, *, most_writes: int = 100) -> None:
         self.limits = Limits(most_writes=most_writes, poll=0.5, beat=0.05)
         self.before: Callable[[Sequence[Write]], None] = lambda _: None
-        self._yields = yields
         self._parts: dict[str, dict[str, Entry]] = defaultdict(dict)
         self._order: dict[str, list[str]] = defaultdict(list)
         self._versions = count(1)
@@ -85,8 +84,7 @@ class MemoryEngine:
         return {Key(part, s): e.value for part, held in parts for s, e in held.items()}
 
     async def _pause(self) -> None:
-        if self._yields:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # as at a network, others get their turn
 
     def _version(self, key: Key) -> str | None:
         entry = self._parts[key.part].get(key.sort)

@@ -1,5 +1,6 @@
 """Storing new jobs, each with its keys and slot."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -8,6 +9,7 @@ from holdfast.core.event import ZERO, Kind
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priority, is_storable
+from holdfast.core.order import Ordering
 from holdfast.core.state import State
 from holdfast.errors import InvalidJob
 from holdfast.store.around import Hint
@@ -28,9 +30,10 @@ async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
     first = await desk.numbers(len(jobs))
     for name in {job.queue for job in jobs if not _malformed(job)}:
         await remember_queue(desk, name)
+    in_turn = await _in_turn(desk, jobs)
     numbered = [(job, first + number) for number, job in enumerate(jobs)]
     added = await together(
-        numbered, lambda pair: _add(desk, *pair), is_alone=lambda pair: not _is_plain(pair[0])
+        numbered, lambda pair: _add(desk, *pair), is_alone=lambda pair: pair[0].id in in_turn
     )
     created = [job.queue for job, each in zip(jobs, added, strict=True) if each.created]
     if created:
@@ -38,8 +41,18 @@ async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
     return added
 
 
-def _is_plain(job: NewJob) -> bool:
-    return job.is_plain and not job.member
+async def _in_turn(desk: Desk, jobs: Sequence[NewJob]) -> set[str]:
+    """Those among which the order given decides: who gets a key, or the next position."""
+    names = {job.queue for job in jobs if not _malformed(job)}
+    found = await desk.engine.get([queues.key(name) for name in names])
+    kept = [queues.from_value(entry.value).queue for entry in found if entry is not None]
+    placed = {queue.name for queue in kept if queue.ordering is Ordering.POSITION}
+    often = Counter(job.id for job in jobs)
+    return {
+        job.id
+        for job in jobs
+        if not job.is_plain or job.member or job.queue in placed or often[job.id] > 1
+    }
 
 
 async def _add(desk: Desk, new: NewJob, seq: int) -> Added:

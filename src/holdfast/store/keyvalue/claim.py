@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from holdfast.clock import micros
 from holdfast.core.delivery import Delivery
@@ -21,7 +21,7 @@ from holdfast.store.keyvalue.finishing import settle
 from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.port import Entry, Key, Span, Value
 from holdfast.store.keyvalue.queues import KeptQueue
-from holdfast.store.keyvalue.together import together
+from holdfast.store.keyvalue.together import chunks, together
 from holdfast.store.keyvalue.unit import Unit
 
 ROUNDS: Final = 20
@@ -241,9 +241,10 @@ async def promote_due(desk: Desk, *, limit: int) -> int:
     moved, now = 0, desk.now()
     while moved < limit:
         entries = await due_entries(Unit(desk.engine), now, limit=min(limit - moved, MOST_PAGE))
-        answers: Sequence[Any] = await together(entries, partial(_promote, desk, now))
+        due = chunks(desk, [entry.value["id"] for entry in entries], records=6)
+        answers = await together(due, lambda ids: desk.do(partial(_promote, ids=ids, now=now)))
         moved += sum(answers)
-        if not entries or not any(answers):
+        if not any(answers):
             break
     return moved
 
@@ -252,15 +253,12 @@ async def due_entries(unit: Unit, now: datetime, *, limit: int) -> list[Entry]:
     return await unit.range(Span(layout.DUE, end=layout.number(micros(now) + 1)), limit=limit)
 
 
-async def _promote(desk: Desk, now: datetime, entry: Entry) -> bool:
-    async def work(unit: Unit) -> bool:
-        kept = await shelf.load(unit, entry.value["id"])
-        if kept is None or kept.is_loose or not is_due(kept.job, now):
-            return False
+async def _promote(unit: Unit, *, ids: Sequence[str], now: datetime) -> int:
+    found = await shelf.load_many(unit, ids)
+    due = [kept for kept in found if kept and not kept.is_loose and is_due(kept.job, now)]
+    for kept in due:
         shelf.save(unit, kept, replace(kept, job=replace(kept.job, state=State.QUEUED)))
-        return True
-
-    return await desk.do(work)
+    return len(due)
 
 
 def is_due(job: Job, now: datetime) -> bool:

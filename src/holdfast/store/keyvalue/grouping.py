@@ -22,6 +22,7 @@ from holdfast.store.keyvalue import groups, layout, notes, shelf
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.groups import CLOSING, FILLING, KeptGroup
 from holdfast.store.keyvalue.port import Key, Span, Value
+from holdfast.store.keyvalue.together import chunks, together
 from holdfast.store.keyvalue.unit import Unit
 
 SEAL = "seal"
@@ -86,10 +87,18 @@ async def finish_seal(desk: Desk, group_id: str) -> None:
     [entry] = await desk.engine.get([note])
     if entry is None:
         return
-    for member in await groups.members(Unit(desk.engine), group_id):
-        if member["state"] == State.BLOCKED:
-            await desk.do(partial(groups.unblock, job_id=member["id"]))
+    members = await groups.members(Unit(desk.engine), group_id)
+    blocked = [member["id"] for member in members if member["state"] == State.BLOCKED]
+    await together(
+        chunks(desk, blocked, records=5), lambda ids: desk.do(partial(_unblock, ids=ids))
+    )
     await desk.engine.transact({note: entry.version}, [notes.done(note)])
+
+
+async def _unblock(unit: Unit, *, ids: Sequence[str]) -> None:
+    await shelf.load_many(unit, ids)  # read at once
+    for job_id in ids:
+        await groups.unblock(unit, job_id)
 
 
 async def stop_group(desk: Desk, group_id: str, reason: str | None, *, skip: bool) -> bool:

@@ -23,6 +23,7 @@ from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.port import Entry, Key, Span, Value, Write
 from holdfast.store.keyvalue.queues import KeptQueue
 from holdfast.store.keyvalue.texts import is_json
+from holdfast.store.keyvalue.together import chunks, together
 from holdfast.store.keyvalue.unit import Unit
 
 ALL: Final = 1_000_000
@@ -218,19 +219,16 @@ async def finish_plan(desk: Desk, note: Key) -> None:
         return
     pages = [_page(note.sort, start) for start in entry.value["pages"]]
     found = await desk.engine.get(pages)
-    for page in found:
-        for place in page.value["places"] if page is not None else ():
-            await desk.do(partial(_put, place=place))
+    placed = [place for page in found if page is not None for place in page.value["places"]]
+    await together(chunks(desk, placed, records=4), lambda own: desk.do(partial(_put, places=own)))
     await desk.do(partial(_forget, note=note, queue=entry.value["queue"], pages=pages))
 
 
-async def _put(unit: Unit, *, place: Sequence[object]) -> None:
-    job_id, was, position = place
-    kept = await shelf.load(unit, str(job_id))
-    if kept is None or kept.job.state not in WAITING or kept.job.position != was:
-        return  # somebody else was here before, or it waits no more
-    assert isinstance(position, int)
-    shelf.save(unit, kept, replace(kept, job=replace(kept.job, position=position)))
+async def _put(unit: Unit, *, places: Sequence[tuple[str, int, int]]) -> None:
+    found = await shelf.load_many(unit, [job_id for job_id, _, _ in places])
+    for kept, (_, was, position) in zip(found, places, strict=True):
+        if kept is not None and kept.job.state in WAITING and kept.job.position == was:
+            shelf.save(unit, kept, replace(kept, job=replace(kept.job, position=position)))
 
 
 async def _forget(unit: Unit, *, note: Key, queue: str, pages: Sequence[Key]) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import Final, TypeVar
 
+from holdfast.store.keyvalue.desk import Desk
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -24,6 +26,12 @@ async def together(
         own = list(group)
         answers += [await do(item) for item in own] if alone else await _at_once(own, do)
     return answers
+
+
+def chunks(desk: Desk, items: Sequence[Item], *, records: int) -> list[Sequence[Item]]:
+    """As many at a time as one transaction takes, where each writes up to so many records."""
+    size = max(1, desk.engine.limits.most_writes // records)
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 async def _at_once(items: Sequence[Item], do: Callable[[Item], Awaitable[Answer]]) -> list[Answer]:

@@ -1,0 +1,56 @@
+"""Records as DynamoDB's items, and back."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.store.keyvalue.port import Entry, Key, Value
+
+VERSION: Final = "record_version"
+"""The attribute by which one write of an item is told from another."""
+
+Item = Mapping[str, Mapping[str, Any]]
+
+
+def key_item(key: Key) -> dict[str, Any]:
+    return {"PK": {"S": key.part}, "SK": {"S": key.sort}}
+
+
+def put_item(key: Key, value: Value, version: str) -> dict[str, Any]:
+    attributes = {name: _attribute(each) for name, each in value.items()}
+    return {**attributes, **key_item(key), VERSION: {"S": version}}
+
+
+def entry(item: Item) -> Entry:
+    key = Key(item["PK"]["S"], item["SK"]["S"])
+    own = {name: _value(each) for name, each in item.items() if name not in {"PK", "SK", VERSION}}
+    return Entry(key, own, item[VERSION]["S"] if VERSION in item else "")
+
+
+def _attribute(value: Any) -> dict[str, Any]:
+    match value:
+        case bool():
+            return {"BOOL": value}
+        case int():
+            return {"N": str(value)}
+        case str() if value:
+            return {"S": str(value)}
+        case list() | tuple():
+            return {"L": [_attribute(each) for each in value]}
+        case dict() | "":  # old servers refuse empty text, and no record holds an empty mapping
+            return {"M": {name: _attribute(value[name]) for name in value}}
+    assert value is None, f"{type(value).__name__} is nothing that a record holds"
+    return {"NULL": True}
+
+
+def _value(attribute: Mapping[str, Any]) -> Any:
+    [(kind, held)] = attribute.items()
+    match kind:
+        case "NULL":
+            return None
+        case "N":
+            return int(held)
+        case "M":
+            return {name: _value(each) for name, each in held.items()} if held else ""
+        case "L":
+            return [_value(each) for each in held]
+    return held

@@ -1,0 +1,76 @@
+"""Hears what is put under a prefix of an etcd cluster, for as long as anybody wants to know."""
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import aiohttp
+
+from holdfast.store.keyvalue.etcd_wire import Wire
+
+PAUSE: Final = 0.5
+"""Seconds before a broken watch is tried again: polling sees to the rest."""
+
+MOST_LINE: Final = 2**24
+IDLE: Final = 60.0
+"""Seconds of silence after which the connection is made anew, for it may be dead."""
+
+
+class Watch:
+    """Resumes by revision where it was broken off; what was compacted meanwhile is missed."""
+
+    def __init__(
+        self, wire: Wire, prefix: bytes, heard: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        self._wire = wire
+        self._prefix = prefix
+        self._heard = heard
+        self._next: int | None = None
+        self._task = asyncio.get_running_loop().create_task(self._hear_for_ever())
+
+    def cancel(self) -> None:
+        if not self._task.get_loop().is_closed():
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        self.cancel()
+        if self._task.get_loop() is asyncio.get_running_loop():
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _hear_for_ever(self) -> None:
+        while True:
+            with suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
+                await self._hear()
+            await asyncio.sleep(PAUSE)
+
+    async def _hear(self) -> None:
+        session, url, headers = self._wire.stream("/v3/watch")
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=IDLE, sock_connect=PAUSE * 4)
+        body = json.dumps({"create_request": self._request()})
+        async with session.post(
+            url, data=body, headers=headers, timeout=timeout, read_bufsize=MOST_LINE
+        ) as answer:
+            async for line in answer.content:
+                self._take(json.loads(line).get("result", {}))
+
+    def _request(self) -> dict[str, Any]:
+        end = self._prefix[:-1] + bytes([self._prefix[-1] + 1])
+        request: dict[str, Any] = {
+            "key": b64encode(self._prefix).decode(),
+            "range_end": b64encode(end).decode(),
+            "filters": ["NODELETE"],
+        }
+        return request if self._next is None else {**request, "start_revision": str(self._next)}
+
+    def _take(self, result: Mapping[str, Any]) -> None:
+        if "compact_revision" in result:
+            self._next = None  # what was in between is gone; polling finds it
+            return
+        for event in result.get("events", ()):
+            self._heard(event["kv"])
+        if "header" in result:
+            self._next = int(result["header"]["revision"]) + 1
