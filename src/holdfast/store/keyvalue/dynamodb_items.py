@@ -36,10 +36,16 @@ def _attribute(value: Any) -> dict[str, Any]:
             return {"S": str(value)}
         case list() | tuple():
             return {"L": [_attribute(each) for each in value]}
-        case dict() | "":  # old servers refuse empty text, and no record holds an empty mapping
-            return {"M": {name: _attribute(value[name]) for name in value}}
-    assert value is None, f"{type(value).__name__} is nothing that a record holds"
-    return {"NULL": True}
+        case dict():
+            return {"M": {name: _attribute(each) for name, each in value.items()}}
+        case _:
+            return _nothing(value)
+
+
+def _nothing(value: Any) -> dict[str, Any]:
+    """Old servers refuse empty text; an empty mapping stands for it, for no record holds one."""
+    assert value is None or value == "", f"{type(value).__name__} is nothing that a record holds"
+    return {"NULL": True} if value is None else {"M": {}}
 
 
 def _value(attribute: Mapping[str, Any]) -> Any:
@@ -53,4 +59,5 @@ def _value(attribute: Mapping[str, Any]) -> Any:
             return {name: _value(each) for name, each in held.items()} if held else ""
         case "L":
             return [_value(each) for each in held]
-    return held
+        case _:
+            return held

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
+from threading import Lock
 from typing import Any, Final
 
 import boto3
@@ -43,6 +45,16 @@ _REFUSED: Final = frozenset(
 )
 
 
+_MAKING: Final = Lock()
+"""Making a client is no business of two threads."""
+
+
+@cache
+def _session() -> Any:
+    """Not boto3's default one, which is everybody's; made once, for it reads many files."""
+    return boto3.session.Session()
+
+
 class Table:
     """Made before it is needed: nothing is asked until then."""
 
@@ -64,9 +76,8 @@ class Table:
                 read_timeout=10,
                 retries={"mode": "standard", "total_max_attempts": 6},
             )
-            # A session of its own: boto3's default one may be made by one thread at a time.
-            session = boto3.session.Session()
-            self._made = session.client("dynamodb", config=config, **self._where)
+            with _MAKING:
+                self._made = _session().client("dynamodb", config=config, **self._where)
         return self._made
 
     def close(self) -> None:

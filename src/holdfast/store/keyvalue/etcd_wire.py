@@ -83,7 +83,7 @@ class Wire:
             return await self._post(endpoint, path, body)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._at += 1
-            raise Unanswered(f"{endpoint}: {error or type(error).__name__}") from error
+            raise Unanswered(f"{endpoint}: {str(error) or type(error).__name__}") from error
         except Unanswered:
             self._at += 1
             raise
