@@ -155,9 +155,17 @@ def test_the_shared_server_goes_with_its_last_user(tmp_path: Path) -> None:
     assert not serving(first.data)
 
 
+def test_whoever_comes_as_the_last_one_leaves_finds_one_that_answers(tmp_path: Path) -> None:
+    for _ in range(3):
+        with shared_postgres(tmp_path) as server:
+            assert server.execute("SELECT 1") == "1"
+
+
 def test_after_the_last_user_the_next_one_gets_a_new_server(tmp_path: Path) -> None:
     with shared_postgres(tmp_path) as first:
         pass
+    _until_gone(first.folder)
+
     with shared_postgres(tmp_path) as second:
         assert second.folder != first.folder
         assert second.execute("SELECT 1") == "1"
