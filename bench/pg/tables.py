@@ -81,7 +81,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield from ["", "## How it was measured", "", METHOD.rstrip()]
     yield from ["", "## Further peers, taken earlier", ""]
     yield f"Jobs a second, {recorded.DATE}, {recorded.WHERE};"
-    yield "one after the other and not beside us: differences under a third mean nothing, and stores"
+    yield "one after the other, not beside us: differences under a third mean nothing, and stores"
     yield "are not to be compared."
     yield ""
     yield from _grid([list(recorded.HEAD), *map(list, recorded.FIGURES)])
