@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Final, Literal
 
 from holdfast.cli.frame import Desk, Exit, verb
-from holdfast.cli.output import span
 from holdfast.clock import SystemClock
 from holdfast.core.overview import Overview
+from holdfast.core.span import in_words
 from holdfast.core.worker import WorkerRecord
 
 DAY: Final = timedelta(days=1)
@@ -81,7 +81,7 @@ async def _clock(look: Look) -> AsyncIterator[Finding]:
     skew = abs(SystemClock().now() - look.overview.now)
     verdict: Literal["ok", "warn"] = "ok" if skew < SKEW else "warn"
     fix = None if verdict == "ok" else "let both machines keep their clocks by NTP"
-    yield Finding("Clock", verdict, f"skew to the store {span(skew)}", fix)
+    yield Finding("Clock", verdict, f"skew to the store {in_words(skew)}", fix)
 
 
 async def _code(look: Look) -> AsyncIterator[Finding]:
