@@ -11,7 +11,7 @@ from holdfast.core.event import Kind
 from holdfast.core.order import GAP, Ordering
 from holdfast.core.place import Edit, Place, Spot
 from holdfast.core.span import MICROSECOND
-from holdfast.store.sqlite.rows import LAST, dumps
+from holdfast.store.rows import LAST, dumps
 from holdfast.store.sqlite.writer import Work
 
 _LEAST: Final = -(2**63)
