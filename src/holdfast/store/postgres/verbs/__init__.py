@@ -1,0 +1,1 @@
+"""The verbs: what each does inside one transaction."""
