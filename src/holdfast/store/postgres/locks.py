@@ -104,7 +104,10 @@ class PostgresLocks:
         return is_ours
 
     async def _lock(self, session: Session, hold: PostgresHold) -> bool:
-        lane, key = Lane(session.connection, self._address.schema, self._probe), self._key(hold.name)
+        lane, key = (
+            Lane(session.connection, self._address.schema, self._probe),
+            self._key(hold.name),
+        )
         await lane.change("tx.begin", {})
         await lane.change("lock.patient", {})
         [(is_ours, *who)] = await lane.fetch("lock.try", {"name": key})
@@ -115,6 +118,7 @@ class PostgresLocks:
                 await lane.change("tx.rollback", {})
                 await self._send_away(lane, hold)
                 return False
+        await lane.change("lock.settle", {})
         hold.who = (who[0], who[1])
         return True
 

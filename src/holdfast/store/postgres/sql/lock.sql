@@ -25,6 +25,11 @@ FROM pg_stat_get_activity(pg_backend_pid()) AS a;
 -- Whoever had it may be dying just now: its session ends a moment after its process.
 SELECT pg_advisory_xact_lock(hashtextextended(:name::text, 0));
 
+-- @settle
+-- Says nothing new. But what was asked last keeps its snapshot, and vacuum waits for that, until
+-- something else is asked.
+SET LOCAL lock_timeout = 0;
+
 -- @send_away
 -- A session of our own whose connection broke, but which the server still takes for alive.
 SELECT pg_terminate_backend(a.pid)
