@@ -68,9 +68,7 @@ class PostgresQueues(Asking):
         queues = [name for (name,) in await self._lines.rows("reservation.freeable", **asked)]
         if not queues:
             return []
-        return await self._lines.transact(
-            lambda work: direct.free_reservations(work, queues)
-        )
+        return await self._lines.transact(lambda work: direct.free_reservations(work, queues))
 
     async def _reservations(self, name: str, **values: Any) -> list[Reservation]:
         found = await self._lines.rows(name, **values)

@@ -27,7 +27,6 @@ async def reserve(work: Work, new: NewReservation, job: NewJob) -> Reserved:
     active = await work.rows("reservation.active", queue=job.queue)
     if active:
         return Reserved(created=False, reservation=reservation(tuple(active[0])))
-    work.careful = True  # a job that cannot be kept is an answer, no reason to give up
     [added] = await add(work, [job])
     if added.refused is not None:
         return Reserved(created=False, refused=added.refused)
