@@ -21,9 +21,7 @@ class Gather(Generic[Item, Answer]):
     again one by one, so that each learns its own fate; `alone` says that it is one request.
     """
 
-    def __init__(
-        self, serve: Callable[[Sequence[Item], bool], Awaitable[list[Answer]]]
-    ) -> None:
+    def __init__(self, serve: Callable[[Sequence[Item], bool], Awaitable[list[Answer]]]) -> None:
         self._serve = serve
         self._waiting: list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]] = []
         self._task: asyncio.Task[None] | None = None
