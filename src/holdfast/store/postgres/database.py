@@ -44,6 +44,12 @@ GONE = (
 )
 """The server is away, restarts, or has no room: it may answer again soon."""
 
+
+def is_gone(error: BaseException) -> bool:
+    """Whether the connection is of no more use; a value that the driver cannot send is not that."""
+    return isinstance(error, GONE) and not isinstance(error, ValueError)
+
+
 AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
 """Nothing was written, and the same again may well succeed."""
 
@@ -101,7 +107,7 @@ def named(error: Exception, address: Address) -> Exception:
             )
         case _ if isinstance(error, AGAIN):
             named = StoreBusy(f"{address.shown}: {_first(error)}; try again")
-        case _ if isinstance(error, GONE):
+        case _ if is_gone(error):
             named = StoreUnavailable(f"{address.shown} does not answer: {_first(error)}")
         case asyncpg.DataError() | ValueError():
             named = InvalidJob(f"no store can hold that: {_first(error)}")

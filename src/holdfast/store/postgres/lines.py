@@ -9,7 +9,7 @@ from holdfast.clock import Clock
 from holdfast.errors import StoreClosed, StoreUnavailable
 from holdfast.store.around import Hint
 from holdfast.store.postgres.address import Address
-from holdfast.store.postgres.database import AGAIN, GONE, connect, named
+from holdfast.store.postgres.database import AGAIN, GONE, connect, is_gone, named
 from holdfast.store.postgres.statements import Probe
 from holdfast.store.postgres.work import Lane, Row, Work, begun
 
@@ -41,8 +41,9 @@ class Line:
             except asyncio.CancelledError:
                 self._drop()  # a statement may be half sent
                 raise
-            except GONE:
-                self._drop()
+            except GONE as error:
+                if is_gone(error):
+                    self._drop()
                 raise
 
     def _drop(self) -> None:
@@ -120,7 +121,7 @@ class Lines:
             except StoreUnavailable:
                 raise
             except Exception as error:
-                if left and isinstance(error, GONE):
+                if left and is_gone(error):
                     continue
                 better = named(error, self._address)
                 if better is error:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast.core.limits import check_name
 from holdfast.errors import OperatorError, StoreReadOnly
-from holdfast.store.sqlite.forks import kept_from_children
+from holdfast.store.forks import kept_from_children
 
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 

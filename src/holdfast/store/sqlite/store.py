@@ -18,10 +18,11 @@ from holdfast.core.job import NewJob
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Added, Capability
+from holdfast.store.listeners import Listeners
 from holdfast.store.sqlite import verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
-from holdfast.store.sqlite.hints.listeners import Listeners
+from holdfast.store.sqlite.hints.exchange import Exchange
 from holdfast.store.sqlite.locks import FileHold, FileLocks
 from holdfast.store.sqlite.migrate import migrate, require_ours, write_ahead
 from holdfast.store.sqlite.parts.around import SqliteAround
@@ -150,7 +151,14 @@ class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteVi
         # Whoever waits for the write lock waits on a thread that whoever holds it does not need.
         self._beginning = ThreadPoolExecutor(1, thread_name_prefix="holdfast-begin")
         self._closing = ThreadPoolExecutor(1, thread_name_prefix="holdfast-commit")
-        self._listeners.connect(self.path, self._clock.monotonic)
+        self._listeners.connect(
+            Exchange(
+                self.path,
+                wanted=lambda: self._listeners.wanted,
+                heard=self._listeners.wake,
+                monotonic=self._clock.monotonic,
+            )
+        )
         self._open = writer, reader, os.getpid()
         OPEN.add(self)
 
