@@ -1,1 +1,1 @@
-"""The verbs: what each does inside one transaction."""
+"""The writing verbs of the contract: what each one does inside a transaction."""
