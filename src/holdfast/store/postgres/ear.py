@@ -1,4 +1,4 @@
-"""Hearing what other processes commit: a connection that listens, and is opened again when it breaks."""
+"""Hearing what other processes commit: a connection that listens, opened again when it breaks."""
 
 import asyncio
 import logging
@@ -23,8 +23,8 @@ PATIENCE: Final = 2.0
 """Seconds within which we must hear ourselves."""
 
 DEAF: Final = (
-    "no notifications arrive here (a pooler or a standby is in between?): idle workers find work by "
-    "polling alone; let workers connect straight to the server, or write ?notify=false"
+    "no notifications arrive here (a pooler or a standby is in between?): idle workers find work "
+    "by polling alone; let workers connect straight to the server, or write ?notify=false"
 )
 
 
@@ -106,7 +106,7 @@ class Ear:
         topic = Topic(name.removeprefix(f"{self._address.schema}_"))
         self._told(heard(topic, text))
 
-    def _judge(self, hears: bool) -> None:  # noqa: FBT001 - said in one place
+    def _judge(self, hears: bool) -> None:
         self.is_deaf = not hears
         if self.is_deaf and not self._has_warned:
             self._has_warned = True
