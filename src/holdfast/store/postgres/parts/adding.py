@@ -1,0 +1,79 @@
+"""Adding jobs, by group commit or inside the caller's own transaction."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from holdfast.core.job import NewJob
+from holdfast.errors import StoreBusy
+from holdfast.store.base import Added
+from holdfast.store.postgres.parts.asking import Asking
+from holdfast.store.postgres.patience import patiently
+from holdfast.store.postgres.verbs.add import (
+    LOOKS,
+    add,
+    add_after_a_look,
+    add_swiftly,
+    is_swift,
+    needs_locks,
+)
+from holdfast.store.postgres.verbs.alone import apart, is_refusal, is_taken
+
+
+class PostgresAdding(Asking):
+    """Adding jobs, by group commit or inside the caller's own transaction."""
+
+    async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
+        if not jobs:
+            return []
+        return await self._lines.gather("add", self._add_group).ask(jobs)
+
+    async def _add_group(self, jobs: Sequence[NewJob], _: bool) -> list[Added]:
+        """What of them is not known to be stored when the server goes away is asked again.
+
+        Every job brings its id, so that nothing is ever stored twice.
+        """
+        return await patiently(partial(self._add_once, jobs), self.address)
+
+    async def _add_once(self, jobs: Sequence[NewJob]) -> list[Added]:
+        if all(map(is_swift, jobs)):
+            try:
+                stored = await self._add_swiftly(jobs)
+            except Exception as error:
+                if not (is_refusal(error) or is_taken(error)):
+                    raise
+            else:
+                if stored:
+                    return [Added(job.id, created=True) for job in jobs]
+        return await apart(jobs, self._add_looking, _refused)
+
+    async def _add_swiftly(self, jobs: Sequence[NewJob]) -> bool:
+        async with self._lines.line("add").taken() as lane:
+            return await add_swiftly(lane, jobs, now=self._now, channel=self._work_channel)
+
+    async def _add_looking(self, jobs: Sequence[NewJob]) -> list[Added]:
+        if any(map(needs_locks, jobs)):
+            return await self._add_locked(jobs)
+        for _ in range(LOOKS):
+            try:
+                async with self._lines.line("add").taken() as lane:
+                    added = await add_after_a_look(
+                        lane, jobs, now=self._now, channel=self._work_channel
+                    )
+            except Exception as error:
+                if not is_taken(error):
+                    raise
+            else:
+                return await self._add_locked(jobs) if added is None else added
+        raise StoreBusy(f"{self.address.shown}: others were always quicker; try again")
+
+    async def _add_locked(self, jobs: Sequence[NewJob]) -> list[Added]:
+        return await self._lines.transact(lambda work: add(work, jobs), "add")
+
+    @property
+    def _work_channel(self) -> str | None:
+        """Where idle workers listen; None if they shall not be told."""
+        return f"{self.address.schema}_work" if self.address.notify else None
+
+
+def _refused(job: NewJob, why: str) -> Added:
+    return Added(job.id, created=False, refused=why)
