@@ -73,7 +73,7 @@ async def _settings(look: Look) -> AsyncIterator[Finding]:
 async def _store(look: Look) -> AsyncIterator[Finding]:
     facts = await look.desk.app.store.facts()
     yield Finding("Store", "ok", ", ".join(f"{name} {value}" for name, value in facts.items()))
-    for concern in look.desk.app.store.concerns():
+    for concern in await look.desk.app.store.concerns():
         yield Finding("Store", "warn", concern)
 
 

@@ -225,7 +225,7 @@ class ModelStore:
     async def facts(self) -> Mapping[str, str]:
         return {"engine": "a model in memory", "jobs": str(len(self._tables.jobs))}
 
-    def concerns(self) -> list[str]:
+    async def concerns(self) -> list[str]:
         return ["it forgets everything when its process ends"]
 
     async def set_queue(self, queue: Queue) -> None:

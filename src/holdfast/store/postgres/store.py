@@ -1,116 +1,29 @@
-"""The store: its lifecycle, and the lines of every loop that uses it."""
+"""The store: every verb of the contract, on one schema of one PostgreSQL database."""
 
-import asyncio
-import os
-import secrets
-import threading
-from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import Any, TypeVar
-
-from holdfast.clock import Clock, SystemClock
-from holdfast.core.ids import Ids
-from holdfast.errors import StoreClosed
 from holdfast.store.base import Capability
-from holdfast.store.postgres.address import address
-from holdfast.store.postgres.database import connect, translated
-from holdfast.store.postgres.lines import Lines
-from holdfast.store.postgres.migrate import is_ours, migrate
+from holdfast.store.postgres.life import PostgresLife
+from holdfast.store.postgres.parts.adding import PostgresAdding
 from holdfast.store.postgres.parts.around import PostgresAround
 from holdfast.store.postgres.parts.groups import PostgresGroups
-from holdfast.store.postgres.parts.jobs import PostgresJobs
 from holdfast.store.postgres.parts.queues import PostgresQueues
+from holdfast.store.postgres.parts.reading import PostgresReading
+from holdfast.store.postgres.parts.running import PostgresRunning
 from holdfast.store.postgres.parts.views import PostgresViews
-from holdfast.store.postgres.statements import Probe
-from holdfast.store.postgres.work import Lane
 
 
-class PostgresStore(PostgresJobs, PostgresQueues, PostgresGroups, PostgresAround, PostgresViews):
-    """One schema of one database, any number of processes on any number of hosts.
+class PostgresStore(
+    PostgresLife,
+    PostgresAdding,
+    PostgresRunning,
+    PostgresReading,
+    PostgresQueues,
+    PostgresGroups,
+    PostgresAround,
+    PostgresViews,
+):
+    """Any number of processes on any number of hosts.
 
     `clock` is for tests: without one the database's clock judges everything.
     """
 
     capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS})
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        clock: Clock | None = None,
-        ids: Ids | None = None,
-        probe: Probe | None = None,
-    ) -> None:
-        self.address = address(url)
-        self._clock = clock
-        self._ids = ids or Ids((clock or SystemClock()).now, secrets.randbits)
-        self._probe = probe
-        self._guard = threading.Lock()
-        self._owner: int | None = None
-        self._by_loop: dict[asyncio.AbstractEventLoop, Lines] = {}
-
-    def exists(self) -> bool:
-        return _in_a_loop_of_its_own(self._exists())
-
-    async def open(self) -> None:
-        if self._owner == os.getpid():
-            return
-        with translated(self.address):
-            connection = await connect(self.address)
-            try:
-                await migrate(Lane(connection, self.address.schema, self._probe), self.address)
-            finally:
-                with suppress(Exception):
-                    await connection.close(timeout=1)
-        with self._guard:
-            self._by_loop.clear()  # a fork's parent keeps its own
-            self._owner = os.getpid()
-
-    async def close(self) -> None:
-        with self._guard:
-            by_loop, self._by_loop, self._owner = self._by_loop, {}, None
-        mine = by_loop.pop(asyncio.get_running_loop(), None)
-        if mine is not None:
-            await mine.close()
-        for lines in by_loop.values():
-            lines.terminate()
-
-    async def _exists(self) -> bool:
-        with translated(self.address):
-            connection = await connect(self.address)
-            try:
-                return await is_ours(Lane(connection, self.address.schema), self.address)
-            finally:
-                await connection.close(timeout=1)
-
-    @property
-    def _lines(self) -> Lines:
-        if self._owner is None:
-            raise StoreClosed(f"{self.address.shown} is not open; call open() first")
-        if self._owner != os.getpid():
-            raise StoreClosed(
-                f"{self.address.shown} was opened before a fork; open a store of your own"
-            )
-        loop = asyncio.get_running_loop()
-        with self._guard:
-            if loop not in self._by_loop:
-                self._drop_closed()
-                self._by_loop[loop] = self._new_lines()
-            return self._by_loop[loop]
-
-    def _new_lines(self) -> Lines:
-        return Lines(self.address, clock=self._clock, probe=self._probe, tell=self._tell)
-
-    def _drop_closed(self) -> None:
-        for loop in [each for each in self._by_loop if each.is_closed()]:
-            self._by_loop.pop(loop).terminate()
-
-
-T = TypeVar("T")
-
-
-def _in_a_loop_of_its_own(asked: Coroutine[Any, Any, T]) -> T:
-    """The answer, also where a loop runs already: on a thread that has its own."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, asked).result()

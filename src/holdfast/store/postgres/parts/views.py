@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 from holdfast.clock import moment
 from holdfast.core.explain import MOST_AHEAD, Other, Situation, able, in_use, looking_for
@@ -17,6 +16,7 @@ from holdfast.core.span import MICROSECOND
 from holdfast.core.state import State
 from holdfast.store import rows
 from holdfast.store.postgres.parts.asking import Asking
+from holdfast.store.postgres.shape import known_uuid
 from holdfast.store.postgres.work import Row, Work
 from holdfast.store.rows import reservations as reservation_rows
 
@@ -31,7 +31,7 @@ class PostgresViews(Asking):
         return await self._lines.together(partial(_overview, span=span))
 
     async def situation(self, job_id: JobId) -> Situation | None:
-        if not _is_id(job_id):
+        if not known_uuid(job_id):
             return None
         return await self._lines.together(partial(_situation, job_id=job_id))
 
@@ -49,13 +49,6 @@ class PostgresViews(Asking):
         }
 
 
-def _is_id(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text
-    except ValueError:
-        return False
-
-
 async def _overview(work: Work, *, span: timedelta) -> Overview:
     backlog = [
         Backlog(queue=q, type=t, state=State(s), jobs=n, due=due, oldest=moment(oldest))
@@ -70,9 +63,7 @@ async def _overview(work: Work, *, span: timedelta) -> Overview:
         (queue, State(state)): jobs
         for queue, state, jobs in await work.rows("view.ended", since=since)
     }
-    return Overview(
-        now=moment(work.now), span=span, backlog=backlog, running=running, ended=ended
-    )
+    return Overview(now=moment(work.now), span=span, backlog=backlog, running=running, ended=ended)
 
 
 async def _situation(work: Work, *, job_id: JobId) -> Situation | None:

@@ -44,7 +44,7 @@ class SqliteViews(Asking):
             "journal": f"{mode}, synchronous={SYNC[sync]}",
         }
 
-    def concerns(self) -> list[str]:
+    async def concerns(self) -> list[str]:
         return [*concerns(), *_permissions(self.path)]
 
 
