@@ -70,9 +70,7 @@ async def _overview(work: Work, *, span: timedelta) -> Overview:
         (queue, State(state)): jobs
         for queue, state, jobs in await work.rows("view.ended", since=since)
     }
-    return Overview(
-        now=moment(work.now), span=span, backlog=backlog, running=running, ended=ended
-    )
+    return Overview(now=moment(work.now), span=span, backlog=backlog, running=running, ended=ended)
 
 
 async def _situation(work: Work, *, job_id: JobId) -> Situation | None:
