@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.core.ids import Ids
+from holdfast.core.limits import check_name
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.listeners import Listeners
@@ -86,6 +87,12 @@ class PostgresLife(Asking):
     async def hold(self, name: str) -> PostgresHold | None:
         self._require_open()
         return await self._locks.take(name)
+
+    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+        asked = [check_name(name, what="lock name") for name in names]
+        keys = self._locks.keys(asked)
+        found = await self._lines.rows("lock.vacant", names=asked, keys=keys)
+        return frozenset(row[0] for row in found)
 
     def listen(
         self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
