@@ -82,6 +82,7 @@ class Lines:
         self._lines: dict[str, Line] = {}
         self._probe = probe
         self._reads = 0
+        self.floors = Floors(asyncio.get_running_loop().time)
 
     def line(self, purpose: str) -> Line:
         """The connection for that purpose."""

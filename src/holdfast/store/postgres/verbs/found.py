@@ -204,9 +204,7 @@ def _following(followed: Mapping[str, bool], job: str) -> dict[str, bool]:
 
 def _found(subject: Subject, place: Row, state: State, **facts: Any) -> Found:
     names = ("token", "priority", "position", "available_at", "failures", "losses")
-    return Found(
-        subject=subject, state=state, **dict(zip(names, place, strict=True)), **facts
-    )
+    return Found(subject=subject, state=state, **dict(zip(names, place, strict=True)), **facts)
 
 
 _LOOKS: Sequence[tuple[frozenset[Guard], Callable[..., Any]]] = (

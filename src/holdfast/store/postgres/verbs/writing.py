@@ -97,9 +97,7 @@ def _closing(job: str, change: Change) -> tuple[Any, ...]:
 async def _close_missing(work: Work, rulings: Sequence[Ruling]) -> None:
     if rulings:
         names = ("jobs", "tokens", "run_ids", "statuses", "reasons", "errors")
-        rows = [
-            (r.job, r.token, r.run_id, r.run, r.change.reason, r.change.error) for r in rulings
-        ]
+        rows = [(r.job, r.token, r.run_id, r.run, r.change.reason, r.change.error) for r in rulings]
         await work.run("apply.close_missing", now=work.now, **columns(names, rows))
 
 
@@ -156,8 +154,16 @@ async def _end(work: Work, rulings: Sequence[Ruling]) -> None:
     )  # fmt: skip
     rows = [
         (
-            r.job, r.found.seq, r.to, r.reason, r.found.queue, *_place(r.found),
-            r.found.available_at, r.token, r.failures, r.losses,
+            r.job,
+            r.found.seq,
+            r.to,
+            r.reason,
+            r.found.queue,
+            *_place(r.found),
+            r.found.available_at,
+            r.token,
+            r.failures,
+            r.losses,
         )  # fmt: skip
         for r in rulings
     ]
