@@ -1,3 +1,6 @@
+-- Whether rows exist is asked by scalar subqueries: `EXISTS` may be turned into a join, or a hash of
+-- the whole table, by a plan that was made when it was empty and is kept when it is full.
+
 -- @add
 INSERT INTO holdfast.groups (id, name, mode, on_failure, total, created_at)
 VALUES (
@@ -31,14 +34,14 @@ WHERE g.id = :id::uuid AND g.sealed_at IS NULL AND g.closing IS NULL
 -- @unblock
 UPDATE holdfast.waiting AS w
 SET state = 'scheduled'
-FROM (
-  SELECT b.job
-  FROM holdfast.waiting AS b
-  WHERE b.grp = :grp::uuid AND b.state = 'blocked' AND b.seq > :after::bigint
-  ORDER BY b.seq
-  LIMIT :limit::bigint
-) AS b
-WHERE w.job = b.job AND w.state = 'blocked'
+WHERE w.state = 'blocked'
+  AND w.job = ANY(ARRAY(
+    SELECT b.job
+    FROM holdfast.waiting AS b
+    WHERE b.grp = :grp::uuid AND b.state = 'blocked' AND b.seq > :after::bigint
+    ORDER BY b.seq
+    LIMIT :limit::bigint
+  ))
 RETURNING w.queue;
 
 -- @close
@@ -56,34 +59,37 @@ WHERE g.id = :grp::uuid;
 UPDATE holdfast.groups AS g
 SET closing = :closing::text, reason = :reason::text
 WHERE g.id = :id::uuid AND g.closing IS NULL
-  AND EXISTS (SELECT 1 FROM holdfast.live_groups AS l WHERE l.id = :id::uuid);
+  AND (
+    g.sealed_at IS NULL
+    OR (SELECT 1 FROM holdfast.waiting AS w WHERE w.grp = :id::uuid LIMIT 1) IS NOT NULL
+    OR (SELECT 1 FROM holdfast.open_runs AS o WHERE o.grp = :id::uuid LIMIT 1) IS NOT NULL
+  );
 
 -- @expire
 -- Checked twice: a group that is being sealed meanwhile is waited for, and then is none of these.
 UPDATE holdfast.groups AS g
 SET closing = 'stop', reason = :reason::text
-FROM (
-  SELECT u.id
-  FROM holdfast.groups AS u
-  WHERE u.sealed_at IS NULL AND u.closing IS NULL AND u.created_at < :before::bigint
-  ORDER BY u.created_at
-  LIMIT :limit::bigint
-) AS u
-WHERE g.id = u.id AND g.sealed_at IS NULL AND g.closing IS NULL;
+WHERE g.sealed_at IS NULL AND g.closing IS NULL
+  AND g.id = ANY(ARRAY(
+    SELECT u.id
+    FROM holdfast.groups AS u
+    WHERE u.sealed_at IS NULL AND u.closing IS NULL AND u.created_at < :before::bigint
+    ORDER BY u.created_at
+    LIMIT :limit::bigint
+  ));
 
 -- @sweep
 UPDATE holdfast.groups AS g
 SET swept = true
-FROM (
+WHERE g.id = ANY(ARRAY(
   SELECT c.id
   FROM holdfast.groups AS c
   WHERE c.closing IS NOT NULL AND NOT c.swept
-    AND NOT EXISTS (SELECT 1 FROM holdfast.waiting AS w WHERE w.grp = c.id)
-    AND NOT EXISTS (SELECT 1 FROM holdfast.open_runs AS o WHERE o.grp = c.id)
+    AND (SELECT 1 FROM holdfast.waiting AS w WHERE w.grp = c.id LIMIT 1) IS NULL
+    AND (SELECT 1 FROM holdfast.open_runs AS o WHERE o.grp = c.id LIMIT 1) IS NULL
   ORDER BY c.seq
   LIMIT :limit::bigint
-) AS c
-WHERE g.id = c.id;
+));
 
 -- @get
 SELECT s.*
@@ -103,12 +109,13 @@ CROSS JOIN LATERAL (SELECT * FROM holdfast.group_state AS v WHERE v.seq = g.seq 
 ORDER BY g.seq DESC;
 
 -- @over
-SELECT g.id, l.id IS NULL
-FROM unnest(:ids::uuid[]) AS i (id)
-JOIN holdfast.groups AS g ON g.id = i.id
-LEFT JOIN LATERAL (
-  SELECT v.id FROM holdfast.live_groups AS v WHERE v.id = i.id OFFSET 0
-) AS l ON true;
+SELECT
+  g.id,
+  (g.sealed_at IS NOT NULL OR g.closing IS NOT NULL)
+  AND (SELECT 1 FROM holdfast.waiting AS w WHERE w.grp = g.id LIMIT 1) IS NULL
+  AND (SELECT 1 FROM holdfast.open_runs AS o WHERE o.grp = g.id LIMIT 1) IS NULL
+FROM holdfast.groups AS g
+WHERE g.id = ANY(:ids::uuid[]);
 
 -- @closing
 SELECT id, closing
@@ -121,8 +128,8 @@ LIMIT :limit::bigint;
 SELECT 1
 FROM holdfast.groups AS c
 WHERE c.closing IS NOT NULL AND NOT c.swept
-  AND NOT EXISTS (SELECT 1 FROM holdfast.waiting AS w WHERE w.grp = c.id)
-  AND NOT EXISTS (SELECT 1 FROM holdfast.open_runs AS o WHERE o.grp = c.id)
+  AND (SELECT 1 FROM holdfast.waiting AS w WHERE w.grp = c.id LIMIT 1) IS NULL
+  AND (SELECT 1 FROM holdfast.open_runs AS o WHERE o.grp = c.id LIMIT 1) IS NULL
 LIMIT 1;
 
 -- @expired

@@ -139,10 +139,10 @@ WHERE u.seq <> :without::bigint
 ORDER BY u.ord;
 
 -- @write
-UPDATE holdfast.waiting AS w
-SET position = p.position
-FROM unnest(:jobs::uuid[], :positions::bigint[]) AS p (job, position)
-WHERE w.job = p.job;
+-- Positions by id; not joined, see `read.sql`.
+UPDATE holdfast.waiting
+SET position = (:places::jsonb ->> job::text)::bigint
+WHERE job = ANY(:jobs::uuid[]);
 
 -- @normalise
 -- A `position` queue: everybody who waits.

@@ -1,5 +1,6 @@
--- A job is looked up by `LATERAL (… OFFSET 0)` throughout: it keeps the planner from taking the view
--- apart, which has more joins than it reorders and would then be read whole before it is joined.
+-- A row is looked up by `LATERAL (… OFFSET 0)` throughout. It keeps the planner from taking the view
+-- of a job apart, which has more joins than it reorders and would be read whole before it is joined;
+-- and from a plan that goes through a table whole because that was empty when the plan was made.
 
 -- @get
 SELECT s.*
@@ -65,16 +66,16 @@ SELECT s.*
 FROM (
   SELECT j.id, j.seq
   FROM holdfast.jobs AS j
-  LEFT JOIN holdfast.waiting AS w ON w.job = j.id
-  LEFT JOIN holdfast.open_runs AS o ON o.job = j.id
-  LEFT JOIN holdfast.ends AS e ON e.job = j.id
   WHERE j.seq < coalesce(:before::bigint, 9223372036854775807)
     AND (:queue::text IS NULL OR j.queue = :queue::text)
     AND (:type::text IS NULL OR j.type = :type::text)
     AND (
       :states::text[] IS NULL
-      OR coalesce(w.state, CASE WHEN o.job IS NOT NULL THEN 'running' END, e.state)
-        = ANY(:states::text[])
+      OR coalesce(
+        (SELECT e.state FROM holdfast.ends AS e WHERE e.job = j.id),
+        (SELECT w.state FROM holdfast.waiting AS w WHERE w.job = j.id),
+        (SELECT 'running' FROM holdfast.open_runs AS o WHERE o.job = j.id)
+      ) = ANY(:states::text[])
     )
   ORDER BY j.seq DESC
   LIMIT :limit::bigint
@@ -194,7 +195,7 @@ SELECT
   r.progress::text
 FROM holdfast.jobs AS j
 JOIN holdfast.runs AS r ON r.job = j.id
-JOIN holdfast.workers AS k ON k.id = r.worker
+CROSS JOIN LATERAL (SELECT * FROM holdfast.workers AS h WHERE h.id = r.worker OFFSET 0) AS k
 WHERE j.id = :id::uuid
 UNION ALL
 SELECT
@@ -204,7 +205,7 @@ SELECT
   o.progress::text
 FROM holdfast.jobs AS j
 JOIN holdfast.open_runs AS o ON o.job = j.id
-JOIN holdfast.workers AS k ON k.id = o.worker
+CROSS JOIN LATERAL (SELECT * FROM holdfast.workers AS h WHERE h.id = o.worker OFFSET 0) AS k
 WHERE j.id = :id::uuid
 ORDER BY 3;
 
@@ -234,7 +235,9 @@ SELECT s.*
 FROM (
   SELECT o.job, o.seq
   FROM holdfast.open_runs AS o
-  LEFT JOIN holdfast.workers AS k ON k.id = o.worker
+  LEFT JOIN LATERAL (
+    SELECT * FROM holdfast.workers AS h WHERE h.id = o.worker OFFSET 0
+  ) AS k ON true
   WHERE o.seq > :after::bigint AND k.boot_id IS DISTINCT FROM :besides::text
     AND (:instance::text IS NULL OR k.instance_id = :instance::text)
   ORDER BY o.seq
@@ -264,9 +267,9 @@ SELECT s.*
 FROM (
   SELECT e.job, e.seq
   FROM holdfast.ends AS e
-  JOIN holdfast.jobs AS j ON j.id = e.job
-  WHERE e.state = 'failed' AND e.seq > :after::bigint AND j.delivery = 'chain'
-    AND NOT EXISTS (SELECT 1 FROM holdfast.jobs AS n WHERE n.retry_of = e.job)
+  WHERE e.state = 'failed' AND e.seq > :after::bigint
+    AND (SELECT j.delivery FROM holdfast.jobs AS j WHERE j.id = e.job) = 'chain'
+    AND (SELECT n.id FROM holdfast.jobs AS n WHERE n.retry_of = e.job) IS NULL
   ORDER BY e.seq
   LIMIT :limit::bigint
 ) AS e

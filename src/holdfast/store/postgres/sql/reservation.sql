@@ -52,34 +52,31 @@ RETURNING r.queue;
 -- Active ones that hold a queue for nothing: their job has ended, or is gone; or was taken, waits
 -- again, and nobody has renewed them in time.
 SELECT r.queue
-FROM holdfast.reservations AS r
-LEFT JOIN holdfast.jobs AS j ON j.id = r.job
-LEFT JOIN holdfast.ends AS e ON e.job = r.job
-LEFT JOIN holdfast.waiting AS w ON w.job = r.job
-WHERE r.status = 'active'
-  AND (
-    j.id IS NULL OR e.job IS NOT NULL
-    OR w.token > 0 AND r.until <= (SELECT coalesce(:mono::bigint, holdfast.micros()))
-  )
+FROM (SELECT * FROM holdfast.reservations AS a WHERE a.status = 'active' OFFSET 0) AS r
+WHERE (SELECT 1 FROM holdfast.jobs AS j WHERE j.id = r.job) IS NULL
+  OR (SELECT 1 FROM holdfast.ends AS e WHERE e.job = r.job) IS NOT NULL
+  OR (SELECT w.token FROM holdfast.waiting AS w WHERE w.job = r.job) > 0
+  AND r.until <= (SELECT coalesce(:mono::bigint, holdfast.micros()))
 ORDER BY r.seq
 LIMIT :limit::bigint;
 
 -- @free
 UPDATE holdfast.reservations AS r
-SET status = 'expired', reason = f.reason, ended_at = :now::bigint
-FROM (
-  SELECT h.id, CASE WHEN w.job IS NULL THEN :over::text ELSE :back::text END AS reason
-  FROM holdfast.reservations AS h
-  LEFT JOIN holdfast.jobs AS j ON j.id = h.job
-  LEFT JOIN holdfast.ends AS e ON e.job = h.job
-  LEFT JOIN holdfast.waiting AS w ON w.job = h.job
-  WHERE h.status = 'active' AND h.queue = ANY(:queues::text[])
-    AND (j.id IS NULL OR e.job IS NOT NULL OR w.token > 0 AND h.until <= :mono::bigint)
-) AS f
-WHERE r.id = f.id AND r.status = 'active' AND (f.reason = :over::text OR r.until <= :mono::bigint)
-RETURNING
-  r.id, r.queue, r.job, r.caller, r.request, r.status, r.reason, r.reserved_at, r.expires_at,
-  r.ended_at;
+SET
+  status = 'expired',
+  reason = CASE
+    WHEN (SELECT 1 FROM holdfast.waiting AS w WHERE w.job = r.job) IS NULL THEN :over::text
+    ELSE :back::text
+  END,
+  ended_at = :now::bigint
+WHERE r.status = 'active' AND r.queue = ANY(:queues::text[])
+  AND (
+    (SELECT 1 FROM holdfast.jobs AS j WHERE j.id = r.job) IS NULL
+    OR (SELECT 1 FROM holdfast.ends AS e WHERE e.job = r.job) IS NOT NULL
+    OR (SELECT w.token FROM holdfast.waiting AS w WHERE w.job = r.job) > 0
+    AND r.until <= :mono::bigint
+  )
+RETURNING id, queue, job, caller, request, status, reason, reserved_at, expires_at, ended_at;
 
 -- @get
 SELECT id, queue, job, caller, request, status, reason, reserved_at, expires_at, ended_at
@@ -93,9 +90,9 @@ ORDER BY seq DESC
 LIMIT :limit::bigint;
 
 -- @held
+-- By the index of those alone: there may be many that ended.
 SELECT id, queue, job, caller, request, status, reason, reserved_at, expires_at, ended_at
-FROM holdfast.reservations
-WHERE status = 'active'
+FROM (SELECT * FROM holdfast.reservations AS a WHERE a.status = 'active' OFFSET 0) AS r
 ORDER BY seq DESC
 LIMIT :limit::bigint;
 

@@ -14,7 +14,7 @@ from holdfast.core.state import State
 from holdfast.store.postgres.shape import known_uuid
 from holdfast.store.postgres.verbs.queue import lock_queues
 from holdfast.store.postgres.work import Work
-from holdfast.store.rows import LAST
+from holdfast.store.rows import LAST, dumps
 
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**63 - 1
@@ -136,8 +136,8 @@ class PostgresLane:
 
     async def write(self, places: Mapping[int, int]) -> None:
         if places:
-            jobs = [self._ids[seq] for seq in places]
-            await self._work.run("place.write", jobs=jobs, positions=list(places.values()))
+            by_id = {self._ids[seq]: position for seq, position in places.items()}
+            await self._work.run("place.write", jobs=list(by_id), places=dumps(by_id))
 
     async def position(self, seq: int) -> int:
         return int((await self._spot(seq))["position"])
