@@ -84,6 +84,7 @@ class Lines:
         self._gathers: dict[str, Gather[Any, Any]] = {}
         self._probe = probe
         self._reads = 0
+        self.floors = Floors(asyncio.get_running_loop().time)
 
     def line(self, purpose: str) -> Line:
         """The connection for that purpose."""
