@@ -191,14 +191,14 @@ def test_no_room_between_two_spreads_only_the_neighbours():
 
 @pytest.mark.parametrize("where", [Where.BEFORE, Where.AFTER])
 @pytest.mark.parametrize("gap", [100, 10])
-def test_a_thousand_moves_to_one_place_write_a_few_rows_each(where: Where, gap: int):
-    line = Line([gap * n for n in range(1, 3001)])
-    for moved in range(2001, 3001):
-        move(line, where, moved, 1000, gap)
+def test_many_moves_to_one_place_write_a_few_rows_each(where: Where, gap: int):
+    line = Line([gap * n for n in range(1, 1001)])
+    for moved in range(601, 1001):
+        move(line, where, moved, 300, gap)
 
     written = sum(len(places) for places in line.written)
-    assert written / 1000 < 60
-    assert line.read / 1000 < 400
+    assert written / 400 < 60
+    assert line.read / 400 < 400
 
 
 def test_random_moves_write_about_one_row_each():

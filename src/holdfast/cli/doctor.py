@@ -10,6 +10,7 @@ from holdfast.clock import SystemClock
 from holdfast.core.overview import Overview
 from holdfast.core.span import in_words
 from holdfast.core.worker import WorkerRecord
+from holdfast.store.open import without_password
 
 DAY: Final = timedelta(days=1)
 SKEW: Final = timedelta(seconds=1)
@@ -67,7 +68,9 @@ async def _settings(look: Look) -> AsyncIterator[Finding]:
     setting = where.app or where.url
     assert setting is not None
     what = "app" if where.app else "store"
-    yield Finding("Settings", "ok", f"{what} {setting.value}, said by {setting.source}")
+    yield Finding(
+        "Settings", "ok", f"{what} {without_password(setting.value)}, said by {setting.source}"
+    )
 
 
 async def _store(look: Look) -> AsyncIterator[Finding]:

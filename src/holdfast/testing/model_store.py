@@ -343,6 +343,10 @@ class ModelStore:
         self._require_open()
         return take(self._locks, name)
 
+    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+        self._require_open()
+        return frozenset(names) - self._locks
+
     def listen(
         self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
     ) -> Callable[[], None]:

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import compress
 from typing import cast
 
 from holdfast.config import Settings, check_count
-from holdfast.core.decide import Change
+from holdfast.core.decide import SUCCESS, Change
 from holdfast.core.event import Stopped
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
@@ -159,8 +160,9 @@ class Engine:
             settled=self._finisher.settle,
             started=self._held.start,
             moved=self._held.move,
+            returned=self._held.returned,
             stepping=self._held.stepping,
-            left=lambda seconds: self._dispatcher.done(seconds),
+            left=lambda *when: self._dispatcher.done(*when),
             expired=lambda claim: self._held.expire(claim.lease),
             logs=self._settings.logs,
             addresses=self._addresses,
@@ -171,6 +173,7 @@ class Engine:
         return Dispatcher(
             self._store,
             holder,
+            self._slots,
             queues=self.queues,
             types=self.types,
             concurrency=self.concurrency,
@@ -190,9 +193,12 @@ class Engine:
         self._held.take(claims)
         self._slots.take(claims)
 
-    def _settled(self, change: Change, applied: bool) -> None:
-        self._held.drop(Lease(change.job_id, change.token))
-        if applied:
-            self.settled[change.move.to] += 1
-            if self.on_settled is not None:
-                self.on_settled(change.move.to)
+    def _settled(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
+        self._held.drop_all(changes)
+        applied = changes if all(answers) else list(compress(changes, answers))
+        others = [change.move.to for change in applied if change.move is not SUCCESS]
+        ends = Counter({State.SUCCEEDED: len(applied) - len(others)}) + Counter(others)
+        self.settled += ends
+        if self.on_settled is not None:
+            for state in ends:
+                self.on_settled(state)

@@ -1,6 +1,5 @@
 """Connecting to a server, and its errors in our words."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -61,9 +60,16 @@ async def connect(address: Address) -> asyncpg.Connection:
     settings = {} if address.pooler else SETTINGS
     cache = {"statement_cache_size": 0} if address.pooler else {}
     with translated(address):
-        connection = await asyncpg.connect(
-            address.dsn, timeout=CONNECT, server_settings=settings, **cache
-        )
+        try:
+            connection = await asyncpg.connect(
+                address.dsn, timeout=CONNECT, server_settings=settings, **cache
+            )
+        except (
+            ValueError,
+            TypeError,
+            OverflowError,
+        ) as error:  # of the address, before anybody was asked
+            raise InvalidJob(f"{address.shown} names no database server: {error}") from error
         await connection.set_type_codec(
             "uuid", encoder=str, decoder=str, schema="pg_catalog", format="text"
         )
@@ -83,39 +89,61 @@ def translated(address: Address) -> Iterator[None]:
 
 def named(error: Exception, address: Address) -> Exception:
     """Our error for it, or itself if it is a fault of ours."""
-    named: HoldfastError | None = None
-    match error:
-        case HoldfastError():
-            return error
-        case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
-            named = OperatorError(f"{address.shown} refuses us: {_first(error)}; check the URL")
-        case asyncpg.InvalidCatalogNameError():
-            named = OperatorError(f"{address.shown}: {_first(error)}; create it: createdb …")
-        case asyncpg.InsufficientPrivilegeError():
-            named = OperatorError(
-                f"{address.shown}: {_first(error)}; grant the role that, or let an owner run "
-                "`holdfast db migrate`"
-            )
-        case asyncpg.ReadOnlySQLTransactionError():
-            named = StoreReadOnly(f"{address.shown} takes no writes: a standby, or read-only")
-        case asyncpg.DiskFullError():
-            named = StoreFull(f"{address.shown} has no space left; nothing was half-written")
-        case asyncpg.DataCorruptedError() | asyncpg.IndexCorruptedError():
-            named = StoreBroken(f"{address.shown} is damaged: {_first(error)}")
-        case asyncpg.UndefinedTableError() | asyncpg.InvalidSchemaNameError():
-            named = OperatorError(
-                f"{address.shown} has no Holdfast tables in schema {address.schema}; create them: "
-                "holdfast db migrate"
-            )
-        case _ if isinstance(error, AGAIN):
-            named = StoreBusy(f"{address.shown}: {_first(error)}; try again")
-        case _ if is_gone(error):
-            named = StoreUnavailable(f"{address.shown} does not answer: {_first(error)}")
-        case asyncpg.DataError() | ValueError():
-            named = InvalidJob(f"no store can hold that: {_first(error)}")
-        case asyncio.CancelledError() | _:
-            return error
-    return named
+    if isinstance(error, HoldfastError):
+        return error
+    for kinds, ours, words in WORDS:
+        if isinstance(error, kinds):
+            told = {"url": address.shown, "schema": address.schema, "why": _first(error)}
+            return ours(words.format_map(told))
+    return error
+
+
+WORDS: Final[tuple[tuple[tuple[type[Exception], ...], type[HoldfastError], str], ...]] = (
+    (
+        (asyncpg.InvalidAuthorizationSpecificationError,),
+        OperatorError,
+        "{url} refuses us: {why}; check user and password in the URL",
+    ),
+    (
+        (asyncpg.InvalidCatalogNameError,),
+        OperatorError,
+        "{url}: {why}; create it with createdb, or name another in the URL",
+    ),
+    (
+        (asyncpg.InsufficientPrivilegeError,),
+        OperatorError,
+        "{url}: {why}; grant the role that, or let an owner run: holdfast db migrate",
+    ),
+    (
+        (asyncpg.ReadOnlySQLTransactionError,),
+        StoreReadOnly,
+        "{url} takes no writes: it is a standby, or set read-only; name the primary in the URL",
+    ),
+    (
+        (asyncpg.DiskFullError,),
+        StoreFull,
+        "{url} has no space left; nothing was half-written",
+    ),
+    (
+        (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError),
+        StoreBroken,
+        "{url} is damaged: {why}",
+    ),
+    (
+        (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError),
+        OperatorError,
+        "{url} has no Holdfast tables in schema {schema}; create them: holdfast db migrate",
+    ),
+    (
+        (asyncpg.UndefinedObjectError,),
+        OperatorError,
+        "{url}: {why}; of ours are schema, pooler, wait and notify",
+    ),
+    (AGAIN, StoreBusy, "{url}: {why}; try again"),
+    ((asyncpg.DataError, ValueError), InvalidJob, "no store can hold that: {why}"),
+    (GONE, StoreUnavailable, "{url} does not answer: {why}"),
+)
+"""The first that fits counts."""
 
 
 def _first(error: Exception) -> str:

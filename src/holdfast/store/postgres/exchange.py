@@ -76,7 +76,7 @@ class Exchange:
 
 
 class Silent:
-    """For `?notify=false`: this process hears its own commits; those of others it finds by polling."""
+    """For `?notify=false`: a process hears its own commits; those of others it finds by polling."""
 
     def tell(self, hint: Hint) -> None:
         """Tells nobody."""

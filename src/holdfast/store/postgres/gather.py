@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from holdfast.errors import OperatorError
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -67,6 +69,11 @@ class Gather(Generic[Item, Answer]):
             return
         try:
             answers = await self._serve([item for items, _ in group for item in items], False)
+        except OperatorError as error:  # the store itself is the trouble
+            for _, future in group:
+                if not future.done():
+                    future.set_exception(error)
+            return
         except Exception:  # noqa: BLE001 - each is told its own
             for items, future in group:
                 await self._serve_alone(items, future)

@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.core.ids import Ids
+from holdfast.core.limits import check_name
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.listeners import Listeners
+from holdfast.store.postgres import concerns
 from holdfast.store.postgres.address import address
 from holdfast.store.postgres.aside import Aside
 from holdfast.store.postgres.database import connect, translated
@@ -86,10 +88,29 @@ class PostgresLife(Asking):
         self._require_open()
         return await self._locks.take(name)
 
+    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+        asked = [check_name(name, what="lock name") for name in names]
+        keys = self._locks.keys(asked)
+        found = await self._lines.rows("lock.vacant", names=asked, keys=keys)
+        return frozenset(row[0] for row in found)
+
     def listen(
         self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
     ) -> Callable[[], None]:
         return self._listeners.add(wake, topics)
+
+    async def concerns(self) -> list[str]:
+        ask = self._lines.rows
+        [server] = await ask("doctor.server", schema=self.address.schema)
+        keepers = await ask("doctor.keeping", long=concerns.LONG)
+        [(waiting,)] = await ask("doctor.notifying")
+        return [
+            *concerns.of_server(server),
+            *(concerns.of_keeper(row) for row in keepers),
+            *concerns.of_commits(waiting),
+            *concerns.of_locks(self._locks.lost),
+            *await self._exchange.concerns(),
+        ]
 
     def _tell(self, hint: Hint) -> None:
         """Something was committed here; never waits."""

@@ -1,7 +1,7 @@
 """The connections of one event loop: each for one purpose, opened when first needed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
@@ -10,6 +10,7 @@ from holdfast.errors import StoreClosed, StoreUnavailable
 from holdfast.store.around import Hint
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.database import AGAIN, GONE, connect, is_gone, named
+from holdfast.store.postgres.gather import Gather
 from holdfast.store.postgres.statements import Probe
 from holdfast.store.postgres.work import Lane, Row, Work, begun
 
@@ -80,8 +81,10 @@ class Lines:
         self._tell = tell
         self._closed = False
         self._lines: dict[str, Line] = {}
+        self._gathers: dict[str, Gather[Any, Any]] = {}
         self._probe = probe
         self._reads = 0
+        self.floors = Floors(asyncio.get_running_loop().time)
 
     def line(self, purpose: str) -> Line:
         """The connection for that purpose."""
@@ -90,6 +93,14 @@ class Lines:
         if purpose not in self._lines:
             self._lines[purpose] = Line(self._address, self._probe)
         return self._lines[purpose]
+
+    def gather(
+        self, purpose: str, serve: Callable[[Sequence[Any], bool], Awaitable[list[Any]]]
+    ) -> Gather[Any, Any]:
+        """What brings together all that this loop asks for that purpose."""
+        if purpose not in self._gathers:
+            self._gathers[purpose] = Gather(serve)
+        return self._gathers[purpose]
 
     async def rows(self, name: str, /, **values: Any) -> list[Row]:
         """The rows of one question; asked again once if the connection had died."""
@@ -151,6 +162,8 @@ class Lines:
                 await _roll_back(lane)
 
     async def close(self) -> None:
+        for gather in tuple(self._gathers.values()):
+            await gather.flushed()
         self._closed = True
         for line in self._lines.values():
             await line.close()

@@ -6,8 +6,8 @@ from importlib import resources
 from typing import Final
 
 from holdfast.errors import NotOurStore, OperatorError, SchemaTooNew
-from holdfast.store.postgres.address import Address
-from holdfast.store.postgres.statements import SCHEMA, in_schema
+from holdfast.store.postgres.address import Address, address
+from holdfast.store.postgres.statements import SCHEMA, in_schema, statements
 from holdfast.store.postgres.work import Lane
 
 OLDEST: Final = 140000
@@ -42,6 +42,17 @@ async def migrate(lane: Lane, address: Address) -> None:
         if not lane.connection.is_closed():
             await lane.change("tx.rollback", {})
         raise
+
+
+def script(url: str) -> str:
+    """All of it as one transaction, for an owner to give to `psql` in our stead."""
+    where = address(url)
+    ours = statements(where.schema)
+    made = [ours[f"schema.{name}"].text for name in ("create", "create_meta", "init_meta")]
+    steps = migrations(where.schema)
+    known = ours["schema.set_version"].text.replace("$1::integer", str(max(steps)))
+    parts = ["BEGIN", *made, *steps.values(), known, "COMMIT"]
+    return "\n\n".join(f"{part.strip().removesuffix(';')};" for part in parts) + "\n"
 
 
 async def is_ours(lane: Lane, address: Address) -> bool:

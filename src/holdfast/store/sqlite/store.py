@@ -98,6 +98,10 @@ class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteVi
             taking.add_done_callback(_drop)  # nobody will know that it was taken
             raise
 
+    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+        self._require_open()
+        return await asyncio.to_thread(self._locks.vacant, names)
+
     def listen(
         self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
     ) -> Callable[[], None]:

@@ -1,11 +1,13 @@
 """Adding jobs, by group commit or inside the caller's own transaction."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
 from holdfast.core.job import NewJob
 from holdfast.errors import StoreBusy
 from holdfast.store.base import Added
+from holdfast.store.postgres.database import AGAIN
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.patience import patiently
 from holdfast.store.postgres.verbs.add import (
@@ -13,7 +15,7 @@ from holdfast.store.postgres.verbs.add import (
     add,
     add_after_a_look,
     add_swiftly,
-    is_swift,
+    are_swift,
     needs_locks,
 )
 from holdfast.store.postgres.verbs.alone import apart, is_refusal, is_taken
@@ -35,11 +37,11 @@ class PostgresAdding(Asking):
         return await patiently(partial(self._add_once, jobs), self.address)
 
     async def _add_once(self, jobs: Sequence[NewJob]) -> list[Added]:
-        if all(map(is_swift, jobs)):
+        if are_swift(jobs):
             try:
                 stored = await self._add_swiftly(jobs)
             except Exception as error:
-                if not (is_refusal(error) or is_taken(error)):
+                if not (is_refusal(error) or is_taken(error) or isinstance(error, AGAIN)):
                     raise
             else:
                 if stored:
@@ -59,6 +61,8 @@ class PostgresAdding(Asking):
                     added = await add_after_a_look(
                         lane, jobs, now=self._now, channel=self._work_channel
                     )
+            except AGAIN:
+                await asyncio.sleep(0)
             except Exception as error:
                 if not is_taken(error):
                     raise

@@ -134,25 +134,34 @@ SELECT id FROM holdfast.jobs WHERE id = ANY(:ids::text[]::uuid[]) ORDER BY id FO
 
 -- @look
 -- What stands in the way of new jobs, and where they are to go: ids that are stored, slots and keys
--- that are taken, the ends that are to be followed, the last positions of `position` queues.
-SELECT 'known' AS what, j.id::text AS a, NULL AS b, NULL AS c, NULL AS d
+-- that are taken, the ends that are to be followed, the last positions of `position` queues. LIMIT
+-- keeps the planner from going through a table that was empty when it last looked.
+SELECT 'known' AS what, u.id AS a, NULL AS b, NULL AS c, NULL AS d
 FROM unnest(:ids::text[]) AS u (id)
-JOIN holdfast.jobs AS j ON j.id = u.id::uuid
+CROSS JOIN LATERAL (SELECT 1 FROM holdfast.jobs WHERE id = u.id::uuid LIMIT 1) AS j
 UNION ALL
-SELECT 'slot', s.series, s.slot_at::text, '', s.job::text
+SELECT 'slot', u.series, u.slot_at::text, '', s.job::text
 FROM unnest(:slot_series::text[], :slot_ats::bigint[]) AS u (series, slot_at)
-JOIN holdfast.slots AS s ON s.series = u.series AND s.slot_at = u.slot_at
+CROSS JOIN LATERAL (
+  SELECT job FROM holdfast.slots WHERE series = u.series AND slot_at = u.slot_at LIMIT 1
+) AS s
 UNION ALL
-SELECT k.scope, k.key, k.bucket, '', k.job::text
+SELECT u.scope, u.key, u.bucket, '', k.job::text
 FROM unnest(:key_scopes::text[], :keys::text[], :buckets::text[]) AS u (scope, key, bucket)
-JOIN holdfast.keys AS k ON k.scope = u.scope AND k.key = u.key AND k.bucket = u.bucket
+CROSS JOIN LATERAL (
+  SELECT job FROM holdfast.keys
+  WHERE scope = u.scope AND key = u.key AND bucket = u.bucket
+  LIMIT 1
+) AS k
 UNION ALL
 SELECT
-  'before', j.id::text, coalesce(j.root, j.id)::text,
-  (SELECT 'ended' FROM holdfast.ends AS e WHERE e.job = j.id),
-  (SELECT f.id::text FROM holdfast.jobs AS f WHERE f.retry_of = j.id)
+  'before', u.id, j.root::text,
+  (SELECT 'ended' FROM holdfast.ends AS e WHERE e.job = u.id::uuid),
+  (SELECT f.id::text FROM holdfast.jobs AS f WHERE f.retry_of = u.id::uuid)
 FROM unnest(:befores::text[]) AS u (id)
-JOIN holdfast.jobs AS j ON j.id = u.id::uuid
+CROSS JOIN LATERAL (
+  SELECT coalesce(root, id) AS root FROM holdfast.jobs WHERE id = u.id::uuid LIMIT 1
+) AS j
 UNION ALL
 SELECT
   'place', q.name, u.priority::text, q.gap::text,

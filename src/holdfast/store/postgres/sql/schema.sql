@@ -39,4 +39,4 @@ INSERT INTO holdfast.meta (one, version) VALUES (1, 0);
 SELECT version FROM holdfast.meta;
 
 -- @set_version
-UPDATE holdfast.meta SET version = :version;
+UPDATE holdfast.meta SET version = :version::integer;

@@ -1,12 +1,12 @@
-"""Storing new jobs: plain ones in one statement, the others after a look at what is in their way."""
+"""Storing new jobs: plain ones in one statement, the others after a look at what is in the way."""
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from holdfast.core.job import NewJob
 from holdfast.errors import StoreBusy
-from holdfast.store import rows
 from holdfast.store.base import Added
 from holdfast.store.postgres.shape import known_uuid
 from holdfast.store.postgres.verbs.alone import apart, is_taken, saved
@@ -27,6 +27,8 @@ from holdfast.store.postgres.verbs.plan import (
 )
 from holdfast.store.postgres.verbs.queue import lock_queues
 from holdfast.store.postgres.work import Asks, Work
+
+_KIND = attrgetter(*(name for name in NewJob.__slots__ if name not in {"id", "params"}))
 
 LOOKS: Final = 20
 """How often somebody else may come first between the look and the write."""
@@ -51,13 +53,18 @@ async def add_swiftly(
     False, and nothing is stored, if a queue wants them placed. It raises what the database says of
     a bad one, and of one that is stored already: then none is.
     """
+    if are_alike(jobs):
+        name, values = "add.alike", _alike(jobs)
+    else:
+        values = written(Plan(drafts=[Draft(job) for job in jobs])) | {"placed": False}
+        name = "add.mixed"
+    [(stored, *_)] = await asks.fetch(name, values | {"now": now, "channel": channel})
+    return bool(stored)
+
+
+def _alike(jobs: Sequence[NewJob]) -> dict[str, Any]:
     first = jobs[0]
-    alike = rows.alike(first)
-    if not all(rows.alike(job) == alike for job in jobs):
-        values = written(Plan(drafts=[Draft(job) for job in jobs]))
-        values |= {"now": now, "channel": channel, "placed": False}
-        return (await asks.fetch("add.mixed", values))[0][0] > 0
-    values = {
+    return {
         "ids": [job.id for job in jobs],
         "params": [job.params for job in jobs],
         "type": first.type,
@@ -73,10 +80,7 @@ async def add_swiftly(
         "template_id": first.template_id,
         "template_at": moment(first.template_at),
         "schedule_id": first.schedule_id,
-        "now": now,
-        "channel": channel,
     }
-    return (await asks.fetch("add.alike", values))[0][0] > 0
 
 
 async def add_after_a_look(
@@ -97,9 +101,18 @@ async def add_after_a_look(
     return made.answers
 
 
-def is_swift(job: NewJob) -> bool:
-    """Whether nothing that is stored can be in its way, but itself."""
-    return job.is_plain and not job.member and known_uuid(job.id) and not is_far(job)
+def are_swift(jobs: Sequence[NewJob]) -> bool:
+    """Whether nothing that is stored can be in their way, but themselves."""
+    if not all(known_uuid(job.id) for job in jobs):
+        return False
+    kinds = jobs[:1] if are_alike(jobs) else jobs
+    return all(job.is_plain and not job.member and not is_far(job) for job in kinds)
+
+
+def are_alike(jobs: Sequence[NewJob]) -> bool:
+    """Whether they differ in nothing but their ids and params."""
+    kind = _KIND(jobs[0])
+    return all(_KIND(job) == kind for job in jobs)
 
 
 def needs_locks(job: NewJob) -> bool:

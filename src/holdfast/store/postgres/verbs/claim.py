@@ -44,7 +44,6 @@ class Wanted:
             "promoted": False,
             "gated": False,
             "only": None,
-            "tracked": False,
         }
         return asked | self.who | others
 

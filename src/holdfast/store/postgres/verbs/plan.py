@@ -1,4 +1,4 @@
-"""What becomes of new jobs, given what stands in their way: who is stored, where, with which keys."""
+"""What becomes of new jobs, given what stands in their way: who is stored, and with which keys."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _FAR: Final = timedelta(days=365_000)
 _LATE: Final = 9000
 
 Name = tuple[str, str, str]
-"""What a job may have to itself: ('slot', series, when), ('key', key, bucket), ('active', key, '')."""
+"""What one job has to itself: ('slot', series, when), ('key', key, bucket), ('active', key, '')."""
 
 
 Doors = Mapping[tuple[str | None, bool], str | None]
@@ -106,10 +106,11 @@ def door(job: NewJob) -> tuple[str | None, bool]:
 
 def is_far(job: NewJob) -> bool:
     """Whether its times may lie beyond what can be kept, which only the store's clock can say."""
-    spans = (job.delay, job.start_within)
-    moments = (job.at, None if job.slot is None else job.slot.at)
-    return any(each is not None and each > _FAR for each in spans) or any(
-        each is not None and each.year > _LATE for each in moments
+    return (
+        (job.delay is not None and job.delay > _FAR)
+        or (job.start_within is not None and job.start_within > _FAR)
+        or (job.at is not None and job.at.year > _LATE)
+        or (job.slot is not None and job.slot.at.year > _LATE)
     )
 
 
