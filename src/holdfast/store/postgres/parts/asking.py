@@ -8,6 +8,7 @@ from holdfast.core.job import Job
 from holdfast.store import rows
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.lines import Lines
+from holdfast.store.postgres.statements import Probe
 
 
 class Asking:
@@ -16,6 +17,7 @@ class Asking:
     address: Address
     _clock: Clock | None
     _ids: Ids
+    _probe: Probe | None
 
     @property
     def _lines(self) -> Lines:
