@@ -10,6 +10,7 @@ from holdfast.errors import StoreClosed, StoreUnavailable
 from holdfast.store.around import Hint
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.database import AGAIN, GONE, connect, is_gone, named
+from holdfast.store.postgres.floors import Floors
 from holdfast.store.postgres.gather import Gather
 from holdfast.store.postgres.statements import Probe
 from holdfast.store.postgres.work import Lane, Row, Work, begun
@@ -84,6 +85,7 @@ class Lines:
         self._gathers: dict[str, Gather[Any, Any]] = {}
         self._probe = probe
         self._reads = 0
+        self.floors = Floors(asyncio.get_running_loop().time)
 
     def line(self, purpose: str) -> Line:
         """The connection for that purpose."""

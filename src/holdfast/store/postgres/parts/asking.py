@@ -6,6 +6,7 @@ from holdfast.clock import Clock, micros
 from holdfast.core.ids import Ids
 from holdfast.core.job import Job
 from holdfast.store import rows
+from holdfast.store.around import Hint
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.lines import Lines
 from holdfast.store.postgres.statements import Probe
@@ -22,6 +23,10 @@ class Asking:
     @property
     def _lines(self) -> Lines:
         """Those of the running loop; StoreClosed if the store is not open."""
+        raise NotImplementedError
+
+    def _tell(self, hint: Hint) -> None:
+        """Something was committed here; never waits."""
         raise NotImplementedError
 
     @property

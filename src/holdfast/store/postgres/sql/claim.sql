@@ -230,7 +230,10 @@ opened AS (
 SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
   c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most,
-  CASE WHEN :tracked::boolean THEN (SELECT array_agg(l.ord) FROM lasts AS l) END,
+  CASE
+    WHEN clock_timestamp() - statement_timestamp() > interval '4 milliseconds'
+      THEN (SELECT array_agg(l.ord) FROM lasts AS l)
+  END,
   extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
 FROM gate AS g
 CROSS JOIN (
@@ -283,11 +286,11 @@ LEFT JOIN holdfast.queues AS q ON q.name = :queue::text
 LEFT JOIN holdfast.reservations AS r ON r.queue = :queue::text AND r.status = 'active';
 
 -- @opened
--- What a claim took whose answer never came: its runs are numbered under one prefix.
+-- What claims took whose answer never came: the runs of each are numbered under one prefix.
 SELECT
   o.job::text, o.token, o.run_id::text, j.type, j.params::text, o.delivery, o.failures, o.losses,
   j.max_attempts
 FROM holdfast.open_runs AS o
 JOIN holdfast.jobs AS j ON j.id = o.job
-WHERE o.run_id BETWEEN (:prefix::text || '000000')::uuid AND (:prefix::text || 'ffffff')::uuid
+WHERE left(o.run_id::text, 30) = ANY(:prefixes::text[])
 ORDER BY o.run_id;

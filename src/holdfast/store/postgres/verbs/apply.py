@@ -1,11 +1,11 @@
 """Writing decided changes, each behind its fence."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from holdfast.core.decide import SUCCESS, Change
 from holdfast.core.event import Kind
 from holdfast.core.state import FINAL
-from holdfast.store.postgres.verbs.alone import alone
+from holdfast.store.postgres.verbs.alone import is_refusal, is_taken, saved
 from holdfast.store.postgres.verbs.found import (
     Found,
     Subject,
@@ -20,20 +20,21 @@ from holdfast.store.postgres.verbs.writing import columns, move_groups, tell, wr
 from holdfast.store.postgres.work import Work
 
 
-async def apply(work: Work, changes: Sequence[Change], *, was_sent: bool = False) -> list[bool]:
+async def apply(
+    work: Work, changes: Sequence[Change], *, unknown: Collection[str] = ()
+) -> list[bool]:
     """In rounds, since two changes of one job must not share a statement.
 
-    `was_sent`: these very changes were sent before and no answer came; what is on record just as
-    it was asked for then counts as written.
+    `unknown`: jobs whose changes, these very ones, were sent before and no answer came; what is on
+    record just as it was asked for then counts as written.
     """
     known = await subjects(work, changes)  # with every lock that comes before those of jobs
     answers: list[bool] = []
     for together in _rounds(work, changes):
         if work.careful:
-            done = await alone(work, lambda c=together: _apply(work, c, known, was_sent))  # type: ignore[misc]
-            answers += [False] if isinstance(done, str) else done
+            answers += await _apply_alone(work, together, known, unknown)
         else:
-            answers += await _apply(work, together, known, was_sent)
+            answers += await _apply(work, together, known, unknown)
     return answers
 
 
@@ -69,15 +70,27 @@ def _alike(one: Change, other: Change) -> bool:
     return not placed and not unblocks and (one.successor is None) == (other.successor is None)
 
 
+async def _apply_alone(
+    work: Work, changes: Sequence[Change], known: Mapping[str, Subject], unknown: Collection[str]
+) -> list[bool]:
+    """Under a savepoint: what cannot be kept, or what somebody else has written, is refused."""
+    try:
+        return await saved(work, lambda: _apply(work, changes, known, unknown))
+    except Exception as error:
+        if not (is_refusal(error) or is_taken(error)):
+            raise
+        return [False]
+
+
 async def _apply(
-    work: Work, changes: Sequence[Change], known: Mapping[str, Subject], was_sent: bool
+    work: Work, changes: Sequence[Change], known: Mapping[str, Subject], unknown: Collection[str]
 ) -> list[bool]:
     found = await find(work, changes, known)
     rulings = [await _ruling(work, *pair) for pair in zip(changes, found, strict=True)]
     written = [ruling for ruling in rulings if ruling is not None]
     await write(work, written)
     outcomes = list(zip(changes, rulings, strict=True))
-    recorded = await _recorded(work, outcomes, known) if was_sent else frozenset()
+    recorded = await _recorded(work, outcomes, known.keys() & unknown)
     told = [pair for n, pair in enumerate(outcomes) if n not in recorded]
     await tell(work, [pair for pair in told if pair[0].job_id in known])
     await move_groups(work, written)
@@ -92,13 +105,13 @@ async def _ruling(work: Work, change: Change, found: Found | None) -> Ruling | N
 
 
 async def _recorded(
-    work: Work, outcomes: Sequence[tuple[Change, Ruling | None]], known: Mapping[str, Subject]
+    work: Work, outcomes: Sequence[tuple[Change, Ruling | None]], unknown: Collection[str]
 ) -> frozenset[int]:
     """Those refused whose run, or end without one, is on record exactly as it was asked for."""
     asked = [
         (n, change.job_id, change.token, change.move.run, change.move.to)
         for n, (change, ruling) in enumerate(outcomes)
-        if ruling is None and change.job_id in known
+        if ruling is None and change.job_id in unknown
         if change.move.run is not None or change.move.to in FINAL
     ]
     if not asked:
