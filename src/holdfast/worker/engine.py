@@ -185,9 +185,9 @@ class Engine:
             is_busy=lambda: self.is_busy,
         )
 
-    async def _begin(self) -> Transaction:
+    async def _begin(self, blocking: bool) -> Transaction:
         store = cast(Transactions, self._store)
-        return await store.begin(within=self._settings.transaction)
+        return await store.begin(within=self._settings.transaction, blocking=blocking)
 
     def _took(self, claims: Sequence[Claim]) -> None:
         self._held.take(claims)
