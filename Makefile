@@ -18,7 +18,7 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@
 
-demo: $(READY)  ## a tour of half a minute: real jobs, three workers, a real kill
+demo: $(READY)  ## a short tour: real jobs, three workers, a real kill
 	@$(BIN)/holdfast demo $(ARGS)
 
 test: $(READY) lint types layers  ## everything: format, lint, types, layers, every test

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench import chaos, commands, groups, growth, machine, order, report, rounds, worker
+from bench import chaos, commands, groups, growth, hotpath, machine, order, report, rounds, worker
 from bench.figures import Line, Series
 
 JOBS = {
@@ -24,13 +24,14 @@ JOBS = {
     "order": 20_000,
     "commands": 1,
     "chaos": 10_000,
+    "hotpath": 100_000,
 }
 """How many jobs each measurement takes unless told otherwise."""
 
 ELSEWHERE = {"postgres": "bench.pg.main", "outages": "bench.pg.outages"}
 """Measured on a server, with words of their own: `python -m bench postgres --help`."""
 
-ALONE = {"growth", "groups", "worker", "order", "commands", "chaos"}
+ALONE = {"growth", "groups", "worker", "order", "commands", "chaos", "hotpath"}
 """Measured without a peer."""
 
 
@@ -80,6 +81,9 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if "chaos" in wanted:
         found["chaos"] = chaos.measure(folder, jobs=asked.jobs or JOBS["chaos"])
         _print(report.table([[name, str(value)] for name, value in found["chaos"].items()]))
+    if "hotpath" in wanted:
+        found["hotpath"] = hotpath.measure(jobs=asked.jobs or JOBS["hotpath"], rounds=asked.rounds)
+        _print(hotpath.lines(found["hotpath"]))
     found["afterwards"] = machine.mood(folder)
     _print([report.mood("afterwards", found["afterwards"])])
     return found
