@@ -23,9 +23,9 @@ SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeou
 
 Measurement = Callable[[Ground, argparse.Namespace], list[Row]]
 MEASUREMENTS: dict[str, Measurement] = {
-    "drain": lambda ground, asked: speed.drain(ground, asked.jobs or 20_000),
+    "drain": lambda ground, asked: speed.drain(ground, _drained(asked)),
     "one": lambda ground, asked: speed.one(_once(ground), asked.jobs or 2_000),
-    "bulk": lambda ground, asked: speed.bulk(_once(ground), asked.jobs or 20_000),
+    "bulk": lambda ground, asked: speed.bulk(_once(ground), _drained(asked)),
     "latency": lambda ground, asked: speed.latency(ground, asked.jobs or 300),
     "idle": lambda ground, asked: idle.idle(ground, asked.seconds),
     "backlog": lambda ground, asked: size.backlog(_once(ground), asked.jobs or 20_000, asked.rows),
@@ -72,6 +72,10 @@ def _measure(asked: argparse.Namespace) -> dict[str, Any]:
             print("\n".join(["", *tables.plain(rows)]), flush=True)
         found["machine"]["load afterwards"] = machine.load()
     return found
+
+
+def _drained(asked: argparse.Namespace) -> int:
+    return asked.jobs or 20_000
 
 
 def _once(ground: Ground) -> Ground:
