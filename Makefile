@@ -18,7 +18,7 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@
 
-demo: $(READY)  ## a tour of half a minute: real jobs, three workers, a real kill
+demo: $(READY)  ## a short tour: real jobs, three workers, a real kill
 	@$(BIN)/holdfast demo $(ARGS)
 
 test: $(READY) lint types layers  ## everything: format, lint, types, layers, every test
@@ -52,7 +52,7 @@ requirements: $(READY)  ## which requirement is proved by which test, and which 
 proof: $(READY)  ## the same tests at full size (long)
 	HOLDFAST_SIZE=full $(BIN)/python -m pytest
 
-bench: $(READY)  ## speed, growth and pick-up, beside Huey in the same run
+bench: $(READY)  ## speed, growth and pick-up, beside others in the same run
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m bench $(ARGS)
 

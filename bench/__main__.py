@@ -6,10 +6,11 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench import chaos, commands, groups, growth, machine, order, report, rounds, worker
+from bench import chaos, commands, groups, growth, hotpath, machine, order, report, rounds, worker
 from bench.figures import Line, Series
 
 JOBS = {
@@ -23,15 +24,22 @@ JOBS = {
     "order": 20_000,
     "commands": 1,
     "chaos": 10_000,
+    "hotpath": 100_000,
 }
 """How many jobs each measurement takes unless told otherwise."""
 
-ALONE = {"growth", "groups", "worker", "order", "commands", "chaos"}
+ELSEWHERE = {"postgres": "bench.pg.main", "outages": "bench.pg.outages"}
+"""Measured on a server, with words of their own: `python -m bench postgres --help`."""
+
+ALONE = {"growth", "groups", "worker", "order", "commands", "chaos", "hotpath"}
 """Measured without a peer."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Take the figures asked for; 2 if Huey is wanted and missing."""
+    words = sys.argv[1:] if words is None else words
+    if words and words[0] in ELSEWHERE:
+        return int(import_module(ELSEWHERE[words[0]]).main(words[1:]))
     asked = _parser().parse_args(words)
     if asked.huey and machine.huey_version() is None:
         print("huey is not installed: `make bench` does that, or say --no-huey", file=sys.stderr)
@@ -73,6 +81,9 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if "chaos" in wanted:
         found["chaos"] = chaos.measure(folder, jobs=asked.jobs or JOBS["chaos"])
         _print(report.table([[name, str(value)] for name, value in found["chaos"].items()]))
+    if "hotpath" in wanted:
+        found["hotpath"] = hotpath.measure(jobs=asked.jobs or JOBS["hotpath"], rounds=asked.rounds)
+        _print(hotpath.lines(found["hotpath"]))
     found["afterwards"] = machine.mood(folder)
     _print([report.mood("afterwards", found["afterwards"])])
     return found

@@ -1,9 +1,14 @@
 """What every test shares: our plugin, assertions that explain themselves, and who runs alone."""
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from holdfast.testing.servers.postgres import PostgresServer
 
 pytest_plugins = ["pytester", "pytest_holdfast"]
 pytest.register_assert_rewrite("holdfast.testing")
@@ -30,3 +35,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.alone)
         elif folder not in FREE:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
+@pytest.fixture(scope="session")
+def postgres(
+    tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> Iterator["PostgresServer"]:
+    """A PostgreSQL server, the newest, for all of this session; it does not flush."""
+    from holdfast.testing.servers.shared import shared_postgres  # noqa: PLC0415 - only who asks
+
+    base = tmp_path_factory.getbasetemp()
+    with shared_postgres(base if worker_id == "master" else base.parent) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_places(postgres: "PostgresServer") -> Iterator[Iterator[str]]:
+    """Addresses without end, for `postgres_url`."""
+    from holdfast.testing.servers.shared import places  # noqa: PLC0415 - only who asks
+
+    with places(postgres) as addresses:
+        yield addresses
+
+
+@pytest.fixture
+def postgres_url(postgres_places: Iterator[str]) -> str:
+    """Where no test has been: a schema of its own, not yet made, on the session's PostgreSQL."""
+    return next(postgres_places)

@@ -74,7 +74,7 @@ class Settings:
         retention: Span | None = "30d",
         prune_batch: int = 500,
         concurrency: int = 10,
-        prefetch: int = 200,
+        prefetch: int = 1500,
         logs: str | PathLike[str] = "holdfast-logs",
     ) -> None:
         spans = {"lease": lease, "renew": renew, "tick": tick, "poll": poll}

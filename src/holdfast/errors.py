@@ -28,6 +28,7 @@ HoldfastError
 │   └── TransientError        raised by handlers: do retry
 └── OperatorError         whoever runs the machine can put it right
     ├── StoreBusy             somebody else holds the store's lock
+    ├── StoreUnavailable      its server does not answer
     ├── StoreMissing          there is no store where one was looked for
     ├── StoreFull             no space left
     ├── StoreReadOnly         the store cannot be written
@@ -172,6 +173,10 @@ class OperatorError(HoldfastError):
 
 class StoreBusy(OperatorError):
     """Another process held the store's lock for the whole waiting time."""
+
+
+class StoreUnavailable(OperatorError):
+    """The store's server does not answer; what was asked may be asked again."""
 
 
 class StoreMissing(OperatorError):

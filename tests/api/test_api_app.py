@@ -188,7 +188,7 @@ def test_the_defaults_are_those_of_the_design():
         "retention": "30 days, 0:00:00",
         "prune_batch": "500",
         "concurrency": "10",
-        "prefetch": "200",
+        "prefetch": "1500",
     }
     assert Settings(retention=None).retention is None
 

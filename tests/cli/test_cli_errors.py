@@ -114,11 +114,16 @@ def test_app_and_url_together_are_refused(cli: Cli) -> None:
     assert "both" in one_line(result)
 
 
-def test_pyproject_names_the_app(cli: Cli) -> None:
+def test_pyproject_names_the_app(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_APP", raising=False)
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
     (cli.folder / "pyproject.toml").write_text('[tool.holdfast]\napp = "tasks:app"\n')
     cli.enqueue("add", '{"left": 1}')
     below = cli.folder / "below"
     below.mkdir()
+    assert find(None, None, folder=below) == Where(None, None), (
+        "its module could not be found there"
+    )
 
     assert len(cli("jobs", "--json", app=None).stdout.splitlines()) == 1
     settings = next(

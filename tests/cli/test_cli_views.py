@@ -109,6 +109,7 @@ def test_logs_tells_what_happened(cli: Cli) -> None:
     cli.burst()
 
     assert "dead_letter" in cli("logs", job_id).stderr
+    assert [event["kind"] for event in cli.records("logs", job_id)] == ["dead_letter"]
 
 
 def test_init_writes_an_app_once(cli: Cli) -> None:

@@ -63,7 +63,7 @@ def quick_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def wreckage(quick_folder: Path) -> dict[str, list[Wreck]]:
-    """Every transition, killed before each of its statements, for real."""
+    """Every transition, killed before its statements, for real."""
     with ThreadPoolExecutor(2) as pool:
         found = pool.map(lambda name: wrecks(name, quick_folder), TRANSITIONS)
         return dict(zip(TRANSITIONS, found, strict=True))

@@ -3,9 +3,12 @@
 import click
 
 from holdfast.cli.asking import agreed
-from holdfast.cli.frame import Desk, verb
+from holdfast.cli.frame import Desk, telling, verb
+from holdfast.cli.output import Output
+from holdfast.cli.where import Where, find
 from holdfast.core.span import to_span
 from holdfast.errors import InvalidJob
+from holdfast.store.open import POSTGRES
 
 
 @click.group("db")
@@ -50,12 +53,27 @@ for each in (migrate, status, prune):
 
 
 @command.command("sql")
-def sql() -> None:
-    """Print the SQL that makes the schema; it goes to stdout and nothing else does."""
+@click.option("-a", "--app", help="The app, as module:attribute.")
+@click.option("--url", help="A store alone, such as postgresql://user@host/database.")
+def sql(app: str | None, url: str | None) -> None:
+    """Print the SQL that makes the schema; it goes to stdout and nothing else does.
+
+    For the store of that app or URL; without one, for a SQLite file.
+    """
+    with telling():
+        click.echo(_script(find(app, url)), nl=False)
+
+
+def _script(where: Where) -> str:
+    """What an owner can give to `sqlite3` or `psql`."""
+    url = None if where == Where(None, None) else Desk(where, Output()).app.url
+    if url is not None and url.startswith(POSTGRES):
+        from holdfast.store.postgres.migrate import script  # noqa: PLC0415 - an adapter's own
+
+        return script(url)
     from holdfast.store.sqlite.migrate import migrations  # noqa: PLC0415 - an adapter's own
 
-    for _, text in sorted(migrations().items()):
-        click.echo(text)
+    return "".join(f"{text}\n" for _, text in sorted(migrations().items()))
 
 
 async def _status(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""`holdfast demo`: a tour of one minute, on a store of its own."""
+"""`holdfast demo`: a short tour, on a store of its own."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from holdfast.cli.frame import Exit, leave
 def command(script: bool, keep: bool) -> None:
     """Show real jobs, three real workers and a real kill; every line is checked before it is said.
 
-    It takes half a minute or so, and leaves nothing behind.
+    It takes some seconds, and leaves nothing behind.
     """
     with ExitStack() as closing:
         folder = (

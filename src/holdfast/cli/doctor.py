@@ -6,10 +6,11 @@ from datetime import timedelta
 from typing import Final, Literal
 
 from holdfast.cli.frame import Desk, Exit, verb
-from holdfast.cli.output import span
 from holdfast.clock import SystemClock
 from holdfast.core.overview import Overview
+from holdfast.core.span import in_words
 from holdfast.core.worker import WorkerRecord
+from holdfast.store.open import without_password
 
 DAY: Final = timedelta(days=1)
 SKEW: Final = timedelta(seconds=1)
@@ -67,13 +68,15 @@ async def _settings(look: Look) -> AsyncIterator[Finding]:
     setting = where.app or where.url
     assert setting is not None
     what = "app" if where.app else "store"
-    yield Finding("Settings", "ok", f"{what} {setting.value}, said by {setting.source}")
+    yield Finding(
+        "Settings", "ok", f"{what} {without_password(setting.value)}, said by {setting.source}"
+    )
 
 
 async def _store(look: Look) -> AsyncIterator[Finding]:
     facts = await look.desk.app.store.facts()
     yield Finding("Store", "ok", ", ".join(f"{name} {value}" for name, value in facts.items()))
-    for concern in look.desk.app.store.concerns():
+    for concern in await look.desk.app.store.concerns():
         yield Finding("Store", "warn", concern)
 
 
@@ -81,7 +84,7 @@ async def _clock(look: Look) -> AsyncIterator[Finding]:
     skew = abs(SystemClock().now() - look.overview.now)
     verdict: Literal["ok", "warn"] = "ok" if skew < SKEW else "warn"
     fix = None if verdict == "ok" else "let both machines keep their clocks by NTP"
-    yield Finding("Clock", verdict, f"skew to the store {span(skew)}", fix)
+    yield Finding("Clock", verdict, f"skew to the store {in_words(skew)}", fix)
 
 
 async def _code(look: Look) -> AsyncIterator[Finding]:

@@ -26,6 +26,7 @@ from holdfast.errors import (
     TransitionRefused,
     WaitTimeout,
 )
+from holdfast.store.open import without_password
 
 
 class Exit(IntEnum):
@@ -126,7 +127,8 @@ def _code(error: HoldfastError) -> Exit:
 async def _at(desk: Desk, step: Step, options: dict[str, Any], *, creates: bool) -> int | None:
     if not creates and not desk.app.store.exists():
         raise StoreMissing(
-            f"there is no store at {desk.app.url}; enqueue a job first, or name another with --url"
+            f"there is no store at {without_password(desk.app.url)}; create it: holdfast db "
+            "migrate, or name another with --url"
         )
     async with desk.app:
         return await step(desk, **options)

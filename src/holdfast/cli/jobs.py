@@ -8,10 +8,11 @@ import click
 
 from holdfast.cli.filters import Wanted, parse
 from holdfast.cli.frame import Desk, verb
-from holdfast.cli.output import ago, span
+from holdfast.cli.output import ago
 from holdfast.cli.search import matching
 from holdfast.clock import SystemClock
 from holdfast.core.job import Job
+from holdfast.core.span import in_words
 from holdfast.core.state import State
 
 COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "WHAT")
@@ -78,12 +79,12 @@ def what(job: Job, now: datetime) -> str:
         took = (
             ""
             if job.started_at is None or job.finished_at is None
-            else (f" after {span(job.finished_at - job.started_at)}")
+            else (f" after {in_words(job.finished_at - job.started_at)}")
         )
         return f"{job.reason or 'done'}{took}"
     if job.holder is not None and job.started_at is not None and job.state == "running":
         asked = ", asked to stop" if job.cancel_requested else ""
         return f"on {job.holder}{asked}"
     if job.available_at > now:
-        return f"due in {span(job.available_at - now)}"
+        return f"due in {in_words(job.available_at - now)}"
     return f"{job.failures} failed runs" if job.failures else ""

@@ -17,7 +17,7 @@ class At(NamedTuple):
 
 
 COMMANDS: Final = {
-    "demo": At("demo", "command", "A tour of one minute, on a store of its own."),
+    "demo": At("demo", "command", "A short tour, on a store of its own."),
     "init": At("init", "command", "Write a first app to start from."),
     "worker": At("worker", "command", "Run jobs until told to stop."),
     "dev": At("dev", "command", "Run a worker that starts afresh when the code changes."),

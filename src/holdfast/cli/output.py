@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal
 import click
 
 from holdfast.cli.progress import Advance, Lines, bar
+from holdfast.core.span import in_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -123,21 +124,7 @@ def plain(value: Any) -> Any:
 
 def ago(then: datetime | None, now: datetime) -> str:
     """How long ago, as people say it: `3m12s`."""
-    return "-" if then is None else span(now - then)
-
-
-def span(length: timedelta) -> str:
-    """`45ms`, `3.2s`, `3m12s`, `2h05m`, `4d03h`."""
-    seconds = abs(length.total_seconds())
-    if seconds < 1:
-        return f"{seconds * 1000:.0f}ms"
-    if seconds < 10:  # noqa: PLR2004 - one digit
-        return f"{seconds:.1f}s"
-    whole = int(seconds)
-    for unit, size, smaller, least in (("d", 86_400, "h", 3600), ("h", 3600, "m", 60)):
-        if whole >= size:
-            return f"{whole // size}{unit}{whole % size // least:02}{smaller}"
-    return f"{whole // 60}m{whole % 60:02}s" if whole >= 60 else f"{whole}s"  # noqa: PLR2004
+    return "-" if then is None else in_words(now - then)
 
 
 def _tame(text: str) -> str:

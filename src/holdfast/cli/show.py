@@ -8,11 +8,12 @@ import click
 
 from holdfast.cli.frame import Desk, verb
 from holdfast.cli.jobs import what
-from holdfast.cli.output import ago, plain, span
+from holdfast.cli.output import ago, plain
 from holdfast.clock import SystemClock
 from holdfast.core.event import EventRecord
 from holdfast.core.job import Job
 from holdfast.core.run import RunRecord
+from holdfast.core.span import in_words
 from holdfast.errors import InvalidJob
 from holdfast.store.base import Filter
 
@@ -71,7 +72,7 @@ def _head(desk: Desk, job: Job, now: datetime) -> None:
 
 
 def _run(run: RunRecord) -> tuple[str, ...]:
-    took = "" if run.finished_at is None else span(run.finished_at - run.started_at)
+    took = "" if run.finished_at is None else in_words(run.finished_at - run.started_at)
     why = run.reason or (f"exit code {run.exit_code}" if run.exit_code is not None else "")
     return str(run.token), run.status, f"{run.started_at:%H:%M:%S.%f}"[:-3], took, run.holder, why
 

@@ -48,11 +48,17 @@ class Tail:
             self._print_file(run)
         if runs and runs[-1].progress != self._progress:
             self._progress = runs[-1].progress
-            self._desk.out.say(f"progress {self._progress}")
+            self._tell(f"progress {self._progress}", {"progress": self._progress})
         events = await self._desk.app.events(self._job_id)
         for event in events[self._events :]:
-            self._desk.out.say(f"{event.at:%T} {event.kind} {event.reason or ''}".rstrip())
+            self._tell(f"{event.at:%T} {event.kind} {event.reason or ''}".rstrip(), event)
         self._events = len(events)
+
+    def _tell(self, text: str, value: object) -> None:
+        if self._desk.out.as_json:
+            self._desk.out.record(value)
+        else:
+            self._desk.out.say(text)
 
     def _print_file(self, run: RunRecord) -> None:
         if run.log_path is None or not Path(run.log_path).is_file():
@@ -60,5 +66,11 @@ class Tail:
         with Path(run.log_path).open("rb") as file:
             file.seek(self._read.get(run.log_path, 0))
             while block := file.read(BLOCK):
-                click.echo(block, nl=False)  # whatever it is: a block may end within a character
+                self._print(block, run)
             self._read[run.log_path] = file.tell()
+
+    def _print(self, block: bytes, run: RunRecord) -> None:
+        if self._desk.out.as_json:
+            self._desk.out.record({"run_id": run.run_id, "log": block.decode(errors="replace")})
+        else:
+            click.echo(block, nl=False)  # whatever it is: a block may end within a character

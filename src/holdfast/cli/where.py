@@ -29,7 +29,7 @@ class Where:
 
 
 def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Where:
-    """What the options say, else the environment, else the nearest pyproject.toml."""
+    """What the options say, else the environment, else the pyproject.toml of this folder."""
     if app is not None and url is not None:
         raise InvalidType("--app and --url were both given; an app has its own store, so give one")
     if app is not None or url is not None:
@@ -46,10 +46,9 @@ def _given(value: str | None, source: str) -> Setting | None:
 
 
 def _written(folder: Path) -> dict[str, Setting | None]:
-    """What the nearest pyproject.toml, from that folder upwards, says of us."""
-    files = (each / "pyproject.toml" for each in (folder, *folder.parents))
-    file = next((each for each in files if each.is_file()), None)
-    if file is None:
+    """What its pyproject.toml says of us; none above it: modules and files are named from here."""
+    file = folder / "pyproject.toml"
+    if not file.is_file():
         return {}
     try:
         table = _table(tomllib.loads(file.read_text(encoding="utf-8")))

@@ -17,6 +17,7 @@ from holdfast.core.ids import JobId, RunId
 from holdfast.core.place import Edit, Place
 from holdfast.core.retry import is_spent
 from holdfast.core.state import WAITING, Loss, RunStatus, State
+from holdfast.core.value import value
 from holdfast.errors import TransitionRefused
 
 
@@ -73,7 +74,7 @@ class Successor:
     delay: timedelta = ZERO
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Change:
     """What to write, and the token without which it must not be written.
 

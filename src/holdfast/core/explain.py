@@ -12,6 +12,7 @@ from holdfast.core.job import Job
 from holdfast.core.queue import Pause
 from holdfast.core.reservation import Reservation
 from holdfast.core.run import Holder
+from holdfast.core.span import in_words
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerRecord
 
@@ -95,7 +96,7 @@ class Explanation:
     def lines(self) -> list[str]:
         """The same words wherever it is shown."""
         job, stop = self.job, self.stop
-        age = "" if job.is_final else f", {_span(job.created_at, self.at)} old"
+        age = "" if job.is_final else f", {in_words(self.at - job.created_at)} old"
         said = [f'{job.type}  {job.id}  {job.state} in queue "{job.queue}"{age}', ""]
         for gate in self.gates:
             mark = "ok  " if gate.is_open else "STOP" if gate is stop else "also"
@@ -180,7 +181,7 @@ def _due(here: Situation) -> Gate:
     if when <= here.now or here.job.state is State.QUEUED:  # the clock may have been set back since
         return _open(Code.DUE, f"since {_clock(when)}")
     why = f" (run {here.job.token} {_last(here.job)})" if here.job.token else ""
-    text = f"due at {_clock(when)}, in {_span(here.now, when)}{why}"
+    text = f"due at {_clock(when)}, in {in_words(when - here.now)}{why}"
     return _shut(Code.DUE, text, clears=f"{_clock(when)}; `holdfast edit {here.job.id} --in 0s`")
 
 
@@ -281,14 +282,6 @@ def _last(job: Job) -> str:
 
 def _clock(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _span(start: datetime, end: datetime) -> str:
-    seconds = max(0, int((end - start).total_seconds()))
-    minutes, hours = seconds // 60, seconds // 3600
-    if hours:
-        return f"{hours} h {minutes % 60:02} min"
-    return f"{minutes} min {seconds % 60:02} s" if minutes else f"{seconds} s"
 
 
 def _open(code: Code, text: str) -> Gate:

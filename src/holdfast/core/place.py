@@ -1,6 +1,6 @@
 """What may be changed of a job that waits, and the positions that bring it to its new place."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -85,44 +85,46 @@ class Spot:
 class Lane(Protocol):
     """The waiting jobs of one queue and priority in claim order, as a store finds them.
 
-    A job named `without` is looked through as if it were not there.
+    A job named `without` is looked through as if it were not there. Asked by coroutines, because a
+    server answers them; see `at_once` for whoever need not wait.
     """
 
-    def position(self, seq: int) -> int:
+    async def position(self, seq: int) -> int:
         """The position of that job."""
         ...
 
-    def ends(self, *, without: int) -> tuple[int | None, int | None]:
+    async def ends(self, *, without: int) -> tuple[int | None, int | None]:
         """The lowest and the highest position other than 0."""
         ...
 
-    def before(self, seq: int | None, number: int, *, without: int) -> Sequence[Spot]:
+    async def before(self, seq: int | None, number: int, *, without: int) -> Sequence[Spot]:
         """The nearest before that job whose position has the same sign, the nearest first.
 
         None stands for 0: the nearest of those with a negative position.
         """
         ...
 
-    def after(self, seq: int, number: int, *, without: int) -> Sequence[Spot]:
+    async def after(self, seq: int, number: int, *, without: int) -> Sequence[Spot]:
         """The nearest behind that job whose position has the same sign, the nearest first."""
         ...
 
-    def unplaced(self, last: int, *, without: int) -> list[int]:
+    async def unplaced(self, last: int, *, without: int) -> list[int]:
         """The jobs at position 0 in claim order, up to that one, which is the last."""
         ...
 
 
-Write = Callable[[Mapping[int, int]], None]
+Write = Callable[[Mapping[int, int]], Awaitable[None]]
 """Gives each job, by its `seq`, a position; what the lane finds afterwards has it."""
 
-_Look = Callable[[int], tuple[Sequence[Spot], Sequence[Spot]]]
+_Sides = tuple[Sequence[Spot], Sequence[Spot]]
+_Look = Callable[[int], Awaitable[_Sides]]
 """The nearest so many on each side of a place, the nearest first."""
 
 NOBODY: Final = 0
 """A `seq` that no job has."""
 
 
-def rearrange(
+async def rearrange(
     lane: Lane, write: Write, where: Where, *, moved: int, target: int | None, gap: int
 ) -> None:
     """Bring `moved` to its place; the order of all others stays.
@@ -132,67 +134,73 @@ def rearrange(
     """
     match where:
         case Where.FRONT:
-            write({moved: first_position(lane.ends(without=moved)[0], gap)})
+            lowest, _ = await lane.ends(without=moved)
+            await write({moved: first_position(lowest, gap)})
         case Where.BACK:
-            write({moved: next_position(lane.ends(without=moved)[1], gap)})
+            _, highest = await lane.ends(without=moved)
+            await write({moved: next_position(highest, gap)})
         case Where.SWAP:
             assert target is not None
             for each in (moved, target):
-                write(_apart(lane, each, gap))
-            write({moved: lane.position(target), target: lane.position(moved)})
+                await write(await _apart(lane, each, gap))
+            theirs, own = await lane.position(target), await lane.position(moved)
+            await write({moved: theirs, target: own})
         case Where.BEFORE | Where.AFTER:
             assert target is not None
-            write(_beside(lane, where, moved, target, gap))
+            await write(await _beside(lane, where, moved, target, gap))
 
 
-def _beside(lane: Lane, where: Where, moved: int, target: int, gap: int) -> Mapping[int, int]:
-    at = lane.position(target)
+async def _beside(lane: Lane, where: Where, moved: int, target: int, gap: int) -> Mapping[int, int]:
+    at = await lane.position(target)
     if at == 0:
-        line = lane.unplaced(target, without=moved)
+        line = await lane.unplaced(target, without=moved)
         line.insert(len(line) - (where is Where.BEFORE), moved)
-        return _numbered(lane, line, gap, without=moved)
+        return await _numbered(lane, line, gap, without=moved)
 
-    def look(number: int) -> tuple[Sequence[Spot], Sequence[Spot]]:
-        before = lane.before(target, number, without=moved)
-        after = lane.after(target, number, without=moved)
+    async def look(number: int) -> _Sides:
+        before = await lane.before(target, number, without=moved)
+        after = await lane.after(target, number, without=moved)
         own = Spot(target, at)
         return (before, [own, *after]) if where is Where.BEFORE else ([own, *before], after)
 
-    return _fit([moved], look, sign=at, gap=gap)
+    return await _fit([moved], look, sign=at, gap=gap)
 
 
-def _apart(lane: Lane, seq: int, gap: int) -> Mapping[int, int]:
+async def _apart(lane: Lane, seq: int, gap: int) -> Mapping[int, int]:
     """What gives the job a position that is its own; nothing, if it has one."""
-    at = lane.position(seq)
+    at = await lane.position(seq)
     if at == 0:
-        return _numbered(lane, lane.unplaced(seq, without=NOBODY), gap, without=NOBODY)
+        line = await lane.unplaced(seq, without=NOBODY)
+        return await _numbered(lane, line, gap, without=NOBODY)
 
-    def look(number: int) -> tuple[Sequence[Spot], Sequence[Spot]]:
-        before = lane.before(seq, number, without=NOBODY)
-        return before, lane.after(seq, number, without=NOBODY)
+    async def look(number: int) -> _Sides:
+        before = await lane.before(seq, number, without=NOBODY)
+        return before, await lane.after(seq, number, without=NOBODY)
 
-    before, after = look(1)
+    before, after = await look(1)
     is_tied = any(spot.position == at for spot in (*before, *after))
-    return _fit([seq], look, sign=at, gap=gap) if is_tied else {}
+    return await _fit([seq], look, sign=at, gap=gap) if is_tied else {}
 
 
-def _numbered(lane: Lane, line: Sequence[int], gap: int, *, without: int) -> Mapping[int, int]:
+async def _numbered(
+    lane: Lane, line: Sequence[int], gap: int, *, without: int
+) -> Mapping[int, int]:
     """Positions for jobs that had none: behind the negative ones, before all still without."""
 
-    def look(number: int) -> tuple[Sequence[Spot], Sequence[Spot]]:
-        return lane.before(None, number, without=without), []
+    async def look(number: int) -> _Sides:
+        return await lane.before(None, number, without=without), []
 
-    return _fit(line, look, sign=-1, gap=gap)
+    return await _fit(line, look, sign=-1, gap=gap)
 
 
-def _fit(line: Sequence[int], look: _Look, *, sign: int, gap: int) -> Mapping[int, int]:
+async def _fit(line: Sequence[int], look: _Look, *, sign: int, gap: int) -> Mapping[int, int]:
     """Positions for the jobs of `line`, between those that `look` finds, who make room if need be.
 
     The window grows until it has room enough, or reaches the outer end, where there is no bound.
     So room is made where it is wanted, and the cost is small even when all come to one place.
     """
     window = 0
-    while (places := _spread(line, *look(window + 1), window, sign, gap)) is None:
+    while (places := _spread(line, *await look(window + 1), window, sign, gap)) is None:
         window = max(WINDOW, 2 * window)
     return places
 

@@ -7,6 +7,7 @@ from typing import Final
 from holdfast.core.delivery import Delivery
 from holdfast.core.ids import JobId, RunId
 from holdfast.core.state import RunStatus, State
+from holdfast.core.value import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,7 @@ NOBODY: Final = Holder(instance_id="?", boot_id="?")
 """Who held a run that left no trace; no worker can have that name."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lease:
     """A worker's right to run a job. The token only ever rises, so an old one never matches."""
 
@@ -29,7 +30,7 @@ class Lease:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Claim:
     """A job just taken: all that its worker needs to run it and to close the run."""
 

@@ -28,6 +28,20 @@ def to_span(value: Span, *, what: str) -> timedelta:
     return span
 
 
+def in_words(span: timedelta) -> str:
+    """As people say it: `45ms`, `3.2s`, `45s`, `3m12s`, `2h05m`, `4d03h`."""
+    seconds = abs(span.total_seconds())
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 10:  # noqa: PLR2004 - one digit
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    for unit, size, smaller, least in (("d", 86_400, "h", 3600), ("h", 3600, "m", 60)):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // least:02}{smaller}"
+    return f"{whole // 60}m{whole % 60:02}s" if whole >= 60 else f"{whole}s"  # noqa: PLR2004
+
+
 def _parse(text: str, what: str) -> timedelta:
     if not isinstance(text, str) or not _WHOLE.fullmatch(text):
         shown = repr(text)[:60]

@@ -39,6 +39,11 @@ class Workers(Protocol):
 class Hold(Protocol):
     """A named lock that is held."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether somebody else has it by now: its connection broke, and another was quicker."""
+        ...
+
     async def release(self) -> None:
         """Let go of it; twice is fine."""
         ...
@@ -53,6 +58,13 @@ class Locks(Protocol):
         It is held until it is released, the store is closed or the process ends, however it ends;
         then it is free at once. Two holds of one name exclude each other within a process too,
         and no process that this one starts or forks keeps it. InvalidJob if it is no name.
+        """
+        ...
+
+    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+        """Those that nobody holds, at this moment; whoever acts on it takes the lock first.
+
+        Looking takes each of them for a moment: whoever wants one just then waits or tries again.
         """
         ...
 

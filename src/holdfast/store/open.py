@@ -1,28 +1,56 @@
 """From an address to a store."""
 
+import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 from holdfast.clock import Clock
 from holdfast.core.ids import Ids
 from holdfast.core.limits import shown
-from holdfast.errors import InvalidJob
+from holdfast.errors import InvalidJob, OperatorError
 from holdfast.store.base import Store
 
 HOUR = 3600.0
 SQLITE = "sqlite:///"
+DRIVERS = ("aiohttp", "boto3", "botocore")
+KEYVALUE = ("etcd://", "dynamodb://")
+POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) -> Store:
-    """The store at that address, not yet opened: `sqlite:///jobs.db`, `sqlite:////var/jobs.db`.
+    """The store at that address, not yet opened.
 
-    Or `etcd://host:2379,host2/prefix`, `dynamodb://table?region=eu-central-1`.
+    `sqlite:///jobs.db`, `sqlite:////var/jobs.db`, `postgresql://user@host/database`,
+    `etcd://host:2379,host2/prefix`, `dynamodb://table?region=eu-central-1`.
     """
-    if isinstance(url, str) and url.startswith(("etcd:", "dynamodb:")):
+    if isinstance(url, str) and url.startswith("sqlite:"):
+        return _sqlite(url, clock, ids)
+    if isinstance(url, str) and url.startswith(POSTGRES):
+        return _postgres(url, clock, ids)
+    if isinstance(url, str) and url.startswith(KEYVALUE):
         return _keyvalue(url, clock, ids)
-    if not isinstance(url, str) or not url.startswith("sqlite:"):
-        raise InvalidJob(f"{shown(url)} is no store's address; write for example sqlite:///jobs.db")
-    return _sqlite(url, clock, ids)
+    raise InvalidJob(
+        f"{shown(without_password(url))} is no store's address; write for example "
+        "sqlite:///jobs.db or postgresql://user@host/database"
+    )
+
+
+def without_password(url: Any) -> Any:
+    """The same for people's eyes."""
+    return re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1@", url) if isinstance(url, str) else url
+
+
+def _postgres(url: str, clock: Clock | None, ids: Ids | None) -> Store:
+    try:
+        from holdfast.store.postgres.store import PostgresStore  # noqa: PLC0415 - only when chosen
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "asyncpg":
+            raise
+        raise OperatorError(
+            "PostgreSQL needs a driver that is not installed; pip install 'holdfast[postgres]'"
+        ) from error
+    return PostgresStore(url, clock=clock, ids=ids)
 
 
 def _keyvalue(url: str, clock: Clock | None, ids: Ids | None) -> Store:
@@ -33,8 +61,10 @@ def _keyvalue(url: str, clock: Clock | None, ids: Ids | None) -> Store:
         return make(url, clock=clock, ids=ids)
     except ModuleNotFoundError as error:
         extra = url.partition(":")[0]
-        raise InvalidJob(
-            f"{error.name} is not installed; pip install 'holdfast[{extra}]' for such an address"
+        if error.name is None or error.name.partition(".")[0] not in DRIVERS:
+            raise
+        raise OperatorError(
+            f"{extra} needs a driver that is not installed; pip install 'holdfast[{extra}]'"
         ) from error
 
 

@@ -31,6 +31,6 @@ class Views(Protocol):
         """What an operator should know of the store, in a few words each."""
         ...
 
-    def concerns(self) -> list[str]:
+    async def concerns(self) -> list[str]:
         """What an operator should worry about; empty when all is well."""
         ...

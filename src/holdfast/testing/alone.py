@@ -18,7 +18,8 @@ async def run_alone(
 ) -> Any:
     """What the handler returns, there and back through JSON; an outcome comes back as it is."""
     claim = _claim(kind, kind.dump(args, kwargs), ids)
-    active = Active(claim, kind, Run(claim, loop=asyncio.get_running_loop()))
+    loop = asyncio.get_running_loop()
+    active = Active(claim, kind, lambda claim, _: Run(claim, loop=loop))
     value = await _call(active, kind.load(claim.params))
     if isinstance(value, Outcome):
         return value

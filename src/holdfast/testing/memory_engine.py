@@ -26,7 +26,7 @@ class MemoryEngine:
     def exists(self) -> bool:
         return True
 
-    def concerns(self) -> list[str]:
+    async def concerns(self) -> list[str]:
         return ["it forgets everything when its process ends"]
 
     async def open(self) -> None:

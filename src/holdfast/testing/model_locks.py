@@ -10,6 +10,10 @@ class ModelHold:
         self._held = held
         self._name: str | None = name
 
+    @property
+    def is_lost(self) -> bool:
+        return False
+
     async def release(self) -> None:
         if self._name is not None:
             self._held.discard(self._name)

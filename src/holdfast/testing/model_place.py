@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
+from holdfast.core.at_once import at_once
 from holdfast.core.decide import Change
 from holdfast.core.event import EventRecord, Kind
 from holdfast.core.job import Job
@@ -45,13 +47,15 @@ def move(tables: Tables, job: Job, change: Change) -> None:
     """Bring the job to the change's place."""
     assert change.place is not None
     target = change.place.target
-    rearrange(
-        ModelLane(tables, job),
-        lambda places: _write(tables, places),
-        change.place.where,
-        moved=job.seq,
-        target=None if target is None else tables.jobs[target].seq,
-        gap=tables.queue(job.queue).gap,
+    at_once(
+        rearrange(
+            ModelLane(tables, job),
+            partial(_write, tables),
+            change.place.where,
+            moved=job.seq,
+            target=None if target is None else tables.jobs[target].seq,
+            gap=tables.queue(job.queue).gap,
+        )
     )
 
 
@@ -66,7 +70,7 @@ def normalise(tables: Tables, name: str, now: datetime) -> int:
         pairs = zip(lane, even, strict=True)
         changed |= {job.seq: position for job, position in pairs if job.position != position}
     if changed:
-        _write(tables, changed)
+        at_once(_write(tables, changed))
         tables.removed.append(_told(tables, name, len(changed), now))
     return len(changed)
 
@@ -78,30 +82,33 @@ class ModelLane:
         self._tables = tables
         self._job = job
 
-    def position(self, seq: int) -> int:
-        return next(job.position for job in self._jobs() if job.seq == seq)
+    async def position(self, seq: int) -> int:
+        return self._position(seq)
 
-    def ends(self, *, without: int) -> tuple[int | None, int | None]:
+    async def ends(self, *, without: int) -> tuple[int | None, int | None]:
         found = [job.position for job in self._jobs(without) if job.position]
         return min(found, default=None), max(found, default=None)
 
-    def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
+    async def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
         return self._beside(seq, without)[0][::-1][:number]
 
-    def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
+    async def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
         return self._beside(seq, without)[1][:number]
 
-    def unplaced(self, last: int, *, without: int) -> list[int]:
+    async def unplaced(self, last: int, *, without: int) -> list[int]:
         line = [job.seq for job in self._jobs(without) if not job.position]
         return line[: line.index(last) + 1]
 
     def _beside(self, seq: int | None, without: int) -> tuple[list[Spot], list[Spot]]:
         """Those of one sign before that job, and those behind it; None stands for 0."""
-        sign = -1 if seq is None else self.position(seq)
+        sign = -1 if seq is None else self._position(seq)
         jobs = [job for job in self._jobs(without) if job.position * sign > 0]
         spots = [Spot(job.seq, job.position) for job in jobs]
         at = [spot.seq for spot in spots].index(seq) if seq is not None else len(spots)
         return spots[:at], spots[at + 1 :]
+
+    def _position(self, seq: int) -> int:
+        return next(job.position for job in self._jobs() if job.seq == seq)
 
     def _jobs(self, without: int = 0) -> Sequence[Job]:
         jobs = (job for job in _lane(self._tables, self._job) if job.seq != without)
@@ -116,7 +123,7 @@ def _lane(tables: Tables, like: Job) -> list[Job]:
     ]
 
 
-def _write(tables: Tables, places: Mapping[int, int]) -> None:
+async def _write(tables: Tables, places: Mapping[int, int]) -> None:
     for job in list(tables.jobs.values()):
         if job.seq in places:
             tables.jobs[job.id] = replace(job, position=places[job.seq])

@@ -225,7 +225,7 @@ class ModelStore:
     async def facts(self) -> Mapping[str, str]:
         return {"engine": "a model in memory", "jobs": str(len(self._tables.jobs))}
 
-    def concerns(self) -> list[str]:
+    async def concerns(self) -> list[str]:
         return ["it forgets everything when its process ends"]
 
     async def set_queue(self, queue: Queue) -> None:
@@ -342,6 +342,10 @@ class ModelStore:
     async def hold(self, name: str) -> ModelHold | None:
         self._require_open()
         return take(self._locks, name)
+
+    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+        self._require_open()
+        return frozenset(names) - self._locks
 
     def listen(
         self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)

@@ -5,35 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.decide import decide
-from holdfast.core.event import (
-    Continued,
-    Drifted,
-    Event,
-    Failed,
-    Lost,
-    Released,
-    Skipped,
-    Stopped,
-    Succeeded,
-)
+from holdfast.core.event import Succeeded
 from holdfast.core.ids import Ids
-from holdfast.core.job import Job
 from holdfast.core.run import Claim
-from holdfast.core.state import Loss
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.broken_scenarios import broken_scenarios
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.crash import Probe
 from holdfast.testing.place_scenarios import PLACES
-from holdfast.testing.scenarios import (
-    CHAIN,
-    ONCE,
-    SCENARIOS,
-    SECOND,
-    Scenario,
-    World,
-    nothing,
-    reserving,
-)
+from holdfast.testing.scenarios import SCENARIOS, SECOND, Scenario, World, nothing
 from holdfast.testing.scenarios_groups import GROUP_SCENARIOS
 from holdfast.testing.sqlite_wreck import SqliteWrecker
 
@@ -93,7 +73,7 @@ def _store(w: World) -> SqliteStore:
 async def _add_within(w: World, _: None) -> None:
     own = sqlite3.connect(w.path)
     own.execute("INSERT INTO effects VALUES ('invoice 3')")
-    _store(w).add_within(own, [w.job(), w.job(active_key="inv:3")])
+    await _store(w).add_within(own, [w.job(), w.job(active_key="inv:3")])
     own.commit()
     own.close()
 
@@ -135,80 +115,8 @@ def _rest(claim: Claim) -> tuple[Any, ...]:
     )
 
 
-def _resuming(event: Event | None, over: dict[str, Any]) -> Scenario:
-    """Settle a job adrift whose run ended by that event; None: it has no run."""
-
-    async def prepare(w: World) -> tuple[Job, Event]:
-        claim, wrecker = await w.started(**over), SqliteWrecker(w.path)
-        if event is not None:
-            await w.settle(claim, event)
-        if len(await w.store.chain(claim.id)) > 1:
-            await wrecker.unfollow(claim.id)
-        await wrecker.cut_loose(claim.id)
-        runs = await w.store.runs(claim.id)
-        last = Drifted(runs[-1].status, runs[-1].reason) if runs else Drifted(None)
-        return await w.get(claim.id), last
-
-    async def act(w: World, needs: tuple[Job, Event]) -> None:
-        await w.settle(*needs)
-
-    return Scenario(prepare, act)
-
-
-async def _unfollowed(w: World) -> Job:
-    claim = await w.started(active_key="key", **CHAIN)
-    await w.settle(claim, Failed("broke"))
-    await SqliteWrecker(w.path).unfollow(claim.id)
-    return await w.get(claim.id)
-
-
-async def _continue(w: World, job: Job) -> None:
-    await w.settle(job, Continued("startup_recovery"))
-
-
-async def _orphaned(w: World) -> None:
-    claim = await w.started()
-    await w.settle(claim, Succeeded("1"))
-    await SqliteWrecker(w.path).orphan(claim.id)
-
-
-async def _remove_orphans(w: World, _: None) -> None:
-    await w.store.remove_orphans(limit=10)
-
-
-async def _held_for_nothing(w: World) -> None:
-    claim = await w.started()
-    await w.settle(claim, Succeeded("1"))
-    held = await reserving(w)
-    await SqliteWrecker(w.path).point(held.id, claim.id)
-
-
-async def _free(w: World, _: None) -> None:
-    assert len(await w.store.free_reservations(limit=10)) == 1
-
-
-ADRIFT: dict[str, tuple[Event | None, dict[str, Any]]] = {
-    "succeeded": (Succeeded("1"), {}),
-    "skipped": (Skipped("empty"), {}),
-    "stopped": (Stopped("asked"), {}),
-    "released": (Released("drain"), {}),
-    "retried": (Failed("broke"), {}),
-    "dead": (Failed("broke", permanent=True), {}),
-    "requeued": (Lost(Loss.OWNER_DEAD), {}),
-    "chained": (Failed("broke"), CHAIN),
-    "closed": (Failed("broke"), ONCE),
-    "without_run": (None, {}),
-    "without_run_dead": (None, {"max_attempts": 1}),
-    "without_run_chained": (None, CHAIN),
-    "without_run_closed": (None, ONCE),
-}
-"""Jobs in no place: how their only run ended, and how they were asked for."""
-
 OWN = {
-    **{f"resume_{name}": _resuming(*made) for name, made in ADRIFT.items()},
-    "continue_chain": Scenario(_unfollowed, _continue),
-    "remove_orphans": Scenario(_orphaned, _remove_orphans, sound=False),
-    "free_reservations": Scenario(_held_for_nothing, _free),
+    **broken_scenarios(lambda w: SqliteWrecker(w.path)),
     "open_new_file": Scenario(nothing, _open, opened=False),
     "open_after_restart": Scenario(_left_running, _open, opened=False),
     "open_with_statistics": Scenario(_with_statistics, _open, opened=False),

@@ -3,32 +3,55 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from typing import Protocol
 
 from holdfast.core.delivery import Delivery
 from holdfast.core.run import Claim, Holder
 from holdfast.errors import OperatorError, StoreClosed
 from holdfast.store.around import Hint
 from holdfast.store.base import Jobs
+from holdfast.worker.stock import TOO_LONG, Stock
 
 log = logging.getLogger("holdfast.worker")
 
-AT_HAND = timedelta(seconds=1)
-"""How much work to hold ready at most: a job must not wait here while another worker is idle."""
+AT_ONCE = 500
+"""How many one claim asks for beyond those that start at once: more would keep all waiting."""
 
 FAIR = 0.25
 """For how long, in seconds, jobs that must not wait here may be passed over for others."""
 
+LOOK = 0.5
+"""How often, in seconds, what is at hand is looked at anew while nothing moves."""
+
+
+class Places(Protocol):
+    """Where jobs run, as the dispatcher sees it."""
+
+    @property
+    def ready(self) -> Sequence[Claim]:
+        """Those that wait for a place, the next one first."""
+        ...
+
+    def running(self) -> Iterable[tuple[str, float]]:
+        """The type of each that runs, and since when, by the loop's clock."""
+        ...
+
+    def give_back(self, claims: Sequence[Claim]) -> int:
+        """Hand these back to the store, where their delivery allows; how many went."""
+        ...
+
 
 class Dispatcher:
-    """Fills `ready` from the store; woken by hints, right without them."""
+    """Fills `places` from the store; woken by hints, right without them."""
 
     def __init__(
         self,
         store: Jobs,
         holder: Holder,
+        places: Places,
         *,
         queues: Sequence[str],
         types: Collection[str],
@@ -42,10 +65,11 @@ class Dispatcher:
     ) -> None:
         self._store = store
         self._holder = holder
+        self._places = places
         self._queues = deque(queues)
         self._types = types
         self._concurrency = concurrency
-        self._prefetch = prefetch
+        self._stock = Stock(concurrency=concurrency, most=prefetch)
         self._lease = lease
         self._poll = poll.total_seconds()
         self._took = took
@@ -54,9 +78,9 @@ class Dispatcher:
         self._stopping = False
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._per_job = 0.0
         self._may_stock = True
-        self._fair = self._loop.time()
+        self._low = concurrency  # when fewer than that are in hand it is time to ask for more
+        self._fair = self._moved = self._looked = self._loop.time()
         self.in_hand = 0
         self.idle = asyncio.Event()
 
@@ -70,11 +94,12 @@ class Dispatcher:
         """Look now."""
         self._wake.set()
 
-    def done(self, seconds: float) -> None:
-        """A job has left a slot after that long."""
+    def done(self, kind: str, started: float, ended: float) -> None:
+        """A job of that type has left its place; moments are of the loop's clock."""
         self.in_hand -= 1
-        self._per_job += (seconds - self._per_job) * 0.05
-        if self._wants_more and not self._wake.is_set():
+        self._moved = ended
+        self._stock.ended(kind, ended - started)
+        if self.in_hand < self._low and not self._wake.is_set():
             self._wake.set()
 
     def stop(self) -> None:
@@ -85,7 +110,8 @@ class Dispatcher:
     async def run(self) -> None:
         while not self._stopping:
             self._wake.clear()
-            taken = await self._take_safely() if self._wants_more else 0
+            self._even_out()
+            taken = await self._take_safely() if self._wants_more() else 0
             if not taken:
                 await self._pause()
 
@@ -93,7 +119,7 @@ class Dispatcher:
         """Ask every queue in turn until there is no room left; how many jobs were taken."""
         taken = 0
         for queue in tuple(self._queues):
-            limit, prefetch = self._room
+            limit, prefetch = self._room()
             if limit + prefetch:
                 taken += await self._claim(queue, limit, prefetch)
         self._queues.rotate(-1)
@@ -116,31 +142,44 @@ class Dispatcher:
             log.debug("nothing to take queue=%s", queue)
             return 0
         self.in_hand += len(claims)
+        self._moved = self._loop.time()
         self._took(claims)
         return len(claims)
 
-    @property
     def _wants_more(self) -> bool:
         # Now and then the stock runs out before it is filled: then any job can be the next.
         is_fair = self._loop.time() - self._fair < FAIR
-        stock = self._stock // 2 if is_fair else 0
-        return self.in_hand < self._concurrency + stock or not self.in_hand
+        target = self._more() + len(self._places.ready) if is_fair else 0
+        self._low = self._concurrency + target // 2
+        return self.in_hand < self._low
 
-    @property
-    def _stock(self) -> int:
-        """How many jobs beyond the running ones make up the work to have at hand."""
-        if not self._per_job or not self._may_stock:
-            return 0
-        worth = AT_HAND.total_seconds() / self._per_job * self._concurrency
-        return int(min(self._prefetch, worth))
+    def _more(self) -> int:
+        """How many jobs beyond those that are ready make up the work to have at hand."""
+        is_stuck = self._loop.time() - self._moved > TOO_LONG
+        return 0 if is_stuck or not self._may_stock else self._stock.room(self._places.ready)
 
-    @property
     def _room(self) -> tuple[int, int]:
         """How many to take to run at once, and how many to have at hand."""
         most = self._room_to_hold()
         limit = min(most, max(0, self._concurrency - self.in_hand))
-        held = max(0, self.in_hand - self._concurrency)
-        return limit, min(most - limit, max(0, self._stock - held))
+        return limit, min(most - limit, AT_ONCE, self._more())
+
+    def _even_out(self) -> None:
+        """What turns out to be slow is given back: somebody else may be idle."""
+        now = self._loop.time()
+        if now - self._looked < LOOK or not self._places.ready:
+            return
+        self._looked = now
+        for kind, since in self._places.running():
+            self._stock.runs(kind, now - since)
+        # Those for whom there is a place are about to start.
+        free = self._concurrency - self.in_hand + len(self._places.ready)
+        waiting = list(self._places.ready)[max(0, free) :]
+        is_stuck = now - self._moved > TOO_LONG
+        gone = self._places.give_back(waiting if is_stuck else self._stock.excess(waiting))
+        self.in_hand -= gone
+        if gone:
+            log.info("gave back %d jobs that would have waited here for too long", gone)
 
     async def _take_safely(self) -> int:
         self.idle.clear()
@@ -160,7 +199,7 @@ class Dispatcher:
 
     async def _pause(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._poll):
+            async with asyncio.timeout(min(self._poll, LOOK) if self.in_hand else self._poll):
                 await self._wake.wait()
 
 

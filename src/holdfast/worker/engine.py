@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import compress
 from typing import cast
 
 from holdfast.config import Settings, check_count
-from holdfast.core.decide import Change
+from holdfast.core.decide import SUCCESS, Change
 from holdfast.core.event import Stopped
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
@@ -79,6 +80,7 @@ class Engine:
         self._finisher = Finisher(self._store, self._settled, hurry)
         self._slots = self._make_slots()
         self._dispatcher = self._make_dispatcher(holder)
+        self._slots.left = self._dispatcher.done
 
     async def run_once(self) -> int:
         """Take what there is room for and see it ended, durably; how many jobs that was."""
@@ -157,11 +159,7 @@ class Engine:
             begin=self._begin if Capability.TRANSACTIONS in self._store.capabilities else None,
             finish=self._finisher.finish,
             settled=self._finisher.settle,
-            started=self._held.start,
-            moved=self._held.move,
-            stepping=self._held.stepping,
-            left=lambda seconds: self._dispatcher.done(seconds),
-            expired=lambda claim: self._held.expire(claim.lease),
+            held=self._held,
             logs=self._settings.logs,
             addresses=self._addresses,
             report=self._store.report,
@@ -171,6 +169,7 @@ class Engine:
         return Dispatcher(
             self._store,
             holder,
+            self._slots,
             queues=self.queues,
             types=self.types,
             concurrency=self.concurrency,
@@ -182,17 +181,20 @@ class Engine:
             is_busy=lambda: self.is_busy,
         )
 
-    async def _begin(self) -> Transaction:
+    async def _begin(self, blocking: bool) -> Transaction:
         store = cast(Transactions, self._store)
-        return await store.begin(within=self._settings.transaction)
+        return await store.begin(within=self._settings.transaction, blocking=blocking)
 
     def _took(self, claims: Sequence[Claim]) -> None:
         self._held.take(claims)
         self._slots.take(claims)
 
-    def _settled(self, change: Change, applied: bool) -> None:
-        self._held.drop(Lease(change.job_id, change.token))
-        if applied:
-            self.settled[change.move.to] += 1
-            if self.on_settled is not None:
-                self.on_settled(change.move.to)
+    def _settled(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
+        self._held.drop_all(changes)
+        applied = changes if all(answers) else list(compress(changes, answers))
+        others = [change.move.to for change in applied if change.move is not SUCCESS]
+        ends = Counter({State.SUCCEEDED: len(applied) - len(others)}) + Counter(others)
+        self.settled += ends
+        if self.on_settled is not None:
+            for state in ends:
+                self.on_settled(state)

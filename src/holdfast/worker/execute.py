@@ -27,27 +27,62 @@ class Active:
     """A run under way, and why it may be interrupted."""
 
     __slots__ = (
+        "_new_run",
+        "_run",
         "abandoned",
         "claim",
         "exit_code",
         "interrupted",
+        "is_told",
         "kind",
         "log_path",
-        "run",
+        "slot",
+        "started",
         "stop",
         "task",
     )
 
-    def __init__(self, claim: Claim, kind: AnyType, run: Run) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        kind: AnyType,
+        new_run: "Callable[[Claim, AnyType], Run]",
+        slot: "asyncio.Task[Any] | None" = None,
+        started: float = 0.0,
+    ) -> None:
+        """`slot` is the task that an async handler runs in; it began at `started`, by the loop."""
         self.claim = claim
         self.kind = kind
-        self.run = run
+        self._new_run = new_run
+        self._run: Run | None = None
+        self.slot = slot
+        self.started = started
         self.task: asyncio.Task[Any] | None = None
         self.stop: Callable[[], object] | None = None
         self.exit_code: int | None = None
         self.log_path: str | None = None
         self.interrupted: Event | None = None
         self.abandoned = False
+        self.is_told = False
+
+    @property
+    def run(self) -> Run:
+        """What its handler sees of it. Most see nothing, so it is made when first asked for."""
+        if self._run is None:
+            self._run = self._new_run(self.claim, self.kind)
+        return self._run
+
+    @property
+    def has_run(self) -> bool:
+        """Whether anybody has asked for it."""
+        return self._run is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its handler did no more than return: nothing said, opened, or cancelled."""
+        run = self._run
+        is_quiet = run is None or not (run.has_news or run.opened is not None)
+        return is_quiet and self.slot is not None and not self.slot.cancelling()
 
     @property
     def handler(self) -> Callable[..., Any]:
@@ -166,7 +201,8 @@ class Judge:
 
 def _with_leavings(change: Change, active: Active) -> Change:
     """The change with all that the run leaves behind."""
-    artifacts, code, path = active.run.artifacts, active.exit_code, active.log_path
+    artifacts = active.run.artifacts if active.has_run else ()
+    code, path = active.exit_code, active.log_path
     if not artifacts and code is None and path is None:
         return change
     return replace(change, artifacts=artifacts, exit_code=code, log_path=path)

@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from holdfast.core.decide import Change
+from holdfast.core.decide import SUCCESS, Change
 from holdfast.core.group import GOOD
 from holdfast.core.ids import JobId
 from holdfast.core.state import FINAL
@@ -17,6 +17,9 @@ log = logging.getLogger("holdfast.worker")
 
 BAD = FINAL - GOOD
 LONGEST_PAUSE = 1.0
+AT_ONCE = 1000
+"""So many ends go out in one write: enough to be quick, few enough to be soon over."""
+
 ALARM = 5
 """After so many failed writes in a row somebody should look."""
 
@@ -27,7 +30,7 @@ class Finisher:
     def __init__(
         self,
         store: Jobs,
-        settled: Callable[[Change, bool], None],
+        settled: Callable[[Sequence[Change], Sequence[bool]], None],
         failed: Callable[[], Awaitable[object]],
     ) -> None:
         self._store = store
@@ -69,13 +72,13 @@ class Finisher:
     async def _write_all(self) -> None:
         try:
             while self._waiting:
-                self._writing, self._waiting = self._waiting, []
-                answers = await self._write(self._writing)
-                if any(change.move.to in BAD for change in self._writing):
+                batch = self._writing = self._waiting[:AT_ONCE]
+                del self._waiting[:AT_ONCE]
+                answers = await self._write(batch)
+                if any(change.move is not SUCCESS and change.move.to in BAD for change in batch):
                     with suppress(OperatorError):  # whoever sweeps next will see to it
                         await self._failed()
-                for change, applied in zip(self._writing, answers, strict=True):
-                    self.settle(change, applied)
+                self.settle(batch, answers)
                 self._writing = []
         finally:
             self._task = None
@@ -97,9 +100,12 @@ class Finisher:
                 log.exception("%d ends could not be written", len(changes))
                 return [False] * len(changes)
 
-    def settle(self, change: Change, applied: bool) -> None:
-        if not applied:
-            # The lease was lost: somebody else has the job, and this result must not count.
-            self.refused += 1
-            telling.late_write_refused(change)
-        self._settled(change, applied)
+    def settle(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
+        """The store has taken these, or refused them."""
+        if False in answers:
+            for change, applied in zip(changes, answers, strict=True):
+                if not applied:
+                    # The lease was lost: somebody else has the job, this result must not count.
+                    self.refused += 1
+                    telling.late_write_refused(change)
+        self._settled(changes, answers)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
+from holdfast.core.decide import Change
 from holdfast.core.ids import JobId
 from holdfast.core.run import Claim, Lease
 
@@ -23,12 +24,20 @@ class Held(Protocol):
 
     def take(self, claims: Sequence[Claim]) -> None: ...
 
-    def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None:
+    def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> object:
         """Its handler is about to be called, and may take that long."""
         ...
 
+    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
+        """The same, and the event loop is in its code until `stepping(None)`, or it returned."""
+        ...
+
     def move(self, lease: Lease, executor: str) -> None:
-        """Its code runs in that executor from here on; `none`, that its handler is done with."""
+        """Its code runs in that executor from here on."""
+        ...
+
+    def returned(self, claim: Claim) -> None:
+        """Its handler is done with; its end is on the way to the store."""
         ...
 
     def expire(self, lease: Lease) -> None:
@@ -37,6 +46,10 @@ class Held(Protocol):
 
     def drop(self, lease: Lease) -> bool:
         """Renew it no more; False if it is not held, or under another token by now."""
+        ...
+
+    def drop_all(self, ended: Sequence[Change]) -> None:
+        """The same for all whose end is durable, or was refused."""
         ...
 
     def has(self, lease: Lease) -> bool: ...
@@ -51,16 +64,22 @@ class HeldHere:
     stepping = None
 
     def __init__(self) -> None:
-        self._by_job: dict[JobId, Lease] = {}
+        self._tokens: dict[JobId, int] = {}
 
     def take(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
-            self._by_job[claim.job_id] = claim.lease
+            self._tokens[claim.job_id] = claim.token
 
     def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None:
         """Nobody here needs to know."""
 
+    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
+        """The same."""
+
     def move(self, lease: Lease, executor: str) -> None:
+        """The same."""
+
+    def returned(self, claim: Claim) -> None:
         """The same."""
 
     def expire(self, lease: Lease) -> None:
@@ -70,18 +89,24 @@ class HeldHere:
     def drop(self, lease: Lease) -> bool:
         if not self.has(lease):
             return False
-        del self._by_job[lease.job_id]
+        del self._tokens[lease.job_id]
         return True
 
+    def drop_all(self, ended: Sequence[Change]) -> None:
+        tokens = self._tokens
+        for change in ended:
+            if tokens.get(change.job_id) == change.token:
+                del tokens[change.job_id]
+
     def has(self, lease: Lease) -> bool:
-        return self._by_job.get(lease.job_id) == lease
+        return self._tokens.get(lease.job_id) == lease.token
 
     def all(self) -> list[Lease]:
-        """For the renewing thread: copying a dict's values is one step of the interpreter."""
-        return list(self._by_job.values())
+        """For the renewing thread: copying a dict is one step of the interpreter."""
+        return [Lease(job_id, token) for job_id, token in self._tokens.copy().items()]
 
     def clear(self) -> None:
-        self._by_job.clear()
+        self._tokens.clear()
 
     def __len__(self) -> int:
-        return len(self._by_job)
+        return len(self._tokens)

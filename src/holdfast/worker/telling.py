@@ -16,19 +16,20 @@ from holdfast.core.run import Claim, Lease
 log = logging.getLogger("holdfast.jobs")
 
 
-def job_start(claim: Claim) -> None:
-    """A handler is about to be called."""
-    if log.isEnabledFor(logging.INFO):
-        _tell(logging.INFO, "job_start", _who(claim))
+def job_start(claim: Claim) -> bool:
+    """A handler is about to be called. False if nobody wants to hear that, nor of its end."""
+    if not log.isEnabledFor(logging.INFO):
+        return False
+    _tell(logging.INFO, "job_start", _who(claim))
+    return True
 
 
 def job_end(claim: Claim, change: Change, seconds: float) -> None:
     """A handler is done with; the change says what became of its job."""
-    if log.isEnabledFor(logging.INFO):
-        status = change.move.run or change.move.to
-        ended = {"status": str(status), "to": str(change.move.to), "duration": round(seconds, 6)}
-        why = {"reason": change.reason} if change.reason else {}
-        _tell(logging.INFO, "job_end", {**_who(claim), **ended, **why})
+    status = change.move.run or change.move.to
+    ended = {"status": str(status), "to": str(change.move.to), "duration": round(seconds, 6)}
+    why = {"reason": change.reason} if change.reason else {}
+    _tell(logging.INFO, "job_end", {**_who(claim), **ended, **why})
 
 
 def job_error(claim: Claim, error: BaseException) -> None:

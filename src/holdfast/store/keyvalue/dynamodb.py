@@ -144,7 +144,7 @@ class DynamoDBEngine:
             "items": f"{described['ItemCount']:,} (counted every six hours)",
         }
 
-    def concerns(self) -> list[str]:
+    async def concerns(self) -> list[str]:
         return []
 
     async def _call(self, ask: Callable[[], Any]) -> Any:

@@ -144,7 +144,7 @@ class EtcdEngine:
             "size": f"{int(status['dbSize']) / 2**20:.1f} MiB",
         }
 
-    def concerns(self) -> list[str]:
+    async def concerns(self) -> list[str]:
         return []
 
     def _marked(self, writes: Sequence[Write]) -> tuple[list[Write], str]:

@@ -1,44 +1,30 @@
-"""Wake-ups: from commits of this process at once, and from others as far as the engine tells."""
+"""Wake-ups from other processes, as far as the engine tells of what they write."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
-from holdfast.store.around import Hint, Topic
+from holdfast.store.around import Hint
 from holdfast.store.keyvalue import layout
 from holdfast.store.keyvalue.port import Engine, Write
-
-Wake = Callable[[Hint], None]
 
 PARTS: Final = (layout.READY, layout.ENDED, layout.OPEN)
 """Where what concerns listeners is written."""
 
 
-class Listeners:
-    """Whom a commit concerns."""
+class Ear:
+    """Hears of index entries, whoever wrote them."""
 
-    def __init__(self) -> None:
-        self._wakes: dict[object, tuple[Wake, frozenset[Topic]]] = {}
-        self._leave: Callable[[], None] | None = None
-
-    def add(self, wake: Wake, topics: Collection[Topic]) -> Callable[[], None]:
-        mark = object()
-        self._wakes[mark] = (wake, frozenset(topics))
-
-        def leave() -> None:
-            self._wakes.pop(mark, None)
-
-        return leave
-
-    def tell(self, hint: Hint) -> None:
-        for wake, topics in list(self._wakes.values()):
-            if topics & hint.topics:
-                wake(hint)
-
-    def connect(self, engine: Engine) -> None:
-        """Hear of what others commit, if the engine can tell."""
+    def __init__(self, engine: Engine, wake: Callable[[Hint], None]) -> None:
+        self._wake = wake
         self._leave = engine.watch(PARTS, self._heard)
 
-    def disconnect(self) -> None:
+    def tell(self, hint: Hint) -> None:
+        """Nothing is to be said: what was written is heard."""
+
+    def tune(self) -> None:
+        """It hears everything."""
+
+    def close(self) -> None:
         if self._leave is not None:
             self._leave()
             self._leave = None
@@ -46,11 +32,11 @@ class Listeners:
     def _heard(self, write: Write) -> None:
         hint = of_write(write)
         if hint is not None:
-            self.tell(hint)
+            self._wake(hint)
 
 
 def of_write(write: Write) -> Hint | None:
-    """What one index entry, written by anybody, tells."""
+    """What one index entry tells."""
     part = write.key.part
     if write.value is None:
         return None

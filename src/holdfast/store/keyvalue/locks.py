@@ -5,6 +5,7 @@ is taken over. So a lock is free soon after its holder died, however it died.
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Final
 
 from holdfast.core.limits import check_name
@@ -22,6 +23,7 @@ class Lock:
         self._locks = locks
         self.name = name
         self.beats = 0
+        self.is_lost = False
 
     async def release(self) -> None:
         await self._locks.release(self)
@@ -56,6 +58,16 @@ class Locks:
             return None
         self._beat_on()
         return lock
+
+    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+        """Those that nobody has, and those whose holder shows no life."""
+        others = [name for name in dict.fromkeys(names) if name not in self._held]
+        found = await self._engine.get([Key(layout.LOCK, name) for name in others])
+        answers = await asyncio.gather(*(self._is_free(entry) for entry in found))
+        return frozenset(name for name, is_free in zip(others, answers, strict=True) if is_free)
+
+    async def _is_free(self, entry: Entry | None) -> bool:
+        return entry is None or await self._is_abandoned(entry)
 
     async def release(self, lock: Lock) -> None:
         """Let go of it, if it is still ours."""
@@ -111,5 +123,6 @@ class Locks:
         [entry] = await self._engine.get([lock.key])
         if entry is None or entry.value["owner"] != self._owner:
             self._held.pop(lock.name, None)  # we were taken for dead
+            lock.is_lost = True
         elif lock.name in self._held:
             await self._engine.transact({lock.key: entry.version}, [self._written(lock)])

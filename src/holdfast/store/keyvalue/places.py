@@ -49,7 +49,7 @@ class Line:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._jobs = {each.seq: each for each in map(_placed, entries)}
 
-    def write(self, places: Mapping[int, int]) -> None:
+    async def write(self, places: Mapping[int, int]) -> None:
         for seq, position in places.items():
             self._jobs[seq] = replace(self._jobs[seq], position=position)
 
@@ -60,26 +60,29 @@ class Line:
     def seq_of(self, job_id: str) -> int | None:
         return next((each.seq for each in self._jobs.values() if each.id == job_id), None)
 
-    def position(self, seq: int) -> int:
+    async def position(self, seq: int) -> int:
+        return self.position_of(seq)
+
+    def position_of(self, seq: int) -> int:
         return self._jobs[seq].position
 
-    def ends(self, *, without: int) -> tuple[int | None, int | None]:
+    async def ends(self, *, without: int) -> tuple[int | None, int | None]:
         found = [each.position for each in self._sorted(without) if each.position]
         return min(found, default=None), max(found, default=None)
 
-    def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
+    async def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
         return self._beside(seq, without)[0][::-1][:number]
 
-    def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
+    async def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
         return self._beside(seq, without)[1][:number]
 
-    def unplaced(self, last: int, *, without: int) -> list[int]:
+    async def unplaced(self, last: int, *, without: int) -> list[int]:
         line = [each.seq for each in self._sorted(without) if not each.position]
         return line[: line.index(last) + 1]
 
     def _beside(self, seq: int | None, without: int) -> tuple[list[Spot], list[Spot]]:
         """Those of one sign before that job, and those behind it; None stands for 0."""
-        sign = -1 if seq is None else self.position(seq)
+        sign = -1 if seq is None else self.position_of(seq)
         found = [each for each in self._sorted(without) if each.position * sign > 0]
         spots = [Spot(each.seq, each.position) for each in found]
         at = [spot.seq for spot in spots].index(seq) if seq is not None else len(spots)
@@ -142,7 +145,7 @@ async def move(unit: Unit, kept: Kept, change: Change) -> Key | None:
     queue = await queues.load(unit, kept.job.queue)
     line = Line(await line_of(unit, kept.job.queue, kept.job.priority))
     target = None if change.place.target is None else line.seq_of(change.place.target)
-    rearrange(
+    await rearrange(
         line,
         line.write,
         change.place.where,
@@ -152,7 +155,7 @@ async def move(unit: Unit, kept: Kept, change: Change) -> Key | None:
     )
     changed = line.changed
     if [each.seq for each in changed] == [kept.job.seq]:
-        job = replace(kept.job, position=line.position(kept.job.seq))
+        job = replace(kept.job, position=line.position_of(kept.job.seq))
         shelf.save(unit, kept, replace(kept, job=job))
         return None
     unit.require(layout.job_key(kept.job))

@@ -110,6 +110,6 @@ class Engine(Protocol):
         """What an operator should know of it, in a few words each."""
         ...
 
-    def concerns(self) -> list[str]:
+    async def concerns(self) -> list[str]:
         """What an operator should worry about; empty when all is well."""
         ...

@@ -17,12 +17,13 @@ from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Added, Capability, Filter, Renewal
 from holdfast.store.keyvalue import add, apply, claim, finishing, jobs, repair, workers
 from holdfast.store.keyvalue.desk import Desk
-from holdfast.store.keyvalue.hints import Listeners
+from holdfast.store.keyvalue.hints import Ear
 from holdfast.store.keyvalue.leases import FleetClock, Leases
 from holdfast.store.keyvalue.locks import Lock, Locks
 from holdfast.store.keyvalue.port import Engine, Key, Write
 from holdfast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
 from holdfast.store.keyvalue.unit import Units
+from holdfast.store.listeners import Listeners
 
 VERSION = 1
 """Of the records; a store that a newer Holdfast wrote has a higher one."""
@@ -57,6 +58,11 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
         self._listeners = Listeners()
         self._opened: tuple[Desk, Locks] | None = None
 
+    @property
+    def engine(self) -> Engine:
+        """Where everything is kept."""
+        return self._engine
+
     def exists(self) -> bool:
         return self._engine.exists()
 
@@ -78,7 +84,7 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
         )
         self._opened = desk, Locks(self._engine, secrets.token_hex(8))
         await finishing.settle(desk)
-        self._listeners.connect(self._engine)
+        self._listeners.connect(Ear(self._engine, self._listeners.wake))
 
     async def close(self) -> None:
         if self._opened is not None:
@@ -208,11 +214,14 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
         return await repair.remove_orphans(self._desk, limit=limit)
 
-    def concerns(self) -> list[str]:
-        return self._engine.concerns()
+    async def concerns(self) -> list[str]:
+        return await self._engine.concerns()
 
     async def hold(self, name: str) -> Lock | None:
         return await self._require_open()[1].hold(name)
+
+    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+        return await self._require_open()[1].vacant(names)
 
     def listen(
         self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)

@@ -3,12 +3,13 @@
 import asyncio
 import errno
 import os
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from holdfast.core.limits import check_name
 from holdfast.errors import OperatorError, StoreReadOnly
-from holdfast.store.sqlite.forks import kept_from_children
+from holdfast.store.forks import kept_from_children
 
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -26,6 +27,10 @@ class FileHold:
         self._owner = os.getpid()
         self._among = among
         among.add(self)
+
+    @property
+    def is_lost(self) -> bool:
+        return False  # the kernel keeps it for as long as this process has its file
 
     async def release(self) -> None:
         await asyncio.to_thread(self.drop)
@@ -64,6 +69,16 @@ class FileLocks:
             return None
         except OSError as error:
             raise _refusal(error, path) from error
+
+    def vacant(self, names: Collection[str]) -> frozenset[str]:
+        """Those that can be taken, each for a moment."""
+        return frozenset(name for name in names if self._is_vacant(name))
+
+    def _is_vacant(self, name: str) -> bool:
+        taken = self.take(name)
+        if taken is not None:
+            taken.drop()
+        return taken is not None
 
     def drop(self) -> None:
         """Let go of all of them."""

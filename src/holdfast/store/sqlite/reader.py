@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.errors import InvalidJob
+from holdfast.store.rows import dumps
 from holdfast.store.sqlite.database import connect, translated
-from holdfast.store.sqlite.rows import dumps
 from holdfast.store.sqlite.statements import Probe, run
 
 T = TypeVar("T")

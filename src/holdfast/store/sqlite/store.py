@@ -18,10 +18,11 @@ from holdfast.core.job import NewJob
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Added, Capability
+from holdfast.store.listeners import Listeners
 from holdfast.store.sqlite import verbs
 from holdfast.store.sqlite.borrow import borrowed
 from holdfast.store.sqlite.database import connect, require_version, require_writable, translated
-from holdfast.store.sqlite.hints.listeners import Listeners
+from holdfast.store.sqlite.hints.exchange import Exchange
 from holdfast.store.sqlite.locks import FileHold, FileLocks
 from holdfast.store.sqlite.migrate import migrate, require_ours, write_ahead
 from holdfast.store.sqlite.parts.around import SqliteAround
@@ -97,18 +98,22 @@ class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteVi
             taking.add_done_callback(_drop)  # nobody will know that it was taken
             raise
 
+    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+        self._require_open()
+        return await asyncio.to_thread(self._locks.vacant, names)
+
     def listen(
         self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
     ) -> Callable[[], None]:
         return self._listeners.add(wake, topics)
 
-    def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
+    async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
         self._require_open()
         with translated(self.path), borrowed(connection, self.path) as cursor:
             work = Work(cursor, self._clock, self._probe, careful=True)
             return verbs.add(work, jobs)
 
-    async def begin(self, *, within: timedelta) -> SqliteTransaction:
+    async def begin(self, *, within: timedelta, blocking: bool = False) -> SqliteTransaction:  # noqa: ARG002 - one kind of connection serves both
         self._require_open()
         transaction = SqliteTransaction(
             self.path,
@@ -150,7 +155,14 @@ class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteVi
         # Whoever waits for the write lock waits on a thread that whoever holds it does not need.
         self._beginning = ThreadPoolExecutor(1, thread_name_prefix="holdfast-begin")
         self._closing = ThreadPoolExecutor(1, thread_name_prefix="holdfast-commit")
-        self._listeners.connect(self.path, self._clock.monotonic)
+        self._listeners.connect(
+            Exchange(
+                self.path,
+                wanted=lambda: self._listeners.wanted,
+                heard=self._listeners.wake,
+                monotonic=self._clock.monotonic,
+            )
+        )
         self._open = writer, reader, os.getpid()
         OPEN.add(self)
 

@@ -48,6 +48,21 @@ async def test_of_many_at_once_one_gets_it(store: Store) -> None:
     assert len([each for each in held if each is not None]) == 1
 
 
+async def test_vacant_is_what_nobody_holds(store: Store) -> None:
+    held = await store.hold("host-1")
+    assert held is not None
+
+    before = await store.vacant(["host-1", "host-2"])
+    taken = await store.hold("host-2")
+    await held.release()
+
+    assert before == {"host-2"}
+    assert taken is not None, "looking keeps nothing"
+    assert not taken.is_lost
+    assert await store.vacant(["host-1", "host-2"]) == {"host-1"}
+    assert await store.vacant([]) == set()
+
+
 async def test_closed_store_holds_nothing(store: Store) -> None:
     held = await store.hold("host-1")
 

@@ -14,21 +14,23 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from holdfast.core.decide import Change
 from holdfast.core.ids import JobId
 from holdfast.core.run import Claim, Lease
 from holdfast.core.span import MICROSECOND
 
-HEAD: Final = struct.Struct("<qqqqq")  # last beat, entries, entry being stepped + 1, memory, ended
-ENTRY: Final = struct.Struct("<16sqqqq")  # job id, started, deadline, executor, token
-WHOLE: Final = struct.Struct("<q")
-AT_BEAT, AT_ENTRIES, AT_STEP, AT_MEMORY, AT_ENDED = range(0, HEAD.size, WHOLE.size)
-AT_TOKEN: Final = ENTRY.size - WHOLE.size
-AT_EXECUTOR: Final = AT_TOKEN - WHOLE.size
+HEAD: Final = struct.Struct("=qqqqq")  # last beat, entries, place being stepped, memory, ended
+ENTRY: Final = struct.Struct("=40sqqqq")  # job id, started, deadline, executor, token
+WORD: Final = 8
+AT_BEAT, AT_ENTRIES, AT_STEP, AT_MEMORY, AT_ENDED = range(HEAD.size // WORD)
+FIRST, WORDS = HEAD.size // WORD, ENTRY.size // WORD
+AT_STARTED, AT_DEADLINE, AT_EXECUTOR, AT_TOKEN = range(5, ENTRY.size // WORD)
 
 ENTRIES: Final = 16_384
 """How many runs one child can hold; memory that nobody writes costs nothing."""
 
 EXECUTORS: Final = ("none", "async", "thread", "process", "command")
+NUMBERS: Final = {name: number for number, name in enumerate(EXECUTORS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Board:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.memory = mmap.mmap(fd, HEAD.size + ENTRIES * ENTRY.size)
+        self.words = memoryview(self.memory).cast("q")
 
     @classmethod
     def new(cls) -> "Board":
@@ -63,34 +66,31 @@ class Board:
     @property
     def beat(self) -> int:
         """When its writer last showed life; 0 before the first time."""
-        return self._whole(AT_BEAT)
+        return self.words[AT_BEAT]
 
     @property
     def memory_in_use(self) -> int:
         """In bytes, as its writer last said."""
-        return self._whole(AT_MEMORY)
+        return self.words[AT_MEMORY]
 
     @property
     def ended(self) -> int:
         """How many runs its writer has ended."""
-        return self._whole(AT_ENDED)
+        return self.words[AT_ENDED]
 
     def entries(self) -> Iterator[Entry]:
-        stepping = self._whole(AT_STEP) - 1
-        for index in range(self._whole(AT_ENTRIES)):
-            raw, started, deadline, executor, token = ENTRY.unpack_from(self.memory, _at(index))
+        stepping = self.words[AT_STEP]
+        for at in range(FIRST, FIRST + self.words[AT_ENTRIES] * WORDS, WORDS):
+            raw, started, deadline, executor, token = ENTRY.unpack_from(self.memory, at * WORD)
             if token:
-                lease = Lease(_job_id(raw), token)
+                lease = Lease(JobId(raw.rstrip(b"\0").decode("ascii", "replace")), token)
                 kind = EXECUTORS[executor]
-                yield Entry(lease, started or None, deadline or None, kind, index == stepping)
+                yield Entry(lease, started or None, deadline or None, kind, at == stepping)
 
     def close(self) -> None:
+        self.words.release()
         self.memory.close()
         os.close(self.fd)
-
-    def _whole(self, at: int) -> int:
-        number: int = WHOLE.unpack_from(self.memory, at)[0]
-        return number
 
 
 class HeldOnBoard:
@@ -98,10 +98,11 @@ class HeldOnBoard:
 
     def __init__(self, board: Board, monotonic: Callable[[], int]) -> None:
         self._memory = board.memory
+        self._words = board.words
         self._monotonic = monotonic
-        self._free = list(reversed(range(ENTRIES)))
-        self._held: dict[JobId, tuple[Lease, int]] = {}
-        self._used = 0
+        self._free = list(reversed(range(FIRST, FIRST + ENTRIES * WORDS, WORDS)))
+        self._held: dict[JobId, tuple[int, int]] = {}  # token, and the first word of its entry
+        self._end = FIRST
         self._ended = 0
 
     @property
@@ -109,28 +110,40 @@ class HeldOnBoard:
         return len(self._free)
 
     def take(self, claims: Sequence[Claim]) -> None:
+        memory, words = self._memory, self._words
         for claim in claims:
-            index = self._free.pop()
-            self._held[claim.job_id] = claim.lease, index
+            at = self._free.pop()
+            self._held[claim.job_id] = claim.token, at
             # The token last: without it the entry is not there.
-            ENTRY.pack_into(self._memory, _at(index), _raw(claim.job_id), 0, 0, 0, 0)
-            self._write(_at(index) + AT_TOKEN, claim.token)
-            if index >= self._used:
-                self._used = index + 1
-                self._write(AT_ENTRIES, self._used)
+            ENTRY.pack_into(memory, at * WORD, claim.job_id.encode(), 0, 0, 0, 0)
+            words[at + AT_TOKEN] = claim.token
+            if at >= self._end:
+                self._end = at + WORDS
+                words[AT_ENTRIES] = (self._end - FIRST) // WORDS
 
-    def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None:
+    def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> int:
         held = self._held.get(claim.job_id)
-        if held is not None:
-            now, kind = self._monotonic(), EXECUTORS.index(executor)
-            deadline = now + limit // MICROSECOND if limit else 0
-            raw = _raw(claim.job_id)
-            ENTRY.pack_into(self._memory, _at(held[1]), raw, now, deadline, kind, claim.token)
+        if held is None:
+            return 0
+        at, now, words = held[1], self._monotonic(), self._words
+        words[at + AT_DEADLINE] = now + limit // MICROSECOND if limit else 0
+        # When it started last: started and in no executor, it would have returned already.
+        words[at + AT_EXECUTOR] = NUMBERS[executor]
+        words[at + AT_STARTED] = now
+        return at
+
+    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
+        self._words[AT_STEP] = self.start(claim, executor="async", limit=limit)
 
     def move(self, lease: Lease, executor: str) -> None:
         if self.has(lease):
-            _, index = self._held[lease.job_id]
-            self._write(_at(index) + AT_EXECUTOR, EXECUTORS.index(executor))
+            self._words[self._held[lease.job_id][1] + AT_EXECUTOR] = NUMBERS[executor]
+
+    def returned(self, claim: Claim) -> None:
+        held = self._held.get(claim.job_id)
+        if held is not None and held[0] == claim.token:
+            self._words[held[1] + AT_EXECUTOR] = 0
+        self._words[AT_STEP] = 0
 
     def expire(self, lease: Lease) -> None:
         """The supervisor sees its deadline on the board, and ends this process if it must."""
@@ -138,45 +151,39 @@ class HeldOnBoard:
     def drop(self, lease: Lease) -> bool:
         if not self.has(lease):
             return False
-        _, index = self._held.pop(lease.job_id)
-        self._write(_at(index) + AT_TOKEN, 0)
-        self._free.append(index)
-        self._ended += 1
+        self._clear(lease.job_id, self._held[lease.job_id][1])
         return True
+
+    def drop_all(self, ended: Sequence[Change]) -> None:
+        held = self._held
+        for change in ended:
+            found = held.get(change.job_id)
+            if found is not None and found[0] == change.token:
+                self._clear(change.job_id, found[1])
 
     def has(self, lease: Lease) -> bool:
         held = self._held.get(lease.job_id)
-        return held is not None and held[0] == lease
+        return held is not None and held[0] == lease.token
 
     def stepping(self, job_id: JobId | None) -> None:
         """Whose code the event loop runs from here on; None for nobody's."""
-        held = self._held.get(job_id) if job_id is not None else None
-        self._write(AT_STEP, held[1] + 1 if held else 0)
+        held = None if job_id is None else self._held.get(job_id)
+        self._words[AT_STEP] = held[1] if held else 0
 
     def beat(self, memory_in_use: int) -> None:
         """Show that the event loop turns, and what it has done so far."""
-        self._write(AT_MEMORY, memory_in_use)
-        self._write(AT_ENDED, self._ended)
-        self._write(AT_BEAT, self._monotonic())
+        self._words[AT_MEMORY] = memory_in_use
+        self._words[AT_ENDED] = self._ended
+        self._words[AT_BEAT] = self._monotonic()
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def _write(self, at: int, number: int) -> None:
-        WHOLE.pack_into(self._memory, at, number)
-
-
-def _at(index: int) -> int:
-    return HEAD.size + index * ENTRY.size
-
-
-def _raw(job_id: JobId) -> bytes:
-    return bytes.fromhex(job_id.replace("-", ""))
-
-
-def _job_id(raw: bytes) -> JobId:
-    text = raw.hex()
-    return JobId("-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])))
+    def _clear(self, job_id: JobId, at: int) -> None:
+        del self._held[job_id]
+        self._words[at + AT_TOKEN] = 0
+        self._free.append(at)
+        self._ended += 1
 
 
 def anonymous_file(name: str) -> int:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.store.around import Hint, Topic
-from holdfast.store.sqlite.forks import kept_from_children
+from holdfast.store.forks import kept_from_children
 from holdfast.store.sqlite.hints.place import make, to_bits, to_hint
 
 ATTEMPTS = 5

@@ -6,7 +6,9 @@ from holdfast.core.dossier import Dossier, Stray
 from holdfast.core.record import Record, Swap, check_swap
 from holdfast.core.run import Holder
 from holdfast.core.worker import WorkerInfo, WorkerRecord
-from holdfast.store.sqlite import audit, rows, verbs
+from holdfast.store import rows
+from holdfast.store.rows import audits
+from holdfast.store.sqlite import verbs
 from holdfast.store.sqlite.parts.asking import Asking
 
 
@@ -47,8 +49,8 @@ class SqliteAround(Asking):
 
     async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
         found = await self._reader.rows("audit.dossiers", after=after, limit=limit)
-        return [audit.dossier(row) for row in found]
+        return [audits.dossier(row) for row in found]
 
     async def strays(self, *, limit: int) -> list[Stray]:
-        pages = [await self._reader.rows(name, limit=limit) for name in audit.STRAYS]
-        return [audit.stray(row) for page in pages for row in page]
+        pages = [await self._reader.rows(name, limit=limit) for name in audits.STRAYS]
+        return [audits.stray(row) for page in pages for row in page]

@@ -6,7 +6,7 @@ from typing import Any
 from holdfast.clock import Clock
 from holdfast.core.ids import Ids
 from holdfast.core.job import Job
-from holdfast.store.sqlite import rows
+from holdfast.store import rows
 from holdfast.store.sqlite.reader import Reader
 from holdfast.store.sqlite.writer import Writer
 

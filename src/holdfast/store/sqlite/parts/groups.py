@@ -8,7 +8,8 @@ from holdfast.core.group import Closing, ClosingGroup, Group, NewGroup, check_gr
 from holdfast.core.job import Job
 from holdfast.core.limits import MAX_REASON, cut
 from holdfast.core.span import MICROSECOND
-from holdfast.store.sqlite import rows, verbs
+from holdfast.store import rows
+from holdfast.store.sqlite import verbs
 from holdfast.store.sqlite.parts.asking import Asking
 
 

@@ -10,8 +10,9 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
+from holdfast.store import rows
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Filter, Renewal
-from holdfast.store.sqlite import finding, rows, verbs
+from holdfast.store.sqlite import finding, verbs
 from holdfast.store.sqlite.parts.asking import Asking
 
 

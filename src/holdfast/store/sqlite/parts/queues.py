@@ -7,7 +7,9 @@ from holdfast.core.job import NewJob
 from holdfast.core.reservation import NewReservation, Reservation, ReservationId
 from holdfast.store.base import Queue
 from holdfast.store.reservations import Reserved
-from holdfast.store.sqlite import queue_rows, reservation_rows, verbs
+from holdfast.store.rows import queues as queue_rows
+from holdfast.store.rows import reservations as reservation_rows
+from holdfast.store.sqlite import verbs
 from holdfast.store.sqlite.parts.asking import Asking
 
 

@@ -15,7 +15,8 @@ from holdfast.core.queue import Pause
 from holdfast.core.run import Holder
 from holdfast.core.span import MICROSECOND
 from holdfast.core.state import State
-from holdfast.store.sqlite import reservation_rows, rows
+from holdfast.store import rows
+from holdfast.store.rows import reservations as reservation_rows
 from holdfast.store.sqlite.database import concerns
 from holdfast.store.sqlite.parts.asking import Asking
 from holdfast.store.sqlite.reader import Ask
@@ -43,7 +44,7 @@ class SqliteViews(Asking):
             "journal": f"{mode}, synchronous={SYNC[sync]}",
         }
 
-    def concerns(self) -> list[str]:
+    async def concerns(self) -> list[str]:
         return [*concerns(), *_permissions(self.path)]
 
 

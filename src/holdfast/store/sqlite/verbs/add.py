@@ -7,9 +7,9 @@ from typing import Any
 from holdfast.clock import micros
 from holdfast.core.job import NewJob
 from holdfast.core.state import State
+from holdfast.store import rows
 from holdfast.store.base import Added
-from holdfast.store.sqlite import rows
-from holdfast.store.sqlite.rows import dumps
+from holdfast.store.rows import dumps
 from holdfast.store.sqlite.verbs.alone import alone
 from holdfast.store.sqlite.verbs.group import group_of
 from holdfast.store.sqlite.writer import Work

@@ -7,8 +7,8 @@ from typing import Any
 from holdfast.core.decide import SUCCESS, Change, Guard
 from holdfast.core.event import Kind
 from holdfast.core.state import FINAL, WAITING, State
-from holdfast.store.sqlite import rows
-from holdfast.store.sqlite.rows import dumps
+from holdfast.store import rows
+from holdfast.store.rows import dumps
 from holdfast.store.sqlite.verbs.alone import alone
 from holdfast.store.sqlite.verbs.group import advance
 from holdfast.store.sqlite.verbs.place import rearrange

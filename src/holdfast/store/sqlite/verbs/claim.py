@@ -8,9 +8,9 @@ from datetime import timedelta
 from holdfast.core.queue import Gate
 from holdfast.core.run import Claim, Holder
 from holdfast.core.span import MICROSECOND
+from holdfast.store import rows
 from holdfast.store.base import PROMOTED_AT_ONCE
-from holdfast.store.sqlite import rows
-from holdfast.store.sqlite.rows import dumps
+from holdfast.store.rows import dumps
 from holdfast.store.sqlite.writer import Work
 
 

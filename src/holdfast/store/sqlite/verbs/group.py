@@ -18,7 +18,7 @@ from holdfast.core.group import (
 from holdfast.core.job import NewJob
 from holdfast.core.span import MICROSECOND
 from holdfast.core.state import State
-from holdfast.store.sqlite.rows import require_storable
+from holdfast.store.rows import require_storable
 from holdfast.store.sqlite.writer import Work
 
 _ALL: Final = -1

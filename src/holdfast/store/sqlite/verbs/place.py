@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from holdfast.clock import micros
 from holdfast.core import place
+from holdfast.core.at_once import at_once
 from holdfast.core.decide import Change
 from holdfast.core.event import Kind
 from holdfast.core.order import GAP, Ordering
 from holdfast.core.place import Edit, Place, Spot
 from holdfast.core.span import MICROSECOND
-from holdfast.store.sqlite.rows import LAST, dumps
+from holdfast.store.rows import LAST, dumps
 from holdfast.store.sqlite.writer import Work
 
 _LEAST: Final = -(2**63)
@@ -56,10 +57,10 @@ def _move(work: Work, to: Place) -> None:
         moved, target, queue, priority, gap = subject
         lane = SqliteLane(work, queue, priority)
         write = partial(_write, work)
-        place.rearrange(lane, write, to.where, moved=moved, target=target, gap=gap)
+        at_once(place.rearrange(lane, write, to.where, moved=moved, target=target, gap=gap))
 
 
-def _write(work: Work, places: Mapping[int, int]) -> None:
+async def _write(work: Work, places: Mapping[int, int]) -> None:
     if places:
         work.run("place.write", places=dumps(list(places.items())))
 
@@ -84,24 +85,24 @@ class SqliteLane:
         self._work = work
         self._lane = {"queue": queue, "priority": priority}
 
-    def position(self, seq: int) -> int:
+    async def position(self, seq: int) -> int:
         return int(self._spot(seq)["position"])
 
-    def ends(self, *, without: int) -> tuple[int | None, int | None]:
+    async def ends(self, *, without: int) -> tuple[int | None, int | None]:
         asked = {**self._lane, "without": without}
         return self._work.one("place.lowest", **asked), self._work.one("place.highest", **asked)
 
-    def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
+    async def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
         spot = self._spot(seq)
         bound = 1 if spot["position"] > 0 else _LEAST
         return self._spots("place.before", bound, spot, number, without)
 
-    def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
+    async def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
         spot = self._spot(seq)
         bound = -1 if spot["position"] < 0 else _MOST
         return self._spots("place.after", bound, spot, number, without)
 
-    def unplaced(self, last: int, *, without: int) -> list[int]:
+    async def unplaced(self, last: int, *, without: int) -> list[int]:
         spot = self._spot(last)
         del spot["position"]
         found = self._work.run("place.unplaced", without=without, **self._lane, **spot)

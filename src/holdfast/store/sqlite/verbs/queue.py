@@ -9,7 +9,7 @@ from holdfast.core.event import Kind
 from holdfast.core.order import GAP, Ordering
 from holdfast.core.span import MICROSECOND
 from holdfast.store.base import Queue
-from holdfast.store.sqlite.rows import require_storable
+from holdfast.store.rows import require_storable
 from holdfast.store.sqlite.writer import Work
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from holdfast.core.record import Record, Swap
-from holdfast.store.sqlite import rows
+from holdfast.store import rows
 from holdfast.store.sqlite.writer import Work
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.clock import moment
 from holdfast.core.event import EventRecord, Kind
-from holdfast.store.sqlite.rows import dumps
+from holdfast.store.rows import dumps
 from holdfast.store.sqlite.writer import Work
 
 

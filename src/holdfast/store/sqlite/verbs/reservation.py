@@ -14,8 +14,8 @@ from holdfast.core.reservation import (
 )
 from holdfast.core.span import MICROSECOND
 from holdfast.store.reservations import Reserved
-from holdfast.store.sqlite.reservation_rows import reservation
-from holdfast.store.sqlite.rows import require_storable
+from holdfast.store.rows import require_storable
+from holdfast.store.rows.reservations import reservation
 from holdfast.store.sqlite.verbs.add import add
 from holdfast.store.sqlite.writer import Work
 

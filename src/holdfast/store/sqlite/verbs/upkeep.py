@@ -9,7 +9,7 @@ from holdfast.core.limits import MAX_PROGRESS, is_storable
 from holdfast.core.run import Lease
 from holdfast.core.span import MICROSECOND
 from holdfast.store.base import Renewal
-from holdfast.store.sqlite.rows import dumps
+from holdfast.store.rows import dumps
 from holdfast.store.sqlite.verbs.worker import forget_workers
 from holdfast.store.sqlite.writer import Work
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from holdfast.core.run import Holder
 from holdfast.core.span import MICROSECOND
 from holdfast.core.worker import WorkerInfo
-from holdfast.store.sqlite import rows
+from holdfast.store import rows
 from holdfast.store.sqlite.writer import Work
 
 

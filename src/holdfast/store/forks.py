@@ -23,6 +23,7 @@ T = TypeVar("T", bound=Dropped)
 _gate = threading.Lock()
 _kept: WeakSet[Dropped] = WeakSet()
 _is_watching = False
+_forks = 0
 
 
 def kept_from_children(make: Callable[[], T]) -> T:
@@ -37,14 +38,26 @@ def kept_from_children(make: Callable[[], T]) -> T:
     return made
 
 
+def forks() -> int:
+    """How often this process has forked since it was first asked."""
+    _watch()
+    return _forks
+
+
 def _watch() -> None:
     global _is_watching  # noqa: PLW0603 - Python keeps its hooks for ever, so there is one set
     with _gate:
         if not _is_watching and hasattr(os, "register_at_fork"):
             _is_watching = True
             os.register_at_fork(
-                before=_gate.acquire, after_in_parent=_gate.release, after_in_child=_drop_all
+                before=_gate.acquire, after_in_parent=_count, after_in_child=_drop_all
             )
+
+
+def _count() -> None:
+    global _forks  # noqa: PLW0603 - of the process, as the hooks are
+    _forks += 1
+    _gate.release()
 
 
 def _drop_all() -> None:

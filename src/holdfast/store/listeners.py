@@ -2,14 +2,27 @@
 
 import logging
 from collections.abc import Callable, Collection
-from pathlib import Path
+from typing import Protocol
 
 from holdfast.store.around import Hint, Topic
-from holdfast.store.sqlite.hints.exchange import Exchange
 
 log = logging.getLogger("holdfast.store")
 
 Wake = Callable[[Hint], None]
+
+
+class Exchange(Protocol):
+    """What reaches the other processes of a store, and is reached by them."""
+
+    def tell(self, hint: Hint) -> None:
+        """Something was committed here. Never waits and never raises."""
+        ...
+
+    def tune(self) -> None:
+        """Somebody came or left: be reachable for what is wanted now."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Listeners:
@@ -33,15 +46,13 @@ class Listeners:
 
     def tell(self, hint: Hint) -> None:
         """Something was committed here."""
-        self._wake(hint)
+        self.wake(hint)
         if self._exchange is not None:
             self._exchange.tell(hint)
 
-    def connect(self, database: Path, monotonic: Callable[[], int]) -> None:
-        """The file is open: reach, and be reached by, the others who have it open."""
-        self._exchange = Exchange(
-            database, wanted=self._wanted, heard=self._wake, monotonic=monotonic
-        )
+    def connect(self, exchange: Exchange) -> None:
+        """The store is open: reach, and be reached by, the others who have it open."""
+        self._exchange = exchange
         self._tune()
 
     def disconnect(self) -> None:
@@ -49,14 +60,13 @@ class Listeners:
         if exchange is not None:
             exchange.close()
 
-    def _tune(self) -> None:
-        if self._exchange is not None:
-            self._exchange.tune()
-
-    def _wanted(self) -> frozenset[Topic]:
+    @property
+    def wanted(self) -> frozenset[Topic]:
+        """What anybody here wants to hear of."""
         return frozenset[Topic]().union(*(topics for _, topics in tuple(self._wakes.values())))
 
-    def _wake(self, hint: Hint) -> None:
+    def wake(self, hint: Hint) -> None:
+        """Tell everybody in this process whom it concerns."""
         about = hint.topics
         for wake, topics in tuple(self._wakes.values()):
             if about & topics:
@@ -64,3 +74,7 @@ class Listeners:
                     wake(hint)
                 except Exception:
                     log.exception("a listener failed; hints are only hints")
+
+    def _tune(self) -> None:
+        if self._exchange is not None:
+            self._exchange.tune()

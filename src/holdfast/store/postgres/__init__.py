@@ -1,0 +1,1 @@
+"""PostgreSQL: many workers on many hosts, by the database's clock."""

@@ -1,0 +1,43 @@
+"""What every page of verbs needs: the lines of the running loop, the clock, the ids."""
+
+from typing import Any
+
+from holdfast.clock import Clock, micros
+from holdfast.core.ids import Ids
+from holdfast.core.job import Job
+from holdfast.store import rows
+from holdfast.store.around import Hint
+from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.lines import Lines
+from holdfast.store.postgres.statements import Probe
+
+
+class Asking:
+    """A store on a server, as its verbs see it."""
+
+    address: Address
+    _clock: Clock | None
+    _ids: Ids
+    _probe: Probe | None
+
+    @property
+    def _lines(self) -> Lines:
+        """Those of the running loop; StoreClosed if the store is not open."""
+        raise NotImplementedError
+
+    def _tell(self, hint: Hint) -> None:
+        """Something was committed here; never waits."""
+        raise NotImplementedError
+
+    @property
+    def _now(self) -> int | None:
+        """For `coalesce(:now, holdfast.micros())`: the database's own clock but in tests."""
+        return None if self._clock is None else micros(self._clock.now())
+
+    @property
+    def _mono(self) -> int | None:
+        """The same for leases, which a wall clock that is set must not end."""
+        return None if self._clock is None else self._clock.monotonic()
+
+    async def _jobs(self, name: str, **values: Any) -> list[Job]:
+        return [rows.job(tuple(row)) for row in await self._lines.rows(name, **values)]

@@ -1,0 +1,101 @@
+"""Taking jobs: one statement where nothing stands before them."""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from holdfast.core.run import Claim, Holder
+from holdfast.errors import StoreBusy
+from holdfast.store import rows
+from holdfast.store.base import PROMOTED_AT_ONCE
+from holdfast.store.postgres.database import AGAIN
+from holdfast.store.postgres.parts.asking import Asking
+from holdfast.store.postgres.patience import patiently
+from holdfast.store.postgres.verbs.alone import is_taken
+from holdfast.store.postgres.verbs.claim import Taken, Wanted, claim_gated, taken
+
+TRIES: Final = 20
+"""How often a claim is begun anew that another one got in the way of."""
+
+
+class PostgresClaiming(Asking):
+    """Taking jobs: one statement where nothing stands before them."""
+
+    async def claim(
+        self,
+        holder: Holder,
+        *,
+        queue: str,
+        types: Collection[str],
+        limit: int,
+        prefetch: int = 0,
+        lease: timedelta,
+    ) -> list[Claim]:
+        if limit + prefetch < 1 or not types:
+            return []
+        wanted = Wanted(
+            holder=holder,
+            queue=queue,
+            types=sorted(types),
+            limit=limit,
+            prefetch=prefetch,
+            lease=lease,
+            prefix="",
+        )
+        return await patiently(partial(self._claim_surely, wanted, []), self.address)
+
+    async def promote_due(self, *, limit: int) -> int:
+        async with self._lines.line("claim").taken() as lane:
+            return await lane.change("claim.promote", {"now": self._now, "limit": limit})
+
+    async def _claim_surely(self, wanted: Wanted, sent: list[str]) -> list[Claim]:
+        """What it takes, or has taken if the answer that said so was lost."""
+        lost = await self._lines.rows("claim.opened", prefixes=sent) if sent else []
+        if lost:
+            return [rows.claim(row) for row in lost]
+        sent.append(self._ids.prefix())
+        return await self._claim(replace(wanted, prefix=sent[-1]))
+
+    async def _claim(self, wanted: Wanted) -> list[Claim]:
+        promoted = False
+        for _ in range(TRIES):
+            try:
+                took = await self._take(wanted, promoted=promoted)
+                if took.is_gated and not took.is_paused:
+                    return await self._lines.transact(partial(claim_gated, wanted=wanted), "claim")
+            except AGAIN:
+                await asyncio.sleep(0)
+            except Exception as error:
+                if not is_taken(error):  # a `once` name: somebody was quicker
+                    raise
+            else:
+                if not await self._clear(wanted, took):
+                    return took.claims
+                promoted = True
+        raise StoreBusy(f"{self.address.shown}: other claims were always quicker; try again")
+
+    async def _take(self, wanted: Wanted, *, promoted: bool) -> Taken:
+        floors = self._lines.floors.of(wanted.queue, wanted.types)
+        asked = {"floors": floors, "promoted": promoted, "now": self._now, "mono": self._mono}
+        async with self._lines.line("claim").taken() as lane:
+            took = taken((await lane.fetch("claim.take", wanted.values(**asked)))[0])
+        self._lines.floors.learn(
+            wanted.queue, wanted.types, took.lasts, len(took.claims), took.seconds,
+            was_full=not any(floors),
+        )  # fmt: skip
+        return took
+
+    async def _clear(self, wanted: Wanted, took: Taken) -> bool:
+        """Do what must come before; False if nothing must."""
+        if not took.is_due and not (took.is_stranger and not took.is_paused):
+            return False
+        async with self._lines.line("claim").taken() as lane:
+            if took.is_due:
+                promote = {"now": self._now, "limit": PROMOTED_AT_ONCE}
+                await lane.change("claim.promote", promote)
+            if took.is_stranger:
+                await lane.change("claim.worker", wanted.who)
+        return True

@@ -1,0 +1,39 @@
+-- @plain
+-- Runs that end well, leave nothing but a result and concern nobody else: one statement. The fence
+-- (the open run must bear exactly this token) is hidden from the planner, which would otherwise
+-- reckon with one row, from statistics of a moment when nothing ran. Answers what it did not take.
+WITH asked AS MATERIALIZED (
+  SELECT c.job, c.token, c.result, c.n
+  FROM unnest(:jobs::uuid[], :tokens::integer[], :results::text[])
+    WITH ORDINALITY AS c (job, token, result, n)
+),
+closed AS (
+  DELETE FROM holdfast.open_runs AS o
+  USING asked AS c
+  WHERE o.job = c.job AND CASE WHEN o.token = c.token THEN o.plain ELSE false END
+  RETURNING o.job, o.seq, o.token, o.run_id, o.worker, o.started_at, o.artifacts, o.progress,
+    o.queue, o.priority, o.position, o.available_at, o.failures, o.losses, c.result, c.n
+),
+clock AS MATERIALIZED (SELECT coalesce(:now::bigint, holdfast.micros()) AS now),
+kept AS (
+  INSERT INTO holdfast.runs (
+    job, token, run_id, status, worker, started_at, finished_at, result, artifacts, progress
+  )
+  SELECT
+    c.job, c.token, c.run_id, 'succeeded', c.worker, c.started_at, k.now, c.result::json,
+    c.artifacts, c.progress
+  FROM closed AS c
+  CROSS JOIN clock AS k
+),
+ended AS (
+  INSERT INTO holdfast.ends (
+    job, seq, state, at, queue, priority, position, available_at, token, failures, losses
+  )
+  SELECT
+    c.job, c.seq, 'succeeded', k.now, c.queue, c.priority, c.position, c.available_at, c.token,
+    c.failures, c.losses
+  FROM closed AS c
+  CROSS JOIN clock AS k
+)
+SELECT CASE WHEN count(*) < cardinality(:jobs::uuid[]) THEN array_agg(c.n) END, count(*)
+FROM closed AS c;

@@ -1,0 +1,3 @@
+-- @tell
+SELECT pg_notify(n.channel, n.payload)
+FROM unnest(:channels::text[], :payloads::text[]) AS n (channel, payload);

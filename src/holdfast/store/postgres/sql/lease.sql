@@ -1,0 +1,78 @@
+-- @renew
+-- With a direct job's lease its hold on the queue is renewed.
+WITH clock AS MATERIALIZED (
+  SELECT
+    coalesce(:now::bigint, holdfast.micros()) AS now,
+    coalesce(:mono::bigint, holdfast.micros()) AS mono
+),
+renewed AS (
+  UPDATE holdfast.open_runs AS o
+  SET lease_until = k.mono + :span::bigint
+  FROM unnest(:jobs::uuid[], :tokens::integer[]) AS l (job, token)
+  CROSS JOIN clock AS k
+  WHERE o.job = l.job AND CASE WHEN o.token = l.token THEN true ELSE false END
+  RETURNING o.job, o.token, o.cancel
+),
+kept AS (
+  UPDATE holdfast.reservations AS r
+  SET until = k.mono + r.span, expires_at = k.now + r.span
+  FROM clock AS k
+  WHERE r.status = 'active' AND r.job IN (SELECT n.job FROM renewed AS n)
+)
+SELECT job, token, cancel FROM renewed;
+
+-- @report
+UPDATE holdfast.open_runs AS o
+SET progress = l.progress::json
+FROM unnest(:jobs::uuid[], :tokens::integer[], :texts::text[]) AS l (job, token, progress)
+WHERE o.job = l.job AND CASE WHEN o.token = l.token THEN true ELSE false END
+RETURNING o.job, o.token;
+
+-- @attach_open
+-- Appended as text: what was there stays as it was, to the letter.
+UPDATE holdfast.open_runs
+SET artifacts = CASE
+  WHEN artifacts IS NULL THEN :artifacts::text::json
+  ELSE (left(artifacts::text, -1) || ',' || substr(:artifacts::text, 2))::json
+END
+WHERE job = :job::uuid AND token = :token::integer;
+
+-- @attach_closed
+-- Only to the job's latest run: a former holder has nothing more to say.
+UPDATE holdfast.runs
+SET artifacts = CASE
+  WHEN artifacts IS NULL THEN :artifacts::text::json
+  ELSE (left(artifacts::text, -1) || ',' || substr(:artifacts::text, 2))::json
+END
+WHERE job = :job::uuid
+  AND token = :token::integer
+  AND token = (SELECT s.token FROM holdfast.job_state AS s WHERE s.id = :job::uuid);
+
+-- @is_attachable
+SELECT 1
+FROM holdfast.job_state
+WHERE id = :job::uuid AND token = :token::integer AND token > 0;
+
+-- @lapsed
+-- All that runs is few; an index of lease ends would cost every claim and every renewal.
+SELECT s.*
+FROM (
+  SELECT job, seq, lease_until FROM holdfast.open_runs
+  WHERE lease_until <= (SELECT coalesce(:mono::bigint, holdfast.micros()))
+  ORDER BY lease_until, seq
+  LIMIT :limit::bigint
+) AS o
+JOIN holdfast.job_state AS s ON s.id = o.job
+ORDER BY o.lease_until, o.seq;
+
+-- @overdue
+SELECT s.*
+FROM (
+  SELECT job, seq, start_deadline FROM holdfast.waiting
+  WHERE start_deadline IS NOT NULL AND state = 'queued'
+    AND start_deadline < (SELECT coalesce(:now::bigint, holdfast.micros()))
+  ORDER BY start_deadline, seq
+  LIMIT :limit::bigint
+) AS w
+JOIN holdfast.job_state AS s ON s.id = w.job
+ORDER BY w.start_deadline, w.seq;

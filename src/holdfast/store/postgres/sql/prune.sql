@@ -1,0 +1,52 @@
+-- @pick
+-- The chains whose last job ended before that moment, oldest first, by their roots. The rows of their
+-- last jobs are locked: nobody brings a successor meanwhile. Who is just doing so is passed over.
+SELECT coalesce(j.root, j.id)
+FROM (
+  SELECT e.job, e.at, e.seq FROM holdfast.ends AS e
+  WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
+    AND NOT EXISTS (SELECT 1 FROM holdfast.jobs AS s WHERE s.retry_of = e.job)
+    AND NOT EXISTS (SELECT 1 FROM holdfast.grouped AS k WHERE k.job = e.job)
+  ORDER BY e.at, e.seq
+  LIMIT :limit::bigint
+) AS e
+JOIN holdfast.jobs AS j ON j.id = e.job
+FOR UPDATE OF j SKIP LOCKED;
+
+-- @chains
+-- Every job of these chains, its group, and whether it has ended.
+SELECT r.root, j.id, j.grp, EXISTS (SELECT 1 FROM holdfast.ends AS e WHERE e.job = j.id)
+FROM unnest(:roots::uuid[]) AS r (root)
+CROSS JOIN LATERAL (
+  SELECT i.id, i.grp FROM holdfast.jobs AS i WHERE i.id = r.root
+  UNION ALL
+  SELECT i.id, i.grp FROM holdfast.jobs AS i WHERE i.root = r.root
+) AS j;
+
+-- @reservations
+DELETE FROM holdfast.reservations WHERE status <> 'active' AND job = ANY(:jobs::uuid[]);
+
+-- @jobs
+-- First the jobs, since nothing of a job that is stored may go.
+DELETE FROM holdfast.jobs WHERE id = ANY(:jobs::uuid[]);
+
+-- @runs
+DELETE FROM holdfast.runs WHERE job = ANY(:jobs::uuid[]);
+
+-- @ends
+DELETE FROM holdfast.ends WHERE job = ANY(:jobs::uuid[]);
+
+-- @events
+DELETE FROM holdfast.events WHERE job = ANY(:jobs::uuid[]);
+
+-- @groups
+-- A group goes with the last of its members.
+DELETE FROM holdfast.groups AS g
+WHERE g.id = ANY(:groups::uuid[])
+  AND NOT EXISTS (SELECT 1 FROM holdfast.jobs AS j WHERE j.grp = g.id);
+
+-- @empty_groups
+-- Those that were stopped before they had any.
+DELETE FROM holdfast.groups AS g
+WHERE g.sealed_at IS NULL AND g.swept AND g.created_at < :before::bigint
+  AND NOT EXISTS (SELECT 1 FROM holdfast.jobs AS j WHERE j.grp = g.id);

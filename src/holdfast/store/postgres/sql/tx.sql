@@ -1,0 +1,2 @@
+-- @now
+SELECT holdfast.micros();

@@ -1,0 +1,1 @@
+"""The writing verbs of the contract: what each one does inside a transaction."""

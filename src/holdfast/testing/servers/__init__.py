@@ -1,0 +1,1 @@
+"""Real database servers for tests, started on a machine that has only Python."""

@@ -1,0 +1,75 @@
+"""The PostgreSQL store keeps the contract, also when it outlives processes and is shared."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from holdfast.core.ids import Ids
+from holdfast.store.postgres.store import PostgresStore
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance import *  # noqa: F403 - the suite
+from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
+from holdfast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
+from holdfast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
+from holdfast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
+from holdfast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
+from holdfast.testing.conformance.shared_records import *  # noqa: F403 - same
+from holdfast.testing.histories import history_machine
+from holdfast.testing.postgres_clock import DatabaseClock
+from holdfast.testing.postgres_wreck import PostgresWrecker, empty
+
+if TYPE_CHECKING:
+    from holdfast.testing.servers.postgres import PostgresServer
+
+
+@pytest.fixture(scope="module")
+def kept_url(postgres: "PostgresServer") -> Iterator[str]:
+    """One schema for all tests of this module, which empty it first: making one takes longer."""
+    url = postgres.new_database()
+    yield url
+    postgres.drop_database(url.rpartition("/")[2])
+
+
+@pytest.fixture
+async def store(kept_url: str, clock: FakeClock, ids: Ids) -> AsyncIterator[PostgresStore]:
+    postgres = PostgresStore(kept_url, clock=DatabaseClock(clock), ids=ids)
+    await postgres.open()
+    await empty(postgres.address)
+    yield postgres
+    await postgres.close()
+
+
+@pytest.fixture
+def wrecker(store: PostgresStore) -> PostgresWrecker:
+    return PostgresWrecker(store.address)
+
+
+@pytest.fixture
+def url(postgres_url: str) -> str:
+    return postgres_url
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_random_histories_are_those_of_the_model(kept_url: str) -> None:
+    """As in the other modules, but on a server that only a fixture knows."""
+
+    def make(clock: FakeClock, ids: Ids) -> PostgresStore:
+        return Emptied(kept_url, clock=DatabaseClock(clock), ids=ids)
+
+    machine = history_machine(make)
+    run_state_machine_as_test(machine, settings=machine.TestCase.settings)
+
+
+class Emptied(PostgresStore):
+    """Begins with nothing when it is first opened."""
+
+    _times = 0
+
+    async def open(self) -> None:
+        await super().open()
+        if not self._times:
+            await empty(self.address)
+        self._times += 1

@@ -1,0 +1,42 @@
+"""A coroutine that need not wait is run where nobody could wait for it."""
+
+import asyncio
+
+import pytest
+
+from holdfast.core.at_once import at_once
+
+
+async def _answer(number: int) -> int:
+    return number + 1
+
+
+async def test_its_answer_comes_back_also_inside_a_loop() -> None:
+    async def outer() -> int:
+        return await _answer(1) + await _answer(2)
+
+    assert at_once(outer()) == 5
+
+
+def test_its_error_comes_out() -> None:
+    async def broken() -> None:
+        await _answer(1)
+        raise KeyError("it")
+
+    with pytest.raises(KeyError, match="it"):
+        at_once(broken())
+
+
+def test_one_that_would_wait_is_refused_and_closed() -> None:
+    closed = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            closed.append(True)
+
+    with pytest.raises(RuntimeError, match="waits for something"):
+        at_once(waits())
+
+    assert closed == [True]

@@ -1,0 +1,198 @@
+"""Locks on PostgreSQL: they keep no vacuum back, outlive a broken connection, and say when lost."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import asyncpg
+import pytest
+
+from holdfast.store.postgres import locks
+from holdfast.store.postgres.locks import PostgresHold
+from holdfast.store.postgres.store import PostgresStore
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    postgres = PostgresStore(postgres_url)
+    await postgres.open()
+    yield postgres
+    await postgres.close()
+
+
+@pytest.fixture
+async def other(postgres_url: str, store: PostgresStore) -> AsyncIterator[PostgresStore]:
+    """Another process's store, as far as the server can tell."""
+    postgres = PostgresStore(postgres_url)
+    await postgres.open()
+    yield postgres
+    await postgres.close()
+
+
+@pytest.fixture
+async def operator(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(postgres_url.partition("?")[0])
+    yield connection
+    await connection.close()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Within five seconds; nothing tells that a lock was taken again."""
+    async with asyncio.timeout(5):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+async def cut(operator: asyncpg.Connection, hold: PostgresHold) -> None:
+    """Break the connection of a lock, at the server."""
+    assert hold.who is not None
+    await operator.execute("SELECT pg_terminate_backend($1)", hold.who[0])
+
+
+async def test_held_lock_keeps_no_vacuum_back(
+    store: PostgresStore, operator: asyncpg.Connection
+) -> None:
+    hold = await store.hold("host-1")
+
+    assert hold is not None
+    assert hold.who is not None
+    [found] = await operator.fetch(
+        "SELECT state, backend_xmin, backend_xid FROM pg_stat_activity WHERE pid = $1", hold.who[0]
+    )
+    assert tuple(found) == ("idle in transaction", None, None)
+
+
+async def test_lock_outlives_the_timeouts_of_the_server(
+    postgres_url: str, operator: asyncpg.Connection
+) -> None:
+    role = "SET idle_in_transaction_session_timeout = '50ms'"
+    await operator.execute(f"ALTER ROLE postgres {role}")
+    try:
+        store = PostgresStore(postgres_url)
+        await store.open()
+        hold = await store.hold("host-1")
+        assert hold is not None
+        [(seconds,)] = await store._lines.rows("tx.now")
+        await operator.execute("SELECT pg_sleep(0.2)")
+
+        assert seconds
+        assert hold.session is not None
+        assert not hold.session.connection.is_closed()
+        await store.close()
+    finally:
+        await operator.execute("ALTER ROLE postgres RESET idle_in_transaction_session_timeout")
+
+
+async def test_lock_whose_connection_broke_is_taken_again(
+    store: PostgresStore, other: PostgresStore, operator: asyncpg.Connection
+) -> None:
+    hold = await store.hold("host-1")
+    assert hold is not None
+    before = hold.who
+
+    await cut(operator, hold)
+    await until(lambda: hold.session is not None and hold.who != before)
+
+    assert not hold.is_lost
+    assert await other.hold("host-1") is None
+
+
+async def test_lock_that_somebody_else_got_meanwhile_is_lost_and_says_so(
+    store: PostgresStore,
+    other: PostgresStore,
+    operator: asyncpg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hold = await store.hold("host-1")
+    assert hold is not None
+    monkeypatch.setattr(locks, "INSIST", 0.2)
+    again: Callable[[PostgresHold], Any] = store._locks._take_again
+    gate = asyncio.Event()
+
+    async def late(hold: PostgresHold) -> None:
+        while not gate.is_set():  # on the thread aside, which has no share in our loop's events
+            await asyncio.sleep(0.01)
+        await again(hold)
+
+    monkeypatch.setattr(store._locks, "_take_again", late)
+    with caplog.at_level(logging.ERROR):
+        await cut(operator, hold)
+        thief = await other.hold("host-1")
+        assert thief is not None
+        gate.set()
+        await until(lambda: hold.is_lost)
+
+    assert "somebody else has taken the lock" in caplog.text
+    assert "the lock host-1 is held by somebody else" in " ".join(await store.concerns())
+    await hold.release()
+    assert await other.hold("host-1") is None, "releasing what was lost takes nothing from anybody"
+
+
+async def test_lock_that_was_released_is_not_taken_again(
+    store: PostgresStore, other: PostgresStore, operator: asyncpg.Connection
+) -> None:
+    hold = await store.hold("host-1")
+    assert hold is not None
+    await cut(operator, hold)
+    await hold.release()
+
+    taken = await other.hold("host-1")
+
+    assert taken is not None
+    assert not hold.is_lost
+
+
+async def test_cancelled_taking_leaves_nothing_held(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    for _ in range(5):
+        taking = asyncio.create_task(store.hold("host-1"))
+        await asyncio.sleep(0)
+        taking.cancel()
+        await asyncio.wait([taking])
+
+    async with asyncio.timeout(5):
+        while (held := await other.hold("host-1")) is None:
+            await asyncio.sleep(0.01)
+    assert held is not None
+
+
+async def test_child_that_was_forked_keeps_no_lock(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    hold = await store.hold("host-1")
+    assert hold is not None
+    alive, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(tell)
+        os.read(alive, 1)  # until the parent is done with it
+        os._exit(0)
+    try:
+        assert hold.session is not None
+        hold.session.connection.terminate()  # as the death of this process would
+
+        async with asyncio.timeout(5):
+            hold.is_wanted = False
+            while (taken := await other.hold("host-1")) is None:
+                await asyncio.sleep(0.01)
+        assert taken is not None
+    finally:
+        os.close(tell)
+        os.close(alive)
+        os.waitpid(child, 0)
+
+
+async def test_vacant_are_those_that_nobody_holds(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    mine, theirs = await store.hold("mine"), await other.hold("theirs")
+
+    assert await store.vacant(["mine", "theirs", "free"]) == {"free"}
+    assert mine is not None
+    assert theirs is not None
+    await theirs.release()
+    assert await store.vacant(["mine", "theirs"]) == {"theirs"}
