@@ -2,8 +2,10 @@
 
 import secrets
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis.stateful import run_state_machine_as_test
 
 from holdfast.core.ids import Ids
 from holdfast.store.keyvalue.etcd import EtcdEngine
@@ -20,18 +22,26 @@ from holdfast.testing.conformance.shared_records import *  # noqa: F403 - same
 from holdfast.testing.histories import history_machine
 from holdfast.testing.keyvalue_wreck import KeyValueWrecker
 
-HOSTS = ("127.0.0.1:21379", "127.0.0.1:22379", "127.0.0.1:23379")
+if TYPE_CHECKING:
+    from holdfast.testing.servers.etcd import EtcdCluster
+
+pytestmark = pytest.mark.slow
+
 BEAT = 0.2
+"""Seconds: dead holders of locks are found soon."""
 
 
 def _prefix() -> str:
     return f"test-{secrets.token_hex(6)}"
 
 
+def _engine(etcd: "EtcdCluster") -> EtcdEngine:
+    return EtcdEngine(Cluster(hosts=etcd.hosts), prefix=_prefix(), beat=BEAT)
+
+
 @pytest.fixture
-async def store(clock: FakeClock, ids: Ids) -> AsyncIterator[KeyValueStore]:
-    engine = EtcdEngine(Cluster(hosts=HOSTS), prefix=_prefix(), beat=BEAT)
-    keyvalue = KeyValueStore(engine, clock=clock, ids=ids)
+async def store(etcd: "EtcdCluster", clock: FakeClock, ids: Ids) -> AsyncIterator[KeyValueStore]:
+    keyvalue = KeyValueStore(_engine(etcd), clock=clock, ids=ids)
     await keyvalue.open()
     yield keyvalue
     await keyvalue.close()
@@ -39,18 +49,18 @@ async def store(clock: FakeClock, ids: Ids) -> AsyncIterator[KeyValueStore]:
 
 @pytest.fixture
 def wrecker(store: KeyValueStore) -> KeyValueWrecker:
-    return KeyValueWrecker(store._engine)
+    return KeyValueWrecker(store.engine)
 
 
 @pytest.fixture
-def url() -> str:
-    return f"etcd://{','.join(HOSTS)}/{_prefix()}?max_skew=0&beat={BEAT}"
+def url(etcd: "EtcdCluster") -> str:
+    return f"{etcd.url(_prefix())}?max_skew=0&beat={BEAT}"
 
 
-def make(clock: FakeClock, ids: Ids) -> KeyValueStore:
-    engine = EtcdEngine(Cluster(hosts=HOSTS), prefix=_prefix(), beat=BEAT)
-    return KeyValueStore(engine, clock=clock, ids=ids)
+@pytest.mark.timeout(600)
+def test_random_histories_are_those_of_the_model(etcd: "EtcdCluster") -> None:
+    def make(clock: FakeClock, ids: Ids) -> KeyValueStore:
+        return KeyValueStore(_engine(etcd), clock=clock, ids=ids)
 
-
-TestHistories = history_machine(make).TestCase
-TestHistories.pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+    machine = history_machine(make)
+    run_state_machine_as_test(machine, settings=machine.TestCase.settings)

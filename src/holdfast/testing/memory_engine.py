@@ -5,6 +5,7 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from threading import Lock
 
 from holdfast.store.keyvalue.port import Conditions, Entry, Key, Limits, Span, Value, Write
 
@@ -21,6 +22,7 @@ class MemoryEngine:
         self._parts: dict[str, dict[str, Entry]] = defaultdict(dict)
         self._order: dict[str, list[str]] = defaultdict(list)
         self._versions = count(1)
+        self._one_at_a_time = Lock()
         self._watchers: list[Callable[[Write], None]] = []
 
     def exists(self) -> bool:
@@ -34,6 +36,9 @@ class MemoryEngine:
 
     async def close(self) -> None:
         """It keeps what it has."""
+
+    async def leave(self) -> None:
+        """It belongs to no loop."""
 
     async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
         await self._pause()
@@ -55,10 +60,11 @@ class MemoryEngine:
         assert len(touched) <= self.limits.most_writes, f"{len(touched)} records: {touched}"
         assert len({write.key for write in writes}) == len(writes), "a key is written twice"
         self.before(writes)
-        if any(self._version(key) != version for key, version in conditions.items()):
-            return False
-        for write in writes:
-            self._write(write.key, write.value)
+        with self._one_at_a_time:  # locks beat on a thread
+            if any(self._version(key) != version for key, version in conditions.items()):
+                return False
+            for write in writes:
+                self._write(write.key, write.value)
         for write in writes:
             for heard in list(self._watchers):
                 heard(write)

@@ -38,6 +38,9 @@ class MortalEngine:
     async def close(self) -> None:
         await self._engine.close()
 
+    async def leave(self) -> None:
+        await self._engine.leave()
+
     async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
         self._live()
         return await self._engine.get(keys)

@@ -19,6 +19,7 @@ from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.known import remember_queue
 from holdfast.store.keyvalue.port import Key, Value
+from holdfast.store.keyvalue.texts import is_json
 from holdfast.store.keyvalue.together import together
 from holdfast.store.keyvalue.unit import Unit
 
@@ -143,6 +144,8 @@ def _check(new: NewJob) -> None:
         raise InvalidJob("params hold NUL or lone surrogates, which cannot be stored")
     if len(new.params.encode()) > MAX_PAYLOAD:
         raise InvalidJob(f"params are over {MAX_PAYLOAD:,} bytes")
+    if not is_json(new.params, MAX_PAYLOAD):
+        raise InvalidJob("params are no JSON, and no handler could read them")
     if new.slot is not None:
         check_name(new.slot.series, what="series")
     if new.key is not None:

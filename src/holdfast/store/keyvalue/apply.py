@@ -74,7 +74,7 @@ async def apply_one(unit: Unit, *, desk: Desk, change: Change, seq: int) -> Appl
     if change.edit is not None:
         await places.edit(unit, kept, change, now)
     else:
-        plan = await places.move(unit, kept, change)
+        plan = await places.move(unit, kept, change, now)
     await _record(unit, change, Kind(change.move.kind or ""), now, None)
     hint = Hint(queues=frozenset({kept.job.queue}))
     return Applied(is_written=True, hint=hint, plan=plan)

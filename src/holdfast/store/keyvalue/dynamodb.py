@@ -71,6 +71,9 @@ class DynamoDBEngine:
             await asyncio.to_thread(threads.shutdown)
             self._table.close()
 
+    async def leave(self) -> None:
+        """Its threads belong to no loop."""
+
     async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
         wanted = list(dict.fromkeys(keys))
         batches = [wanted[n : n + BATCH] for n in range(0, len(wanted), BATCH)]

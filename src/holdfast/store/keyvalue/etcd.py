@@ -50,6 +50,9 @@ class EtcdEngine:
         self._watches = []
         await self._wire.close()
 
+    async def leave(self) -> None:
+        await self._wire.leave()
+
     async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
         found: list[Entry | None] = []
         for start in range(0, len(keys), MOST_OPERATIONS):

@@ -107,6 +107,11 @@ class Wire:
             elif session.connector is not None and loop.is_closed():
                 session.detach()
 
+    async def leave(self) -> None:
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
+
     async def _post(self, endpoint: str, path: str, body: Mapping[str, Any]) -> Any:
         if self._cluster.user is not None and self._token is None:
             await self._authenticate(endpoint)

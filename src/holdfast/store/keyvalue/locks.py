@@ -6,9 +6,12 @@ is taken over. So a lock is free soon after its holder died, however it died.
 
 import asyncio
 from collections.abc import Collection
+from contextlib import suppress
+from threading import Event, Thread
 from typing import Final
 
 from holdfast.core.limits import check_name
+from holdfast.errors import OperatorError
 from holdfast.store.keyvalue import layout
 from holdfast.store.keyvalue.port import Engine, Entry, Key, Write
 
@@ -40,7 +43,8 @@ class Locks:
         self._engine = engine
         self._owner = owner
         self._held: dict[str, Lock] = {}
-        self._beating: asyncio.Task[None] | None = None
+        self._beating: Thread | None = None
+        self._is_over = Event()
 
     async def hold(self, name: str) -> Lock | None:
         """Take it, or find out that its holder lives."""
@@ -80,9 +84,9 @@ class Locks:
 
     async def close(self) -> None:
         """Let go of all."""
+        self._is_over.set()
         if self._beating is not None:
-            self._beating.cancel()
-            self._beating = None
+            await asyncio.to_thread(self._beating.join)
         for lock in list(self._held.values()):
             await self.release(lock)
 
@@ -110,14 +114,23 @@ class Locks:
         return Write(lock.key, {"owner": self._owner, "beats": lock.beats})
 
     def _beat_on(self) -> None:
-        if self._beating is None or self._beating.done():
-            self._beating = asyncio.create_task(self._beat_for_ever())
+        if self._beating is None:
+            # On a thread: whatever blocks the event loop is no death.
+            self._beating = Thread(target=self._run, name="holdfast-locks", daemon=True)
+            self._beating.start()
+
+    def _run(self) -> None:
+        asyncio.run(self._beat_for_ever())
 
     async def _beat_for_ever(self) -> None:
-        while self._held:
-            await asyncio.sleep(self._engine.limits.beat)
-            for lock in list(self._held.values()):
-                await self._beat(lock)
+        beat = self._engine.limits.beat
+        try:
+            while not await asyncio.to_thread(self._is_over.wait, beat):
+                for lock in list(self._held.values()):
+                    with suppress(OperatorError):  # whoever cannot reach the store tries again
+                        await self._beat(lock)
+        finally:
+            await self._engine.leave()
 
     async def _beat(self, lock: Lock) -> None:
         [entry] = await self._engine.get([lock.key])

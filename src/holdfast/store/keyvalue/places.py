@@ -6,7 +6,7 @@ is decided; its note is then worked off job by job, and nobody claims from the q
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -28,6 +28,8 @@ from holdfast.store.keyvalue.unit import Unit
 
 ALL: Final = 1_000_000
 PAGE: Final = 1_000
+PAGES: Final = "places"
+OLD: Final = timedelta(hours=1)
 PLAN: Final = "plan"
 """The kind of note that lists positions still to be written."""
 
@@ -139,7 +141,7 @@ async def edit(unit: Unit, kept: Kept, change: Change, now: datetime) -> None:
     shelf.save(unit, kept, replace(kept, job=edited))
 
 
-async def move(unit: Unit, kept: Kept, change: Change) -> Key | None:
+async def move(unit: Unit, kept: Kept, change: Change, now: datetime) -> Key | None:
     """Bring the job to the change's place; a plan, where others must move too."""
     assert change.place is not None
     queue = await queues.load(unit, kept.job.queue)
@@ -159,7 +161,7 @@ async def move(unit: Unit, kept: Kept, change: Change) -> Key | None:
         shelf.save(unit, kept, replace(kept, job=job))
         return None
     unit.require(layout.job_key(kept.job))
-    return await _decide_plan(unit, queue, changed) if changed else None
+    return await _decide_plan(unit, queue, changed, now) if changed else None
 
 
 async def normalise(desk: Desk, name: str) -> int:
@@ -170,7 +172,7 @@ async def normalise(desk: Desk, name: str) -> int:
         changed = await _uneven(unit, queue)
         if not changed:
             return 0, None
-        note = await _decide_plan(unit, queue, changed)
+        note = await _decide_plan(unit, queue, changed, desk.now())
         told = str(len(changed))
         await shelf.tell(unit, Kind.NORMALISED, at=desk.now(), detail=told, queue=name)
         return len(changed), note
@@ -197,7 +199,9 @@ async def _uneven(unit: Unit, queue: KeptQueue) -> list[Placed]:
     return changed
 
 
-async def _decide_plan(unit: Unit, queue: KeptQueue, changed: Sequence[Placed]) -> Key:
+async def _decide_plan(
+    unit: Unit, queue: KeptQueue, changed: Sequence[Placed], now: datetime
+) -> Key:
     """Write the positions down, and let the queue know: with that commit it is decided.
 
     The pages are written before; nobody looks at them until the queue names the plan.
@@ -207,7 +211,7 @@ async def _decide_plan(unit: Unit, queue: KeptQueue, changed: Sequence[Placed]) 
     listed = [[each.id, each.was, each.position] for each in changed]
     pages = range(0, len(listed), PAGE)
     for start in pages:
-        page = {"places": listed[start : start + PAGE]}
+        page = {"places": listed[start : start + PAGE], "at": layout.stamp(now)}
         await unit.engine.transact({}, [Write(_page(name, start), page)])
     note = Key(layout.PENDING, name)
     unit.put(note, {"kind": PLAN, "queue": queue.queue.name, "pages": list(pages)})
@@ -244,8 +248,18 @@ async def _forget(unit: Unit, *, note: Key, queue: str, pages: Sequence[Key]) ->
         unit.delete(page)
 
 
+async def forget_left(desk: Desk) -> None:
+    """Pages of plans that were never decided, for whoever wrote them died before."""
+    before = layout.stamp(desk.now() - OLD)
+    found = await desk.engine.range(Span(PAGES), limit=ALL)
+    for page in [each for each in found if each.value["at"] < before]:
+        note = Key(layout.PENDING, page.key.sort.rpartition("#")[0])
+        if (await desk.engine.get([note]))[0] is None:
+            await desk.engine.transact({page.key: page.version}, [Write(page.key, None)])
+
+
 def _page(name: str, start: int) -> Key:
-    return Key(f"places#{name}", layout.number(start))
+    return Key(PAGES, f"{name}#{layout.number(start)}")
 
 
 def _can_be_kept(job: Job, asked: Edit, now: datetime) -> bool:

@@ -77,6 +77,10 @@ class Engine(Protocol):
         """Let go of everything; twice is fine."""
         ...
 
+    async def leave(self) -> None:
+        """Let go of what the running loop has used: it is about to end, and others go on."""
+        ...
+
     async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
         """Each record, in the order asked; None where there is none."""
         ...

@@ -11,7 +11,7 @@ from holdfast.core.delivery import Delivery
 from holdfast.core.event import EventRecord, Kind
 from holdfast.core.job import Job
 from holdfast.core.state import State
-from holdfast.store.keyvalue import groups, layout, queues, reservations, runs, shelf
+from holdfast.store.keyvalue import groups, layout, places, queues, reservations, runs, shelf
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.finishing import settle
 from holdfast.store.keyvalue.jobs import chain_of
@@ -126,6 +126,7 @@ async def prune(desk: Desk, *, older_than: timedelta, limit: int) -> int:
             break
         start = entries[-1].key.sort + "\0"
     await _forget_groups(desk, before)
+    await places.forget_left(desk)
     return gone
 
 

@@ -123,7 +123,7 @@ def _words(number: int, folder: Path, clients: Sequence[int], peers: Sequence[in
         "--listen-peer-urls": peer,
         "--initial-advertise-peer-urls": peer,
         "--initial-cluster": members,
-        "--initial-cluster-token": folder.name,
+        "--initial-cluster-token": f"holdfast-{peers[0]}",
         "--log-level": "error",
     }
     # 3.5.0 to 3.5.2 could come back from a kill with another history than the others.
