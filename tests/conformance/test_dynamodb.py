@@ -28,13 +28,22 @@ BEAT = 0.2
 """Seconds: dead holders of locks are found soon."""
 
 
-def _table() -> str:
-    return f"test-{secrets.token_hex(6)}"
+TABLE = "tests"
+"""One for all, each with a prefix of its own: making one takes longer."""
+
+
+def _prefix() -> str:
+    return f"test-{secrets.token_hex(6)}:"
 
 
 def _engine(endpoint: str) -> DynamoDBEngine:
     return DynamoDBEngine(
-        _table(), region="eu-central-1", endpoint=endpoint, beat=BEAT, most_writes=MOST_WRITES
+        TABLE,
+        region="eu-central-1",
+        endpoint=endpoint,
+        prefix=_prefix(),
+        beat=BEAT,
+        most_writes=MOST_WRITES,
     )
 
 
@@ -53,7 +62,7 @@ def wrecker(store: KeyValueStore) -> KeyValueWrecker:
 
 @pytest.fixture
 def url(dynamodb: str) -> str:
-    return f"{url_of(dynamodb, _table())}&max_skew=0&beat={BEAT}"
+    return f"{url_of(dynamodb, TABLE)}&prefix={_prefix()}&max_skew=0&beat={BEAT}"
 
 
 @pytest.mark.timeout(600)

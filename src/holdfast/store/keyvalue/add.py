@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from holdfast.core.event import ZERO, Kind
 from holdfast.core.ids import JobId
@@ -11,7 +12,7 @@ from holdfast.core.job import Job, NewJob
 from holdfast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priority, is_storable
 from holdfast.core.order import Ordering
 from holdfast.core.state import State
-from holdfast.errors import InvalidJob
+from holdfast.errors import InvalidJob, PayloadTooLarge
 from holdfast.store.around import Hint
 from holdfast.store.base import Added
 from holdfast.store.keyvalue import groups, layout, queues, shelf
@@ -20,7 +21,7 @@ from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.known import remember_queue
 from holdfast.store.keyvalue.port import Key, Value
 from holdfast.store.keyvalue.texts import is_json
-from holdfast.store.keyvalue.together import together
+from holdfast.store.keyvalue.together import in_chunks
 from holdfast.store.keyvalue.unit import Unit
 
 
@@ -33,8 +34,13 @@ async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
         await remember_queue(desk, name)
     in_turn = await _in_turn(desk, jobs)
     numbered = [(job, first + number) for number, job in enumerate(jobs)]
-    added = await together(
-        numbered, lambda pair: _add(desk, *pair), is_alone=lambda pair: pair[0].id in in_turn
+    added = await in_chunks(
+        desk,
+        numbered,
+        partial(_add, desk),
+        records=6,
+        is_alone=lambda pair: pair[0].id in in_turn,
+        size=lambda pair: len(pair[0].params),
     )
     created = [job.queue for job, each in zip(jobs, added, strict=True) if each.created]
     if created:
@@ -56,12 +62,22 @@ async def _in_turn(desk: Desk, jobs: Sequence[NewJob]) -> set[str]:
     }
 
 
-async def _add(desk: Desk, new: NewJob, seq: int) -> Added:
-    async def work(unit: Unit) -> Added:
-        kept = await put(unit, new, seq, desk.now())
-        return kept if isinstance(kept, Added) else Added(new.id, created=True)
+async def _add(desk: Desk, jobs: Sequence[tuple[NewJob, int]]) -> list[Added]:
+    async def work(unit: Unit) -> list[Added]:
+        await unit.fetch([key for new, _ in jobs for key in _looked_at(new)])
+        return [await _put(unit, new, seq, desk.now()) for new, seq in jobs]
 
-    return await desk.do(work)
+    try:
+        return await desk.do(work)
+    except PayloadTooLarge as error:
+        if len(jobs) > 1:  # one of them, or all together: each is asked alone
+            return [added for pair in jobs for added in await _add(desk, [pair])]
+        return [Added(jobs[0][0].id, created=False, refused=str(error))]
+
+
+async def _put(unit: Unit, new: NewJob, seq: int, now: datetime) -> Added:
+    kept = await put(unit, new, seq, now)
+    return kept if isinstance(kept, Added) else Added(new.id, created=True)
 
 
 async def put(
@@ -69,7 +85,7 @@ async def put(
 ) -> Kept | Added:
     """The job as it will be kept, or what became of it instead; in the caller's unit."""
     why = _malformed(new)
-    await unit.fetch(_looked_at(new, is_well_formed=not why))
+    await unit.fetch(_looked_at(new))
     holder = await _holder(unit, new)
     if holder is not None:
         return Added(holder, created=False)
@@ -83,8 +99,8 @@ async def put(
         return Added(new.id, created=False, refused="it would be due beyond the year 9999")
 
 
-def _looked_at(new: NewJob, *, is_well_formed: bool) -> list[Key]:
-    queue = [queues.key(new.queue)] if is_well_formed else []
+def _looked_at(new: NewJob) -> list[Key]:
+    queue = [] if _malformed(new) else [queues.key(new.queue)]
     ids = [new.id] if new.retry_of is None else [new.id, new.retry_of]
     return [*queue, *(layout.pointer(i) for i in ids), *(key for key, _ in _claims(new))]
 

@@ -51,12 +51,13 @@ def dynamodb_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValu
         DynamoDBEngine,
     )
 
-    known = {"region", "endpoint", "max_skew", "beat", "most_writes"}
+    known = {"region", "endpoint", "prefix", "max_skew", "beat", "most_writes"}
     parts, options = _split(url, DYNAMODB, known)
     engine = DynamoDBEngine(
         check_name(parts.netloc or "", what="table"),
         region=options.get("region"),
         endpoint=options.get("endpoint"),
+        prefix=_prefix(options.get("prefix", "")),
         beat=_seconds(options, "beat", BEAT),
         most_writes=int(_seconds(options, "most_writes", MOST_WRITES)),
     )
@@ -92,6 +93,10 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
     if "cert" in options:
         context.load_cert_chain(options["cert"], options.get("key"))
     return context
+
+
+def _prefix(text: str) -> str:
+    return check_name(text, what="prefix") if text else ""
 
 
 def _skew(options: Mapping[str, str]) -> timedelta:

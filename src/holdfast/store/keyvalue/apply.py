@@ -11,13 +11,14 @@ from holdfast.core.event import Kind
 from holdfast.core.ids import RunId
 from holdfast.core.run import NOBODY
 from holdfast.core.state import FINAL, WAITING, RunStatus, State
+from holdfast.errors import PayloadTooLarge
 from holdfast.store.around import Hint
 from holdfast.store.keyvalue import groups, layout, places, queues, reservations, runs, shelf
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.port import Key
 from holdfast.store.keyvalue.texts import can_be_kept
-from holdfast.store.keyvalue.together import together
+from holdfast.store.keyvalue.together import in_chunks
 from holdfast.store.keyvalue.unit import Unit
 
 
@@ -33,8 +34,13 @@ class Applied:
 async def apply(desk: Desk, changes: Sequence[Change]) -> list[bool]:
     """Routine ends at the same time, everything else in its turn."""
     repeated = len({change.job_id for change in changes}) < len(changes)
-    answers = await together(
-        changes, partial(_apply, desk), is_alone=lambda change: repeated or not _is_routine(change)
+    answers = await in_chunks(
+        desk,
+        changes,
+        partial(_apply, desk),
+        records=10,
+        is_alone=lambda change: repeated or not _is_routine(change),
+        size=lambda change: len(change.result or "") + sum(map(len, change.artifacts)),
     )
     for hint in (answer.hint for answer in answers):
         if hint is not None:
@@ -47,18 +53,30 @@ def _is_routine(change: Change) -> bool:
     return change.move.guard is Guard.OPEN and change.move.kind is None
 
 
-async def _apply(desk: Desk, change: Change) -> Applied:
+async def _apply(desk: Desk, changes: Sequence[Change]) -> list[Applied]:
+    """Several routine ones, or one of any kind."""
+    # Drawn once, for the unit may be done several times.
+    has_successor = any(change.successor is not None for change in changes)
+    seq = await desk.numbers(1) if has_successor else 0
+
+    async def work(unit: Unit) -> list[Applied]:
+        await shelf.load_many(unit, [change.job_id for change in changes])  # read at once
+        return [await _apply_one(unit, desk, change, seq) for change in changes]
+
+    try:
+        answers = await desk.do(work)
+    except PayloadTooLarge:
+        if len(changes) == 1:
+            return [Applied()]
+        return [answer for change in changes for answer in await _apply(desk, [change])]
+    for plan in [answer.plan for answer in answers if answer.plan is not None]:
+        await places.finish_plan(desk, plan)
+    return answers
+
+
+async def _apply_one(unit: Unit, desk: Desk, change: Change, seq: int) -> Applied:
     if not can_be_kept(change):
         return Applied()
-    # Drawn once, for the unit may be done several times.
-    seq = await desk.numbers(1) if change.successor is not None else 0
-    applied = await desk.do(partial(apply_one, desk=desk, change=change, seq=seq))
-    if applied.plan is not None:
-        await places.finish_plan(desk, applied.plan)
-    return applied
-
-
-async def apply_one(unit: Unit, *, desk: Desk, change: Change, seq: int) -> Applied:
     kept, now = await shelf.load(unit, change.job_id), desk.now()
     if kept is None:
         return Applied()

@@ -48,9 +48,12 @@ class DynamoDBEngine:
         *,
         region: str | None = None,
         endpoint: str | None = None,
+        prefix: str = "",
         beat: float = BEAT,
         most_writes: int = MOST_WRITES,
     ) -> None:
+        """`prefix` goes before every `PK`, for several stores in one table."""
+        self._prefix = prefix
         self.limits = Limits(most_writes=most_writes, poll=POLL, beat=beat)
         self._table = Table(table, region=region, endpoint=endpoint, threads=THREADS)
         self._threads: ThreadPoolExecutor | None = None
@@ -69,7 +72,6 @@ class DynamoDBEngine:
         if self._threads is not None:
             threads, self._threads = self._threads, None
             await asyncio.to_thread(threads.shutdown)
-            self._table.close()
 
     async def leave(self) -> None:
         """Its threads belong to no loop."""
@@ -83,10 +85,10 @@ class DynamoDBEngine:
 
     async def _get(self, keys: Sequence[Key]) -> list[Entry]:
         found: list[Entry] = []
-        left = [key_item(key) for key in keys]
+        left = [key_item(key, self._prefix) for key in keys]
         for number in range(TRIES):
             items, left = await self._call(partial(self._table.read, left))
-            found += [entry(item) for item in items]
+            found += [entry(item, self._prefix) for item in items]
             if not left:
                 return found
             await asyncio.sleep(_pause(number))
@@ -96,11 +98,11 @@ class DynamoDBEngine:
         if span.end is not None and span.start >= span.end:
             return []
         found: list[Entry] = []
-        after = None
+        own, after = Span(self._prefix + span.part, span.start, span.end), None
         while len(found) < limit:
-            ask = partial(self._table.query, span, limit - len(found), after, reverse=reverse)
+            ask = partial(self._table.query, own, limit - len(found), after, reverse=reverse)
             items, after = await self._call(ask)
-            entries = (entry(item) for item in items)
+            entries = (entry(item, self._prefix) for item in items)
             found += [each for each in entries if each.key.sort != span.end]
             if after is None:
                 break
@@ -109,9 +111,9 @@ class DynamoDBEngine:
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
         self._count += 1
         mark = f"{self._marks}{self._count:x}"
-        items = [_operation(self._table.name, write, conditions, mark) for write in writes]
+        items = [self._operation(write, conditions, mark) for write in writes]
         looked_at = conditions.keys() - {write.key for write in writes}
-        items += [_check(self._table.name, key, conditions[key]) for key in looked_at]
+        items += [self._check(key, conditions[key]) for key in looked_at]
         for number in range(TRIES):
             reasons = await self._call(partial(self._table.write, items, mark))
             if not reasons:
@@ -150,26 +152,25 @@ class DynamoDBEngine:
     async def concerns(self) -> list[str]:
         return []
 
+    def _operation(self, write: Write, conditions: Conditions, mark: str) -> dict[str, Any]:
+        where = key_item(write.key, self._prefix)
+        own: dict[str, Any] = {"TableName": self._table.name}
+        if write.value is None:
+            kind, own = "Delete", {**own, "Key": where}
+        else:
+            kind, own = "Put", {**own, "Item": put_item(where, write.value, mark)}
+        if write.key in conditions:
+            own |= _condition(conditions[write.key])
+        return {kind: own}
+
+    def _check(self, key: Key, version: str | None) -> dict[str, Any]:
+        where = {"TableName": self._table.name, "Key": key_item(key, self._prefix)}
+        return {"ConditionCheck": {**where, **_condition(version)}}
+
     async def _call(self, ask: Callable[[], Any]) -> Any:
         if self._threads is None:
             raise RuntimeError("the engine is not open")
         return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
-
-
-def _operation(table: str, write: Write, conditions: Conditions, mark: str) -> dict[str, Any]:
-    if write.value is None:
-        own: dict[str, Any] = {"TableName": table, "Key": key_item(write.key)}
-        kind = "Delete"
-    else:
-        own = {"TableName": table, "Item": put_item(write.key, write.value, mark)}
-        kind = "Put"
-    if write.key in conditions:
-        own |= _condition(conditions[write.key])
-    return {kind: own}
-
-
-def _check(table: str, key: Key, version: str | None) -> dict[str, Any]:
-    return {"ConditionCheck": {"TableName": table, "Key": key_item(key), **_condition(version)}}
 
 
 def _condition(version: str | None) -> dict[str, Any]:

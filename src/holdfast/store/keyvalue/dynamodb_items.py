@@ -11,17 +11,17 @@ VERSION: Final = "record_version"
 Item = Mapping[str, Mapping[str, Any]]
 
 
-def key_item(key: Key) -> dict[str, Any]:
-    return {"PK": {"S": key.part}, "SK": {"S": key.sort}}
+def key_item(key: Key, prefix: str = "") -> dict[str, Any]:
+    return {"PK": {"S": prefix + key.part}, "SK": {"S": key.sort}}
 
 
-def put_item(key: Key, value: Value, version: str) -> dict[str, Any]:
+def put_item(where: Mapping[str, Any], value: Value, version: str) -> dict[str, Any]:
     attributes = {name: _attribute(each) for name, each in value.items()}
-    return {**attributes, **key_item(key), VERSION: {"S": version}}
+    return {**attributes, **where, VERSION: {"S": version}}
 
 
-def entry(item: Item) -> Entry:
-    key = Key(item["PK"]["S"], item["SK"]["S"])
+def entry(item: Item, prefix: str = "") -> Entry:
+    key = Key(item["PK"]["S"].removeprefix(prefix), item["SK"]["S"])
     own = {name: _value(each) for name, each in item.items() if name not in {"PK", "SK", VERSION}}
     return Entry(key, own, item[VERSION]["S"] if VERSION in item else "")
 

@@ -1,5 +1,6 @@
 """The table itself: its requests, one at a time and blocking, and what its refusals mean."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -50,9 +51,19 @@ _MAKING: Final = Lock()
 
 
 @cache
-def _session() -> Any:
-    """Not boto3's default one, which is everybody's; made once, for it reads many files."""
-    return boto3.session.Session()
+def _client(_process: int, region: str | None, endpoint: str | None, threads: int) -> Any:
+    """One for all stores of a process, and none that a fork has brought along.
+
+    Of a session of its own: boto3's default one is everybody's. Making one reads many files.
+    """
+    config = Config(
+        max_pool_connections=threads,
+        connect_timeout=3,
+        read_timeout=10,
+        retries={"mode": "standard", "total_max_attempts": 6},
+    )
+    session = boto3.session.Session()
+    return session.client("dynamodb", region_name=region, endpoint_url=endpoint, config=config)
 
 
 class Table:
@@ -63,27 +74,12 @@ class Table:
     ) -> None:
         self.name = name
         self.date: datetime | None = None
-        self._where = {"region_name": region, "endpoint_url": endpoint}
-        self._threads = threads
-        self._made: Any = None
+        self._where = region, endpoint, threads
 
     @property
     def _client(self) -> Any:
-        if self._made is None:
-            config = Config(
-                max_pool_connections=self._threads,
-                connect_timeout=3,
-                read_timeout=10,
-                retries={"mode": "standard", "total_max_attempts": 6},
-            )
-            with _MAKING:
-                self._made = _session().client("dynamodb", config=config, **self._where)
-        return self._made
-
-    def close(self) -> None:
-        if self._made is not None:
-            self._made.close()
-            self._made = None
+        with _MAKING:
+            return _client(os.getpid(), *self._where)
 
     def exists(self) -> bool:
         try:

@@ -10,6 +10,9 @@ from holdfast.store.keyvalue.desk import Desk
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
+MOST_TEXT: Final = 300_000
+"""Characters that the users' own texts may have in one transaction of several items."""
+
 AT_ONCE: Final = 16
 """How many requests one verb has under way."""
 
@@ -26,6 +29,40 @@ async def together(
         own = list(group)
         answers += [await do(item) for item in own] if alone else await _at_once(own, do)
     return answers
+
+
+async def in_chunks(
+    desk: Desk,
+    items: Sequence[Item],
+    do: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
+    *,
+    records: int,
+    is_alone: Callable[[Item], bool],
+    size: Callable[[Item], int],
+) -> list[Answer]:
+    """As `together`, but as many in one transaction as it takes, by number and by size."""
+    answers: list[Answer] = []
+    for alone, group in groupby(items, key=is_alone):
+        own = list(group)
+        parts = [[item] for item in own] if alone else _filled(desk, own, records, size)
+        for told in await together(parts, do, is_alone=lambda _, alone=alone: alone):  # type: ignore[misc]
+            answers += told
+    return answers
+
+
+def _filled(
+    desk: Desk, items: Sequence[Item], records: int, size: Callable[[Item], int]
+) -> list[list[Item]]:
+    most = max(1, desk.engine.limits.most_writes // records)
+    parts: list[list[Item]] = []
+    room = 0
+    for item in items:
+        if not parts or len(parts[-1]) == most or size(item) > room:
+            parts.append([])
+            room = MOST_TEXT
+        parts[-1].append(item)
+        room -= size(item)
+    return parts
 
 
 def chunks(desk: Desk, items: Sequence[Item], *, records: int) -> list[Sequence[Item]]:

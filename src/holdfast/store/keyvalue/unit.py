@@ -65,8 +65,14 @@ class Unit:
             self._read.setdefault(entry.key, entry)
 
     async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
-        """As the engine has it: what this unit has written is not in it."""
-        return await self.engine.range(span, limit=limit, reverse=reverse)
+        """The first records of a span as this unit sees them, what it has written among them."""
+        own = {key: value for key, value in self._writes.items() if _is_in(key, span)}
+        found = await self.engine.range(span, limit=limit + len(own), reverse=reverse)
+        if not own:
+            return found
+        kept = [entry for entry in found if entry.key not in own]
+        written = [Entry(key, value, "") for key, value in own.items() if value is not None]
+        return sorted((*kept, *written), key=lambda e: e.key.sort, reverse=reverse)[:limit]
 
     def put(self, key: Key, value: Value) -> None:
         self._writes[key] = value
@@ -116,6 +122,11 @@ class Unit:
     def _conditions(self) -> dict[Key, str | None]:
         keys = [key for key in (*self._writes, *self._required) if key in self._read]
         return {key: _version(self._read[key]) for key in keys}
+
+
+def _is_in(key: Key, span: Span) -> bool:
+    is_before_end = span.end is None or key.sort < span.end
+    return key.part == span.part and key.sort >= span.start and is_before_end
 
 
 def _version(entry: Entry | None) -> str | None:
