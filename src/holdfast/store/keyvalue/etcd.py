@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from holdfast.errors import StoreBusy
+from holdfast.errors import StoreUnavailable
 from holdfast.store.keyvalue.etcd_watch import Watch
 from holdfast.store.keyvalue.etcd_wire import PATIENCE, PAUSE, Cluster, Unanswered, Wire
 from holdfast.store.keyvalue.port import Conditions, Entry, Key, Limits, Span, Value, Write
@@ -107,9 +107,9 @@ class EtcdEngine:
                     raise self._unknown(error) from error
                 await asyncio.sleep(PAUSE)
 
-    def _unknown(self, error: Unanswered) -> StoreBusy:
+    def _unknown(self, error: Unanswered) -> StoreUnavailable:
         told = self._wire.unreachable(error)
-        return StoreBusy(f"{told}. What was asked last may have been written: ask it again")
+        return StoreUnavailable(f"{told}. What was asked last may have been written: ask it again")
 
     async def _is_ours(self, writes: Sequence[Write], mark: str) -> bool:
         """Whether it was a try of ours, unanswered, that came first."""

@@ -15,9 +15,9 @@ from holdfast.errors import (
     OperatorError,
     PayloadTooLarge,
     StoreBroken,
-    StoreBusy,
     StoreFull,
     StoreReadOnly,
+    StoreUnavailable,
 )
 
 REQUEST: Final = 1.5
@@ -66,7 +66,7 @@ class Wire:
         return ", ".join(self._cluster.hosts)
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The answer to a request that may be repeated; StoreBusy if nobody gives one."""
+        """The answer to a request that may be repeated; StoreUnavailable if nobody gives one."""
         over = asyncio.get_running_loop().time() + self._patience
         while True:
             try:
@@ -88,8 +88,8 @@ class Wire:
             self._at += 1
             raise
 
-    def unreachable(self, error: BaseException) -> StoreBusy:
-        return StoreBusy(
+    def unreachable(self, error: BaseException) -> StoreUnavailable:
+        return StoreUnavailable(
             f"no etcd endpoint of {self.where} answered for {self._patience:.0f} s (the last one: "
             f"{error}); it waits until one does, so look at the cluster"
         )
