@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.decide import succeed
 from holdfast.core.ids import JobId
 from holdfast.core.state import State
-from holdfast.errors import StoreBusy
+from holdfast.errors import StoreUnavailable
 from holdfast.store.base import Filter, Store
 from holdfast.store.open import open_store
 from holdfast.testing.conformance.make import make_job, put, take_many
@@ -82,7 +82,7 @@ async def test_cluster_without_a_majority_is_said_to_be_unreachable(
     for node in down:
         await asyncio.to_thread(node.kill)
 
-    with pytest.raises(StoreBusy, match="no etcd endpoint of .* answered for 2 s"):
+    with pytest.raises(StoreUnavailable, match=r"no etcd endpoint of .* answered for 2 s"):
         await impatient.add([make_job()])
 
     for node in down:

@@ -22,6 +22,7 @@ from holdfast.errors import (
     StoreFull,
     StoreMissing,
     StoreReadOnly,
+    StoreUnavailable,
 )
 from holdfast.store.keyvalue.port import Span
 
@@ -182,7 +183,7 @@ class Table:
             return StoreReadOnly(f"no credentials for table {self.name}; give some as boto3 wants")
         if type(error).__name__ == "NoRegionError":
             return StoreMissing(f"no region for table {self.name}; add ?region=… to the address")
-        return StoreBusy(f"table {self.name} cannot be reached: {error}; it waits until it can")
+        return StoreUnavailable(f"table {self.name} cannot be reached: {error}; try again later")
 
     def _refusal(self, code: str, told: str) -> Exception:
         if code == "ResourceNotFoundException":
@@ -200,7 +201,7 @@ class Table:
             return StoreFull(f"the account has no room for table {self.name}: {told}")
         if code == "ValidationException" and "size" in told:
             return PayloadTooLarge(f"an item would be over 400 KB: {told}")
-        error: type[OperatorError] = StoreBusy if code.startswith("5") else StoreBroken
+        error: type[OperatorError] = StoreUnavailable if code == "500" else StoreBroken
         return error(f"DynamoDB refused a request at table {self.name}: {told} ({code})")
 
 
