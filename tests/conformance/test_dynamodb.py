@@ -22,7 +22,7 @@ from holdfast.testing.keyvalue_wreck import KeyValueWrecker
 from holdfast.testing.servers.dynamodb import MOST_WRITES
 from holdfast.testing.servers.dynamodb import url as url_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 BEAT = 0.2
 """Seconds: dead holders of locks are found soon."""
@@ -65,7 +65,6 @@ def url(dynamodb: str) -> str:
     return f"{url_of(dynamodb, TABLE)}&prefix={_prefix()}&max_skew=0&beat={BEAT}"
 
 
-@pytest.mark.timeout(600)
 def test_random_histories_are_those_of_the_model(dynamodb: str) -> None:
     def make(clock: FakeClock, ids: Ids) -> KeyValueStore:
         return KeyValueStore(_engine(dynamodb), clock=clock, ids=ids)

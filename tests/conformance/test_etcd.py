@@ -25,7 +25,7 @@ from holdfast.testing.keyvalue_wreck import KeyValueWrecker
 if TYPE_CHECKING:
     from holdfast.testing.servers.etcd import EtcdCluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 BEAT = 0.2
 """Seconds: dead holders of locks are found soon."""
@@ -57,7 +57,6 @@ def url(etcd: "EtcdCluster") -> str:
     return f"{etcd.url(_prefix())}?max_skew=0&beat={BEAT}"
 
 
-@pytest.mark.timeout(600)
 def test_random_histories_are_those_of_the_model(etcd: "EtcdCluster") -> None:
     def make(clock: FakeClock, ids: Ids) -> KeyValueStore:
         return KeyValueStore(_engine(etcd), clock=clock, ids=ids)

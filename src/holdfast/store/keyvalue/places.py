@@ -1,7 +1,7 @@
 """Moving and editing jobs that wait, and making positions even.
 
-What changes the place of one job is one write. What changes several is a plan: written whole, it
-is decided; its note is then worked off job by job, and nobody claims from the queue before.
+What one transaction has room for is written at once. More is a plan: written whole, it is decided;
+its note is then worked off job by job, and nobody claims from the queue before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +28,10 @@ from holdfast.store.keyvalue.unit import Unit
 
 ALL: Final = 1_000_000
 PAGE: Final = 1_000
+EACH: Final = 4
+BESIDE: Final = 8
+"""Records that a job in another position takes, and those of whatever brought it there."""
+
 PAGES: Final = "places"
 OLD: Final = timedelta(hours=1)
 PLAN: Final = "plan"
@@ -155,13 +159,8 @@ async def move(unit: Unit, kept: Kept, change: Change, now: datetime) -> Key | N
         target=target,
         gap=queue.queue.gap,
     )
-    changed = line.changed
-    if [each.seq for each in changed] == [kept.job.seq]:
-        job = replace(kept.job, position=line.position_of(kept.job.seq))
-        shelf.save(unit, kept, replace(kept, job=job))
-        return None
     unit.require(layout.job_key(kept.job))
-    return await _decide_plan(unit, queue, changed, now) if changed else None
+    return await _place(unit, queue, line.changed, now)
 
 
 async def normalise(desk: Desk, name: str) -> int:
@@ -172,7 +171,7 @@ async def normalise(desk: Desk, name: str) -> int:
         changed = await _uneven(unit, queue)
         if not changed:
             return 0, None
-        note = await _decide_plan(unit, queue, changed, desk.now())
+        note = await _place(unit, queue, changed, desk.now())
         told = str(len(changed))
         await shelf.tell(unit, Kind.NORMALISED, at=desk.now(), detail=told, queue=name)
         return len(changed), note
@@ -197,6 +196,16 @@ async def _uneven(unit: Unit, queue: KeptQueue) -> list[Placed]:
         pairs = zip(lane, even, strict=True)
         changed += [replace(each, position=new) for each, new in pairs if each.was != new]
     return changed
+
+
+async def _place(
+    unit: Unit, queue: KeptQueue, changed: Sequence[Placed], now: datetime
+) -> Key | None:
+    """Write the positions at once if there is room; else the note of the plan to do so."""
+    if len(changed) > 1 and EACH * len(changed) + BESIDE > unit.engine.limits.most_writes:
+        return await _decide_plan(unit, queue, changed, now)
+    await _put(unit, places=[(each.id, each.was, each.position) for each in changed])
+    return None
 
 
 async def _decide_plan(
@@ -227,7 +236,9 @@ async def finish_plan(desk: Desk, note: Key) -> None:
     pages = [_page(note.sort, start) for start in entry.value["pages"]]
     found = await desk.engine.get(pages)
     placed = [place for page in found if page is not None for place in page.value["places"]]
-    await together(chunks(desk, placed, records=4), lambda own: desk.do(partial(_put, places=own)))
+    await together(
+        chunks(desk, placed, records=EACH), lambda own: desk.do(partial(_put, places=own))
+    )
     await desk.do(partial(_forget, note=note, queue=entry.value["queue"], pages=pages))
 
 
