@@ -27,7 +27,10 @@ from holdfast.store.keyvalue.unit import Unit
 ROUNDS: Final = 20
 """How often a claim looks again when others were quicker."""
 
-PAGE: Final = 50
+AT_ONCE: Final = 8
+"""How many go into one transaction: where others claim too, few are lost with it."""
+
+PAGE: Final = 10
 MOST_PAGE: Final = 1_000
 
 
@@ -80,7 +83,10 @@ async def _many(desk: Desk, wish: Wish, limit: int, prefetch: int) -> list[Claim
         room = limit + prefetch - len(claims)
         chosen = await choose(Unit(desk.engine), wish, limit=now_room, most=room, now=desk.now())
         numbered = list(enumerate(chosen, start=tried))
-        answers = await together(numbered, partial(_take, desk, wish))
+        together_taken = await together(
+            chunks(desk, numbered, records=5, most=AT_ONCE), partial(_take, desk, wish)
+        )
+        answers = [answer for told in together_taken for answer in told]
         claims += [answer for answer in answers if answer is not None]
         tried += len(chosen)
         if None not in answers:
@@ -88,14 +94,21 @@ async def _many(desk: Desk, wish: Wish, limit: int, prefetch: int) -> list[Claim
     return claims
 
 
-async def _take(desk: Desk, wish: Wish, numbered: tuple[int, Entry]) -> Claim | None:
-    number, entry = numbered
+async def _take(
+    desk: Desk, wish: Wish, numbered: Sequence[tuple[int, Entry]]
+) -> list[Claim | None]:
+    """Each that is still there to be taken; None for those where somebody was quicker."""
 
-    async def work(unit: Unit) -> Claim | None:
-        kept = await shelf.load_at(unit, entry.value["sort"])
-        return await open_run(unit, desk, wish, kept, wish.run_id(number))
+    async def work(unit: Unit) -> list[Claim | None]:
+        await unit.fetch([Key(layout.JOB, entry.value["sort"]) for _, entry in numbered])
+        return [await _take_one(unit, desk, wish, *each) for each in numbered]
 
     return await desk.do(work)
+
+
+async def _take_one(unit: Unit, desk: Desk, wish: Wish, number: int, entry: Entry) -> Claim | None:
+    kept = await shelf.load_at(unit, entry.value["sort"])
+    return await open_run(unit, desk, wish, kept, wish.run_id(number))
 
 
 async def _one_by_one(desk: Desk, wish: Wish, limit: int) -> list[Claim]:

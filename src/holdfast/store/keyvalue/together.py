@@ -65,9 +65,11 @@ def _filled(
     return parts
 
 
-def chunks(desk: Desk, items: Sequence[Item], *, records: int) -> list[Sequence[Item]]:
+def chunks(
+    desk: Desk, items: Sequence[Item], *, records: int, most: int = 1_000
+) -> list[Sequence[Item]]:
     """As many at a time as one transaction takes, where each writes up to so many records."""
-    size = max(1, desk.engine.limits.most_writes // records)
+    size = min(most, max(1, desk.engine.limits.most_writes // records))
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
