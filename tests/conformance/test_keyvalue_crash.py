@@ -4,7 +4,6 @@ Where an item takes one transaction it is written or not. Where it takes several
 finishes it: no third state is left when the store has been opened again.
 """
 
-import asyncio
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -87,6 +86,7 @@ async def _play(engine: MemoryEngine, name: str, dies_at: int | None, *, act: bo
             await scene.act(World(store, Path(), clock, count(ACT_IDS)), needs)
         except Died:
             assert dies_at is not None
+    store._require_open()[1].stop()  # its threads died, too
     return mortal.sent
 
 
@@ -99,7 +99,8 @@ async def _opened(engine: MemoryEngine) -> KeyValueStore:
 
 async def _dump(engine: MemoryEngine) -> dict[Key, dict[str, Any]]:
     """What is there when somebody has opened the store again."""
-    await _opened(engine)
+    store = await _opened(engine)
+    await store.close()
     held = engine.everything()
     return {
         key: {name: value for name, value in held[key].items() if name != "pending"}
@@ -150,4 +151,4 @@ async def _everything_ends(engine: MemoryEngine, *, sound: bool) -> None:
     assert known <= {job.id for job in found}
     stuck = [job for job in found if job.state not in FINAL and job.start_deadline is None]
     assert stuck == []
-    await asyncio.sleep(0)
+    await store.close()

@@ -84,11 +84,15 @@ class Locks:
 
     async def close(self) -> None:
         """Let go of all."""
-        self._is_over.set()
+        self.stop()
         if self._beating is not None:
             await asyncio.to_thread(self._beating.join)
         for lock in list(self._held.values()):
             await self.release(lock)
+
+    def stop(self) -> None:
+        """Show no more life."""
+        self._is_over.set()
 
     async def _take(self, lock: Lock) -> bool:
         [entry] = await self._engine.get([lock.key])
@@ -120,17 +124,16 @@ class Locks:
             self._beating.start()
 
     def _run(self) -> None:
-        asyncio.run(self._beat_for_ever())
+        # RuntimeError: the interpreter ends, and whoever forgot to close the store need not know.
+        with suppress(RuntimeError), asyncio.Runner() as runner:
+            while not self._is_over.wait(self._engine.limits.beat):
+                runner.run(self._beat_all())
+            runner.run(self._engine.leave())
 
-    async def _beat_for_ever(self) -> None:
-        beat = self._engine.limits.beat
-        try:
-            while not await asyncio.to_thread(self._is_over.wait, beat):
-                for lock in list(self._held.values()):
-                    with suppress(OperatorError):  # whoever cannot reach the store tries again
-                        await self._beat(lock)
-        finally:
-            await self._engine.leave()
+    async def _beat_all(self) -> None:
+        for lock in list(self._held.values()):
+            with suppress(OperatorError):  # whoever cannot reach the store tries again
+                await self._beat(lock)
 
     async def _beat(self, lock: Lock) -> None:
         [entry] = await self._engine.get([lock.key])
