@@ -10,6 +10,7 @@ from holdfast.errors import StoreClosed, StoreUnavailable
 from holdfast.store.around import Hint
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.database import AGAIN, GONE, connect, is_gone, named
+from holdfast.store.postgres.floors import Floors
 from holdfast.store.postgres.gather import Gather
 from holdfast.store.postgres.statements import Probe
 from holdfast.store.postgres.work import Lane, Row, Work, begun
