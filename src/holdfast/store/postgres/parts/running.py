@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from holdfast.core.event import EventRecord
 from holdfast.core.job import Job
@@ -24,8 +25,9 @@ class PostgresRunning(PostgresClaiming, PostgresChanging):
     async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
         if not leases:
             return []
-        asked = {"span": span // MICROSECOND, "now": self._now, "mono": self._mono}
-        found = await self._leased("lease.renew", asked | upkeep.meant(leases))
+        asked: dict[str, Any] = upkeep.meant(leases)
+        asked |= {"span": span // MICROSECOND, "now": self._now, "mono": self._mono}
+        found = await self._leased("lease.renew", asked)
         held = {(job, token): cancel for job, token, cancel in found}
         keys = [(lease.job_id, lease.token) for lease in leases]
         return [Renewal(key in held, held.get(key, False)) for key in keys]
@@ -57,7 +59,7 @@ class PostgresRunning(PostgresClaiming, PostgresChanging):
         runs = [rows.orphan(tuple(row)) for row in found]
         return await self._lines.transact(partial(remove_orphans, found=runs)) if runs else []
 
-    async def _leased(self, name: str, values: dict[str, object]) -> list[Row]:
+    async def _leased(self, name: str, values: dict[str, Any]) -> list[Row]:
         """On a line of its own, so that no lease lapses while others wait; safe to repeat."""
 
         async def ask() -> list[Row]:

@@ -67,10 +67,11 @@ class Taken:
 
 
 def taken(row: Row) -> Taken:
-    *gate, lasts, seconds = row
-    columns = gate[5:]
+    gate, columns, (lasts, seconds) = row[:5], row[5:14], row[14:]
     claims = [] if columns[0] is None else [_claim(*each) for each in zip(*columns, strict=True)]
-    return Taken(*gate[:5], claims, lasts or (), seconds)
+    is_paused, concurrency, is_reserved, is_due, is_stranger = gate
+    before = (is_paused, concurrency, is_reserved, is_due, is_stranger)
+    return Taken(*before, claims, lasts or (), seconds)
 
 
 async def claim_gated(work: Work, wanted: Wanted) -> list[Claim]:

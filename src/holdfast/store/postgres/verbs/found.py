@@ -195,7 +195,7 @@ async def _adrift(work: Work, asked: _Asked, known: _Known) -> dict[str, Found]:
 async def _followed(work: Work, jobs: Sequence[str]) -> dict[str, bool]:
     """Of those that have a successor, whether it is of their group."""
     rows = await work.rows("apply.followed", jobs=list(jobs)) if jobs else []
-    return {job: in_group for job, in_group in rows}
+    return dict(map(tuple, rows))
 
 
 def _following(followed: Mapping[str, bool], job: str) -> dict[str, bool]:

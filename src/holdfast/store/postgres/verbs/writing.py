@@ -116,17 +116,16 @@ async def _put_back(work: Work, rulings: Sequence[Ruling]) -> None:
 async def _follow(work: Work, rulings: Sequence[Ruling]) -> None:
     if not rulings:
         return
-    jobs = [(r.job, r.successor.id) for r in rulings if r.successor]
-    names = ("jobs", "successors")
-    await work.run("apply.successors", now=work.now, **columns(names, jobs))
-    rows = [
-        (r.successor.id, r.successor.delay // MICROSECOND, r.found.priority, r.failures, r.losses)
-        for r in rulings
-        if r.successor
+    pairs = [(r, r.successor) for r in rulings if r.successor]
+    jobs = [(r.job, after.id) for r, after in pairs]
+    await work.run("apply.successors", now=work.now, **columns(("jobs", "successors"), jobs))
+    places = [
+        (after.id, after.delay // MICROSECOND, r.found.priority, r.failures, r.losses)
+        for r, after in pairs
     ]
     names = ("successors", "delays", "priorities", *_COUNTS)
-    await work.run("apply.queue_successors", now=work.now, **columns(names, rows))
-    work.queues.update(r.found.queue for r in rulings if r.successor and not r.successor.delay)
+    await work.run("apply.queue_successors", now=work.now, **columns(names, places))
+    work.queues.update(r.found.queue for r, after in pairs if not after.delay)
 
 
 async def _mark(work: Work, rulings: Sequence[Ruling]) -> None:
@@ -152,22 +151,15 @@ async def _end(work: Work, rulings: Sequence[Ruling]) -> None:
         "jobs", "seqs", "states", "reasons", "queues", "priorities", "positions", "available",
         "tokens", *_COUNTS,
     )  # fmt: skip
-    rows = [
-        (
-            r.job,
-            r.found.seq,
-            r.to,
-            r.reason,
-            r.found.queue,
-            *_place(r.found),
-            r.found.available_at,
-            r.token,
-            r.failures,
-            r.losses,
-        )  # fmt: skip
-        for r in rulings
-    ]
+    rows = [_ending(r) for r in rulings]
     await work.run("apply.end", now=work.now, **columns(names, rows))
+
+
+def _ending(ruling: Ruling) -> tuple[Any, ...]:
+    found = ruling.found
+    what = (ruling.job, found.seq, ruling.to, ruling.reason, found.queue)
+    where = (*_place(found), found.available_at)
+    return *what, *where, ruling.token, ruling.failures, ruling.losses
 
 
 async def _bury(work: Work, rulings: Sequence[Ruling]) -> None:
