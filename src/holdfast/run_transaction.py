@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from holdfast.errors import RunError
 from holdfast.store.base import Transaction
 
-Begin = Callable[[], Awaitable[Transaction]]
-"""What a worker hands to a Run so that it can open its transaction; called on the worker's loop."""
+Begin = Callable[[bool], Awaitable[Transaction]]
+"""What a worker hands to a Run so that it can open its transaction; called on the worker's loop.
+
+True: for a handler in a thread, which uses the connection without `await`.
+"""
 
 
 class RunTransaction:
@@ -26,7 +30,7 @@ class RunTransaction:
     async def __aenter__(self) -> Any:
         if self._loop is not None and asyncio.get_running_loop() is not self._loop:
             raise RunError("this handler runs in a thread; write `with run.transaction()`")
-        return await self._open()
+        return await self._open(blocking=False)
 
     async def __aexit__(
         self,
@@ -38,7 +42,7 @@ class RunTransaction:
             await self._undo()
 
     def __enter__(self) -> Any:
-        return self._from_thread(self._open)
+        return self._from_thread(partial(self._open, blocking=True))
 
     def __exit__(
         self,
@@ -49,11 +53,11 @@ class RunTransaction:
         if error is not None:
             self._from_thread(self._undo)
 
-    async def _open(self) -> Any:
+    async def _open(self, *, blocking: bool) -> Any:
         if self._entered:
             raise RunError("this transaction was entered before; there is one per run")
         self._entered = True
-        self.opened = await self._begin()
+        self.opened = await self._begin(blocking)
         return self.opened.connection
 
     async def _undo(self) -> None:

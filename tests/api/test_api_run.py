@@ -34,7 +34,7 @@ def opened():
 
 @pytest.fixture
 async def run(opened):
-    async def begin():
+    async def begin(blocking):
         opened.append(FakeTransaction())
         return opened[-1]
 

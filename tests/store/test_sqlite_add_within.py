@@ -67,7 +67,7 @@ async def test_job_exists_when_the_caller_commits(
     job = make_job(active_key="inv:7")
 
     set_up.execute(INVOICE)
-    added = store.add_within(set_up, [job])
+    added = await store.add_within(set_up, [job])
     before = await store.get([job.id])
     set_up.commit()
 
@@ -83,7 +83,7 @@ async def test_job_never_existed_when_the_caller_rolls_back(
     job = make_job()
 
     set_up.execute(INVOICE)
-    store.add_within(set_up, [job])
+    await store.add_within(set_up, [job])
     set_up.rollback()
 
     assert await store.get([job.id]) == [None]
@@ -93,7 +93,7 @@ async def test_job_never_existed_when_the_caller_rolls_back(
 async def test_holder_of_a_key_is_answered(store: SqliteStore, set_up: sqlite3.Connection) -> None:
     holder = await put(store, key=Key(key="k"))
 
-    added = store.add_within(set_up, [make_job(key=Key(key="k"))])
+    added = await store.add_within(set_up, [make_job(key=Key(key="k"))])
     set_up.rollback()
 
     assert added == [Added(holder, created=False)]
@@ -104,7 +104,7 @@ async def test_repeated_enqueue_finds_itself(
 ) -> None:
     job = make_job()
 
-    added = store.add_within(set_up, [job, job])
+    added = await store.add_within(set_up, [job, job])
     set_up.commit()
 
     assert [answer.created for answer in added] == [True, False]
@@ -116,7 +116,7 @@ async def test_refused_job_takes_neither_its_neighbours_nor_the_caller_s_rows(
     good, bad, last = make_job(), make_job(params="no json"), make_job(key=Key(key="k"))
 
     set_up.execute(INVOICE)
-    added = store.add_within(set_up, [good, bad, last])
+    added = await store.add_within(set_up, [good, bad, last])
     set_up.commit()
 
     assert [answer.created for answer in added] == [True, False, True]
@@ -129,7 +129,7 @@ async def test_settings_of_the_caller_s_connection_stay_as_they_were(
 ) -> None:
     before = (set_up.row_factory, set_up.text_factory, set_up.isolation_level)
 
-    store.add_within(set_up, [make_job()])
+    await store.add_within(set_up, [make_job()])
     set_up.rollback()
 
     assert (set_up.row_factory, set_up.text_factory, set_up.isolation_level) == before
@@ -143,7 +143,7 @@ async def test_transaction_begun_by_hand_carries_the_job(
     job = make_job()
 
     own.execute(begin)
-    store.add_within(own, [job])
+    await store.add_within(own, [job])
     still_open = own.in_transaction
     own.execute("COMMIT")
 
@@ -158,9 +158,9 @@ async def test_savepoint_of_the_caller_is_respected(
     kept, dropped = make_job(), make_job()
 
     own.execute("BEGIN IMMEDIATE")
-    store.add_within(own, [kept])
+    await store.add_within(own, [kept])
     own.execute("SAVEPOINT holdfast_item")
-    store.add_within(own, [dropped])
+    await store.add_within(own, [dropped])
     own.execute("ROLLBACK TO holdfast_item")
     own.execute("COMMIT")
 
@@ -173,7 +173,7 @@ async def test_foreign_keys_turned_off_by_the_caller_make_no_orphans(
     own.execute("PRAGMA foreign_keys = OFF")
     nobody = JobId("00000000-0000-7000-8000-ffffffffffff")
 
-    [added] = store.add_within(own, [make_job(retry_of=nobody)])
+    [added] = await store.add_within(own, [make_job(retry_of=nobody)])
     own.commit()
 
     assert added.refused
@@ -187,7 +187,7 @@ async def test_connection_through_a_link_is_one_to_this_file(
     link.symlink_to(path)
 
     with closing(sqlite3.connect(link)) as own:
-        [added] = store.add_within(own, [make_job()])
+        [added] = await store.add_within(own, [make_job()])
         own.commit()
 
     assert added.created
@@ -198,7 +198,7 @@ async def test_connection_to_another_file_is_refused(store: SqliteStore, path: P
     other.execute("ATTACH ? AS jobs", (str(path),))
 
     with closing(other), pytest.raises(InvalidJob) as refused:
-        store.add_within(other, [make_job()])
+        await store.add_within(other, [make_job()])
 
     assert "other.db" in str(refused.value)
     assert str(path) in str(refused.value)
@@ -208,7 +208,7 @@ async def test_connection_to_memory_is_refused(store: SqliteStore, path: Path) -
     other = sqlite3.connect(":memory:")
 
     with closing(other), pytest.raises(InvalidJob, match="connection to memory, not") as refused:
-        store.add_within(other, [make_job()])
+        await store.add_within(other, [make_job()])
 
     assert str(path) in str(refused.value)
 
@@ -216,7 +216,7 @@ async def test_connection_to_memory_is_refused(store: SqliteStore, path: Path) -
 @pytest.mark.parametrize("thing", [None, "jobs.db", object()], ids=["None", "text", "thing"])
 async def test_what_is_no_connection_is_refused(store: SqliteStore, thing: Any) -> None:
     with pytest.raises(InvalidJob, match=rf"tx is a {type(thing).__name__}; give a sqlite3"):
-        store.add_within(thing, [make_job()])
+        await store.add_within(thing, [make_job()])
 
 
 @pytest.mark.parametrize("setting", BY_ITSELF)
@@ -226,7 +226,7 @@ async def test_connection_without_a_transaction_is_told_to_begin_one(
     setattr(own, setting, BY_ITSELF[setting])
 
     with pytest.raises(InvalidJob, match="run BEGIN IMMEDIATE on it first"):
-        store.add_within(own, [make_job()])
+        await store.add_within(own, [make_job()])
 
     assert dump(path)["holdfast_jobs"] == []
 
@@ -238,7 +238,7 @@ async def test_connection_that_cannot_get_the_lock_says_who_has_it(
     peer.ask("lock_file", path)
 
     with pytest.raises(StoreBusy) as busy:
-        store.add_within(own, [make_job()])
+        await store.add_within(own, [make_job()])
 
     peer.ask("unlock_file")
     assert str(path) in str(busy.value)
@@ -253,7 +253,7 @@ async def test_transaction_that_has_read_an_older_moment_is_told_it_is_too_late(
     await put(store)
 
     with pytest.raises(StoreBusy):
-        store.add_within(own, [make_job()])
+        await store.add_within(own, [make_job()])
 
     own.execute("ROLLBACK")
     assert len(dump(path)["holdfast_jobs"]) == 1

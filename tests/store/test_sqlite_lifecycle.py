@@ -137,7 +137,7 @@ async def test_enqueue_within_a_transaction_needs_an_open_store(
     own = sqlite3.connect(store.path if same_file else tmp_path / "other.db")
 
     with closing(own), pytest.raises(StoreClosed):
-        store.add_within(own, [make_job()])
+        await store.add_within(own, [make_job()])
 
 
 async def test_closing_twice_and_closing_unopened_are_fine(path: Path) -> None:

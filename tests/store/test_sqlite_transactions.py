@@ -96,7 +96,7 @@ async def test_enqueue_can_be_part_of_the_transaction(
 ) -> None:
     following = make_job()
 
-    [added] = store.add_within(transaction.connection, [following])
+    [added] = await store.add_within(transaction.connection, [following])
     await transaction.commit(_end(claim))
 
     assert added.created

@@ -80,7 +80,7 @@ class _Bulk(Generic[R]):
             self._writing = asyncio.create_task(self._add(jobs))
             await asyncio.sleep(0)  # so that the write begins before the next chunk is prepared
         else:
-            self._note(add_within(self._store, self._tx, jobs))
+            self._note(await add_within(self._store, self._tx, jobs))
 
     def _require_ours(self, bound: Bound[R]) -> None:
         configured = bound.configured

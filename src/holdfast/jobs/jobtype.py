@@ -204,7 +204,7 @@ class Configured(Generic[P, R_co]):
         self._require_slot()
         store = await self.client.store()
         job = self.make(self.client.ids.job(), params)
-        added = await store.add([job]) if self.tx is None else add_within(store, self.tx, [job])
+        added = await (store.add([job]) if self.tx is None else add_within(store, self.tx, [job]))
         return self.settle(job.id, added[0])
 
     async def run_now(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
@@ -263,10 +263,10 @@ class Bound(Generic[R_co]):
         self.params = params
 
 
-def add_within(store: Store, connection: Any, jobs: list[NewJob]) -> list[Added]:
+async def add_within(store: Store, connection: Any, jobs: list[NewJob]) -> list[Added]:
     """Add inside the caller's own transaction, on a store that can."""
     if Capability.TRANSACTIONS not in store.capabilities:
         raise InvalidJob(
             "tx was given, but this store cannot join a caller's transaction; leave tx out"
         )
-    return cast("Transactions", store).add_within(connection, jobs)
+    return await cast("Transactions", store).add_within(connection, jobs)

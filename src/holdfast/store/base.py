@@ -381,15 +381,19 @@ class Transaction(Protocol):
 class Transactions(Protocol):
     """The capability TRANSACTIONS."""
 
-    def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
+    async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
         """`add` inside the caller's own open transaction: the jobs exist when it commits.
 
-        Synchronous, on the caller's thread. InvalidJob if the connection is not one to this store.
+        A refused job leaves that transaction as it was, and so do taken keys. InvalidJob if the
+        connection is not one to this store, or has no transaction that could carry a job.
         """
         ...
 
-    async def begin(self, *, within: timedelta) -> Transaction:
-        """Open a transaction; it is rolled back by itself when `within` has passed."""
+    async def begin(self, *, within: timedelta, blocking: bool = False) -> Transaction:
+        """Open a transaction; it is rolled back by itself when `within` has passed.
+
+        `blocking`: for a handler in a thread, whose connection is used without `await`.
+        """
         ...
 
 

@@ -73,7 +73,7 @@ def _store(w: World) -> SqliteStore:
 async def _add_within(w: World, _: None) -> None:
     own = sqlite3.connect(w.path)
     own.execute("INSERT INTO effects VALUES ('invoice 3')")
-    _store(w).add_within(own, [w.job(), w.job(active_key="inv:3")])
+    await _store(w).add_within(own, [w.job(), w.job(active_key="inv:3")])
     own.commit()
     own.close()
 

@@ -107,13 +107,13 @@ class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteVi
     ) -> Callable[[], None]:
         return self._listeners.add(wake, topics)
 
-    def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
+    async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
         self._require_open()
         with translated(self.path), borrowed(connection, self.path) as cursor:
             work = Work(cursor, self._clock, self._probe, careful=True)
             return verbs.add(work, jobs)
 
-    async def begin(self, *, within: timedelta) -> SqliteTransaction:
+    async def begin(self, *, within: timedelta, blocking: bool = False) -> SqliteTransaction:  # noqa: ARG002 - one kind of connection serves both
         self._require_open()
         transaction = SqliteTransaction(
             self.path,

@@ -3,10 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from holdfast.core.job import NewJob
-from holdfast.errors import StoreBusy
+from holdfast.errors import InvalidJob, StoreBusy
+from holdfast.store.around import Topic
 from holdfast.store.base import Added
+from holdfast.store.postgres.borrow import borrowed
+from holdfast.store.postgres.channels import channel, payload
 from holdfast.store.postgres.database import AGAIN
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.patience import patiently
@@ -18,16 +22,53 @@ from holdfast.store.postgres.verbs.add import (
     are_swift,
     needs_locks,
 )
-from holdfast.store.postgres.verbs.alone import apart, is_refusal, is_taken
+from holdfast.store.postgres.verbs.alone import apart, is_refusal, is_taken, saved
+from holdfast.store.postgres.work import Asks, Work, begun
 
 
 class PostgresAdding(Asking):
     """Adding jobs, by group commit or inside the caller's own transaction."""
 
+    _here: str | None = None
+
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         if not jobs:
             return []
         return await self._lines.gather("add", self._add_group).ask(jobs)
+
+    async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
+        for is_last in (False, True):
+            here = await self._where(anew=is_last)
+            use = partial(self._add_there, here, jobs)
+            try:
+                return await borrowed(connection, use, self.address, self._probe)
+            except _ElsewhereError as found:
+                if is_last:
+                    raise InvalidJob(
+                        f"tx is a connection to {found}, not to {self.address.shown}, schema "
+                        f"{self.address.schema}"
+                    ) from found
+        raise AssertionError("unreachable")
+
+    async def _where(self, *, anew: bool) -> str:
+        """What tells our server and schema from any other; another one after a restart."""
+        if anew or self._here is None:
+            [(self._here, _)] = await self._lines.rows("borrow.where", schema=self.address.schema)
+        return self._here
+
+    async def _add_there(self, here: str, jobs: Sequence[NewJob], asks: Asks) -> list[Added]:
+        [(there, shown)] = await asks.fetch("borrow.where", {"schema": self.address.schema})
+        if there != here:
+            raise _ElsewhereError(shown)
+        return await saved(Work(asks, 0, 0), partial(self._add_to, asks, jobs))
+
+    async def _add_to(self, asks: Asks, jobs: Sequence[NewJob]) -> list[Added]:
+        work = await begun(asks, self._clock)
+        added = await add(work, jobs)
+        if work.queues and self._work_channel is not None:
+            told = {"channel": self._work_channel, "text": payload(work.queues)}
+            await work.rows("borrow.tell", **told)
+        return added
 
     async def _add_group(self, jobs: Sequence[NewJob], _: bool) -> list[Added]:
         """What of them is not known to be stored when the server goes away is asked again.
@@ -76,7 +117,11 @@ class PostgresAdding(Asking):
     @property
     def _work_channel(self) -> str | None:
         """Where idle workers listen; None if they shall not be told."""
-        return f"{self.address.schema}_work" if self.address.notify else None
+        return channel(self.address.schema, Topic.WORK) if self.address.notify else None
+
+
+class _ElsewhereError(Exception):
+    """The connection is to another server, database or schema."""
 
 
 def _refused(job: NewJob, why: str) -> Added:

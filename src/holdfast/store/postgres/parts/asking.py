@@ -9,6 +9,7 @@ from holdfast.store import rows
 from holdfast.store.around import Hint
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.lines import Lines
+from holdfast.store.postgres.statements import Probe
 
 
 class Asking:
@@ -17,6 +18,7 @@ class Asking:
     address: Address
     _clock: Clock | None
     _ids: Ids
+    _probe: Probe | None
 
     @property
     def _lines(self) -> Lines:

@@ -6,8 +6,8 @@ WITH t AS MATERIALIZED (
   FROM (SELECT coalesce(:now::bigint, holdfast.micros()) AS now) AS c
 ),
 n AS MATERIALIZED (
-  SELECT u.id::uuid AS id, u.params, nextval('holdfast.jobs_seq_seq') AS seq
-  FROM unnest(:ids::text[], :params::json[]) AS u (id, params)
+  SELECT u.id::uuid AS id, u.params::json AS params, nextval('holdfast.jobs_seq_seq') AS seq
+  FROM unnest(:ids::text[], :params::text[]) AS u (id, params)
   WHERE NOT EXISTS (
     SELECT 1 FROM holdfast.queues WHERE name = :queue::text AND ordering = 'position'
   )
@@ -48,7 +48,7 @@ FROM t, (SELECT count(*) AS stored FROM n) AS s;
 WITH t AS MATERIALIZED (SELECT coalesce(:now::bigint, holdfast.micros()) AS now),
 n AS MATERIALIZED (
   SELECT
-    u.id::uuid AS id, u.params, nextval('holdfast.jobs_seq_seq') AS seq,
+    u.id::uuid AS id, u.params::json AS params, nextval('holdfast.jobs_seq_seq') AS seq,
     u.type, u.name, u.queue, u.delivery, u.max_attempts, u.priority,
     coalesce(u.position, 0) AS position, t.now,
     coalesce(u.at, t.now + u.delay, greatest(t.now, u.slot_at)) AS due, u.slot_at, u.within,
@@ -57,7 +57,7 @@ n AS MATERIALIZED (
   FROM
     t,
     unnest(
-      :ids::text[], :params::json[], :types::text[], :names::text[], :queues::text[],
+      :ids::text[], :params::text[], :types::text[], :names::text[], :queues::text[],
       :deliveries::text[], :max_attempts::integer[], :priorities::smallint[],
       :positions::bigint[], :ats::bigint[], :delays::bigint[], :slots::bigint[],
       :withins::bigint[], :retries::text[], :roots::text[], :group_ids::text[], :grps::text[],

@@ -213,7 +213,7 @@ def columns(drafts: Sequence[Draft]) -> dict[str, Any]:
         "types": [job.type for job in jobs],
         "names": [job.name for job in jobs],
         "queues": [job.queue for job in jobs],
-        "deliveries": [job.delivery for job in jobs],
+        "deliveries": [str(job.delivery) for job in jobs],
         "max_attempts": [job.max_attempts for job in jobs],
         "priorities": [job.priority for job in jobs],
         "positions": _column(draft.position for draft in drafts),

@@ -1,0 +1,163 @@
+"""A caller's own connection: recognised, checked, and used without leaving a trace on it."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+import asyncpg
+
+from holdfast.core.at_once import at_once
+from holdfast.errors import HoldfastError, InvalidJob
+from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.database import named
+from holdfast.store.postgres.foreign import AsyncPsycopgLane, ForeignLane, PsycopgLane
+from holdfast.store.postgres.statements import Probe
+from holdfast.store.postgres.work import Asks
+
+T = TypeVar("T")
+Use = Callable[[Asks], Coroutine[Any, Any, T]]
+
+KNOWN: Final = (
+    "give a connection of psycopg or asyncpg, or a connection or session of SQLAlchemy on one of "
+    "these two"
+)
+NONE_OPEN: Final = "tx has no transaction open that could carry a job; begin one on it first"
+FAILED: Final = "tx has a transaction in which a statement failed; roll it back and begin anew"
+
+_WORDS: Final = {
+    "25P02": FAILED,
+    "25006": "tx is read-only; begin a transaction that may write",
+    "57014": "a statement was cancelled while tx was used; see the timeouts of its connection",
+}
+
+
+async def borrowed(tx: Any, use: "Use[T]", address: Address, probe: Probe | None) -> T:
+    """What `use` answers on that connection. InvalidJob if it cannot carry a job.
+
+    One that blocks is used on a thread while its owner waits for us, so that whomever it waits for
+    can go on. psycopg's are made for that; none but its own thread may touch one of sqlite3.
+    """
+    try:
+        if _is(tx, "psycopg", "Connection") or _is_sync_alchemy(tx):
+            return await _on_a_thread(lambda: at_once(_use_blocking(tx, use, address, probe)))
+        return await use(await _lane(tx, address, probe))
+    except Exception as error:
+        better = _in_our_words(error, address)
+        if better is error:
+            raise
+        raise better from error
+
+
+async def _use_blocking(tx: Any, use: "Use[T]", address: Address, probe: Probe | None) -> T:
+    connection = _driver_s(tx) if _is_sync_alchemy(tx) else tx
+    if not _is(connection, "psycopg", "Connection"):
+        raise _unknown(tx, connection)
+    _require_psycopg(connection)
+    return await use(PsycopgLane(connection, address.schema, probe))
+
+
+async def _lane(tx: Any, address: Address, probe: Probe | None) -> Asks:
+    connection = await _awaited_driver_s(tx) if _is_async_alchemy(tx) else tx
+    if _is(connection, "psycopg", "AsyncConnection"):
+        _require_psycopg(connection)
+        return AsyncPsycopgLane(connection, address.schema, probe)
+    if isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
+        _require_asyncpg(connection)
+        return ForeignLane(connection, address.schema, probe)
+    raise _unknown(tx, connection)
+
+
+def _unknown(tx: Any, connection: Any) -> InvalidJob:
+    what = f"{type(tx).__module__.partition('.')[0]} {type(tx).__name__}"
+    if connection is not tx:
+        what += f" on {type(connection).__module__.partition('.')[0]}"
+    return InvalidJob(f"tx is a {what.removeprefix('builtins ')}; {KNOWN}")
+
+
+def _require_psycopg(connection: Any) -> None:
+    if connection.closed:
+        raise InvalidJob("tx cannot be used: the connection is closed")
+    status = connection.info.transaction_status.name
+    if status == "INERROR":
+        raise InvalidJob(FAILED)
+    if status == "ACTIVE":
+        raise InvalidJob("tx is busy with another statement; wait for it first")
+    if status == "IDLE" and connection.autocommit:
+        raise InvalidJob(NONE_OPEN)
+
+
+def _require_asyncpg(connection: Any) -> None:
+    if connection.is_closed():
+        raise InvalidJob("tx cannot be used: the connection is closed")
+    if not connection.is_in_transaction():
+        raise InvalidJob(NONE_OPEN)
+
+
+def _is_sync_alchemy(tx: Any) -> bool:
+    return _is(tx, "sqlalchemy.engine", "Connection") or _is(tx, "sqlalchemy.orm", "Session")
+
+
+def _is_async_alchemy(tx: Any) -> bool:
+    names = ("AsyncConnection", "AsyncSession")
+    return any(_is(tx, "sqlalchemy.ext.asyncio", name) for name in names)
+
+
+def _driver_s(tx: Any) -> Any:
+    """The connection of the driver beneath it, in a transaction that SQLAlchemy knows of."""
+    connection = tx.connection() if _is(tx, "sqlalchemy.orm", "Session") else tx
+    if not _is(connection.connection.driver_connection, "psycopg", "Connection"):
+        return connection.connection.driver_connection
+    connection.exec_driver_sql("SELECT 1").close()  # one that it did not begin it would not commit
+    return connection.connection.driver_connection
+
+
+async def _awaited_driver_s(tx: Any) -> Any:
+    is_session = _is(tx, "sqlalchemy.ext.asyncio", "AsyncSession")
+    connection = await tx.connection() if is_session else tx
+    (await connection.exec_driver_sql("SELECT 1")).close()
+    return (await connection.get_raw_connection()).driver_connection
+
+
+def _is(thing: Any, module: str, name: str) -> bool:
+    """Whether it is of that class, which is not imported for asking."""
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(thing, kind)
+
+
+async def _on_a_thread(step: Callable[[], T]) -> T:
+    """What it gives. It is waited for also when nobody wants it any more: it uses what is theirs."""
+    running = asyncio.ensure_future(asyncio.to_thread(step))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+
+
+def _in_our_words(error: Exception, address: Address) -> Exception:
+    """Of either driver, and of SQLAlchemy, which keeps what happened beneath it."""
+    if isinstance(error, HoldfastError):
+        return error
+    beneath = getattr(error, "orig", None) or error
+    beneath = getattr(beneath, "__cause__", None) if _is_adapted(beneath) else beneath
+    state = getattr(beneath, "sqlstate", None)
+    if state in _WORDS:
+        return InvalidJob(_WORDS[state])
+    if _is(error, "sqlalchemy.exc", "SQLAlchemyError") or state is None:
+        return _unusable(error)
+    told = {"C": state, "M": str(beneath).partition("\n")[0]}
+    return named(asyncpg.PostgresError.new(told), address)
+
+
+def _is_adapted(error: Any) -> bool:
+    return type(error).__module__.startswith("sqlalchemy.")
+
+
+def _unusable(error: Exception) -> Exception:
+    """Closed, busy, of another loop: whatever keeps the connection itself from being used."""
+    drivers = ("psycopg", "asyncpg", "sqlalchemy")
+    is_theirs = type(error).__module__.startswith(drivers) or isinstance(error, OSError)
+    if not is_theirs:
+        return error
+    return InvalidJob(f"tx cannot be used: {str(error).partition(chr(10))[0][:200]}")

@@ -1,0 +1,22 @@
+-- @where
+-- Which server, database and schema a connection is to, as none but that very one can say, and how
+-- its owner would call it. Reading the catalogue needs no rights and raises nothing.
+SELECT
+  format(
+    '%s %s %s',
+    extract(epoch FROM pg_postmaster_start_time()),
+    (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database()),
+    (
+      SELECT c.oid FROM pg_catalog.pg_class AS c
+      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE n.nspname = :schema::text AND c.relname = 'meta'
+    )
+  ),
+  format(
+    'database %s at %s', current_database(),
+    coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'a local socket')
+  );
+
+-- @tell
+-- Heard by idle workers when the caller commits.
+SELECT pg_notify(:channel::text, :text::text);
