@@ -155,8 +155,15 @@ class Dispatcher:
 
     def _more(self) -> int:
         """How many jobs beyond those that are ready make up the work to have at hand."""
-        is_stuck = self._loop.time() - self._moved > TOO_LONG
-        return 0 if is_stuck or not self._may_stock else self._stock.room(self._places.ready)
+        if self._is_stuck or not self._may_stock:
+            return 0
+        return self._stock.room(self._places.ready)
+
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether every place has been taken for so long that nobody should wait for one."""
+        is_full = self.in_hand >= self._concurrency
+        return is_full and self._loop.time() - self._moved > TOO_LONG
 
     def _room(self) -> tuple[int, int]:
         """How many to take to run at once, and how many to have at hand."""
@@ -175,8 +182,8 @@ class Dispatcher:
         # Those for whom there is a place are about to start.
         free = self._concurrency - self.in_hand + len(self._places.ready)
         waiting = list(self._places.ready)[max(0, free) :]
-        is_stuck = now - self._moved > TOO_LONG
-        gone = self._places.give_back(waiting if is_stuck else self._stock.excess(waiting))
+        slow = waiting if self._is_stuck else self._stock.excess(waiting)
+        gone = self._places.give_back(slow) if slow else 0
         self.in_hand -= gone
         if gone:
             log.info("gave back %d jobs that would have waited here for too long", gone)
