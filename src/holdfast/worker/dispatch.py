@@ -23,6 +23,10 @@ AT_ONCE = 500
 FAIR = 0.25
 """For how long, in seconds, jobs that must not wait here may be passed over for others."""
 
+EMPTY_LOOKS = 4
+REST = 3
+"""After so many looks for nothing the next ones are that much rarer, until there is work again."""
+
 LOOK = 0.5
 """How often, in seconds, what is at hand is looked at anew while nothing moves."""
 
@@ -79,6 +83,7 @@ class Dispatcher:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._may_stock = True
+        self._empty_looks = 0
         self._low = concurrency  # when fewer than that are in hand it is time to ask for more
         self._fair = self._moved = self._looked = self._loop.time()
         self.in_hand = 0
@@ -200,13 +205,16 @@ class Dispatcher:
         except Exception:
             log.exception("taking jobs failed; it will be tried again")
             return 0
+        self._empty_looks = 0 if taken else self._empty_looks + 1
         if not taken and not self._is_busy():
             self.idle.set()
         return taken
 
     async def _pause(self) -> None:
+        is_resting = not self.in_hand and self._empty_looks >= EMPTY_LOOKS
+        pause = self._poll * REST if is_resting else self._poll
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(self._poll, LOOK) if self.in_hand else self._poll):
+            async with asyncio.timeout(min(pause, LOOK) if self.in_hand else pause):
                 await self._wake.wait()
 
 
