@@ -20,7 +20,7 @@ from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.statements import statements
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.testing import sizes
-from holdfast.testing.crash import Crasher, Point, clocked, play
+from holdfast.testing.crash import Crasher, clocked, play
 from holdfast.testing.postgres_bench import BENCH, dump, make
 from holdfast.testing.postgres_wreck import empty
 from holdfast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
