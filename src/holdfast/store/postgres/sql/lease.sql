@@ -83,10 +83,11 @@ CROSS JOIN LATERAL (SELECT * FROM holdfast.job_state AS v WHERE v.id = o.job OFF
 ORDER BY o.lease_until, o.seq;
 
 -- @overdue
+-- The state is hidden from the planner, which would otherwise go through all that are queued.
 SELECT s.*
 FROM (
   SELECT job, seq, start_deadline FROM holdfast.waiting
-  WHERE start_deadline IS NOT NULL AND state = 'queued'
+  WHERE start_deadline IS NOT NULL AND CASE WHEN state = 'queued' THEN true ELSE false END
     AND start_deadline < (SELECT coalesce(:now::bigint, holdfast.micros()))
   ORDER BY start_deadline, seq
   LIMIT :limit::bigint
