@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,18 @@ JOBS = {
 }
 """How many jobs each measurement takes unless told otherwise."""
 
+ELSEWHERE = {"postgres": "bench.pg.main", "outages": "bench.pg.outages"}
+"""Measured on a server, with words of their own: `python -m bench postgres --help`."""
+
 ALONE = {"growth", "groups", "worker", "order", "commands", "chaos", "hotpath"}
 """Measured without a peer."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Take the figures asked for; 2 if Huey is wanted and missing."""
+    words = sys.argv[1:] if words is None else words
+    if words and words[0] in ELSEWHERE:
+        return int(import_module(ELSEWHERE[words[0]]).main(words[1:]))
     asked = _parser().parse_args(words)
     if asked.huey and machine.huey_version() is None:
         print("huey is not installed: `make bench` does that, or say --no-huey", file=sys.stderr)

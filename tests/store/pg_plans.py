@@ -1,4 +1,4 @@
-"""How PostgreSQL would run a statement: which indexes it uses, and what it walks from end to end."""
+"""How PostgreSQL would run a statement: which indexes it uses, and what it walks whole."""
 
 import json
 import re
@@ -6,26 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.store.postgres.statements import statements
+from holdfast.store.postgres.statements import Statement, statements
 
 from .pg_worlds import GROUP, JOB
 
 SAMPLES: Final[Mapping[str, str]] = {
     "uuid": f"'{JOB}'",
-    "uuid[]": f"ARRAY['{JOB}']::uuid[]",
     "text": "'queue-2'",
-    "text[]": "ARRAY['queued']::text[]",
     "bigint": "100",
-    "bigint[]": "ARRAY[100]::bigint[]",
     "integer": "1",
-    "integer[]": "ARRAY[1]::integer[]",
     "smallint": "0",
-    "smallint[]": "ARRAY[0]::smallint[]",
     "boolean": "true",
-    "boolean[]": "ARRAY[true]::boolean[]",
-    "jsonb": "'{}'",
+    "bytea": r"'\x00'",
     "json": "'{}'",
-    "json[]": "ARRAY['{}']::json[]",
+    "jsonb": "'{}'",
 }
 """A value for each type that a statement is asked with."""
 
@@ -34,11 +28,17 @@ NAMED: Final[Mapping[str, str]] = {
     "group": f"'{GROUP}'",
     "states": "ARRAY['queued', 'running', 'failed']::text[]",
     "now": "1000",
+    "prefix": "'00000000-0000-7000-8000-000000'",
 }
 """And for those names whose value makes a difference."""
 
+UUIDS: Final = re.compile(r"^(ids|jobs|befores|retries|roots|grps|successors|.*_jobs|.*_ids)$")
+"""Names of texts that a statement turns into UUIDs itself."""
+
 MODES: Final = ("force_generic_plan", "force_custom_plan")
 """A statement is planned anew for its values the first few times, and then for any."""
+
+SCANS: Final = ("Index Scan", "Index Only Scan", "Bitmap Index Scan")
 
 
 @dataclass(slots=True)
@@ -47,6 +47,7 @@ class Plan:
 
     uses: set[str] = field(default_factory=set)  # index, and the condition it is searched by
     walked: set[str] = field(default_factory=set)  # tables gone through whole, or by a whole index
+    sorts: bool = False
 
 
 class Planner:
@@ -55,56 +56,51 @@ class Planner:
     def __init__(self, connection: Any, schema: str) -> None:
         self._connection = connection
         self._statements = statements(schema)
-        self._schema = schema
+        self._tables: dict[str, str] = {}
 
     async def plan(self, name: str) -> Plan:
         """What both ways of planning it come to."""
+        if not self._tables:
+            found = await self._connection.fetch("SELECT indexname, tablename FROM pg_indexes")
+            self._tables = dict(map(tuple, found))
         plan = Plan()
         for mode in MODES:
-            told = await self._explained(name, mode)
-            for top in told:
-                _gather(top["Plan"], plan)
+            for top in await self._explained(self._statements[name], mode):
+                self._gather(top["Plan"], plan)
+                plan.sorts = plan.sorts or "Sort" in json.dumps(top)
         return plan
 
-    async def _explained(self, name: str, mode: str) -> list[dict[str, Any]]:
-        statement = self._statements[name]
-        values = ", ".join(_samples(statement.text, len(statement.names), statement.names))
+    async def _explained(self, statement: Statement, mode: str) -> list[dict[str, Any]]:
+        values = ", ".join(samples(statement))
         given = f"({values})" if values else ""
         await self._connection.execute(f"SET plan_cache_mode = {mode}")
         await self._connection.execute(f"PREPARE asked AS {statement.text}")
         try:
-            text = await self._connection.fetchval(
-                f"EXPLAIN (FORMAT JSON) EXECUTE asked{given}"  # noqa: S608 - ours
-            )
+            explain = f"EXPLAIN (FORMAT JSON) EXECUTE asked{given}"
+            text = await self._connection.fetchval(explain)
         finally:
             await self._connection.execute("DEALLOCATE asked")
         told: list[dict[str, Any]] = json.loads(text)
         return told
 
+    def _gather(self, node: dict[str, Any], plan: Plan) -> None:
+        kind = node["Node Type"]
+        if kind == "Seq Scan":
+            plan.walked.add(node["Relation Name"])
+        elif kind in SCANS:
+            index, condition = node["Index Name"], node.get("Index Cond")
+            plan.uses.add(f"{index} {condition or 'whole'}")
+            if condition is None:
+                plan.walked.add(self._tables[index])
+        for child in node.get("Plans", []):
+            self._gather(child, plan)
 
-def _samples(text: str, count: int, names: tuple[str, ...]) -> Iterator[str]:
-    for number, name in zip(range(1, count + 1), names, strict=True):
-        found = re.search(rf"\${number}::([a-z]+(?:\[\])?)", text)
+
+def samples(statement: Statement) -> Iterator[str]:
+    """A value for each of its marks, in their order."""
+    for number, name in enumerate(statement.names, 1):
+        found = re.search(rf"\${number}::([a-z]+)(\[\])?", statement.text)
         assert found is not None, f":{name} has no type: write :{name}::…"
-        yield NAMED.get(name) or SAMPLES[found[1]]
-
-
-def _gather(node: dict[str, Any], plan: Plan) -> None:
-    kind = node["Node Type"]
-    table = node.get("Relation Name") or _table(node.get("Index Name", ""))
-    if kind == "Seq Scan":
-        plan.walked.add(table)
-    elif kind in ("Index Scan", "Index Only Scan", "Bitmap Index Scan"):
-        condition = node.get("Index Cond")
-        plan.uses.add(f"{node['Index Name']} {condition or 'whole'}")
-        if condition is None:
-            plan.walked.add(table)
-    for child in node.get("Plans", []):
-        _gather(child, plan)
-
-
-def _table(index: str) -> str:
-    """Whose index that is: those of a bitmap name no table."""
-    starts = {"open": "open_runs"}
-    start = index.split("_")[0]
-    return starts.get(start, start)
+        kind, many = found[1], found[2]
+        one = SAMPLES["uuid" if kind == "text" and UUIDS.match(name) else kind]
+        yield NAMED.get(name) or (f"ARRAY[{one}]::{kind}[]" if many else one)

@@ -137,8 +137,13 @@ def adapter(shape: Any, what: str, *, config: ConfigDict | None) -> TypeAdapter[
 
 def reader(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
     """From JSON text to what it says; ValidationError if it does not fit."""
-    # Names as well as aliases: what was written by name must be read by name.
-    return partial(adapter.validator.validate_json, by_alias=True, by_name=True)
+    validate = adapter.validator.validate_json
+
+    def read(text: str) -> Any:  # a partial would cost as much again as the reading
+        # Names as well as aliases: what was written by name must be read by name.
+        return validate(text, by_alias=True, by_name=True)
+
+    return read
 
 
 def writer(adapter: TypeAdapter[Any], hints: Iterable[Any]) -> Callable[[Any], bytes]:

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.context import Begin, Run
 from holdfast.core.decide import Change
@@ -20,19 +19,14 @@ from holdfast.worker import telling
 from holdfast.worker.deadlines import Deadlines
 from holdfast.worker.execute import Active, AnyType, Judge, describe
 from holdfast.worker.executors.base import Executor
-from holdfast.worker.executors.coroutine import shake_off
+from holdfast.worker.executors.coroutine import Returned, shake_off
+from holdfast.worker.held import Held
 from holdfast.worker.report import Reporter
 
 log = logging.getLogger("holdfast.worker")
 
 KEPT = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
 """Runs whose transaction is committed with their end; any other end undoes it."""
-
-
-class Started(Protocol):
-    """Told right before a handler is called."""
-
-    def __call__(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None: ...
 
 
 class Attempts:
@@ -50,9 +44,7 @@ class Attempts:
         begin: Begin | None,
         finish: Callable[[Change], None],
         settled: Callable[[Sequence[Change], Sequence[bool]], None],
-        started: Started,
-        returned: Callable[[Claim], None],
-        expired: Callable[[Claim], None],
+        held: Held,
         reporter: Reporter | None,
         is_torn_down: Callable[[], bool],
     ) -> None:
@@ -62,33 +54,33 @@ class Attempts:
         self._begin = begin
         self._finish = finish
         self._settled = settled
-        self._started = started
-        self._returned = returned
-        self._expired = expired
+        self._held = held
         self._reporter = reporter
         self._is_torn_down = is_torn_down
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._timed_out)
         self.active: dict[tuple[JobId, int], Active] = {}
 
-    async def run(self, claim: Claim, slot: "asyncio.Task[Any]", started: float) -> None:
-        """From its params to its end, which is handed on; never raises for what a handler did."""
+    def begin(
+        self, claim: Claim, slot: "asyncio.Task[Any]", started: float
+    ) -> Coroutine[Any, Any, None] | None:
+        """Call its handler. None if it is over already; else the rest of it, for `slot` to await.
+
+        `started` is a moment of the loop. Raises for no fault of a handler's.
+        """
         try:
             kind = self._registry.get(claim.type)
             params = kind.load(claim.params)
         except BaseException as error:  # noqa: BLE001 - whatever it is, this job cannot be run
             self._finish(self._judge.unreadable(claim, error))
-            return
-        key = claim.job_id, claim.token
-        active = self.active[key] = Active(claim, kind, self._new_run, slot, started)
-        try:
-            change = await self._watched(active, params)
-            if active.has_run:
-                await self._end(active, change)
-            elif not active.abandoned:
-                self._finish(change)
-        finally:
-            del self.active[key]
+            return None
+        active = Active(claim, kind, self._new_run, slot, started)
+        active.is_told = telling.job_start(claim)
+        self._tell_start(claim, kind)
+        step = self._executors[kind.executor].call(active, params)
+        if type(step) is Returned and active.is_plain and self._is_closed(active, step.value):
+            return None
+        return self._rest(active, step)
 
     def lose(self, claim: Claim, error: Exception) -> None:
         """It could not even be judged, and nobody knows how far it was."""
@@ -105,32 +97,61 @@ class Attempts:
         begin = None if kind.policy.executor in {"process", "command"} else self._begin
         return Run(claim, begin=begin, loop=self._loop, tell=tell)
 
-    async def _watched(self, active: Active, params: dict[str, Any]) -> Change:
-        """Call the handler; whatever it does, a change comes back, and the slot is as before."""
-        claim, kind = active.claim, active.kind
-        limit, place = kind.max_runtime, kind.executor
+    def _tell_start(self, claim: Claim, kind: AnyType) -> None:
+        name = kind.executor
+        if name == "async":
+            self._held.enter(claim, limit=kind.max_runtime)
+            return
+        # What a command is to be is said by a function, in a thread of this process.
+        place = "thread" if name == "command" else name
+        self._held.start(claim, executor=place, limit=kind.max_runtime)
+
+    def _is_closed(self, active: Active, value: object) -> bool:
+        """Whether that was all there is to do about it; else the long way is the right one."""
+        try:
+            change = self._judge.returned(active, value)
+        except BaseException:  # noqa: BLE001 - it will be raised there again, and judged
+            return False
+        self._held.returned(active.claim)
+        if active.is_told:
+            telling.job_end(active.claim, change, self._loop.time() - active.started)
+        self._finish(change)
+        return True
+
+    async def _rest(self, active: Active, step: Awaitable[object]) -> None:
+        """From its first step to its end, which is handed on."""
+        key = active.claim.job_id, active.claim.token
+        self.active[key] = active
+        try:
+            change = await self._watched(active, step)
+            if active.has_run:
+                await self._end(active, change)
+            elif not active.abandoned:
+                self._finish(change)
+        finally:
+            del self.active[key]
+
+    async def _watched(self, active: Active, step: Awaitable[object]) -> Change:
+        """Await the handler; whatever it does, a change comes back, and the slot is as before."""
+        limit = active.kind.max_runtime
         if limit is not None:
             self._deadlines.watch(active, limit)
-        # What a command is to be is said by a function, in a thread of this process.
-        self._started(claim, executor="thread" if place == "command" else place, limit=limit)
-        since = telling.job_start(claim) and self._loop.time()
         try:
-            value = await self._executors[place].call(active, params)
-            change = self._judge.returned(active, value)
+            change = self._judge.returned(active, await step)
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
             self._leave_if_torn_down(active, error)
             change = self._judge.raised(active, error)
             if change.error is not None:
-                telling.job_error(claim, error)
+                telling.job_error(active.claim, error)
         finally:
             task, active.task, active.stop = active.task, None, None  # nobody may cancel the slot
             if limit is not None:
                 self._deadlines.forget(active, limit)
-            self._returned(claim)
+            self._held.returned(active.claim)
         if task is not None and task.cancelling():
             await shake_off(task)
-        if since:
-            telling.job_end(claim, change, self._loop.time() - since)
+        if active.is_told:
+            telling.job_end(active.claim, change, self._loop.time() - active.started)
         return change
 
     def _leave_if_torn_down(self, active: Active, error: BaseException) -> None:
@@ -142,7 +163,7 @@ class Attempts:
 
     def _timed_out(self, active: Active) -> None:
         """Ask it to stop, and renew no more: a handler that does not comply loses its lease."""
-        self._expired(active.claim)
+        self._held.expire(active.claim.lease)
         active.interrupt(Lost(Loss.TIMEOUT))
 
     async def _end(self, active: Active, change: Change) -> None:

@@ -21,7 +21,7 @@ class Deadlines:
         self._timers: dict[timedelta, asyncio.TimerHandle] = {}
 
     def watch(self, active: Active, limit: timedelta) -> None:
-        when = self._loop.time() + limit.total_seconds()
+        when = active.started + limit.total_seconds()
         self._lines.setdefault(limit, {})[active] = when
         if limit not in self._timers:
             self._timers[limit] = self._loop.call_at(when, self._look, limit)

@@ -80,6 +80,7 @@ class Engine:
         self._finisher = Finisher(self._store, self._settled, hurry)
         self._slots = self._make_slots()
         self._dispatcher = self._make_dispatcher(holder)
+        self._slots.left = self._dispatcher.done
 
     async def run_once(self) -> int:
         """Take what there is room for and see it ended, durably; how many jobs that was."""
@@ -158,12 +159,7 @@ class Engine:
             begin=self._begin if Capability.TRANSACTIONS in self._store.capabilities else None,
             finish=self._finisher.finish,
             settled=self._finisher.settle,
-            started=self._held.start,
-            moved=self._held.move,
-            returned=self._held.returned,
-            stepping=self._held.stepping,
-            left=lambda *when: self._dispatcher.done(*when),
-            expired=lambda claim: self._held.expire(claim.lease),
+            held=self._held,
             logs=self._settings.logs,
             addresses=self._addresses,
             report=self._store.report,

@@ -33,6 +33,7 @@ class Active:
         "claim",
         "exit_code",
         "interrupted",
+        "is_told",
         "kind",
         "log_path",
         "slot",
@@ -62,6 +63,7 @@ class Active:
         self.log_path: str | None = None
         self.interrupted: Event | None = None
         self.abandoned = False
+        self.is_told = False
 
     @property
     def run(self) -> Run:
@@ -74,6 +76,13 @@ class Active:
     def has_run(self) -> bool:
         """Whether anybody has asked for it."""
         return self._run is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its handler did no more than return: nothing said, opened, or cancelled."""
+        run = self._run
+        is_quiet = run is None or not (run.has_news or run.opened is not None)
+        return is_quiet and self.slot is not None and not self.slot.cancelling()
 
     @property
     def handler(self) -> Callable[..., Any]:

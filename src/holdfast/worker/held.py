@@ -24,8 +24,12 @@ class Held(Protocol):
 
     def take(self, claims: Sequence[Claim]) -> None: ...
 
-    def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None:
+    def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> object:
         """Its handler is about to be called, and may take that long."""
+        ...
+
+    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
+        """The same, and the event loop is in its code until `stepping(None)`, or it returned."""
         ...
 
     def move(self, lease: Lease, executor: str) -> None:
@@ -68,6 +72,9 @@ class HeldHere:
 
     def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None:
         """Nobody here needs to know."""
+
+    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
+        """The same."""
 
     def move(self, lease: Lease, executor: str) -> None:
         """The same."""

@@ -12,11 +12,10 @@ from holdfast.core.decide import Change
 from holdfast.core.event import Event, Released, Stopped
 from holdfast.core.run import Claim, Lease
 from holdfast.jobs.registry import Registry
-from holdfast.worker.attempts import Attempts, Started
+from holdfast.worker.attempts import Attempts
 from holdfast.worker.execute import Judge, shutdown
 from holdfast.worker.executors.all import all_executors
-from holdfast.worker.executors.command import Moved
-from holdfast.worker.executors.coroutine import Stepping
+from holdfast.worker.held import Held
 from holdfast.worker.report import Report, Reporter
 
 log = logging.getLogger("holdfast.worker")
@@ -37,7 +36,7 @@ class Left(Protocol):
 
 
 class Slots:
-    """Runs claims, and hands what became of them to `finish`."""
+    """Runs claims, and hands what became of them to `finish`; who fills them is told by `left`."""
 
     def __init__(
         self,
@@ -48,19 +47,13 @@ class Slots:
         begin: Begin | None,
         finish: Callable[[Change], None],
         settled: Callable[[Sequence[Change], Sequence[bool]], None],
-        started: Started,
-        moved: Moved,
-        returned: Callable[[Claim], None],
-        stepping: Stepping | None,
-        left: Left,
-        expired: Callable[[Claim], None],
+        held: Held,
         logs: Path,
         addresses: Mapping[str, str],
         report: Report | None = None,
     ) -> None:
         self._judge = judge
         self._finish = finish
-        self._left = left
         self._loop = asyncio.get_running_loop()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._doomed: dict[Lease, Event | None] = {}
@@ -68,8 +61,8 @@ class Slots:
             concurrency=concurrency,
             logs=logs,
             addresses=addresses,
-            stepping=stepping,
-            moved=moved,
+            stepping=held.stepping,
+            moved=held.move,
         )
         self._reporter = None if report is None else Reporter(report)
         self._attempts = Attempts(
@@ -79,9 +72,7 @@ class Slots:
             begin=begin,
             finish=finish,
             settled=settled,
-            started=started,
-            returned=returned,
-            expired=expired,
+            held=held,
             reporter=self._reporter,
             is_torn_down=self._is_torn_down,
         )
@@ -95,6 +86,7 @@ class Slots:
         self._patience: asyncio.Timeout | None = None
         self.ready: deque[Claim] = deque()
         self.active = self._attempts.active
+        self.left: Left = _nobody
 
     def take(self, claims: Sequence[Claim]) -> None:
         self.ready.extend(claims)
@@ -188,7 +180,7 @@ class Slots:
             self._patience = None
 
     async def _slot(self) -> None:
-        ready, time, run = self.ready, self._loop.time, self._attempts.run
+        ready, time, begin = self.ready, self._loop.time, self._attempts.begin
         task = asyncio.current_task()
         assert task is not None
         while True:
@@ -197,12 +189,12 @@ class Slots:
             try:
                 if self._doomed and claim.lease in self._doomed:
                     self._drop(claim)
-                else:
-                    await run(claim, task, started)
+                elif (rest := begin(claim, task, started)) is not None:
+                    await rest
             except Exception as error:  # noqa: BLE001 - or the slot is dead and its job runs for ever
                 self._attempts.lose(claim, error)
             ended = time()
-            self._left(claim.type, started, ended)
+            self.left(claim.type, started, ended)
             if not self.active:
                 self._hushed.set()
             if ended - self._breathed > BREATH:
@@ -225,3 +217,7 @@ class Slots:
     def _is_torn_down(self) -> bool:
         """Whether the loop itself is being ended."""
         return self._canary.done() or bool(self._canary.cancelling())
+
+
+def _nobody(kind: str, started: float, ended: float) -> None:
+    """For slots that nobody fills."""

@@ -1,5 +1,6 @@
 """What a worker asks of an executor."""
 
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from holdfast.jobs.executing import Stops
@@ -14,8 +15,8 @@ class Executor(Protocol):
         """When a handler that is asked to stop does."""
         ...
 
-    async def call(self, active: Active, params: dict[str, Any]) -> object:
-        """What the handler returns; raises what it raises.
+    def call(self, active: Active, params: dict[str, Any]) -> Awaitable[object]:
+        """Awaited: what the handler returns; raises what it raises. It may begin before that.
 
         While it runs, `active.stop` asks it to stop, in the way `stops` says.
         """

@@ -20,32 +20,57 @@ class AsyncExecutor:
     stops: Final = STOPS["async"]
 
     def __init__(self, stepping: Stepping | None) -> None:
-        """`stepping` is told whose code the event loop runs, step by step."""
+        """`stepping` is told whose code the event loop runs, from its second step on."""
         self._stepping = stepping
 
-    async def call(self, active: Active, params: dict[str, Any]) -> object:
+    def call(self, active: Active, params: dict[str, Any]) -> "Returned | Raised | InContext":
+        """Runs it up to its first await here and now: most that are quick need no more."""
         task = active.task = active.slot
         assert task is not None
         active.stop = task.cancel
-        coroutine = active.handler(**params)
-        run, stepping = contextvars.copy_context().run, self._stepping
-        # The first step here and now: most handlers that are quick need no other.
+        run = contextvars.copy_context().run
         try:
-            if stepping is not None:
-                stepping(active.claim.job_id)
+            coroutine = active.handler(**params)
             waiting = run(coroutine.send, None)
         except StopIteration as done:
-            return done.value
-        finally:
-            if stepping is not None:
-                stepping(None)
-        return await InContext(coroutine, active.claim.job_id, run, stepping, waiting)
+            return Returned(done.value)
+        except BaseException as error:  # noqa: BLE001 - it is for whoever awaits it
+            return Raised(error)
+        if self._stepping is not None:
+            self._stepping(None)
+        return InContext(coroutine, active.claim.job_id, run, self._stepping, waiting)
 
     async def close(self) -> None:
         """Nothing to let go of: the tasks are the slots'."""
 
     def drop(self) -> None:
         """The same."""
+
+
+class Returned:
+    """A handler that never waited."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __await__(self) -> Generator[Any, Any, object]:
+        yield from ()
+        return self.value
+
+
+class Raised:
+    """A handler that failed before it waited."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __await__(self) -> Generator[Any, Any, object]:
+        yield from ()
+        raise self._error
 
 
 async def shake_off(task: asyncio.Task[Any]) -> None:

@@ -19,12 +19,12 @@ from holdfast.core.ids import JobId
 from holdfast.core.run import Claim, Lease
 from holdfast.core.span import MICROSECOND
 
-HEAD: Final = struct.Struct("=qqqqq")  # last beat, entries, entry being stepped + 1, memory, ended
-ENTRY: Final = struct.Struct("=16sqqqq")  # job id, started, deadline, executor, token
+HEAD: Final = struct.Struct("=qqqqq")  # last beat, entries, place being stepped, memory, ended
+ENTRY: Final = struct.Struct("=40sqqqq")  # job id, started, deadline, executor, token
 WORD: Final = 8
 AT_BEAT, AT_ENTRIES, AT_STEP, AT_MEMORY, AT_ENDED = range(HEAD.size // WORD)
 FIRST, WORDS = HEAD.size // WORD, ENTRY.size // WORD
-AT_STARTED, AT_DEADLINE, AT_EXECUTOR, AT_TOKEN = range(2, ENTRY.size // WORD)
+AT_STARTED, AT_DEADLINE, AT_EXECUTOR, AT_TOKEN = range(5, ENTRY.size // WORD)
 
 ENTRIES: Final = 16_384
 """How many runs one child can hold; memory that nobody writes costs nothing."""
@@ -79,14 +79,13 @@ class Board:
         return self.words[AT_ENDED]
 
     def entries(self) -> Iterator[Entry]:
-        stepping = self.words[AT_STEP] - 1
-        for index in range(self.words[AT_ENTRIES]):
-            at = HEAD.size + index * ENTRY.size
-            raw, started, deadline, executor, token = ENTRY.unpack_from(self.memory, at)
+        stepping = self.words[AT_STEP]
+        for at in range(FIRST, FIRST + self.words[AT_ENTRIES] * WORDS, WORDS):
+            raw, started, deadline, executor, token = ENTRY.unpack_from(self.memory, at * WORD)
             if token:
-                lease = Lease(_job_id(raw), token)
+                lease = Lease(JobId(raw.rstrip(b"\0").decode("ascii", "replace")), token)
                 kind = EXECUTORS[executor]
-                yield Entry(lease, started or None, deadline or None, kind, index == stepping)
+                yield Entry(lease, started or None, deadline or None, kind, at == stepping)
 
     def close(self) -> None:
         self.words.release()
@@ -101,9 +100,9 @@ class HeldOnBoard:
         self._memory = board.memory
         self._words = board.words
         self._monotonic = monotonic
-        self._free = list(reversed(range(ENTRIES)))
+        self._free = list(reversed(range(FIRST, FIRST + ENTRIES * WORDS, WORDS)))
         self._held: dict[JobId, tuple[int, int]] = {}  # token, and the first word of its entry
-        self._used = 0
+        self._end = FIRST
         self._ended = 0
 
     @property
@@ -111,25 +110,30 @@ class HeldOnBoard:
         return len(self._free)
 
     def take(self, claims: Sequence[Claim]) -> None:
+        memory, words = self._memory, self._words
         for claim in claims:
-            index = self._free.pop()
-            at = FIRST + index * WORDS
+            at = self._free.pop()
             self._held[claim.job_id] = claim.token, at
             # The token last: without it the entry is not there.
-            ENTRY.pack_into(self._memory, at * WORD, _raw(claim.job_id), 0, 0, 0, 0)
-            self._words[at + AT_TOKEN] = claim.token
-            if index >= self._used:
-                self._used = index + 1
-                self._words[AT_ENTRIES] = self._used
+            ENTRY.pack_into(memory, at * WORD, claim.job_id.encode(), 0, 0, 0, 0)
+            words[at + AT_TOKEN] = claim.token
+            if at >= self._end:
+                self._end = at + WORDS
+                words[AT_ENTRIES] = (self._end - FIRST) // WORDS
 
-    def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None:
+    def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> int:
         held = self._held.get(claim.job_id)
-        if held is not None:
-            at, now, words = held[1], self._monotonic(), self._words
-            words[at + AT_DEADLINE] = now + limit // MICROSECOND if limit else 0
-            # When it started last: started and in no executor, it would have returned already.
-            words[at + AT_EXECUTOR] = NUMBERS[executor]
-            words[at + AT_STARTED] = now
+        if held is None:
+            return 0
+        at, now, words = held[1], self._monotonic(), self._words
+        words[at + AT_DEADLINE] = now + limit // MICROSECOND if limit else 0
+        # When it started last: started and in no executor, it would have returned already.
+        words[at + AT_EXECUTOR] = NUMBERS[executor]
+        words[at + AT_STARTED] = now
+        return at
+
+    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
+        self._words[AT_STEP] = self.start(claim, executor="async", limit=limit)
 
     def move(self, lease: Lease, executor: str) -> None:
         if self.has(lease):
@@ -139,6 +143,7 @@ class HeldOnBoard:
         held = self._held.get(claim.job_id)
         if held is not None and held[0] == claim.token:
             self._words[held[1] + AT_EXECUTOR] = 0
+        self._words[AT_STEP] = 0
 
     def expire(self, lease: Lease) -> None:
         """The supervisor sees its deadline on the board, and ends this process if it must."""
@@ -146,14 +151,15 @@ class HeldOnBoard:
     def drop(self, lease: Lease) -> bool:
         if not self.has(lease):
             return False
-        self._clear(lease.job_id)
+        self._clear(lease.job_id, self._held[lease.job_id][1])
         return True
 
     def drop_all(self, ended: Sequence[Change]) -> None:
+        held = self._held
         for change in ended:
-            held = self._held.get(change.job_id)
-            if held is not None and held[0] == change.token:
-                self._clear(change.job_id)
+            found = held.get(change.job_id)
+            if found is not None and found[0] == change.token:
+                self._clear(change.job_id, found[1])
 
     def has(self, lease: Lease) -> bool:
         held = self._held.get(lease.job_id)
@@ -162,7 +168,7 @@ class HeldOnBoard:
     def stepping(self, job_id: JobId | None) -> None:
         """Whose code the event loop runs from here on; None for nobody's."""
         held = None if job_id is None else self._held.get(job_id)
-        self._words[AT_STEP] = (held[1] - FIRST) // WORDS + 1 if held else 0
+        self._words[AT_STEP] = held[1] if held else 0
 
     def beat(self, memory_in_use: int) -> None:
         """Show that the event loop turns, and what it has done so far."""
@@ -173,20 +179,11 @@ class HeldOnBoard:
     def __len__(self) -> int:
         return len(self._held)
 
-    def _clear(self, job_id: JobId) -> None:
-        _, at = self._held.pop(job_id)
+    def _clear(self, job_id: JobId, at: int) -> None:
+        del self._held[job_id]
         self._words[at + AT_TOKEN] = 0
-        self._free.append((at - FIRST) // WORDS)
+        self._free.append(at)
         self._ended += 1
-
-
-def _raw(job_id: JobId) -> bytes:
-    return bytes.fromhex(job_id.replace("-", ""))
-
-
-def _job_id(raw: bytes) -> JobId:
-    text = raw.hex()
-    return JobId("-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])))
 
 
 def anonymous_file(name: str) -> int:

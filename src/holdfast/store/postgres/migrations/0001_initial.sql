@@ -452,9 +452,7 @@ SELECT
           count(*) AS number
         FROM holdfast.jobs AS j
         WHERE j.grp = g.id
-          AND NOT EXISTS (
-            SELECT 1 FROM holdfast.jobs AS s WHERE s.retry_of = j.id AND s.grp = j.grp
-          )
+          AND (SELECT s.id FROM holdfast.jobs AS s WHERE s.retry_of = j.id AND s.grp = j.grp) IS NULL
         GROUP BY 1
       ) AS c
     ),

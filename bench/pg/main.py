@@ -1,0 +1,105 @@
+"""`python -m bench postgres`: measure on a server of our own, print, and write the page."""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bench.pg import idle, machine, size, speed, tables
+from bench.pg.ground import Ground
+from bench.pg.rows import Row
+from bench.pg.sides import MODULES, PEERS
+from holdfast.testing.servers.postgres import NEWEST, postgres_server
+from holdfast.testing.servers.wheel import VERSIONS
+
+SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
+"""Flushing is on; the rest keeps checkpoints, which meet one side by chance, out of the rounds."""
+
+Measurement = Callable[[Ground, argparse.Namespace], list[Row]]
+MEASUREMENTS: dict[str, Measurement] = {
+    "drain": lambda ground, asked: speed.drain(ground, asked.jobs or 20_000),
+    "one": lambda ground, asked: speed.one(ground, asked.jobs or 2_000),
+    "bulk": lambda ground, asked: speed.bulk(ground, asked.jobs or 20_000),
+    "latency": lambda ground, asked: speed.latency(ground, asked.jobs or 300),
+    "idle": lambda ground, asked: idle.idle(ground, asked.seconds),
+    "backlog": lambda ground, asked: size.backlog(ground, asked.jobs or 20_000, asked.rows),
+    "finished": lambda ground, asked: size.finished(ground, asked.jobs or 20_000, asked.rows),
+    "churn": lambda ground, asked: size.churn(ground, _churned(asked), held=False),
+    "held": lambda ground, asked: size.churn(ground, _churned(asked), held=True),
+}
+
+
+def main(words: Sequence[str]) -> int:
+    """Take the figures asked for; 2 if a peer is wanted and missing."""
+    asked = _parser().parse_args(words)
+    if asked.reuse is not None:
+        found = json.loads(asked.reuse.read_text(encoding="utf-8"))
+    else:
+        missing = [name for name in (*PEERS, "uvloop") if find_spec(name) is None]
+        if missing:
+            told = f"{', '.join(missing)} not installed: `make bench` does that"
+            print(told, file=sys.stderr)
+            return 2
+        found = _measure(asked)
+    if asked.json is not None:
+        asked.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    if asked.markdown is not None:
+        asked.markdown.write_text(tables.page(found), encoding="utf-8")
+    return 0
+
+
+def _measure(asked: argparse.Namespace) -> dict[str, Any]:
+    wanted = list(MEASUREMENTS) if "all" in asked.what else asked.what
+    with (
+        tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name,
+        postgres_server(asked.version, durable=True, settings=SETTINGS) as server,
+    ):
+        ground = Ground(server=server, folder=Path(name), sides=asked.sides, rounds=asked.rounds)
+        found: dict[str, Any] = {"machine": machine.describe(ground), "rows": {}}
+        print(tables.header(found["machine"]), flush=True)
+        for what in wanted:
+            rows = MEASUREMENTS[what](ground, asked)
+            found["rows"][what] = [row.as_dict() for row in rows]
+            print("\n".join(["", *tables.plain(rows, asked.sides)]), flush=True)
+        found["machine"]["load afterwards"] = machine.load()
+    return found
+
+
+def _churned(asked: argparse.Namespace) -> int:
+    """Three tenths of the rows asked for: 300,000 of a million."""
+    return max(size.STEPS, asked.rows * 3 // 10)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench postgres", description=__doc__)
+    add = parser.add_argument
+    add("what", nargs="*", default=["all"], choices=[*MEASUREMENTS, "all"])
+    add("--jobs", type=_positive, help="jobs in each measurement, instead of its own number")
+    add("--rows", type=_positive, default=1_000_000, help="the most rows there are (1000000)")
+    add("--rounds", type=_positive, default=3, help="how often each is measured (3)")
+    add("--seconds", type=float, default=30.0, help="how long idling is watched (30)")
+    add("--sides", type=_sides, default=list(MODULES), help=f"which of {', '.join(MODULES)}")
+    add("--version", choices=VERSIONS, default=NEWEST, help=f"of PostgreSQL ({NEWEST})")
+    add("--json", type=Path, metavar="FILE", help="write every round's figures there")
+    add("--markdown", type=Path, metavar="FILE", help="write the page docs/benchmarks.md there")
+    add("--reuse", type=Path, metavar="FILE", help="measure nothing: figures that --json wrote")
+    return parser
+
+
+def _sides(text: str) -> list[str]:
+    sides = text.split(",")
+    for side in sides:
+        if side not in MODULES:
+            raise argparse.ArgumentTypeError(f"{side!r} is none of {', '.join(MODULES)}")
+    return sides
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is too few; give 1 or more")
+    return value

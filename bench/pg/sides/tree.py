@@ -1,0 +1,9 @@
+"""Holdfast as `holdfast worker` runs it: the same but for the processes."""
+
+import sys
+
+from bench.pg.sides.ours import FINISH, IS_LEFT, client, install, work
+
+__all__ = ["COMMAND", "FINISH", "IS_LEFT", "client", "install", "work"]
+
+COMMAND = [sys.executable, "-m", "holdfast", "worker", "bench.pg.app:app", "--log-level=warning"]

@@ -1,0 +1,144 @@
+"""The figures as plain tables for a terminal, and as the page docs/benchmarks.md."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bench.figures import Series
+from bench.pg import recorded
+from bench.pg.rows import Row, lost
+from bench.pg.sides import MODULES, OURS, PEERS
+from bench.report import spread, table
+
+TITLES = {
+    "drain": "Running jobs",
+    "one": "Enqueueing, one by one",
+    "bulk": "Enqueueing, many at a time",
+    "latency": "Pick-up",
+    "idle": "A worker with nothing to do",
+    "backlog": "A long queue",
+    "finished": "A long history",
+    "churn": "Jobs come and go, and nothing is vacuumed",
+    "held": "The same, with a transaction held open by somebody else",
+    "growth": "Claim and finish by the store's own verbs",
+}
+METHOD = """\
+Every system runs on the same PostgreSQL server in the same run. Rounds take turns (ours, theirs,
+ours, theirs), each on a fresh database; a cell is the median of the rounds with the least and the
+most beside it. A ratio is taken within a round and then the median, because a shared machine can
+be twice as slow in one minute as in the next: **trust the ratio, not the figure**. Above one means
+that we are better, also where less is more.
+
+- The server flushes every commit (`fsync` and `synchronous_commit` are on) and shares the machine
+  with whoever asks it.
+- A job does nothing but note the time. All run on uvloop. `holdfast` is the embedded worker in one
+  process, as the others are; `holdfast worker` is the command with its supervisor and a child.
+- *Drain*: from the start of the first handler until the store has nothing left that is not
+  finished. Enqueued beforehand; `VACUUM (ANALYZE)` and `CHECKPOINT` before the clock runs.
+- *Pick-up*: from the call that enqueues, in one process, to the start of the handler in another one
+  that is idle; a job each 25 ms.
+- *A long queue*: the first jobs of a queue with just those, and of one with very many more.
+- *Idle*: after a few jobs; memory is the proportional share (PSS) of all its processes, statements
+  are counted in the server's log.
+- pgqueuer takes 500 jobs at a time, its best here; its default of 10 is about five times slower.
+  procrastinate runs 30 at a time and is given a tenth of the jobs, because a measurement would
+  otherwise take an hour; its rate is the same.
+- They do not promise the same. We keep every job, run and end; pgqueuer keeps a line of log per
+  state, procrastinate the job. Only we fence: a worker that lost its lease cannot write a result.
+"""
+
+
+def header(machine: dict[str, Any]) -> str:
+    """One line on what the figures were taken on."""
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    return (
+        f"PostgreSQL {machine['postgresql']}, Python {machine['python']}, {versions}; "
+        f"{machine['cores']} cores, flush {machine['flush, us']} us, load {machine['load before']}"
+    )
+
+
+def plain(rows: Sequence[Row], sides: Sequence[str]) -> list[str]:
+    return table([_head(sides), *(_cells(row, sides) for row in rows)])
+
+
+def page(found: dict[str, Any]) -> str:
+    """The whole page; the same figures always give the same text."""
+    return "\n".join([*_lines(found), ""])
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    machine = found["machine"]
+    everything = [Row.from_dict(each) for rows in found["rows"].values() for each in rows]
+    yield "# Benchmarks"
+    yield ""
+    yield "Holdfast on PostgreSQL beside pgqueuer and procrastinate. This page is the output of"
+    yield f'`make bench ARGS="postgres --markdown docs/benchmarks.md"` of {machine["date"]}:'
+    yield ""
+    yield from _facts(machine)
+    for what, rows in found["rows"].items():
+        yield from ["", f"## {TITLES[what]}", ""]
+        yield from _markdown([Row.from_dict(each) for each in rows])
+    yield from ["", "## Where others are better", "", *_losses(everything)]
+    yield from ["", "## How it was measured", "", METHOD.rstrip()]
+    yield from ["", "## Further peers, taken earlier", ""]
+    yield f"Jobs a second, {recorded.DATE}, {recorded.WHERE};"
+    yield "one after the other, not beside us: differences under a third mean nothing, and stores"
+    yield "are not to be compared."
+    yield ""
+    yield from _grid([list(recorded.HEAD), *map(list, recorded.FIGURES)])
+
+
+def _facts(machine: dict[str, Any]) -> Iterator[str]:
+    own = {"PostgreSQL": machine["postgresql"], "Python": machine["python"], **machine["versions"]}
+    yield f"- {', '.join(f'{name} {number}' for name, number in own.items())}"
+    yield f"- {machine['cores']} cores for everything; a flush takes {machine['flush, us']} us"
+    loads = f"{machine['load before']} before, {machine['load afterwards']} afterwards"
+    yield f"- load {loads}; {machine['rounds']} rounds"
+
+
+def _losses(rows: Sequence[Row]) -> Iterator[str]:
+    found = list(lost(rows))
+    for row, peer, ratio in found:
+        theirs, ours = row.series(peer), row.series(OURS)
+        assert theirs is not None
+        assert ours is not None
+        figures = f"{_middle(theirs, row)} against our {_middle(ours, row)} {row.unit}"
+        yield f"- {row.label}: {peer} has {figures} ({1 / ratio.middle:.2f}x)"
+    if not found:
+        yield "In none of the figures of this run."
+
+
+def _markdown(rows: Sequence[Row]) -> Iterator[str]:
+    sides = [side for side in MODULES if any(row.values.get(side) for row in rows)]
+    yield from _grid([_head(sides), *(_cells(row, sides) for row in rows)])
+
+
+def _grid(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    first, *rest = rows
+    yield f"| {' | '.join(first)} |"
+    yield f"|{' --- |' * len(first)}"
+    for row in rest:
+        yield f"| {' | '.join(row)} |"
+
+
+def _head(sides: Sequence[str]) -> list[str]:
+    compared = [peer for peer in PEERS if peer in sides and OURS in sides]
+    return ["", "", *sides, *(f"{OURS} / {peer}" for peer in compared), "asked"]
+
+
+def _cells(row: Row, sides: Sequence[str]) -> list[str]:
+    compared = [peer for peer in PEERS if peer in sides and OURS in sides]
+    figures = [_spread(row.series(side), row.digits) for side in sides]
+    ratios = [_spread(row.ratio(peer), 2, "x") for peer in compared]
+    return [row.label, row.unit, *figures, *ratios, row.asked]
+
+
+def _spread(series: Series | None, digits: int, unit: str = "") -> str:
+    if series is None:
+        return "-"
+    if len(series.values) == 1:
+        return f"{series.middle:,.{digits}f}{unit}"
+    return f"{spread(series, digits)}{unit}"
+
+
+def _middle(series: Series, row: Row) -> str:
+    return f"{series.middle:,.{row.digits}f}"

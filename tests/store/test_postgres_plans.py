@@ -1,0 +1,179 @@
+"""Which way PostgreSQL takes: by the intended index, with statistics or without, never through all.
+
+A plan is kept while the tables grow: hence also plans that were made over a drained store.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.store.postgres.address import address
+from holdfast.store.postgres.database import connect
+from holdfast.store.postgres.migrate import migrate
+from holdfast.store.postgres.statements import statements
+from holdfast.store.postgres.work import Lane
+
+from .pg_plans import Plan, Planner
+from .pg_worlds import crowd
+
+if TYPE_CHECKING:
+    from holdfast.testing.servers.postgres import PostgresServer
+
+GROWS = {
+    "jobs",
+    "waiting",
+    "open_runs",
+    "runs",
+    "ends",
+    "events",
+    "keys",
+    "slots",
+    "groups",
+    "reservations",
+    "workers",
+}
+LIVE = ("waiting", "open_runs")
+HELD = [
+    "reservation.end",
+    "reservation.freeable",
+    "reservation.held",
+    "reservation.lapsed",
+]
+"""Go through the queues that are held, by an index of those alone: mostly there is none."""
+
+ALWAYS: dict[str, set[str]] = {
+    **{name: {"reservations"} for name in HELD},
+    "reservation.latest": {"reservations"},  # from the newest down, until it has its page
+    "read.counts": {"waiting", "open_runs", "ends"},  # it counts them
+    "read.find_live": {"waiting", "open_runs"},  # for people who ask: what is live
+    "read.held": {"open_runs"},  # few: what runs now
+    "worker.list": {"workers"},  # those that are enlisted, by their index
+    "group.closing": {"groups"},  # those that close and were not swept, by their index
+    "group.sweepable": {"groups"},  # the same
+    "group.sweep": {"groups"},  # the same
+    "place.normalise": {"waiting"},  # it numbers all of a queue
+}
+SOMETIMES: dict[str, set[str]] = {
+    "read.adrift": {"jobs", "waiting", "open_runs", "ends"},  # everything, once at every start
+    "group.seal": {"groups"},  # those that are not sealed, by their index
+    "group.expire": {"groups"},  # the same
+    "place.normalise_placed": {"waiting"},  # it numbers all of a queue
+}
+MAY_WALK = ALWAYS | SOMETIMES
+SKIPPED = ("tx.", "schema.", "read.whole", "audit.", "view.", "item.")
+"""No table of ours is looked at; or for people who ask for everything."""
+
+BEING_WRITTEN = ("claim.", "apply.", "finish.", "lock.")
+PLANNED = sorted(name for name in statements() if not name.startswith(SKIPPED + BEING_WRITTEN))
+INTENDED = {
+    "read.get": ["jobs_pkey (id = i.id)", "runs_pkey (job = ", "workers_pkey (id = "],
+    "read.peek": [
+        "waiting_ready ((queue = $1) AND (type > ",
+        "waiting_ready ((queue = $1) AND (type = ",
+        "waiting_due (available_at <= ",
+    ],
+    "read.find": ["jobs_seq (seq < "],
+    "read.find_live": ["ends_odd ((state = t.state) AND (seq < "],
+    "read.find_id": ["jobs_pkey ((id >= $1) AND (id <= $2))"],
+    "read.find_key": ["keys_pkey ((scope = ANY ", "jobs_root (root = "],
+    "read.chain": ["jobs_root (root = "],
+    "read.runs": ["runs_pkey (job = $1)", "open_runs_pkey (job = $1)"],
+    "read.events": ["events_job (job = $1)"],
+    "read.events_of_no_job": ["events_job (job IS NULL)"],
+    "read.stream": ["events_pkey ((id > $1) AND (id < "],
+    "read.unfollowed": [
+        "ends_odd ((state = 'failed'::text) AND (seq > ",
+        "jobs_retry_of (retry_of",
+    ],
+    "place.ends": ["waiting_place ((queue = $1) AND (priority = $2))"],
+    "place.before": ['waiting_place ((queue = $1) AND (priority = $2) AND ("position" >= '],
+    "place.after": ['waiting_place ((queue = $1) AND (priority = $2) AND ("position" <= '],
+    "place.behind": ["waiting_place ((queue = $1) AND (priority = $2))"],
+    "place.write": ["waiting_pkey (job = ANY ($2))"],
+    "place.unplaced": [
+        "waiting_ready ((queue = $1) AND (type = t.type) AND (ord >= ",
+        "waiting_due (available_at <= ",
+        "waiting_blocked ((queue = $1) AND (priority = $3) AND (available_at <= ",
+    ],
+    "reservation.active": ["reservations_active (queue = $1)"],
+    "reservation.place": ["waiting_place ((queue = "],
+    "group.unblock": ["waiting_grp ((grp = $1) AND (seq > $2))"],
+    "group.seal": ["jobs_grp (grp = "],
+    "group.over": ["waiting_grp (grp = g.id)", "open_grp (grp = g.id)"],
+    "group.closing": ["groups_closing"],
+    "group.expired": ["groups_unsealed (created_at < "],
+    "group.left_over": ["waiting_grp ((grp = $1) AND (seq > $2))", "open_grp ((grp = $1)"],
+    "group.members": ["jobs_grp ((grp = $1) AND (seq < "],
+    "group.get": ["jobs_grp (grp = ", "jobs_retry_of (retry_of = ", "groups_seq_key (seq = "],
+    "group.find": ["jobs_grp (grp = ", "groups_seq_key (seq < "],
+}
+"""What the plan must say, among other things."""
+
+
+class Plans:
+    """The plans of one world, asked for once each."""
+
+    def __init__(self, runner: asyncio.Runner, planner: Planner) -> None:
+        self._runner = runner
+        self._planner = planner
+        self._known: dict[str, Plan] = {}
+
+    def of(self, name: str) -> Plan:
+        if name not in self._known:
+            self._known[name] = self._runner.run(self._planner.plan(name))
+        return self._known[name]
+
+
+@pytest.fixture(scope="module", params=["never analysed", "analysed", "drained"])
+def plans(request: pytest.FixtureRequest, postgres: "PostgresServer") -> Iterator[Plans]:
+    """A store of thousands, of which somebody has gathered statistics, or nobody, or too late."""
+    url = postgres.new_database()
+    with asyncio.Runner() as runner:
+        connection = runner.run(_made(url, request.param))
+        yield Plans(runner, Planner(connection, address(url).schema))
+        runner.run(connection.close())
+    postgres.drop_database(url.rpartition("/")[2])
+
+
+async def _made(url: str, world: str) -> object:
+    where = address(url)
+    connection = await connect(where)
+    await migrate(Lane(connection, where.schema), where)
+    for table in GROWS:  # or the server's own hand would come in between
+        await connection.execute(
+            f'ALTER TABLE "{where.schema}".{table} SET (autovacuum_enabled = off)'
+        )
+    await crowd(connection, where.schema, done=5000, waiting=3000, running=300)
+    if world != "never analysed":
+        await connection.execute("ANALYZE")
+    if world == "drained":
+        for table in LIVE:
+            await connection.execute(f'TRUNCATE "{where.schema}".{table}')
+            await connection.execute(f'VACUUM ANALYZE "{where.schema}".{table}')
+    return connection
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_statement_walks_through_no_table_that_grows(plans: Plans, name: str) -> None:
+    walked = plans.of(name).walked & GROWS
+
+    assert walked <= MAY_WALK.get(name, set()), plans.of(name).uses
+
+
+@pytest.mark.parametrize("name", INTENDED)
+def test_statement_goes_by_the_intended_index(plans: Plans, name: str) -> None:
+    uses = "\n".join(plans.of(name).uses)
+
+    assert [index for index in INTENDED[name] if index not in uses] == [], uses
+
+
+@pytest.mark.parametrize("name", ["place.ends", "place.before", "place.after", "read.stream"])
+def test_neighbours_are_read_in_order_and_no_more_than_asked_for(plans: Plans, name: str) -> None:
+    assert not plans.of(name).sorts
+
+
+def test_walks_on_purpose_are_still_taken(plans: Plans) -> None:
+    for name, tables in ALWAYS.items():
+        assert tables & plans.of(name).walked, f"{name} needs no exception any more"
