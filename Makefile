@@ -52,7 +52,7 @@ requirements: $(READY)  ## which requirement is proved by which test, and which 
 proof: $(READY)  ## the same tests at full size (long)
 	HOLDFAST_SIZE=full $(BIN)/python -m pytest
 
-bench: $(READY)  ## speed, growth and pick-up, beside Huey in the same run
+bench: $(READY)  ## speed, growth and pick-up, beside others in the same run
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m bench $(ARGS)
 

@@ -5,14 +5,16 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench.pg import idle, machine, size, speed, tables
+from bench.growth import FEWEST
+from bench.pg import growth, idle, machine, size, speed, tables
 from bench.pg.ground import Ground
 from bench.pg.rows import Row
-from bench.pg.sides import MODULES, PEERS
+from bench.pg.sides import MODULES, PEERS, TREE
 from holdfast.testing.servers.postgres import NEWEST, postgres_server
 from holdfast.testing.servers.wheel import VERSIONS
 
@@ -21,15 +23,18 @@ SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeou
 
 Measurement = Callable[[Ground, argparse.Namespace], list[Row]]
 MEASUREMENTS: dict[str, Measurement] = {
-    "drain": lambda ground, asked: speed.drain(ground, asked.jobs or 20_000),
-    "one": lambda ground, asked: speed.one(ground, asked.jobs or 2_000),
-    "bulk": lambda ground, asked: speed.bulk(ground, asked.jobs or 20_000),
+    "drain": lambda ground, asked: speed.drain(ground, _drained(asked)),
+    "one": lambda ground, asked: speed.one(_once(ground), asked.jobs or 2_000),
+    "bulk": lambda ground, asked: speed.bulk(_once(ground), _drained(asked)),
     "latency": lambda ground, asked: speed.latency(ground, asked.jobs or 300),
     "idle": lambda ground, asked: idle.idle(ground, asked.seconds),
-    "backlog": lambda ground, asked: size.backlog(ground, asked.jobs or 20_000, asked.rows),
-    "finished": lambda ground, asked: size.finished(ground, asked.jobs or 20_000, asked.rows),
-    "churn": lambda ground, asked: size.churn(ground, _churned(asked), held=False),
-    "held": lambda ground, asked: size.churn(ground, _churned(asked), held=True),
+    "backlog": lambda ground, asked: size.backlog(_once(ground), asked.jobs or 20_000, asked.rows),
+    "finished": lambda ground, asked: size.finished(
+        _once(ground), asked.jobs or 20_000, asked.rows
+    ),
+    "growth": lambda ground, asked: growth.growth(ground, max(FEWEST, asked.rows)),
+    "churn": lambda ground, asked: size.churn(_once(ground), _churned(asked), held=False),
+    "held": lambda ground, asked: size.churn(_once(ground), _churned(asked), held=True),
 }
 
 
@@ -64,9 +69,18 @@ def _measure(asked: argparse.Namespace) -> dict[str, Any]:
         for what in wanted:
             rows = MEASUREMENTS[what](ground, asked)
             found["rows"][what] = [row.as_dict() for row in rows]
-            print("\n".join(["", *tables.plain(rows, asked.sides)]), flush=True)
+            print("\n".join(["", *tables.plain(rows)]), flush=True)
         found["machine"]["load afterwards"] = machine.load()
     return found
+
+
+def _drained(asked: argparse.Namespace) -> int:
+    return asked.jobs or 20_000
+
+
+def _once(ground: Ground) -> Ground:
+    """Without the command, which enqueues and asks the store as the embedded worker does."""
+    return replace(ground, sides=[side for side in ground.sides if side != TREE])
 
 
 def _churned(asked: argparse.Namespace) -> int:

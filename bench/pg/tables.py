@@ -56,8 +56,8 @@ def header(machine: dict[str, Any]) -> str:
     )
 
 
-def plain(rows: Sequence[Row], sides: Sequence[str]) -> list[str]:
-    return table([_head(sides), *(_cells(row, sides) for row in rows)])
+def plain(rows: Sequence[Row]) -> list[str]:
+    return table(_with_head(rows))
 
 
 def page(found: dict[str, Any]) -> str:
@@ -76,7 +76,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield from _facts(machine)
     for what, rows in found["rows"].items():
         yield from ["", f"## {TITLES[what]}", ""]
-        yield from _markdown([Row.from_dict(each) for each in rows])
+        yield from _grid(_with_head([Row.from_dict(each) for each in rows]))
     yield from ["", "## Where others are better", "", *_losses(everything)]
     yield from ["", "## How it was measured", "", METHOD.rstrip()]
     yield from ["", "## Further peers, taken earlier", ""]
@@ -107,9 +107,9 @@ def _losses(rows: Sequence[Row]) -> Iterator[str]:
         yield "In none of the figures of this run."
 
 
-def _markdown(rows: Sequence[Row]) -> Iterator[str]:
+def _with_head(rows: Sequence[Row]) -> list[list[str]]:
     sides = [side for side in MODULES if any(row.values.get(side) for row in rows)]
-    yield from _grid([_head(sides), *(_cells(row, sides) for row in rows)])
+    return [_head(sides), *(_cells(row, sides) for row in rows)]
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> Iterator[str]:

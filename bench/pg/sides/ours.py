@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from bench.pg import marks
 from bench.pg.loop import run
 from holdfast import Holdfast, JobType
+from holdfast.store.base import Store
 
 IS_LEFT = "SELECT EXISTS (SELECT FROM holdfast.waiting) OR EXISTS (SELECT FROM holdfast.open_runs)"
 FINISH = None
@@ -14,7 +15,7 @@ COMMAND = None
 MANY = 1_000
 
 
-def make(url: str) -> tuple[Holdfast, JobType[[float], None]]:
+def make(url: str | Store) -> tuple[Holdfast, JobType[[float], None]]:
     """The app, and its one job type."""
     app = Holdfast(url)
 

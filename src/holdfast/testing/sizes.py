@@ -24,6 +24,8 @@ class Sizes:
     chaos_kills: int  # workers killed in it
     chaos_deploys: int  # workers replaced under load
     chaos_trials: int  # handlers of each kind that block for ten leases
+    outage_jobs: int  # jobs while the database is killed
+    outage_kills: int  # times that it is
 
 
 TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
@@ -39,6 +41,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             chaos_kills=4,
             chaos_deploys=3,
             chaos_trials=3,
+            outage_jobs=200,
+            outage_kills=2,
         ),
         "test": Sizes(
             history_examples=25,
@@ -51,6 +55,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             chaos_kills=15,
             chaos_deploys=5,
             chaos_trials=5,
+            outage_jobs=300,
+            outage_kills=3,
         ),
         "full": Sizes(
             history_examples=10_000,
@@ -63,6 +69,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             chaos_kills=100,
             chaos_deploys=50,
             chaos_trials=50,
+            outage_jobs=10_000,
+            outage_kills=20,
         ),
     }
 )

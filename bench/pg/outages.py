@@ -1,0 +1,62 @@
+"""`python -m bench outages`: PostgreSQL killed again and again under load, and what that costs."""
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from tests.chaos.outage import Survived, outages
+
+from bench.progress import tell
+from bench.report import table
+
+SOON = 2.0
+"""Seconds within which the next job is to end."""
+
+
+def main(words: Sequence[str]) -> int:
+    """0 if nothing was lost, nobody died, and all went on soon; else 1."""
+    asked = _parser().parse_args(words)
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name:
+        after = outages(
+            Path(name), jobs=asked.jobs, workers=asked.workers, kills=asked.kills, tell=tell
+        )
+    tell()
+    print("\n".join(table(_figures(after, asked))))
+    for casualty in after.casualties:
+        print(casualty)
+    return 0 if _is_well(after) else 1
+
+
+def _figures(after: Survived, asked: argparse.Namespace) -> list[list[str]]:
+    return [
+        ["", "", "asked"],
+        ["jobs, acknowledged", f"{len(after.acknowledged):,}", f"{asked.jobs:,}"],
+        ["outages", f"{len(after.pauses)}", f"{asked.kills}"],
+        ["lost", f"{len(after.lost)}", "0"],
+        ["not ended", f"{after.unfinished}", "0"],
+        ["workers that died or lost a child", f"{len(after.casualties)}", "0"],
+        ["violations that verify finds", f"{len(after.violations)}", "0"],
+        [
+            "from the first answer to the next job's end, most",
+            f"{max(after.pauses):.2f} s",
+            "under 2 s",
+        ],
+        ["the same, median", f"{median(after.pauses):.2f} s", ""],
+        ["handlers called again", f"{after.repeats}", ""],
+    ]
+
+
+def _is_well(after: Survived) -> bool:
+    bad = (after.lost, after.unfinished, after.casualties, after.violations)
+    return not any(bad) and max(after.pauses) < SOON
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench outages", description=__doc__)
+    add = parser.add_argument
+    add("--jobs", type=int, default=10_000, help="how many are run (10000)")
+    add("--workers", type=int, default=4, help="how many `holdfast worker` (4)")
+    add("--kills", type=int, default=20, help="how often the database is killed (20)")
+    return parser

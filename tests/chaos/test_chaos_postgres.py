@@ -1,0 +1,26 @@
+"""PostgreSQL killed under load: nothing lost, no worker dies, and all go on by themselves."""
+
+import pytest
+
+from holdfast.testing import sizes
+
+from .outage import outages
+from .tree import QUICK
+
+pytestmark = pytest.mark.slow
+
+SOON = 2.0
+"""Seconds within which the next job ends once the database answers again."""
+
+
+@pytest.mark.timeout(300)
+def test_a_database_that_is_killed_again_and_again_loses_nothing(tmp_path):
+    kills = sizes.SIZES.outage_kills
+
+    after = outages(tmp_path, jobs=sizes.SIZES.outage_jobs, workers=2, kills=kills, settings=QUICK)
+
+    assert len(after.acknowledged) == sizes.SIZES.outage_jobs
+    assert (after.lost, after.unfinished, after.violations) == ([], 0, ())
+    assert after.casualties == []
+    assert len(after.pauses) == kills
+    assert max(after.pauses) < SOON
