@@ -15,7 +15,7 @@ from holdfast.store.postgres import migrate
 from holdfast.store.postgres.concerns import of_keeper
 from holdfast.testing.servers.postgres import PostgresServer
 
-SECRET = "guess-me-not"
+SECRET = "guess-me-not"  # noqa: S105 - no server knows it
 
 
 def run(*args: str, url: str | None = None) -> Result:
@@ -202,10 +202,9 @@ def test_a_missing_driver_is_said_with_the_command(database: str) -> None:
     )
 
     assert done.returncode == 5, done.stderr
-    assert done.stderr.splitlines() == [
-        "holdfast: PostgreSQL needs a driver that is not installed; pip install "
-        "'holdfast[postgres]'"
-    ]
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("holdfast: PostgreSQL needs a driver")
+    assert line.endswith("pip install 'holdfast[postgres]'")
 
 
 def test_doctor_names_who_holds_vacuum_back(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,11 @@ class Identity:
     holder: Holder
     holds: tuple[Hold, ...]
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another worker may have that name by now."""
+        return any(hold.is_lost for hold in self.holds)
+
     async def release(self) -> None:
         for hold in self.holds:
             await hold.release()
