@@ -44,7 +44,7 @@ async def borrowed(tx: Any, use: "Use[T]", address: Address, probe: Probe | None
         if _is_alchemy(tx):
             _require_driver(tx)
         if _is(tx, "psycopg", "Connection") or _is_sync_alchemy(tx):
-            return await _on_a_thread(lambda: at_once(_use_blocking(tx, use, address, probe)))
+            return await on_a_thread(lambda: at_once(_use_blocking(tx, use, address, probe)))
         return await use(await _lane(tx, address, probe))
     except Exception as error:
         better = _in_our_words(error, address)
@@ -134,7 +134,7 @@ def _is(thing: Any, module: str, name: str) -> bool:
     return kind is not None and isinstance(thing, kind)
 
 
-async def _on_a_thread(step: Callable[[], T]) -> T:
+async def on_a_thread(step: Callable[[], T]) -> T:
     """What it gives. It is waited for also if nobody wants it any more: it uses what is theirs."""
     running = asyncio.ensure_future(asyncio.to_thread(step))
     try:
@@ -148,15 +148,23 @@ def _in_our_words(error: Exception, address: Address) -> Exception:
     """Of either driver, and of SQLAlchemy, which keeps what happened beneath it."""
     if isinstance(error, HoldfastError):
         return error
-    beneath = getattr(error, "orig", None) or error
-    beneath = getattr(beneath, "__cause__", None) if _is_adapted(beneath) else beneath
+    beneath: Any = getattr(error, "orig", None) or error
+    beneath = beneath.__cause__ if _is_adapted(beneath) else beneath
     state = getattr(beneath, "sqlstate", None)
     if state in _WORDS:
         return InvalidJob(_WORDS[state])
     if _is(error, "sqlalchemy.exc", "SQLAlchemyError") or state is None:
         return _unusable(error)
-    told = {"C": state, "M": str(beneath).partition("\n")[0]}
-    return named(asyncpg.PostgresError.new(told), address)
+    return named(of_server(beneath), address)
+
+
+def of_server(error: Exception) -> Exception:
+    """The same as asyncpg would have it; what does not come from the server stays as it is."""
+    state = getattr(error, "sqlstate", None)
+    if state is None or isinstance(error, asyncpg.PostgresError):
+        return error
+    told: Exception = asyncpg.PostgresError.new({"C": state, "M": str(error).partition("\n")[0]})
+    return told
 
 
 def _is_adapted(error: Any) -> bool:

@@ -288,6 +288,23 @@ CREATE TABLE holdfast.events (
 );
 CREATE INDEX events_job ON holdfast.events (job, id);
 
+-- Transactions that handlers write in. Each has a row here until the end of its run is written too:
+-- while it is there nothing of it can be committed, whoever tries.
+CREATE TABLE holdfast.unfinished (id uuid PRIMARY KEY);
+
+CREATE FUNCTION holdfast.refuse_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT 1 FROM holdfast.unfinished WHERE id = NEW.id) THEN
+    RAISE EXCEPTION 'the handler ended run.transaction() itself; leave that to Holdfast, which '
+      'commits it together with the end of the run'
+      USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER unfinished_stays AFTER INSERT ON holdfast.unfinished
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION holdfast.refuse_commit();
+
 -- The second lock: what the code promises not to do, the database refuses.
 CREATE FUNCTION holdfast.refuse() RETURNS trigger LANGUAGE plpgsql
 AS $$ BEGIN RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = 'integrity_constraint_violation'; END $$;

@@ -2,18 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from holdfast.core.job import NewJob
 from holdfast.errors import InvalidJob, StoreBusy
-from holdfast.store.around import Topic
+from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Added
+from holdfast.store.postgres import handed
 from holdfast.store.postgres.borrow import borrowed
 from holdfast.store.postgres.channels import channel, payload
 from holdfast.store.postgres.database import AGAIN
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.patience import patiently
+from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.verbs.add import (
     LOOKS,
     add,
@@ -34,7 +37,10 @@ class PostgresAdding(Asking):
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         if not jobs:
             return []
-        return await self._lines.gather("add", self._add_group).ask(jobs)
+        added = await self._lines.gather("add", self._add_group).ask(jobs)
+        if not self.address.notify:  # or the statement tells everybody, this process too
+            self._tell(Hint(frozenset(job.queue for job in jobs)))
+        return added
 
     async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
         for is_last in (False, True):
@@ -49,6 +55,15 @@ class PostgresAdding(Asking):
                         f"{self.address.schema}"
                     ) from found
         raise AssertionError("unreachable")
+
+    async def begin(self, *, within: timedelta, blocking: bool = False) -> PostgresTransaction:
+        lines = self._lines
+        opened = await (handed.blocking if blocking else handed.awaited)(self.address, self._probe)
+        transaction = PostgresTransaction(
+            opened, lines, clock=self._clock, within=within, tell=self._tell
+        )
+        await transaction.start()
+        return transaction
 
     async def _where(self, *, anew: bool) -> str:
         """What tells our server and schema from any other; another one after a restart."""
