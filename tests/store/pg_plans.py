@@ -28,6 +28,7 @@ NAMED: Final[Mapping[str, str]] = {
     "group": f"'{GROUP}'",
     "states": "ARRAY['queued', 'running', 'failed']::text[]",
     "now": "1000",
+    "artifacts": "'[]'",
     "prefix": "'00000000-0000-7000-8000-000000'",
 }
 """And for those names whose value makes a difference."""
@@ -103,4 +104,5 @@ def samples(statement: Statement) -> Iterator[str]:
         assert found is not None, f":{name} has no type: write :{name}::…"
         kind, many = found[1], found[2]
         one = SAMPLES["uuid" if kind == "text" and UUIDS.match(name) else kind]
-        yield NAMED.get(name) or (f"ARRAY[{one}]::{kind}[]" if many else one)
+        one = NAMED.get(name, one)
+        yield f"ARRAY[{one}]::{kind}[]" if many and "ARRAY" not in one else one

@@ -38,18 +38,13 @@ class PostgresBench:
         return SCENARIOS | PLACES | GROUP_SCENARIOS | OWN
 
 
-async def dump(where: Address) -> dict[str, list[Any]]:
+async def dump(connection: asyncpg.Connection, schema: str) -> dict[str, list[Any]]:
     """Every row of every table, without the numbers that nobody chose."""
-    connection = await asyncpg.connect(where.dsn)
-    try:
-        tables = (*TABLES, "effects")
-        async with connection.transaction(isolation="repeatable_read", readonly=True):
-            found = {
-                name: await connection.fetch(f'SELECT * FROM "{where.schema}".{name}')
-                for name in tables
-            }
-    finally:
-        await connection.close()
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        found = {
+            name: await connection.fetch(f'SELECT * FROM "{schema}".{name}')
+            for name in (*TABLES, "effects")
+        }
     who = {row["id"]: (row["instance_id"], row["boot_id"]) for row in found["workers"]}
     return {
         name: sorted((_plain(name, row, who) for row in rows), key=repr)

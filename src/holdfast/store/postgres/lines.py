@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from holdfast.clock import Clock
-from holdfast.errors import StoreClosed, StoreUnavailable
+from holdfast.errors import OperatorError, StoreClosed, StoreUnavailable
 from holdfast.store.around import Hint
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.database import AGAIN, GONE, connect, is_gone, named
@@ -119,13 +119,19 @@ class Lines:
     async def transact(self, verb: Callable[[Work], Awaitable[T]], purpose: str = "write") -> T:
         """What the verb answers, once what it wrote is durable; begun anew after a deadlock."""
         line = self.line(purpose)
-        for _ in range(TRIES - 1):
+        for left in reversed(range(TRIES)):
             try:
                 return await self._transact(line, verb)
-            except AGAIN:
+            except AGAIN as error:
+                if not left:
+                    raise named(error, self._address) from error
                 await asyncio.sleep(0)
-        with_names = self.patiently(lambda: self._transact(line, verb), tries=1)
-        return await with_names
+            except Exception as error:
+                better = named(error, self._address)
+                if better is error or not isinstance(better, OperatorError):
+                    raise  # what was asked cannot be kept: whoever asked says which part of it
+                raise better from error
+        raise AssertionError("unreachable")
 
     async def patiently(self, ask: Callable[[], Awaitable[T]], *, tries: int) -> T:
         """The answer, or our word for what was in the way."""

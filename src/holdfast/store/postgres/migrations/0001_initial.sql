@@ -428,8 +428,8 @@ CREATE VIEW holdfast.live_groups AS
 SELECT g.id, g.seq
 FROM holdfast.groups AS g
 WHERE g.sealed_at IS NULL AND g.closing IS NULL
-  OR EXISTS (SELECT 1 FROM holdfast.waiting AS w WHERE w.grp = g.id)
-  OR EXISTS (SELECT 1 FROM holdfast.open_runs AS o WHERE o.grp = g.id);
+  OR (SELECT 1 FROM holdfast.waiting AS w WHERE w.grp = g.id LIMIT 1) IS NOT NULL
+  OR (SELECT 1 FROM holdfast.open_runs AS o WHERE o.grp = g.id LIMIT 1) IS NOT NULL;
 
 -- One line per group, its members counted, a chain by its last job.
 CREATE VIEW holdfast.group_state AS

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.core.job import NewJob
 from holdfast.errors import InvalidJob, StoreBusy
-from holdfast.store.around import Topic
+from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Added
 from holdfast.store.postgres import handed
 from holdfast.store.postgres.address import Address
@@ -38,7 +38,10 @@ class PostgresAdding(Asking):
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         if not jobs:
             return []
-        return await self._lines.gather("add", self._add_group).ask(jobs)
+        added = await self._lines.gather("add", self._add_group).ask(jobs)
+        if not self.address.notify:  # or the statement tells everybody, this process too
+            self._tell(Hint(frozenset(job.queue for job in jobs)))
+        return added
 
     async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
         for is_last in (False, True):

@@ -65,7 +65,7 @@ class PostgresClaiming(Asking):
             try:
                 took = await self._take(wanted, promoted=promoted)
                 if took.is_gated and not took.is_paused:
-                    return await self._lines.transact(partial(claim_gated, wanted=wanted), "claim")
+                    return await self._claim_gated(wanted)
             except AGAIN:
                 await asyncio.sleep(0)
             except Exception as error:
@@ -76,6 +76,10 @@ class PostgresClaiming(Asking):
                     return took.claims
                 promoted = True
         raise StoreBusy(f"{self.address.shown}: other claims were always quicker; try again")
+
+    async def _claim_gated(self, wanted: Wanted) -> list[Claim]:
+        verb = partial(claim_gated, wanted=wanted, now=self._now, mono=self._mono)
+        return await self._lines.transact(verb, "claim")
 
     async def _take(self, wanted: Wanted, *, promoted: bool) -> Taken:
         floors = self._lines.floors.of(wanted.queue, wanted.types)

@@ -74,8 +74,14 @@ def taken(row: Row) -> Taken:
     return Taken(*before, claims, lasts or (), seconds)
 
 
-async def claim_gated(work: Work, wanted: Wanted) -> list[Claim]:
-    """Of a queue that counts its runs, or is held: one claim at a time, first the lock."""
+async def claim_gated(
+    work: Work, wanted: Wanted, *, now: int | None, mono: int | None
+) -> list[Claim]:
+    """Of a queue that counts its runs, or is held: one claim at a time, first the lock.
+
+    The runs begin when the lock was ours, not when we began to wait for it; the moments are a
+    test's, or None.
+    """
     await lock_queues(work, [wanted.queue])
     await work.run("claim.promote", now=work.now, limit=PROMOTED_AT_ONCE)
     [found] = await work.rows("claim.gate", queue=wanted.queue, now=work.now)
@@ -91,7 +97,7 @@ async def claim_gated(work: Work, wanted: Wanted) -> list[Claim]:
         return []
     room = {"limit": limit, "prefetch": prefetch, "only": job, "gated": True, "promoted": True}
     await work.run("claim.worker", **wanted.who)
-    values = wanted.values(now=work.now, mono=work.mono, **room)
+    values = wanted.values(now=now, mono=mono, **room)
     claims = taken((await work.rows("claim.take", **values))[0]).claims
     if claims and gate.is_reserved:
         await _use(work, wanted.queue, gate)
