@@ -3,14 +3,12 @@
 -- (the open run must bear exactly this token) is hidden from the planner, which would otherwise
 -- reckon with one row, from statistics of a moment when nothing ran. Answers which it took, unless it
 -- took all.
-WITH asked AS MATERIALIZED (
-  SELECT c.job, c.token, c.result, c.n
-  FROM unnest(:jobs::uuid[], :tokens::integer[], :results::text[])
-    WITH ORDINALITY AS c (job, token, result, n)
-),
-closed AS (
+WITH closed AS (
   DELETE FROM holdfast.open_runs AS o
-  USING asked AS c
+  USING unnest(
+    string_to_array(:jobs::text, ',')::uuid[], string_to_array(:tokens::text, ',')::integer[],
+    :results::text[]
+  ) WITH ORDINALITY AS c (job, token, result, n)
   WHERE o.job = c.job AND CASE WHEN o.token = c.token THEN o.plain ELSE false END
   RETURNING o.job, o.seq, o.token, o.run_id, o.worker, o.started_at, o.artifacts, o.progress,
     o.queue, o.priority, o.position, o.available_at, o.failures, o.losses, c.result, c.n
@@ -37,6 +35,6 @@ ended AS (
   CROSS JOIN clock AS k
 )
 SELECT
-  CASE WHEN count(*) < cardinality(:jobs::uuid[]) THEN coalesce(array_agg(c.n), '{}') END,
+  CASE WHEN count(*) < :number::bigint THEN coalesce(array_agg(c.n), '{}') END,
   count(*)
 FROM closed AS c;
