@@ -58,6 +58,7 @@ WALKS_ON_PURPOSE = {
     "group.sweepable": {"holdfast_groups"},  # the same
     "group.sweep": {"holdfast_groups"},  # the same
     "read.lapsed": {"holdfast_open_runs"},  # few: what runs now
+    "read.chores": {"holdfast_open_runs", "holdfast_reservations", "holdfast_groups"},  # the same
     "claim.count_open": {"holdfast_open_runs"},  # few: what runs now
     "place.normalise": {"holdfast_waiting"},  # it numbers all of a queue
     "worker.delete": {"holdfast_open_runs"},  # few: what runs now

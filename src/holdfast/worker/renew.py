@@ -60,6 +60,8 @@ class Renewer:
     async def run_once(self) -> int:
         """Renew all leases held; how many were renewed."""
         leases = self._held()
+        if not leases:
+            return 0
         renewals = await self._store.renew(leases, span=self._span)
         for lease, renewal in zip(leases, renewals, strict=True):
             if not renewal.held or renewal.cancel_requested:

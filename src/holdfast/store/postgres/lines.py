@@ -25,8 +25,9 @@ TRIES: Final = 10
 class Line:
     """One connection, used by one at a time and opened again when it broke."""
 
-    def __init__(self, address: Address, probe: Probe | None) -> None:
+    def __init__(self, address: Address, probe: Probe | None, *, plans_once: bool = False) -> None:
         self._address = address
+        self._plans_once = plans_once
         self._probe = probe
         self._turn = asyncio.Lock()
         self._lane: Lane | None = None
@@ -36,7 +37,7 @@ class Line:
         """The connection, alone. Whatever breaks it, the next one to come gets a new one."""
         async with self._turn:
             if self._lane is None or self._lane.connection.is_closed():
-                connection = await connect(self._address)
+                connection = await connect(self._address, plans_once=self._plans_once)
                 self._lane = Lane(connection, self._address.schema, self._probe)
             try:
                 yield self._lane
@@ -92,7 +93,8 @@ class Lines:
         if self._closed:
             raise StoreClosed(f"{self._address.shown} was closed; open the store again")
         if purpose not in self._lines:
-            self._lines[purpose] = Line(self._address, self._probe)
+            is_read = purpose.startswith("read")  # whose plans depend on what is asked for
+            self._lines[purpose] = Line(self._address, self._probe, plans_once=not is_read)
         return self._lines[purpose]
 
     def gather(

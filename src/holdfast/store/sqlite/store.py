@@ -29,6 +29,7 @@ from holdfast.store.sqlite.parts.around import SqliteAround
 from holdfast.store.sqlite.parts.groups import SqliteGroups
 from holdfast.store.sqlite.parts.jobs import SqliteJobs
 from holdfast.store.sqlite.parts.queues import SqliteQueues
+from holdfast.store.sqlite.parts.upkeep import SqliteUpkeep
 from holdfast.store.sqlite.parts.views import SqliteViews
 from holdfast.store.sqlite.reader import Reader
 from holdfast.store.sqlite.statements import Probe
@@ -42,10 +43,12 @@ OPEN: "WeakSet[SqliteStore]" = WeakSet()
 """What this process, or the one it was forked from, has open."""
 
 
-class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteViews):
+class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteUpkeep, SqliteViews):
     """One file, several processes. Reads and writes never wait for each other."""
 
-    capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS})
+    capabilities = frozenset(
+        {Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS, Capability.CHORES}
+    )
 
     def __init__(
         self,

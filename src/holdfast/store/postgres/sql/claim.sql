@@ -218,11 +218,10 @@ opened AS (
     (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1), 6, '0'))::uuid,
     b.token + 1, d.worker, d.now, coalesce(:mono::bigint, d.now) + :lease::bigint, b.queue, b.name,
     b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.grp, b.active,
-    NOT :gated::boolean AND NOT b.active AND (
-      b.grp IS NULL OR EXISTS (
-        SELECT 1 FROM holdfast.groups AS g WHERE g.id = b.grp AND g.mode = 'parallel'
-      )
-    )
+    NOT :gated::boolean AND NOT b.active AND CASE
+      WHEN b.grp IS NULL THEN true
+      ELSE coalesce((SELECT g.mode = 'parallel' FROM holdfast.groups AS g WHERE g.id = b.grp), false)
+    END
   FROM left_behind AS b
   CROSS JOIN door AS d
   RETURNING job, run_id, token, delivery, failures, losses

@@ -1,7 +1,8 @@
 -- @plain
 -- Runs that end well, leave nothing but a result and concern nobody else: one statement. The fence
 -- (the open run must bear exactly this token) is hidden from the planner, which would otherwise
--- reckon with one row, from statistics of a moment when nothing ran. Answers what it did not take.
+-- reckon with one row, from statistics of a moment when nothing ran. Answers which it took, unless it
+-- took all.
 WITH asked AS MATERIALIZED (
   SELECT c.job, c.token, c.result, c.n
   FROM unnest(:jobs::uuid[], :tokens::integer[], :results::text[])
@@ -35,5 +36,7 @@ ended AS (
   FROM closed AS c
   CROSS JOIN clock AS k
 )
-SELECT CASE WHEN count(*) < cardinality(:jobs::uuid[]) THEN array_agg(c.n) END, count(*)
+SELECT
+  CASE WHEN count(*) < cardinality(:jobs::uuid[]) THEN coalesce(array_agg(c.n), '{}') END,
+  count(*)
 FROM closed AS c;
