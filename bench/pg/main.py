@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ MEASUREMENTS: dict[str, Measurement] = {
 def main(words: Sequence[str]) -> int:
     """Take the figures asked for; 2 if a peer is wanted and missing."""
     asked = _parser().parse_args(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
     if asked.reuse is not None:
         found = json.loads(asked.reuse.read_text(encoding="utf-8"))
     else:

@@ -40,7 +40,7 @@ def processes() -> Iterator[list[Peer]]:
 def peers(
     processes: list[Peer],
     postgres_url: str,
-    store: PostgresStore,  # noqa: ARG001 - makes it
+    store: PostgresStore,
 ) -> Iterator[list[Peer]]:
     """The other processes, each with the same schema open."""
     _all(processes, "open", postgres_url)
@@ -139,7 +139,7 @@ async def _somebody_waits(url: str, schema: str) -> None:
     """
     try:
         while not await connection.fetchval(asked, f'"{schema}"'):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # noqa: ASYNC110 - another process, which tells nobody
     finally:
         await connection.close()
 

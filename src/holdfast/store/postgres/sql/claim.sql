@@ -176,7 +176,7 @@ mores AS MATERIALIZED (
   ) AS m
 ),
 held AS MATERIALIZED (
-  SELECT w.ctid AS at, w.ord
+  SELECT w.ctid AS at
   FROM door AS d
   CROSS JOIN holdfast.waiting AS w
   WHERE w.job = :only::uuid AND w.state = 'queued' AND w.type = ANY(:types::text[])
@@ -191,20 +191,26 @@ held AS MATERIALIZED (
 ),
 left_behind AS (
   DELETE FROM holdfast.waiting
-  WHERE ctid = ANY(ARRAY(
-    SELECT r.at
-    FROM (
-      SELECT p.at, p.prefetchable, row_number() OVER (ORDER BY p.ord) AS place
-      FROM (
-        SELECT at, ord, prefetchable FROM firsts
-        UNION ALL SELECT at, ord, true FROM mores
-        UNION ALL SELECT at, ord, false FROM held
-      ) AS p
-    ) AS r
-    WHERE r.place <= :limit::bigint OR r.prefetchable
-    ORDER BY r.place
-    LIMIT :limit::bigint + :prefetch::bigint
-  ))
+  WHERE ctid = ANY(
+    CASE
+      WHEN :only::uuid IS NOT NULL THEN ARRAY(SELECT at FROM held)
+      WHEN cardinality(:types::text[]) = 1 THEN ARRAY(
+        SELECT at FROM firsts UNION ALL SELECT at FROM mores
+      )
+      ELSE ARRAY(
+        SELECT r.at
+        FROM (
+          SELECT p.at, p.prefetchable, row_number() OVER (ORDER BY p.ord) AS place
+          FROM (
+            SELECT at, ord, prefetchable FROM firsts UNION ALL SELECT at, ord, true FROM mores
+          ) AS p
+        ) AS r
+        WHERE r.place <= :limit::bigint OR r.prefetchable
+        ORDER BY r.place
+        LIMIT :limit::bigint + :prefetch::bigint
+      )
+    END
+  )
   RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
     losses, grp, active, ord
 ),

@@ -6,8 +6,10 @@
 -- unless it took all; one that was renewed at the same moment is not taken.
 WITH asked AS MATERIALIZED (
   SELECT l.place, c.result, c.n
-  FROM unnest(:jobs::uuid[], :tokens::integer[], :results::text[])
-    WITH ORDINALITY AS c (job, token, result, n)
+  FROM unnest(
+    string_to_array(:jobs::text, ',')::uuid[], string_to_array(:tokens::text, ',')::integer[],
+    :results::text[]
+  ) WITH ORDINALITY AS c (job, token, result, n)
   CROSS JOIN LATERAL (
     SELECT r.ctid AS place
     FROM holdfast.open_runs AS r
@@ -44,6 +46,6 @@ ended AS (
   CROSS JOIN clock AS k
 )
 SELECT
-  CASE WHEN count(*) < cardinality(:jobs::uuid[]) THEN coalesce(array_agg(c.n), '{}') END,
+  CASE WHEN count(*) < :number::bigint THEN coalesce(array_agg(c.n), '{}') END,
   count(*)
 FROM closed AS c;

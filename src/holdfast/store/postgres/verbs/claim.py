@@ -68,7 +68,7 @@ class Taken:
 
 def taken(row: Row) -> Taken:
     gate, columns, (lasts, seconds) = row[:5], row[5:14], row[14:]
-    claims = [] if columns[0] is None else [_claim(*each) for each in zip(*columns, strict=True)]
+    claims = [] if columns[0] is None else _claims(*columns)
     is_paused, concurrency, is_reserved, is_due, is_stranger = gate
     before = (is_paused, concurrency, is_reserved, is_due, is_stranger)
     return Taken(*before, claims, lasts or (), seconds)
@@ -113,7 +113,9 @@ async def _use(work: Work, queue: str, gate: Gate) -> None:
 _DELIVERIES = {str(delivery): delivery for delivery in Delivery}
 
 
-def _claim(
-    job_id: Any, token: int, run_id: Any, kind: str, params: str, delivery: str, *counts: Any
-) -> Claim:
-    return Claim(job_id, token, run_id, kind, params, _DELIVERIES[delivery], *counts)
+def _claims(
+    jobs: Any, tokens: Any, runs: Any, types: Any, params: Any, deliveries: Any, *counts: Any
+) -> list[Claim]:
+    """From columns: a worker's hottest loop."""
+    named = [_DELIVERIES[delivery] for delivery in deliveries]
+    return list(map(Claim, jobs, tokens, runs, types, params, named, *counts))
