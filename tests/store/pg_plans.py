@@ -29,6 +29,7 @@ NAMED: Final[Mapping[str, str]] = {
     "group": f"'{GROUP}'",
     "states": "ARRAY['queued', 'running', 'failed']::text[]",
     "now": "1000",
+    "token_list": "'1'",
     "artifacts": "'[]'",
     "tokens": "'1'",
     "prefix": "'00000000-0000-7000-8000-000000'",

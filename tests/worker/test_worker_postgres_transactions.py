@@ -12,6 +12,7 @@ from pg_transaction_child import register
 from worker_world import AT_ONCE, QUICK, SOON, all_slots_work, statuses, with_roll_call
 
 from holdfast import Backoff, Cancel, Holdfast, Run, RunError, Skip, State
+from holdfast.store.base import Filter
 
 CHILD = Path(__file__).with_name("pg_transaction_child.py")
 
@@ -185,7 +186,7 @@ async def test_a_job_enqueued_inside_is_part_of_it(app, outside, effects, thread
         result = await follower.result(SOON)
 
     assert result == 2
-    assert len([job async for job in app.jobs(type="follow_up")]) == 1
+    assert len(await app._store.find(Filter(type="follow_up"), limit=9)) == 1
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
