@@ -28,7 +28,11 @@ from holdfast.testing.servers.postgres import PostgresServer
 from holdfast.verify import verify
 from holdfast.worker.recover import Recovery
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("postgres-crash")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("postgres-crash"),  # who killed where is remembered from test to test
+]
 
 SOUND = set(SCENARIOS) - {"unblock"}
 """Worlds that nobody has broken; in that one a job is blocked without a group."""
