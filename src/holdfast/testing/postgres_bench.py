@@ -114,6 +114,14 @@ async def _finish_with_effect(w: World, claim: Claim) -> None:
     await transaction.commit([decide(claim, Succeeded(), new_id=w.new_id)])
 
 
+async def _overstay(w: World, claim: Claim) -> None:
+    store = _store(w)
+    transaction = await store.begin(within=SECOND / 50)
+    await transaction.expired.wait()
+    await transaction.rollback()
+    await store.apply([decide(claim, Succeeded(), new_id=w.new_id)])
+
+
 async def _look(w: World, _: Any) -> None:
     """Questions that write nothing."""
     store = _store(w)
@@ -133,6 +141,7 @@ OWN = {
     **broken_scenarios(_wrecker),
     "look": Scenario(_nothing, _look),
     "lock": Scenario(_nothing, _lock),
+    "transaction_that_takes_too_long": Scenario(_one_started, _overstay),
     "add_within_own_transaction": Scenario(_nothing, _add_within),
     "finish_with_effect": Scenario(_one_started, _finish_with_effect),
 }
