@@ -4,19 +4,19 @@
 SELECT
   EXISTS (
     SELECT 1 FROM holdfast.open_runs
-    WHERE lease_until <= coalesce(:mono::bigint, holdfast.micros())
+    WHERE lease_until <= (SELECT coalesce(:mono::bigint, holdfast.micros()))
   ),
   EXISTS (
     SELECT 1 FROM holdfast.waiting
-    WHERE start_deadline IS NOT NULL
-      AND start_deadline < coalesce(:now::bigint, holdfast.micros()) AND state = 'queued'
+    WHERE start_deadline IS NOT NULL AND CASE WHEN state = 'queued' THEN true ELSE false END
+      AND start_deadline < (SELECT coalesce(:now::bigint, holdfast.micros()))
   ),
   EXISTS (SELECT 1 FROM holdfast.reservations WHERE status = 'active'),
   EXISTS (SELECT 1 FROM holdfast.groups WHERE closing IS NOT NULL AND NOT swept)
   OR EXISTS (
     SELECT 1 FROM holdfast.groups
     WHERE sealed_at IS NULL AND closing IS NULL
-      AND created_at < coalesce(:now::bigint, holdfast.micros()) - :abandoned::bigint
+      AND created_at < (SELECT coalesce(:now::bigint, holdfast.micros())) - :abandoned::bigint
   ),
   pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => :calm::double precision)
   AND EXISTS (
