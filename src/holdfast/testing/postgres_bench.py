@@ -97,7 +97,8 @@ async def _add_within(w: World, _: None) -> None:
     try:
         async with own.transaction():
             await own.execute(f'INSERT INTO "{store.address.schema}".effects VALUES ($1)', "3")
-            await store.add_within(own, [w.job(), w.job(active_key="inv:3")])
+            bad = w.job(params="no json")  # refused, and the caller's transaction goes on
+            await store.add_within(own, [w.job(), bad, w.job(active_key="inv:3")])
     finally:
         await own.close()
 
