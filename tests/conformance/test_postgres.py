@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from holdfast.core.ids import Ids
@@ -19,6 +20,9 @@ from holdfast.testing.conformance.shared_records import *  # noqa: F403 - same
 from holdfast.testing.histories import history_machine
 from holdfast.testing.postgres_clock import DatabaseClock
 from holdfast.testing.postgres_wreck import PostgresWrecker, empty
+
+FEWER = 3
+"""Each takes so many times as long as on a file."""
 
 if TYPE_CHECKING:
     from holdfast.testing.servers.postgres import PostgresServer
@@ -60,7 +64,9 @@ def test_random_histories_are_those_of_the_model(kept_url: str) -> None:
         return Emptied(kept_url, clock=DatabaseClock(clock), ids=ids)
 
     machine = history_machine(make)
-    run_state_machine_as_test(machine, settings=machine.TestCase.settings)
+    usual = machine.TestCase.settings
+    fewer = settings(usual, max_examples=max(5, usual.max_examples // FEWER))
+    run_state_machine_as_test(machine, settings=fewer)
 
 
 class Emptied(PostgresStore):

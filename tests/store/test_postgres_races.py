@@ -138,8 +138,8 @@ async def _somebody_waits(url: str, schema: str) -> None:
         WHERE NOT l.granted AND c.relnamespace = $1::text::regnamespace
     """
     try:
-        while not await connection.fetchval(asked, f'"{schema}"'):
-            await asyncio.sleep(0.01)  # noqa: ASYNC110 - another process, which tells nobody
+        while not await connection.fetchval(asked, f'"{schema}"'):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
     finally:
         await connection.close()
 

@@ -15,9 +15,10 @@ class Chores:
     overdue: bool = True  # queued jobs past their start deadline
     held: bool = True  # queues that a reservation holds
     groups: bool = True  # groups that close, or that nobody completed in time
+    deserted: bool = True  # running jobs of a worker of which no process is left
 
     def __bool__(self) -> bool:
-        return self.lapsed or self.overdue or self.held or self.groups
+        return self.lapsed or self.overdue or self.held or self.groups or self.deserted
 
 
 class Upkeep(Protocol):

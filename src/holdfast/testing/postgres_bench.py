@@ -97,7 +97,8 @@ async def _add_within(w: World, _: None) -> None:
     try:
         async with own.transaction():
             await own.execute(f'INSERT INTO "{store.address.schema}".effects VALUES ($1)', "3")
-            await store.add_within(own, [w.job(), w.job(active_key="inv:3")])
+            bad = w.job(params="no json")  # refused, and the caller's transaction goes on
+            await store.add_within(own, [w.job(), bad, w.job(active_key="inv:3")])
     finally:
         await own.close()
 
@@ -112,6 +113,14 @@ async def _finish_with_effect(w: World, claim: Claim) -> None:
     effect = f'INSERT INTO "{store.address.schema}".effects VALUES ($1)'
     await transaction.connection.execute(effect, claim.id)
     await transaction.commit([decide(claim, Succeeded(), new_id=w.new_id)])
+
+
+async def _overstay(w: World, claim: Claim) -> None:
+    store = _store(w)
+    transaction = await store.begin(within=SECOND / 50)
+    await transaction.expired.wait()
+    await transaction.rollback()
+    await store.apply([decide(claim, Succeeded(), new_id=w.new_id)])
 
 
 async def _look(w: World, _: Any) -> None:
@@ -133,6 +142,7 @@ OWN = {
     **broken_scenarios(_wrecker),
     "look": Scenario(_nothing, _look),
     "lock": Scenario(_nothing, _lock),
+    "transaction_that_takes_too_long": Scenario(_one_started, _overstay),
     "add_within_own_transaction": Scenario(_nothing, _add_within),
     "finish_with_effect": Scenario(_one_started, _finish_with_effect),
 }

@@ -95,6 +95,7 @@ class Renewer:
         except Exception:
             log.exception("renewing ended; leases will lapse")
         finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
     def _stop(self) -> None:

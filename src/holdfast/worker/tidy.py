@@ -16,6 +16,7 @@ from holdfast.core.state import Loss
 from holdfast.store.base import Store
 from holdfast.store.upkeep import Chores, look
 from holdfast.worker import telling
+from holdfast.worker.deserted import Deserted
 from holdfast.worker.groups import ABANDONED, GroupSweep
 from holdfast.worker.reservations import Inspected, ReservationCare
 from holdfast.worker.service import every
@@ -43,6 +44,7 @@ class Tidy:
         self._reservations = ReservationCare(store, new_id)
         self._new_id = new_id
         self._groups = GroupSweep(store, new_id)
+        self._deserted = Deserted(store, new_id)
 
     async def run_once(self) -> Tidied:
         """Close what nobody renewed, skip what starts too late, free held queues, sweep groups."""
@@ -56,7 +58,8 @@ class Tidy:
         overdue = await self._store.overdue(limit=AT_ONCE) if chores.overdue else []
         held = await self._reservations.run_once() if chores.held else Inspected()
         return Tidied(
-            reclaimed=await self._settle(lapsed, Lost(Loss.LEASE_EXPIRED)),
+            reclaimed=await self._settle(lapsed, Lost(Loss.LEASE_EXPIRED))
+            + (await self._deserted.run_once() if chores.deserted else 0),
             misfired=await self._settle(overdue, Misfired()),
             reservations=held.freed + held.expired,
             swept=(await self._groups.run_once()).ended if chores.groups else 0,

@@ -1,7 +1,7 @@
 """The connections of one event loop: each for one purpose, opened when first needed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
@@ -86,6 +86,10 @@ class Lines:
         self._gathers: dict[str, Gather[Any, Any]] = {}
         self._probe = probe
         self._reads = 0
+        # Loops end without asking anybody, but first they end the generators that began in them.
+        self._keeper = self._kept()
+        with suppress(StopIteration):
+            anext(self._keeper).__await__().send(None)
         self.floors = Floors(asyncio.get_running_loop().time)
 
     def line(self, purpose: str) -> Line:
@@ -171,6 +175,16 @@ class Lines:
                 await _roll_back(lane)
 
     async def close(self) -> None:
+        await self._keeper.aclose()
+
+    async def _kept(self) -> AsyncGenerator[None, None]:
+        """Until somebody closes it, or its loop ends."""
+        try:
+            yield
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
         for gather in tuple(self._gathers.values()):
             await gather.flushed()
         self._closed = True

@@ -94,7 +94,9 @@ class PostgresTransaction:
 
     async def rollback(self) -> None:
         self._stop_timer()
-        if not self._is_over:
+        if self._ending is not None:
+            await self._ending
+        elif not self._is_over:
             await self._leave()
 
     async def _begin(self) -> None:

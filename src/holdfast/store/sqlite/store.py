@@ -92,9 +92,9 @@ class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteUp
             ):
                 await asyncio.to_thread(close)
 
-    async def hold(self, name: str) -> FileHold | None:
+    async def hold(self, name: str, *, shared: bool = False) -> FileHold | None:
         self._require_open()
-        taking = asyncio.ensure_future(asyncio.to_thread(self._locks.take, name))
+        taking = asyncio.ensure_future(asyncio.to_thread(self._locks.take, name, shared=shared))
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:

@@ -22,7 +22,7 @@ from holdfast.testing.conformance.make import (
     sweep,
 )
 
-NOTHING = Chores(lapsed=False, overdue=False, held=False, groups=False)
+NOTHING = Chores(lapsed=False, overdue=False, held=False, groups=False, deserted=False)
 
 
 async def _lapse(store: Store, clock: FakeClock) -> None:

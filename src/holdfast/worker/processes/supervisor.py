@@ -29,7 +29,7 @@ from holdfast.store.base import Store
 from holdfast.worker.processes.care import Care
 from holdfast.worker.processes.child import BAD_ENDS, orphan_patience
 from holdfast.worker.processes.family import Family, Unfit
-from holdfast.worker.processes.identity import Identity, Taken, identify, introduce
+from holdfast.worker.processes.identity import Identity, Taken, forget, identify, introduce
 from holdfast.worker.processes.kin import Kin
 from holdfast.worker.processes.plan import Exit, Plan
 from holdfast.worker.processes.verdict import findings, settle
@@ -132,6 +132,8 @@ class Supervisor:
             with suppress(OperatorError):
                 await self._store.retire(holder)
             await identity.release()
+            with suppress(OperatorError):
+                await forget(self._store, holder)
 
     async def _outlived(self, holder: Holder) -> None:
         """An earlier boot left runs: its supervisor is dead, its children may still be ending."""

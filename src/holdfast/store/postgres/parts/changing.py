@@ -84,7 +84,7 @@ def _finishing(changes: Sequence[Change]) -> dict[str, Any]:
     results = [change.result for change in changes]
     return {
         "jobs": ",".join([change.job_id for change in changes]),
-        "tokens": ",".join([str(change.token) for change in changes]),
+        "token_list": ",".join([str(change.token) for change in changes]),
         "results": results if any(result is not None for result in results) else None,
         "number": len(changes),
     }

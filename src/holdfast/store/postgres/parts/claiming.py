@@ -12,6 +12,7 @@ from holdfast.errors import StoreBusy
 from holdfast.store import rows
 from holdfast.store.base import PROMOTED_AT_ONCE
 from holdfast.store.postgres.database import AGAIN
+from holdfast.store.postgres.floors import Look
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.patience import patiently
 from holdfast.store.postgres.verbs.alone import is_taken
@@ -86,10 +87,8 @@ class PostgresClaiming(Asking):
         asked = {"floors": floors, "promoted": promoted, "now": self._now, "mono": self._mono}
         async with self._lines.line("claim").taken() as lane:
             took = taken((await lane.fetch("claim.take", wanted.values(**asked)))[0])
-        self._lines.floors.learn(
-            wanted.queue, wanted.types, took.lasts, len(took.claims), took.seconds,
-            was_full=not any(floors),
-        )  # fmt: skip
+        look = Look(took.lasts, took.looked, took.seconds, was_full=not any(floors))
+        self._lines.floors.learn(wanted.queue, wanted.types, look)
         return took
 
     async def _clear(self, wanted: Wanted, took: Taken) -> bool:

@@ -7,7 +7,8 @@
 -- prefetchable jobs (`lease`, never lost) are taken, hence the two ranges of each type. :gated says
 -- that the caller holds the queue's lock and has looked; :only is the job the queue is held for.
 -- A floor is the place up to which this worker has taken everything: it is passed over, and with it
--- the dead rows below, but for those of a higher priority.
+-- the dead rows below, but for those of a higher priority. Where the look took long, how far it came
+-- is answered, and how long it and all the rest took.
 WITH gate AS MATERIALIZED (
   SELECT
     coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
@@ -154,7 +155,7 @@ firsts AS MATERIALIZED (
   ) AS f
 ),
 lasts AS MATERIALIZED (
-  SELECT l.type, l.floor, l.now, l.more, f.ord
+  SELECT l.type, l.floor, l.now, l.more, f.ord, clock_timestamp() AS at
   FROM lanes AS l
   LEFT JOIN LATERAL (
     SELECT f.ord FROM firsts AS f WHERE f.type = l.type ORDER BY f.ord DESC LIMIT 1
@@ -235,10 +236,11 @@ opened AS (
 SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
   c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most,
-  CASE
-    WHEN clock_timestamp() - statement_timestamp() > interval '4 milliseconds'
-      THEN (SELECT array_agg(l.ord) FROM lasts AS l)
-  END,
+  (
+    SELECT array_agg(l.ord) FROM lasts AS l
+    WHERE l.at - statement_timestamp() > interval '4 milliseconds'
+  ),
+  (SELECT extract(epoch FROM max(l.at) - statement_timestamp())::double precision FROM lasts AS l),
   extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
 FROM gate AS g
 CROSS JOIN (

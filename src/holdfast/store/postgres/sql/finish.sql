@@ -7,7 +7,7 @@
 WITH asked AS MATERIALIZED (
   SELECT l.place, c.result, c.n
   FROM unnest(
-    string_to_array(:jobs::text, ',')::uuid[], string_to_array(:tokens::text, ',')::integer[],
+    string_to_array(:jobs::text, ',')::uuid[], string_to_array(:token_list::text, ',')::integer[],
     :results::text[]
   ) WITH ORDINALITY AS c (job, token, result, n)
   CROSS JOIN LATERAL (

@@ -58,8 +58,9 @@ class Taken:
     is_due: bool
     is_stranger: bool  # its worker has no row yet
     claims: list[Claim]
-    lasts: Sequence[bytes | None]
-    seconds: float
+    lasts: Sequence[bytes | None]  # how far the look came, by type, if it took long
+    looked: float  # seconds at the server until the jobs were found
+    seconds: float  # and until it was done
 
     @property
     def is_gated(self) -> bool:
@@ -67,11 +68,11 @@ class Taken:
 
 
 def taken(row: Row) -> Taken:
-    gate, columns, (lasts, seconds) = row[:5], row[5:14], row[14:]
+    gate, columns, (lasts, looked, seconds) = row[:5], row[5:14], row[14:]
     claims = [] if columns[0] is None else _claims(*columns)
     is_paused, concurrency, is_reserved, is_due, is_stranger = gate
     before = (is_paused, concurrency, is_reserved, is_due, is_stranger)
-    return Taken(*before, claims, lasts or (), seconds)
+    return Taken(*before, claims, lasts or (), looked or 0.0, seconds)
 
 
 async def claim_gated(

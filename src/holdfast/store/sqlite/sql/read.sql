@@ -33,6 +33,13 @@ SELECT
     WHERE sealed_at IS NULL AND closing IS NULL AND created_at < :before
   );
 
+-- @trees
+-- Workers that hold runs, of those whose boot is a lock.
+SELECT DISTINCT k.boot_id
+FROM holdfast_open_runs AS o
+CROSS JOIN holdfast_workers AS k ON k.id = o.worker
+WHERE k.boot_id GLOB :tree;
+
 -- @overdue
 SELECT s.*
 FROM (
