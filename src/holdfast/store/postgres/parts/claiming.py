@@ -57,14 +57,14 @@ class PostgresClaiming(Asking):
         lost = await self._lines.rows("claim.opened", prefixes=sent) if sent else []
         if lost:
             return [rows.claim(row) for row in lost]
-        return await self._claim(wanted, sent)
+        sent.append(self._ids.prefix())
+        return await self._claim(replace(wanted, prefix=sent[-1]))
 
-    async def _claim(self, wanted: Wanted, sent: list[str]) -> list[Claim]:
+    async def _claim(self, wanted: Wanted) -> list[Claim]:
         promoted = False
         for _ in range(TRIES):
-            wanted = self._numbered(wanted, sent)
             try:
-                took = await self._take(wanted, sent, promoted=promoted)
+                took = await self._take(wanted, promoted=promoted)
                 if took.is_gated and not took.is_paused:
                     return await self._claim_gated(wanted)
             except AGAIN:
@@ -82,7 +82,7 @@ class PostgresClaiming(Asking):
         verb = partial(claim_gated, wanted=wanted, now=self._now, mono=self._mono)
         return await self._lines.transact(verb, "claim")
 
-    async def _take(self, wanted: Wanted, sent: list[str], *, promoted: bool) -> Taken:
+    async def _take(self, wanted: Wanted, *, promoted: bool) -> Taken:
         """All there is where nothing has piled up, by a small statement; else by the large one."""
         piled_up = self._lines.piled_up
         if wanted.queue in piled_up or not wanted.limit:
@@ -93,14 +93,9 @@ class PostgresClaiming(Asking):
         piled_up.add(wanted.queue)
         if few.is_gated or len(few.claims) < wanted.limit or not wanted.prefetch:
             return few
-        rest = self._numbered(replace(wanted, limit=0), sent)
+        rest = replace(wanted, limit=0, opened=len(few.claims))
         more = await self._take_many(rest, promoted=True)
         return replace(few, claims=few.claims + more.claims)
-
-    def _numbered(self, wanted: Wanted, sent: list[str]) -> Wanted:
-        """Each statement numbers its runs by itself, so that none is numbered twice."""
-        sent.append(self._ids.prefix())
-        return replace(wanted, prefix=sent[-1])
 
     async def _take_few(self, wanted: Wanted, *, promoted: bool) -> Taken:
         asked = {"promoted": promoted, "now": self._now, "mono": self._mono}

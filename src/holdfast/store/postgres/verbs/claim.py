@@ -26,6 +26,7 @@ class Wanted:
     prefetch: int
     lease: timedelta
     prefix: str
+    opened: int = 0  # runs under that prefix, by an earlier statement
 
     @property
     def who(self) -> dict[str, str]:
@@ -41,6 +42,7 @@ class Wanted:
             "prefetch": self.prefetch,
             "lease": self.lease // MICROSECOND,
             "prefix": self.prefix,
+            "opened": self.opened,
             "promoted": False,
             "gated": False,
             "only": None,
