@@ -84,8 +84,9 @@ class PostgresClaiming(Asking):
 
     async def _take(self, wanted: Wanted, *, promoted: bool) -> Taken:
         """All there is where nothing has piled up, by a small statement; else by the large one."""
-        piled_up = self._lines.piled_up
-        if wanted.queue in piled_up or not wanted.limit:
+        piled_up, floors = self._lines.piled_up, self._lines.floors
+        has_floor = any(floors.of(wanted.queue, wanted.types))
+        if wanted.queue in piled_up or has_floor or not wanted.limit:
             return await self._take_many(wanted, promoted=promoted)
         few = await self._take_few(wanted, promoted=promoted)
         if len(few.claims) < wanted.limit and few.seconds < SLOW:
