@@ -1,6 +1,7 @@
 """Taking jobs: one statement where nothing stands before them."""
 
 import asyncio
+import logging
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
@@ -8,15 +9,17 @@ from functools import partial
 from typing import Final
 
 from holdfast.core.run import Claim, Holder
-from holdfast.errors import StoreBusy
+from holdfast.errors import StoreBusy, StoreUnavailable
 from holdfast.store import rows
 from holdfast.store.base import PROMOTED_AT_ONCE
-from holdfast.store.postgres.database import AGAIN
+from holdfast.store.postgres.database import AGAIN, GONE
 from holdfast.store.postgres.floors import SLOW, Look
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.patience import patiently
 from holdfast.store.postgres.verbs.alone import is_taken
 from holdfast.store.postgres.verbs.claim import Taken, Wanted, claim_gated, taken
+
+log = logging.getLogger("holdfast.store")
 
 TRIES: Final = 20
 """How often a claim is begun anew that another one got in the way of."""
@@ -94,9 +97,18 @@ class PostgresClaiming(Asking):
         piled_up.add(wanted.queue)
         if few.is_gated or len(few.claims) < wanted.limit or not wanted.prefetch:
             return few
-        rest = replace(wanted, limit=0, opened=len(few.claims))
-        more = await self._take_many(rest, promoted=True)
-        return replace(few, claims=few.claims + more.claims)
+        return replace(few, claims=few.claims + await self._take_more(wanted, len(few.claims)))
+
+    async def _take_more(self, wanted: Wanted, opened: int) -> list[Claim]:
+        """Beyond the limit. What was taken before is ours, whatever becomes of this."""
+        try:
+            rest = replace(wanted, limit=0, opened=opened)
+            return (await self._take_many(rest, promoted=True)).claims
+        except (StoreUnavailable, *GONE):
+            raise  # it may have taken some: all of them are looked up by the names of their runs
+        except Exception:  # noqa: BLE001 - nothing of it was written
+            log.warning("no jobs were taken beyond the limit of queue %s", wanted.queue)
+            return []
 
     async def _take_few(self, wanted: Wanted, *, promoted: bool) -> Taken:
         asked = {"promoted": promoted, "now": self._now, "mono": self._mono}
