@@ -9,11 +9,12 @@ on side by side.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
+from bench.figures import Series
 from bench.progress import tell
+from bench.report import spread
 from holdfast import Holdfast
 from holdfast.clock import SystemClock
 from holdfast.core.decide import Change
@@ -48,8 +49,8 @@ def measure(*, jobs: int, rounds: int) -> dict[str, list[float]]:
 
 
 def lines(found: dict[str, list[float]]) -> list[str]:
-    """The median of each."""
-    return [f"{name}: {median(values):,.1f}" for name, values in found.items()]
+    """The median of each, the least and the most."""
+    return [f"{name}: {spread(Series(values), 1)}" for name, values in found.items()]
 
 
 class Prepared:

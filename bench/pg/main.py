@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ MEASUREMENTS: dict[str, Measurement] = {
 def main(words: Sequence[str]) -> int:
     """Take the figures asked for; 2 if a peer is wanted and missing."""
     asked = _parser().parse_args(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
     if asked.reuse is not None:
         found = json.loads(asked.reuse.read_text(encoding="utf-8"))
     else:
@@ -91,7 +93,7 @@ def _churned(asked: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench postgres", description=__doc__)
     add = parser.add_argument
-    add("what", nargs="*", default=["all"], choices=[*MEASUREMENTS, "all"])
+    add("what", nargs="*", default="all", choices=[*MEASUREMENTS, "all"])
     add("--jobs", type=_positive, help="jobs in each measurement, instead of its own number")
     add("--rows", type=_positive, default=1_000_000, help="the most rows there are (1000000)")
     add("--rounds", type=_positive, default=3, help="how often each is measured (3)")

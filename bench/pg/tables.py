@@ -30,13 +30,15 @@ that we are better, also where less is more.
 
 - The server flushes every commit (`fsync` and `synchronous_commit` are on) and shares the machine
   with whoever asks it.
-- A job does nothing but note the time. All run on uvloop. `holdfast` is the embedded worker in one
-  process, as the others are; `holdfast worker` is the command with its supervisor and a child.
+- A job does nothing but note the time. `holdfast` is the embedded worker in one process on uvloop,
+  as the others are; `holdfast worker` is the command with its supervisor, its child, and the
+  standard event loop.
 - *Drain*: from the start of the first handler until the store has nothing left that is not
   finished. Enqueued beforehand; `VACUUM (ANALYZE)` and `CHECKPOINT` before the clock runs.
 - *Pick-up*: from the call that enqueues, in one process, to the start of the handler in another one
   that is idle; a job each 25 ms.
 - *A long queue*: the first jobs of a queue with just those, and of one with very many more.
+- *Kept*: a system's rate under the burden named, over its own rate without.
 - *Idle*: after a few jobs; memory is the proportional share (PSS) of all its processes, statements
   are counted in the server's log.
 - pgqueuer takes 500 jobs at a time, its best here; its default of 10 is about five times slower.
@@ -92,7 +94,7 @@ def _facts(machine: dict[str, Any]) -> Iterator[str]:
     yield f"- {', '.join(f'{name} {number}' for name, number in own.items())}"
     yield f"- {machine['cores']} cores for everything; a flush takes {machine['flush, us']} us"
     loads = f"{machine['load before']} before, {machine['load afterwards']} afterwards"
-    yield f"- load {loads}; {machine['rounds']} rounds"
+    yield f"- load {loads}; rounds: {machine['rounds']}"
 
 
 def _losses(rows: Sequence[Row]) -> Iterator[str]:

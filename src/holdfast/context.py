@@ -129,8 +129,9 @@ class Run:
         `async with run.transaction() as conn` in an async handler, `with` in a sync one. Leaving
         the block commits nothing: the commit comes with the finish, right after the handler
         returns, so return soon. An exception in the block, or after it, undoes everything. There
-        is one per run, and only on stores that have transactions. On SQLite it holds the only
-        write lock, so it is rolled back after `Settings.transaction` (5 s).
+        is one per run, and only on stores that have transactions. It is rolled back after
+        `Settings.transaction` (5 s): on SQLite it holds the only write lock. `conn` is of sqlite3;
+        on PostgreSQL of asyncpg, in a sync handler of psycopg.
         """
         if self._begin is None:
             raise RunError(

@@ -140,7 +140,7 @@ class RunError(HoldfastError):
 
 
 class TransactionTimeout(RunError, TimeoutError):
-    """`run.transaction()` held the store's only write lock for too long; it was rolled back."""
+    """`run.transaction()` took too long, holding what others need; it was rolled back."""
 
 
 class StopRequested(RunError):

@@ -86,6 +86,17 @@ def test_an_entry_is_used_again_without_a_trace_of_the_one_before(board, held):
     assert list(board.entries()) == [Entry(claim(2).lease, None, None, "none", is_stepping=False)]
 
 
+def test_job_that_is_taken_again_has_one_entry_and_the_lost_lease_is_told(board, held):
+    held.take([claim(1, token=1), claim(2)])
+
+    lost = held.take([claim(1, token=4)])
+
+    assert lost == [claim(1, token=1).lease]
+    leases = {entry.lease for entry in board.entries()}
+    assert leases == {claim(1, token=4).lease, claim(2).lease}
+    assert (len(held), held.room) == (2, ENTRIES - 2)
+
+
 def test_it_holds_as_many_as_it_says(board, held):
     claims = [claim(number) for number in range(ENTRIES)]
 

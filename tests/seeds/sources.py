@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +43,7 @@ def run_by_verb() -> dict[str, set[str]]:
         node.name: node
         for path in VERBS.glob("*.py")
         for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.FunctionDef)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     return {
         name: {
@@ -57,7 +57,9 @@ def run_by_verb() -> dict[str, set[str]]:
     }
 
 
-def _reached(start: str, functions: dict[str, ast.FunctionDef]) -> set[str]:
+def _reached(
+    start: str, functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]
+) -> set[str]:
     reached, ahead = set[str](), [start]
     while ahead:
         name = ahead.pop()

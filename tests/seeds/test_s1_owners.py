@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from holdfast.core import order
+from holdfast.store.postgres import migrate as postgres_migrate
+from holdfast.store.postgres import statements as postgres_statements
 from holdfast.store.sqlite import migrate, statements
 from holdfast.store.sqlite.statements import statements as all_statements
 from holdfast.store.sqlite.store import SqliteStore
@@ -73,12 +75,16 @@ def orphans_of(table: str) -> set[str]:
 
 
 def packages_that_write(tables: Iterable[str]) -> set[str]:
-    """The folders whose modules name such a statement, or hold SQL of their own that writes one."""
+    """The folders whose modules name such a statement, or hold SQL of their own that writes one.
+
+    S1's store is the file. PostgreSQL's statements go by the same names, and are run there alone.
+    """
     wanted = set(tables)
     names = {name for name, written in written_by().items() if written & wanted} - {RESTART}
     return {
         module.rpartition("/")[0]
         for module, tree in shipped_modules()
+        if not module.startswith("store/postgres/")
         for text in texts(tree)
         if text in names or wanted & set(WRITES.findall(text))
     }
@@ -150,10 +156,17 @@ def test_nothing_else_is_cached_but_what_the_package_itself_says() -> None:
 
     assert decorated == {
         "clock.py:_boot_id",
+        "store/postgres/migrate.py:migrations",
+        "store/postgres/statements.py:statements",
         "store/sqlite/migrate.py:migrations",
         "store/sqlite/statements.py:statements",
     }
-    for function in (statements.statements, migrate.migrations):
+    for function in (
+        statements.statements,
+        migrate.migrations,
+        postgres_statements.statements,
+        postgres_migrate.migrations,
+    ):
         assert function() == function.__wrapped__()
 
 

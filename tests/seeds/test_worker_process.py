@@ -135,7 +135,7 @@ def test_job_of_a_dead_worker_is_reclaimed_and_processed_by_another(
         first.signal_group(SIGINT)
 
     until(lambda: ledger.state(job) == "succeeded", what="the other's success")
-    was = ("lost", "lease_expired") if how == "kill" else ("released", "shutdown")
+    was = ("lost", "owner_dead") if how == "kill" else ("released", "shutdown")
     assert ledger.ends(job) == [was, ("succeeded", None)]
     assert [run.instance for run in ledger.runs(job)] == ["first", "second"]
 

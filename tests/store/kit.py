@@ -81,9 +81,9 @@ class Trace:
 class Peer:
     """Another process with a store of its own, told what to do line by line (`peer.py`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: str = "peer.py") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("peer.py"))],
+            [sys.executable, str(Path(__file__).with_name(script))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -17,6 +17,7 @@ SAMPLES: Final[Mapping[str, str]] = {
     "integer": "1",
     "smallint": "0",
     "boolean": "true",
+    "double": "1.5",
     "bytea": r"'\x00'",
     "json": "'{}'",
     "jsonb": "'{}'",
@@ -28,11 +29,14 @@ NAMED: Final[Mapping[str, str]] = {
     "group": f"'{GROUP}'",
     "states": "ARRAY['queued', 'running', 'failed']::text[]",
     "now": "1000",
+    "token_list": "'1'",
+    "artifacts": "'[]'",
+    "tokens": "'1'",
     "prefix": "'00000000-0000-7000-8000-000000'",
 }
 """And for those names whose value makes a difference."""
 
-UUIDS: Final = re.compile(r"^(ids|jobs|befores|retries|roots|grps|successors|.*_jobs|.*_ids)$")
+UUIDS: Final = re.compile(r"^(id|ids|jobs|befores|retries|roots|grps|successors|.*_jobs|.*_ids)$")
 """Names of texts that a statement turns into UUIDs itself."""
 
 MODES: Final = ("force_generic_plan", "force_custom_plan")
@@ -103,4 +107,5 @@ def samples(statement: Statement) -> Iterator[str]:
         assert found is not None, f":{name} has no type: write :{name}::…"
         kind, many = found[1], found[2]
         one = SAMPLES["uuid" if kind == "text" and UUIDS.match(name) else kind]
-        yield NAMED.get(name) or (f"ARRAY[{one}]::{kind}[]" if many else one)
+        one = NAMED.get(name, one)
+        yield f"ARRAY[{one}]::{kind}[]" if many and "ARRAY" not in one else one

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-JOB: Final = "00000000-0000-7000-8000-000000000001"
+JOB: Final = "00000000-0000-7000-b000-000000000001"
 """The first of the jobs that have ended."""
 
 GROUP: Final = "00000000-0000-7000-9000-000000000001"
@@ -11,14 +11,14 @@ RESERVATION: Final = "00000000-0000-7000-a000-000000000001"
 _JOBS = """
 INSERT INTO {schema}.jobs (id, type, name, queue, delivery, params, created_at, retry_of, root, grp)
 SELECT
-  ('00000000-0000-7000-8000-' || lpad(to_hex(:base + n), 12, '0'))::uuid,
+  ('00000000-0000-7000-b000-' || lpad(to_hex(:base + n), 12, '0'))::uuid,
   'type-' || n % 3, 'name-' || n, 'queue-' || n % 5,
   CASE WHEN n % 10 = 0 THEN 'chain' WHEN n % 10 = 1 THEN 'once' ELSE 'lease' END,
   '{{}}', n,
   CASE WHEN :links AND n % 10 = 0 AND n > 10 THEN
-    ('00000000-0000-7000-8000-' || lpad(to_hex(:base + n - 10), 12, '0'))::uuid END,
+    ('00000000-0000-7000-b000-' || lpad(to_hex(:base + n - 10), 12, '0'))::uuid END,
   CASE WHEN :links AND n % 10 = 0 AND n > 10 THEN
-    ('00000000-0000-7000-8000-' || lpad(to_hex(:base + 10), 12, '0'))::uuid END,
+    ('00000000-0000-7000-b000-' || lpad(to_hex(:base + 10), 12, '0'))::uuid END,
   CASE WHEN n % 4 = 0 THEN
     ('00000000-0000-7000-9000-' || lpad(to_hex(1 + n % :groups), 12, '0'))::uuid END
 FROM generate_series(1, :number) AS n
@@ -30,7 +30,7 @@ INSERT INTO {schema}.ends (
 SELECT id, seq, CASE WHEN seq % 50 = 0 THEN 'failed' ELSE 'succeeded' END, created_at, queue, 0, 0,
   created_at, 1, 0, 0
 FROM {schema}.jobs AS j
-WHERE id > ('00000000-0000-7000-8000-' || lpad(to_hex(:base), 12, '0'))::uuid
+WHERE id > ('00000000-0000-7000-b000-' || lpad(to_hex(:base), 12, '0'))::uuid
 """
 _RUNS = """
 INSERT INTO {schema}.runs (job, token, run_id, status, worker, started_at, finished_at)
@@ -61,7 +61,7 @@ SELECT id, seq,
   CASE WHEN seq % 7 IN (0, 2) THEN 9000000000000000 + seq ELSE created_at END, created_at,
   CASE WHEN seq % 11 = 0 THEN 9000000000000000 END, 0, 0, 0, grp
 FROM {schema}.jobs
-WHERE id > ('00000000-0000-7000-8000-' || lpad(to_hex(:base), 12, '0'))::uuid
+WHERE id > ('00000000-0000-7000-b000-' || lpad(to_hex(:base), 12, '0'))::uuid
 """
 _OPEN = """
 INSERT INTO {schema}.open_runs (
@@ -71,7 +71,7 @@ INSERT INTO {schema}.open_runs (
 SELECT id, seq, id, 1, 0, created_at, 9000000000000000, queue, name, delivery, 0, 0, created_at, 0,
   0, grp, false, true
 FROM {schema}.jobs
-WHERE id > ('00000000-0000-7000-8000-' || lpad(to_hex(:base), 12, '0'))::uuid
+WHERE id > ('00000000-0000-7000-b000-' || lpad(to_hex(:base), 12, '0'))::uuid
 """
 _GROUPS = """
 INSERT INTO {schema}.groups (
@@ -87,7 +87,7 @@ INSERT INTO {schema}.reservations (
   id, queue, job, caller, request, status, reserved_at, expires_at, span, until, ended_at
 )
 SELECT ('00000000-0000-7000-a000-' || lpad(to_hex(n), 12, '0'))::uuid,
-  'queue-' || n, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'somebody', 'it',
+  'queue-' || n, ('00000000-0000-7000-b000-' || lpad(to_hex(n), 12, '0'))::uuid, 'somebody', 'it',
   CASE WHEN n % 200 = 1 THEN 'active' ELSE 'released' END, n, n, 1, n,
   CASE WHEN n % 200 <> 1 THEN n END
 FROM generate_series(1, :number) AS n

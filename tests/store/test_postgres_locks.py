@@ -41,7 +41,7 @@ async def operator(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
 async def until(is_so: Callable[[], bool]) -> None:
     """Within five seconds; nothing tells that a lock was taken again."""
     async with asyncio.timeout(5):
-        while not is_so():
+        while not is_so():  # noqa: ASYNC110 - on another thread
             await asyncio.sleep(0.01)
 
 
@@ -113,7 +113,7 @@ async def test_lock_that_somebody_else_got_meanwhile_is_lost_and_says_so(
     gate = asyncio.Event()
 
     async def late(hold: PostgresHold) -> None:
-        while not gate.is_set():  # on the thread aside, which has no share in our loop's events
+        while not gate.is_set():  # noqa: ASYNC110 - of another loop than ours
             await asyncio.sleep(0.01)
         await again(hold)
 
@@ -155,7 +155,7 @@ async def test_cancelled_taking_leaves_nothing_held(
         await asyncio.wait([taking])
 
     async with asyncio.timeout(5):
-        while (held := await other.hold("host-1")) is None:
+        while (held := await other.hold("host-1")) is None:  # noqa: ASYNC110 - of the server
             await asyncio.sleep(0.01)
     assert held is not None
 
@@ -177,13 +177,13 @@ async def test_child_that_was_forked_keeps_no_lock(
 
         async with asyncio.timeout(5):
             hold.is_wanted = False
-            while (taken := await other.hold("host-1")) is None:
+            while (taken := await other.hold("host-1")) is None:  # noqa: ASYNC110 - the same
                 await asyncio.sleep(0.01)
         assert taken is not None
     finally:
         os.close(tell)
         os.close(alive)
-        os.waitpid(child, 0)
+        os.waitpid(child, 0)  # noqa: ASYNC222 - it ends with its pipe
 
 
 async def test_vacant_are_those_that_nobody_holds(

@@ -58,7 +58,9 @@ WALKS_ON_PURPOSE = {
     "group.sweepable": {"holdfast_groups"},  # the same
     "group.sweep": {"holdfast_groups"},  # the same
     "read.lapsed": {"holdfast_open_runs"},  # few: what runs now
-    "claim.count_open": {"holdfast_open_runs"},  # few: what runs now
+    "read.chores": {"holdfast_open_runs", "holdfast_reservations", "holdfast_groups"},  # the same
+    "read.trees": {"holdfast_open_runs"},  # few: what runs now
+    "claim.count_open": {"holdfast_open_runs"},  # the same
     "place.normalise": {"holdfast_waiting"},  # it numbers all of a queue
     "worker.delete": {"holdfast_open_runs"},  # few: what runs now
     "read.orphans": {"holdfast_runs"},  # once at every start

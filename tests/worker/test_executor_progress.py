@@ -171,6 +171,35 @@ async def test_a_lapsed_lease_raises_without_any_report(path):
     assert seen[0] is LeaseLost  # whoever runs it next, here or there, is another run
 
 
+async def test_run_whose_job_the_same_worker_took_again_learns_that_it_lost_it(path):
+    """Nobody else is there to tell it: its lease is not held any more, the next one's is."""
+    seen, first, again = [], asyncio.Event(), asyncio.Event()
+
+    async with quick(path) as app:
+
+        @app.job(name="work")
+        async def work(run: Run) -> None:
+            if run.token > 1:
+                again.set()
+                return
+            first.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                seen.append(run.token)
+                raise
+
+        async with app.worker():
+            handle = await work.enqueue()
+            await first.wait()
+            await take_away(path, handle)
+            await again.wait()
+            await until(lambda: bool(seen))
+            job = await handle.wait(SOON)
+
+    assert (seen, job.state, job.failures) == ([1], State.SUCCEEDED, 1)
+
+
 async def take_away(path, handle):
     """Make its lease lapse again and again, until somebody has reclaimed it in time."""
 

@@ -4,9 +4,9 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from worker_world import quick
+from worker_world import SOON, quick, reaches, statuses, until
 
-from holdfast import Backoff
+from holdfast import Backoff, State
 from holdfast.core.run import Holder
 
 BACKLOG = 600
@@ -40,3 +40,75 @@ async def test_job_that_only_a_free_place_may_take_is_not_passed_over_for_others
             passed = await first.result("20s")
 
     assert passed < BACKLOG / 2
+
+
+async def test_jobs_that_turn_out_slow_are_handed_back_to_whoever_is_idle(path, rival):
+    """After many quick ones a worker holds a lot ready, and then they are of another kind."""
+    release, done = asyncio.Event(), []
+    async with quick(path, concurrency=1, prefetch=50) as app:
+
+        @app.job
+        async def brief() -> None: ...
+
+        for each, name in ((app, "first"), (rival, "idle")):
+
+            @each.job(name="slow", retry=Backoff(1))
+            async def slow(n: int, name: str = name) -> str:
+                if name == "first":
+                    await release.wait()
+                done.append(n)
+                return name
+
+        async with app.worker():
+            await asyncio.gather(*(each.wait(SOON) for each in await _enqueue(app, brief, 100)))
+            slow = app.registry.get("slow")
+            handles = await app.enqueue_many(slow.bind(n) for n in range(10))
+            await asyncio.gather(*(reaches(handle, State.RUNNING) for handle in handles))
+            async with rival.worker():
+                await until(lambda: len(done) >= 5)
+                release.set()
+                ran = [await handle.result(SOON) for handle in handles]
+    ends = [await statuses(rival, handle) for handle in handles]
+    failures = {job.failures for job in await rival.store.get([each.id for each in handles])}
+
+    moved = [end[0] for end, name in zip(ends, ran, strict=True) if name == "idle"]
+    assert (ran[0], ends[0]) == ("first", [("succeeded", None)])
+    assert len(moved) >= 5
+    assert set(moved) == {("released", "prefetched_too_many")}
+    assert failures == {0}
+
+
+async def test_nothing_waits_behind_one_that_does_not_end(path, rival):
+    """Quick as it would be: no place has come free for a while, and another worker is idle."""
+    release = asyncio.Event()
+    for_all = {}
+    async with quick(path, concurrency=1, prefetch=50) as app:
+        for each, name in ((app, "first"), (rival, "idle")):
+
+            @each.job(name="brief")
+            async def brief(name: str = name) -> str:
+                return name
+
+            for_all[name] = brief
+
+        @app.job
+        async def block() -> None:
+            await release.wait()
+
+        async with app.worker():
+            await (await for_all["first"].enqueue()).wait(SOON)
+            blocked = await block.enqueue()
+            await reaches(blocked, State.RUNNING)
+            handles = await _enqueue(app, for_all["first"], 5)
+            await asyncio.gather(*(reaches(handle, State.RUNNING) for handle in handles))
+            async with rival.worker():
+                ran = [await handle.result(SOON) for handle in handles]
+                still = (await blocked.job()).state
+                release.set()
+                await blocked.wait(SOON)
+
+    assert (ran, still) == (["idle"] * 5, State.RUNNING)
+
+
+async def _enqueue(app, job_type, many):
+    return await app.enqueue_many(job_type.bind() for _ in range(many))

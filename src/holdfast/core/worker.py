@@ -3,8 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from holdfast.core.run import Holder
+
+TREE: Final = "tree."
+"""How boot ids begin that are names of locks too: every process of that worker shares it, so that
+whoever gets it alone has proved that none of them is left."""
 
 
 class Topology(StrEnum):

@@ -52,8 +52,10 @@ class Hold(Protocol):
 class Locks(Protocol):
     """Names that one process has at a time: getting one proves that whoever had it is gone."""
 
-    async def hold(self, name: str) -> Hold | None:
+    async def hold(self, name: str, *, shared: bool = False) -> Hold | None:
         """Take the lock of that name at once; None if somebody living holds it.
+
+        `shared`: together with all who share it too; None only if somebody holds it alone.
 
         It is held until it is released, the store is closed or the process ends, however it ends;
         then it is free at once. Two holds of one name exclude each other within a process too,

@@ -196,10 +196,10 @@ class _Noted(HeldHere):
         self.room = HeldHere.room if room is None else room
         self._notes: list[Claim] = []
 
-    def take(self, claims: Sequence[Claim]) -> None:
-        super().take(claims)
+    def take(self, claims: Sequence[Claim]) -> list[Lease]:
         self._notes.extend(claims)
         self.room -= len(claims)
+        return super().take(claims)
 
     def take_notes(self) -> list[Claim]:
         notes, self._notes = self._notes, []

@@ -1,28 +1,34 @@
-"""How the model store keeps its locks: a set of names."""
+"""How the model store keeps its locks: who holds which name, and whether they share it."""
 
 from holdfast.core.limits import check_name
 
+Held = dict[str, list["ModelHold"]]
+
 
 class ModelHold:
-    """A name in a set, until it is released."""
+    """One of those who hold a name, until it is released."""
 
-    def __init__(self, held: set[str], name: str) -> None:
+    def __init__(self, held: Held, name: str, *, shared: bool) -> None:
         self._held = held
-        self._name: str | None = name
+        self._name = name
+        self.is_shared = shared
+        held.setdefault(name, []).append(self)
 
     @property
     def is_lost(self) -> bool:
         return False
 
     async def release(self) -> None:
-        if self._name is not None:
-            self._held.discard(self._name)
-            self._name = None
+        holders = self._held.get(self._name, [])
+        if self in holders:
+            holders.remove(self)
+            if not holders:
+                del self._held[self._name]
 
 
-def take(held: set[str], name: str) -> ModelHold | None:
-    """Put the name in the set; None if it is there already."""
-    if check_name(name, what="lock name") in held:
+def take(held: Held, name: str, *, shared: bool) -> ModelHold | None:
+    """Hold the name too; None if somebody holds it who does not share it, or we would not."""
+    holders = held.get(check_name(name, what="lock name"), [])
+    if any(not (shared and each.is_shared) for each in holders):
         return None
-    held.add(name)
-    return ModelHold(held, name)
+    return ModelHold(held, name, shared=shared)

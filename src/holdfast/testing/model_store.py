@@ -45,7 +45,7 @@ from holdfast.testing.model_add import add_job
 from holdfast.testing.model_apply import apply_change
 from holdfast.testing.model_claim import choose, is_late, open_run
 from holdfast.testing.model_json import is_json
-from holdfast.testing.model_locks import ModelHold, take
+from holdfast.testing.model_locks import Held, ModelHold, take
 from holdfast.testing.model_tables import LeaseEnd, Tables
 
 PRUNED = frozenset({State.SUCCEEDED, State.SKIPPED, State.CANCELLED})
@@ -59,7 +59,7 @@ class ModelStore:
         self._ids = ids
         self._kept = Tables()
         self._is_open = False
-        self._locks: set[str] = set()
+        self._locks: Held = {}
         self._listeners: list[Callable[[Hint], None]] = []
 
     @property
@@ -74,7 +74,7 @@ class ModelStore:
 
     async def close(self) -> None:
         self._is_open = False
-        self._locks = set()  # what was held in the old one says nothing any more
+        self._locks = {}  # what was held in the old one says nothing any more
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         added = [add_job(self._tables, job, self._clock.now()) for job in jobs]
@@ -339,13 +339,13 @@ class ModelStore:
     async def strays(self, *, limit: int) -> list[Stray]:
         return model_audit.strays(self._tables, limit)
 
-    async def hold(self, name: str) -> ModelHold | None:
+    async def hold(self, name: str, *, shared: bool = False) -> ModelHold | None:
         self._require_open()
-        return take(self._locks, name)
+        return take(self._locks, name, shared=shared)
 
     async def vacant(self, names: Collection[str]) -> frozenset[str]:
         self._require_open()
-        return frozenset(names) - self._locks
+        return frozenset(names) - self._locks.keys()
 
     def listen(
         self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)

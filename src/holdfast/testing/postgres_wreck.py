@@ -19,7 +19,17 @@ TABLES: Final = (
 
 async def empty(address: Address) -> None:
     """Take out everything that is stored; quicker than a new schema."""
-    await _write(address, [f"DELETE FROM {{}}.{table}" for table in TABLES] + [NOBODY])
+    connection = await asyncpg.connect(address.dsn)
+    try:
+        await empty_on(connection, address.schema)
+    finally:
+        await connection.close()
+
+
+async def empty_on(connection: asyncpg.Connection, schema: str, *more: str) -> None:
+    """The same on a connection that is there already, of `more` tables too."""
+    gone = [f"DELETE FROM {{}}.{table}" for table in (*TABLES, *more)]
+    await _write_on(connection, schema, [*gone, NOBODY])
 
 
 NOBODY: Final = "INSERT INTO {}.workers (id, instance_id, boot_id) VALUES (0, '?', '?')"
@@ -57,14 +67,17 @@ class PostgresWrecker:
 
 
 async def _write(address: Address, statements: Sequence[str]) -> None:
-    script = [statement.format(f'"{address.schema}"') for statement in statements]
     connection = await asyncpg.connect(address.dsn)
     try:
-        async with connection.transaction():
-            await connection.execute("SET LOCAL session_replication_role = replica")
-            await connection.execute("; ".join(script))
+        await _write_on(connection, address.schema, statements)
     finally:
         await connection.close()
+
+
+async def _write_on(connection: asyncpg.Connection, schema: str, statements: Sequence[str]) -> None:
+    script = [statement.format(f'"{schema}"') for statement in statements]
+    without_triggers = "SET LOCAL session_replication_role = replica"
+    await connection.execute("; ".join(["BEGIN", without_triggers, *script, "COMMIT"]))
 
 
 def _delete(table: str, job: str) -> str:

@@ -36,6 +36,7 @@ from holdfast.core.run import Claim, Holder
 from holdfast.core.state import Loss, State
 from holdfast.core.worker import WorkerInfo
 from holdfast.store.base import Filter, Queue, Store
+from holdfast.store.upkeep import look
 from holdfast.testing.clock import START, FakeClock
 
 SECOND = timedelta(seconds=1)
@@ -506,6 +507,7 @@ async def read_everything(w: World, _: None) -> None:
     for each in (job, *_rest):
         await w.store.situation(each.id)
     await w.store.facts()
+    await look(w.store, abandoned=SECOND)
     await w.store.lapsed(limit=1)
     await w.store.overdue(limit=1)
     await w.store.peek("default", limit=5)

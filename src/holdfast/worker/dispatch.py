@@ -23,6 +23,10 @@ AT_ONCE = 500
 FAIR = 0.25
 """For how long, in seconds, jobs that must not wait here may be passed over for others."""
 
+EMPTY_LOOKS = 4
+REST = 3
+"""After so many looks for nothing the next ones are that much rarer, until there is work again."""
+
 LOOK = 0.5
 """How often, in seconds, what is at hand is looked at anew while nothing moves."""
 
@@ -79,6 +83,7 @@ class Dispatcher:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._may_stock = True
+        self._empty_looks = 0
         self._low = concurrency  # when fewer than that are in hand it is time to ask for more
         self._fair = self._moved = self._looked = self._loop.time()
         self.in_hand = 0
@@ -155,8 +160,15 @@ class Dispatcher:
 
     def _more(self) -> int:
         """How many jobs beyond those that are ready make up the work to have at hand."""
-        is_stuck = self._loop.time() - self._moved > TOO_LONG
-        return 0 if is_stuck or not self._may_stock else self._stock.room(self._places.ready)
+        if self._is_stuck or not self._may_stock:
+            return 0
+        return self._stock.room(self._places.ready)
+
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether every place has been taken for so long that nobody should wait for one."""
+        is_full = self.in_hand >= self._concurrency
+        return is_full and self._loop.time() - self._moved > TOO_LONG
 
     def _room(self) -> tuple[int, int]:
         """How many to take to run at once, and how many to have at hand."""
@@ -175,8 +187,8 @@ class Dispatcher:
         # Those for whom there is a place are about to start.
         free = self._concurrency - self.in_hand + len(self._places.ready)
         waiting = list(self._places.ready)[max(0, free) :]
-        is_stuck = now - self._moved > TOO_LONG
-        gone = self._places.give_back(waiting if is_stuck else self._stock.excess(waiting))
+        slow = waiting if self._is_stuck else self._stock.excess(waiting)
+        gone = self._places.give_back(slow) if slow else 0
         self.in_hand -= gone
         if gone:
             log.info("gave back %d jobs that would have waited here for too long", gone)
@@ -193,13 +205,16 @@ class Dispatcher:
         except Exception:
             log.exception("taking jobs failed; it will be tried again")
             return 0
+        self._empty_looks = 0 if taken else self._empty_looks + 1
         if not taken and not self._is_busy():
             self.idle.set()
         return taken
 
     async def _pause(self) -> None:
+        is_resting = not self.in_hand and self._empty_looks >= EMPTY_LOOKS
+        pause = self._poll * REST if is_resting else self._poll
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(self._poll, LOOK) if self.in_hand else self._poll):
+            async with asyncio.timeout(min(pause, LOOK) if self.in_hand else pause):
                 await self._wake.wait()
 
 

@@ -186,7 +186,10 @@ class Engine:
         return await store.begin(within=self._settings.transaction, blocking=blocking)
 
     def _took(self, claims: Sequence[Claim]) -> None:
-        self._held.take(claims)
+        for lease in self._held.take(claims):
+            # Lost, reclaimed and claimed again, all here: nobody else would tell its first run.
+            telling.job_lost(lease, reason="lease_lost")
+            self._slots.give_up(lease, None)
         self._slots.take(claims)
 
     def _settled(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:

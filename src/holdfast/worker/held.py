@@ -22,7 +22,9 @@ class Held(Protocol):
         """Whom to tell, if anybody, whose code the event loop is about to run."""
         ...
 
-    def take(self, claims: Sequence[Claim]) -> None: ...
+    def take(self, claims: Sequence[Claim]) -> list[Lease]:
+        """Hold these; answers leases of the same jobs that were held until now, and are lost."""
+        ...
 
     def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> object:
         """Its handler is about to be called, and may take that long."""
@@ -66,9 +68,13 @@ class HeldHere:
     def __init__(self) -> None:
         self._tokens: dict[JobId, int] = {}
 
-    def take(self, claims: Sequence[Claim]) -> None:
+    def take(self, claims: Sequence[Claim]) -> list[Lease]:
+        tokens, lost = self._tokens, []
         for claim in claims:
-            self._tokens[claim.job_id] = claim.token
+            if claim.job_id in tokens:
+                lost.append(Lease(claim.job_id, tokens[claim.job_id]))
+            tokens[claim.job_id] = claim.token
+        return lost
 
     def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None:
         """Nobody here needs to know."""

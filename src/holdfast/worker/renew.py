@@ -60,6 +60,8 @@ class Renewer:
     async def run_once(self) -> int:
         """Renew all leases held; how many were renewed."""
         leases = self._held()
+        if not leases:
+            return 0
         renewals = await self._store.renew(leases, span=self._span)
         for lease, renewal in zip(leases, renewals, strict=True):
             if not renewal.held or renewal.cancel_requested:
@@ -93,6 +95,7 @@ class Renewer:
         except Exception:
             log.exception("renewing ended; leases will lapse")
         finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
     def _stop(self) -> None:

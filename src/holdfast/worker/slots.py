@@ -124,17 +124,13 @@ class Slots:
         return self._let_go(claims, lambda _: Released(TOO_MANY))
 
     def _let_go(self, claims: Iterable[Claim], why: Callable[[Claim], Event]) -> int:
-        leaving = {
-            id(claim): claim
-            for claim in claims
-            if claim.delivery.runs_again and not (self._doomed and claim.lease in self._doomed)
-        }
+        leaving = {id(claim): claim for claim in claims if claim.delivery.runs_again}
         if leaving:
             staying = [claim for claim in self.ready if id(claim) not in leaving]
             self.ready.clear()
             self.ready.extend(staying)
         for claim in leaving.values():
-            self._finish(self._judge.decide(claim, why(claim)))
+            self._drop(claim, why(claim))
         return len(leaving)
 
     async def finished(self, within: float) -> None:
@@ -208,9 +204,10 @@ class Slots:
             await waiter
         return self.ready.popleft()
 
-    def _drop(self, claim: Claim) -> None:
-        """It was given up before it could start."""
-        event = self._doomed.pop(claim.lease)
+    def _drop(self, claim: Claim, event: Event | None = None) -> None:
+        """It will not start here, for that reason, or for the one for which it was given up."""
+        if self._doomed:
+            event = self._doomed.pop(claim.lease, event)
         if event is not None:
             self._finish(self._judge.decide(claim, event))
 

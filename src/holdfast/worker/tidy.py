@@ -14,9 +14,11 @@ from holdfast.core.job import Job
 from holdfast.core.run import Lease
 from holdfast.core.state import Loss
 from holdfast.store.base import Store
+from holdfast.store.upkeep import Chores, look
 from holdfast.worker import telling
-from holdfast.worker.groups import GroupSweep
-from holdfast.worker.reservations import ReservationCare
+from holdfast.worker.deserted import Deserted
+from holdfast.worker.groups import ABANDONED, GroupSweep
+from holdfast.worker.reservations import Inspected, ReservationCare
 from holdfast.worker.service import every
 
 log = logging.getLogger("holdfast.worker")
@@ -42,19 +44,25 @@ class Tidy:
         self._reservations = ReservationCare(store, new_id)
         self._new_id = new_id
         self._groups = GroupSweep(store, new_id)
+        self._deserted = Deserted(store, new_id)
 
     async def run_once(self) -> Tidied:
         """Close what nobody renewed, skip what starts too late, free held queues, sweep groups."""
-        lapsed = await self._store.lapsed(limit=AT_ONCE)
+        chores = await look(self._store, abandoned=ABANDONED)
+        return await self._tidy(chores) if chores else Tidied()
+
+    async def _tidy(self, chores: Chores) -> Tidied:
+        lapsed = await self._store.lapsed(limit=AT_ONCE) if chores.lapsed else []
         for job in lapsed:
             telling.job_lost(Lease(job.id, job.token), reason="lease_expired", holder=job.holder)
-        overdue = await self._store.overdue(limit=AT_ONCE)
-        held = await self._reservations.run_once()
+        overdue = await self._store.overdue(limit=AT_ONCE) if chores.overdue else []
+        held = await self._reservations.run_once() if chores.held else Inspected()
         return Tidied(
-            reclaimed=await self._settle(lapsed, Lost(Loss.LEASE_EXPIRED)),
+            reclaimed=await self._settle(lapsed, Lost(Loss.LEASE_EXPIRED))
+            + (await self._deserted.run_once() if chores.deserted else 0),
             misfired=await self._settle(overdue, Misfired()),
             reservations=held.freed + held.expired,
-            swept=(await self._groups.run_once()).ended,
+            swept=(await self._groups.run_once()).ended if chores.groups else 0,
         )
 
     async def prune_once(self, older_than: timedelta, limit: int) -> int:
@@ -62,6 +70,8 @@ class Tidy:
         return await self._store.prune(older_than=older_than, limit=limit)
 
     async def _settle(self, jobs: list[Job], event: Event) -> int:
+        if not jobs:
+            return 0
         # A refusal means that its worker, or another reclaimer, was first.
         changes = [decide(job, event, new_id=self._new_id) for job in jobs]
         return sum(await self._store.apply(changes))

@@ -25,6 +25,8 @@ KNOWN: Final = (
 NONE_OPEN: Final = "tx has no transaction open that could carry a job; begin one on it first"
 FAILED: Final = "tx has a transaction in which a statement failed; roll it back and begin anew"
 
+_DRIVERS: Final = {"psycopg", "psycopg_async", "asyncpg"}
+
 _WORDS: Final = {
     "25P02": FAILED,
     "25006": "tx is read-only; begin a transaction that may write",
@@ -39,8 +41,10 @@ async def borrowed(tx: Any, use: "Use[T]", address: Address, probe: Probe | None
     can go on. psycopg's are made for that; none but its own thread may touch one of sqlite3.
     """
     try:
+        if _is_alchemy(tx):
+            _require_driver(tx)
         if _is(tx, "psycopg", "Connection") or _is_sync_alchemy(tx):
-            return await _on_a_thread(lambda: at_once(_use_blocking(tx, use, address, probe)))
+            return await on_a_thread(lambda: at_once(_use_blocking(tx, use, address, probe)))
         return await use(await _lane(tx, address, probe))
     except Exception as error:
         better = _in_our_words(error, address)
@@ -51,8 +55,6 @@ async def borrowed(tx: Any, use: "Use[T]", address: Address, probe: Probe | None
 
 async def _use_blocking(tx: Any, use: "Use[T]", address: Address, probe: Probe | None) -> T:
     connection = _driver_s(tx) if _is_sync_alchemy(tx) else tx
-    if not _is(connection, "psycopg", "Connection"):
-        raise _unknown(tx, connection)
     _require_psycopg(connection)
     return await use(PsycopgLane(connection, address.schema, probe))
 
@@ -65,14 +67,19 @@ async def _lane(tx: Any, address: Address, probe: Probe | None) -> Asks:
     if isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
         _require_asyncpg(connection)
         return ForeignLane(connection, address.schema, probe)
-    raise _unknown(tx, connection)
+    raise _unknown(tx)
 
 
-def _unknown(tx: Any, connection: Any) -> InvalidJob:
+def _unknown(tx: Any, driver: str = "") -> InvalidJob:
     what = f"{type(tx).__module__.partition('.')[0]} {type(tx).__name__}"
-    if connection is not tx:
-        what += f" on {type(connection).__module__.partition('.')[0]}"
-    return InvalidJob(f"tx is a {what.removeprefix('builtins ')}; {KNOWN}")
+    return InvalidJob(f"tx is a {what.removeprefix('builtins ')}{driver}; {KNOWN}")
+
+
+def _require_driver(tx: Any) -> None:
+    """Before anything of it is touched on a thread, which others would not forgive."""
+    bind = tx.get_bind() if hasattr(tx, "get_bind") else tx
+    if bind.dialect.driver not in _DRIVERS:
+        raise _unknown(tx, f" on {bind.dialect.name} ({bind.dialect.driver})")
 
 
 def _require_psycopg(connection: Any) -> None:
@@ -94,6 +101,10 @@ def _require_asyncpg(connection: Any) -> None:
         raise InvalidJob(NONE_OPEN)
 
 
+def _is_alchemy(tx: Any) -> bool:
+    return _is_sync_alchemy(tx) or _is_async_alchemy(tx)
+
+
 def _is_sync_alchemy(tx: Any) -> bool:
     return _is(tx, "sqlalchemy.engine", "Connection") or _is(tx, "sqlalchemy.orm", "Session")
 
@@ -106,8 +117,6 @@ def _is_async_alchemy(tx: Any) -> bool:
 def _driver_s(tx: Any) -> Any:
     """The connection of the driver beneath it, in a transaction that SQLAlchemy knows of."""
     connection = tx.connection() if _is(tx, "sqlalchemy.orm", "Session") else tx
-    if not _is(connection.connection.driver_connection, "psycopg", "Connection"):
-        return connection.connection.driver_connection
     connection.exec_driver_sql("SELECT 1").close()  # one that it did not begin it would not commit
     return connection.connection.driver_connection
 
@@ -125,8 +134,8 @@ def _is(thing: Any, module: str, name: str) -> bool:
     return kind is not None and isinstance(thing, kind)
 
 
-async def _on_a_thread(step: Callable[[], T]) -> T:
-    """What it gives. It is waited for also when nobody wants it any more: it uses what is theirs."""
+async def on_a_thread(step: Callable[[], T]) -> T:
+    """What it gives. It is waited for also if nobody wants it any more: it uses what is theirs."""
     running = asyncio.ensure_future(asyncio.to_thread(step))
     try:
         return await asyncio.shield(running)
@@ -139,15 +148,23 @@ def _in_our_words(error: Exception, address: Address) -> Exception:
     """Of either driver, and of SQLAlchemy, which keeps what happened beneath it."""
     if isinstance(error, HoldfastError):
         return error
-    beneath = getattr(error, "orig", None) or error
-    beneath = getattr(beneath, "__cause__", None) if _is_adapted(beneath) else beneath
+    beneath: Any = getattr(error, "orig", None) or error
+    beneath = beneath.__cause__ if _is_adapted(beneath) else beneath
     state = getattr(beneath, "sqlstate", None)
     if state in _WORDS:
         return InvalidJob(_WORDS[state])
     if _is(error, "sqlalchemy.exc", "SQLAlchemyError") or state is None:
         return _unusable(error)
-    told = {"C": state, "M": str(beneath).partition("\n")[0]}
-    return named(asyncpg.PostgresError.new(told), address)
+    return named(of_server(beneath), address)
+
+
+def of_server(error: Exception) -> Exception:
+    """The same as asyncpg would have it; what does not come from the server stays as it is."""
+    state = getattr(error, "sqlstate", None)
+    if state is None or isinstance(error, asyncpg.PostgresError):
+        return error
+    told: Exception = asyncpg.PostgresError.new({"C": state, "M": str(error).partition("\n")[0]})
+    return told
 
 
 def _is_adapted(error: Any) -> bool:

@@ -33,6 +33,8 @@ SETTINGS: Final = {
     "jit": "off",
 }
 
+_PLANS_ONCE: Final = {"plan_cache_mode": "force_generic_plan"}
+
 GONE = (
     ConnectionError,
     OSError,
@@ -55,9 +57,13 @@ AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.Lock
 """Nothing was written, and the same again may well succeed."""
 
 
-async def connect(address: Address) -> asyncpg.Connection:
-    """A connection of ours; OperatorError in one line if there can be none."""
-    settings = {} if address.pooler else SETTINGS
+async def connect(address: Address, *, plans_once: bool = False) -> asyncpg.Connection:
+    """A connection of ours; OperatorError in one line if there can be none.
+
+    `plans_once`: statements are planned once for any values, which is right for those that say
+    exactly which rows they mean, and saves more than their running takes.
+    """
+    settings = {} if address.pooler else SETTINGS | (_PLANS_ONCE if plans_once else {})
     cache = {"statement_cache_size": 0} if address.pooler else {}
     with translated(address):
         try:

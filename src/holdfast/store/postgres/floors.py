@@ -5,11 +5,28 @@ from dataclasses import dataclass, field
 from typing import Final
 
 SLOW: Final = 0.004
-PER_JOB: Final = 0.00003
-"""Seconds at the server: a claim that takes longer than this, and this for each job, is slow."""
+"""Seconds at the server beyond which a look for jobs may be slow."""
+
+TWICE: Final = 2
+"""How many slow looks there must be in a row: one may be chance."""
 
 SPARING: Final = 10
 """A full look is repeated when so many times its own duration have passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a claim went: how far it came by type, how long it looked, how long all of it took."""
+
+    lasts: Sequence[bytes | None]
+    looked: float
+    seconds: float
+    was_full: bool = field(kw_only=True)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether looking took most of it: on a busy machine all of it takes longer."""
+        return self.looked > SLOW and self.looked > self.seconds / 2
 
 
 class Floors:
@@ -31,29 +48,26 @@ class Floors:
             return [b""] * len(types)
         return [floor.types.get(kind, b"") for kind in types]
 
-    def learn(
-        self, queue: str, types: Sequence[str], lasts: Sequence[bytes | None], took: int,
-        seconds: float, *, was_full: bool,
-    ) -> None:  # fmt: skip
-        """A claim of these types reached so far, and took so long."""
+    def learn(self, queue: str, types: Sequence[str], look: Look) -> None:
+        """From a claim of these types, which it was asked for in this order."""
+        if look.was_full:
+            self._restart(queue, look)
         floor = self._queues.get(queue)
-        if was_full:
-            is_slow = seconds > SLOW + PER_JOB * took
-            if not is_slow:
-                self._queues.pop(queue, None)
-                return
-            floor = self._queues[queue] = _Floor(slow=1 + (floor.slow if floor else 0))
-            if floor.slow > 1:  # once may be chance
-                floor.until = self._time() + SPARING * seconds
         if floor is not None:
-            reached = zip(types, lasts, strict=False)
-            floor.types.update(
-                {k: max(last, floor.types.get(k, b"")) for k, last in reached if last}
-            )
+            for kind, last in zip(types, look.lasts, strict=False):
+                if last is not None:
+                    floor.types[kind] = max(last, floor.types.get(kind, b""))
+
+    def _restart(self, queue: str, look: Look) -> None:
+        before = self._queues.pop(queue, None)
+        if look.is_slow:
+            times = 1 + (before.times if before else 0)
+            until = self._time() + SPARING * look.looked if times >= TWICE else 0.0
+            self._queues[queue] = _Floor(times, until)
 
 
 @dataclass(slots=True)
 class _Floor:
-    slow: int
-    until: float = 0.0
+    times: int  # full looks in a row that were slow
+    until: float
     types: dict[str, bytes] = field(default_factory=dict)

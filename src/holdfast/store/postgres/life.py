@@ -84,9 +84,9 @@ class PostgresLife(Asking):
         await asyncio.to_thread(self._listeners.disconnect)
         await asyncio.to_thread(self._aside.stop)
 
-    async def hold(self, name: str) -> PostgresHold | None:
+    async def hold(self, name: str, *, shared: bool = False) -> PostgresHold | None:
         self._require_open()
-        return await self._locks.take(name)
+        return await self._locks.take(name, shared=shared)
 
     async def vacant(self, names: Collection[str]) -> frozenset[str]:
         asked = [check_name(name, what="lock name") for name in names]

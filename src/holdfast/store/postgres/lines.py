@@ -1,12 +1,12 @@
 """The connections of one event loop: each for one purpose, opened when first needed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from holdfast.clock import Clock
-from holdfast.errors import StoreClosed, StoreUnavailable
+from holdfast.errors import OperatorError, StoreClosed, StoreUnavailable
 from holdfast.store.around import Hint
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.database import AGAIN, GONE, connect, is_gone, named
@@ -25,8 +25,9 @@ TRIES: Final = 10
 class Line:
     """One connection, used by one at a time and opened again when it broke."""
 
-    def __init__(self, address: Address, probe: Probe | None) -> None:
+    def __init__(self, address: Address, probe: Probe | None, *, plans_once: bool = False) -> None:
         self._address = address
+        self._plans_once = plans_once
         self._probe = probe
         self._turn = asyncio.Lock()
         self._lane: Lane | None = None
@@ -36,7 +37,7 @@ class Line:
         """The connection, alone. Whatever breaks it, the next one to come gets a new one."""
         async with self._turn:
             if self._lane is None or self._lane.connection.is_closed():
-                connection = await connect(self._address)
+                connection = await connect(self._address, plans_once=self._plans_once)
                 self._lane = Lane(connection, self._address.schema, self._probe)
             try:
                 yield self._lane
@@ -85,14 +86,20 @@ class Lines:
         self._gathers: dict[str, Gather[Any, Any]] = {}
         self._probe = probe
         self._reads = 0
+        # Loops end without asking anybody, but first they end the generators that began in them.
+        self._keeper = self._kept()
+        with suppress(StopIteration):
+            anext(self._keeper).__await__().send(None)
         self.floors = Floors(asyncio.get_running_loop().time)
+        self.piled_up: set[str] = set()  # queues of which the last claim did not take all
 
     def line(self, purpose: str) -> Line:
         """The connection for that purpose."""
         if self._closed:
             raise StoreClosed(f"{self._address.shown} was closed; open the store again")
         if purpose not in self._lines:
-            self._lines[purpose] = Line(self._address, self._probe)
+            is_read = purpose.startswith("read")  # whose plans depend on what is asked for
+            self._lines[purpose] = Line(self._address, self._probe, plans_once=not is_read)
         return self._lines[purpose]
 
     def gather(
@@ -117,13 +124,19 @@ class Lines:
     async def transact(self, verb: Callable[[Work], Awaitable[T]], purpose: str = "write") -> T:
         """What the verb answers, once what it wrote is durable; begun anew after a deadlock."""
         line = self.line(purpose)
-        for _ in range(TRIES - 1):
+        for left in reversed(range(TRIES)):
             try:
                 return await self._transact(line, verb)
-            except AGAIN:
+            except AGAIN as error:
+                if not left:
+                    raise named(error, self._address) from error
                 await asyncio.sleep(0)
-        with_names = self.patiently(lambda: self._transact(line, verb), tries=1)
-        return await with_names
+            except Exception as error:
+                better = named(error, self._address)
+                if better is error or not isinstance(better, OperatorError):
+                    raise  # what was asked cannot be kept: whoever asked says which part of it
+                raise better from error
+        raise AssertionError("unreachable")
 
     async def patiently(self, ask: Callable[[], Awaitable[T]], *, tries: int) -> T:
         """The answer, or our word for what was in the way."""
@@ -163,6 +176,16 @@ class Lines:
                 await _roll_back(lane)
 
     async def close(self) -> None:
+        await self._keeper.aclose()
+
+    async def _kept(self) -> AsyncGenerator[None, None]:
+        """Until somebody closes it, or its loop ends."""
+        try:
+            yield
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
         for gather in tuple(self._gathers.values()):
             await gather.flushed()
         self._closed = True

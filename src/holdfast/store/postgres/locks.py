@@ -34,12 +34,18 @@ Who = tuple[int, int]
 """A session of the server: its process, and since when."""
 
 
+def lock_key(schema: str, name: str) -> str:
+    """What is hashed for the server; a collision refuses one, and never are both held."""
+    return f"holdfast lock {schema} {name}"
+
+
 class PostgresHold:
     """A lock that is held until it is released, or lost."""
 
-    def __init__(self, locks: "PostgresLocks", name: str) -> None:
+    def __init__(self, locks: "PostgresLocks", name: str, *, shared: bool) -> None:
         self._locks = locks
         self.name = name
+        self.is_shared = shared
         self.session: Session | None = None
         self.who: Who | None = None
         self.is_wanted = True
@@ -59,9 +65,9 @@ class PostgresLocks:
         self._probe = probe
         self._held: set[PostgresHold] = set()
 
-    async def take(self, name: str) -> PostgresHold | None:
+    async def take(self, name: str, *, shared: bool = False) -> PostgresHold | None:
         """Take the lock of that name; None if anybody has it, this process included."""
-        hold = PostgresHold(self, check_name(name, what="lock name"))
+        hold = PostgresHold(self, check_name(name, what="lock name"), shared=shared)
         taking = asyncio.ensure_future(asyncio.wrap_future(self._aside.run(self._take(hold))))
         try:
             return hold if await asyncio.shield(taking) else None
@@ -85,7 +91,7 @@ class PostgresLocks:
         return [self._key(name) for name in names]
 
     def _key(self, name: str) -> str:
-        return f"holdfast lock {self._address.schema} {name}"
+        return lock_key(self._address.schema, name)
 
     async def _take(self, hold: PostgresHold) -> bool:
         """On the thread aside, as everything below."""
@@ -110,10 +116,11 @@ class PostgresLocks:
         )
         await lane.change("tx.begin", {})
         await lane.change("lock.patient", {})
-        [(is_ours, *who)] = await lane.fetch("lock.try", {"name": key})
+        asked = {"name": key, "shared": hold.is_shared}
+        [(is_ours, *who)] = await lane.fetch("lock.try", asked)
         if not is_ours:
             try:
-                await lane.fetch("lock.wait", {"name": key})
+                await lane.fetch("lock.wait", asked)
             except asyncpg.LockNotAvailableError:
                 await lane.change("tx.rollback", {})
                 await self._send_away(lane, hold)

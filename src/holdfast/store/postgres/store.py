@@ -8,6 +8,7 @@ from holdfast.store.postgres.parts.groups import PostgresGroups
 from holdfast.store.postgres.parts.queues import PostgresQueues
 from holdfast.store.postgres.parts.reading import PostgresReading
 from holdfast.store.postgres.parts.running import PostgresRunning
+from holdfast.store.postgres.parts.upkeep import PostgresUpkeep
 from holdfast.store.postgres.parts.views import PostgresViews
 
 
@@ -20,10 +21,18 @@ class PostgresStore(
     PostgresGroups,
     PostgresAround,
     PostgresViews,
+    PostgresUpkeep,
 ):
     """Any number of processes on any number of hosts.
 
     `clock` is for tests: without one the database's clock judges everything.
     """
 
-    capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS})
+    capabilities = frozenset(
+        {
+            Capability.DURABLE,
+            Capability.SHARED,
+            Capability.TRANSACTIONS,
+            Capability.CHORES,
+        }
+    )

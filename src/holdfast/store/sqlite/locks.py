@@ -8,13 +8,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from holdfast.core.limits import check_name
+from holdfast.core.worker import TREE
 from holdfast.errors import OperatorError, StoreReadOnly
 from holdfast.store.forks import kept_from_children
 
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
-PASSING = "caller."
-"""How names begin that are used once: callers make up a new one at every start."""
+PASSING = ("caller.", TREE)
+"""How names begin that are used once: callers and workers make up a new one at every start."""
 
 
 class FileHold:
@@ -54,8 +55,11 @@ class FileLocks:
         self._database = database
         self._held: set[FileHold] = set()
 
-    def take(self, name: str) -> FileHold | None:
-        """Take the lock of that name; None if anybody has it, this process included."""
+    def take(self, name: str, *, shared: bool = False) -> FileHold | None:
+        """Take the lock of that name; None if anybody has it, this process included.
+
+        A file that is shared stays: whoever leaves first must not take it from the others.
+        """
         check_name(name, what="lock name")
         folder = lock_folder(self._database)
         # With the ending every name is a file's, "." and ".." too. Where the file system does not
@@ -63,8 +67,10 @@ class FileLocks:
         path = folder / f"{name}.lock"
         try:
             folder.mkdir(exist_ok=True)
-            passing = path if name.startswith(PASSING) else None
-            return kept_from_children(lambda: FileHold(_locked(path), self._held, passing))
+            passing = path if name.startswith(PASSING) and not shared else None
+            return kept_from_children(
+                lambda: FileHold(_locked(path, shared=shared), self._held, passing)
+            )
         except BlockingIOError:
             return None
         except OSError as error:
@@ -92,7 +98,7 @@ def lock_folder(database: Path) -> Path:
     return resolved.with_name(f"{resolved.name}-locks")
 
 
-def _locked(path: Path) -> int:
+def _locked(path: Path, *, shared: bool) -> int:
     """The file, opened and locked; BlockingIOError if somebody has the lock."""
     try:
         import fcntl  # noqa: PLC0415 - not every system has it
@@ -104,7 +110,7 @@ def _locked(path: Path) -> int:
             file = os.open(path, flags, 0o644)
             closing.callback(os.close, file)
             # Not a lock of POSIX: that is lost as soon as anybody in this process closes the file.
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if _is_still_there(file, path):  # if not, it was tidied away and excludes nobody
                 closing.pop_all()
                 return file

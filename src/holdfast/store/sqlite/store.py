@@ -29,6 +29,7 @@ from holdfast.store.sqlite.parts.around import SqliteAround
 from holdfast.store.sqlite.parts.groups import SqliteGroups
 from holdfast.store.sqlite.parts.jobs import SqliteJobs
 from holdfast.store.sqlite.parts.queues import SqliteQueues
+from holdfast.store.sqlite.parts.upkeep import SqliteUpkeep
 from holdfast.store.sqlite.parts.views import SqliteViews
 from holdfast.store.sqlite.reader import Reader
 from holdfast.store.sqlite.statements import Probe
@@ -42,10 +43,12 @@ OPEN: "WeakSet[SqliteStore]" = WeakSet()
 """What this process, or the one it was forked from, has open."""
 
 
-class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteViews):
+class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteUpkeep, SqliteViews):
     """One file, several processes. Reads and writes never wait for each other."""
 
-    capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS})
+    capabilities = frozenset(
+        {Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS, Capability.CHORES}
+    )
 
     def __init__(
         self,
@@ -89,9 +92,9 @@ class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteVi
             ):
                 await asyncio.to_thread(close)
 
-    async def hold(self, name: str) -> FileHold | None:
+    async def hold(self, name: str, *, shared: bool = False) -> FileHold | None:
         self._require_open()
-        taking = asyncio.ensure_future(asyncio.to_thread(self._locks.take, name))
+        taking = asyncio.ensure_future(asyncio.to_thread(self._locks.take, name, shared=shared))
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:

@@ -48,6 +48,29 @@ async def test_of_many_at_once_one_gets_it(store: Store) -> None:
     assert len([each for each in held if each is not None]) == 1
 
 
+async def test_shared_lock_has_many_holders_and_excludes_whoever_wants_it_alone(
+    store: Store,
+) -> None:
+    one, two = await store.hold("tree.1", shared=True), await store.hold("tree.1", shared=True)
+    assert one is not None
+    assert two is not None
+
+    alone = await store.hold("tree.1")
+    await one.release()
+    while_shared = await store.hold("tree.1")
+    vacant = await store.vacant(["tree.1"])
+    await two.release()
+    free = await store.vacant(["tree.1"])
+    now_alone = await store.hold("tree.1")
+
+    assert alone is None
+    assert while_shared is None
+    assert vacant == frozenset()
+    assert free == {"tree.1"}
+    assert now_alone is not None
+    assert await store.hold("tree.1", shared=True) is None
+
+
 async def test_vacant_is_what_nobody_holds(store: Store) -> None:
     held = await store.hold("host-1")
     assert held is not None

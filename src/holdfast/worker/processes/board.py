@@ -109,9 +109,13 @@ class HeldOnBoard:
     def room(self) -> int:
         return len(self._free)
 
-    def take(self, claims: Sequence[Claim]) -> None:
-        memory, words = self._memory, self._words
+    def take(self, claims: Sequence[Claim]) -> list[Lease]:
+        memory, words, lost = self._memory, self._words, []
         for claim in claims:
+            if claim.job_id in self._held:
+                token, at = self._held[claim.job_id]
+                lost.append(Lease(claim.job_id, token))
+                self._clear(claim.job_id, at)
             at = self._free.pop()
             self._held[claim.job_id] = claim.token, at
             # The token last: without it the entry is not there.
@@ -120,6 +124,7 @@ class HeldOnBoard:
             if at >= self._end:
                 self._end = at + WORDS
                 words[AT_ENTRIES] = (self._end - FIRST) // WORDS
+        return lost
 
     def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> int:
         held = self._held.get(claim.job_id)

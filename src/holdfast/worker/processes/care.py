@@ -41,6 +41,8 @@ class Care:
     async def renew_once(self) -> int:
         """Renew what the living hold; how many leases were. Tells a child what it must know."""
         held = [(kin, entry.lease) for kin in self._members() for entry in kin.board.entries()]
+        if not held:
+            return 0
         leases = [lease for _, lease in held]
         renewals = await self._store.renew(leases, span=self._settings.lease)
         for (kin, lease), renewal in zip(held, renewals, strict=True):

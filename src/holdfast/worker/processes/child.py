@@ -21,6 +21,7 @@ from holdfast.store.base import Renewal, Store
 from holdfast.worker.engine import Engine
 from holdfast.worker.processes.board import HeldOnBoard
 from holdfast.worker.processes.control import Line
+from holdfast.worker.processes.identity import share
 
 log = logging.getLogger("holdfast.worker")
 
@@ -86,19 +87,22 @@ class Child:
                 log.warning("the supervisor said %s, which is not understood", message.get("is"))
 
     async def _start(self, holder: Holder) -> None:
-        await self._open()
+        await self._open(holder)
         self._engine.start(holder)
         self._deaf = self._store.listen(self._engine.hint, topics=[Topic.WORK])
         self._at_work.set()
         self._line.send("started")
 
-    async def _open(self) -> None:
+    async def _open(self, holder: Holder) -> None:
         while True:
             try:
-                return await self._store.open()
+                await self._store.open()
+                await share(self._store, holder)  # until the store is closed, or this process dies
             except OperatorError as error:
                 log.warning("cannot open the store, will try again: %s", error)
                 await asyncio.sleep(1)
+            else:
+                return
 
     async def _drain(self) -> None:
         await self._at_work.wait()  # asked right after the word to start, which takes a while

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdfast.core.limits import check_name
 from holdfast.core.run import Holder
-from holdfast.core.worker import Topology, WorkerInfo
+from holdfast.core.worker import TREE, Topology, WorkerInfo
 from holdfast.errors import InvalidJob, OperatorError
 from holdfast.store.around import Hold, Locks
 from holdfast.worker.processes.plan import Plan
@@ -29,6 +29,11 @@ class Identity:
     holder: Holder
     holds: tuple[Hold, ...]
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another worker may have that name by now."""
+        return any(hold.is_lost for hold in self.holds)
+
     async def release(self) -> None:
         for hold in self.holds:
             await hold.release()
@@ -43,8 +48,21 @@ async def identify(store: Locks, plan: Plan) -> Identity:
         for each in holds:
             await each.release()
         raise
-    holder = Holder(instance_id=name, boot_id=str(uuid.uuid4()))
-    return Identity(holder, (*holds, hold))
+    holder = Holder(instance_id=name, boot_id=f"{TREE}{uuid.uuid4()}")
+    holds = [each for each in (*holds, hold, await share(store, holder)) if each is not None]
+    return Identity(holder, tuple(holds))
+
+
+async def forget(store: Locks, holder: Holder) -> None:
+    """After the last of its processes: its lock is not wanted again, and leaves no trace."""
+    alone = await store.hold(holder.boot_id)
+    if alone is not None:
+        await alone.release()
+
+
+async def share(store: Locks, holder: Holder) -> Hold | None:
+    """Be seen alive as a process of that worker; every one of them shares this lock."""
+    return await store.hold(holder.boot_id, shared=True)
 
 
 async def _scope(store: Locks, scope: str) -> Hold:

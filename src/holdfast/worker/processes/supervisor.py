@@ -16,13 +16,20 @@ from holdfast.clock import Clock
 from holdfast.config import Settings
 from holdfast.core.ids import Ids
 from holdfast.core.run import Holder
-from holdfast.errors import HoldfastError, OperatorError, StoreBusy, StoreClosed, StoreFull
+from holdfast.errors import (
+    HoldfastError,
+    OperatorError,
+    StoreBusy,
+    StoreClosed,
+    StoreFull,
+    StoreUnavailable,
+)
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Store
 from holdfast.worker.processes.care import Care
 from holdfast.worker.processes.child import BAD_ENDS, orphan_patience
 from holdfast.worker.processes.family import Family, Unfit
-from holdfast.worker.processes.identity import Taken, identify, introduce
+from holdfast.worker.processes.identity import Identity, Taken, forget, identify, introduce
 from holdfast.worker.processes.kin import Kin
 from holdfast.worker.processes.plan import Exit, Plan
 from holdfast.worker.processes.verdict import findings, settle
@@ -42,6 +49,7 @@ LAST_WRITES: Final = 5.0
 
 LOOK: Final = timedelta(milliseconds=500)
 TRIES: Final = 5
+PASSING: Final = (StoreBusy, StoreFull, StoreUnavailable)
 
 
 class Supervisor:
@@ -105,7 +113,7 @@ class Supervisor:
             log.warning("no type of this app goes to %s unless told to", ", ".join(unused))
         self._store = self._open_store(hello["url"])
         try:
-            await first(patiently(self._store.open), self._asked)
+            await first(patiently(self._store.open, (StoreBusy, StoreFull)), self._asked)
             return Exit.FINE if self._asked.is_set() else await self._serve(hello)
         finally:
             await self._store.close()
@@ -119,11 +127,13 @@ class Supervisor:
             await first(patiently(lambda: self._store.enlist(info)), self._asked)
             await first(patiently(lambda: self._outlived(holder)), self._asked)
             await first(patiently(recovery.run_once), self._asked)
-            return Exit.FINE if self._asked.is_set() else await self._work(holder)
+            return Exit.FINE if self._asked.is_set() else await self._work(identity)
         finally:
             with suppress(OperatorError):
                 await self._store.retire(holder)
             await identity.release()
+            with suppress(OperatorError):
+                await forget(self._store, holder)
 
     async def _outlived(self, holder: Holder) -> None:
         """An earlier boot left runs: its supervisor is dead, its children may still be ending."""
@@ -131,24 +141,26 @@ class Supervisor:
         if await self._store.held(instance_id=name, besides=boot, limit=1):
             await asyncio.sleep(orphan_patience(self._settings).total_seconds())
 
-    async def _work(self, holder: Holder) -> Exit:
+    async def _work(self, identity: Identity) -> Exit:
+        holder = identity.holder
         care = Care(
             self._store, self._settings, clock=self._clock, members=lambda: self._family.members
         )
-        loops = [asyncio.create_task(loop) for loop in self._loops(holder, care)]
+        loops = [asyncio.create_task(loop) for loop in self._loops(identity, care)]
         self._family.begin(holder)
         log.info("worker started instance=%s boot=%s", holder.instance_id, holder.boot_id)
         try:
             work = self._drained() if self._plan.burst else asyncio.Event().wait()
             await first(work, self._asked)
-            return await self._stop()
+            ended = await self._stop()
+            return Exit.TAKEN if identity.is_lost else ended
         finally:
             for task in loops:
                 task.cancel()
             await asyncio.wait(loops)
             log.info("worker stopped instance=%s", holder.instance_id)
 
-    def _loops(self, holder: Holder, care: Care) -> Iterable[Coroutine[Any, Any, None]]:
+    def _loops(self, identity: Identity, care: Care) -> Iterable[Coroutine[Any, Any, None]]:
         settings, random = self._settings, self._random
         poke = asyncio.Event()
         running = asyncio.get_running_loop()
@@ -158,7 +170,13 @@ class Supervisor:
                 running.call_soon_threadsafe(poke.set)
 
         async def beat() -> None:
-            await self._store.beat(holder, span=settings.lease)
+            await self._store.beat(identity.holder, span=settings.lease)
+            if identity.is_lost and not self._asked.is_set():
+                log.error(
+                    "another worker has the name %s; this one takes no more jobs and stops",
+                    identity.holder.instance_id,
+                )
+                self._asked.set()
 
         self._store.listen(hint, topics=[Topic.CANCELLED])
         yield every(settings.renew, care.renew_once, random=random, poke=poke, patience=1)
@@ -227,12 +245,14 @@ class Supervisor:
                 return
 
 
-async def patiently(step: Callable[[], Awaitable[object]]) -> None:
-    """Do it, again and again while the store is busy or full: both pass."""
+async def patiently(
+    step: Callable[[], Awaitable[object]], passing: tuple[type[OperatorError], ...] = PASSING
+) -> None:
+    """Do it, again and again while the store is busy, full or away: these pass."""
     while True:
         try:
             await step()
-        except (StoreBusy, StoreFull) as error:
+        except passing as error:
             log.warning("cannot start yet, will try again: %s", error)
             await asyncio.sleep(0.5)
         else:

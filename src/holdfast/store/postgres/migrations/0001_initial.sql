@@ -180,7 +180,8 @@ CREATE TABLE holdfast.ends (
   failures integer NOT NULL,
   losses integer NOT NULL
 );
-CREATE INDEX ends_at ON holdfast.ends (at);
+-- What is pruned one day: the failed stay, and would be gone through every time.
+CREATE INDEX ends_at ON holdfast.ends (at) WHERE state IN ('succeeded', 'skipped', 'cancelled');
 -- The few that did not succeed are looked for among the many that did.
 CREATE INDEX ends_odd ON holdfast.ends (state, seq) WHERE state <> 'succeeded';
 
@@ -287,6 +288,23 @@ CREATE TABLE holdfast.events (
   detail text CONSTRAINT detail_size CHECK (octet_length(detail) <= 2097152)
 );
 CREATE INDEX events_job ON holdfast.events (job, id);
+
+-- Transactions that handlers write in. Each has a row here until the end of its run is written too:
+-- while it is there nothing of it can be committed, whoever tries.
+CREATE TABLE holdfast.unfinished (id uuid PRIMARY KEY);
+
+CREATE FUNCTION holdfast.refuse_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT 1 FROM holdfast.unfinished WHERE id = NEW.id) THEN
+    RAISE EXCEPTION 'the handler ended run.transaction() itself; leave that to Holdfast, which '
+      'commits it together with the end of the run'
+      USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER unfinished_stays AFTER INSERT ON holdfast.unfinished
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION holdfast.refuse_commit();
 
 -- The second lock: what the code promises not to do, the database refuses.
 CREATE FUNCTION holdfast.refuse() RETURNS trigger LANGUAGE plpgsql
@@ -411,8 +429,8 @@ CREATE VIEW holdfast.live_groups AS
 SELECT g.id, g.seq
 FROM holdfast.groups AS g
 WHERE g.sealed_at IS NULL AND g.closing IS NULL
-  OR EXISTS (SELECT 1 FROM holdfast.waiting AS w WHERE w.grp = g.id)
-  OR EXISTS (SELECT 1 FROM holdfast.open_runs AS o WHERE o.grp = g.id);
+  OR (SELECT 1 FROM holdfast.waiting AS w WHERE w.grp = g.id LIMIT 1) IS NOT NULL
+  OR (SELECT 1 FROM holdfast.open_runs AS o WHERE o.grp = g.id LIMIT 1) IS NOT NULL;
 
 -- One line per group, its members counted, a chain by its last job.
 CREATE VIEW holdfast.group_state AS

@@ -2,18 +2,22 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from holdfast.core.job import NewJob
 from holdfast.errors import InvalidJob, StoreBusy
-from holdfast.store.around import Topic
+from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Added
+from holdfast.store.postgres import handed
+from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.borrow import borrowed
 from holdfast.store.postgres.channels import channel, payload
-from holdfast.store.postgres.database import AGAIN
+from holdfast.store.postgres.database import AGAIN, connect, translated
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.patience import patiently
+from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.verbs.add import (
     LOOKS,
     add,
@@ -23,7 +27,7 @@ from holdfast.store.postgres.verbs.add import (
     needs_locks,
 )
 from holdfast.store.postgres.verbs.alone import apart, is_refusal, is_taken, saved
-from holdfast.store.postgres.work import Asks, Work, begun
+from holdfast.store.postgres.work import Asks, Lane, Work, begun
 
 
 class PostgresAdding(Asking):
@@ -34,7 +38,10 @@ class PostgresAdding(Asking):
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         if not jobs:
             return []
-        return await self._lines.gather("add", self._add_group).ask(jobs)
+        added = await self._lines.gather("add", self._add_group).ask(jobs)
+        if not self.address.notify:  # or the statement tells everybody, this process too
+            self._tell(Hint(frozenset(job.queue for job in jobs)))
+        return added
 
     async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
         for is_last in (False, True):
@@ -50,16 +57,30 @@ class PostgresAdding(Asking):
                     ) from found
         raise AssertionError("unreachable")
 
+    async def begin(self, *, within: timedelta, blocking: bool = False) -> PostgresTransaction:
+        lines = self._lines
+        opened = await (handed.blocking if blocking else handed.awaited)(self.address, self._probe)
+        transaction = PostgresTransaction(
+            opened, lines, clock=self._clock, within=within, tell=self._tell
+        )
+        await transaction.start()
+        return transaction
+
     async def _where(self, *, anew: bool) -> str:
         """What tells our server and schema from any other; another one after a restart."""
+        self._require_open()
         if anew or self._here is None:
-            [(self._here, _)] = await self._lines.rows("borrow.where", schema=self.address.schema)
+            # Not by the loop's own lines: it may be one that a thread runs for this call alone.
+            with translated(self.address):
+                connection = await connect(self.address)
+                try:
+                    self._here = await _where(Lane(connection, self.address.schema), self.address)
+                finally:
+                    await connection.close(timeout=1)
         return self._here
 
     async def _add_there(self, here: str, jobs: Sequence[NewJob], asks: Asks) -> list[Added]:
-        [(there, shown)] = await asks.fetch("borrow.where", {"schema": self.address.schema})
-        if there != here:
-            raise _ElsewhereError(shown)
+        await _require_at(here, asks, self.address)
         return await saved(Work(asks, 0, 0), partial(self._add_to, asks, jobs))
 
     async def _add_to(self, asks: Asks, jobs: Sequence[NewJob]) -> list[Added]:
@@ -118,6 +139,17 @@ class PostgresAdding(Asking):
     def _work_channel(self) -> str | None:
         """Where idle workers listen; None if they shall not be told."""
         return channel(self.address.schema, Topic.WORK) if self.address.notify else None
+
+
+async def _require_at(here: str, asks: Asks, address: Address) -> None:
+    [(there, shown)] = await asks.fetch("borrow.where", {"schema": address.schema})
+    if there != here:
+        raise _ElsewhereError(shown)
+
+
+async def _where(asks: Asks, address: Address) -> str:
+    [(where, _)] = await asks.fetch("borrow.where", {"schema": address.schema})
+    return str(where)
 
 
 class _ElsewhereError(Exception):

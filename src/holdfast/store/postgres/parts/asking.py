@@ -25,6 +25,10 @@ class Asking:
         """Those of the running loop; StoreClosed if the store is not open."""
         raise NotImplementedError
 
+    def _require_open(self) -> None:
+        """StoreClosed if it is not open in this process."""
+        raise NotImplementedError
+
     def _tell(self, hint: Hint) -> None:
         """Something was committed here; never waits."""
         raise NotImplementedError

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from holdfast.core.decide import Change
 from holdfast.store.around import Hint
@@ -57,12 +57,7 @@ class PostgresChanging(Asking):
 
     async def _finish_plain(self, batch: "Batch", numbers: Sequence[int]) -> None:
         changes = [batch.changes[n] for n in numbers]
-        asked = {
-            "jobs": [change.job_id for change in changes],
-            "tokens": [change.token for change in changes],
-            "results": [change.result for change in changes],
-            "now": self._now,
-        }
+        asked = _finishing(changes) | {"now": self._now}
         async with self._lines.line("apply").taken() as lane:
             batch.send(numbers)
             [(taken, count)] = await lane.fetch("finish.plain", asked)
@@ -82,6 +77,17 @@ class PostgresChanging(Asking):
                 if is_careful or not (is_refusal(error) or is_taken(error)):
                     raise
         raise AssertionError("unreachable")
+
+
+def _finishing(changes: Sequence[Change]) -> dict[str, Any]:
+    """What the statement takes; where no run has a result, none is sent."""
+    results = [change.result for change in changes]
+    return {
+        "jobs": ",".join([change.job_id for change in changes]),
+        "token_list": ",".join([str(change.token) for change in changes]),
+        "results": results if any(result is not None for result in results) else None,
+        "number": len(changes),
+    }
 
 
 async def _apply(

@@ -1,6 +1,7 @@
 """Taking jobs: one statement where nothing stands before them."""
 
 import asyncio
+import logging
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
@@ -8,14 +9,17 @@ from functools import partial
 from typing import Final
 
 from holdfast.core.run import Claim, Holder
-from holdfast.errors import StoreBusy
+from holdfast.errors import StoreBusy, StoreUnavailable
 from holdfast.store import rows
 from holdfast.store.base import PROMOTED_AT_ONCE
-from holdfast.store.postgres.database import AGAIN
+from holdfast.store.postgres.database import AGAIN, GONE
+from holdfast.store.postgres.floors import SLOW, Look
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.patience import patiently
 from holdfast.store.postgres.verbs.alone import is_taken
 from holdfast.store.postgres.verbs.claim import Taken, Wanted, claim_gated, taken
+
+log = logging.getLogger("holdfast.store")
 
 TRIES: Final = 20
 """How often a claim is begun anew that another one got in the way of."""
@@ -65,7 +69,7 @@ class PostgresClaiming(Asking):
             try:
                 took = await self._take(wanted, promoted=promoted)
                 if took.is_gated and not took.is_paused:
-                    return await self._lines.transact(partial(claim_gated, wanted=wanted), "claim")
+                    return await self._claim_gated(wanted)
             except AGAIN:
                 await asyncio.sleep(0)
             except Exception as error:
@@ -77,15 +81,49 @@ class PostgresClaiming(Asking):
                 promoted = True
         raise StoreBusy(f"{self.address.shown}: other claims were always quicker; try again")
 
+    async def _claim_gated(self, wanted: Wanted) -> list[Claim]:
+        verb = partial(claim_gated, wanted=wanted, now=self._now, mono=self._mono)
+        return await self._lines.transact(verb, "claim")
+
     async def _take(self, wanted: Wanted, *, promoted: bool) -> Taken:
+        """All there is where nothing has piled up, by a small statement; else by the large one."""
+        piled_up, floors = self._lines.piled_up, self._lines.floors
+        has_floor = any(floors.of(wanted.queue, wanted.types))
+        if wanted.queue in piled_up or has_floor or not wanted.limit:
+            return await self._take_many(wanted, promoted=promoted)
+        few = await self._take_few(wanted, promoted=promoted)
+        if len(few.claims) < wanted.limit and few.seconds < SLOW:
+            return few
+        piled_up.add(wanted.queue)
+        if few.is_gated or len(few.claims) < wanted.limit or not wanted.prefetch:
+            return few
+        return replace(few, claims=few.claims + await self._take_more(wanted, len(few.claims)))
+
+    async def _take_more(self, wanted: Wanted, opened: int) -> list[Claim]:
+        """Beyond the limit. What was taken before is ours, whatever becomes of this."""
+        try:
+            rest = replace(wanted, limit=0, opened=opened)
+            return (await self._take_many(rest, promoted=True)).claims
+        except (StoreUnavailable, *GONE):
+            raise  # it may have taken some: all of them are looked up by the names of their runs
+        except Exception:  # noqa: BLE001 - nothing of it was written
+            log.warning("no jobs were taken beyond the limit of queue %s", wanted.queue)
+            return []
+
+    async def _take_few(self, wanted: Wanted, *, promoted: bool) -> Taken:
+        asked = {"promoted": promoted, "now": self._now, "mono": self._mono}
+        async with self._lines.line("claim").taken() as lane:
+            return taken((await lane.fetch("claim.few", wanted.values(**asked)))[0])
+
+    async def _take_many(self, wanted: Wanted, *, promoted: bool) -> Taken:
         floors = self._lines.floors.of(wanted.queue, wanted.types)
         asked = {"floors": floors, "promoted": promoted, "now": self._now, "mono": self._mono}
         async with self._lines.line("claim").taken() as lane:
             took = taken((await lane.fetch("claim.take", wanted.values(**asked)))[0])
-        self._lines.floors.learn(
-            wanted.queue, wanted.types, took.lasts, len(took.claims), took.seconds,
-            was_full=not any(floors),
-        )  # fmt: skip
+        look = Look(took.lasts, took.looked, took.seconds, was_full=not any(floors))
+        self._lines.floors.learn(wanted.queue, wanted.types, look)
+        if not any(floors) and len(took.claims) < wanted.limit + wanted.prefetch:
+            self._lines.piled_up.discard(wanted.queue)
         return took
 
     async def _clear(self, wanted: Wanted, took: Taken) -> bool:

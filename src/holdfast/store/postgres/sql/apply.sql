@@ -80,18 +80,26 @@ LEFT JOIN LATERAL (
   LIMIT 1
 ) AS r ON true
 WHERE j.id = ANY(:jobs::uuid[])
-  AND NOT EXISTS (SELECT 1 FROM holdfast.waiting AS w WHERE w.job = j.id)
-  AND NOT EXISTS (SELECT 1 FROM holdfast.open_runs AS o WHERE o.job = j.id)
-  AND NOT EXISTS (SELECT 1 FROM holdfast.ends AS e WHERE e.job = j.id);
+  AND (SELECT 1 FROM holdfast.waiting AS w WHERE w.job = j.id) IS NULL
+  AND (SELECT 1 FROM holdfast.open_runs AS o WHERE o.job = j.id) IS NULL
+  AND (SELECT 1 FROM holdfast.ends AS e WHERE e.job = j.id) IS NULL;
 
 -- @close
-WITH closed AS (
-  DELETE FROM holdfast.open_runs AS o
-  USING unnest(
+-- Looked up and then found by their place, as in `finish`; they are locked, so nobody moves them.
+WITH asked AS MATERIALIZED (
+  SELECT c.*, l.place
+  FROM unnest(
     :jobs::uuid[], :statuses::text[], :reasons::text[], :errors::text[], :results::text[],
     :exit_codes::bigint[], :log_paths::text[], :artifacts::text[]
   ) AS c (job, status, reason, error, result, exit_code, log_path, artifacts)
-  WHERE o.job = c.job
+  CROSS JOIN LATERAL (
+    SELECT r.ctid AS place FROM holdfast.open_runs AS r WHERE r.job = c.job OFFSET 0
+  ) AS l
+),
+closed AS (
+  DELETE FROM holdfast.open_runs AS o
+  USING asked AS c
+  WHERE o.ctid = c.place
   RETURNING o.job, o.token, o.run_id, o.worker, o.started_at, o.progress, o.artifacts AS had,
     c.status, c.reason, c.error, c.result, c.exit_code, c.log_path, c.artifacts
 )
@@ -178,10 +186,9 @@ LEFT JOIN holdfast.queues AS q ON q.name = s.queue AND q.ordering = 'position';
 UPDATE holdfast.open_runs SET cancel = true WHERE job = ANY(:jobs::uuid[]);
 
 -- @move
-UPDATE holdfast.waiting AS w
-SET state = c.state
-FROM unnest(:jobs::uuid[], :states::text[]) AS c (job, state)
-WHERE w.job = c.job;
+UPDATE holdfast.waiting
+SET state = (:states::text[])[array_position(:jobs::uuid[], job)]
+WHERE job = ANY(:jobs::uuid[]);
 
 -- @drop_waiting
 DELETE FROM holdfast.waiting WHERE job = ANY(:jobs::uuid[]);

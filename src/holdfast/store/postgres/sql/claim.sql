@@ -7,7 +7,8 @@
 -- prefetchable jobs (`lease`, never lost) are taken, hence the two ranges of each type. :gated says
 -- that the caller holds the queue's lock and has looked; :only is the job the queue is held for.
 -- A floor is the place up to which this worker has taken everything: it is passed over, and with it
--- the dead rows below, but for those of a higher priority.
+-- the dead rows below, but for those of a higher priority. Where the look took long, how far it came
+-- is answered, and how long it and all the rest took.
 WITH gate AS MATERIALIZED (
   SELECT
     coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
@@ -154,7 +155,7 @@ firsts AS MATERIALIZED (
   ) AS f
 ),
 lasts AS MATERIALIZED (
-  SELECT l.type, l.floor, l.now, l.more, f.ord
+  SELECT l.type, l.floor, l.now, l.more, f.ord, clock_timestamp() AS at
   FROM lanes AS l
   LEFT JOIN LATERAL (
     SELECT f.ord FROM firsts AS f WHERE f.type = l.type ORDER BY f.ord DESC LIMIT 1
@@ -176,7 +177,7 @@ mores AS MATERIALIZED (
   ) AS m
 ),
 held AS MATERIALIZED (
-  SELECT w.ctid AS at, w.ord
+  SELECT w.ctid AS at
   FROM door AS d
   CROSS JOIN holdfast.waiting AS w
   WHERE w.job = :only::uuid AND w.state = 'queued' AND w.type = ANY(:types::text[])
@@ -191,20 +192,131 @@ held AS MATERIALIZED (
 ),
 left_behind AS (
   DELETE FROM holdfast.waiting
-  WHERE ctid = ANY(ARRAY(
-    SELECT r.at
-    FROM (
-      SELECT p.at, p.prefetchable, row_number() OVER (ORDER BY p.ord) AS place
-      FROM (
-        SELECT at, ord, prefetchable FROM firsts
-        UNION ALL SELECT at, ord, true FROM mores
-        UNION ALL SELECT at, ord, false FROM held
-      ) AS p
-    ) AS r
-    WHERE r.place <= :limit::bigint OR r.prefetchable
-    ORDER BY r.place
-    LIMIT :limit::bigint + :prefetch::bigint
-  ))
+  WHERE ctid = ANY(
+    CASE
+      WHEN :only::uuid IS NOT NULL THEN ARRAY(SELECT at FROM held)
+      WHEN cardinality(:types::text[]) = 1 THEN ARRAY(
+        SELECT at FROM firsts UNION ALL SELECT at FROM mores
+      )
+      ELSE ARRAY(
+        SELECT r.at
+        FROM (
+          SELECT p.at, p.prefetchable, row_number() OVER (ORDER BY p.ord) AS place
+          FROM (
+            SELECT at, ord, prefetchable FROM firsts UNION ALL SELECT at, ord, true FROM mores
+          ) AS p
+        ) AS r
+        WHERE r.place <= :limit::bigint OR r.prefetchable
+        ORDER BY r.place
+        LIMIT :limit::bigint + :prefetch::bigint
+      )
+    END
+  )
+  RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
+    losses, grp, active, ord
+),
+opened AS (
+  INSERT INTO holdfast.open_runs (
+    job, seq, run_id, token, worker, started_at, lease_until, queue, name, delivery, priority,
+    position, available_at, failures, losses, grp, active, plain
+  )
+  SELECT
+    b.job, b.seq,
+    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1 + :opened::bigint), 6, '0'))::uuid,
+    b.token + 1, d.worker, d.now, coalesce(:mono::bigint, d.now) + :lease::bigint, b.queue, b.name,
+    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.grp, b.active,
+    NOT :gated::boolean AND NOT b.active AND CASE
+      WHEN b.grp IS NULL THEN true
+      ELSE coalesce((SELECT g.mode = 'parallel' FROM holdfast.groups AS g WHERE g.id = b.grp), false)
+    END
+  FROM left_behind AS b
+  CROSS JOIN door AS d
+  RETURNING job, run_id, token, delivery, failures, losses
+)
+SELECT
+  g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
+  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most,
+  (
+    SELECT array_agg(l.ord) FROM lasts AS l
+    WHERE l.at - statement_timestamp() > interval '4 milliseconds'
+  ),
+  (SELECT extract(epoch FROM max(l.at) - statement_timestamp())::double precision FROM lasts AS l),
+  extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
+FROM gate AS g
+CROSS JOIN (
+  SELECT
+    array_agg(o.job::text) AS jobs, array_agg(o.token) AS tokens,
+    array_agg(o.run_id::text) AS runs, array_agg(o.type) AS types,
+    array_agg(o.params) AS params, array_agg(o.delivery) AS deliveries,
+    array_agg(o.failures) AS failures, array_agg(o.losses) AS losses,
+    array_agg(o.max_attempts) AS most
+  FROM (
+    SELECT o.job, o.token, o.run_id, j.type, j.params::text AS params, o.delivery, o.failures,
+      o.losses, j.max_attempts
+    FROM opened AS o
+    JOIN holdfast.jobs AS j ON j.id = o.job
+    ORDER BY o.run_id
+  ) AS o
+) AS c;
+
+-- @few
+-- The same for a queue without a backlog, where a claim takes all there is and a plan for every case
+-- would take longer to set up than to carry out: one look at each type, nothing beyond :limit. What
+-- it locks and leaves, because of several types, is free again at once.
+WITH gate AS MATERIALIZED (
+  SELECT
+    coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
+      AS is_paused,
+    q.concurrency,
+    EXISTS (
+      SELECT 1 FROM holdfast.reservations AS r WHERE r.queue = :queue::text AND r.status = 'active'
+    ) AS is_reserved,
+    NOT :promoted::boolean AND EXISTS (
+      SELECT 1 FROM holdfast.waiting AS w
+      WHERE w.state IN ('scheduled', 'retry_wait') AND w.available_at <= c.now
+    ) AS is_due,
+    (
+      SELECT k.id FROM holdfast.workers AS k
+      WHERE k.instance_id = :instance::text AND k.boot_id = :boot::text
+    ) AS worker,
+    c.now
+  FROM (SELECT coalesce(:now::bigint, holdfast.micros()) AS now) AS c
+  LEFT JOIN holdfast.queues AS q ON q.name = :queue::text
+),
+picked AS MATERIALIZED (
+  SELECT f.at, f.ord
+  FROM gate AS g
+  CROSS JOIN unnest(:types::text[]) AS t (type)
+  CROSS JOIN LATERAL (
+    SELECT w.ctid AS at, w.ord
+    FROM holdfast.waiting AS w
+    WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
+      AND (w.start_deadline IS NULL OR w.start_deadline >= g.now)
+      AND (
+        w.delivery <> 'once'
+        OR NOT EXISTS (
+          SELECT 1 FROM holdfast.open_runs AS o WHERE o.delivery = 'once' AND o.name = w.name
+        )
+        AND w.job = (
+          SELECT e.job FROM holdfast.waiting AS e
+          WHERE e.delivery = 'once' AND e.state = 'queued'
+            AND e.name = w.name AND e.queue = w.queue
+            AND (e.start_deadline IS NULL OR e.start_deadline >= g.now)
+            AND e.type = ANY(:types::text[])
+          ORDER BY e.ord
+          LIMIT 1
+        )
+      )
+    ORDER BY w.ord
+    LIMIT :limit::bigint
+    FOR UPDATE SKIP LOCKED
+  ) AS f
+  WHERE g.worker IS NOT NULL
+    AND NOT g.is_paused AND g.concurrency IS NULL AND NOT g.is_reserved AND NOT g.is_due
+),
+left_behind AS (
+  DELETE FROM holdfast.waiting
+  WHERE ctid = ANY(ARRAY(SELECT p.at FROM picked AS p ORDER BY p.ord LIMIT :limit::bigint))
   RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
     losses, grp, active, ord
 ),
@@ -216,24 +328,20 @@ opened AS (
   SELECT
     b.job, b.seq,
     (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1), 6, '0'))::uuid,
-    b.token + 1, d.worker, d.now, coalesce(:mono::bigint, d.now) + :lease::bigint, b.queue, b.name,
+    b.token + 1, g.worker, g.now, coalesce(:mono::bigint, g.now) + :lease::bigint, b.queue, b.name,
     b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.grp, b.active,
-    NOT :gated::boolean AND NOT b.active AND (
-      b.grp IS NULL OR EXISTS (
-        SELECT 1 FROM holdfast.groups AS g WHERE g.id = b.grp AND g.mode = 'parallel'
-      )
-    )
+    NOT b.active AND CASE
+      WHEN b.grp IS NULL THEN true
+      ELSE coalesce((SELECT s.mode = 'parallel' FROM holdfast.groups AS s WHERE s.id = b.grp), false)
+    END
   FROM left_behind AS b
-  CROSS JOIN door AS d
+  CROSS JOIN gate AS g
   RETURNING job, run_id, token, delivery, failures, losses
 )
 SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
   c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most,
-  CASE
-    WHEN clock_timestamp() - statement_timestamp() > interval '4 milliseconds'
-      THEN (SELECT array_agg(l.ord) FROM lasts AS l)
-  END,
+  NULL::bytea[], NULL::double precision,
   extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
 FROM gate AS g
 CROSS JOIN (

@@ -1,3 +1,6 @@
+-- The fence (the open run must bear exactly this token) is hidden from the planner, and the runs are
+-- asked for by their ids: a plan that was made when nothing ran would join them the slow way.
+
 -- @renew
 -- With a direct job's lease its hold on the queue is renewed.
 WITH clock AS MATERIALIZED (
@@ -8,9 +11,14 @@ WITH clock AS MATERIALIZED (
 renewed AS (
   UPDATE holdfast.open_runs AS o
   SET lease_until = k.mono + :span::bigint
-  FROM unnest(:jobs::uuid[], :tokens::integer[]) AS l (job, token)
-  CROSS JOIN clock AS k
-  WHERE o.job = l.job AND CASE WHEN o.token = l.token THEN true ELSE false END
+  FROM clock AS k
+  WHERE o.job = ANY(:jobs::uuid[])
+    AND CASE
+      WHEN (o.job, o.token) IN (
+        SELECT l.job, l.token FROM unnest(:jobs::uuid[], :tokens::integer[]) AS l (job, token)
+      ) THEN true
+      ELSE false
+    END
   RETURNING o.job, o.token, o.cancel
 ),
 kept AS (
@@ -23,9 +31,18 @@ SELECT job, token, cancel FROM renewed;
 
 -- @report
 UPDATE holdfast.open_runs AS o
-SET progress = l.progress::json
-FROM unnest(:jobs::uuid[], :tokens::integer[], :texts::text[]) AS l (job, token, progress)
-WHERE o.job = l.job AND CASE WHEN o.token = l.token THEN true ELSE false END
+SET progress = (
+  SELECT l.progress::json
+  FROM unnest(:jobs::uuid[], :tokens::integer[], :texts::text[]) AS l (job, token, progress)
+  WHERE l.job = o.job AND l.token = o.token
+)
+WHERE o.job = ANY(:jobs::uuid[])
+  AND CASE
+    WHEN (o.job, o.token) IN (
+      SELECT l.job, l.token FROM unnest(:jobs::uuid[], :tokens::integer[]) AS l (job, token)
+    ) THEN true
+    ELSE false
+  END
 RETURNING o.job, o.token;
 
 -- @attach_open
@@ -62,17 +79,18 @@ FROM (
   ORDER BY lease_until, seq
   LIMIT :limit::bigint
 ) AS o
-JOIN holdfast.job_state AS s ON s.id = o.job
+CROSS JOIN LATERAL (SELECT * FROM holdfast.job_state AS v WHERE v.id = o.job OFFSET 0) AS s
 ORDER BY o.lease_until, o.seq;
 
 -- @overdue
+-- The state is hidden from the planner, which would otherwise go through all that are queued.
 SELECT s.*
 FROM (
   SELECT job, seq, start_deadline FROM holdfast.waiting
-  WHERE start_deadline IS NOT NULL AND state = 'queued'
+  WHERE start_deadline IS NOT NULL AND CASE WHEN state = 'queued' THEN true ELSE false END
     AND start_deadline < (SELECT coalesce(:now::bigint, holdfast.micros()))
   ORDER BY start_deadline, seq
   LIMIT :limit::bigint
 ) AS w
-JOIN holdfast.job_state AS s ON s.id = w.job
+CROSS JOIN LATERAL (SELECT * FROM holdfast.job_state AS v WHERE v.id = w.job OFFSET 0) AS s
 ORDER BY w.start_deadline, w.seq;

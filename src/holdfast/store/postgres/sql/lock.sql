@@ -17,13 +17,22 @@ JOIN pg_catalog.pg_settings AS s ON s.name = w.name;
 -- @try
 -- And which session this is, for when it breaks.
 SELECT
-  pg_try_advisory_xact_lock(hashtextextended(:name::text, 0)), a.pid,
+  CASE
+    WHEN :shared::boolean
+      THEN pg_try_advisory_xact_lock_shared(hashtextextended(:name::text, 0))
+    ELSE pg_try_advisory_xact_lock(hashtextextended(:name::text, 0))
+  END,
+  a.pid,
   (extract(epoch FROM a.backend_start) * 1000000)::bigint
 FROM pg_stat_get_activity(pg_backend_pid()) AS a;
 
 -- @wait
 -- Whoever had it may be dying just now: its session ends a moment after its process.
-SELECT pg_advisory_xact_lock(hashtextextended(:name::text, 0));
+SELECT
+  CASE
+    WHEN :shared::boolean THEN pg_advisory_xact_lock_shared(hashtextextended(:name::text, 0))::text
+    ELSE pg_advisory_xact_lock(hashtextextended(:name::text, 0))::text
+  END;
 
 -- @settle
 -- Says nothing new. But what was asked last keeps its snapshot, and vacuum waits for that, until

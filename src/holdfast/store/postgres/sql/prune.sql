@@ -5,8 +5,8 @@ SELECT coalesce(j.root, j.id)
 FROM (
   SELECT e.job, e.at, e.seq FROM holdfast.ends AS e
   WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
-    AND NOT EXISTS (SELECT 1 FROM holdfast.jobs AS s WHERE s.retry_of = e.job)
-    AND NOT EXISTS (SELECT 1 FROM holdfast.grouped AS k WHERE k.job = e.job)
+    AND (SELECT s.id FROM holdfast.jobs AS s WHERE s.retry_of = e.job) IS NULL
+    AND (SELECT k.job FROM holdfast.grouped AS k WHERE k.job = e.job) IS NULL
   ORDER BY e.at, e.seq
   LIMIT :limit::bigint
 ) AS e
@@ -15,7 +15,7 @@ FOR UPDATE OF j SKIP LOCKED;
 
 -- @chains
 -- Every job of these chains, its group, and whether it has ended.
-SELECT r.root, j.id, j.grp, EXISTS (SELECT 1 FROM holdfast.ends AS e WHERE e.job = j.id)
+SELECT r.root, j.id, j.grp, (SELECT 1 FROM holdfast.ends AS e WHERE e.job = j.id) IS NOT NULL
 FROM unnest(:roots::uuid[]) AS r (root)
 CROSS JOIN LATERAL (
   SELECT i.id, i.grp FROM holdfast.jobs AS i WHERE i.id = r.root
@@ -43,7 +43,7 @@ DELETE FROM holdfast.events WHERE job = ANY(:jobs::uuid[]);
 -- A group goes with the last of its members.
 DELETE FROM holdfast.groups AS g
 WHERE g.id = ANY(:groups::uuid[])
-  AND NOT EXISTS (SELECT 1 FROM holdfast.jobs AS j WHERE j.grp = g.id);
+  AND (SELECT 1 FROM holdfast.jobs AS j WHERE j.grp = g.id LIMIT 1) IS NULL;
 
 -- @empty_groups
 -- Those that were stopped before they had any.

@@ -8,6 +8,11 @@ FROM (
   ORDER BY key
 ) AS l;
 
+-- @settle
+-- Waits for the claims under way, which may not know of the limit that is about to be set, and lets
+-- none begin before it is: whoever counts afterwards sees what they took.
+LOCK TABLE holdfast.open_runs IN SHARE MODE;
+
 -- @set
 INSERT INTO holdfast.queues (name, ordering, gap, concurrency)
 VALUES (:name::text, :ordering::text, :gap::integer, :concurrency::integer)

@@ -87,7 +87,7 @@ SELECT
       SELECT DISTINCT CASE delivery WHEN 'once' THEN name ELSE job::text END
       FROM ahead
       LIMIT :most::bigint
-    ) AS some
+    ) AS few
   ),
   (SELECT a.job FROM ahead AS a ORDER BY a.ord LIMIT 1);
 

@@ -26,6 +26,7 @@ class Wanted:
     prefetch: int
     lease: timedelta
     prefix: str
+    opened: int = 0  # runs under that prefix, by an earlier statement
 
     @property
     def who(self) -> dict[str, str]:
@@ -41,6 +42,7 @@ class Wanted:
             "prefetch": self.prefetch,
             "lease": self.lease // MICROSECOND,
             "prefix": self.prefix,
+            "opened": self.opened,
             "promoted": False,
             "gated": False,
             "only": None,
@@ -58,8 +60,9 @@ class Taken:
     is_due: bool
     is_stranger: bool  # its worker has no row yet
     claims: list[Claim]
-    lasts: Sequence[bytes | None]
-    seconds: float
+    lasts: Sequence[bytes | None]  # how far the look came, by type, if it took long
+    looked: float  # seconds at the server until the jobs were found
+    seconds: float  # and until it was done
 
     @property
     def is_gated(self) -> bool:
@@ -67,15 +70,21 @@ class Taken:
 
 
 def taken(row: Row) -> Taken:
-    gate, columns, (lasts, seconds) = row[:5], row[5:14], row[14:]
-    claims = [] if columns[0] is None else [_claim(*each) for each in zip(*columns, strict=True)]
+    gate, columns, (lasts, looked, seconds) = row[:5], row[5:14], row[14:]
+    claims = [] if columns[0] is None else _claims(*columns)
     is_paused, concurrency, is_reserved, is_due, is_stranger = gate
     before = (is_paused, concurrency, is_reserved, is_due, is_stranger)
-    return Taken(*before, claims, lasts or (), seconds)
+    return Taken(*before, claims, lasts or (), looked or 0.0, seconds)
 
 
-async def claim_gated(work: Work, wanted: Wanted) -> list[Claim]:
-    """Of a queue that counts its runs, or is held: one claim at a time, first the lock."""
+async def claim_gated(
+    work: Work, wanted: Wanted, *, now: int | None, mono: int | None
+) -> list[Claim]:
+    """Of a queue that counts its runs, or is held: one claim at a time, first the lock.
+
+    The runs begin when the lock was ours, not when we began to wait for it; the moments are a
+    test's, or None.
+    """
     await lock_queues(work, [wanted.queue])
     await work.run("claim.promote", now=work.now, limit=PROMOTED_AT_ONCE)
     [found] = await work.rows("claim.gate", queue=wanted.queue, now=work.now)
@@ -91,7 +100,7 @@ async def claim_gated(work: Work, wanted: Wanted) -> list[Claim]:
         return []
     room = {"limit": limit, "prefetch": prefetch, "only": job, "gated": True, "promoted": True}
     await work.run("claim.worker", **wanted.who)
-    values = wanted.values(now=work.now, mono=work.mono, **room)
+    values = wanted.values(now=now, mono=mono, **room)
     claims = taken((await work.rows("claim.take", **values))[0]).claims
     if claims and gate.is_reserved:
         await _use(work, wanted.queue, gate)
@@ -107,7 +116,9 @@ async def _use(work: Work, queue: str, gate: Gate) -> None:
 _DELIVERIES = {str(delivery): delivery for delivery in Delivery}
 
 
-def _claim(
-    job_id: Any, token: int, run_id: Any, kind: str, params: str, delivery: str, *counts: Any
-) -> Claim:
-    return Claim(job_id, token, run_id, kind, params, _DELIVERIES[delivery], *counts)
+def _claims(
+    jobs: Any, tokens: Any, runs: Any, types: Any, params: Any, deliveries: Any, *counts: Any
+) -> list[Claim]:
+    """From columns: a worker's hottest loop."""
+    named = [_DELIVERIES[delivery] for delivery in deliveries]
+    return list(map(Claim, jobs, tokens, runs, types, params, named, *counts))

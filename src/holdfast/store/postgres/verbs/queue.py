@@ -25,6 +25,8 @@ async def lock_queues(work: Work, names: Iterable[str]) -> None:
 async def set_queue(work: Work, queue: Queue) -> None:
     # A claim under way by the old ordering or limit is waited for.
     await lock_queues(work, [queue.name])
+    if queue.concurrency is not None:
+        await work.run("queue.settle")
     await work.run(
         "queue.set",
         name=queue.name,

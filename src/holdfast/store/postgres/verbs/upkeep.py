@@ -69,8 +69,8 @@ async def _prune(work: Work, roots: Sequence[str]) -> int:
     alive = {root for root, _, _, has_ended in found if not has_ended}  # it goes on after all
     found = [row for row in found if row[0] not in alive]
     jobs = sorted(row[1] for row in found)
-    for part in ("reservations", "jobs", "runs", "ends", "events"):
-        await work.run(f"prune.{part}", jobs=jobs)
+    for each in ("prune.reservations", "prune.jobs", "prune.runs", "prune.ends", "prune.events"):
+        await work.run(each, jobs=jobs)
     groups = sorted({row[2] for row in found if row[2] is not None})
     if groups:
         await work.run("prune.groups", groups=groups)

@@ -12,6 +12,34 @@ FROM (
 CROSS JOIN holdfast_job_state AS s ON s.seq = o.job
 ORDER BY o.lease_until, o.job;
 
+-- @chores
+-- Each part ends at the first row it finds, and has an index of little else.
+SELECT
+  EXISTS (SELECT 1 FROM holdfast_open_runs WHERE lease_until <= :mono),
+  EXISTS (
+    SELECT 1 FROM holdfast_waiting
+    WHERE start_deadline IS NOT NULL AND start_deadline < :now AND state = 'queued'
+  ),
+  EXISTS (
+    SELECT 1 FROM holdfast_reservations INDEXED BY holdfast_reservations_active
+    WHERE status = 'active'
+  ),
+  EXISTS (
+    SELECT 1 FROM holdfast_groups INDEXED BY holdfast_groups_closing
+    WHERE closing IS NOT NULL AND NOT swept
+  )
+  OR EXISTS (
+    SELECT 1 FROM holdfast_groups INDEXED BY holdfast_groups_unsealed
+    WHERE sealed_at IS NULL AND closing IS NULL AND created_at < :before
+  );
+
+-- @trees
+-- Workers that hold runs, of those whose boot is a lock.
+SELECT DISTINCT k.boot_id
+FROM holdfast_open_runs AS o
+CROSS JOIN holdfast_workers AS k ON k.id = o.worker
+WHERE k.boot_id GLOB :tree;
+
 -- @overdue
 SELECT s.*
 FROM (

@@ -1,0 +1,261 @@
+"""Killed at every statement of every verb, a PostgreSQL schema holds the state before or after."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, count
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from holdfast.core.decide import decide, succeed
+from holdfast.core.event import Kind, Lost, Unblocked
+from holdfast.core.run import Holder
+from holdfast.core.state import FINAL, Loss, State
+from holdfast.errors import OperatorError
+from holdfast.store.base import Filter
+from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.statements import statements
+from holdfast.store.postgres.store import PostgresStore
+from holdfast.testing import sizes
+from holdfast.testing.crash import Crasher, Point, clocked, play
+from holdfast.testing.postgres_bench import BENCH, dump, make
+from holdfast.testing.postgres_wreck import empty_on
+from holdfast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
+from holdfast.testing.servers.postgres import PostgresServer
+from holdfast.verify import verify
+from holdfast.worker.recover import Recovery
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("postgres-crash"),  # who killed where is remembered from test to test
+]
+
+SOUND = set(SCENARIOS) - {"unblock"}
+"""Worlds that nobody has broken; in that one a job is blocked without a group."""
+IN_STEPS = {"report"}
+"""Several reports of one run: each is an item, and the later one stands on the earlier."""
+
+OF_THE_CALLER = {"add_within_own_transaction"}
+"""Here the last statement is not ours: what was added is there when the caller commits."""
+
+CUT = sorted({*SCENARIOS} - {"claim_some"})[:: 1 if sizes.SIZES.crash_on_either_side else 5]
+"""A claim that is asked again names its runs anew: the tests of faults look at that."""
+
+Dump = dict[str, list[Any]]
+NEWCOMER = Holder(instance_id="newcomer", boot_id="boot-9")
+
+ELSEWHERE = {
+    name for name in statements() if name.startswith(("schema.", "lock.", "hint.", "doctor."))
+}
+"""Run once per connection, or they write nothing: the tests of these parts run them."""
+
+ODD = {
+    "tx.now",  # where no test hands in its clock
+    "claim.opened",  # after an answer was lost: see the tests of faults
+    "apply.written",  # the same
+    "lease.is_attachable",  # reads, after a refusal
+    "queue.settle",  # writes nothing: waits for claims that know no limit yet
+}
+"""No scenario of one undisturbed verb gets there."""
+
+
+@pytest.fixture(scope="module")
+def crasher() -> Iterator[Crasher]:
+    with Crasher("holdfast.testing.postgres_bench:BENCH") as helper:
+        yield helper
+
+
+class Place:
+    """One schema for every case, which is emptied first: that takes 5 ms, to make one 150."""
+
+    def __init__(self, url: str) -> None:
+        self._runner = asyncio.Runner()
+        self.address = self._runner.run(make(url))
+        self._connection = self._runner.run(asyncpg.connect(self.address.dsn))
+        self.killed: set[str] = set()
+        self.seen: dict[str, set[str]] = {}
+
+    def empty(self) -> None:
+        self._runner.run(empty_on(self._connection, self.address.schema, "effects"))
+
+    def dump(self) -> Dump:
+        return self._runner.run(dump(self._connection, self.address.schema))
+
+    def cut(self) -> None:
+        """Every connection of a store."""
+        self._runner.run(
+            self._connection.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND application_name = 'holdfast'"
+            )
+        )
+
+    def close(self) -> None:
+        self._runner.run(self._connection.close())
+        self._runner.close()
+
+
+@pytest.fixture(scope="module")
+def place(postgres: PostgresServer) -> Iterator[Place]:
+    url = postgres.new_database()
+    made = Place(url)
+    yield made
+    made.close()
+    postgres.drop_database(url.rpartition("/")[2])
+
+
+@pytest.fixture
+def path(place: Place, tmp_path: Path) -> Path:
+    file = tmp_path / "address"
+    file.write_text(place.address.dsn)
+    return file
+
+
+@pytest.mark.parametrize("name", sorted(BENCH.scenarios))
+def test_killed_at_every_statement_it_is_all_or_nothing(
+    name: str, crasher: Crasher, path: Path, place: Place
+) -> None:
+    place.empty()
+    asyncio.run(play(BENCH, path, name, lambda *_: None, act=False))
+    before = _promoted(name, place.dump())
+    place.empty()
+    points = crasher.points(path, name)
+    after = _promoted(name, place.dump())
+    place.seen[name] = {point.name for point in points}
+    assert points, "the act ran no statement"
+
+    found = []
+    for point in _chosen(points, place.killed, writes=before != after):
+        place.empty()
+        crasher.kill(path, name, point)
+
+        state = _promoted(name, place.dump())
+        assert name in IN_STEPS or _is_allowed(state, before, after), point
+        found.append(state == after)
+    assert found == list(accumulate(found, max)), "what was durable was lost again"
+    assert found[-1] or name in OF_THE_CALLER, "it was answered, and not durable"
+    asyncio.run(_everything_ends(place.address, sound=name in SOUND))
+
+
+def _chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point]:
+    """At full size all. Else before every statement once somewhere, before each commit, after it.
+
+    Whoever only reads is killed once, at the end.
+
+    Every place of every scenario is what a store on a file is killed at.
+    """
+    if sizes.SIZES.crash_on_either_side:
+        return points
+    fresh = [p for p in points if not p.after and (p.name not in killed or p.name == "tx.commit")]
+    killed.update(point.name for point in fresh)
+    return [*fresh, points[-1]] if writes else points[-1:]
+
+
+def _promoted(name: str, state: Dump) -> Dump:
+    """A claim first promotes, which is a write of its own, and harmless to repeat."""
+    if not name.startswith("claim"):
+        return state
+    due = {"scheduled": "queued", "retry_wait": "queued"}
+    waiting = [[due.get(str(value), value) for value in row] for row in state["waiting"]]
+    return {**state, "waiting": waiting}
+
+
+def _is_allowed(state: Dump, before: Dump, after: Dump) -> bool:
+    """All or nothing is promised for each item: a call of many may be half done, an item never."""
+    jobs = {row[0] for each in (before, after) for row in each["jobs"]}
+    return state in (before, after) or (
+        all(_about(state, job) in (_about(before, job), _about(after, job)) for job in jobs)
+        and all(
+            row in before[table] or row in after[table] for table in state for row in state[table]
+        )
+    )
+
+
+def _about(state: Dump, job: object) -> list[tuple[str, list[Any]]]:
+    return [(table, row) for table, rows in state.items() for row in rows if job in row]
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_connection_cut_at_any_statement_it_is_all_or_nothing(
+    name: str, path: Path, place: Place
+) -> None:
+    """Once in every verb, at another statement in each: the store asks again, or says so."""
+    place.empty()
+    asyncio.run(play(BENCH, path, name, lambda *_: None, act=False))
+    before = _certain(name, place.dump())
+    place.empty()
+    seen: list[str] = []
+    asyncio.run(play(BENCH, path, name, lambda n, _: seen.append(n), act=True))
+    after = _certain(name, place.dump())
+    nth = sum(map(ord, name)) % len(seen)
+    place.empty()
+
+    answered = asyncio.run(_play_and_cut(path, name, nth, place))
+
+    state = _certain(name, place.dump())
+    assert state == after if answered else _is_allowed(state, before, after), seen[nth]
+
+
+def _certain(name: str, state: Dump) -> Dump:
+    """Without late writes: of an answer that was lost nobody knows whether it told of one."""
+    late = Kind.LATE_WRITE_REFUSED
+    events = [row for row in state["events"] if late not in row]
+    return _promoted(name, {**state, "events": events})
+
+
+async def _play_and_cut(path: Path, name: str, nth: int, place: Place) -> bool:
+    """Whether it was answered, though every connection was cut at the `nth` call of the probe."""
+    calls = count()
+
+    def probe(_: str, __: bool) -> None:
+        if next(calls) == nth:
+            with ThreadPoolExecutor(1) as thread:  # this one's loop is in the middle of something
+                thread.submit(place.cut).result()
+
+    try:
+        await play(BENCH, path, name, probe, act=True)
+    except OperatorError:
+        return False
+    return True
+
+
+async def _everything_ends(where: Address, *, sound: bool) -> None:
+    """Nothing acknowledged is lost and nothing is stuck: a fresh worker brings all to an end.
+
+    What it leaves is proved; what is `sound` before it came, is too.
+    """
+    clock, ids = clocked()
+    store = PostgresStore(where.dsn, clock=clock, ids=ids)
+    await store.open()
+    assert not sound or (await verify(store)).violations == ()
+    known = {job.id for job in await store.find(Filter(), limit=1000)}
+    await Recovery(store, NEWCOMER, scope="instance", new_id=ids.job).run_once()
+    for _ in range(10):
+        clock.advance("1d")
+        for job in await store.lapsed(limit=100):
+            await store.apply([decide(job, Lost(Loss.LEASE_EXPIRED), new_id=ids.job)])
+        for job in await store.find(Filter(states=frozenset({State.BLOCKED})), limit=100):
+            await store.apply([decide(job, Unblocked(), new_id=ids.job)])
+        claims = await store.claim(HOLDER, queue="default", types=TYPES, limit=100, lease=LEASE)
+        changes = [succeed(claim.job_id, claim.token, None) for claim in claims]
+        assert all(await store.apply(changes))
+    found = await store.find(Filter(), limit=1000)
+    assert (await verify(store)).violations == ()
+    await store.close()
+    assert known <= {job.id for job in found}
+    stuck = [job for job in found if job.state not in FINAL and job.start_deadline is None]
+    assert stuck == []
+
+
+def test_every_statement_is_in_the_list(crasher: Crasher, path: Path, place: Place) -> None:
+    for name in sorted(set(BENCH.scenarios) - set(place.seen)):
+        place.empty()
+        place.seen[name] = {point.name for point in crasher.points(path, name)}
+
+    missing = set(statements()) - ELSEWHERE - ODD - set().union(*place.seen.values())
+
+    assert sorted(missing) == [], "give each of these a scenario in which it runs"

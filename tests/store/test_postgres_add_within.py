@@ -1,0 +1,464 @@
+"""`add_within` on PostgreSQL: a job in the caller's own transaction, whichever driver it is of."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from holdfast.core.ids import JobId
+from holdfast.core.job import Key
+from holdfast.core.order import Ordering
+from holdfast.core.state import State
+from holdfast.errors import InvalidJob, StoreBusy
+from holdfast.store.around import Hint
+from holdfast.store.base import Added, Queue
+from holdfast.store.postgres.store import PostgresStore
+from holdfast.testing.conformance.make import job_of, make_job, put
+from holdfast.testing.postgres_wreck import empty
+from holdfast.testing.servers.postgres import PostgresServer
+
+from .pg_callers import CALLERS, INVOICE, Caller, with_driver
+
+NOBODY = JobId("00000000-0000-7000-8000-ffffffffffff")
+
+
+@pytest.fixture(scope="module")
+def own_url(postgres: PostgresServer) -> Iterator[str]:
+    """One database for all tests of this module, which empty it first: making one takes longer."""
+    url = postgres.new_database()
+    yield url
+    postgres.drop_database(url.rpartition("/")[2])
+
+
+@pytest.fixture
+async def store(own_url: str) -> AsyncIterator[PostgresStore]:
+    opened = PostgresStore(own_url)
+    await opened.open()
+    await empty(opened.address)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def outside(own_url: str, store: PostgresStore) -> AsyncIterator[asyncpg.Connection]:
+    """Somebody else, who sees what is committed; and a table of the application's."""
+    connection = await asyncpg.connect(own_url)
+    await connection.execute(
+        "DROP TABLE IF EXISTS invoices; CREATE TABLE invoices (number integer)"
+    )
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture(params=CALLERS.values(), ids=CALLERS)
+async def caller(
+    request: pytest.FixtureRequest, own_url: str, outside: asyncpg.Connection
+) -> AsyncIterator[Caller]:
+    async with request.param(own_url) as opened:
+        yield opened
+
+
+async def _invoices(outside: asyncpg.Connection) -> int:
+    number: int = await outside.fetchval("SELECT count(*) FROM invoices")
+    return number
+
+
+async def test_job_exists_when_the_caller_commits(
+    store: PostgresStore, caller: Caller, outside: asyncpg.Connection
+) -> None:
+    job = make_job(active_key="inv:7")
+
+    await caller.run(INVOICE)
+    added = await store.add_within(caller.tx, [job])
+    before = await store.get([job.id])
+    await caller.commit()
+
+    assert added == [Added(job.id, created=True)]
+    assert before == [None]
+    assert (await job_of(store, job.id)).state is State.QUEUED
+    assert await _invoices(outside) == 1
+
+
+async def test_job_that_is_the_caller_s_first_statement_is_committed_too(
+    store: PostgresStore, caller: Caller
+) -> None:
+    job = make_job()
+
+    await store.add_within(caller.tx, [job])
+    await caller.commit()
+
+    assert (await job_of(store, job.id)).state is State.QUEUED
+
+
+async def test_job_never_existed_when_the_caller_rolls_back(
+    store: PostgresStore, caller: Caller, outside: asyncpg.Connection
+) -> None:
+    job = make_job()
+
+    await caller.run(INVOICE)
+    await store.add_within(caller.tx, [job])
+    await caller.rollback()
+
+    assert await store.get([job.id]) == [None]
+    assert await _invoices(outside) == 0
+
+
+async def test_keys_hold_inside_the_caller_s_transaction_too(
+    store: PostgresStore, caller: Caller
+) -> None:
+    holder = await put(store, key=Key(key="k"))
+    again, other = make_job(key=Key(key="k")), make_job(key=Key(key="ü'\"%s :now"))
+
+    added = await store.add_within(caller.tx, [again, other, other])
+    await caller.commit()
+
+    assert added == [
+        Added(holder, created=False),
+        Added(other.id, created=True),
+        Added(other.id, created=False),
+    ]
+    assert await store.add([make_job(key=other.key)]) == [Added(other.id, created=False)]
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "params": {"params": "no json"},
+    "large params": {"params": '"' + "x" * 300_000 + '"'},
+    "NUL": {"group_id": "a\0b"},
+    "surrogate": {"params": '"\ud800"'},
+    "name": {"name": "two words"},
+    "priority": {"priority": 10**30},
+    "retry_of": {"retry_of": NOBODY},
+    "id": {"id": JobId("no-id")},
+}
+
+
+async def test_refused_jobs_take_neither_their_neighbours_nor_the_caller_s_rows(
+    store: PostgresStore, caller: Caller, outside: asyncpg.Connection
+) -> None:
+    good = [make_job(key=Key(key=name)) for name in BAD]
+    bad = [make_job(**over) for over in BAD.values()]
+
+    await caller.run(INVOICE)
+    added = await store.add_within(
+        caller.tx, [job for pair in zip(good, bad, strict=True) for job in pair]
+    )
+    await caller.run(INVOICE)
+    await caller.commit()
+
+    assert [answer.created for answer in added] == [True, False] * len(BAD)
+    assert all(answer.refused for answer in added[1::2])
+    assert await _invoices(outside) == 2
+
+
+async def _all_is_heard(store: PostgresStore, heard: "asyncio.Queue[Hint]") -> None:
+    """Wait until the store listens: somebody else's commit is heard."""
+    told: set[str] = set()
+    async with asyncio.timeout(20):
+        while "known" not in told:
+            await put(store, queue="known")
+            with suppress(TimeoutError):
+                told |= (await asyncio.wait_for(heard.get(), 0.1)).queues
+
+
+async def test_workers_are_told_when_the_caller_commits_and_not_before(
+    store: PostgresStore, caller: Caller
+) -> None:
+    heard: asyncio.Queue[Hint] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    stop = store.listen(lambda hint: loop.call_soon_threadsafe(heard.put_nowait, hint))
+    await _all_is_heard(store, heard)
+
+    await store.add_within(caller.tx, [make_job(queue="lane")])
+    await put(store, queue="meanwhile")
+    told: set[str] = set()
+    async with asyncio.timeout(20):
+        while "meanwhile" not in told:
+            told |= (await heard.get()).queues
+        assert "lane" not in told
+        await caller.commit()
+        while "lane" not in told:
+            told |= (await heard.get()).queues
+    stop()
+
+
+async def test_places_of_an_ordered_queue_are_kept_till_the_caller_commits(
+    store: PostgresStore, caller: Caller
+) -> None:
+    await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION))
+    first, second, third = (make_job(queue="lane") for _ in range(3))
+
+    await store.add_within(caller.tx, [first, second])
+    adding = asyncio.create_task(store.add([third]))
+    await asyncio.wait([adding], timeout=0.1)
+    waited = not adding.done()
+    await caller.commit()
+    await adding
+
+    assert waited
+    positions = [(await job_of(store, job.id)).position for job in (first, second, third)]
+    assert positions == [100, 200, 300]
+
+
+async def test_key_taken_meanwhile_is_waited_for_and_answered(
+    store: PostgresStore, caller: Caller, outside: asyncpg.Connection
+) -> None:
+    mine = make_job(key=Key(key="k"))
+    await caller.run(INVOICE)
+    other = await asyncpg.connect(store.address.dsn)
+    async with other.transaction():
+        [first] = await store.add_within(other, [make_job(key=Key(key="k"))])
+        adding = asyncio.create_task(store.add_within(caller.tx, [mine]))
+        await asyncio.wait([adding], timeout=0.1)
+        waited = not adding.done()
+
+    assert waited
+    assert await adding == [Added(first.id, created=False)]
+    await caller.commit()
+    await other.close()
+    assert await _invoices(outside) == 1
+
+
+@pytest.mark.parametrize("connect", ["asyncpg", "psycopg"])
+async def test_holder_that_the_caller_s_snapshot_does_not_show_is_told_of(
+    store: PostgresStore, own_url: str, outside: asyncpg.Connection, connect: str
+) -> None:
+    async with CALLERS[connect](own_url) as caller:
+        await caller.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        await caller.run("SELECT count(*) FROM invoices")
+        await put(store, key=Key(key="k"))
+
+        with pytest.raises(StoreBusy, match="begin it anew"):
+            await store.add_within(caller.tx, [make_job(key=Key(key="k"))])
+
+        await caller.run(INVOICE)
+        await caller.commit()
+    assert await _invoices(outside) == 1
+
+
+async def test_savepoint_of_the_caller_is_respected(store: PostgresStore, caller: Caller) -> None:
+    kept, dropped = make_job(), make_job()
+
+    await store.add_within(caller.tx, [kept])
+    await caller.run("SAVEPOINT holdfast_item")
+    await store.add_within(caller.tx, [dropped])
+    await caller.run("ROLLBACK TO SAVEPOINT holdfast_item")
+    await caller.commit()
+
+    assert [job and job.id for job in await store.get([kept.id, dropped.id])] == [kept.id, None]
+
+
+async def test_what_an_asyncpg_connection_was_taught_makes_no_difference(
+    store: PostgresStore, own_url: str
+) -> None:
+    own = await asyncpg.connect(own_url)
+    for name in ("json", "uuid"):
+        await own.set_type_codec(
+            name, encoder=json.dumps, decoder=json.loads, schema="pg_catalog", format="text"
+        )
+    job = make_job(params='{"a":1}', retry_of=None, key=Key(key="k"))
+
+    async with own.transaction():
+        [added] = await store.add_within(own, [job])
+    await own.close()
+
+    assert added.created
+    assert (await job_of(store, job.id)).params == '{"a":1}'
+
+
+async def test_what_a_psycopg_connection_was_taught_makes_no_difference(
+    store: PostgresStore, own_url: str
+) -> None:
+    class Shouting(psycopg.types.string.TextLoader):  # type: ignore[name-defined]
+        def load(self, data: Any) -> str:
+            return str(super().load(data)).upper()
+
+    own = psycopg.connect(own_url, row_factory=psycopg.rows.dict_row)  # type: ignore[attr-defined]
+    own.adapters.register_loader("text", Shouting)
+    own.cursor_factory = psycopg.RawCursor
+    holder = await put(store, key=Key(key="k"))
+
+    added = await store.add_within(own, [make_job(key=Key(key="k")), make_job()])
+    own.commit()
+    factory, loads = own.cursor_factory, own.execute("SELECT 'a'::text AS a").fetchone()
+    own.close()
+
+    assert [answer.id for answer in added][:1] == [holder]
+    assert added[1].created
+    assert (factory, loads) == (psycopg.RawCursor, {"a": "A"})
+
+
+async def test_nothing_of_ours_stays_on_the_caller_s_connection(
+    store: PostgresStore, own_url: str
+) -> None:
+    look = (
+        "SELECT (SELECT count(*) FROM pg_prepared_statements), current_setting('search_path'), "
+        "current_setting('enable_seqscan'), current_setting('statement_timeout')"
+    )
+    with psycopg.connect(own_url) as own:
+        before = own.execute(look).fetchone()
+        for _ in range(8):
+            await store.add_within(own, [make_job()])
+        own.commit()
+
+        assert own.execute(look).fetchone() == before
+
+
+# What cannot carry a job.
+
+
+async def _refused(store: PostgresStore, tx: Any, words: str) -> None:
+    with pytest.raises(InvalidJob, match=words):
+        await store.add_within(tx, [make_job()])
+
+
+@pytest.mark.parametrize("thing", [None, "postgresql://", object()], ids=["None", "text", "thing"])
+async def test_what_is_no_connection_is_refused(store: PostgresStore, thing: Any) -> None:
+    await _refused(store, thing, f"tx is a {type(thing).__name__}; give a connection of psycopg")
+
+
+async def test_cursors_engines_and_registries_are_refused(
+    store: PostgresStore, own_url: str
+) -> None:
+    engine = create_engine(with_driver(own_url, "psycopg"))
+    with psycopg.connect(own_url) as own:
+        await _refused(store, own.cursor(), "tx is a psycopg Cursor; give a connection")
+        await _refused(store, engine, "tx is a sqlalchemy Engine; give a connection")
+        registry = scoped_session(sessionmaker(engine))
+        await _refused(store, registry, "tx is a sqlalchemy scoped_session; give a connection")
+    engine.dispose()
+
+
+async def test_connection_of_another_driver_is_refused(store: PostgresStore) -> None:
+    engine = create_engine("sqlite://")
+
+    with engine.connect() as own:
+        await _refused(store, own, r"tx is a sqlalchemy Connection on sqlite \(pysqlite\); give")
+    with Session(engine) as session:
+        await _refused(store, session, r"tx is a sqlalchemy Session on sqlite \(pysqlite\); give")
+    engine.dispose()
+
+
+@pytest.mark.parametrize("kind", ["asyncpg", "psycopg", "SQLAlchemy, awaited, on asyncpg"])
+async def test_connection_to_another_database_is_refused(
+    store: PostgresStore, postgres: PostgresServer, kind: str
+) -> None:
+    elsewhere = postgres.new_database()
+    async with CALLERS[kind](elsewhere) as caller:
+        await caller.run("CREATE TABLE invoices (number integer)")
+        await _refused(store, caller.tx, f"connection to database {elsewhere.rpartition('/')[2]}")
+        await caller.run(INVOICE)
+        await caller.commit()
+    postgres.drop_database(elsewhere.rpartition("/")[2])
+
+
+async def test_connection_to_a_copy_of_the_schema_is_refused(
+    store: PostgresStore, postgres: PostgresServer
+) -> None:
+    elsewhere = postgres.new_database()
+    twin = PostgresStore(f"{elsewhere}?schema={store.address.schema}")
+    await twin.open()
+
+    async with CALLERS["asyncpg"](elsewhere) as caller:
+        await _refused(store, caller.tx, "not to postgresql://")
+        [added] = await twin.add_within(caller.tx, [make_job()])
+    assert added.created
+    await twin.close()
+    postgres.drop_database(elsewhere.rpartition("/")[2])
+
+
+async def test_connection_that_commits_by_itself_is_told_to_begin(
+    store: PostgresStore, own_url: str
+) -> None:
+    words = "no transaction open .* begin one on it first"
+    by_itself = psycopg.connect(own_url, autocommit=True)
+    awaited = await psycopg.AsyncConnection.connect(own_url, autocommit=True)
+    plain = await asyncpg.connect(own_url)
+    engine = create_engine(with_driver(own_url, "psycopg"), isolation_level="AUTOCOMMIT")
+    awaited_engine = create_async_engine(
+        with_driver(own_url, "asyncpg"), isolation_level="AUTOCOMMIT"
+    )
+
+    for tx in (by_itself, awaited, plain):
+        await _refused(store, tx, words)
+    with engine.connect() as own:
+        await _refused(store, own, words)
+    async with awaited_engine.connect() as own:
+        await _refused(store, own, words)
+    with by_itself.transaction():
+        [added] = await store.add_within(by_itself, [make_job()])
+
+    assert added.created
+    by_itself.close()
+    await awaited.close()
+    await plain.close()
+    engine.dispose()
+    await awaited_engine.dispose()
+
+
+async def test_closed_connection_is_refused(store: PostgresStore, own_url: str) -> None:
+    closed: list[Any] = []
+    for open_one in CALLERS.values():
+        async with open_one(own_url) as caller:
+            closed.append(caller.tx)
+            await caller.rollback()
+
+    for tx in closed:
+        if "Session" not in type(tx).__name__:  # those open another connection when asked
+            await _refused(store, tx, "tx cannot be used: .*(closed|released)")
+
+
+async def test_failed_transaction_is_refused_and_can_still_be_rolled_back(
+    store: PostgresStore, caller: Caller
+) -> None:
+    with pytest.raises(Exception, match="nowhere"):
+        await caller.run("SELECT * FROM nowhere")
+
+    with pytest.raises(InvalidJob, match=r"statement failed|rolled back"):
+        await store.add_within(caller.tx, [make_job()])
+
+    await caller.rollback()
+
+
+async def test_read_only_transaction_is_refused(store: PostgresStore, caller: Caller) -> None:
+    await caller.run("SET TRANSACTION READ ONLY")
+
+    await _refused(store, caller.tx, "tx is read-only")
+
+    await caller.run("SELECT 1")
+
+
+async def test_busy_connection_is_refused(store: PostgresStore, own_url: str) -> None:
+    own = await asyncpg.connect(own_url)
+    async with own.transaction():
+        sleeping = asyncio.create_task(own.execute("SELECT pg_sleep(0.2)"))
+        await asyncio.sleep(0)
+        await _refused(store, own, "tx cannot be used: .*another operation")
+        await sleeping
+    await own.close()
+
+
+async def test_enqueue_cancelled_while_it_waits_leaves_the_connection_to_its_owner(
+    store: PostgresStore, own_url: str
+) -> None:
+    await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION))
+    first = await asyncpg.connect(own_url)
+    own = psycopg.connect(own_url, options="-c lock_timeout=500")
+    async with first.transaction():
+        await store.add_within(first, [make_job(queue="lane")])
+        adding = asyncio.create_task(store.add_within(own, [make_job(queue="lane")]))
+        await asyncio.wait([adding], timeout=0.1)
+        adding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await adding
+
+        assert own.execute("SELECT 1").fetchone() == (1,)
+    await first.close()
+    own.close()

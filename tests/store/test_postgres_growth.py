@@ -1,0 +1,183 @@
+"""What a job costs on PostgreSQL does not grow with what waits and what is done.
+
+Counted in blocks that the statements touch, which are the same on a busy machine.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from holdfast.core.decide import decide
+from holdfast.core.event import Moved
+from holdfast.core.ids import JobId
+from holdfast.core.place import Place, Where
+from holdfast.core.run import Claim
+from holdfast.core.state import State
+from holdfast.store.base import Filter
+from holdfast.store.postgres import lines
+from holdfast.store.postgres.address import address
+from holdfast.store.postgres.database import connect
+from holdfast.store.postgres.migrate import migrate
+from holdfast.store.postgres.store import PostgresStore
+from holdfast.store.postgres.work import Lane, Row
+from holdfast.testing.conformance.make import LEASE, SUCCEEDED, make_holder, make_job, new_id
+
+from .pg_worlds import GROUP, JOB, crowd
+
+if TYPE_CHECKING:
+    from holdfast.testing.servers.postgres import PostgresServer
+
+FEW, CROWD, BATCH = 200, 20_000, 10
+TYPES = ("type-0", "type-1", "type-2")
+PLAIN, PLACED = "queue-2", "queue-0"
+DEEPER = 2.5
+"""An index of thousands is one or two blocks deeper than one of hundreds."""
+
+Act = Callable[[PostgresStore], Awaitable[object]]
+
+
+class CountingLane(Lane):
+    """Has each statement explained, and undone, before it is run."""
+
+    blocks: ClassVar[Counter[str]] = Counter()
+
+    async def fetch(self, name: str, values: dict[str, Any]) -> list[Row]:
+        await self._count(name, values)
+        return await super().fetch(name, values)
+
+    async def change(self, name: str, values: dict[str, Any]) -> int:
+        await self._count(name, values)
+        return await super().change(name, values)
+
+    async def _count(self, name: str, values: dict[str, Any]) -> None:
+        statement = self._statements[name]
+        if name.startswith(("tx.", "item.")):
+            return
+        is_inside = self.connection.is_in_transaction()
+        await self.connection.execute("SAVEPOINT counted" if is_inside else "BEGIN")
+        explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.text}"
+        try:
+            told = json.loads(await self.connection.fetchval(explain, *statement.bind(values)))
+        finally:
+            await self.connection.execute("ROLLBACK TO counted" if is_inside else "ROLLBACK")
+        plan = told[0]["Plan"]
+        self.blocks[name] += plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+
+
+@pytest.fixture(scope="module")
+def worlds(postgres: "PostgresServer") -> Iterator[tuple[str, str]]:
+    """A store of few, and one of many."""
+    urls = postgres.new_database(), postgres.new_database()
+    for url, number in zip(urls, (FEW, CROWD), strict=True):
+        asyncio.run(_made(url, number))
+    yield urls
+    for url in urls:
+        postgres.drop_database(url.rpartition("/")[2])
+
+
+async def _made(url: str, number: int) -> None:
+    where = address(url)
+    connection = await connect(where)
+    await migrate(Lane(connection, where.schema), where)
+    await crowd(connection, where.schema, done=number, waiting=number, running=FEW)
+    await connection.execute("VACUUM ANALYZE")
+    await connection.close()
+
+
+async def _cost(url: str, act: Act, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    store = PostgresStore(url)
+    await store.open()
+    with monkeypatch.context() as patched:
+        patched.setattr(lines, "Lane", CountingLane)
+        CountingLane.blocks.clear()
+        await act(store)
+        await store.close()
+    return CountingLane.blocks.copy()
+
+
+async def claim(store: PostgresStore, queue: str = PLAIN) -> list[Claim]:
+    claims = await store.claim(
+        make_holder(), queue=queue, types=TYPES, limit=BATCH, prefetch=BATCH, lease=LEASE
+    )
+    assert len(claims) >= BATCH
+    return claims
+
+
+async def claim_and_finish(store: PostgresStore) -> None:
+    claims = await claim(store)
+    await store.renew([each.lease for each in claims], span=LEASE)
+    changes = [decide(each, SUCCEEDED, new_id=new_id) for each in claims]
+    assert await store.apply(changes) == [True] * len(changes)
+
+
+async def add(store: PostgresStore) -> None:
+    await store.add([make_job(queue=PLAIN, type="type-1") for _ in range(BATCH)])
+    await store.add([make_job(queue=PLAIN, active_key=new_id()) for _ in range(BATCH)])
+
+
+async def add_placed(store: PostgresStore) -> None:
+    await store.add([make_job(queue=PLACED, type="type-1") for _ in range(BATCH)])
+
+
+async def move(store: PostgresStore) -> None:
+    *_, target, moved = await store.peek(PLACED, limit=BATCH)
+    for where in (Where.FRONT, Where.BACK):
+        [job] = await store.get([moved.id])
+        assert job is not None
+        assert await store.apply([decide(job, Moved(Place(where)), new_id=new_id)]) == [True]
+    [job] = await store.get([moved.id])
+    assert job is not None
+    change = decide(job, Moved(Place(Where.BEFORE, target.id)), new_id=new_id)
+    assert await store.apply([change]) == [True]
+
+
+async def read(store: PostgresStore) -> None:
+    job = JobId(JOB)
+    await store.get([job])
+    await store.runs(job)
+    await store.events(job)
+    await store.peek(PLAIN, limit=BATCH)
+    await store.stream(limit=BATCH)
+    await store.find(Filter(), limit=BATCH)
+    await store.find(Filter(states=frozenset({State.FAILED})), limit=BATCH)
+    await store.find(Filter(key="key-7"), limit=BATCH)
+    await store.find(Filter(prefix=JOB[:-1]), limit=BATCH)
+
+
+async def upkeep(store: PostgresStore) -> None:
+    await store.lapsed(limit=BATCH)
+    await store.overdue(limit=BATCH)
+    await store.promote_due(limit=BATCH)
+    await store.held(besides="nobody", limit=BATCH)
+    await store.reservations(active_only=True, limit=BATCH)
+    await store.lapsed_reservations(limit=BATCH)
+
+
+async def groups(store: PostgresStore) -> None:
+    await store.groups_over([GROUP])
+    await store.closing_groups(limit=BATCH)
+    await store.sweep_groups(limit=BATCH)
+    await store.expire_groups(older_than=timedelta(days=365_000), limit=BATCH)
+
+
+async def prune(store: PostgresStore) -> None:
+    await store.prune(older_than=timedelta(days=365), limit=BATCH)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [claim_and_finish, add, add_placed, move, read, upkeep, groups, prune],
+    ids=lambda act: act.__name__,
+)
+async def test_it_costs_the_same_in_any_crowd(
+    worlds: tuple[str, str], act: Act, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, crowded = [await _cost(url, act, monkeypatch) for url in worlds]
+
+    grown = {name: (alone[name], cost) for name, cost in crowded.items()}
+    assert 0 < crowded.total() <= alone.total() * DEEPER, grown

@@ -1,0 +1,187 @@
+"""Wake-ups through PostgreSQL: heard elsewhere, taken up again after a break, never relied on."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import asyncpg
+import pytest
+
+from holdfast.core.decide import succeed
+from holdfast.core.event import CancelRequested
+from holdfast.store.around import Hint, Topic
+from holdfast.store.postgres import ear
+from holdfast.store.postgres.channels import EVERYTHING, LONGEST, payload
+from holdfast.store.postgres.store import PostgresStore
+from holdfast.testing.conformance.make import put, settle, started
+
+
+class Ears:
+    """What somebody heard, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.heard: list[Hint] = []
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+
+    def __call__(self, hint: Hint) -> None:
+        self.heard.append(hint)
+        self._loop.call_soon_threadsafe(self._news.set)
+
+    async def until(self, is_so: Callable[[Hint], bool]) -> Hint:
+        async with asyncio.timeout(10):
+            while not (found := [hint for hint in self.heard if is_so(hint)]):
+                self._news.clear()
+                await self._news.wait()
+        return found[0]
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    postgres = PostgresStore(postgres_url)
+    await postgres.open()
+    yield postgres
+    await postgres.close()
+
+
+@pytest.fixture
+async def other(postgres_url: str, store: PostgresStore) -> AsyncIterator[PostgresStore]:
+    """Another process's store, as far as the server can tell."""
+    postgres = PostgresStore(postgres_url)
+    await postgres.open()
+    yield postgres
+    await postgres.close()
+
+
+@pytest.fixture
+async def operator(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(postgres_url.partition("?")[0])
+    yield connection
+    await connection.close()
+
+
+async def listening(store: PostgresStore, *topics: Topic) -> Ears:
+    """Somebody who listens, once the server knows."""
+    ears = Ears()
+    store.listen(ears, topics=topics or frozenset(Topic))
+    async with asyncio.timeout(10):
+        while not await _listeners(store):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.01)
+    return ears
+
+
+async def _listeners(store: PostgresStore) -> int:
+    """How many sessions of our database listen and are done with it."""
+    connection = await asyncpg.connect(store.address.dsn)
+    try:
+        count: int = await connection.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND state = 'idle' AND query LIKE 'UNLISTEN%'"
+        )
+        return count
+    finally:
+        await connection.close()
+
+
+async def test_added_work_is_heard_elsewhere_with_its_queue(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    ears = await listening(other, Topic.WORK)
+
+    await put(store, queue="lane")
+
+    assert (await ears.until(lambda hint: bool(hint.queues))).queues == {"lane"}
+
+
+async def test_end_and_cancel_request_are_heard_elsewhere(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    ears = await listening(other, Topic.ENDED, Topic.CANCELLED)
+    claim = await started(store)
+
+    await settle(store, claim, CancelRequested())
+    await ears.until(lambda hint: hint.cancelled)
+    await store.apply([succeed(claim.job_id, claim.token, None)])
+
+    assert await ears.until(lambda hint: hint.ended)
+
+
+async def test_nobody_hears_what_nobody_asked_for(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    ears = await listening(other, Topic.CANCELLED)
+    claim = await started(store)
+
+    await settle(store, claim, CancelRequested())
+    await ears.until(lambda hint: hint.cancelled)
+
+    assert {topic for hint in ears.heard for topic in hint.topics} == {Topic.CANCELLED}
+
+
+async def test_who_listens_again_after_a_break_is_woken_for_everything(
+    store: PostgresStore, other: PostgresStore, operator: asyncpg.Connection
+) -> None:
+    ears = await listening(other, Topic.WORK)
+
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'UNLISTEN%' "
+    await operator.execute(f"{cut} AND datname = current_database()")
+    await ears.until(lambda hint: hint == EVERYTHING)
+    await put(store, queue="lane")
+
+    assert await ears.until(lambda hint: hint.queues == {"lane"})
+
+
+async def test_without_notify_nobody_else_is_told(
+    postgres_url: str, store: PostgresStore, operator: asyncpg.Connection
+) -> None:
+    heard: list[str] = []
+    await operator.add_listener(
+        f"{store.address.schema}_work", lambda *told: heard.append(str(told[3]))
+    )
+    quiet = PostgresStore(f"{postgres_url}&notify=false")
+    await quiet.open()
+    ears = Ears()
+    quiet.listen(ears, topics=[Topic.WORK])
+
+    await put(quiet, queue="quiet")
+    await ears.until(lambda hint: hint.queues == {"quiet"})  # who is in the same process hears it
+    await put(store, queue="loud")
+    async with asyncio.timeout(10):
+        while not heard:  # noqa: ASYNC110 - the driver calls back on this loop
+            await asyncio.sleep(0.01)
+
+    assert heard == ["loud"]
+    assert await quiet.concerns() == [
+        concern for concern in await quiet.concerns() if "notifications" not in concern
+    ]
+    await quiet.close()
+
+
+async def test_who_cannot_hear_says_so_once_and_goes_on(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As behind a pooler, where what is told never arrives."""
+
+    async def never(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(ear, "hears_itself", never)
+    monkeypatch.setattr("holdfast.store.postgres.exchange.hears_itself", never)
+    with caplog.at_level(logging.WARNING):
+        ears = Ears()
+        store.listen(ears, topics=[Topic.WORK])
+        async with asyncio.timeout(10):
+            while "no notifications arrive" not in caplog.text:  # noqa: ASYNC110 - a thread aside
+                await asyncio.sleep(0.01)
+
+    assert ear.DEAF in await store.concerns()
+    assert caplog.text.count("no notifications arrive") == 1
+    assert await put(store)
+
+
+def test_more_queues_than_fit_are_some_queue() -> None:
+    few, many = {"a", "b"}, {f"queue-{number:0120}" for number in range(100)}
+
+    assert payload(few) == "a b"
+    assert payload(many) == ""
+    assert len(payload({"x" * 128 for _ in range(50)})) <= LONGEST

@@ -1,0 +1,65 @@
+"""Through a transaction pooler everything works but hearing, which is said."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from holdfast.core.decide import succeed
+from holdfast.core.state import State
+from holdfast.store.base import Filter, Queue
+from holdfast.store.postgres import ear
+from holdfast.store.postgres.store import PostgresStore
+from holdfast.testing.conformance.make import LEASE, MANY, job_of, put, take_many
+from holdfast.testing.servers.pooler import TransactionPooler, transaction_pooler
+from holdfast.testing.servers.postgres import PostgresServer
+
+
+@pytest.fixture
+def pooler(postgres: PostgresServer) -> Iterator[TransactionPooler]:
+    with transaction_pooler(postgres.port, size=4) as between:
+        yield between
+
+
+@pytest.fixture
+async def store(
+    postgres: PostgresServer, pooler: TransactionPooler
+) -> AsyncIterator[PostgresStore]:
+    name = postgres.new_database().rpartition("/")[2]
+    through = PostgresStore(f"{postgres.url(name, port=pooler.port)}?pooler=true")
+    await through.open()
+    yield through
+    await through.close()
+    postgres.drop_database(name)
+
+
+async def test_jobs_go_their_way_through_a_pooler(store: PostgresStore) -> None:
+    await store.set_queue(Queue(name="narrow", concurrency=1))
+    jobs = [await put(store) for _ in range(5)] + [await put(store, queue="narrow", active_key="k")]
+
+    claims = await take_many(store) + await take_many(store, queue="narrow")
+    renewed = await store.renew([claim.lease for claim in claims], span=LEASE)
+    applied = await store.apply([succeed(claim.job_id, claim.token, "1") for claim in claims])
+
+    assert [claim.id for claim in claims] == jobs
+    assert [each.held for each in renewed] == [True] * 6
+    assert applied == [True] * 6
+    assert {(await job_of(store, job)).state for job in jobs} == {State.SUCCEEDED}
+    assert len(await store.find(Filter(), limit=MANY)) == 6
+
+
+async def test_locks_are_held_through_a_pooler(store: PostgresStore) -> None:
+    hold = await store.hold("host-1")
+    refused = await store.hold("host-1")
+    assert hold is not None
+    await hold.release()
+
+    assert refused is None
+    assert await store.hold("host-1") is not None
+
+
+async def test_that_nothing_is_heard_is_a_concern(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ear, "PATIENCE", 0.3)
+
+    assert ear.DEAF in await store.concerns()

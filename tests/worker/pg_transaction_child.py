@@ -1,0 +1,49 @@
+"""A worker that dies at a statement: `pg_transaction_child.py URL KIND STATEMENT after|before`.
+
+Its handler writes a row in the transaction that ends its run.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+
+from holdfast import Backoff, Holdfast, Run
+from holdfast.store.postgres.store import PostgresStore
+
+INSERT = "INSERT INTO effects VALUES ('paid')"
+
+
+def register(app: Holdfast, kind: str) -> None:
+    retry = Backoff(3, base="1ms", jitter=False)
+    if kind == "thread":
+
+        @app.job(name="pay", retry=retry)
+        def pay_in_thread(run: Run) -> None:
+            with run.transaction() as conn:
+                conn.execute(INSERT)
+
+    else:
+
+        @app.job(name="pay", retry=retry)
+        async def pay(run: Run) -> None:
+            async with run.transaction() as conn:
+                await conn.execute(INSERT)
+
+
+async def main(url: str, kind: str, statement: str, when: str) -> None:
+    is_open: list[bool] = []
+
+    def probe(name: str, is_done: bool) -> None:
+        is_open.extend([True] * (name == "lent.begin"))
+        if is_open and name == statement and is_done == (when == "after"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    app = Holdfast(PostgresStore(url, probe=probe), poll="20ms")
+    register(app, kind)
+    async with app, app.worker():
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

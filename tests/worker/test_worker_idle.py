@@ -1,0 +1,90 @@
+"""A worker without work leaves its store alone."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from worker_world import SOON, until
+
+from holdfast import Holdfast
+from holdfast.store.base import Capability
+from holdfast.store.open import open_store
+from holdfast.worker.dispatch import EMPTY_LOOKS
+from holdfast.worker.tidy import Tidy
+
+QUIET = {"listen", "open", "close", "capabilities", "exists", "path"}
+"""What asks nothing of the database."""
+
+
+class Counting:
+    """A store that counts what it is asked."""
+
+    def __init__(self, store):
+        self._store = store
+        self.asked = Counter()
+
+    def __getattr__(self, name):
+        verb = getattr(self._store, name)
+        if name in QUIET:
+            return verb
+
+        def counted(*args, **kwargs):
+            self.asked[name] += 1
+            return verb(*args, **kwargs)
+
+        return counted
+
+
+@pytest.fixture
+def counting(path):
+    return Counting(open_store(f"sqlite:///{path}"))
+
+
+async def test_idle_worker_asks_its_store_at_most_twice_a_second(counting):
+    """With the settings that everybody has who sets none."""
+    app = Holdfast(counting)
+
+    @app.job
+    async def noop() -> None: ...
+
+    async with app, app.worker():
+        await (await noop.enqueue()).wait(SOON)
+        resting = counting.asked["claim"] + EMPTY_LOOKS
+        await until(lambda: counting.asked["claim"] >= resting, within=30)
+        counting.asked.clear()
+        await asyncio.sleep(6)
+
+    rate = counting.asked.total() / 6
+    assert counting.asked["claim"] >= 3
+    assert counting.asked["chores"] >= 4
+    assert rate <= 2.2, counting.asked  # on the whole two; which of them come in six seconds varies
+
+
+async def test_look_that_finds_nothing_is_the_only_question_of_a_tick(counting):
+    await counting.open()
+
+    tidied = await Tidy(counting, lambda: "unused").run_once()
+
+    assert Capability.CHORES in counting.capabilities
+    assert (tidied.reclaimed, dict(counting.asked)) == (0, {"chores": 1})
+    await counting.close()
+
+
+async def test_worker_that_rests_is_woken_at_once(counting):
+    """It looks less often when there is nothing: not for those who tell it of work."""
+    app = Holdfast(counting, poll="10s")
+
+    @app.job
+    async def noop() -> int:
+        return 1
+
+    async with app, app.worker() as worker:
+
+        def rests() -> bool:
+            worker._engine._dispatcher.poke()
+            return counting.asked["claim"] > EMPTY_LOOKS
+
+        await until(rests)
+        result = await (await noop.enqueue()).result(SOON)
+
+    assert result == 1

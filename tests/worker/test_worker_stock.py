@@ -1,0 +1,72 @@
+"""How much work a worker holds ready: by how long the jobs of each type take, not all alike."""
+
+from holdfast.core.delivery import Delivery
+from holdfast.core.ids import JobId, RunId
+from holdfast.core.run import Claim
+from holdfast.worker.stock import AT_HAND, TOO_LONG, Stock
+
+
+def claims(kind, many):
+    return [
+        Claim(
+            JobId(f"{kind}-{n}"),
+            1,
+            RunId(f"run-{n}"),
+            type=kind,
+            params="{}",
+            delivery=Delivery.LEASE,
+            failures=0,
+            losses=0,
+            max_attempts=5,
+        )
+        for n in range(many)
+    ]
+
+
+def learnt(*, concurrency=2, most=1000, **seconds):
+    stock = Stock(concurrency=concurrency, most=most)
+    for kind, took in seconds.items():
+        for _ in range(200):
+            stock.ended(kind, took)
+    return stock
+
+
+def test_nothing_is_held_ready_before_anything_is_known():
+    assert Stock(concurrency=2, most=1000).room([]) == 0
+
+
+def test_as_many_are_held_ready_as_make_up_a_seconds_work_and_no_more_than_allowed():
+    assert learnt(quick=0.01).room([]) == int(AT_HAND * 2 / 0.01)
+    assert learnt(quick=0.01, most=50).room([]) == 50
+    assert learnt(quick=0.01, most=50).room(claims("quick", 45)) == 5
+    assert learnt(slow=10.0).room([]) == 0
+
+
+def test_slow_ones_at_hand_count_as_slow_however_quick_the_last_ones_were():
+    stock = learnt(slow=1.0, quick=0.001)
+
+    assert stock.room(claims("quick", 10)) > 500
+    assert stock.room(claims("slow", 2)) == 0
+    assert stock.room([*claims("slow", 1), *claims("quick", 10)]) < 20
+
+
+def test_those_who_would_wait_too_long_are_too_many_and_they_are_the_last():
+    stock = learnt(slow=1.0, quick=0.001)
+    waiting = [*claims("slow", 6), *claims("quick", 10)]
+
+    excess = stock.excess(waiting)
+
+    assert excess == waiting[int(TOO_LONG * 2) :]
+    assert stock.excess(claims("quick", 1000)) == []
+    assert stock.excess(claims("slow", int(TOO_LONG * 2))) == []
+
+
+def test_one_that_still_runs_tells_how_slow_its_type_is_at_least():
+    stock = learnt(quick=0.001)
+    before = stock.excess(claims("new", 100))
+
+    stock.runs("new", 0.5)
+
+    assert (before, len(stock.excess(claims("new", 100)))) == ([], 100 - int(TOO_LONG * 2 / 0.5))
+    stock.runs("new", 0.1)  # another of them, begun later, says nothing against it
+    assert len(stock.excess(claims("new", 100))) == 100 - int(TOO_LONG * 2 / 0.5)
