@@ -163,7 +163,7 @@ async def test_lock_outlives_a_blocked_event_loop() -> None:
 async def test_lock_of_one_who_shows_no_life_is_taken_over_and_lost() -> None:
     engine = MemoryEngine()
     store = await _opened(engine)
-    dead = Write(Key(layout.LOCK, "host-1"), {"owner": "somebody", "beats": 7})
+    dead = Write(Key(layout.LOCK, "host-1"), {"is_shared": False, "beats": {"somebody": 7}})
     await engine.transact({}, [dead])
 
     assert await store.vacant(["host-1"]) == {"host-1"}

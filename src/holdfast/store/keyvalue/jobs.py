@@ -96,7 +96,7 @@ async def lapsed(desk: Desk, *, limit: int) -> list[Job]:
     """The longest lapsed first; what an earlier boot left is older than anything of this one."""
 
     async def work(unit: Unit) -> list[Job]:
-        entries = [e for name in await queues.names(unit) for e in await _over(unit, desk, name)]
+        entries = [e for name in await queues.names(unit) for e in await over(unit, desk, name)]
         boot = desk.leases.boot
         entries.sort(
             key=lambda e: (e.value["lease_boot"] == boot, e.value["lease_at"], e.value["seq"])
@@ -107,14 +107,15 @@ async def lapsed(desk: Desk, *, limit: int) -> list[Job]:
     return await desk.do(work)
 
 
-async def _over(unit: Unit, desk: Desk, name: str) -> list[Entry]:
+async def over(unit: Unit, desk: Desk, name: str, *, limit: int = ALL) -> list[Entry]:
+    """Open runs of one queue whose lease is over."""
     part, boot = layout.OPEN + name, desk.leases.boot
     own = Span(part, f"{boot}#", f"{boot}#{layout.number(desk.leases.past + 1)}")
-    over = await unit.range(own, limit=ALL)
+    lapsed = await unit.range(own, limit=limit)
     if boot == SHARED:
-        return over
+        return lapsed
     others = (Span(part, end=f"{boot}#"), Span(part, f"{boot}$"))
-    return over + [entry for span in others for entry in await unit.range(span, limit=ALL)]
+    return lapsed + [entry for span in others for entry in await unit.range(span, limit=limit)]
 
 
 async def overdue(desk: Desk, *, limit: int) -> list[Job]:

@@ -1,31 +1,29 @@
-"""Named locks: a record that its holder keeps changing, for as long as it lives.
+"""Named locks: a record that its holders keep changing, for as long as they live.
 
-Whoever finds one taken watches it: if it changes, its holder lives; if it does not for a while, it
-is taken over. So a lock is free soon after its holder died, however it died.
+Whoever finds one taken watches it: if it changes, somebody who holds it lives; if it does not for a
+while, it is taken over. So a lock is free soon after its holders died, however they died.
 """
 
 import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 from threading import Event, Thread
-from typing import Final
 
 from holdfast.core.limits import check_name
 from holdfast.errors import OperatorError
 from holdfast.store.keyvalue import layout
+from holdfast.store.keyvalue.holders import Holders, from_value, to_value
 from holdfast.store.keyvalue.port import Engine, Entry, Key, Write
-
-PATIENCE: Final = 5
-"""Beats that may be missed before a holder counts as dead."""
+from holdfast.store.keyvalue.pulse import Pulse
 
 
 class Lock:
-    """One that is held here."""
+    """One that is held here. `number` tells who holds it from all others who do."""
 
-    def __init__(self, locks: "Locks", name: str) -> None:
+    def __init__(self, locks: "Locks", name: str, number: str) -> None:
         self._locks = locks
         self.name = name
-        self.beats = 0
+        self.number = number
         self.is_lost = False
 
     async def release(self) -> None:
@@ -42,45 +40,63 @@ class Locks:
     def __init__(self, engine: Engine, owner: str) -> None:
         self._engine = engine
         self._owner = owner
+        self._count = 0
         self._held: dict[str, Lock] = {}
+        self._pulse = Pulse(engine)
+        self._buried: set[str] = set()
         self._beating: Thread | None = None
         self._is_over = Event()
 
-    async def hold(self, name: str) -> Lock | None:
-        """Take it, or find out that its holder lives."""
+    async def hold(self, name: str, *, shared: bool = False) -> Lock | None:
+        """Take it, alone or with others, or find out that somebody lives who does not let us."""
         check_name(name, what="lock name")
-        if name in self._held:
-            return None
-        lock = self._held[name] = Lock(self, name)
+        self._count += 1
+        lock = Lock(self, name, f"{self._owner}.{self._count}")
+        # From before it is written: whoever of us looks meanwhile knows that it is no dead one's.
+        self._held[lock.number] = lock
         is_taken = False
         try:
-            is_taken = await self._take(lock)
+            is_taken = await self._take(lock, shared=shared)
         finally:
             if not is_taken:
-                self._held.pop(name, None)
+                self._held.pop(lock.number, None)
         if not is_taken:
             return None
         self._beat_on()
         return lock
 
     async def vacant(self, names: Collection[str]) -> frozenset[str]:
-        """Those that nobody has, and those whose holder shows no life."""
-        others = [name for name in dict.fromkeys(names) if name not in self._held]
-        found = await self._engine.get([Key(layout.LOCK, name) for name in others])
+        """Those that nobody has, and those whose holders show no life."""
+        wanted = list(dict.fromkeys(names))
+        found = await self._pulse.look([Key(layout.LOCK, name) for name in wanted])
         answers = await asyncio.gather(*(self._is_free(entry) for entry in found))
-        return frozenset(name for name, is_free in zip(others, answers, strict=True) if is_free)
+        return frozenset(name for name, is_free in zip(wanted, answers, strict=True) if is_free)
 
-    async def _is_free(self, entry: Entry | None) -> bool:
-        return entry is None or await self._is_abandoned(entry)
+    async def deserted(self, names: Collection[str]) -> frozenset[str]:
+        """Those known to be nobody's, without waiting to find out, and not buried yet."""
+        wanted = sorted(set(names) - self._buried)
+        found = await self._pulse.look([Key(layout.LOCK, name) for name in wanted])
+        told = zip(wanted, found, strict=True)
+        return frozenset(name for name, entry in told if self._is_deserted(entry))
+
+    def bury(self, names: Collection[str]) -> None:
+        """Whoever had them has left nothing: they need not be looked for again."""
+        self._buried.update(names)
+
+    def _is_deserted(self, entry: Entry | None) -> bool:
+        return entry is None or (not self._is_here(entry) and bool(self._pulse.judged(entry)))
 
     async def release(self, lock: Lock) -> None:
         """Let go of it, if it is still ours."""
-        if self._held.get(lock.name) is not lock:
+        if self._held.pop(lock.number, None) is None:
             return
-        del self._held[lock.name]
-        [entry] = await self._engine.get([lock.key])
-        if entry is not None and entry.value["owner"] == self._owner:
-            await self._engine.transact({lock.key: entry.version}, [Write(lock.key, None)])
+        while True:  # whoever shares it beats meanwhile
+            [entry] = await self._engine.get([lock.key])
+            if entry is None or not from_value(entry.value).has(lock.number):
+                return
+            left = from_value(entry.value).without(lock.number)
+            if await self._swap(lock.key, entry, left):
+                return
 
     async def close(self) -> None:
         """Let go of all."""
@@ -94,28 +110,32 @@ class Locks:
         """Show no more life."""
         self._is_over.set()
 
-    async def _take(self, lock: Lock) -> bool:
-        [entry] = await self._engine.get([lock.key])
-        if entry is not None and not await self._is_abandoned(entry):
-            return False
+    async def _take(self, lock: Lock, *, shared: bool) -> bool:
+        while True:
+            [entry] = await self._pulse.look([lock.key])
+            there = None if entry is None else from_value(entry.value)
+            if entry is not None and there is not None and not (shared and there.is_shared):
+                if not await self._is_free(entry):
+                    return False
+                there = None  # nobody of them is left
+            wanted = (there or Holders(is_shared=shared)).beaten(lock.number)
+            if await self._swap(lock.key, entry, wanted):
+                return True
+            if not shared:
+                return False  # somebody was quicker
+
+    async def _is_free(self, entry: Entry | None) -> bool:
+        if entry is None:
+            return True
+        return not self._is_here(entry) and await self._pulse.is_gone(entry)
+
+    def _is_here(self, entry: Entry) -> bool:
+        return any(number in self._held for number in from_value(entry.value).beats)
+
+    async def _swap(self, key: Key, entry: Entry | None, new: Holders) -> bool:
         version = None if entry is None else entry.version
-        return await self._engine.transact({lock.key: version}, [self._written(lock)])
-
-    async def _is_abandoned(self, entry: Entry) -> bool:
-        """Whether nobody changes it for a while; one that is let go of meanwhile is, too."""
-        beat = self._engine.limits.beat
-        clock = asyncio.get_running_loop().time
-        over = clock() + PATIENCE * beat
-        while clock() < over:
-            await asyncio.sleep(beat / 2)
-            [again] = await self._engine.get([entry.key])
-            if again is None or again.version != entry.version:
-                return False
-        return True
-
-    def _written(self, lock: Lock) -> Write:
-        lock.beats += 1
-        return Write(lock.key, {"owner": self._owner, "beats": lock.beats})
+        value = to_value(new) if new.beats else None
+        return await self._engine.transact({key: version}, [Write(key, value)])
 
     def _beat_on(self) -> None:
         if self._beating is None:
@@ -136,9 +156,10 @@ class Locks:
                 await self._beat(lock)
 
     async def _beat(self, lock: Lock) -> None:
+        """Once: when another one of those who share it was quicker, that was a sign of life too."""
         [entry] = await self._engine.get([lock.key])
-        if entry is None or entry.value["owner"] != self._owner:
-            self._held.pop(lock.name, None)  # we were taken for dead
-            lock.is_lost = True
-        elif lock.name in self._held:
-            await self._engine.transact({lock.key: entry.version}, [self._written(lock)])
+        there = None if entry is None else from_value(entry.value)
+        if there is not None and there.has(lock.number):
+            await self._swap(lock.key, entry, there.beaten(lock.number))
+        elif self._held.pop(lock.number, None) is not None:
+            lock.is_lost = True  # we were taken for dead

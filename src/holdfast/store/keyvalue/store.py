@@ -15,7 +15,7 @@ from holdfast.core.state import State
 from holdfast.errors import ClockApart, SchemaTooNew, StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Added, Capability, Filter, Renewal
-from holdfast.store.keyvalue import add, apply, claim, finishing, jobs, repair, workers
+from holdfast.store.keyvalue import add, apply, claim, finishing, jobs, repair, upkeep, workers
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.hints import Ear
 from holdfast.store.keyvalue.leases import FleetClock, Leases
@@ -24,6 +24,7 @@ from holdfast.store.keyvalue.port import Engine, Key, Write
 from holdfast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
 from holdfast.store.keyvalue.unit import Units
 from holdfast.store.listeners import Listeners
+from holdfast.store.upkeep import Chores
 
 VERSION = 1
 """Of the records; a store that a newer Holdfast wrote has a higher one."""
@@ -41,7 +42,7 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
     Without a `clock`, leases go by one that all machines share, `max_skew` apart at most.
     """
 
-    capabilities = frozenset({Capability.DURABLE, Capability.SHARED})
+    capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.CHORES})
 
     def __init__(
         self,
@@ -217,8 +218,11 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
     async def concerns(self) -> list[str]:
         return await self._engine.concerns()
 
-    async def hold(self, name: str) -> Lock | None:
-        return await self._require_open()[1].hold(name)
+    async def chores(self, *, abandoned: timedelta) -> Chores:
+        return await upkeep.chores(*self._require_open(), abandoned=abandoned)
+
+    async def hold(self, name: str, *, shared: bool = False) -> Lock | None:
+        return await self._require_open()[1].hold(name, shared=shared)
 
     async def vacant(self, names: Collection[str]) -> frozenset[str]:
         return await self._require_open()[1].vacant(names)
