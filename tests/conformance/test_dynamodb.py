@@ -4,6 +4,7 @@ import secrets
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from holdfast.core.ids import Ids
@@ -26,6 +27,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 BEAT = 0.2
 """Seconds: dead holders of locks are found soon."""
+
+FEWER, FEWEST = (20, 1)
+"""Each history takes so many times as long as on a file."""
 
 
 TABLE = "tests"
@@ -70,4 +74,6 @@ def test_random_histories_are_those_of_the_model(dynamodb: str) -> None:
         return KeyValueStore(_engine(dynamodb), clock=clock, ids=ids)
 
     machine = history_machine(make)
-    run_state_machine_as_test(machine, settings=machine.TestCase.settings)
+    usual = machine.TestCase.settings
+    fewer = settings(usual, max_examples=max(FEWEST, usual.max_examples // FEWER))
+    run_state_machine_as_test(machine, settings=fewer)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from holdfast.core.ids import Ids
@@ -29,6 +30,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 BEAT = 0.2
 """Seconds: dead holders of locks are found soon."""
+
+FEWER, FEWEST = (10, 2)
+"""Each history takes so many times as long as on a file."""
 
 
 def _prefix() -> str:
@@ -62,4 +66,6 @@ def test_random_histories_are_those_of_the_model(etcd: "EtcdCluster") -> None:
         return KeyValueStore(_engine(etcd), clock=clock, ids=ids)
 
     machine = history_machine(make)
-    run_state_machine_as_test(machine, settings=machine.TestCase.settings)
+    usual = machine.TestCase.settings
+    fewer = settings(usual, max_examples=max(FEWEST, usual.max_examples // FEWER))
+    run_state_machine_as_test(machine, settings=fewer)

@@ -54,6 +54,9 @@ class MemoryEngine:
             chosen.reverse()
         return [self._parts[span.part][sort] for sort in chosen[:limit]]
 
+    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+        return [await self.range(span, limit=limit) for span, limit in asked]
+
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
         await self._pause()
         touched = {*conditions, *(write.key for write in writes)}

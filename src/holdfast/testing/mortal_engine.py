@@ -49,6 +49,10 @@ class MortalEngine:
         self._live()
         return await self._engine.range(span, limit=limit, reverse=reverse)
 
+    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+        self._live()
+        return await self._engine.ranges(asked)
+
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
         self._is_dead = self._is_dead or self.sent == self._dies_at
         self._live()

@@ -38,7 +38,7 @@ async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
         desk,
         numbered,
         partial(_add, desk),
-        records=6,
+        records=5,
         is_alone=lambda pair: pair[0].id in in_turn,
         size=lambda pair: len(pair[0].params),
     )
@@ -50,6 +50,8 @@ async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
 
 async def _in_turn(desk: Desk, jobs: Sequence[NewJob]) -> set[str]:
     """Those among which the order given decides: who gets a key, or the next position."""
+    if len(jobs) == 1:
+        return set()
     names = {job.queue for job in jobs if not _malformed(job)}
     found = await desk.engine.get([queues.key(name) for name in names])
     kept = [queues.from_value(entry.value).queue for entry in found if entry is not None]

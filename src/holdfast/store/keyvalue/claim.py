@@ -58,7 +58,6 @@ async def claim(
     prefetch: int,
     lease: timedelta,
 ) -> list[Claim]:
-    await promote_due(desk, limit=PROMOTED_AT_ONCE)
     wish = Wish(
         holder=holder,
         queue=queue,
@@ -66,22 +65,54 @@ async def claim(
         lease=lease,
         prefix=desk.ids.prefix(),
     )
-    kept = await desk.do(partial(queues.load, name=queue))
-    if kept.shown(desk.now()).pause is not None:
+    seen = await _look(desk, queue, limit + prefetch)
+    if seen.has_chores:
+        await promote_due(desk, limit=PROMOTED_AT_ONCE)
+        seen = await _look(desk, queue, limit + prefetch)
+    if seen.queue.shown(desk.now()).pause is not None:
         return []
-    if kept.is_watched:
+    if seen.queue.is_watched:
         return await _one_by_one(desk, wish, limit)
-    return await _many(desk, wish, limit, prefetch)
+    return await _many(desk, wish, limit, prefetch, seen.ready)
 
 
-async def _many(desk: Desk, wish: Wish, limit: int, prefetch: int) -> list[Claim]:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a claim begins with; `has_chores`: something is due, or was left half-done."""
+
+    queue: KeptQueue
+    ready: list[Entry]
+    has_chores: bool
+
+
+async def _look(desk: Desk, name: str, most: int) -> Seen:
+    """All in one request, where the engine can."""
+    asked = [
+        (Span(layout.PENDING), 1),
+        (_due(desk.now()), 1),
+        (queues.span(name), 1),
+        (Span(layout.READY + name), _page(most)),
+    ]
+
+    async def work(_: Unit) -> Seen:
+        left, due, queue, ready = await desk.engine.ranges(asked)
+        return Seen(queues.found(name, queue), ready, bool(left or due))
+
+    return await desk.do(work)
+
+
+async def _many(
+    desk: Desk, wish: Wish, limit: int, prefetch: int, ready: list[Entry] | None
+) -> list[Claim]:
     """From a queue without a limit: all at once, and again where others were quicker."""
     claims: list[Claim] = []
     tried = 0
     for _ in range(ROUNDS):
         now_room = max(0, limit - len(claims))
         room = limit + prefetch - len(claims)
-        chosen = await choose(Unit(desk.engine), wish, limit=now_room, most=room, now=desk.now())
+        unit, now = Unit(desk.engine), desk.now()
+        chosen = await choose(unit, wish, limit=now_room, most=room, now=now, first=ready)
+        ready = None
         numbered = list(enumerate(chosen, start=tried))
         together_taken = await together(
             chunks(desk, numbered, records=5, most=AT_ONCE), partial(_take, desk, wish)
@@ -150,13 +181,25 @@ async def _next(unit: Unit, wish: Wish, queue: KeptQueue, now: datetime) -> Kept
     return await shelf.load_at(unit, chosen[0].value["sort"]) if chosen else None
 
 
-async def choose(unit: Unit, wish: Wish, *, limit: int, most: int, now: datetime) -> list[Entry]:
-    """What one claim takes, in claim order: `limit` of any kind, and up to `most` that can wait."""
+async def choose(
+    unit: Unit,
+    wish: Wish,
+    *,
+    limit: int,
+    most: int,
+    now: datetime,
+    first: list[Entry] | None = None,
+) -> list[Entry]:
+    """What one claim takes, in claim order: `limit` of any kind, and up to `most` that can wait.
+
+    `first` is the first page, where somebody has read it.
+    """
     chosen: list[Entry] = []
     names: set[str] = set()
-    span, page = Span(layout.READY + wish.queue), min(max(PAGE, 2 * most), MOST_PAGE)
+    span, page = Span(layout.READY + wish.queue), _page(most)
     while len(chosen) < most:
-        entries = await unit.range(span, limit=page)
+        entries = await unit.range(span, limit=page) if first is None else first
+        first = None
         for entry in entries:
             if len(chosen) == most:
                 break
@@ -168,6 +211,10 @@ async def choose(unit: Unit, wish: Wish, *, limit: int, most: int, now: datetime
             break
         span = Span(span.part, entries[-1].key.sort + "\0")
     return chosen
+
+
+def _page(most: int) -> int:
+    return min(max(PAGE, 2 * most), MOST_PAGE)
 
 
 async def _may_be_taken(
@@ -263,7 +310,11 @@ async def promote_due(desk: Desk, *, limit: int) -> int:
 
 
 async def due_entries(unit: Unit, now: datetime, *, limit: int) -> list[Entry]:
-    return await unit.range(Span(layout.DUE, end=layout.number(micros(now) + 1)), limit=limit)
+    return await unit.range(_due(now), limit=limit)
+
+
+def _due(now: datetime) -> Span:
+    return Span(layout.DUE, end=layout.number(micros(now) + 1))
 
 
 async def _promote(unit: Unit, *, ids: Sequence[str], now: datetime) -> int:

@@ -108,6 +108,9 @@ class DynamoDBEngine:
                 break
         return found[:limit]
 
+    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+        return await asyncio.gather(*(self.range(span, limit=limit) for span, limit in asked))
+
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
         self._count += 1
         mark = f"{self._marks}{self._count:x}"

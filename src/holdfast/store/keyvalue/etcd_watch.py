@@ -1,9 +1,9 @@
-"""Hears what is put under a prefix of an etcd cluster, for as long as anybody wants to know."""
+"""Hears what is put under prefixes of an etcd cluster, for as long as anybody wants to know."""
 
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -23,10 +23,10 @@ class Watch:
     """Resumes by revision where it was broken off; what was compacted meanwhile is missed."""
 
     def __init__(
-        self, wire: Wire, prefix: bytes, heard: Callable[[Mapping[str, str]], None]
+        self, wire: Wire, prefixes: Sequence[bytes], heard: Callable[[Mapping[str, str]], None]
     ) -> None:
         self._wire = wire
-        self._prefix = prefix
+        self._prefixes = prefixes
         self._heard = heard
         self._next: int | None = None
         self._task = asyncio.get_running_loop().create_task(self._hear_for_ever())
@@ -50,27 +50,31 @@ class Watch:
     async def _hear(self) -> None:
         session, url, headers = self._wire.stream("/v3/watch")
         timeout = aiohttp.ClientTimeout(total=None, sock_read=IDLE, sock_connect=PAUSE * 4)
-        body = json.dumps({"create_request": self._request()})
+        # One message for each, on one connection: a store would need three of them otherwise.
+        body = "\n".join(json.dumps({"create_request": self._asked(p)}) for p in self._prefixes)
         async with session.post(
             url, data=body, headers=headers, timeout=timeout, read_bufsize=MOST_LINE
         ) as answer:
             async for line in answer.content:
-                self._take(json.loads(line).get("result", {}))
+                if not self._take(json.loads(line).get("result", {})):
+                    return
 
-    def _request(self) -> dict[str, Any]:
-        end = self._prefix[:-1] + bytes([self._prefix[-1] + 1])
+    def _asked(self, prefix: bytes) -> dict[str, Any]:
+        end = prefix[:-1] + bytes([prefix[-1] + 1])
         request: dict[str, Any] = {
-            "key": b64encode(self._prefix).decode(),
+            "key": b64encode(prefix).decode(),
             "range_end": b64encode(end).decode(),
             "filters": ["NODELETE"],
         }
         return request if self._next is None else {**request, "start_revision": str(self._next)}
 
-    def _take(self, result: Mapping[str, Any]) -> None:
+    def _take(self, result: Mapping[str, Any]) -> bool:
+        """Whether it goes on; where not, it is to be asked for anew."""
         if "compact_revision" in result:
             self._next = None  # what was in between is gone; polling finds it
-            return
+            return False
         for event in result.get("events", ()):
             self._heard(event["kv"])
         if "header" in result:
             self._next = int(result["header"]["revision"]) + 1
+        return not result.get("canceled", False)

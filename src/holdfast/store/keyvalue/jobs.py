@@ -22,7 +22,7 @@ from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.finishing import settle
 from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.leases import SHARED
-from holdfast.store.keyvalue.port import Entry, Span
+from holdfast.store.keyvalue.port import Span
 from holdfast.store.keyvalue.texts import is_json
 from holdfast.store.keyvalue.together import together
 from holdfast.store.keyvalue.unit import Unit
@@ -96,7 +96,8 @@ async def lapsed(desk: Desk, *, limit: int) -> list[Job]:
     """The longest lapsed first; what an earlier boot left is older than anything of this one."""
 
     async def work(unit: Unit) -> list[Job]:
-        entries = [e for name in await queues.names(unit) for e in await over(unit, desk, name)]
+        spans = [span for name in await queues.names(unit) for span in over(desk, name)]
+        entries = [entry for span in spans for entry in await unit.range(span, limit=ALL)]
         boot = desk.leases.boot
         entries.sort(
             key=lambda e: (e.value["lease_boot"] == boot, e.value["lease_at"], e.value["seq"])
@@ -107,15 +108,13 @@ async def lapsed(desk: Desk, *, limit: int) -> list[Job]:
     return await desk.do(work)
 
 
-async def over(unit: Unit, desk: Desk, name: str, *, limit: int = ALL) -> list[Entry]:
-    """Open runs of one queue whose lease is over."""
+def over(desk: Desk, name: str) -> list[Span]:
+    """Where the open runs of one queue are whose lease is over."""
     part, boot = layout.OPEN + name, desk.leases.boot
     own = Span(part, f"{boot}#", f"{boot}#{layout.number(desk.leases.past + 1)}")
-    lapsed = await unit.range(own, limit=limit)
     if boot == SHARED:
-        return lapsed
-    others = (Span(part, end=f"{boot}#"), Span(part, f"{boot}$"))
-    return lapsed + [entry for span in others for entry in await unit.range(span, limit=limit)]
+        return [own]
+    return [own, Span(part, end=f"{boot}#"), Span(part, f"{boot}$")]
 
 
 async def overdue(desk: Desk, *, limit: int) -> list[Job]:

@@ -89,6 +89,10 @@ class Engine(Protocol):
         """The first records of a span, in order, or in reverse the last ones."""
         ...
 
+    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+        """The first records of each span, up to its limit, in as few requests as it takes."""
+        ...
+
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
         """Write all if every condition holds; False, and nothing, if one does not.
 

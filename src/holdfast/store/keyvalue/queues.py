@@ -1,5 +1,6 @@
 """Queues: how they are kept, what they let through, and where a new job goes in them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -44,7 +45,20 @@ def key(name: str) -> Key:
 
 async def load(unit: Unit, name: str) -> KeptQueue:
     """The queue, or its defaults."""
-    value = await unit.get(key(name))
+    return _sound(name, await unit.get(key(name)))
+
+
+def span(name: str) -> Span:
+    """For whoever reads it among others; `found` takes what comes of it."""
+    part, sort = key(name)
+    return Span(part, sort, f"{sort}\0")
+
+
+def found(name: str, entries: Sequence[Entry]) -> KeptQueue:
+    return _sound(name, entries[0].value if entries else None)
+
+
+def _sound(name: str, value: Value | None) -> KeptQueue:
     if value is not None and "plan" in value:
         raise Unfinished(Key(layout.PENDING, value["plan"]))
     return KeptQueue(queue=Queue(name=name)) if value is None else from_value(value)

@@ -27,7 +27,8 @@ async def load(unit: Unit, job_id: str) -> Kept | None:
 async def load_many(unit: Unit, job_ids: Sequence[str]) -> list[Kept | None]:
     """Each job, in the order asked."""
     pointers = [layout.pointer(job_id) for job_id in job_ids]
-    await unit.fetch(pointers)
+    guesses = [sort for job_id in job_ids if (sort := unit.seen.at(job_id)) is not None]
+    await unit.fetch([*pointers, *(Key(layout.JOB, sort) for sort in guesses)])
     places = [await unit.get(pointer) for pointer in pointers]
     await unit.fetch([Key(layout.JOB, place["sort"]) for place in places if place])
     return [await _at(unit, place["sort"]) if place else None for place in places]
@@ -44,6 +45,7 @@ async def _at(unit: Unit, sort: str) -> Kept:
     if value is None:
         raise Stale  # it was moved between the two reads
     kept = from_value(value)
+    unit.seen.note(kept.job.id, sort)
     if kept.pending is not None:
         await _require_finished(unit, Key(layout.PENDING, kept.pending))
     return await _drifted(unit, kept) if kept.is_loose else kept
@@ -74,6 +76,7 @@ def _save_record(unit: Unit, old: Kept | None, new: Kept | None) -> None:
         unit.delete(layout.job_key(old.job))
     if new is not None:
         unit.put(layout.job_key(new.job), to_value(new))
+        unit.seen.note(new.job.id, layout.job_sort(new.job))
 
 
 def _end_name(unit: Unit, job: Job) -> None:

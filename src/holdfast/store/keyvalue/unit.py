@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from holdfast.errors import StoreBusy
 from holdfast.store.keyvalue import layout, notes
 from holdfast.store.keyvalue.port import Engine, Entry, Key, Span, Value, Write
+from holdfast.store.keyvalue.seen import Seen
 
 Answer = TypeVar("Answer")
 
@@ -37,8 +38,9 @@ class Unfinished(Exception):
 class Unit:
     """Reads remember versions, writes are kept back, `commit` compares."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, seen: Seen | None = None) -> None:
         self.engine = engine
+        self.seen = Seen() if seen is None else seen
         self._read: dict[Key, Entry | None] = {}
         self._writes: dict[Key, Value | None] = {}
         self._required: set[Key] = set()
@@ -140,13 +142,14 @@ class Units:
         self, engine: Engine, random: Random, finish: Callable[[Key], Awaitable[None]]
     ) -> None:
         self.engine = engine
+        self._seen = Seen()
         self._random = random
         self._finish = finish
 
     async def do(self, work: Callable[[Unit], Awaitable[Answer]]) -> Answer:
         """What `work` answers in the unit that was committed; StoreBusy if none could be."""
         for pause in range(TRIES):
-            unit = Unit(self.engine)
+            unit = Unit(self.engine, self._seen)
             try:
                 answer = await work(unit)
                 if await unit.commit():

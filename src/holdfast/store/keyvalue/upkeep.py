@@ -1,6 +1,5 @@
 """What there is to tidy, without reading what is in order."""
 
-import asyncio
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Final
@@ -18,35 +17,26 @@ ALL: Final = 1_000_000
 
 
 async def chores(desk: Desk, locks: Locks, *, abandoned: timedelta) -> Chores:
-    """A few short ranges, at once: one of each kind, and one for each queue."""
-    late = Span(layout.DEADLINE, end=layout.number(micros(desk.now())))
-    old = Span(groups.FILLING, end=layout.number(micros(desk.now() - abandoned)))
-    lapsed, overdue, held, closing, filling, deserted = await asyncio.gather(
-        _has_lapsed(desk),
-        _is_any(desk, late),
-        _is_held(desk),
-        _is_any(desk, Span(groups.CLOSING)),
-        _is_any(desk, old),
-        _is_deserted(desk, locks),
+    """A few short ranges: one of each kind, then one for each queue."""
+    late, old = micros(desk.now()), micros(desk.now() - abandoned)
+    names, queued, overdue, closing, filling = await desk.engine.ranges(
+        [
+            (Span(layout.QUEUE_NAME), ALL),
+            (Span(layout.QUEUE), ALL),
+            (Span(layout.DEADLINE, end=layout.number(late)), 1),
+            (Span(groups.CLOSING), 1),
+            (Span(groups.FILLING, end=layout.number(old)), 1),
+        ]
     )
+    over = [span for entry in names for span in jobs.over(desk, entry.value["name"])]
+    lapsed = await desk.engine.ranges([(span, 1) for span in over]) if over else []
     return Chores(
-        lapsed=lapsed, overdue=overdue, held=held, groups=closing or filling, deserted=deserted
+        lapsed=any(lapsed),
+        overdue=bool(overdue),
+        held=any("reservation" in entry.value for entry in queued),
+        groups=bool(closing or filling),
+        deserted=await _is_deserted(desk, locks),
     )
-
-
-async def _is_any(desk: Desk, span: Span) -> bool:
-    return bool(await desk.engine.range(span, limit=1))
-
-
-async def _has_lapsed(desk: Desk) -> bool:
-    unit = Unit(desk.engine)
-    names = await queues.names(unit)
-    return any(await asyncio.gather(*(jobs.over(unit, desk, name, limit=1) for name in names)))
-
-
-async def _is_held(desk: Desk) -> bool:
-    found = await desk.engine.range(Span(layout.QUEUE), limit=ALL)
-    return any("reservation" in entry.value for entry in found)
 
 
 async def _is_deserted(desk: Desk, locks: Locks) -> bool:

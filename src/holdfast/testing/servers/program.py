@@ -17,6 +17,7 @@ from holdfast.testing.servers import processes
 PORTS: Final = range(30_000, 32_700)
 """Below those that a system gives to clients: none takes ours while the server is down."""
 
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of our own is made there
 PATIENCE: Final = 120.0
 """Seconds for a start, on a busy machine."""
 
@@ -78,7 +79,9 @@ class Program:
 
 
 def new_folder(name: str) -> Path:
-    return Path(tempfile.mkdtemp(prefix=f"holdfast-{name}-"))
+    """In memory, where the system has such a place: what is kept there is not for long."""
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
+    return Path(tempfile.mkdtemp(prefix=f"holdfast-{name}-", dir=memory))
 
 
 def free_ports(count: int) -> Sequence[int]:
