@@ -35,16 +35,17 @@ _TYPES: Final = [
     {"AttributeName": "SK", "AttributeType": "S"},
 ]
 _SINGLE: Final = {"Put": "put_item", "Delete": "delete_item"}
-_REFUSED: Final = frozenset(
-    {
-        "AccessDeniedException",
-        "ExpiredTokenException",
-        "ExpiredToken",
-        "InvalidSignatureException",
-        "MissingAuthenticationTokenException",
-        "UnrecognizedClientException",
-    }
-)
+_RIGHTS: Final = "grant it what the page on DynamoDB lists"
+_RENEW: Final = "renew the credentials, and see to the region and this machine's clock"
+_REFUSED: Final = {
+    "AccessDeniedException": _RIGHTS,
+    "ExpiredTokenException": _RENEW,
+    "ExpiredToken": _RENEW,
+    "InvalidSignatureException": _RENEW,
+    "MissingAuthenticationTokenException": _RENEW,
+    "UnrecognizedClientException": _RENEW,
+}
+"""Who may not, and what to do about it."""
 
 
 _MAKING: Final = Lock()
@@ -178,8 +179,7 @@ class Table:
 
     def _error(self, error: ClientError | BotoCoreError) -> Exception:
         if isinstance(error, ClientError):
-            code, told = error.response["Error"]["Code"], error.response["Error"]["Message"]
-            return self._refusal(code, told)
+            return self._refusal(*_told(error))
         if type(error).__name__ in {"NoCredentialsError", "PartialCredentialsError"}:
             return StoreReadOnly(f"no credentials for table {self.name}; give some as boto3 wants")
         if type(error).__name__ == "NoRegionError":
@@ -193,7 +193,10 @@ class Table:
                 "`holdfast db migrate`, which makes it"
             )
         if code in _REFUSED:
-            return StoreReadOnly(f"DynamoDB refuses us at table {self.name}: {told} ({code})")
+            what_now = _REFUSED[code]
+            return StoreReadOnly(
+                f"DynamoDB refuses us at table {self.name}: {told} ({code}); {what_now}"
+            )
         if code in {"ThrottlingException", "ProvisionedThroughputExceededException"}:
             return StoreBusy(
                 f"table {self.name} is asked too much: {told}; it waits and asks again"
@@ -219,6 +222,15 @@ def _between(span: Span) -> dict[str, Any]:
         condition += " AND SK < :end"
         values[":end"] = {"S": span.end}
     return {"KeyConditionExpression": condition, "ExpressionAttributeValues": values}
+
+
+def _told(error: ClientError) -> tuple[str, str]:
+    """Its code and its words; of a transaction, those of the item that spoiled it."""
+    code, told = error.response["Error"]["Code"], error.response["Error"]["Message"]
+    spoiled = [r for r in error.response.get("CancellationReasons", []) if r.get("Message")]
+    if code != "TransactionCanceledException" or not spoiled:
+        return code, told
+    return "ValidationException", spoiled[0]["Message"]
 
 
 def _reasons(error: ClientError) -> frozenset[str]:
