@@ -155,8 +155,9 @@ class Wire:
         except ValueError:
             raise Unanswered(f"status {status}") from None
         message, code = str(told.get("message") or told.get("error") or told), told.get("code")
-        if code == _UNAUTHENTICATED and self._cluster.user is not None and self._token is not None:
-            self._token = None  # it has expired
+        is_old = code == _UNAUTHENTICATED or "auth store is old" in message
+        if is_old and self._cluster.user is not None and self._token is not None:
+            self._token = None  # it has expired, or somebody changed who may do what
             raise Unanswered(message)
         error = _translated(code, message, self.where)
         raise error if error is not None else Unanswered(message)

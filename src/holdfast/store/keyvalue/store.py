@@ -70,9 +70,13 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
     async def open(self) -> None:
         if self._opened is not None:
             return
-        await self._engine.open()
-        await self._require_version()
-        await self._require_time()
+        try:
+            await self._engine.open()
+            await self._require_version()
+            await self._require_time()
+        except BaseException:
+            await self._engine.close()  # nobody will close what was never open
+            raise
         random = Random(secrets.randbits(64))  # noqa: S311 - how long to pause is no secret
         units = Units(self._engine, random, lambda note: finishing.finish(self._desk, note))
         desk = Desk(

