@@ -23,12 +23,18 @@ class Watch:
     """Resumes by revision where it was broken off; what was compacted meanwhile is missed."""
 
     def __init__(
-        self, wire: Wire, prefixes: Sequence[bytes], heard: Callable[[Mapping[str, str]], None]
+        self,
+        wire: Wire,
+        prefixes: Sequence[bytes],
+        heard: Callable[[Mapping[str, str]], None],
+        *,
+        since: int | None = None,
     ) -> None:
+        """From the revision `since` on, or from now."""
         self._wire = wire
         self._prefixes = prefixes
         self._heard = heard
-        self._next: int | None = None
+        self._next = since
         self._task = asyncio.get_running_loop().create_task(self._hear_for_ever())
 
     def cancel(self) -> None:
