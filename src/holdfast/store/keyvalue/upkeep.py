@@ -1,15 +1,15 @@
 """What there is to tidy, without reading what is in order."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final
 
 from holdfast.clock import micros
 from holdfast.core.worker import TREE
-from holdfast.store.keyvalue import groups, jobs, layout, queues, workers
+from holdfast.store.keyvalue import groups, jobs, layout, queues
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.locks import Locks
-from holdfast.store.keyvalue.port import Span
+from holdfast.store.keyvalue.port import Entry, Span
 from holdfast.store.keyvalue.unit import Unit
 from holdfast.store.upkeep import Chores
 
@@ -19,13 +19,14 @@ ALL: Final = 1_000_000
 async def chores(desk: Desk, locks: Locks, *, abandoned: timedelta) -> Chores:
     """A few short ranges: one of each kind, then one for each queue."""
     late, old = micros(desk.now()), micros(desk.now() - abandoned)
-    names, queued, overdue, closing, filling = await desk.engine.ranges(
+    names, queued, overdue, closing, filling, listed = await desk.engine.ranges(
         [
             (Span(layout.QUEUE_NAME), ALL),
             (Span(layout.QUEUE), ALL),
             (Span(layout.DEADLINE, end=layout.number(late)), 1),
             (Span(groups.CLOSING), 1),
             (Span(groups.FILLING, end=layout.number(old)), 1),
+            (Span(layout.WORKER), ALL),
         ]
     )
     over = [span for entry in names for span in jobs.over(desk, entry.value["name"])]
@@ -35,14 +36,14 @@ async def chores(desk: Desk, locks: Locks, *, abandoned: timedelta) -> Chores:
         overdue=bool(overdue),
         held=any("reservation" in entry.value for entry in queued),
         groups=bool(closing or filling),
-        deserted=await _is_deserted(desk, locks),
+        deserted=await _is_deserted(desk, locks, listed),
     )
 
 
-async def _is_deserted(desk: Desk, locks: Locks) -> bool:
+async def _is_deserted(desk: Desk, locks: Locks, listed: Sequence[Entry]) -> bool:
     """Whether somebody has runs of whom nobody is left; asked of those on the list of workers."""
-    listed = [worker for worker in await workers.listed(desk) if worker.stopped_at is None]
-    trees = {worker.boot_id for worker in listed if worker.boot_id.startswith(TREE)}
+    boots = {entry.value["boot_id"] for entry in listed if "stopped_at" not in entry.value}
+    trees = {boot for boot in boots if boot.startswith(TREE)}
     gone = await locks.deserted(trees)
     return bool(gone) and await _has_runs(desk, locks, gone)
 
