@@ -1,6 +1,7 @@
 """What every test shares: our plugin, assertions that explain themselves, and who runs alone."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.alone)
         elif folder not in FREE:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _racers() -> Iterator[None]:
+    """Processes that raced are kept for the next race, and gone with the session."""
+    yield
+    race = sys.modules.get("holdfast.testing.conformance.race")
+    if race is not None:
+        race.dismiss()
 
 
 @pytest.fixture(scope="session")
