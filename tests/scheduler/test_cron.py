@@ -82,7 +82,7 @@ TABLE = [
     # The calendar.
     ("UTC", "0 0 29 2 *", None, None, "2026-01-01T00:00", ["2028-02-29T00:00", "2032-02-29T00:00"]),
     ("UTC", "0 0 31 * *", None, None, "2026-01-31T00:00", ["03-31T00:00", "05-31T00:00"]),
-    ("UTC", "59 23 L * *", None, None, "2028-02-01T00:00", ["2028-02-29T23:59", "2028-03-31T23:59"]),
+    ("UTC", "59 23 L * *", None, None, "2028-02-01T00:00", ["02-29T23:59", "03-31T23:59"]),
     ("UTC", "*/5 * * * *", None, None, "2038-01-19T03:13",
      ["2038-01-19T03:15", "2038-01-19T03:20"]),
     ("UTC", "0 0 1 1 *", None, None, "2099-06-01T00:00", ["2100-01-01T00:00", "2101-01-01T00:00"]),
@@ -197,7 +197,7 @@ def test_a_zone_that_is_none_is_refused(zone):
         ({"every": "soon"}, "every"),
         ({"every": "1h", "gap": "jump"}, "gap"),
         ({"every": "1h", "fold": "none"}, "fold"),
-        ({"every": "1h", "start": datetime(2026, 1, 1)}, "start"),
+        ({"every": "1h", "start": datetime(2026, 1, 1)}, "start"),  # noqa: DTZ001 - on purpose
         ({"every": "1h", "end": "2026"}, "end"),
     ],
 )
@@ -222,7 +222,9 @@ EXPRESSIONS = st.builds(
 ZONES = st.sampled_from(
     [BERLIN, YORK, HOWE, APIA, "UTC", "Africa/Casablanca", "Asia/Kathmandu", "Pacific/Kiritimati"]
 )
-MOMENTS = st.datetimes(datetime(2010, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))
+MOMENTS = st.integers(0, 30 * 365 * 24 * 60).map(
+    lambda minutes: utc("2010-01-01T00:00") + minutes * timedelta(minutes=1)
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -252,7 +254,9 @@ def test_every_slot_is_a_local_time_of_the_expression(expression, zone, after):
 
 
 def test_a_preview_marks_what_the_clock_does():
-    skipping = preview(make_rule("30 2 * * *", timezone=BERLIN, gap="skip"), utc("2026-03-28T12:00"))
+    skipping = preview(
+        make_rule("30 2 * * *", timezone=BERLIN, gap="skip"), utc("2026-03-28T12:00")
+    )
     moving = preview(make_rule("30 2 * * *", timezone=BERLIN), utc("2026-03-28T12:00"), limit=2)
     twice = preview(
         make_rule("30 2 * * *", timezone=BERLIN, fold="both"), utc("2026-10-24T12:00"), limit=3

@@ -11,7 +11,7 @@ from holdfast.core.delivery import Delivery
 from holdfast.core.event import ZERO
 from holdfast.core.ids import JobId
 from holdfast.core.job import NewJob, Slot
-from holdfast.core.limits import check_name, shown
+from holdfast.core.limits import MAX_PAYLOAD, check_name, is_storable, shown
 from holdfast.core.span import MICROSECOND
 from holdfast.errors import InvalidSchedule
 
@@ -216,6 +216,8 @@ def check_plan(plan: Plan) -> Plan:
         raise InvalidSchedule(f"the name of a schedule is {plan.name}; an id is no name")
     _check_instances(plan)
     _check_spans(plan)
+    if len(plan.params.encode("utf-8", "replace")) > MAX_PAYLOAD or not is_storable(plan.params):
+        raise _wrong(plan, f"its params are over {MAX_PAYLOAD // 1024} KiB, or cannot be stored")
     start, end = plan.rule.start, plan.rule.end
     if start is not None and end is not None and end < start:
         raise _wrong(plan, f"its end {end} is before its start {start}")

@@ -30,7 +30,7 @@ class Upcoming:
 
 
 def preview(rule: Rule, after: datetime, *, limit: int = 10) -> list[Upcoming]:
-    """The next occurrences in the rule's zone, those that a change of the clock skips among them."""
+    """The next occurrences in the rule's zone, among them those that the clock skips."""
     return list(islice(_upcoming(rule, after), limit))
 
 

@@ -35,6 +35,7 @@ from holdfast.testing.scenarios import (
     reserving,
 )
 from holdfast.testing.scenarios_groups import GROUP_SCENARIOS
+from holdfast.testing.scenarios_schedules import SCHEDULES
 from holdfast.testing.sqlite_wreck import SqliteWrecker
 
 
@@ -46,7 +47,7 @@ class SqliteBench:
 
     @property
     def scenarios(self) -> dict[str, Scenario]:
-        return SCENARIOS | PLACES | GROUP_SCENARIOS | OWN
+        return SCENARIOS | PLACES | GROUP_SCENARIOS | SCHEDULES | OWN
 
 
 def dump(path: Path, *, sound: bool = True) -> dict[str, list[Any]]:

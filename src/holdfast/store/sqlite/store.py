@@ -28,6 +28,7 @@ from holdfast.store.sqlite.parts.around import SqliteAround
 from holdfast.store.sqlite.parts.groups import SqliteGroups
 from holdfast.store.sqlite.parts.jobs import SqliteJobs
 from holdfast.store.sqlite.parts.queues import SqliteQueues
+from holdfast.store.sqlite.parts.schedules import SqliteSchedules
 from holdfast.store.sqlite.parts.views import SqliteViews
 from holdfast.store.sqlite.reader import Reader
 from holdfast.store.sqlite.statements import Probe
@@ -41,7 +42,9 @@ OPEN: "WeakSet[SqliteStore]" = WeakSet()
 """What this process, or the one it was forked from, has open."""
 
 
-class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteViews):
+class SqliteStore(
+    SqliteJobs, SqliteQueues, SqliteGroups, SqliteSchedules, SqliteAround, SqliteViews
+):
     """One file, several processes. Reads and writes never wait for each other."""
 
     capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS})

@@ -5,7 +5,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from holdfast.clock import micros
-from holdfast.core.job import NewJob
+from holdfast.core.job import NewJob, Slot
 from holdfast.core.state import State
 from holdfast.store.base import Added
 from holdfast.store.sqlite import rows
@@ -68,11 +68,15 @@ def _note(work: Work, values: Mapping[str, Any]) -> None:
 
 
 def _add_one(work: Work, job: NewJob) -> Added:
-    added = alone(work, lambda: _add_keyed(work, job))
+    added = alone(work, lambda: add_keyed(work, job))
     return added if isinstance(added, Added) else Added(job.id, created=False, refused=added)
 
 
-def _add_keyed(work: Work, job: NewJob) -> Added:
+def add_keyed(work: Work, job: NewJob, *, takes_slot: bool = True) -> Added:
+    """Store one job, or answer who stands in its place; what is wrong with it is raised.
+
+    Unless it `takes_slot`, the row of its slot is written by whoever asks.
+    """
     rows.require_storable([*chain(*_keys(job)), job.slot and job.slot.series])
     if work.one("add.known", id=job.id):
         return Added(job.id, created=False)
@@ -80,6 +84,8 @@ def _add_keyed(work: Work, job: NewJob) -> Added:
     if holder is not None:
         return Added(holder, created=False)
     _insert_one(work, job, *_predecessor(work, job))
+    if takes_slot and job.slot is not None:
+        _take_slot(work, job, job.slot)
     _take_keys(work, job)
     return Added(job.id, created=True)
 
@@ -95,10 +101,12 @@ def _holder(work: Work, job: NewJob) -> Any:
     return holder
 
 
+def _take_slot(work: Work, job: NewJob, slot: Slot) -> None:
+    place = {"series": slot.series, "at": micros(slot.at)}
+    work.run("add.take_slot", id=job.id, now=work.now, **place)
+
+
 def _take_keys(work: Work, job: NewJob) -> None:
-    if job.slot is not None:
-        at = micros(job.slot.at)
-        work.run("add.take_slot", series=job.slot.series, at=at, id=job.id)
     for scope, key, bucket in _keys(job):
         work.run("add.take_key", scope=scope, key=key, bucket=bucket, id=job.id)
 
