@@ -99,6 +99,7 @@ class Plan:
     making: Making
     template: str | None = None
     params: str = "{}"
+    job_name: str | None = None  # None: the type's
     coalesce: bool
     misfire_grace: timedelta
     max_instances: int | None = None  # None: any number

@@ -100,19 +100,23 @@ def next_slot(rule: Rule, after: datetime) -> datetime | None:
 
 
 def due_slots(rule: Rule, first: datetime, now: datetime) -> list[datetime]:
-    """The slots from `first`, which is one, up to now; of more than MOST_DUE, the latest.
+    """The slots from `first`, which is one, up to now; of more than MOST_DUE, it and the latest.
 
     What it costs is bounded, however long nobody looked.
     """
     due = [first, *slots(rule, first, until=now, limit=MOST_DUE)]
     if len(due) <= MOST_DUE:
         return due
+    return [first, *_latest(rule, first, now)]
+
+
+def _latest(rule: Rule, first: datetime, now: datetime) -> Iterator[datetime]:
     span = (rule.every or timedelta(minutes=1)) * MOST_DUE  # no rule has more slots in that time
-    latest: deque[datetime] = deque(maxlen=MOST_DUE)
-    while len(latest) < MOST_DUE // 2 and now - span > first:
-        latest = deque(slots(rule, now - span, until=now), maxlen=MOST_DUE)
+    latest: deque[datetime] = deque(maxlen=MOST_DUE - 1)
+    while len(latest) < MOST_DUE // 2:
+        latest = deque(slots(rule, max(first, now - span), until=now), maxlen=MOST_DUE - 1)
         span *= 2
-    return list(latest) or due[-MOST_DUE:]
+    return iter(latest)
 
 
 def occurrences(rule: Rule, after: datetime) -> Iterator[Occurrence]:
