@@ -1,5 +1,6 @@
 """Triggers what is due: each slot answered once, by whichever process comes first."""
 
+import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from holdfast.core.job import Slot
 from holdfast.core.limits import MAX_REASON, cut
 from holdfast.core.schedule import (
     CLAIMED,
+    LATE,
     MOST_DUE,
     Firing,
     Outcome,
@@ -59,31 +61,67 @@ class Trigger:
         self._store = store
         self._new_id = new_id
         self._following: dict[tuple[str, int, datetime], datetime | None] = {}
+        self._ready: dict[str, tuple[Schedule, Firing]] = {}
 
     async def run_once(self) -> Triggered:
         """Answer every slot that is due; those of a schedule in their order."""
+        outcomes = await self._fire_ready()
         due = await self._store.due_schedules(limit=AT_ONCE)
-        outcomes: Counter[Outcome] = Counter()
         if due.schedules:
             round_ = Round(self._store, self._new_id, due.now, self._next_slot)
-            outcomes = await round_.answer(due.schedules)
+            outcomes += await round_.answer(due.schedules)
             self._following.clear()
         is_more = len(due.schedules) == AT_ONCE
         soonest = due.now if is_more else due.next_trigger_at
         return Triggered(outcomes=outcomes, now=due.now, next_trigger_at=soonest)
 
     async def prepare(self, ahead: timedelta) -> None:
-        """Work out beforehand what follows the slots that are soon due, to be quick then."""
+        """Make ready what is soon due, so that many at one moment are all on time.
+
+        Not what is made of a template: that is read when its time has come.
+        """
         soon = await self._store.due_schedules(ahead=ahead, limit=AT_ONCE)
+        known = {name: ready for name, ready in self._ready.items() if ready[0] in soon.schedules}
         for schedule in soon.schedules:
-            if schedule.next_slot is not None:
-                self._next_slot(schedule, schedule.next_slot)
+            planned = schedule.next_trigger_at
+            if schedule.id in known or schedule.plan.template is not None or planned is None:
+                continue
+            round_ = Round(self._store, self._new_id, planned, self._next_slot)
+            [firing, *others] = await round_.firings(schedule, frozenset())
+            if not others:
+                known[schedule.id] = schedule, firing
+            await asyncio.sleep(0)  # what is due now comes first
+        self._ready = known
+
+    async def _fire_ready(self) -> Counter[Outcome]:
+        """What was made ready and is due on time; whatever is odd about one is left for later."""
+        outcomes: Counter[Outcome] = Counter()
+        if not self._ready:
+            return outcomes
+        now = await self._store.now()
+        due = [each for each in self._ready.values() if now - LATE <= each[1].planned <= now]
+        running = await self._store.running_names({_name(schedule) for schedule, _ in due})
+        firable = [each for each in due if _name(each[0]) not in running]
+        firable.sort(key=lambda each: each[1].planned)
+        for start in range(0, len(firable), TOGETHER):
+            together = firable[start : start + TOGETHER]
+            fired = await self._store.fire([firing for _, firing in together])
+            for (schedule, firing), answer in zip(together, fired, strict=True):
+                if answer is Fired.WRITTEN:
+                    outcomes[firing.outcome] += 1
+                    tell(schedule, firing, now)
+        self._ready = {n: each for n, each in self._ready.items() if each[1].planned > now}
+        return outcomes
 
     def _next_slot(self, schedule: Schedule, at: datetime) -> datetime | None:
         known = schedule.id, schedule.version, at
         if known not in self._following:
             self._following[known] = next_slot(schedule.plan.rule, at)
         return self._following[known]
+
+
+def _name(schedule: Schedule) -> str:
+    return schedule.plan.making.name
 
 
 NextSlot = Callable[[Schedule, datetime], datetime | None]
@@ -109,7 +147,7 @@ class Round:
         running = await self._running(schedules)
         for schedule in schedules:
             self._schedules[schedule.id] = schedule
-            self._waiting[schedule.id] = deque(await self._firings(schedule, running))
+            self._waiting[schedule.id] = deque(await self.firings(schedule, running))
         while batch := self._next_batch():
             self._read(batch, await self._store.fire(batch))
         return self.outcomes
@@ -126,7 +164,8 @@ class Round:
         await self._store.apply([decide(job, lost, new_id=self._new_id) for job in lapsed])
         return await self._store.running_names(running) if lapsed else running
 
-    async def _firings(self, schedule: Schedule, running: frozenset[str]) -> list[Firing]:
+    async def firings(self, schedule: Schedule, running: frozenset[str]) -> list[Firing]:
+        """The answers to the slots of one schedule that are due, if nothing is in their way."""
         verdicts = self._verdicts(schedule)
         ends = [*(verdict.at for verdict in verdicts[1:]), self._after(schedule, verdicts[-1])]
         pairs = zip(verdicts, ends, strict=True)
@@ -147,6 +186,9 @@ class Round:
 
     def _verdicts(self, schedule: Schedule) -> list[Verdict]:
         assert schedule.next_slot is not None
+        following = self._following(schedule, schedule.next_slot)
+        if following is None or following > self._now:  # as it mostly is
+            return judge(schedule, [schedule.next_slot], self._now)
         due = due_slots(schedule.plan.rule, schedule.next_slot, self._now)
         is_ready = partial(self._is_ready, schedule)
         return judge(schedule, list(takewhile(is_ready, due)), self._now)
@@ -205,22 +247,27 @@ class Round:
         return replace(firing, job=replace(firing.job, active_key=following))
 
     def _tell(self, firing: Firing, answer: Fired) -> None:
-        if answer is Fired.TAKEN:
-            return
-        self.outcomes[firing.outcome] += 1
-        late = self._now - firing.planned
-        facts: dict[str, Any] = {
-            "schedule": self._schedules[firing.schedule_id].name,
-            "slot": firing.slot.at.isoformat(),
-            "outcome": str(firing.outcome),
-            "lateness_seconds": round(late.total_seconds(), 6),
-            **({"job": firing.job.id} if firing.job else {}),
-            **({"reason": firing.reason} if firing.reason else {}),
-        }
-        pairs = " ".join(f"{key}={value}" for key, value in facts.items())
-        level = logging.WARNING if firing.outcome is Outcome.MISSED else logging.INFO
-        with suppress(Exception):  # a filter or handler of the app's raised: no fault of ours
-            log.log(level, "slot %s", pairs, extra={"facts": {"event": "slot", **facts}})
+        if answer is Fired.WRITTEN:
+            self.outcomes[firing.outcome] += 1
+            tell(self._schedules[firing.schedule_id], firing, self._now)
+
+
+def tell(schedule: Schedule, firing: Firing, now: datetime) -> None:
+    """One line in the log for each slot that was answered."""
+    level = logging.WARNING if firing.outcome is Outcome.MISSED else logging.INFO
+    if not log.isEnabledFor(level):
+        return
+    facts: dict[str, Any] = {
+        "schedule": schedule.name,
+        "slot": firing.slot.at.isoformat(),
+        "outcome": str(firing.outcome),
+        "lateness_seconds": round((now - firing.planned).total_seconds(), 6),
+        **({"job": firing.job.id} if firing.job else {}),
+        **({"reason": firing.reason} if firing.reason else {}),
+    }
+    pairs = " ".join(f"{key}={value}" for key, value in facts.items())
+    with suppress(Exception):  # a filter or handler of the app's raised: no fault of ours
+        log.log(level, "slot %s", pairs, extra={"facts": {"event": "slot", **facts}})
 
 
 def _firing(schedule: Schedule, verdict: Verdict, following: datetime | None) -> Firing:

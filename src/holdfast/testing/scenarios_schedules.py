@@ -73,6 +73,13 @@ async def _fire(w: World, schedules: list[Schedule]) -> None:
     await w.store.fire([_firing(w, one), _firing(w, two), _firing(w, two, Outcome.OVERLAP)])
 
 
+async def _fire_together(w: World, schedules: list[Schedule]) -> None:
+    """Both with a job, and nothing in their way."""
+    one, two = (_firing(w, each) for each in schedules)
+    assert two.job is not None
+    await w.store.fire([one, replace(two, job=replace(two.job, active_key=None))])
+
+
 async def _taken(w: World) -> Schedule:
     schedule = await _write(w)
     await w.add(slot=Slot(series=schedule.series, at=START))
@@ -118,6 +125,7 @@ SCHEDULES: dict[str, Scenario] = {
     "schedule_edit": Scenario(_write, _edit),
     "schedule_remove": Scenario(_write, _remove),
     "schedule_fire": Scenario(_two, _fire),
+    "schedule_fire_together": Scenario(_two, _fire_together),
     "schedule_pass_by": Scenario(_taken, _pass_by),
     "schedule_read": Scenario(_missed, _read),
     "slot_by_hand": Scenario(_missed, _by_hand),

@@ -59,8 +59,21 @@ UPDATE holdfast_schedules
 SET next_slot = :next_slot, next_trigger_at = :next_trigger_at
 WHERE version = :version AND id = :id AND enabled AND next_slot = :at;
 
--- @has_slot
-SELECT 1 FROM holdfast_slots WHERE series = :series AND slot_at = :at;
+-- @stands
+SELECT 1 FROM holdfast_schedules
+WHERE version = :version AND id = :id AND enabled AND next_slot = :at;
+
+-- @look
+-- Whether the slot has a row, and whether the job is stored or its key or active key is taken.
+SELECT
+  EXISTS (SELECT 1 FROM holdfast_slots WHERE series = :series AND slot_at = :at),
+  EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :job_id)
+  OR EXISTS (
+    SELECT 1 FROM holdfast_keys WHERE scope = 'key' AND key = :key AND bucket = :bucket
+  )
+  OR EXISTS (
+    SELECT 1 FROM holdfast_keys WHERE scope = 'active' AND key = :active_key AND bucket = ''
+  );
 
 -- @claim_slot
 INSERT INTO holdfast_slots (
@@ -95,3 +108,66 @@ WHERE job_id IN (
   CROSS JOIN holdfast_jobs AS j ON j.seq = c.job
   WHERE c.ok AND c.kind = 'misfire'
 );
+
+-- @routine
+-- How many of them have nothing in their way; a batch that is all routine goes in together.
+SELECT count(*)
+FROM json_each(:firings) AS f
+CROSS JOIN holdfast_schedules AS c
+  ON c.version = f.value ->> 1 AND c.id = f.value ->> 0 AND c.enabled AND c.next_slot = f.value ->> 3
+WHERE NOT EXISTS (
+    SELECT 1 FROM holdfast_slots AS s WHERE s.series = f.value ->> 2 AND s.slot_at = f.value ->> 3
+  )
+  AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.id = f.value ->> 9)
+  AND NOT EXISTS (
+    SELECT 1 FROM holdfast_keys AS k
+    WHERE k.scope = 'active' AND k.key = f.value ->> 10 AND k.bucket = ''
+  );
+
+-- @go_on_together
+UPDATE holdfast_schedules
+SET
+  next_slot = f.value ->> 7,
+  next_trigger_at = f.value ->> 8,
+  last_triggered_at = f.value ->> 3
+FROM json_each(:firings) AS f
+WHERE holdfast_schedules.version = f.value ->> 1;
+
+-- @claim_together
+INSERT INTO holdfast_slots (
+  series, slot_at, outcome, planned, actual, schedule_id, job_id, reason
+)
+SELECT
+  f.value ->> 2, f.value ->> 3, f.value ->> 4, f.value ->> 5, :now, f.value ->> 0, f.value ->> 9,
+  f.value ->> 6
+FROM json_each(:firings) AS f;
+
+-- @keys_together
+INSERT INTO holdfast_keys (scope, key, bucket, job_id)
+SELECT 'active', f.value ->> 10, '', f.value ->> 9
+FROM json_each(:firings) AS f
+WHERE f.value ->> 10 IS NOT NULL;
+
+-- @jobs_together
+INSERT INTO holdfast_jobs (
+  id, type, name, params, queue, delivery, max_attempts, created_at,
+  slot_at, start_deadline, group_id, template_id, template_at, schedule_id
+)
+SELECT
+  j.value ->> 'id', j.value ->> 'type', j.value ->> 'name', j.value ->> 'params',
+  j.value ->> 'queue', j.value ->> 'delivery', j.value ->> 'max_attempts', :now,
+  j.value ->> 'slot_at', j.value ->> 'start_deadline', j.value ->> 'group_id',
+  j.value ->> 'template_id', j.value ->> 'template_at', j.value ->> 'schedule_id'
+FROM json_each(:jobs) AS j;
+
+-- @wait_together
+-- Numbered in the order given, from the first new one on: nobody else inserts meanwhile.
+INSERT INTO holdfast_waiting (
+  job, state, queue, type, name, delivery, priority, position,
+  available_at, created_at, start_deadline, token, failures, losses, grp
+)
+SELECT
+  :first + j.key, j.value ->> 'state', j.value ->> 'queue', j.value ->> 'type',
+  j.value ->> 'name', j.value ->> 'delivery', j.value ->> 'priority', 0,
+  j.value ->> 'available_at', :now, j.value ->> 'start_deadline', 0, 0, 0, NULL
+FROM json_each(:jobs) AS j;

@@ -5,7 +5,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from holdfast.clock import micros
-from holdfast.core.job import NewJob, Slot
+from holdfast.core.job import NewJob
 from holdfast.core.state import State
 from holdfast.store.base import Added
 from holdfast.store.sqlite import rows
@@ -68,26 +68,29 @@ def _note(work: Work, values: Mapping[str, Any]) -> None:
 
 
 def _add_one(work: Work, job: NewJob) -> Added:
-    added = alone(work, lambda: add_keyed(work, job))
+    added = alone(work, lambda: _add_keyed(work, job))
     return added if isinstance(added, Added) else Added(job.id, created=False, refused=added)
 
 
-def add_keyed(work: Work, job: NewJob, *, takes_slot: bool = True) -> Added:
-    """Store one job, or answer who stands in its place; what is wrong with it is raised.
-
-    Unless it `takes_slot`, the row of its slot is written by whoever asks.
-    """
+def _add_keyed(work: Work, job: NewJob) -> Added:
     rows.require_storable([*chain(*_keys(job)), job.slot and job.slot.series])
     if work.one("add.known", id=job.id):
         return Added(job.id, created=False)
     holder = _holder(work, job)
     if holder is not None:
         return Added(holder, created=False)
-    _insert_one(work, job, *_predecessor(work, job))
-    if takes_slot and job.slot is not None:
-        _take_slot(work, job, job.slot)
-    _take_keys(work, job)
+    insert_keyed(work, job)
+    if job.slot is not None:
+        place = {"series": job.slot.series, "at": micros(job.slot.at)}
+        work.run("add.take_slot", id=job.id, now=work.now, **place)
     return Added(job.id, created=True)
+
+
+def insert_keyed(work: Work, job: NewJob) -> None:
+    """Store a job that nothing stands in the way of, with its keys and without its slot's row."""
+    rows.require_storable(chain(*_keys(job)))
+    _insert_one(work, job, *_predecessor(work, job))
+    _take_keys(work, job)
 
 
 def _holder(work: Work, job: NewJob) -> Any:
@@ -99,11 +102,6 @@ def _holder(work: Work, job: NewJob) -> Any:
     for scope, key, bucket in _keys(job):
         holder = holder or work.one("add.key_holder", scope=scope, key=key, bucket=bucket)
     return holder
-
-
-def _take_slot(work: Work, job: NewJob, slot: Slot) -> None:
-    place = {"series": slot.series, "at": micros(slot.at)}
-    work.run("add.take_slot", id=job.id, now=work.now, **place)
 
 
 def _take_keys(work: Work, job: NewJob) -> None:

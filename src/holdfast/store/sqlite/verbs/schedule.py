@@ -1,6 +1,5 @@
 """Writing schedules, and answering their slots: each firing alone, all of it or nothing."""
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +8,9 @@ from holdfast.clock import micros
 from holdfast.core.schedule import Firing, Schedule
 from holdfast.store.schedules import Fired, SetSchedule
 from holdfast.store.sqlite import schedule_rows
-from holdfast.store.sqlite.verbs.add import add_keyed
+from holdfast.store.sqlite.verbs.add import insert_keyed
+from holdfast.store.sqlite.verbs.alone import alone
+from holdfast.store.sqlite.verbs.together import fire_together
 from holdfast.store.sqlite.writer import Work
 
 
@@ -30,6 +31,8 @@ def set_schedule(work: Work, settings: Sequence[Setting]) -> list[Schedule | Non
 
 
 def fire(work: Work, firings: Sequence[Firing]) -> list[Fired]:
+    if not work.careful and len(firings) > 1 and fire_together(work, firings):
+        return [Fired.WRITTEN] * len(firings)
     return [_fire_alone(work, firing) for firing in firings]
 
 
@@ -62,31 +65,17 @@ def _read(work: Work, schedule_id: str) -> Schedule | None:
     return None if found is None else schedule_rows.schedule(found)
 
 
-class _Undone(Exception):
-    """It must not be written after all."""
-
-    def __init__(self, fired: Fired) -> None:
-        self.fired = fired
-
-
 def _fire_alone(work: Work, firing: Firing) -> Fired:
-    work.run("item.save")
-    queues = set(work.queues)
-    try:
-        fired = _fire(work, firing)
-    except _Undone as undone:
-        work.run("item.undo")
-        work.queues, fired = queues, undone.fired
-    except (sqlite3.IntegrityError, ValueError, OverflowError):
-        work.run("item.undo")
-        work.queues, fired = queues, Fired.REFUSED
-    work.run("item.keep")
-    return fired
+    """A job that the database refuses undoes all of a batch; then each is tried by itself."""
+    if not work.careful:
+        return _fire(work, firing)
+    fired = alone(work, lambda: _fire(work, firing))
+    return fired if isinstance(fired, Fired) else Fired.REFUSED
 
 
 def _fire(work: Work, firing: Firing) -> Fired:
     at = micros(firing.slot.at)
-    place = {"series": firing.slot.series, "at": at}
+    has_row, is_busy = work.run("schedule.look", **_looked_for(firing), at=at).fetchone()
     onward = {
         "at": at,
         "id": firing.schedule_id,
@@ -94,28 +83,41 @@ def _fire(work: Work, firing: Firing) -> Fired:
         "next_slot": schedule_rows.number(firing.next_slot),
         "next_trigger_at": schedule_rows.number(firing.next_trigger_at),
     }
-    if work.one("schedule.has_slot", **place):
+    if has_row:
         passed = work.run("schedule.pass_by", **onward)
         return Fired.TAKEN if passed.rowcount > 0 else Fired.STALE
+    if is_busy:
+        stands = work.one("schedule.stands", at=at, id=onward["id"], version=onward["version"])
+        return Fired.BUSY if stands else Fired.STALE
     if work.run("schedule.go_on", triggers=firing.job is not None, **onward).rowcount < 1:
         return Fired.STALE
-    _answer(work, firing, place)
+    _answer(work, firing, at)
     return Fired.WRITTEN
 
 
-def _answer(work: Work, firing: Firing, place: dict[str, Any]) -> None:
+def _looked_for(firing: Firing) -> dict[str, Any]:
+    job = firing.job
+    key = job.key if job else None
+    return {
+        "series": firing.slot.series,
+        "job_id": job and job.id,
+        "key": key and key.key,
+        "bucket": key and key.bucket,
+        "active_key": job and job.active_key,
+    }
+
+
+def _answer(work: Work, firing: Firing, at: int) -> None:
     if firing.job is not None:
-        job = replace(firing.job, slot=firing.slot)
-        added = add_keyed(work, job, takes_slot=False)
-        if not added.created:
-            raise _Undone(Fired.BUSY)
+        insert_keyed(work, replace(firing.job, slot=firing.slot))
     work.run(
         "schedule.claim_slot",
+        series=firing.slot.series,
+        at=at,
         now=work.now,
         id=firing.schedule_id,
         outcome=firing.outcome,
         planned=micros(firing.planned),
         job_id=None if firing.job is None else firing.job.id,
         reason=firing.reason,
-        **place,
     )
