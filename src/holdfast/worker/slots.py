@@ -210,7 +210,7 @@ class Slots:
         started = self._loop.time()
         try:
             change = await self._watched(active, params)
-            telling.job_end(claim, change, self._loop.time() - started)
+            telling.job_end(claim, change, self._loop.time() - started, run.rows_processed)
             # Not beside an open transaction: it holds the lock that a report would wait for.
             if self._reporter is not None and run.has_news and run.opened is None:
                 await self._reporter.last(run)

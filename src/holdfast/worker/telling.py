@@ -22,11 +22,16 @@ def job_start(claim: Claim) -> None:
         _tell(logging.INFO, "job_start", _who(claim))
 
 
-def job_end(claim: Claim, change: Change, seconds: float) -> None:
-    """A handler is done with; the change says what became of its job."""
+def job_end(claim: Claim, change: Change, seconds: float, rows: int = 0) -> None:
+    """A handler is done with; the change says what became of its job, `rows` how many it did."""
     if log.isEnabledFor(logging.INFO):
         status = change.move.run or change.move.to
-        ended = {"status": str(status), "to": str(change.move.to), "duration": round(seconds, 6)}
+        ended = {
+            "status": str(status),
+            "to": str(change.move.to),
+            "duration_seconds": round(seconds, 6),
+            "rows_processed": rows,
+        }
         why = {"reason": change.reason} if change.reason else {}
         _tell(logging.INFO, "job_end", {**_who(claim), **ended, **why})
 
@@ -56,6 +61,7 @@ def _who(claim: Claim) -> dict[str, Any]:
         "type": claim.type,
         "attempt": claim.failures + 1,
         "token": claim.token,
+        **({"slot": claim.slot_at.isoformat()} if claim.slot_at else {}),
     }
 
 
