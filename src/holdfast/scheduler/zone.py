@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from holdfast.core.limits import shown
@@ -32,7 +31,6 @@ class Occurrence:
     note: Note | None = None
 
 
-@lru_cache(maxsize=256)
 def zone(name: str) -> ZoneInfo:
     """The zone of that name; InvalidSchedule if there is none."""
     try:

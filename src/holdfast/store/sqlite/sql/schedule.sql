@@ -154,10 +154,10 @@ INSERT INTO holdfast_jobs (
   slot_at, start_deadline, group_id, template_id, template_at, schedule_id
 )
 SELECT
-  j.value ->> 'id', j.value ->> 'type', j.value ->> 'name', j.value ->> 'params',
-  j.value ->> 'queue', j.value ->> 'delivery', j.value ->> 'max_attempts', :now,
-  j.value ->> 'slot_at', j.value ->> 'start_deadline', j.value ->> 'group_id',
-  j.value ->> 'template_id', j.value ->> 'template_at', j.value ->> 'schedule_id'
+  j.value ->> 0, j.value ->> 1, j.value ->> 2, j.value ->> 3,
+  j.value ->> 4, j.value ->> 5, j.value ->> 6, :now,
+  j.value ->> 7, j.value ->> 8, j.value ->> 9,
+  j.value ->> 10, j.value ->> 11, j.value ->> 12
 FROM json_each(:jobs) AS j;
 
 -- @wait_together
@@ -167,7 +167,7 @@ INSERT INTO holdfast_waiting (
   available_at, created_at, start_deadline, token, failures, losses, grp
 )
 SELECT
-  :first + j.key, j.value ->> 'state', j.value ->> 'queue', j.value ->> 'type',
-  j.value ->> 'name', j.value ->> 'delivery', j.value ->> 'priority', 0,
-  j.value ->> 'available_at', :now, j.value ->> 'start_deadline', 0, 0, 0, NULL
+  :first + j.key, j.value ->> 13, j.value ->> 4, j.value ->> 1,
+  j.value ->> 2, j.value ->> 5, j.value ->> 14, 0,
+  j.value ->> 15, :now, j.value ->> 8, 0, 0, 0, NULL
 FROM json_each(:jobs) AS j;

@@ -25,7 +25,9 @@ class Setting:
 
 def set_schedule(work: Work, settings: Sequence[Setting]) -> list[Schedule | None]:
     return [
-        _delete(work, each) if each.value is None else _write(work, each, each.value)
+        _delete_schedule(work, each)
+        if each.value is None
+        else _write_schedule(work, each, each.value)
         for each in settings
     ]
 
@@ -36,7 +38,7 @@ def fire(work: Work, firings: Sequence[Firing]) -> list[Fired]:
     return [_fire_alone(work, firing) for firing in firings]
 
 
-def _write(work: Work, asked: Setting, value: SetSchedule) -> Schedule | None:
+def _write_schedule(work: Work, asked: Setting, value: SetSchedule) -> Schedule | None:
     bound = schedule_rows.values(value) | {"id": asked.id}
     known = {"id": asked.id, "expected": asked.expected}
     found = work.run("schedule.expected", name=bound["name"], **known).fetchone()
@@ -51,16 +53,16 @@ def _write(work: Work, asked: Setting, value: SetSchedule) -> Schedule | None:
         last_triggered_at=last,
         **bound,
     )
-    return _read(work, asked.id)
+    return _read_schedule(work, asked.id)
 
 
-def _delete(work: Work, asked: Setting) -> Schedule | None:
-    there = _read(work, asked.id)
+def _delete_schedule(work: Work, asked: Setting) -> Schedule | None:
+    there = _read_schedule(work, asked.id)
     gone = work.run("schedule.delete", id=asked.id, expected=asked.expected)
     return there if gone.rowcount > 0 else None
 
 
-def _read(work: Work, schedule_id: str) -> Schedule | None:
+def _read_schedule(work: Work, schedule_id: str) -> Schedule | None:
     found = work.run("schedule.get", name=schedule_id).fetchone()
     return None if found is None else schedule_rows.schedule(found)
 
@@ -91,7 +93,7 @@ def _fire(work: Work, firing: Firing) -> Fired:
         return Fired.BUSY if stands else Fired.STALE
     if work.run("schedule.go_on", triggers=firing.job is not None, **onward).rowcount < 1:
         return Fired.STALE
-    _answer(work, firing, at)
+    _answer_slot(work, firing, at)
     return Fired.WRITTEN
 
 
@@ -107,7 +109,7 @@ def _looked_for(firing: Firing) -> dict[str, Any]:
     }
 
 
-def _answer(work: Work, firing: Firing, at: int) -> None:
+def _answer_slot(work: Work, firing: Firing, at: int) -> None:
     if firing.job is not None:
         insert_keyed(work, replace(firing.job, slot=firing.slot))
     work.run(
