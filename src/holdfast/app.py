@@ -55,7 +55,9 @@ from holdfast.store.open import open_store
 from holdfast.sync import Sync
 
 if TYPE_CHECKING:
-    from holdfast.worker.embedded import Worker
+    from holdfast.scheduler.book import Declared, Schedules
+    from holdfast.scheduler.planning import Options
+    from holdfast.worker.embedded import Beside, Worker
     from holdfast.worker.engine import Engine
     from holdfast.worker.held import Held
 
@@ -80,6 +82,7 @@ class Holdfast(Admin):
         self.settings = (settings or Settings()).with_(**overrides)
         self.registry = Registry()
         self.url = url if isinstance(url, str) else None
+        self._declared: dict[str, Declared] = {}
         self._ids = Ids(SystemClock().now, secrets.randbits)
         self._store = _store(url, self._ids)
         self._client = Client(
@@ -210,12 +213,23 @@ class Holdfast(Admin):
             self.settings,
             ids=self._ids,
             random=SystemRandom().random,
+            beside=self._beside(),
             instance_id=instance_id or _instance_id(),
             queues=queues,
             types=types,
             concurrency=concurrency,
             app_address=app_address,
         )
+
+    def _beside(self) -> "Beside":
+        """What runs beside the jobs of an embedded worker: the schedules."""
+        from holdfast.scheduler.loop import bring_in, keep_triggering  # noqa: PLC0415 - same
+
+        async def trigger(store: Store) -> None:
+            await bring_in(self.sync_schedules)
+            await keep_triggering(store, self._ids.job, self.settings.poll)
+
+        return trigger
 
     def engine(
         self,
@@ -250,6 +264,46 @@ class Holdfast(Admin):
     def templates(self) -> Templates:
         """Stored job definitions by name: save, get, all, remove, enqueue."""
         return Templates(self._client, self.registry)
+
+    def schedule(
+        self,
+        name: str,
+        cron: str | None = None,
+        job_type: JobType[..., Any] | str | None = None,
+        *,
+        coalesce: bool,
+        misfire_grace: Span,
+        **options: Unpack["Options"],
+    ) -> None:
+        """Declare a schedule: `app.schedule("nightly", "0 2 * * *", report, coalesce=True, …)`.
+
+        Or `every="15m"` instead of an expression, and `template="weekly"` instead of a type. A
+        worker brings it into the store when it starts; edited there later, it stays so until the
+        declaration changes. After an outage, slots that are late by more than `misfire_grace` are
+        `missed`; of the others each runs, or with `coalesce` only the last.
+        """
+        from holdfast.scheduler.book import declare  # noqa: PLC0415 - callers may never need one
+
+        asked: dict[str, Any] = {
+            **options,
+            "cron": cron,
+            "job_type": job_type,
+            "coalesce": coalesce,
+            "misfire_grace": misfire_grace,
+        }
+        self._declared[name] = declare(name, asked, self._declared)
+
+    @property
+    def schedules(self) -> "Schedules":
+        """Stored schedules by name: save, edit, pause, resume, next, run, backfill, history."""
+        from holdfast.scheduler.book import Schedules  # noqa: PLC0415 - same
+
+        return Schedules(self._client, self.registry)
+
+    async def sync_schedules(self) -> None:
+        """Bring the schedules that this app declares into the store, as its workers do."""
+        if self._declared:
+            await self.schedules.sync(self._declared)
 
     @property
     def store(self) -> Store:

@@ -35,6 +35,7 @@ from holdfast.store.audit import Audits
 from holdfast.store.groups import Groups
 from holdfast.store.records import Records
 from holdfast.store.reservations import Reservations
+from holdfast.store.schedules import Schedules
 from holdfast.store.views import Views
 
 PROMOTED_AT_ONCE: Final = 10_000
@@ -404,6 +405,7 @@ class Store(
     Repairs,
     Queues,
     Reservations,
+    Schedules,
     Groups,
     Records,
     Workers,

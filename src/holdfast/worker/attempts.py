@@ -106,6 +106,10 @@ class Attempts:
         place = "thread" if name == "command" else name
         self._held.start(claim, executor=place, limit=kind.max_runtime)
 
+    def _tell_end(self, active: Active, change: Change) -> None:
+        rows = active.run.rows_processed if active.has_run else 0
+        telling.job_end(active.claim, change, self._loop.time() - active.started, rows)
+
     def _is_closed(self, active: Active, value: object) -> bool:
         """Whether that was all there is to do about it; else the long way is the right one."""
         try:
@@ -114,7 +118,7 @@ class Attempts:
             return False
         self._held.returned(active.claim)
         if active.is_told:
-            telling.job_end(active.claim, change, self._loop.time() - active.started)
+            self._tell_end(active, change)
         self._finish(change)
         return True
 
@@ -151,7 +155,7 @@ class Attempts:
         if task is not None and task.cancelling():
             await shake_off(task)
         if active.is_told:
-            telling.job_end(active.claim, change, self._loop.time() - active.started)
+            self._tell_end(active, change)
         return change
 
     def _leave_if_torn_down(self, active: Active, error: BaseException) -> None:

@@ -24,10 +24,15 @@ def job_start(claim: Claim) -> bool:
     return True
 
 
-def job_end(claim: Claim, change: Change, seconds: float) -> None:
-    """A handler is done with; the change says what became of its job."""
+def job_end(claim: Claim, change: Change, seconds: float, rows: int = 0) -> None:
+    """A handler is done with; the change says what became of its job, `rows` how many it did."""
     status = change.move.run or change.move.to
-    ended = {"status": str(status), "to": str(change.move.to), "duration": round(seconds, 6)}
+    ended = {
+        "status": str(status),
+        "to": str(change.move.to),
+        "duration_seconds": round(seconds, 6),
+        "rows_processed": rows,
+    }
     why = {"reason": change.reason} if change.reason else {}
     _tell(logging.INFO, "job_end", {**_who(claim), **ended, **why})
 
@@ -57,6 +62,7 @@ def _who(claim: Claim) -> dict[str, Any]:
         "type": claim.type,
         "attempt": claim.failures + 1,
         "token": claim.token,
+        **({"slot": claim.slot_at.isoformat()} if claim.slot_at else {}),
     }
 
 

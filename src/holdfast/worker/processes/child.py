@@ -36,8 +36,17 @@ class Child:
     """Waits for the word to start, works until told to stop, or until its supervisor is gone."""
 
     def __init__(
-        self, store: Store, engine: Engine, settings: Settings, *, held: HeldOnBoard, line: Line
+        self,
+        store: Store,
+        engine: Engine,
+        settings: Settings,
+        *,
+        held: HeldOnBoard,
+        line: Line,
+        ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
+        """`ready` is begun when the store is open."""
+        self._ready = ready
         self._store = store
         self._engine = engine
         self._settings = settings
@@ -88,6 +97,8 @@ class Child:
 
     async def _start(self, holder: Holder) -> None:
         await self._open(holder)
+        if self._ready is not None:
+            self._go(self._ready())
         self._engine.start(holder)
         self._deaf = self._store.listen(self._engine.hint, topics=[Topic.WORK])
         self._at_work.set()

@@ -65,8 +65,13 @@ class Supervisor:
         ids: Ids,
         random: Callable[[], float],
         leave: Callable[[], None],
+        beside: Callable[[Store, Settings], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        """`leave` ends the process, for when it was asked to stop and the store does not let it."""
+        """`leave` ends the process, for when it was asked to stop and the store does not let it.
+
+        `beside` is kept going beside the children, once recovery is over; it runs no user code.
+        """
+        self._beside = beside
         self._plan = plan
         self._program = program
         self._open_store = open_store
@@ -184,6 +189,8 @@ class Supervisor:
         yield every(min(LOOK, settings.max_silence / 4), care.look_once, random=random)
         yield every(LOOK, self._recycle_once, random=random)
         yield look_around(Tidy(self._store, self._ids.job), settings, random=random)
+        if self._beside is not None:
+            yield self._beside(self._store, settings)
 
     def _recovery(self, holder: Holder, queues: list[str]) -> Recovery:
         """For before anything new is taken; the identity is held, so earlier boots are dead."""

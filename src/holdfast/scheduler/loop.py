@@ -1,0 +1,77 @@
+"""The trigger loop: sleeps until the next slot, and leaves the work to one process at a time."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final
+
+from holdfast.core.ids import JobId
+from holdfast.errors import CallerError, OperatorError, StoreClosed
+from holdfast.scheduler.trigger import Trigger
+from holdfast.store.around import Hold
+from holdfast.store.base import Store
+
+log = logging.getLogger("holdfast.scheduler")
+
+LOCK: Final = "scheduler"
+"""Held by whoever triggers. It is thrift: without it all would try, and one would win each slot."""
+
+TAKE_OVER: Final = 1.0
+"""How often the others look whether the lock is free, in seconds."""
+
+AHEAD: Final = timedelta(seconds=5)
+PAUSE: Final = 1.0
+
+
+async def keep_triggering(store: Store, new_id: Callable[[], JobId], poll: timedelta) -> None:
+    """Trigger what is due, on time, until cancelled."""
+    trigger = Trigger(store, new_id)
+    hold: Hold | None = None
+    try:
+        while True:
+            hold = hold or await store.hold(LOCK)
+            if hold is None:
+                await asyncio.sleep(TAKE_OVER)
+            else:
+                await asyncio.sleep(await _step(trigger, poll.total_seconds()))
+    finally:
+        if hold is not None:
+            await hold.release()
+
+
+async def bring_in(sync: Callable[[], Awaitable[None]]) -> None:
+    """Bring what the code declares into the store, however long that takes to be ready for it.
+
+    What cannot be is said, and keeps nobody from triggering the rest.
+    """
+    while True:
+        try:
+            return await sync()
+        except OperatorError as error:
+            if isinstance(error, StoreClosed):
+                raise
+            log.warning("cannot write the declared schedules yet, will try again: %s", error)
+            await asyncio.sleep(PAUSE)
+        except CallerError as error:
+            log.error("the declared schedules are not all right: %s", error)  # noqa: TRY400 - one clear line
+            return None
+
+
+async def _step(trigger: Trigger, poll: float) -> float:
+    """One round; how many seconds until the next. Not longer than `poll`: others add schedules."""
+    began = asyncio.get_running_loop().time()
+    try:
+        done = await trigger.run_once()
+        if done.next_trigger_at is None:
+            return poll
+        left = (done.next_trigger_at - done.now).total_seconds()
+        if 0 < left < AHEAD.total_seconds():
+            await trigger.prepare(AHEAD)
+    except StoreClosed:
+        raise
+    except Exception:
+        log.exception("a round of triggers failed; it will be tried again")
+        return PAUSE
+    took = asyncio.get_running_loop().time() - began
+    return min(poll, max(0.0, left - took))
