@@ -46,8 +46,8 @@ SELECT CASE WHEN seq % 2 = 0 THEN 'key' ELSE 'active' END, 'key-' || seq, '', id
 FROM {schema}.jobs
 """
 _SLOTS = """
-INSERT INTO {schema}.slots (series, slot_at, job)
-SELECT 'series-' || seq % 7, seq, id FROM {schema}.jobs
+INSERT INTO {schema}.slots (series, slot_at, outcome, planned, actual, job)
+SELECT 'series-' || seq % 7, seq, 'ran', seq, seq, id FROM {schema}.jobs
 """
 _WAITING = """
 INSERT INTO {schema}.waiting (

@@ -12,8 +12,8 @@ from holdfast.store.postgres.address import Address
 
 PLACES: Final = ("waiting", "open_runs", "ends")
 TABLES: Final = (
-    *PLACES, "jobs", "runs", "events", "keys", "slots", "queues", "reservations", "groups",
-    "records", "workers",
+    *PLACES, "jobs", "runs", "events", "keys", "slots", "schedules", "queues", "reservations",
+    "groups", "records", "workers",
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def values(value: SetSchedule) -> dict[str, Any]:
     return {
         "name": value.plan.name,
         "plan": to_text(value.plan),
-        "enabled": int(value.plan.enabled),
+        "enabled": value.plan.enabled,
         "next_slot": number(value.next_slot),
         "next_trigger_at": number(value.next_trigger_at),
     }

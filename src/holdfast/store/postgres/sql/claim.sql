@@ -235,7 +235,7 @@ opened AS (
 )
 SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
-  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most,
+  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
   (
     SELECT array_agg(l.ord) FROM lasts AS l
     WHERE l.at - statement_timestamp() > interval '4 milliseconds'
@@ -249,10 +249,11 @@ CROSS JOIN (
     array_agg(o.run_id::text) AS runs, array_agg(o.type) AS types,
     array_agg(o.params) AS params, array_agg(o.delivery) AS deliveries,
     array_agg(o.failures) AS failures, array_agg(o.losses) AS losses,
-    array_agg(o.max_attempts) AS most
+    array_agg(o.max_attempts) AS most,
+    CASE WHEN count(o.slot_at) > 0 THEN array_agg(o.slot_at) END AS slots
   FROM (
     SELECT o.job, o.token, o.run_id, j.type, j.params::text AS params, o.delivery, o.failures,
-      o.losses, j.max_attempts
+      o.losses, j.max_attempts, j.slot_at
     FROM opened AS o
     JOIN holdfast.jobs AS j ON j.id = o.job
     ORDER BY o.run_id
@@ -296,7 +297,7 @@ LEFT JOIN holdfast.reservations AS r ON r.queue = :queue::text AND r.status = 'a
 -- What claims took whose answer never came: the runs of each are numbered under one prefix.
 SELECT
   o.job::text, o.token, o.run_id::text, j.type, j.params::text, o.delivery, o.failures, o.losses,
-  j.max_attempts
+  j.max_attempts, j.slot_at
 FROM holdfast.open_runs AS o
 JOIN holdfast.jobs AS j ON j.id = o.job
 WHERE left(o.run_id::text, 30) = ANY(:prefixes::text[])

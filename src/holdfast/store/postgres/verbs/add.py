@@ -1,9 +1,9 @@
 """Storing new jobs: plain ones in one statement, the others after a look at what is in the way."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast.core.job import NewJob
 from holdfast.errors import StoreBusy
@@ -30,6 +30,8 @@ from holdfast.store.postgres.work import Asks, Work
 
 _KIND = attrgetter(*(name for name in NewJob.__slots__ if name not in {"id", "params"}))
 
+T = TypeVar("T")
+
 LOOKS: Final = 20
 """How often somebody else may come first between the look and the write."""
 
@@ -41,7 +43,7 @@ async def add(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
     """
     if not jobs:
         return []
-    doors = await _lock(work, jobs)
+    doors = await lock(work, jobs)
     return await apart(jobs, partial(_add, work, doors), _refused)
 
 
@@ -120,7 +122,7 @@ def needs_locks(job: NewJob) -> bool:
     return job.member or job.retry_of is not None or is_far(job)
 
 
-async def _lock(work: Work, jobs: Sequence[NewJob]) -> Doors:
+async def lock(work: Work, jobs: Sequence[NewJob]) -> Doors:
     """Queues first, then groups, then jobs, as everybody does. Answers which groups are open."""
     queues = sorted({job.queue for job in jobs if _is_text(job.queue)})
     placed = [name for (name,) in await work.rows("add.placed", queues=queues)]
@@ -147,9 +149,14 @@ async def _why_shut(work: Work, job: NewJob) -> str | None:
 
 
 async def _add(work: Work, doors: Doors, jobs: Sequence[NewJob]) -> list[Added]:
+    return await looking_again(work, partial(_write, work, doors, jobs))
+
+
+async def looking_again(work: Work, step: Callable[[], Awaitable[T]]) -> T:
+    """What it answers; anew, from its look on, for as long as somebody else comes first."""
     for _ in range(LOOKS):
         try:
-            return await saved(work, partial(_write, work, doors, jobs))
+            return await saved(work, step)
         except Exception as error:
             if not is_taken(error):
                 raise
@@ -161,6 +168,12 @@ async def _add(work: Work, doors: Doors, jobs: Sequence[NewJob]) -> list[Added]:
 async def _write(work: Work, doors: Doors, jobs: Sequence[NewJob]) -> list[Added]:
     facts = Facts.read(await work.rows("add.look", **asked(jobs)), doors)
     made = plan(jobs, facts, work.now)
+    await keep(work, made)
+    return made.answers
+
+
+async def keep(work: Work, made: Plan) -> None:
+    """Store what was planned, and tell of the jobs that are retried."""
     if made.drafts:
         values = written(made) | {"now": work.now, "channel": None, "placed": True}
         [(_, queues, _)] = await work.rows("add.mixed", **values)
@@ -169,7 +182,6 @@ async def _write(work: Work, doors: Doors, jobs: Sequence[NewJob]) -> list[Added
     if retries:
         told = columns([Draft(job) for job in retries])
         await work.run("add.retried", ids=told["ids"], retries=told["retries"], now=work.now)
-    return made.answers
 
 
 def _refused(job: NewJob, why: str) -> Added:
