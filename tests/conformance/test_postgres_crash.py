@@ -52,6 +52,15 @@ ELSEWHERE = {
 }
 """Run once per connection, or they write nothing: the tests of these parts run them."""
 
+ODD = {
+    "tx.now",  # where no test hands in its clock
+    "claim.opened",  # after an answer was lost: see the tests of faults
+    "apply.written",  # the same
+    "lease.is_attachable",  # reads, after a refusal
+    "queue.settle",  # writes nothing: waits for claims that know no limit yet
+}
+"""No scenario of one undisturbed verb gets there."""
+
 
 @pytest.fixture(scope="module")
 def crasher() -> Iterator[Crasher]:
@@ -67,6 +76,7 @@ class Place:
         self.address = self._runner.run(make(url))
         self._connection = self._runner.run(asyncpg.connect(self.address.dsn))
         self.killed: set[str] = set()
+        self.seen: dict[str, set[str]] = {}
 
     def empty(self) -> None:
         self._runner.run(empty_on(self._connection, self.address.schema, "effects"))
@@ -114,6 +124,7 @@ def test_killed_at_every_statement_it_is_all_or_nothing(
     place.empty()
     points = crasher.points(path, name)
     after = _promoted(name, place.dump())
+    place.seen[name] = {point.name for point in points}
     assert points, "the act ran no statement"
 
     found = []
@@ -240,11 +251,10 @@ async def _everything_ends(where: Address, *, sound: bool) -> None:
 
 
 def test_every_statement_is_in_the_list(crasher: Crasher, path: Path, place: Place) -> None:
-    seen = set(place.killed)
-    for name in sorted(BENCH.scenarios) if not seen else ():
+    for name in sorted(set(BENCH.scenarios) - set(place.seen)):
         place.empty()
-        seen |= {point.name for point in crasher.points(path, name)}
+        place.seen[name] = {point.name for point in crasher.points(path, name)}
 
-    missing = set(statements()) - seen - ELSEWHERE
+    missing = set(statements()) - ELSEWHERE - ODD - set().union(*place.seen.values())
 
-    assert missing == set(), "give each of these a scenario in which it runs"
+    assert sorted(missing) == [], "give each of these a scenario in which it runs"

@@ -187,8 +187,8 @@ class Stage:
     reading: Any
 
 
-def wrecks(name: str, folder: Path) -> list[Wreck]:
-    """Wrecks of that scenario; the last one was killed after its last statement."""
+def wrecks(name: str, folder: Path, *, every: bool = False) -> list[Wreck]:
+    """Wrecks of that scenario, of `every` statement or the telling ones; the last one answered."""
     stage = asyncio.run(_prepare(name, folder / f"{name}.db"))
     sound = SCENARIOS[name].sound
     before = dump(stage.path, sound=sound)
@@ -197,7 +197,7 @@ def wrecks(name: str, folder: Path) -> list[Wreck]:
     deaths = {
         nth: (n, folder / f"{name}.{nth}.db")
         for nth, n in enumerate([*names, "the end"])
-        if sizes.SIZES.crash_on_either_side or _is_chosen(nth, names)
+        if every or sizes.SIZES.crash_on_either_side or _is_chosen(nth, names)
     }
     for _, path in deaths.values():
         shutil.copy(stage.path, path)

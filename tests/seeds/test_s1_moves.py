@@ -195,7 +195,7 @@ async def test_a_fault_in_mid_reorder_leaves_the_old_order(
 def test_killed_in_mid_reorder_the_order_is_the_old_one_or_the_new_one(
     name: str, tmp_path: Path
 ) -> None:
-    found = wrecks(name, tmp_path)
+    found = wrecks(name, tmp_path, every=True)
     old, new = (tables["holdfast_waiting"] for tables in (found[0].before, found[0].after))
 
     left = [wreck.found["holdfast_waiting"] for wreck in found]
@@ -283,7 +283,7 @@ async def test_a_fault_midway_through_normalising_leaves_the_old_positions(
 def test_killed_while_normalising_the_positions_are_all_old_or_all_new(
     name: str, tmp_path: Path
 ) -> None:
-    found = wrecks(name, tmp_path)
+    found = wrecks(name, tmp_path, every=True)
     old, new = found[0].before, found[0].after
 
     assert old["holdfast_waiting"] != new["holdfast_waiting"]

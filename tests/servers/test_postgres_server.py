@@ -189,17 +189,22 @@ def test_a_database_full_of_schemas_is_dropped(server: PostgresServer) -> None:
         assert last.rpartition("/")[2] in names
 
 
-def test_programs_that_nobody_may_enter_are_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wheel, "_is_open_to_all", lambda place: False)
-    monkeypatch.setattr(wheel, "identity", lambda: {"user": 1, "group": 1})
+def test_programs_where_nobody_may_look_run_from_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A virtual environment in root's home."""
+    monkeypatch.setattr(wheel, "programs", lambda *where: wheel.copied(*where) / "bin")
 
-    copied = wheel.programs("18", tmp_path)
+    with postgres_server() as server:
+        assert server.programs.is_relative_to(server.folder)
+        assert server.execute("SELECT 1") == "1"
 
-    assert copied == tmp_path / "programs" / "bin"
-    assert os.access(copied / "postgres", os.X_OK)
-    assert not (tmp_path / "programs" / "include").exists()
+
+def test_a_place_in_a_private_folder_is_not_open_to_all(tmp_path: Path) -> None:
+    place = tmp_path / "private" / "pginstall"
+    place.mkdir(parents=True)
+
+    place.parent.chmod(0o700)
+
+    assert not wheel._is_open_to_all(place)
 
 
 def test_the_watcher_hears_no_ctrl_c() -> None:

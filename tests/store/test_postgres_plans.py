@@ -67,6 +67,7 @@ SOMETIMES: dict[str, set[str]] = {
     "group.seal": {"groups"},  # those that are not sealed, by their index
     "group.expire": {"groups"},  # the same
     "claim.take": {"open_runs"},  # the `once` jobs that run, by their index
+    "claim.few": {"open_runs"},  # the same
     "apply.silent": {"reservations"},  # the queues that are held, by their index
     "lease.renew": {"reservations"},  # the same
     "place.normalise_placed": {"waiting"},  # it numbers all of a queue
@@ -114,6 +115,11 @@ INTENDED = {
     "finish.plain": ["open_runs_pkey (job = "],
     "claim.take": [
         "waiting_ready ((queue = $1) AND (type = l.type) AND (ord > ",
+        "waiting_due (available_at <= ",
+        "jobs_pkey (id = o.job)",
+    ],
+    "claim.few": [
+        "waiting_ready ((queue = $1) AND (type = t.type))",
         "waiting_due (available_at <= ",
         "jobs_pkey (id = o.job)",
     ],

@@ -12,7 +12,7 @@ from holdfast.store.postgres.database import GONE, is_gone, named
 T = TypeVar("T")
 
 FIRST: Final = 0.05
-LONGEST: Final = 2.0
+LONGEST: Final = 1.0
 """Seconds between two attempts: the first pause and the longest, at random up to that."""
 
 

@@ -15,6 +15,7 @@ VERSIONS: Final = tuple(FOLDERS)
 """Those that can be started, the newest first."""
 
 NOBODY: Final = "nobody"
+UNUSED: Final = shutil.ignore_patterns("include", "*.a")
 
 
 class Identity(TypedDict, total=False):
@@ -37,7 +38,7 @@ def give(path: Path) -> None:
     """Make it the property of whoever runs the server."""
     who = identity()
     if who:
-        os.chown(path, who["user"], who["group"])
+        os.chown(path, who["user"], who["group"], follow_symlinks=False)
 
 
 def programs(version: str, folder: Path) -> Path:
@@ -45,11 +46,21 @@ def programs(version: str, folder: Path) -> Path:
     place = _installed(version)
     if not identity() or _is_open_to_all(place):
         return place / "bin"
-    copy = folder / "programs"
+    return copied(version, folder) / "bin"
+
+
+def copied(version: str, folder: Path) -> Path:
+    """The programs and, as far from them as in the wheel, the libraries that they look for."""
+    place, copy = _installed(version), folder / "programs"
+    wanted = copy / WHEEL / place.name
     if not copy.exists():
-        shutil.copytree(place, copy, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
-        copy.chmod(0o755)
-    return copy / "bin"
+        libraries = place.parent.with_name(f"{WHEEL}.libs")
+        for source, target in ((place, wanted), (libraries, copy / libraries.name)):
+            if source.exists():
+                shutil.copytree(source, target, symlinks=True, ignore=UNUSED)
+        for made in (copy, *copy.rglob("*")):
+            give(made)
+    return wanted
 
 
 @cache

@@ -12,7 +12,7 @@ from holdfast.errors import StoreBusy
 from holdfast.store import rows
 from holdfast.store.base import PROMOTED_AT_ONCE
 from holdfast.store.postgres.database import AGAIN
-from holdfast.store.postgres.floors import Look
+from holdfast.store.postgres.floors import SLOW, Look
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.patience import patiently
 from holdfast.store.postgres.verbs.alone import is_taken
@@ -57,14 +57,14 @@ class PostgresClaiming(Asking):
         lost = await self._lines.rows("claim.opened", prefixes=sent) if sent else []
         if lost:
             return [rows.claim(row) for row in lost]
-        sent.append(self._ids.prefix())
-        return await self._claim(replace(wanted, prefix=sent[-1]))
+        return await self._claim(wanted, sent)
 
-    async def _claim(self, wanted: Wanted) -> list[Claim]:
+    async def _claim(self, wanted: Wanted, sent: list[str]) -> list[Claim]:
         promoted = False
         for _ in range(TRIES):
+            wanted = self._numbered(wanted, sent)
             try:
-                took = await self._take(wanted, promoted=promoted)
+                took = await self._take(wanted, sent, promoted=promoted)
                 if took.is_gated and not took.is_paused:
                     return await self._claim_gated(wanted)
             except AGAIN:
@@ -82,13 +82,40 @@ class PostgresClaiming(Asking):
         verb = partial(claim_gated, wanted=wanted, now=self._now, mono=self._mono)
         return await self._lines.transact(verb, "claim")
 
-    async def _take(self, wanted: Wanted, *, promoted: bool) -> Taken:
+    async def _take(self, wanted: Wanted, sent: list[str], *, promoted: bool) -> Taken:
+        """All there is where nothing has piled up, by a small statement; else by the large one."""
+        piled_up = self._lines.piled_up
+        if wanted.queue in piled_up or not wanted.limit:
+            return await self._take_many(wanted, promoted=promoted)
+        few = await self._take_few(wanted, promoted=promoted)
+        if len(few.claims) < wanted.limit and few.seconds < SLOW:
+            return few
+        piled_up.add(wanted.queue)
+        if few.is_gated or len(few.claims) < wanted.limit or not wanted.prefetch:
+            return few
+        rest = self._numbered(replace(wanted, limit=0), sent)
+        more = await self._take_many(rest, promoted=True)
+        return replace(few, claims=few.claims + more.claims)
+
+    def _numbered(self, wanted: Wanted, sent: list[str]) -> Wanted:
+        """Each statement numbers its runs by itself, so that none is numbered twice."""
+        sent.append(self._ids.prefix())
+        return replace(wanted, prefix=sent[-1])
+
+    async def _take_few(self, wanted: Wanted, *, promoted: bool) -> Taken:
+        asked = {"promoted": promoted, "now": self._now, "mono": self._mono}
+        async with self._lines.line("claim").taken() as lane:
+            return taken((await lane.fetch("claim.few", wanted.values(**asked)))[0])
+
+    async def _take_many(self, wanted: Wanted, *, promoted: bool) -> Taken:
         floors = self._lines.floors.of(wanted.queue, wanted.types)
         asked = {"floors": floors, "promoted": promoted, "now": self._now, "mono": self._mono}
         async with self._lines.line("claim").taken() as lane:
             took = taken((await lane.fetch("claim.take", wanted.values(**asked)))[0])
         look = Look(took.lasts, took.looked, took.seconds, was_full=not any(floors))
         self._lines.floors.learn(wanted.queue, wanted.types, look)
+        if not any(floors) and len(took.claims) < wanted.limit + wanted.prefetch:
+            self._lines.piled_up.discard(wanted.queue)
         return took
 
     async def _clear(self, wanted: Wanted, took: Taken) -> bool:

@@ -260,6 +260,107 @@ CROSS JOIN (
   ) AS o
 ) AS c;
 
+-- @few
+-- The same for a queue without a backlog, where a claim takes all there is and a plan for every case
+-- would take longer to set up than to carry out: one look at each type, nothing beyond :limit. What
+-- it locks and leaves, because of several types, is free again at once.
+WITH gate AS MATERIALIZED (
+  SELECT
+    coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
+      AS is_paused,
+    q.concurrency,
+    EXISTS (
+      SELECT 1 FROM holdfast.reservations AS r WHERE r.queue = :queue::text AND r.status = 'active'
+    ) AS is_reserved,
+    NOT :promoted::boolean AND EXISTS (
+      SELECT 1 FROM holdfast.waiting AS w
+      WHERE w.state IN ('scheduled', 'retry_wait') AND w.available_at <= c.now
+    ) AS is_due,
+    (
+      SELECT k.id FROM holdfast.workers AS k
+      WHERE k.instance_id = :instance::text AND k.boot_id = :boot::text
+    ) AS worker,
+    c.now
+  FROM (SELECT coalesce(:now::bigint, holdfast.micros()) AS now) AS c
+  LEFT JOIN holdfast.queues AS q ON q.name = :queue::text
+),
+picked AS MATERIALIZED (
+  SELECT f.at, f.ord
+  FROM gate AS g
+  CROSS JOIN unnest(:types::text[]) AS t (type)
+  CROSS JOIN LATERAL (
+    SELECT w.ctid AS at, w.ord
+    FROM holdfast.waiting AS w
+    WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
+      AND (w.start_deadline IS NULL OR w.start_deadline >= g.now)
+      AND (
+        w.delivery <> 'once'
+        OR NOT EXISTS (
+          SELECT 1 FROM holdfast.open_runs AS o WHERE o.delivery = 'once' AND o.name = w.name
+        )
+        AND w.job = (
+          SELECT e.job FROM holdfast.waiting AS e
+          WHERE e.delivery = 'once' AND e.state = 'queued'
+            AND e.name = w.name AND e.queue = w.queue
+            AND (e.start_deadline IS NULL OR e.start_deadline >= g.now)
+            AND e.type = ANY(:types::text[])
+          ORDER BY e.ord
+          LIMIT 1
+        )
+      )
+    ORDER BY w.ord
+    LIMIT :limit::bigint
+    FOR UPDATE SKIP LOCKED
+  ) AS f
+  WHERE g.worker IS NOT NULL
+    AND NOT g.is_paused AND g.concurrency IS NULL AND NOT g.is_reserved AND NOT g.is_due
+),
+left_behind AS (
+  DELETE FROM holdfast.waiting
+  WHERE ctid = ANY(ARRAY(SELECT p.at FROM picked AS p ORDER BY p.ord LIMIT :limit::bigint))
+  RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
+    losses, grp, active, ord
+),
+opened AS (
+  INSERT INTO holdfast.open_runs (
+    job, seq, run_id, token, worker, started_at, lease_until, queue, name, delivery, priority,
+    position, available_at, failures, losses, grp, active, plain
+  )
+  SELECT
+    b.job, b.seq,
+    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1), 6, '0'))::uuid,
+    b.token + 1, g.worker, g.now, coalesce(:mono::bigint, g.now) + :lease::bigint, b.queue, b.name,
+    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.grp, b.active,
+    NOT b.active AND CASE
+      WHEN b.grp IS NULL THEN true
+      ELSE coalesce((SELECT s.mode = 'parallel' FROM holdfast.groups AS s WHERE s.id = b.grp), false)
+    END
+  FROM left_behind AS b
+  CROSS JOIN gate AS g
+  RETURNING job, run_id, token, delivery, failures, losses
+)
+SELECT
+  g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
+  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most,
+  NULL::bytea[], NULL::double precision,
+  extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
+FROM gate AS g
+CROSS JOIN (
+  SELECT
+    array_agg(o.job::text) AS jobs, array_agg(o.token) AS tokens,
+    array_agg(o.run_id::text) AS runs, array_agg(o.type) AS types,
+    array_agg(o.params) AS params, array_agg(o.delivery) AS deliveries,
+    array_agg(o.failures) AS failures, array_agg(o.losses) AS losses,
+    array_agg(o.max_attempts) AS most
+  FROM (
+    SELECT o.job, o.token, o.run_id, j.type, j.params::text AS params, o.delivery, o.failures,
+      o.losses, j.max_attempts
+    FROM opened AS o
+    JOIN holdfast.jobs AS j ON j.id = o.job
+    ORDER BY o.run_id
+  ) AS o
+) AS c;
+
 -- @promote
 -- What another claim promotes at this moment is passed over: it is promoted.
 UPDATE holdfast.waiting
