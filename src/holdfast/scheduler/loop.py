@@ -21,6 +21,9 @@ TAKE_OVER: Final = 1.0
 """How often the others look whether the lock is free, in seconds."""
 
 AHEAD: Final = timedelta(seconds=5)
+LAST_MOMENT: Final = 0.5
+"""So shortly before a trigger, in seconds, nothing more is made ready: it might be late for it."""
+
 PAUSE: Final = 1.0
 
 
@@ -66,8 +69,8 @@ async def _step(trigger: Trigger, poll: float) -> float:
         if done.next_trigger_at is None:
             return poll
         left = (done.next_trigger_at - done.now).total_seconds()
-        if 0 < left < AHEAD.total_seconds():
-            await trigger.prepare(AHEAD)
+        if LAST_MOMENT < left < AHEAD.total_seconds():
+            await trigger.prepare(done.next_trigger_at, AHEAD)
     except StoreClosed:
         raise
     except Exception:
