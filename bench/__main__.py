@@ -9,7 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import chaos, commands, groups, growth, machine, order, report, rounds, worker
+from bench import (
+    chaos,
+    commands,
+    groups,
+    growth,
+    machine,
+    order,
+    report,
+    rounds,
+    schedules,
+    worker,
+)
 from bench.figures import Line, Series
 
 JOBS = {
@@ -22,11 +33,12 @@ JOBS = {
     "worker": 20_000,
     "order": 20_000,
     "commands": 1,
+    "schedules": 1_000,
     "chaos": 10_000,
 }
 """How many jobs each measurement takes unless told otherwise."""
 
-ALONE = {"growth", "groups", "worker", "order", "commands", "chaos"}
+ALONE = {"growth", "groups", "worker", "order", "commands", "schedules", "chaos"}
 """Measured without a peer."""
 
 
@@ -70,6 +82,9 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if "commands" in wanted:
         found["commands"] = commands.measure(folder, rows=asked.rows)
         _print(commands.lines(found["commands"]))
+    if "schedules" in wanted:
+        found["schedules"] = schedules.measure(folder, jobs=asked.jobs or JOBS["schedules"])
+        _print(schedules.lines(found["schedules"]))
     if "chaos" in wanted:
         found["chaos"] = chaos.measure(folder, jobs=asked.jobs or JOBS["chaos"])
         _print(report.table([[name, str(value)] for name, value in found["chaos"].items()]))
