@@ -27,14 +27,19 @@ LAST_MOMENT: Final = 0.5
 PAUSE: Final = 1.0
 
 
-async def keep_triggering(store: Store, new_id: Callable[[], JobId], poll: timedelta) -> None:
-    """Trigger what is due, on time, until cancelled."""
+async def keep_triggering(
+    store: Store, new_id: Callable[[], JobId], poll: timedelta, *, by_turns: bool = True
+) -> None:
+    """Trigger what is due, on time, until cancelled.
+
+    `by_turns`: one process at a time does it, and the others stand by.
+    """
     trigger = Trigger(store, new_id)
     hold: Hold | None = None
     try:
         while True:
-            hold = hold or await store.hold(LOCK)
-            if hold is None:
+            hold = hold or (await store.hold(LOCK) if by_turns else None)
+            if by_turns and hold is None:
                 await asyncio.sleep(TAKE_OVER)
             else:
                 await asyncio.sleep(await _step(trigger, poll.total_seconds()))
