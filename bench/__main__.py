@@ -10,7 +10,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench import chaos, commands, groups, growth, hotpath, machine, order, report, rounds, worker
+from bench import (
+    chaos,
+    commands,
+    groups,
+    growth,
+    hotpath,
+    machine,
+    order,
+    report,
+    rounds,
+    schedules,
+    worker,
+)
 from bench.figures import Line, Series
 
 JOBS = {
@@ -23,6 +35,7 @@ JOBS = {
     "worker": 20_000,
     "order": 20_000,
     "commands": 1,
+    "schedules": 1_000,
     "chaos": 10_000,
     "hotpath": 100_000,
 }
@@ -31,7 +44,7 @@ JOBS = {
 ELSEWHERE = {"postgres": "bench.pg.main", "outages": "bench.pg.outages"}
 """Measured on a server, with words of their own: `python -m bench postgres --help`."""
 
-ALONE = {"growth", "groups", "worker", "order", "commands", "chaos", "hotpath"}
+ALONE = {"growth", "groups", "worker", "order", "commands", "schedules", "chaos", "hotpath"}
 """Measured without a peer."""
 
 
@@ -78,6 +91,9 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if "commands" in wanted:
         found["commands"] = commands.measure(folder, rows=asked.rows)
         _print(commands.lines(found["commands"]))
+    if "schedules" in wanted:
+        found["schedules"] = schedules.measure(folder, jobs=asked.jobs or JOBS["schedules"])
+        _print(schedules.lines(found["schedules"]))
     if "chaos" in wanted:
         found["chaos"] = chaos.measure(folder, jobs=asked.jobs or JOBS["chaos"])
         _print(report.table([[name, str(value)] for name, value in found["chaos"].items()]))

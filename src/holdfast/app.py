@@ -227,7 +227,9 @@ class Holdfast(Admin):
 
         async def trigger(store: Store) -> None:
             await bring_in(self.sync_schedules)
-            await keep_triggering(store, self._ids.job, self.settings.poll)
+            # Without the lock, whose file would stay beside the database: one file is the promise.
+            poll = self.settings.poll
+            await keep_triggering(store, self._ids.job, poll, by_turns=False)
 
         return trigger
 

@@ -10,9 +10,11 @@ from holdfast import Holdfast
 from holdfast.core.ids import Ids
 from holdfast.scheduler.trigger import Trigger
 from holdfast.store.base import Store
+from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.model_store import ModelStore
+from holdfast.testing.postgres_clock import DatabaseClock
 
 
 @pytest.fixture
@@ -25,13 +27,16 @@ def ids(clock: FakeClock) -> Ids:
     return Ids(clock.now, Random(7).getrandbits)
 
 
-@pytest.fixture(params=["model", "sqlite"])
+@pytest.fixture(params=["model", "sqlite", "postgres"])
 async def store(
     request: pytest.FixtureRequest, clock: FakeClock, ids: Ids, tmp_path: Path
 ) -> AsyncIterator[Store]:
     made: Store = ModelStore(clock, ids)
     if request.param == "sqlite":
         made = SqliteStore(tmp_path / "jobs.db", clock=clock, ids=ids)
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+        made = PostgresStore(url, clock=DatabaseClock(clock), ids=ids)
     await made.open()
     yield made
     await made.close()

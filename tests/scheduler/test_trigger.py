@@ -345,3 +345,45 @@ async def test_more_due_than_can_be_looked_at_are_left_out_and_said_so(
     assert (rows[0].slot.at, rows[-1].slot.at) == (START + HOUR, START + MINUTE)
     assert rows[-1].reason == f"left out: those before {rows[-2].slot.at}"
     assert (await app.schedules.get("s")).next_slot == START + HOUR + MINUTE
+
+
+@pytest.mark.parametrize("job_type", ["report", "brief"])
+async def test_what_was_made_ready_is_fired_on_time_and_not_twice(
+    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger, ids: Ids, job_type: str
+) -> None:
+    await app.templates.save("hello", "greet", params={"name": "Ada"})
+    await app.schedules.save("t", "0 * * * *", template="hello", coalesce=True, misfire_grace="5m")
+    await hourly(app, job_type)
+    clock.advance(HOUR - timedelta(seconds=2))
+    await trigger.prepare(START + HOUR, timedelta(seconds=5))
+    other = Trigger(store, ids.job)
+    await other.prepare(START + HOUR, timedelta(seconds=5))
+    early = (await trigger.run_once()).outcomes
+    clock.advance(timedelta(seconds=2))
+
+    done = [(await each.run_once()).outcomes for each in (trigger, other)]
+
+    assert early == {}
+    assert done == [{RAN: 2}, {}]
+    assert len(await store.find(Filter(), limit=9)) == 2
+
+
+@pytest.mark.parametrize("change", ["edited", "paused", "running", "late"])
+async def test_what_was_made_ready_and_is_so_no_longer_is_not_fired(
+    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger, change: str
+) -> None:
+    await hourly(app, "brief")
+    clock.advance(HOUR - timedelta(seconds=2))
+    await trigger.prepare(START + HOUR, timedelta(seconds=5))
+    if change == "edited":
+        await app.schedules.edit("s", cron="30 * * * *")
+    if change == "paused":
+        await app.schedules.pause("s")
+    if change == "running":
+        await app.schedules.run("s", START)
+        assert await take(store)
+    clock.advance(timedelta(minutes=10) if change == "late" else timedelta(seconds=2))
+
+    done = (await trigger.run_once()).outcomes
+
+    assert done == {"running": {OVERLAP: 1}, "late": {MISSED: 1}}.get(change, {})

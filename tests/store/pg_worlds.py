@@ -92,6 +92,14 @@ SELECT ('00000000-0000-7000-a000-' || lpad(to_hex(n), 12, '0'))::uuid,
   CASE WHEN n % 200 <> 1 THEN n END
 FROM generate_series(1, :number) AS n
 """
+_SCHEDULES = """
+INSERT INTO {schema}.schedules (
+  id, name, plan, enabled, created_at, updated_at, next_slot, next_trigger_at
+)
+SELECT ('00000000-0000-7000-c000-' || lpad(to_hex(n), 12, '0'))::uuid, 'schedule-' || n, '{{}}',
+  n % 10 > 0, n, n, CASE WHEN n % 7 > 0 THEN n END, CASE WHEN n % 7 > 0 THEN n END
+FROM generate_series(1, :number) AS n
+"""
 _QUEUES = """
 INSERT INTO {schema}.queues (name, ordering, gap, concurrency)
 SELECT 'queue-' || n, CASE WHEN n = 0 THEN 'position' ELSE 'scheduled' END, 100,
@@ -113,6 +121,7 @@ async def crowd(
     await fill(_EVENTS)
     await fill(_KEYS)
     await fill(_SLOTS)
+    await fill(_SCHEDULES, number=min(done, 1000))
     await fill(_RESERVATIONS, number=min(done, 1000))
     await fill(_JOBS, base=done, number=waiting, links=False)
     await fill(_WAITING, base=done)

@@ -21,17 +21,25 @@ TAKE_OVER: Final = 1.0
 """How often the others look whether the lock is free, in seconds."""
 
 AHEAD: Final = timedelta(seconds=5)
+LAST_MOMENT: Final = 0.5
+"""So shortly before a trigger, in seconds, nothing more is made ready: it might be late for it."""
+
 PAUSE: Final = 1.0
 
 
-async def keep_triggering(store: Store, new_id: Callable[[], JobId], poll: timedelta) -> None:
-    """Trigger what is due, on time, until cancelled."""
+async def keep_triggering(
+    store: Store, new_id: Callable[[], JobId], poll: timedelta, *, by_turns: bool = True
+) -> None:
+    """Trigger what is due, on time, until cancelled.
+
+    `by_turns`: one process at a time does it, and the others stand by.
+    """
     trigger = Trigger(store, new_id)
     hold: Hold | None = None
     try:
         while True:
-            hold = hold or await store.hold(LOCK)
-            if hold is None:
+            hold = hold or (await store.hold(LOCK) if by_turns else None)
+            if by_turns and hold is None:
                 await asyncio.sleep(TAKE_OVER)
             else:
                 await asyncio.sleep(await _step(trigger, poll.total_seconds()))
@@ -66,8 +74,8 @@ async def _step(trigger: Trigger, poll: float) -> float:
         if done.next_trigger_at is None:
             return poll
         left = (done.next_trigger_at - done.now).total_seconds()
-        if 0 < left < AHEAD.total_seconds():
-            await trigger.prepare(AHEAD)
+        if LAST_MOMENT < left < AHEAD.total_seconds():
+            await trigger.prepare(done.next_trigger_at, AHEAD)
     except StoreClosed:
         raise
     except Exception:

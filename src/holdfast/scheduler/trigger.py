@@ -41,8 +41,8 @@ log = logging.getLogger("holdfast.scheduler")
 AT_ONCE: Final = 1000
 """How many schedules one step looks at."""
 
-TOGETHER: Final = 100
-"""How many slots one write answers: few, so that the first do not wait for the last."""
+TOGETHER: Final = 500
+"""How many slots one write answers: each waits for the disk, and holds up who else writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,7 @@ class Trigger:
         self._new_id = new_id
         self._following: dict[tuple[str, int, datetime], datetime | None] = {}
         self._ready: dict[str, tuple[Schedule, Firing]] = {}
+        self._prepared_for: datetime | None = None
 
     async def run_once(self) -> Triggered:
         """Answer every slot that is due; those of a schedule in their order."""
@@ -75,11 +76,15 @@ class Trigger:
         soonest = due.now if is_more else due.next_trigger_at
         return Triggered(outcomes=outcomes, now=due.now, next_trigger_at=soonest)
 
-    async def prepare(self, ahead: timedelta) -> None:
-        """Make ready what is soon due, so that many at one moment are all on time.
+    async def prepare(self, moment: datetime, ahead: timedelta) -> None:
+        """Make ready what is due within `ahead`, so that many at one moment are all on time.
 
-        Not what is made of a template: that is read when its time has come.
+        Once for each `moment`, the next trigger there is. Not what is made of a template: that is
+        read when its time has come.
         """
+        if moment == self._prepared_for:
+            return
+        self._prepared_for = moment
         soon = await self._store.due_schedules(ahead=ahead, limit=AT_ONCE)
         known = {name: ready for name, ready in self._ready.items() if ready[0] in soon.schedules}
         for schedule in soon.schedules:

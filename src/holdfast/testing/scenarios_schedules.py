@@ -112,6 +112,8 @@ async def _late(w: World) -> JobId:
 
 async def _read(w: World, schedule: Schedule) -> None:
     """No write that counts."""
+    await w.store.now()
+    await w.store.schedule(schedule.name)
     await w.store.schedules(limit=10)
     await w.store.due_schedules(limit=10)
     await w.store.slots(schedule.series, limit=10)

@@ -341,7 +341,7 @@ opened AS (
 )
 SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
-  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most,
+  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
   NULL::bytea[], NULL::double precision,
   extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
 FROM gate AS g
@@ -351,10 +351,11 @@ CROSS JOIN (
     array_agg(o.run_id::text) AS runs, array_agg(o.type) AS types,
     array_agg(o.params) AS params, array_agg(o.delivery) AS deliveries,
     array_agg(o.failures) AS failures, array_agg(o.losses) AS losses,
-    array_agg(o.max_attempts) AS most
+    array_agg(o.max_attempts) AS most,
+    CASE WHEN count(o.slot_at) > 0 THEN array_agg(o.slot_at) END AS slots
   FROM (
     SELECT o.job, o.token, o.run_id, j.type, j.params::text AS params, o.delivery, o.failures,
-      o.losses, j.max_attempts
+      o.losses, j.max_attempts, j.slot_at
     FROM opened AS o
     JOIN holdfast.jobs AS j ON j.id = o.job
     ORDER BY o.run_id
