@@ -92,16 +92,22 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         found["commands"] = commands.measure(folder, rows=asked.rows)
         _print(commands.lines(found["commands"]))
     if "schedules" in wanted:
-        found["schedules"] = schedules.measure(folder, jobs=asked.jobs or JOBS["schedules"])
-        _print(schedules.lines(found["schedules"]))
+        found["schedules"] = _schedule(asked, folder)
+    found |= _rest(asked, folder, wanted)
+    found["afterwards"] = machine.mood(folder)
+    _print([report.mood("afterwards", found["afterwards"])])
+    return found
+
+
+def _rest(asked: argparse.Namespace, folder: Path, wanted: Sequence[str]) -> dict[str, Any]:
+    """What is left when the stores are measured: a proof, and the worker without a store."""
+    found: dict[str, Any] = {}
     if "chaos" in wanted:
         found["chaos"] = chaos.measure(folder, jobs=asked.jobs or JOBS["chaos"])
         _print(report.table([[name, str(value)] for name, value in found["chaos"].items()]))
     if "hotpath" in wanted:
         found["hotpath"] = hotpath.measure(jobs=asked.jobs or JOBS["hotpath"], rounds=asked.rounds)
         _print(hotpath.lines(found["hotpath"]))
-    found["afterwards"] = machine.mood(folder)
-    _print([report.mood("afterwards", found["afterwards"])])
     return found
 
 
@@ -121,6 +127,12 @@ def _grow(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     names = [size.name for size in sizes]
     _print(report.growth(names, [Series(rate) for rate in rates]))
     return dict(zip(names, rates, strict=True))
+
+
+def _schedule(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    found = schedules.measure(folder, jobs=asked.jobs or JOBS["schedules"])
+    _print(schedules.lines(found))
+    return found
 
 
 def _order(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:

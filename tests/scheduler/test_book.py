@@ -242,7 +242,9 @@ async def test_one_of_several_loops_triggers_and_another_takes_over(
     for number in range(1, 3):
         async with work(store) as brought:
             clock.advance(HOUR)
-            await brought.wait()
+            while len(await outcomes(app)) < number:  # a hint may come twice
+                await brought.wait()
+                brought.clear()
         loops[number - 1].cancel()
         await asyncio.wait([loops[number - 1]])
 
