@@ -140,6 +140,7 @@ def test_an_option_nobody_knows_is_said(database: str) -> None:
     assert "schema, pooler, wait and notify" in line
 
 
+@pytest.mark.xdist_group("roles")  # a role is of the whole server
 def test_missing_rights_are_said(database: str, guest: str) -> None:
     to_create = refusal(run("db", "migrate", url=guest), 5)
     run("db", "migrate", url=database)
@@ -150,6 +151,7 @@ def test_missing_rights_are_said(database: str, guest: str) -> None:
     assert "permission denied" in to_read
 
 
+@pytest.mark.xdist_group("roles")  # a role is of the whole server
 def test_a_role_that_may_use_the_tables_need_not_make_them(database: str, guest: str) -> None:
     run("db", "migrate", url=database)
     sql(

@@ -210,6 +210,7 @@ async def _patiently(store: PostgresStore, claim: Claim) -> bool:
         return False
 
 
+@pytest.mark.xdist_group("roles")  # a role is of the whole server
 async def test_server_without_room_for_connections_is_waited_for(
     postgres: PostgresServer, database: str, operator: asyncpg.Connection
 ) -> None:

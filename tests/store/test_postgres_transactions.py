@@ -227,6 +227,7 @@ async def test_whatever_the_handler_sets_on_its_connection_the_finish_is_written
     assert (await job_of(store, claim.id)).state is State.SUCCEEDED
 
 
+@pytest.mark.xdist_group("roles")  # a role is of the whole server
 async def test_role_that_the_handler_took_does_not_finish_its_run(
     store: PostgresStore,
     outside: asyncpg.Connection,
