@@ -58,6 +58,9 @@ class PostgresWrecker:
         gone = [_delete(table, f"'{job_id}'") for table in (*PLACES, "events")]
         await self._write([*gone, f"DELETE FROM {{0}}.jobs WHERE id = '{job_id}'"])
 
+    async def unslot(self, job_id: JobId) -> None:
+        await self._write([_delete("slots", f"'{job_id}'")])
+
     async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
         whom = f"SET job = '{job_id}' WHERE id = '{reservation_id}'"
         await self._write([f"UPDATE {{0}}.reservations {whom}"])
