@@ -12,7 +12,8 @@ from holdfast.jobs.handle import Handle
 from holdfast.jobs.jobtype import Bound, add_within
 from holdfast.store.base import Added, Store
 
-CHUNK: Final = 1000
+CHUNK: Final = 500
+"""How many are written at a time, while as many are prepared."""
 _SHOWN: Final = 5
 
 R = TypeVar("R")

@@ -27,20 +27,31 @@ class Gather(Generic[Item, Answer]):
         self._serve = serve
         self._waiting: list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]] = []
         self._task: asyncio.Task[None] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def ask(self, items: Sequence[Item]) -> list[Answer]:
         """The answers, once what was written is durable."""
+        if self._idle.is_set():
+            return await self._serve_at_once(items)
         future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
         self._waiting.append((items, future))
-        if self._task is None:
-            self._task = asyncio.create_task(self._serve_all(), name="holdfast-gather")
         return await future
 
     async def flushed(self) -> None:
         """Wait until everything asked so far has been answered."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
-            await asyncio.sleep(0)
+        await self._idle.wait()
+
+    async def _serve_at_once(self, items: Sequence[Item]) -> list[Answer]:
+        """Nobody is before it: without a task of its own, so that it is sent in this very step."""
+        self._idle.clear()
+        try:
+            return await self._serve(items, True)
+        finally:
+            if self._waiting:
+                self._task = asyncio.create_task(self._serve_all(), name="holdfast-gather")
+            else:
+                self._idle.set()
 
     async def _serve_all(self) -> None:
         try:
@@ -50,6 +61,8 @@ class Gather(Generic[Item, Answer]):
             self._task = None
             for _, future in self._waiting:
                 future.cancel()
+            self._waiting.clear()
+            self._idle.set()
 
     def _next(self) -> list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]]:
         count = items = 0
