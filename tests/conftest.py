@@ -14,10 +14,10 @@ pytest_plugins = ["pytester", "pytest_holdfast"]
 pytest.register_assert_rewrite("holdfast.testing")
 
 ROOT = Path(__file__).parent
-ALONE = frozenset({"chaos", "processes", "worker"})
+ALONE = frozenset({"chaos"})
 """Folders whose tests take the time of what they do: nothing else runs beside them."""
 
-FREE = frozenset({"api", "cli", "conformance", "core", "store"})
+FREE = frozenset({"api", "cli", "conformance", "core", "processes", "store", "worker"})
 """Folders whose tests share nothing; those of any other file stay together, with its fixtures."""
 
 

@@ -93,7 +93,7 @@ def _churned(asked: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench postgres", description=__doc__)
     add = parser.add_argument
-    add("what", nargs="*", default=["all"], choices=[*MEASUREMENTS, "all"])
+    add("what", nargs="*", default="all", choices=[*MEASUREMENTS, "all"])
     add("--jobs", type=_positive, help="jobs in each measurement, instead of its own number")
     add("--rows", type=_positive, default=1_000_000, help="the most rows there are (1000000)")
     add("--rounds", type=_positive, default=3, help="how often each is measured (3)")

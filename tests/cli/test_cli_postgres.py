@@ -60,12 +60,13 @@ def database(postgres: PostgresServer) -> Iterator[str]:
 def guest(postgres: PostgresServer, database: str) -> Iterator[str]:
     """The same database, as a role that may do nothing there."""
     name = database.rpartition("/")[2]
-    postgres.execute(f"CREATE ROLE guest LOGIN PASSWORD '{SECRET}'")
+    role = f"guest_of_{name}"  # a role is of the whole server, which others use too
+    postgres.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{SECRET}'")
     postgres.execute(f"REVOKE ALL ON DATABASE {name} FROM public")
-    postgres.execute(f"GRANT CONNECT ON DATABASE {name} TO guest")
-    yield as_role(database, "guest")
-    postgres.execute(f"REVOKE ALL ON DATABASE {name} FROM guest")
-    postgres.execute("DROP OWNED BY guest; DROP ROLE guest", name)
+    postgres.execute(f"GRANT CONNECT ON DATABASE {name} TO {role}")
+    yield as_role(database, role)
+    postgres.execute(f"REVOKE ALL ON DATABASE {name} FROM {role}")
+    postgres.execute(f"DROP OWNED BY {role}; DROP ROLE {role}", name)
 
 
 def test_a_database_without_our_tables_is_said_and_not_filled(database: str) -> None:
@@ -140,7 +141,6 @@ def test_an_option_nobody_knows_is_said(database: str) -> None:
     assert "schema, pooler, wait and notify" in line
 
 
-@pytest.mark.xdist_group("roles")  # a role is of the whole server
 def test_missing_rights_are_said(database: str, guest: str) -> None:
     to_create = refusal(run("db", "migrate", url=guest), 5)
     run("db", "migrate", url=database)
@@ -151,14 +151,14 @@ def test_missing_rights_are_said(database: str, guest: str) -> None:
     assert "permission denied" in to_read
 
 
-@pytest.mark.xdist_group("roles")  # a role is of the whole server
 def test_a_role_that_may_use_the_tables_need_not_make_them(database: str, guest: str) -> None:
     run("db", "migrate", url=database)
+    role = f"guest_of_{database.rpartition('/')[2]}"
     sql(
         database,
-        "GRANT USAGE ON SCHEMA holdfast TO guest",
-        "GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO guest",
-        "GRANT ALL ON ALL SEQUENCES IN SCHEMA holdfast TO guest",
+        f"GRANT USAGE ON SCHEMA holdfast TO {role}",
+        f"GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO {role}",
+        f"GRANT ALL ON ALL SEQUENCES IN SCHEMA holdfast TO {role}",
     )
 
     paused = run("queue", "pause", "mail", url=guest)

@@ -141,6 +141,49 @@ async def test_claim_whose_answer_was_lost_is_answered_all_the_same(
     assert await finish(store, claim) == [True]
 
 
+FAULT = """
+CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'another was in the way' USING ERRCODE = 'deadlock_detected'; END $$;
+CREATE TRIGGER fault BEFORE INSERT ON holdfast.open_runs FOR EACH ROW WHEN (NEW.priority < 0)
+EXECUTE FUNCTION fault();
+"""
+
+
+async def test_jobs_taken_before_a_claim_fails_beyond_its_limit_are_answered(
+    store: PostgresStore, operator: asyncpg.Connection
+) -> None:
+    first = await put(store)
+    second = await put(store, priority=-1)
+    await operator.execute(FAULT)
+
+    claims = await _take_one_and_more(store)
+
+    assert [claim.id for claim in claims] == [first]
+    assert (await job_of(store, second)).state is State.QUEUED
+    assert await finish(store, *claims) == [True]
+
+
+async def test_jobs_taken_by_both_halves_of_a_claim_are_answered_though_the_second_is_cut(
+    store: PostgresStore, proxy: FaultProxy
+) -> None:
+    jobs = [await put(store), await put(store)]
+    cut = proxy.lose_reply("ranges AS MATERIALIZED")
+
+    claims = await _take_one_and_more(store)
+
+    assert cut.is_set()
+    assert [claim.id for claim in claims] == jobs
+    assert len({claim.run_id for claim in claims}) == 2
+    assert await finish(store, *claims) == [True, True]
+
+
+async def _take_one_and_more(store: PostgresStore) -> list[Claim]:
+    types = [make_job().type]
+    return await store.claim(
+        make_holder(), queue="default", types=types, limit=1, prefetch=5, lease=LEASE
+    )
+
+
 async def test_deadlock_is_begun_anew(store: PostgresStore, operator: asyncpg.Connection) -> None:
     """Ours is the one that is ended, for the other one is patient."""
     one, two = await started(store, active_key="one"), await started(store, active_key="two")

@@ -48,7 +48,7 @@ def test_address_never_names_another_file_than_it_spells(url: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "jobs.db", "/var/jobs.db", "sqlite", "postgres://x/y", "SQLITE:///x.db", "file:x.db"],
+    ["", "jobs.db", "/var/jobs.db", "sqlite", "mysql://x/y", "SQLITE:///x.db", "file:x.db"],
 )
 def test_what_is_no_store_s_address_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(InvalidJob) as refused:

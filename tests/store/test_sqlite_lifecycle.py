@@ -57,6 +57,7 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "retire": lambda s: s.retire(make_holder()),
     "workers": lambda s: s.workers(),
     "hold": lambda s: s.hold("host-1"),
+    "vacant": lambda s: s.vacant(["host-1"]),
     "attach": lambda s: s.attach(Lease(new_id(), 1), ["a.txt"]),
     "events": lambda s: s.events(new_id()),
     "stream": lambda s: s.stream(limit=1),

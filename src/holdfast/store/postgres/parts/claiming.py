@@ -1,6 +1,7 @@
 """Taking jobs: one statement where nothing stands before them."""
 
 import asyncio
+import logging
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
@@ -8,15 +9,17 @@ from functools import partial
 from typing import Final
 
 from holdfast.core.run import Claim, Holder
-from holdfast.errors import StoreBusy
+from holdfast.errors import StoreBusy, StoreUnavailable
 from holdfast.store import rows
 from holdfast.store.base import PROMOTED_AT_ONCE
-from holdfast.store.postgres.database import AGAIN
+from holdfast.store.postgres.database import AGAIN, GONE
 from holdfast.store.postgres.floors import SLOW, Look
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.patience import patiently
 from holdfast.store.postgres.verbs.alone import is_taken
 from holdfast.store.postgres.verbs.claim import Taken, Wanted, claim_gated, taken
+
+log = logging.getLogger("holdfast.store")
 
 TRIES: Final = 20
 """How often a claim is begun anew that another one got in the way of."""
@@ -57,14 +60,14 @@ class PostgresClaiming(Asking):
         lost = await self._lines.rows("claim.opened", prefixes=sent) if sent else []
         if lost:
             return [rows.claim(row) for row in lost]
-        return await self._claim(wanted, sent)
+        sent.append(self._ids.prefix())
+        return await self._claim(replace(wanted, prefix=sent[-1]))
 
-    async def _claim(self, wanted: Wanted, sent: list[str]) -> list[Claim]:
+    async def _claim(self, wanted: Wanted) -> list[Claim]:
         promoted = False
         for _ in range(TRIES):
-            wanted = self._numbered(wanted, sent)
             try:
-                took = await self._take(wanted, sent, promoted=promoted)
+                took = await self._take(wanted, promoted=promoted)
                 if took.is_gated and not took.is_paused:
                     return await self._claim_gated(wanted)
             except AGAIN:
@@ -82,10 +85,11 @@ class PostgresClaiming(Asking):
         verb = partial(claim_gated, wanted=wanted, now=self._now, mono=self._mono)
         return await self._lines.transact(verb, "claim")
 
-    async def _take(self, wanted: Wanted, sent: list[str], *, promoted: bool) -> Taken:
+    async def _take(self, wanted: Wanted, *, promoted: bool) -> Taken:
         """All there is where nothing has piled up, by a small statement; else by the large one."""
-        piled_up = self._lines.piled_up
-        if wanted.queue in piled_up or not wanted.limit:
+        piled_up, floors = self._lines.piled_up, self._lines.floors
+        has_floor = any(floors.of(wanted.queue, wanted.types))
+        if wanted.queue in piled_up or has_floor or not wanted.limit:
             return await self._take_many(wanted, promoted=promoted)
         few = await self._take_few(wanted, promoted=promoted)
         if len(few.claims) < wanted.limit and few.seconds < SLOW:
@@ -93,14 +97,18 @@ class PostgresClaiming(Asking):
         piled_up.add(wanted.queue)
         if few.is_gated or len(few.claims) < wanted.limit or not wanted.prefetch:
             return few
-        rest = self._numbered(replace(wanted, limit=0), sent)
-        more = await self._take_many(rest, promoted=True)
-        return replace(few, claims=few.claims + more.claims)
+        return replace(few, claims=few.claims + await self._take_more(wanted, len(few.claims)))
 
-    def _numbered(self, wanted: Wanted, sent: list[str]) -> Wanted:
-        """Each statement numbers its runs by itself, so that none is numbered twice."""
-        sent.append(self._ids.prefix())
-        return replace(wanted, prefix=sent[-1])
+    async def _take_more(self, wanted: Wanted, opened: int) -> list[Claim]:
+        """Beyond the limit. What was taken before is ours, whatever becomes of this."""
+        try:
+            rest = replace(wanted, limit=0, opened=opened)
+            return (await self._take_many(rest, promoted=True)).claims
+        except (StoreUnavailable, *GONE):
+            raise  # it may have taken some: all of them are looked up by the names of their runs
+        except Exception:  # noqa: BLE001 - nothing of it was written
+            log.warning("no jobs were taken beyond the limit of queue %s", wanted.queue)
+            return []
 
     async def _take_few(self, wanted: Wanted, *, promoted: bool) -> Taken:
         asked = {"promoted": promoted, "now": self._now, "mono": self._mono}

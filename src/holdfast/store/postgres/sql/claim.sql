@@ -222,7 +222,7 @@ opened AS (
   )
   SELECT
     b.job, b.seq,
-    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1), 6, '0'))::uuid,
+    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1 + :opened::bigint), 6, '0'))::uuid,
     b.token + 1, d.worker, d.now, coalesce(:mono::bigint, d.now) + :lease::bigint, b.queue, b.name,
     b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.grp, b.active,
     NOT :gated::boolean AND NOT b.active AND CASE

@@ -28,6 +28,7 @@ class Wanted:
     prefetch: int
     lease: timedelta
     prefix: str
+    opened: int = 0  # runs under that prefix, by an earlier statement
 
     @property
     def who(self) -> dict[str, str]:
@@ -43,6 +44,7 @@ class Wanted:
             "prefetch": self.prefetch,
             "lease": self.lease // MICROSECOND,
             "prefix": self.prefix,
+            "opened": self.opened,
             "promoted": False,
             "gated": False,
             "only": None,
