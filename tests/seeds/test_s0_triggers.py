@@ -233,6 +233,34 @@ async def test_one_firing_closes_the_stale_run_of_its_name_and_runs_the_new_slot
     assert len(await take(store)) == 1
 
 
+@pytest.mark.req("S0-6.b", "S0-7.b")
+async def test_a_run_over_its_threshold_is_closed_as_timed_out_and_the_next_slot_runs(
+    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger
+) -> None:
+    calls: list[int] = []
+
+    async def hangs_once() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            await asyncio.Event().wait()
+
+    over = app.job(name="over", delivery="once", max_runtime="10ms")(hangs_once)
+    await app.schedules.save("over", "0 * * * *", over, **S0)
+    for _ in range(2):
+        clock.advance(HOUR)
+        await trigger.run_once()
+        async with app.worker() as worker:
+            await worker.drained()
+
+    second, first = await store.find(Filter(), limit=9)
+    assert (first.state, first.reason) == (State.FAILED, "timeout")
+    [run] = await store.runs(first.id)
+    assert (run.status, run.reason) == (RunStatus.LOST, "timeout")
+    assert run.finished_at == START + HOUR
+    assert second.state is State.SUCCEEDED
+    assert len(calls) == 2, "the slot that timed out is not run again"
+
+
 @pytest.mark.req("S0-6.c")
 async def test_one_transaction_brings_name_slot_start_state_and_worker(
     app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger, sql: Sql,
