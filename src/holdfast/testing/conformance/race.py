@@ -1,7 +1,6 @@
 """Real processes that do one thing to one store at the same moment."""
 
 import asyncio
-import multiprocessing
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 
 from holdfast.store.base import Store
 from holdfast.store.open import open_store
+from holdfast.testing.quick_start import quick_start
 
 Answer = TypeVar("Answer")
 Act = Callable[[Store], Awaitable[Answer]]
@@ -43,7 +43,7 @@ class Other:
 
 @asynccontextmanager
 async def _busy(url: str, act: Act[Any]) -> Any:
-    context = multiprocessing.get_context("spawn")
+    context = quick_start()
     here, there = context.Pipe()
     process = context.Process(target=_stay, args=(url, act, there), daemon=True)
     process.start()
@@ -89,8 +89,7 @@ def opened(url: str) -> AbstractAsyncContextManager[Store]:
 
 
 def _race(url: str, runners: Sequence[Sequence[Act[Answer]]]) -> list[list[Answer]]:
-    # Spawned: a forked child would share its parent's connections, which SQLite forbids.
-    context = multiprocessing.get_context("spawn")
+    context = quick_start()
     count = len(runners)
     gate = context.Barrier(count)
     with ProcessPoolExecutor(count, context, initializer=_enter, initargs=(gate,)) as pool:
