@@ -5,8 +5,8 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
-from secrets import token_hex
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import psycopg
@@ -235,16 +235,15 @@ async def test_role_that_the_handler_took_does_not_finish_its_run(
     transaction: PostgresTransaction,
     ask: Ask,
 ) -> None:
-    clerk = f"clerk_{token_hex(4)}"  # a role is of the whole server, which others use too
-    await outside.execute(f"CREATE ROLE {clerk}")
-    await outside.execute(f"GRANT INSERT ON effects TO {clerk}")
-    await ask(transaction.connection, f"SET LOCAL ROLE {clerk}")
+    role = f"clerk_{uuid4().hex}"  # a role is of the whole server
+    await outside.execute(f"CREATE ROLE {role}; GRANT INSERT ON effects TO {role}")
+    await ask(transaction.connection, f"SET LOCAL ROLE {role}")
     await ask(transaction.connection, INVOICE)
 
     assert await transaction.commit(_end(claim))
 
     assert await _effects(outside) == 1
-    await outside.execute(f"DROP OWNED BY {clerk}; DROP ROLE {clerk}")
+    await outside.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 # Who ends it but us.
