@@ -140,8 +140,13 @@ async def test_the_latest_missed_slot_can_be_run_by_hand_once(
 
 
 async def test_the_next_slot_run_by_hand_is_not_triggered_again(
-    app: Holdfast, clock: FakeClock, trigger: Trigger, store: Store
+    app: Holdfast,
+    clock: FakeClock,
+    trigger: Trigger,
+    store: Store,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO, logger="holdfast.scheduler")
     await app.schedules.save("s", "0 * * * *", "report", **SET)
 
     job = await app.get((await app.schedules.run("s", "next")).id)
@@ -152,6 +157,12 @@ async def test_the_next_slot_run_by_hand_is_not_triggered_again(
     assert await outcomes(app) == [Outcome.MANUAL]
     assert len(await store.find(Filter(), limit=9)) == 1
     assert (await app.schedules.get("s")).next_slot == START + 2 * HOUR
+    [skip] = [record.facts for record in caplog.records]  # type: ignore[attr-defined]  # ours
+    assert skip == {
+        "event": "slot_taken",
+        "schedule": "s",
+        "slot": (START + HOUR).isoformat(),
+    }
 
 
 async def test_a_run_by_hand_holds_to_max_instances(app: Holdfast, clock: FakeClock) -> None:

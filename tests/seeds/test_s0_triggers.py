@@ -1,6 +1,7 @@
 """S0: slots of schedules, claimed once however many trigger them and whoever is killed."""
 
 import asyncio
+import logging
 from datetime import UTC, datetime, timedelta, timezone
 from random import Random
 
@@ -303,6 +304,22 @@ async def test_a_claimed_slot_is_never_run_again_whatever_became_of_it(
         await app.schedules.run("ingestion", START + HOUR)
 
     assert await store.runs(claim.id) == before
+    assert ingestion == []
+
+
+@pytest.mark.req("S0-6.d")
+async def test_a_slot_that_is_taken_is_passed_by_and_the_skip_is_logged(
+    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger,
+    ingestion: list[datetime], caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    await app.schedules.run("ingestion", START + HOUR)
+    clock.advance(HOUR)
+
+    with caplog.at_level(logging.INFO, logger="holdfast.scheduler"):
+        await trigger.run_once()
+
+    assert "slot_taken schedule=ingestion" in caplog.text
+    assert len(await store.find(Filter(), limit=9)) == 1
     assert ingestion == []
 
 

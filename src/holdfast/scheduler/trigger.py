@@ -114,7 +114,7 @@ class Trigger:
             for (schedule, firing), answer in zip(together, fired, strict=True):
                 if answer is Fired.WRITTEN:
                     outcomes[firing.outcome] += 1
-                    tell_slot(schedule, firing, now)
+                tell_slot(schedule, firing, answer, now)
         self._ready = {n: each for n, each in self._ready.items() if each[1].planned > now}
         return outcomes
 
@@ -262,11 +262,19 @@ class Round:
     def _tell(self, firing: Firing, answer: Fired) -> None:
         if answer is Fired.WRITTEN:
             self.outcomes[firing.outcome] += 1
-            tell_slot(self._schedules[firing.schedule_id], firing, self._now)
+        tell_slot(self._schedules[firing.schedule_id], firing, answer, self._now)
 
 
-def tell_slot(schedule: Schedule, firing: Firing, now: datetime) -> None:
-    """One line in the log for each slot that was answered."""
+def tell_slot(schedule: Schedule, firing: Firing, answer: Fired, now: datetime) -> None:
+    """One line in the log for each slot that was answered, or that somebody had taken."""
+    if answer is Fired.TAKEN:
+        facts = {"schedule": schedule.name, "slot": firing.slot.at.isoformat()}
+        tell(log, logging.INFO, "slot_taken", facts)
+    if answer is Fired.WRITTEN:
+        _tell_written(schedule, firing, now)
+
+
+def _tell_written(schedule: Schedule, firing: Firing, now: datetime) -> None:
     level = logging.WARNING if firing.outcome is Outcome.MISSED else logging.INFO
     if not is_heard(log, level):
         return
