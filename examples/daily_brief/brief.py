@@ -1,6 +1,5 @@
 """The brief: S0's jobs with their schedules, for the worker, which alone runs them."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +8,7 @@ from holdfast import Holdfast, JobType, Run
 from holdfast.clock import Clock, SystemClock
 from holdfast.store.base import Store
 
-from . import config, edition, ledger
+from . import config, edition
 from .cleanup import cleanup
 from .cluster import cluster
 from .config import Feed
@@ -41,7 +40,8 @@ class Brief:
     ) -> None:
         self.folder: Final = folder.absolute()
         self.desk: Final = desk or Desk(self.folder / DESK_FILE)
-        self.app: Final = Holdfast(store or f"sqlite:///{self.folder / JOBS_FILE}")
+        url = f"sqlite:///{self.folder / JOBS_FILE}"
+        self.app: Final = Holdfast(store or url, retention=None)  # S0 11: the audit log is kept
         self._clock = clock or SystemClock()
         self._get = get or self._fetch
         self._rules = rules
@@ -79,12 +79,9 @@ class Brief:
         run.rows(done.linked)
         return {"judged": done.judged, "linked": done.linked, "opened": done.opened}
 
-    async def _clean(self, run: Run) -> Mapping[str, int]:
-        """The audit log is brought up first, for Holdfast's own records are not kept for ever."""
-        await ledger.refresh(self.app, self.desk)
+    def _clean(self, run: Run) -> Mapping[str, int]:
         said = config.load(self.folder)
-        now = self._clock.now()
-        deleted = await asyncio.to_thread(cleanup, self.desk, said.purge, said.keep, now)
+        deleted = cleanup(self.desk, said.purge, said.keep, self._clock.now())
         run.rows(sum(deleted.values()))
         return deleted
 

@@ -47,7 +47,7 @@ Wants=network-online.target
 [Service]
 ExecStart={python} -m holdfast worker daily_brief.brief:app --topology single \
 --scope {worker} --instance-id {worker} --log-format json
-{common}# It ends its jobs within its grace of 30 s; a second worker, or a bad setting, is not retried.
+{common}# Its jobs have a grace of 30 s to end. A second worker, or a bad setting, is not retried.
 TimeoutStopSec=45
 KillMode=mixed
 RestartPreventExitStatus=2 3
