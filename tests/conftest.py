@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent
 ALONE = frozenset({"chaos"})
 """Folders whose tests take the time of what they do: nothing else runs beside them."""
 
-FREE = frozenset({"api", "cli", "conformance", "core", "processes", "store", "worker"})
+FREE = frozenset({"api", "cli", "conformance", "core", "processes", "store", "telemetry", "worker"})
 """Folders whose tests share nothing; those of any other file stay together, with its fixtures."""
 
 

@@ -15,6 +15,7 @@ from holdfast.core.event import Kind, Lost, Unblocked
 from holdfast.core.run import Holder
 from holdfast.core.state import FINAL, Loss, State
 from holdfast.errors import OperatorError
+from holdfast.scheduler.trigger import Trigger
 from holdfast.store.base import Filter
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.statements import statements
@@ -249,6 +250,37 @@ async def _everything_ends(where: Address, *, sound: bool) -> None:
     assert known <= {job.id for job in found}
     stuck = [job for job in found if job.state not in FINAL and job.start_deadline is None]
     assert stuck == []
+
+
+def test_killed_anywhere_in_a_trigger_on_a_server_its_slot_has_one_job(
+    crasher: Crasher, path: Path, place: Place
+) -> None:
+    place.empty()
+    points = crasher.points(path, "schedule_fire_together")
+
+    for point in points:
+        if point.after and not sizes.SIZES.crash_on_either_side:
+            continue
+        place.empty()
+        crasher.kill(path, "schedule_fire_together", point)
+        asyncio.run(_fires_once(place.address))
+
+
+async def _fires_once(where: Address) -> None:
+    """Whoever triggers next, each slot has its row and its job, and they are the only ones."""
+    clock, ids = clocked()
+    store = PostgresStore(where.dsn, clock=clock, ids=ids)
+    await store.open()
+    await Trigger(store, ids.job).run_once()
+    schedules = await store.schedules(limit=9)
+    rows = [row for each in schedules for row in await store.slots(each.series, limit=9)]
+    jobs = {job.id for job in await store.find(Filter(), limit=9)}
+    proof = await verify(store)
+    await store.close()
+    assert (len(schedules), len(rows)) == (2, 2)
+    assert {row.job_id for row in rows} == jobs
+    assert {each.last_triggered_at for each in schedules} == {clock.now()}
+    assert proof.violations == ()
 
 
 def test_every_statement_is_in_the_list(crasher: Crasher, path: Path, place: Place) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from holdfast.core.state import State
 from holdfast.scheduler.trigger import Trigger
 from holdfast.store.base import Filter, Store
 from holdfast.testing.clock import START, FakeClock
+from holdfast.verify import verify
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 HOLDER = Holder(instance_id="worker-1", boot_id="boot-1")
@@ -279,6 +282,79 @@ async def test_berlin_fires_at_seven_in_summer_and_at_eight_in_winter(
 
     assert winter.next_trigger_at == datetime(2026, 1, 6, 8, tzinfo=UTC)
     assert summer.next_trigger_at == datetime(2026, 7, 1, 7, tzinfo=UTC)
+
+
+BERLIN, HOWE = "Europe/Berlin", "Australia/Lord_Howe"
+TABLE = [
+    ("2026-03-28T02:00", BERLIN, "30 2 * * *", {}, ["2026-03-29T01:00", "2026-03-30T00:30"]),
+    ("2026-03-28T02:00", BERLIN, "30 2 * * *", {"gap": "skip"}, ["2026-03-30T00:30"]),
+    ("2026-10-24T23:45", BERLIN, "*/30 * * * *", {},
+     ["2026-10-25T00:00", "2026-10-25T00:30", "2026-10-25T01:00", "2026-10-25T01:30"]),
+    ("2026-10-24T12:00", BERLIN, "30 2 * * *", {"fold": "both"},
+     ["2026-10-25T00:30", "2026-10-25T01:30"]),
+    ("2026-10-03T00:00", HOWE, "15 2 * * *", {}, ["2026-10-03T15:30", "2026-10-04T15:15"]),
+    ("2026-04-04T14:25", HOWE, "*/15 * * * *", {},
+     ["2026-04-04T14:30", "2026-04-04T14:45", "2026-04-04T15:00", "2026-04-04T15:15"]),
+    ("2028-02-28T12:00", "UTC", "59 23 L * *", {}, ["2028-02-29T23:59"]),
+    ("2028-02-28T12:00", "UTC", "0 0 29 2 *", {}, ["2028-02-29T00:00"]),
+    ("2038-01-19T03:13", "UTC", "*/5 * * * *", {}, ["2038-01-19T03:15", "2038-01-19T03:20"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("since", "zone", "cron", "over", "expected"), TABLE)
+async def test_slots_of_the_table_are_fired_at_their_moment_and_no_others(
+    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger,
+    since: str, zone: str, cron: str, over: dict[str, Any], expected: list[str],
+) -> None:  # fmt: skip
+    clock.set_wall(_utc(since))
+    given = {"timezone": zone, "coalesce": False, "misfire_grace": "1m", **over}
+    schedule = await app.schedules.save("s", cron, "report", **given)
+
+    for _ in expected:
+        assert schedule.next_trigger_at is not None
+        clock.set_wall(schedule.next_trigger_at - timedelta(microseconds=1))
+        assert (await trigger.run_once()).outcomes == {}
+        clock.set_wall(schedule.next_trigger_at)
+        await trigger.run_once()
+        schedule = await app.schedules.get("s")
+
+    rows = (await app.schedules.history("s"))[::-1]
+    assert [row.slot.at for row in rows] == [_utc(at) for at in expected]
+    assert [row.actual for row in rows] == [_utc(at) for at in expected]
+    jobs = (await store.find(Filter(), limit=99))[::-1]
+    assert [job.slot_at for job in jobs] == [_utc(at) for at in expected]
+
+
+def _utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+async def test_three_schedulers_cut_off_at_random_miss_no_slot_and_double_none(
+    app: Holdfast, store: Store, clock: FakeClock, ids: Ids
+) -> None:
+    random, schedules, minutes = Random(11), 20, 10
+    for number in range(schedules):
+        await app.schedules.save(
+            f"s{number}", "* * * * *", "report", coalesce=False, misfire_grace="1h"
+        )
+
+    for _ in range(minutes):
+        clock.advance(MINUTE)
+        crew = [asyncio.create_task(Trigger(store, ids.job).run_once()) for _ in range(3)]
+        for _ in range(random.randrange(30)):
+            await asyncio.sleep(0)
+        random.choice(crew).cancel()
+        await asyncio.wait(crew)
+        await Trigger(store, ids.job).run_once()
+
+    told = {await slots_of(app, f"s{number}") for number in range(schedules)}
+    assert told == {tuple((minute, RAN) for minute in range(1, minutes + 1))}
+    assert len(await store.find(Filter(), limit=999)) == schedules * minutes
+    assert (await verify(store)).violations == ()
+
+
+async def slots_of(app: Holdfast, name: str) -> tuple[tuple[int, Outcome], ...]:
+    return tuple(await history(app, name))
 
 
 async def test_a_template_is_used_as_it_stands_when_the_slot_comes(

@@ -25,7 +25,15 @@ Part = Callable[..., Coroutine[Any, Any, None] | None]
 """What a process plays; it gets its end of the pipe first."""
 
 _servant = multiprocessing.get_context("forkserver")
-_servant.set_forkserver_preload(["holdfast.worker.embedded", "holdfast.testing.sqlite_bench"])
+_servant.set_forkserver_preload(  # or each child would read it all again
+    [
+        "holdfast.worker.embedded",
+        "holdfast.testing.sqlite_bench",
+        "holdfast.scheduler.trigger",
+        "holdfast.store.postgres.store",
+        "asyncpg",
+    ]
+)
 
 
 class Sql:
@@ -102,6 +110,11 @@ class Child:
         """SIGKILL: no handler, no flush, no goodbye."""
         self._process.kill()
         self._process.join()
+
+    def kill_within(self, seconds: float) -> None:
+        """The same at that moment, or as soon as it has told something; nothing is left of it."""
+        self._ear.poll(seconds)
+        self.__exit__(None, None, None)
 
     def end(self) -> int:
         """Wait for it to end by itself; its exit code."""

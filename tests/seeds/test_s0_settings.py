@@ -1,19 +1,24 @@
 """S0: the three settings of every scheduled job, runs by hand, and what the log tells."""
 
 import logging
+import sys
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from holdfast import Holdfast, InvalidSchedule, Run, SlotTaken
+from holdfast.cli.main import main
 from holdfast.core.ids import Ids
 from holdfast.core.run import Holder
-from holdfast.core.schedule import Outcome
+from holdfast.core.schedule import ADVISED_GRACE, Outcome
 from holdfast.scheduler.trigger import Trigger
 from holdfast.store.base import Filter
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.telemetry import Totals, errors_in_full, listen
 from holdfast.testing.clock import START, FakeClock
 
 HOUR = timedelta(hours=1)
@@ -90,7 +95,7 @@ async def test_a_slot_runs_within_the_grace_and_is_logged_as_missed_after(
     late: int,
     jobs: int,
 ) -> None:
-    given: dict[str, Any] = {"coalesce": True, "misfire_grace": "300s"}
+    given: dict[str, Any] = {"coalesce": True, "misfire_grace": ADVISED_GRACE}
     await ingestion.schedules.save("s", "0 * * * *", "rss_ingestion", **given)
     clock.advance(HOUR + timedelta(seconds=late))
 
@@ -100,6 +105,28 @@ async def test_a_slot_runs_within_the_grace_and_is_logged_as_missed_after(
     [told] = [record.facts for record in caplog.records]  # type: ignore[attr-defined]  # ours
     assert len(await store.find(Filter(), limit=9)) == jobs
     assert (told["event"], told["outcome"]) == ("slot", "late" if jobs else "missed")
+
+
+@pytest.mark.req("S0-9.e")
+def test_what_is_advised_is_300_seconds_and_told_to_whoever_leaves_it_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "news", raising=False)
+    (tmp_path / "news.py").write_text(
+        "from holdfast import Holdfast\n"
+        "app = Holdfast('sqlite:///jobs.db')\n"
+        "app.job(name='brief', delivery='once')(lambda: None)\n"
+    )
+    words = ["schedule", "save", "s", "@hourly", "-t", "brief", "--coalesce", "--app", "news:app"]
+
+    answer = CliRunner().invoke(main, words)
+
+    assert timedelta(seconds=300) == ADVISED_GRACE
+    assert answer.exit_code == 2
+    assert "--misfire-grace" in answer.output
+    assert "300s" in answer.output
 
 
 @pytest.mark.req("S0-10.a")
@@ -161,12 +188,49 @@ async def test_the_log_tells_of_start_end_duration_and_rows(
 
     [job] = await store.find(Filter(), limit=9)
     [run] = await store.runs(job.id)
+    assert job.name == "rss_ingestion"
     assert (start["event"], end["event"]) == ("job_start", "job_end")
     assert (start["type"], start["run"]) == ("rss_ingestion", run.run_id)
     assert start["slot"] == end["slot"] == (START + HOUR).isoformat()
     assert end["status"] == "succeeded"
     assert 0 <= end["duration_seconds"] < 60
     assert end["rows_processed"] == 7
+
+
+@pytest.mark.req("S0-11.e")
+async def test_an_app_that_asks_for_it_logs_errors_with_message_and_traceback(
+    ingestion: Holdfast, clock: FakeClock, trigger: Trigger, caplog: pytest.LogCaptureFixture
+) -> None:
+    leave = listen(errors_in_full(logging.getLogger("news")))
+
+    await _facts(ingestion, "broken", clock, trigger, caplog)
+    leave()
+
+    [record] = [record for record in caplog.records if record.name == "news"]
+    facts = record.facts  # type: ignore[attr-defined]  # ours
+    assert (record.levelname, facts["event"], facts["type"]) == ("ERROR", "job_error", "broken")
+    for told in (record.getMessage(), facts["traceback"]):
+        assert "ValueError: a secret word" in told
+        assert "Traceback" in told
+
+
+async def test_metrics_tell_the_same_as_the_log(
+    ingestion: Holdfast, clock: FakeClock, trigger: Trigger, caplog: pytest.LogCaptureFixture
+) -> None:
+    leave = listen(totals := Totals())
+
+    _, fine = await _facts(ingestion, "rss_ingestion", clock, trigger, caplog)
+    *_, bad = await _facts(ingestion, "broken", clock, trigger, caplog)
+    leave()
+
+    spent = fine["duration_seconds"] + bad["duration_seconds"]
+    assert totals.value("runs_started_total", type="rss_ingestion") == 1
+    assert totals.value("runs_ended_total", type="rss_ingestion", status="succeeded") == 1
+    assert totals.value("rows_processed_total") == 7
+    assert totals.value("run_errors_total", type="broken", error="ValueError") == 1
+    assert totals.value("runs_ended_total", status="failed") == 1
+    assert totals.value("run_duration_seconds") == pytest.approx(spent)
+    assert totals.value("slots_total", outcome="ran") == 2
 
 
 @pytest.mark.req("S0-11.e")

@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -17,18 +16,15 @@ from holdfast.core.state import RunStatus, State
 from holdfast.scheduler.trigger import Trigger
 from holdfast.store.base import Filter
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing import sizes
 from holdfast.testing.clock import START, FakeClock
 from holdfast.testing.conformance.make import last_run
 from holdfast.verify import verify
 
-from .kit import Child, Sql, opened, race
-from .schedulers import trigger_at_once, trigger_when_told
+from .kit import Sql
+from .schedulers import S0
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 HOLDER = Holder(instance_id="news-1", boot_id="boot-1")
-S0 = {"coalesce": True, "misfire_grace": "300s", "max_instances": 1}
-"""The settings S0 wants of every job."""
 
 
 @pytest.fixture
@@ -237,6 +233,34 @@ async def test_one_firing_closes_the_stale_run_of_its_name_and_runs_the_new_slot
     assert len(await take(store)) == 1
 
 
+@pytest.mark.req("S0-6.b", "S0-7.b")
+async def test_a_run_over_its_threshold_is_closed_as_timed_out_and_the_next_slot_runs(
+    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger
+) -> None:
+    calls: list[int] = []
+
+    async def hangs_once() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            await asyncio.Event().wait()
+
+    over = app.job(name="over", delivery="once", max_runtime="10ms")(hangs_once)
+    await app.schedules.save("over", "0 * * * *", over, **S0)
+    for _ in range(2):
+        clock.advance(HOUR)
+        await trigger.run_once()
+        async with app.worker() as worker:
+            await worker.drained()
+
+    second, first = await store.find(Filter(), limit=9)
+    assert (first.state, first.reason) == (State.FAILED, "timeout")
+    [run] = await store.runs(first.id)
+    assert (run.status, run.reason) == (RunStatus.LOST, "timeout")
+    assert run.finished_at == START + HOUR
+    assert second.state is State.SUCCEEDED
+    assert len(calls) == 2, "the slot that timed out is not run again"
+
+
 @pytest.mark.req("S0-6.c")
 async def test_one_transaction_brings_name_slot_start_state_and_worker(
     app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger, sql: Sql,
@@ -333,70 +357,3 @@ async def test_failure_writes_state_error_and_end_and_the_triggers_go_on(
         assert run.status is RunStatus.FAILED
         assert "no feed" in (run.error or "")
         assert run.finished_at is not None
-
-
-@pytest.mark.slow
-@pytest.mark.req("S0-6.h")
-async def test_many_schedulers_race_for_twenty_slots(path: Path, sql: Sql) -> None:
-    store = await opened(path, clock=FakeClock())
-    app = Holdfast(store)
-    app.job(name="brief", delivery="once")(_nothing)
-    for number in range(20):
-        await app.schedules.save(
-            f"s{number}", "0 * * * *", "brief", job_name=f"brief-{number}", **S0
-        )
-    await store.close()
-
-    processes = 50 if sizes.SIZES.crash_on_either_side else 16
-    told = race(trigger_at_once, processes, path, START + HOUR)
-
-    assert sum(told) == 20
-    assert sql.value("SELECT count(*) FROM holdfast_slots WHERE job_id IS NOT NULL") == 20
-    assert sql.value("SELECT count(*) FROM holdfast_jobs") == 20
-
-
-@pytest.mark.slow
-@pytest.mark.req("S0-3.b")
-async def test_three_schedulers_killed_at_random_miss_no_slot_and_double_none(
-    path: Path, sql: Sql
-) -> None:
-    random, kills = Random(11), 50 if sizes.SIZES.crash_on_either_side else 15
-    schedules, minutes = 20, 100
-    store = await opened(path, clock=FakeClock())
-    app = Holdfast(store)
-    app.job(name="brief", delivery="once")(_nothing)
-    for number in range(schedules):
-        name = f"brief-{number}"
-        await app.schedules.save(name, "* * * * *", "brief", job_name=name, **S0)
-    await store.close()
-    deaths = set(random.sample(range(minutes), kills))
-    crew = [Child(trigger_when_told, path) for _ in range(3)]
-    assert [child.hear() for child in crew] == ["ready"] * 3
-
-    for minute in range(minutes):
-        moment = START + (minute + 1) * MINUTE
-        for child in crew:
-            child.tell(moment)
-        if minute in deaths:
-            victim = random.randrange(3)
-            crew[victim]._ear.poll(random.random() * 0.02)
-            crew[victim].__exit__(None, None, None)
-            crew[victim] = Child(trigger_when_told, path)
-            assert crew[victim].hear() == "ready"
-            crew[victim].tell(moment)
-        for child in crew:
-            child.hear()
-    for child in crew:
-        child.__exit__(None, None, None)
-
-    rows = sql.rows(
-        "SELECT outcome, count(*), count(DISTINCT job_id) FROM holdfast_slots GROUP BY 1"
-    )
-    assert rows == [("ran", schedules * minutes, schedules * minutes)]
-    assert sql.value("SELECT count(*) FROM holdfast_jobs") == schedules * minutes
-    proved = await opened(path, clock=FakeClock())
-    assert (await verify(proved)).violations == ()
-    await proved.close()
-
-
-def _nothing() -> None: ...

@@ -16,6 +16,7 @@ from holdfast.cli.logs import configure
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
 from holdfast.scheduler.loop import bring_in
+from holdfast.telemetry.tell import has_sinks
 from holdfast.worker.engine import Engine
 from holdfast.worker.processes.board import Board, HeldOnBoard
 from holdfast.worker.processes.child import Child, orphan_patience, watch_lifeline
@@ -84,6 +85,7 @@ def _hello(app: Holdfast, engine: Engine) -> dict[str, Any]:
         "types": engine.types,
         "concurrency": engine.concurrency,
         "version": holdfast.__version__,
+        "listens": has_sinks(),
     }
 
 

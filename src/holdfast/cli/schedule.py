@@ -8,12 +8,18 @@ import click
 
 from holdfast.cli.enqueue import arguments
 from holdfast.cli.frame import Desk, verb
-from holdfast.core.schedule import Schedule, SlotRecord
+from holdfast.core.schedule import ADVISED_GRACE, Schedule, SlotRecord
 from holdfast.errors import InvalidSchedule
 from holdfast.scheduler.preview import Upcoming
 from holdfast.scheduler.zone import zone
 
 LIMIT = click.IntRange(1, 1000)
+
+_ADVISED = f"{ADVISED_GRACE.seconds}s suits most frequent jobs"
+_MUST_BE_SAID = {
+    "coalesce": "--coalesce (one run for several late slots) or --no-coalesce (each runs)",
+    "misfire_grace": f"--misfire-grace (how late a slot may still run; {_ADVISED})",
+}
 
 
 def _moment(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
@@ -44,7 +50,7 @@ def _settings(function: Any) -> Any:
     """What else may be said of a schedule."""
     for option in (
         click.option("--coalesce/--no-coalesce", default=None, help="One run for many missed."),
-        click.option("--misfire-grace", help="How late a slot may still run, such as 5m."),
+        click.option("--misfire-grace", help=f"How late a slot may still run; {_ADVISED}."),
         click.option("--max-instances", type=click.IntRange(1, 100), help="Unfinished at a time."),
         click.option("--jitter", help="Put triggers off by up to so much."),
         click.option("--template", help="Make its jobs of a template."),
@@ -98,10 +104,9 @@ async def save(desk: Desk, /, name: str, args: str, **said: Any) -> None:
     """Create a schedule, or write over it: save nightly "0 2 * * *" -t report --coalesce …"""
     desk.require_types()
     wished = _said(said)
-    for what in ("coalesce", "misfire_grace"):
+    for what, advice in _MUST_BE_SAID.items():
         if what not in wished:
-            option = what.replace("_", "-")
-            raise InvalidSchedule(f"say --{option} too: what becomes of late slots has no default")
+            raise InvalidSchedule(f"say {advice}; what becomes of late slots has no default")
     desk.out.record(await desk.app.schedules.save(name, params=arguments(args), **wished))
 
 

@@ -18,6 +18,9 @@ from holdfast.errors import InvalidSchedule
 LATE: Final = timedelta(seconds=1)
 """A slot that is triggered more than this after its time counts as late."""
 
+ADVISED_GRACE: Final = timedelta(seconds=300)
+"""A `misfire_grace` to begin with for a frequent job; a heavy one may want more. No default."""
+
 SHORTEST: Final = timedelta(seconds=1)
 MOST_INSTANCES: Final = 100
 MOST_DUE: Final = 10_000

@@ -4,18 +4,17 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import pairwise, takewhile
+from itertools import compress, pairwise, takewhile
 from typing import Any, Final
 
 from holdfast.core.decide import decide
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import Lost
 from holdfast.core.ids import JobId
-from holdfast.core.job import Slot
+from holdfast.core.job import Job, Slot
 from holdfast.core.limits import MAX_REASON, cut
 from holdfast.core.schedule import (
     CLAIMED,
@@ -35,6 +34,7 @@ from holdfast.scheduler.cron import due_slots, next_slot
 from holdfast.scheduler.making import Maker, Mould
 from holdfast.store.base import Store
 from holdfast.store.schedules import Fired
+from holdfast.telemetry.tell import is_heard, tell
 
 log = logging.getLogger("holdfast.scheduler")
 
@@ -114,7 +114,7 @@ class Trigger:
             for (schedule, firing), answer in zip(together, fired, strict=True):
                 if answer is Fired.WRITTEN:
                     outcomes[firing.outcome] += 1
-                    tell(schedule, firing, now)
+                    tell_slot(schedule, firing, now)
         self._ready = {n: each for n, each in self._ready.items() if each[1].planned > now}
         return outcomes
 
@@ -165,9 +165,17 @@ class Round:
         if not running:
             return running
         lapsed = [job for job in await self._store.lapsed(limit=AT_ONCE) if job.name in running]
-        lost = Lost(Loss.LEASE_EXPIRED)
-        await self._store.apply([decide(job, lost, new_id=self._new_id) for job in lapsed])
+        await self._close(lapsed)
         return await self._store.running_names(running) if lapsed else running
+
+    async def _close(self, stale: Sequence[Job]) -> None:
+        lost = Lost(Loss.LEASE_EXPIRED)
+        closed = await self._store.apply(
+            [decide(each, lost, new_id=self._new_id) for each in stale]
+        )
+        for job in compress(stale, closed):  # of the others, somebody else told
+            facts = {"job": job.id, "token": job.token, "reason": "lease_expired"}
+            tell(log, logging.WARNING, "job_lost", {**facts, "holder": job.holder})
 
     async def firings(self, schedule: Schedule, running: frozenset[str]) -> list[Firing]:
         """The answers to the slots of one schedule that are due, if nothing is in their way."""
@@ -254,13 +262,13 @@ class Round:
     def _tell(self, firing: Firing, answer: Fired) -> None:
         if answer is Fired.WRITTEN:
             self.outcomes[firing.outcome] += 1
-            tell(self._schedules[firing.schedule_id], firing, self._now)
+            tell_slot(self._schedules[firing.schedule_id], firing, self._now)
 
 
-def tell(schedule: Schedule, firing: Firing, now: datetime) -> None:
+def tell_slot(schedule: Schedule, firing: Firing, now: datetime) -> None:
     """One line in the log for each slot that was answered."""
     level = logging.WARNING if firing.outcome is Outcome.MISSED else logging.INFO
-    if not log.isEnabledFor(level):
+    if not is_heard(log, level):
         return
     facts: dict[str, Any] = {
         "schedule": schedule.name,
@@ -270,9 +278,7 @@ def tell(schedule: Schedule, firing: Firing, now: datetime) -> None:
         **({"job": firing.job.id} if firing.job else {}),
         **({"reason": firing.reason} if firing.reason else {}),
     }
-    pairs = " ".join(f"{key}={value}" for key, value in facts.items())
-    with suppress(Exception):  # a filter or handler of the app's raised: no fault of ours
-        log.log(level, "slot %s", pairs, extra={"facts": {"event": "slot", **facts}})
+    tell(log, level, "slot", facts)
 
 
 def _firing(schedule: Schedule, verdict: Verdict, following: datetime | None) -> Firing:

@@ -26,6 +26,9 @@ class Sizes:
     chaos_trials: int  # handlers of each kind that block for ten leases
     outage_jobs: int  # jobs while the database is killed
     outage_kills: int  # times that it is
+    slot_processes: int  # schedulers that race for twenty slots
+    slot_minutes: int  # minutes of twenty schedules, of which some scheduler is always killed
+    slot_kills: int  # times that one is
 
 
 TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
@@ -43,6 +46,9 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             chaos_trials=3,
             outage_jobs=200,
             outage_kills=2,
+            slot_processes=4,
+            slot_minutes=10,
+            slot_kills=3,
         ),
         "test": Sizes(
             history_examples=25,
@@ -57,6 +63,9 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             chaos_trials=5,
             outage_jobs=300,
             outage_kills=3,
+            slot_processes=8,
+            slot_minutes=25,
+            slot_kills=6,
         ),
         "full": Sizes(
             history_examples=10_000,
@@ -71,6 +80,9 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             chaos_trials=50,
             outage_jobs=10_000,
             outage_kills=20,
+            slot_processes=50,
+            slot_minutes=100,
+            slot_kills=50,
         ),
     }
 )

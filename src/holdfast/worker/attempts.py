@@ -146,7 +146,7 @@ class Attempts:
             self._leave_if_torn_down(active, error)
             change = self._judge.raised(active, error)
             if change.error is not None:
-                telling.job_error(active.claim, error)
+                telling.job_error(active.claim, error, change.error)
         finally:
             task, active.task, active.stop = active.task, None, None  # nobody may cancel the slot
             if limit is not None:

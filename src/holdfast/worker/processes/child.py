@@ -18,6 +18,7 @@ from holdfast.core.state import State
 from holdfast.errors import OperatorError
 from holdfast.store.around import Topic
 from holdfast.store.base import Renewal, Store
+from holdfast.telemetry.tell import Told, pass_on
 from holdfast.worker.engine import Engine
 from holdfast.worker.processes.board import HeldOnBoard
 from holdfast.worker.processes.control import Line
@@ -88,6 +89,8 @@ class Child:
                 self._go(self._start(Holder(instance_id=instance, boot_id=boot)))
             case {"is": "found", "job": job, "token": token, "held": held, "cancel": cancel}:
                 self._engine.found(Lease(JobId(job), token), Renewal(held, cancel))
+            case {"is": "told", "event": event, "facts": facts}:
+                pass_on(Told(event, facts))
             case {"is": "drain"}:
                 self._go(self._drain())
             case {"is": "stop", "grace": grace}:

@@ -26,6 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Store
+from holdfast.telemetry.tell import listen
 from holdfast.worker.processes.care import Care
 from holdfast.worker.processes.child import BAD_ENDS, orphan_patience
 from holdfast.worker.processes.family import Family, Unfit
@@ -90,12 +91,14 @@ class Supervisor:
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(each) is not signal.SIG_IGN:  # as `nohup` wants it
                 loop.add_signal_handler(each, self._signalled)
+        deaf = listen(self._family.pass_on)
         try:
             return await self._live()
         except (Unfit, HoldfastError) as error:
             log.error("%s", error)  # noqa: TRY400 - one clear line, for whoever can put it right
             return Exit.TAKEN if isinstance(error, Taken) else Exit.WRONG
         finally:
+            deaf()
             self._family.stop(0.0)
             await self._family.gone(AFTER_GRACE)
 
