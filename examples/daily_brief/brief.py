@@ -1,24 +1,21 @@
-"""The brief: S0's jobs with their schedules, for the worker, which alone runs them."""
+"""The brief: S0's jobs with their schedules, which the worker alone runs."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import Holdfast, JobType, Run
+from holdfast import Holdfast, JobType, Run, Skip
 from holdfast.clock import Clock, SystemClock
 from holdfast.store.base import Store
 
 from . import config, edition
 from .cleanup import cleanup
 from .cluster import cluster
-from .config import Feed
+from .config import DESK_FILE, JOBS_FILE, Feed
 from .desk import Desk
 from .feeds import Article, fetch
 from .ingest import Fetch, ingest
 from .rules import RULES, Rules
-
-JOBS_FILE: Final = "jobs.db"
-DESK_FILE: Final = "brief.db"
 
 
 class Brief:
@@ -85,15 +82,12 @@ class Brief:
         run.rows(sum(deleted.values()))
         return deleted
 
-    def _publish(self, run: Run) -> int:
+    def _publish(self, run: Run) -> int | Skip:
         now = self._clock.now()
-        stories = edition.publish(self.desk, (run.slot_at or now).date(), now)
+        day = (run.slot_at or now).date()
+        stories = edition.publish(self.desk, day, now)
         run.rows(stories)
-        return stories
+        return stories or Skip(f"nothing to publish, or the brief of {day} is out already")
 
     def _fetch(self, feed: Feed) -> list[Article]:
         return fetch(feed, self._clock.monotonic)
-
-
-app: Final = Brief(Path()).app
-"""The brief of the current folder, for `holdfast worker daily_brief.brief:app`."""

@@ -10,6 +10,8 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 FILE: Final = "brief.toml"
+JOBS_FILE: Final = "jobs.db"
+DESK_FILE: Final = "brief.db"
 MOST_FEEDS: Final = 200
 
 Name = Annotated[str, Field(min_length=1, max_length=80)]

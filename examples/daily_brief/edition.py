@@ -65,11 +65,11 @@ class FeedHealth:
 
 
 def publish(desk: Desk, day: date, now: datetime) -> int:
-    """Publish the edition of that day; how many stories. 0, and no change, if there is one."""
+    """Publish the edition of that day; how many stories. 0 if there is one, or no news."""
     with desk.writing() as tx:
-        if not tx.run("publish", day=day.isoformat(), now=stamp(now)).rowcount:
-            return 0
         stories = _top(tx, now)
+        if not stories or not tx.run("publish", day=day.isoformat(), now=stamp(now)).rowcount:
+            return 0
         for place, story in enumerate(stories, start=1):
             for source in story.sources:
                 tx.run(

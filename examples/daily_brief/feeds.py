@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.client import HTTPException
+from io import BytesIO
 from typing import Any, Final
 
 import feedparser  # type: ignore[import-untyped]  # has no types of its own
@@ -57,9 +58,9 @@ def fetch(feed: Feed, monotonic: Callable[[], int]) -> list[Article]:
 def parse(text: bytes) -> list[Article]:
     """The articles of a feed; FeedError if it is none. An entry without url or title is left out.
 
-    It never fetches anything: it is given bytes, and never an address.
+    The parser gets a stream: given bytes, it takes those that name a file for that file.
     """
-    found = feedparser.parse(text, sanitize_html=True, resolve_relative_uris=False)
+    found = feedparser.parse(BytesIO(text), sanitize_html=True, resolve_relative_uris=False)
     if not found.entries and (found.bozo or not found.version):
         raise FeedError("what came is neither RSS nor Atom")
     articles = [_article(entry) for entry in found.entries[:MOST_ARTICLES]]
@@ -116,7 +117,7 @@ def _published(entry: Any) -> datetime | None:
 
 def plain(text: str, most: int) -> str:
     """Text without markup and with single spaces, cut at a word."""
-    bare = html.unescape(re.sub(r"<[^>]*>", " ", text))
+    bare = html.unescape(re.sub(r"<[^<>]*>", " ", text))
     bare = " ".join(re.sub(r"[\x00-\x1f\x7f\ud800-\udfff]", " ", bare).split())
     if len(bare) <= most:
         return bare

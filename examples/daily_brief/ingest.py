@@ -2,8 +2,9 @@
 
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -45,13 +46,10 @@ def ingest(
     database calls a duplicate is ignored; any other error of it leaves here.
     """
     done = Ingested()
-    for count, (feed, found) in enumerate(_fetched(feeds, fetch), start=1):
-        if isinstance(found, FeedError):
-            _note_failure(desk, feed, found, now())
-            done = _sum(done, Ingested(failed_feeds=1))
-        else:
-            done = _sum(done, _store(desk, feed, found, now()))
-        tell(count)
+    with closing(_fetched(feeds, fetch)) as fetched:
+        for count, (feed, found) in enumerate(fetched, start=1):
+            done = _sum(done, _take(desk, feed, found, now()))
+            tell(count)
     if feeds and done.failed_feeds == len(feeds):
         raise NoFeedAnswered(f"none of the {len(feeds)} feeds could be had; see the table feeds")
     return done
@@ -59,7 +57,7 @@ def ingest(
 
 def _fetched(
     feeds: Sequence[Feed], fetch: Fetch
-) -> Iterator[tuple[Feed, list[Article] | FeedError]]:
+) -> Generator[tuple[Feed, list[Article] | FeedError], None, None]:
     """What each feed gives, in the order of the feeds; several are asked at a time."""
 
     def one(feed: Feed) -> list[Article] | FeedError:
@@ -70,8 +68,18 @@ def _fetched(
         except Exception as error:  # noqa: BLE001 - a parser that stumbles over one feed
             return FeedError(f"cannot be understood: {error!r}")
 
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="feed") as pool:
+    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="feed")
+    try:
         yield from zip(feeds, pool.map(one, feeds), strict=True)
+    finally:
+        pool.shutdown(cancel_futures=True)  # whoever stops does not wait for the rest
+
+
+def _take(desk: Desk, feed: Feed, found: list[Article] | FeedError, now: datetime) -> Ingested:
+    if isinstance(found, FeedError):
+        _note_failure(desk, feed, found, now)
+        return Ingested(failed_feeds=1)
+    return _store(desk, feed, found, now)
 
 
 def _store(desk: Desk, feed: Feed, articles: Sequence[Article], now: datetime) -> Ingested:

@@ -25,11 +25,12 @@ def front(edition: Edition, feeds: Sequence[FeedHealth], days: Sequence[str], no
     told = stories or '<p class="empty">No news yet. The first ones come with rss_ingestion.</p>'
     when = edition.published_at
     kind = "A draft, not yet published" if when is None else f"Published {when:%H:%M} UTC"
+    here = "now" if when is None else edition.day.isoformat()
     count = sum(len(story.sources) for story in edition.stories)
     line = f"{len(edition.stories)} stories from {count} articles"
     return _page(
         f"{TITLE}, {edition.day:%d %B %Y}",
-        f"{_header(f'{edition.day:%A, %d %B %Y}', kind, line)}{_nav(edition.day.isoformat(), days)}"
+        f"{_header(f'{edition.day:%A, %d %B %Y}', kind, line)}{_nav(here, days)}"
         f"<main>{told}</main>{_footer(feeds)}",
     )
 
@@ -88,8 +89,8 @@ def _header(left: str, right: str, below: str) -> str:
 
 
 def _nav(here: str, days: Sequence[str]) -> str:
-    links = [("/", "Today", ""), *((f"/briefs/{day}", day, day) for day in days)]
-    links.append(("/runs", "Runs", "runs"))
+    links = [(f"/briefs/{day}", day, day) for day in days]
+    links += [("/now", "Now", "now"), ("/runs", "Runs", "runs")]
     return f"<nav>{''.join(_link(where, text, key == here) for where, text, key in links)}</nav>"
 
 

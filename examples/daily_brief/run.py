@@ -14,8 +14,7 @@ from holdfast import SlotTaken
 from holdfast.clock import SystemClock
 
 from . import edition, ledger, page
-from .brief import DESK_FILE, JOBS_FILE
-from .config import FILE
+from .config import DESK_FILE, FILE, JOBS_FILE
 from .desk import Desk
 from .rules import RULES
 from .samples import sample_feeds
@@ -111,7 +110,7 @@ def _samples(folder: Path) -> Iterator[None]:
 @contextmanager
 def _worker(folder: Path) -> Iterator[subprocess.Popen[str]]:
     single = ("--topology", "single", "--scope", WORKER, "--instance-id", WORKER)
-    arguments = ("-m", "holdfast", "worker", "daily_brief.brief:app", *single)
+    arguments = ("-m", "holdfast", "worker", "daily_brief.worker:app", *single)
     with (folder / "worker.log").open("ab") as log, _process(folder, *arguments, err=log) as worker:
         yield worker
 
@@ -121,7 +120,9 @@ def _web(folder: Path, port: int) -> Iterator[str]:
     arguments = ("-m", "daily_brief.web", str(folder), "--port", str(port))
     with (folder / "web.log").open("ab") as log, _process(folder, *arguments, err=log) as web:
         assert web.stdout is not None
-        yield web.stdout.readline().strip()
+        if not (address := web.stdout.readline().strip()):
+            sys.exit(f"the web process could not start; {folder}/web.log says why")
+        yield address
 
 
 @contextmanager

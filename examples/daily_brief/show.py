@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import ledger
-from .brief import DESK_FILE, JOBS_FILE
+from .config import DESK_FILE, JOBS_FILE
 from .desk import Desk, stamp
 from .web import Counter
 

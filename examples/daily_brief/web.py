@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, urlsplit
 from wsgiref.simple_server import WSGIServer, make_server
@@ -16,7 +17,7 @@ from holdfast import Holdfast, InvalidSchedule, OperatorError, SlotTaken, Sync, 
 from holdfast.clock import Clock, SystemClock
 
 from . import edition, ledger, page
-from .brief import DESK_FILE, JOBS_FILE
+from .config import DESK_FILE, JOBS_FILE
 from .desk import Desk
 from .promises import GUARANTEED, NOT_GUARANTEED, TOPOLOGY
 
@@ -71,6 +72,7 @@ class Web:
         self._clock = clock or SystemClock()
         self.desk: Final = Desk(self._folder / DESK_FILE)
         self._mine: tuple[int, Counter, Sync] | None = None
+        self._making = Lock()
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         try:
@@ -94,10 +96,11 @@ class Web:
 
     def _process(self) -> tuple[Counter, Sync]:
         """This process's own: Gunicorn may have forked since the application was made."""
-        if self._mine is None or self._mine[0] != os.getpid():
-            counter = Counter(f"sqlite:///{self._folder / JOBS_FILE}")
-            self._mine = os.getpid(), counter, counter.sync()
-        return self._mine[1:]
+        with self._making:
+            if self._mine is None or self._mine[0] != os.getpid():
+                counter = Counter(f"sqlite:///{self._folder / JOBS_FILE}")
+                self._mine = os.getpid(), counter, counter.sync()
+            return self._mine[1:]
 
     def _answer(self, environ: dict[str, Any]) -> Answer:
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/"
@@ -107,6 +110,8 @@ class Web:
             raise _say(HTTPStatus.METHOD_NOT_ALLOWED, "Only /runs takes a form.")
         if path == "/":
             return self._front(None)
+        if path == "/now":
+            return self._show(edition.draft(self.desk, self._clock.now()))
         if path == "/runs":
             return self._runs()
         if path == "/healthz":
@@ -117,13 +122,15 @@ class Web:
 
     def _front(self, day: str | None) -> Answer:
         """The edition of that day; without one the latest, or a draft while there is none."""
-        now, days = self._clock.now(), edition.days(self.desk)
-        wanted = day or next(iter(days), None)
+        wanted = day or next(iter(edition.days(self.desk)), None)
         found = None if wanted is None else edition.published(self.desk, wanted)
         if found is None and day is not None:
             raise _say(HTTPStatus.NOT_FOUND, f"No brief was published on {day}.")
-        shown = found or edition.draft(self.desk, now)
-        return Answer(HTTPStatus.OK, page.front(shown, edition.feeds(self.desk), days, now))
+        return self._show(found or edition.draft(self.desk, self._clock.now()))
+
+    def _show(self, shown: edition.Edition) -> Answer:
+        days, feeds = edition.days(self.desk), edition.feeds(self.desk)
+        return Answer(HTTPStatus.OK, page.front(shown, feeds, days, self._clock.now()))
 
     def _runs(self) -> Answer:
         counter, wait = self._process()
@@ -204,7 +211,7 @@ def _say(status: HTTPStatus, text: str) -> Answer:
 def _refusal() -> WebRunsNoJobs:
     return WebRunsNoJobs(
         "the web process runs no jobs and no schedules; start the worker: "
-        "holdfast worker daily_brief.brief:app"
+        "holdfast worker daily_brief.worker:app"
     )
 
 

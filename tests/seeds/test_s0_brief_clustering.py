@@ -119,7 +119,7 @@ def test_however_articles_arrive_and_runs_are_repeated_the_count_is_of_links(
         assert links == counted == 6
 
 
-@pytest.mark.req("S0-8.2.c", "S0-12.b")
+@pytest.mark.req("S0-8.2.c")
 def test_two_that_cluster_at_once_link_and_count_each_article_once(tmp_path: Path) -> None:
     """As when a run that was given up is in truth alive beside the next one."""
     desk = Desk(tmp_path / "brief.db")

@@ -55,7 +55,10 @@ for path in ("/", "/runs", "/healthz"):
     setup_testing_defaults(environ)
     web(environ, lambda *_: None)
 print([thread.name for thread in threading.enumerate()])
-what_runs = ("holdfast.worker", "holdfast.scheduler.loop", "holdfast.scheduler.trigger")
+what_runs = (
+    "daily_brief.brief", "daily_brief.ingest", "daily_brief.worker",
+    "holdfast.worker", "holdfast.scheduler.loop", "holdfast.scheduler.trigger",
+)
 print([module for module in sys.modules if module.startswith(what_runs)])
 web.close()
 """
@@ -103,7 +106,7 @@ def grow(tmp_path: Path) -> Iterator[Grow]:
     start = f"import os; os.chdir({str(tmp_path)!r}); {PROGRAM}"
     with forest(tmp_path) as plant:
         yield lambda: plant(
-            *SINGLE, app="daily_brief.brief:app", program=start, env={"PYTHONPATH": FOUND_IN}
+            *SINGLE, app="daily_brief.worker:app", program=start, env={"PYTHONPATH": FOUND_IN}
         )
 
 
@@ -260,7 +263,7 @@ def test_there_is_one_unit_for_the_web_under_gunicorn_and_one_for_the_worker() -
     module = __import__(target[1], fromlist=[target[2]])
     assert call(getattr(module, target[2]), "GET", "/healthz")[0] == 200
     started = worker_unit["Service"]["ExecStart"].split()
-    assert started[1:5] == ["-m", "holdfast", "worker", "daily_brief.brief:app"]
+    assert started[1:5] == ["-m", "holdfast", "worker", "daily_brief.worker:app"]
     assert started[started.index("--topology") + 1] == "single"
     for unit in (web_unit, worker_unit):
         tied = {"Requires", "BindsTo", "PartOf", "Requisite"} & set(unit["Unit"])
