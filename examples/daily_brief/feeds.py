@@ -60,8 +60,10 @@ def parse(text: bytes) -> list[Article]:
 
     The parser gets a stream: given bytes, it takes those that name a file for that file.
     """
+    if b"<!ENTITY" in text:  # which can be made to unfold to more than any memory holds
+        raise FeedError("declares entities of its own, which no feed needs")
     found = feedparser.parse(BytesIO(text), sanitize_html=True, resolve_relative_uris=False)
-    if not found.entries and (found.bozo or not found.version):
+    if not found.entries and (found.bozo or not found.get("version")):
         raise FeedError("what came is neither RSS nor Atom")
     articles = [_article(entry) for entry in found.entries[:MOST_ARTICLES]]
     return [article for article in articles if article is not None]
@@ -108,7 +110,8 @@ def _article(entry: Any) -> Article | None:
 
 
 def _published(entry: Any) -> datetime | None:
-    parsed = entry.get("published_parsed") or entry.get("updated_parsed")
+    # Not `entry.get`, which warns when it looks for one of them in the other's place.
+    parsed = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed")
     try:
         return None if parsed is None else datetime.fromtimestamp(timegm(parsed), UTC)
     except (ValueError, OverflowError, OSError):  # a year that no clock has
