@@ -1,7 +1,7 @@
 """Event clustering: articles that tell of the same event, put together the same way every time."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -48,8 +48,9 @@ def cluster(desk: Desk, now: datetime, tell: Callable[[int], None] = lambda _: N
     while True:
         with desk.writing() as tx:
             rows = _batch(tx, after, now)
+            near = Near(tx, [row for row in rows if row["cluster_id"] is None])
             for row in rows:
-                done = _judge(tx, row, done)
+                done = _judge(tx, row, near, done)
         if not rows:
             return done
         after = rows[-1]["published_at"], rows[-1]["url"]
@@ -66,13 +67,13 @@ def _batch(tx: Tx, after: tuple[str, str], now: datetime) -> list[Any]:
     ).fetchall()
 
 
-def _judge(tx: Tx, article: Any, done: Clustered) -> Clustered:
+def _judge(tx: Tx, article: Any, near: "Near", done: Clustered) -> Clustered:
     """Link the article and count the link, in the transaction of both."""
     found, opened = article["cluster_id"], 0
     if found is None:
-        found = _nearest(tx, article)
+        found = near.likest(article["title"], moment(article["published_at"]))
     if found is None:
-        found, opened = _open(tx, article), 1
+        found, opened = _open(tx, article, near), 1
     linked = tx.run("link", cluster=found, article=article["id"]).rowcount
     if linked:
         tx.run("count_link", cluster=found)
@@ -81,26 +82,48 @@ def _judge(tx: Tx, article: Any, done: Clustered) -> Clustered:
     )
 
 
-def _nearest(tx: Tx, article: Any) -> int | None:
-    """The event whose first title is most like this one; of equals, the oldest."""
-    at, best, found = moment(article["published_at"]), 0.0, None
-    near = tx.run("clusters_near", since=stamp(at - WINDOW), until=stamp(at + WINDOW))
-    for each in near:
-        alike = likeness(article["title"], each["title"])
-        if alike > best:
-            best, found = alike, int(each["id"])
-    return found
-
-
-def _open(tx: Tx, article: Any) -> int:
-    tx.run(
-        "open_cluster",
-        key=article["url"],
-        title=article["title"],
-        opened_at=article["published_at"],
-    )
-    [(cluster_id,)] = tx.run("cluster_of_key", key=article["url"])
+def _open(tx: Tx, article: Any, near: "Near") -> int:
+    url, title, at = article["url"], article["title"], article["published_at"]
+    tx.run("open_cluster", key=url, title=title, opened_at=at)
+    [(cluster_id,)] = tx.run("cluster_of_key", key=url)
+    near.add(Event(id=cluster_id, key=url, title=title, opened_at=moment(at)))
     return int(cluster_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A cluster as another article is compared with it: by the title that opened it."""
+
+    id: int
+    key: str
+    title: str
+    opened_at: datetime
+
+
+class Near:
+    """Events that articles of one batch may belong to, to be found by words of their titles."""
+
+    def __init__(self, tx: Tx, batch: Sequence[Any]) -> None:
+        self._by_term: dict[str, list[Event]] = {}
+        if not batch:
+            return
+        first, last = moment(batch[0]["published_at"]), moment(batch[-1]["published_at"])
+        for row in tx.run("clusters_near", since=stamp(first - WINDOW), until=stamp(last + WINDOW)):
+            self.add(Event(**{**dict(row), "opened_at": moment(row["opened_at"])}))
+
+    def add(self, event: Event) -> None:
+        for term in terms(event.title):
+            self._by_term.setdefault(term, []).append(event)
+
+    def likest(self, title: str, at: datetime) -> int | None:
+        """The event whose title is most like this one; of equals, the oldest."""
+        found = {event for term in terms(title) for event in self._by_term.get(term, ())}
+        ranked = [
+            (-alike, event.opened_at, event.key, event.id)
+            for event in found
+            if abs(event.opened_at - at) <= WINDOW and (alike := likeness(title, event.title))
+        ]
+        return min(ranked)[-1] if ranked else None
 
 
 def likeness(one: str, other: str) -> float:

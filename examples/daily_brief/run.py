@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"Every run: {address}runs, or python -m daily_brief.show job_runs {folder}")
         if asked.stay:
             print("The worker and the web go on until Ctrl-C.", flush=True)
-            worker.wait()
+            sys.exit(f"the worker left with {worker.wait()}; {folder}/worker.log says why")
 
 
 async def _make_a_brief(folder: Path, worker: subprocess.Popen[str]) -> None:
