@@ -45,10 +45,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         _web(folder, asked.port) as address,
     ):
         asyncio.run(_make_a_brief(folder, worker))
-        print(f"\nThe page: {address} and {folder / 'brief.html'}")
-        print(f"Every run: {address}runs, or python -m daily_brief.show job_runs {folder}")
+        print(f"\nThe page: {folder / 'brief.html'}")
+        print(f"Every run: python -m daily_brief.show job_runs {folder}")
         if asked.stay:
-            print("The worker and the web go on until Ctrl-C.", flush=True)
+            print(f"Worker and web go on until Ctrl-C: {address} and {address}runs", flush=True)
             sys.exit(f"the worker left with {worker.wait()}; {folder}/worker.log says why")
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -166,7 +167,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(argv)
     with make_server("127.0.0.1", asked.port, Web(asked.folder), WSGIServer) as server:
         print(f"http://127.0.0.1:{server.server_port}/", flush=True)
-        server.serve_forever()
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
 
 
 def _health() -> Answer:
