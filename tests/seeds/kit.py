@@ -1,7 +1,6 @@
 """What the seed tests share: a look at the file from outside, and processes that can be killed."""
 
 import asyncio
-import multiprocessing
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ from holdfast import Holdfast
 from holdfast.core.job import Job
 from holdfast.store.base import Filter, Store
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.conformance.race import start_method
 from holdfast.testing.sqlite_bench import dump
 from holdfast.worker.embedded import Worker
 
@@ -24,16 +24,7 @@ SHORT: Final = {"lease": "300ms", "renew": "100ms", "tick": "20ms", "poll": "20m
 Part = Callable[..., Coroutine[Any, Any, None] | None]
 """What a process plays; it gets its end of the pipe first."""
 
-_servant = multiprocessing.get_context("forkserver")
-_servant.set_forkserver_preload(  # or each child would read it all again
-    [
-        "holdfast.worker.embedded",
-        "holdfast.testing.sqlite_bench",
-        "holdfast.scheduler.trigger",
-        "holdfast.store.postgres.store",
-        "asyncpg",
-    ]
-)
+_servant = start_method()
 
 
 class Sql:

@@ -8,7 +8,8 @@ import click
 
 from holdfast.cli.enqueue import arguments
 from holdfast.cli.frame import Desk, verb
-from holdfast.core.schedule import ADVISED_GRACE, Schedule, SlotRecord
+from holdfast.core.schedule import ADVISED_GRACE, Outcome, Schedule, SlotRecord
+from holdfast.core.span import in_words
 from holdfast.errors import InvalidSchedule
 from holdfast.scheduler.preview import Upcoming
 from holdfast.scheduler.zone import zone
@@ -107,7 +108,7 @@ async def save(desk: Desk, /, name: str, args: str, **said: Any) -> None:
     for what, advice in _MUST_BE_SAID.items():
         if what not in wished:
             raise InvalidSchedule(f"say {advice}; what becomes of late slots has no default")
-    desk.out.record(await desk.app.schedules.save(name, params=arguments(args), **wished))
+    _written(desk, await desk.app.schedules.save(name, params=arguments(args), **wished))
 
 
 @verb("edit")
@@ -121,7 +122,7 @@ async def edit(desk: Desk, /, name: str, dry_run: bool, **said: Any) -> None:
     """Change what is given and leave the rest."""
     wished = _said(said)
     if not dry_run:
-        desk.out.record(await desk.app.schedules.edit(name, **wished))
+        _written(desk, await desk.app.schedules.edit(name, **wished))
         return
     when = {
         key: wished[key] for key in ("cron", "every", "timezone", "gap", "fold") if key in wished
@@ -219,10 +220,23 @@ async def history(desk: Desk, /, name: str, limit: int, before: datetime | None)
 _MARKS = {"kept": " ", "added": "+", "removed": "-"}
 
 
+def _written(desk: Desk, schedule: Schedule) -> None:
+    if desk.out.as_json:
+        desk.out.record(schedule)
+        return
+    comes = f"next {_short(schedule.next_trigger_at)}" if schedule.plan.enabled else "it is paused"
+    desk.out.line(f"{schedule.name}: {schedule.plan.rule} runs {_runs(schedule)}; {comes}")
+
+
+def _runs(schedule: Schedule) -> str:
+    plan = schedule.plan
+    return f"template {plan.template}" if plan.template else plan.making.type
+
+
 def _row(schedule: Schedule) -> tuple[str, ...]:
     plan = schedule.plan
-    when = plan.rule.cron or f"every {plan.rule.every}"
-    runs = f"template {plan.template}" if plan.template else plan.making.type
+    when = plan.rule.cron or str(plan.rule)
+    runs = _runs(schedule)
     state = "on" if plan.enabled else "paused"
     if plan.enabled and schedule.next_slot is None:
         state = "over"
@@ -233,7 +247,7 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
 
 def _past(row: SlotRecord, schedule: Schedule, state: str | None) -> tuple[str, ...]:
     local = row.slot.at.astimezone(zone(schedule.plan.rule.timezone))
-    late = f"{(row.actual - row.planned).total_seconds():.1f}s"
+    late = "-" if row.outcome is Outcome.MANUAL else in_words(row.actual - row.planned)
     return (
         _short(row.slot.at),
         f"{local:%a %H:%M %z}",

@@ -12,7 +12,7 @@ from holdfast.core.event import ZERO
 from holdfast.core.ids import JobId
 from holdfast.core.job import NewJob, Slot
 from holdfast.core.limits import MAX_PAYLOAD, check_name, is_storable, shown
-from holdfast.core.span import MICROSECOND
+from holdfast.core.span import MICROSECOND, exactly
 from holdfast.errors import InvalidSchedule
 
 LATE: Final = timedelta(seconds=1)
@@ -73,7 +73,9 @@ class Rule:
     end: datetime | None = None  # and none after it
 
     def __str__(self) -> str:
-        return f"every {self.every}" if self.cron is None else f"{self.cron} ({self.timezone})"
+        if self.every is not None:
+            return f"every {exactly(self.every)}"
+        return f"{self.cron} ({self.timezone})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,11 +252,12 @@ def _check_instances(plan: Plan) -> None:
 def _check_spans(plan: Plan) -> None:
     every = plan.rule.every
     if every is not None and every < SHORTEST:
-        raise _wrong(plan, f"it comes every {every}; {SHORTEST} is the shortest")
+        raise _wrong(plan, f"it comes every {exactly(every)}; {exactly(SHORTEST)} is the shortest")
     if not isinstance(plan.coalesce, bool):
         raise _wrong(plan, f"coalesce is {shown(plan.coalesce)}; say True or False")
     if plan.misfire_grace < SHORTEST:
-        raise _wrong(plan, f"misfire_grace is {plan.misfire_grace}; {SHORTEST} is the shortest")
+        grace = exactly(plan.misfire_grace)
+        raise _wrong(plan, f"misfire_grace is {grace}; {exactly(SHORTEST)} is the shortest")
 
 
 def _wrong(plan: Plan, why: str) -> InvalidSchedule:

@@ -217,7 +217,7 @@ class Schedules:
         params = asked.get("params")
         if template is None and target is None:
             if old is None:
-                raise InvalidSchedule("say what to run: a job type, or template=…")
+                raise InvalidSchedule("say what to run: a job type or a template")
             if "params" not in asked and "job_name" not in asked:
                 return Made(old.making, old.template, old.params)
             target, template = old.making.type, old.template

@@ -104,6 +104,8 @@ async def _range(
     store: Store, schedule: Schedule, since: datetime, until: datetime
 ) -> Sequence[datetime]:
     first, last = _moment(since, "since"), _moment(until, "until")
+    if last < first:
+        raise InvalidSchedule(f"since is {first} and until {last}, which is earlier; swap them")
     now = await store.now()
     if last > now:
         raise InvalidSchedule(f"until is {last}, which is yet to come; a backfill is of the past")

@@ -12,13 +12,20 @@ from cronsim import CronSim, CronSimError
 from holdfast.clock import EPOCH
 from holdfast.core.limits import shown
 from holdfast.core.schedule import MOST_DUE, SHORTEST, Fold, Gap, Rule
-from holdfast.core.span import MICROSECOND, Span, to_span
+from holdfast.core.span import MICROSECOND, Span, exactly, to_span
 from holdfast.errors import InvalidSchedule
 from holdfast.scheduler.zone import Note, Occurrence, earlier, moments, zone
 
 LONGEST_EXPRESSION: Final = 256
 FIELDS: Final = 5
 LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+MAY_BE: Final = {
+    "minute": "0-59",
+    "hour": "0-23",
+    "day-of-month": "1-31 (a day its month has), L for the last",
+    "month": "1-12 or JAN-DEC",
+    "day-of-week": "0-7 or SUN-SAT, MON#1 for the first, 5L for the last Friday",
+}
 NAMED: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -47,7 +54,7 @@ def make_rule(
     on such a day, so that nothing nightly is lost.
     """
     if (cron is None) == (every is None):
-        raise InvalidSchedule("say when: a cron expression, or every=…, and not both")
+        raise InvalidSchedule("say when: by a cron expression or by an interval, and not both")
     expression = None if cron is None else check_expression(cron)
     zone(timezone)
     is_steady = expression is not None and _is_steady(expression)
@@ -79,9 +86,17 @@ def check_expression(text: str) -> str:
     except StopIteration:
         raise InvalidSchedule(f"the cron expression {shown(text)} names no time at all") from None
     except (CronSimError, ValueError, AssertionError) as error:
-        why = str(error) or "it cannot be read"
+        why = _why(str(error), fields)
         raise InvalidSchedule(f"the cron expression {shown(text)} is wrong: {why}") from error
     return " ".join(fields)
+
+
+def _why(says: str, fields: list[str]) -> str:
+    """Which field is wrong, and what it may be."""
+    for (name, may_be), field in zip(MAY_BE.items(), fields, strict=True):
+        if says == f"Bad {name}":
+            return f"its {name} is {shown(field)}; use {may_be}, *, lists, ranges and steps"
+    return says or "it cannot be read"
 
 
 def slots(
@@ -187,7 +202,7 @@ def _interval(every: Span) -> timedelta:
     except ValueError as error:
         raise InvalidSchedule(str(error)) from error
     if span < SHORTEST:
-        raise InvalidSchedule(f"every is {span}; {SHORTEST} is the shortest")
+        raise InvalidSchedule(f"every is {exactly(span)}; {exactly(SHORTEST)} is the shortest")
     return span
 
 
