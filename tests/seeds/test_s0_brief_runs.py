@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from daily_brief import ledger, words
+from daily_brief.brief import Brief
 from daily_brief.desk import Desk
 from daily_brief.rules import RULES, Rules
 from daily_brief.words import JobRunRow, Status
 from holdfast import Holdfast, InvalidType
-from holdfast.core.run import Holder
+from holdfast.core.ids import JobId, RunId
+from holdfast.core.run import Holder, RunRecord
 from holdfast.core.schedule import Outcome
 from holdfast.core.state import Loss, RunStatus
 from holdfast.store.sqlite.store import SqliteStore
@@ -256,8 +258,6 @@ async def test_the_threshold_is_twice_the_expected_runtime_unless_one_is_given(
     rules = {name: Rules(**common) for name in RULES}
     rules["event_clustering"] = Rules(**common, threshold=timedelta(minutes=1))
 
-    from daily_brief.brief import Brief  # noqa: PLC0415 - only here
-
     app = Brief(tmp_path, store=store, rules=rules).app
     in_force = {name: app.registry.get(name).policy.max_runtime for name in RULES}
 
@@ -308,16 +308,27 @@ async def test_without_any_log_the_table_answers_for_every_run(
     assert room.app.settings.retention is None
 
 
-def run_of(status: RunStatus, reason: str | None = None, holder: str = "news-1") -> Any:
-    from holdfast.core.run import RunRecord  # noqa: PLC0415 - only here
-
+def run_of(status: RunStatus, reason: str | None = None, holder: str = "news-1") -> RunRecord:
     end = None if status is RunStatus.RUNNING else START
     return RunRecord(
-        run_id="run-1", job_id="job-1", token=1, status=status, reason=reason, holder=holder,
-        boot_id="b", started_at=START, finished_at=end, error="our words", result=None,
-        exit_code=None, log_path=None, artifacts=(), params_snapshot="{}", template_id=None,
+        run_id=RunId("run-1"),
+        job_id=JobId("job-1"),
+        token=1,
+        status=status,
+        reason=reason,
+        holder=holder,
+        boot_id="b",
+        started_at=START,
+        finished_at=end,
+        error="our words",
+        result=None,
+        exit_code=None,
+        log_path=None,
+        artifacts=(),
+        params_snapshot="{}",
+        template_id=None,
         template_at=None,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.req("S0-5.f")

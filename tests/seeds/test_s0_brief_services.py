@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from configparser import ConfigParser
 from contextlib import closing, contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -227,8 +228,6 @@ def call(
     app: Any, method: str, path: str, headers: dict[str, str] | None = None, **form: str
 ) -> tuple[int, dict[str, str], str]:
     """The application called as a server would, and held to WSGI's rules."""
-    from io import BytesIO  # noqa: PLC0415 - only here
-
     body = urlencode(form).encode()
     environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "SCRIPT_NAME": ""}
     setup_testing_defaults(environ)
