@@ -21,7 +21,7 @@ from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.statements import statements
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.testing import sizes
-from holdfast.testing.crash import Crasher, Point, clocked, play
+from holdfast.testing.crash import Crasher, chosen, clocked, play
 from holdfast.testing.postgres_bench import BENCH, dump, make
 from holdfast.testing.postgres_wreck import empty_on
 from holdfast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
@@ -130,7 +130,7 @@ def test_killed_at_every_statement_it_is_all_or_nothing(
     assert points, "the act ran no statement"
 
     found = []
-    for point in _chosen(points, place.killed, writes=before != after):
+    for point in chosen(points, place.killed, writes=before != after):
         place.empty()
         crasher.kill(path, name, point)
 
@@ -140,20 +140,6 @@ def test_killed_at_every_statement_it_is_all_or_nothing(
     assert found == list(accumulate(found, max)), "what was durable was lost again"
     assert found[-1] or name in OF_THE_CALLER, "it was answered, and not durable"
     asyncio.run(_everything_ends(place.address, sound=name in SOUND))
-
-
-def _chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point]:
-    """At full size all. Else before every statement once somewhere, before each commit, after it.
-
-    Whoever only reads is killed once, at the end.
-
-    Every place of every scenario is what a store on a file is killed at.
-    """
-    if sizes.SIZES.crash_on_either_side:
-        return points
-    fresh = [p for p in points if not p.after and (p.name not in killed or p.name == "tx.commit")]
-    killed.update(point.name for point in fresh)
-    return [*fresh, points[-1]] if writes else points[-1:]
 
 
 def _promoted(name: str, state: Dump) -> Dump:

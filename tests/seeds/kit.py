@@ -11,7 +11,7 @@ from holdfast import Holdfast
 from holdfast.core.job import Job
 from holdfast.store.base import Filter, Store
 from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.race import start_method
+from holdfast.testing.quick_start import quick_start
 from holdfast.testing.sqlite_bench import dump
 from holdfast.worker.embedded import Worker
 
@@ -23,8 +23,6 @@ SHORT: Final = {"lease": "300ms", "renew": "100ms", "tick": "20ms", "poll": "20m
 
 Part = Callable[..., Coroutine[Any, Any, None] | None]
 """What a process plays; it gets its end of the pipe first."""
-
-_servant = start_method()
 
 
 class Sql:
@@ -75,8 +73,8 @@ class Child:
     """A process of its own that plays a part and tells what it did, until it is killed."""
 
     def __init__(self, part: Part, *given: Any) -> None:
-        self._ear, mouth = _servant.Pipe(duplex=True)
-        self._process = _servant.Process(target=_play, args=(part, mouth, *given), daemon=True)
+        self._ear, mouth = quick_start().Pipe(duplex=True)
+        self._process = quick_start().Process(target=_play, args=(part, mouth, *given), daemon=True)
         self._process.start()
         mouth.close()
 

@@ -27,7 +27,7 @@ _ENDS = """
 INSERT INTO {schema}.ends (
   job, seq, state, at, queue, priority, position, available_at, token, failures, losses
 )
-SELECT id, seq, CASE WHEN seq % 50 = 0 THEN 'failed' ELSE 'succeeded' END, created_at, queue, 0, 0,
+SELECT id, seq, CASE WHEN seq % 20 = 0 THEN 'failed' ELSE 'succeeded' END, created_at, queue, 0, 0,
   created_at, 1, 0, 0
 FROM {schema}.jobs AS j
 WHERE id > ('00000000-0000-7000-b000-' || lpad(to_hex(:base), 12, '0'))::uuid

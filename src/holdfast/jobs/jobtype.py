@@ -143,6 +143,8 @@ class JobType(Generic[P, R_co]):
                 f"{len(args)}; it knows: {', '.join(self._positional) or 'none'}"
             )
         named = dict(zip(self._positional, args, strict=False))
+        if not kwargs:
+            return named
         if twice := named.keys() & kwargs.keys():
             raise InvalidParams(f'"{self.name}" was given "{min(twice)}" twice; give it once')
         return named | kwargs

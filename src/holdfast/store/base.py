@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.core.decide import Change
 from holdfast.core.event import EventRecord
@@ -51,8 +51,7 @@ class Capability(StrEnum):
     CHORES = "chores"  # one look tells whether there is anything to tidy: see `Upkeep`
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(NamedTuple):
     """What became of one job given to `add`.
 
     `created`: it was stored by this call. Otherwise `id` is the job that stands in its place: the

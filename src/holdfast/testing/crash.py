@@ -20,6 +20,7 @@ from typing import Any, Protocol, Self
 
 from holdfast.core.ids import Ids
 from holdfast.store.base import Store
+from holdfast.testing import sizes
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.scenarios import Scenario, World
 
@@ -48,6 +49,18 @@ class Point:
     nth: int
     name: str
     after: bool
+
+
+def chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point]:
+    """At full size all. Else before every statement once somewhere, before each commit, after it.
+
+    `killed` remembers from one scenario to the next. Whoever only reads is killed at the end.
+    """
+    if sizes.SIZES.crash_on_either_side:
+        return points
+    fresh = [p for p in points if not p.after and (p.name not in killed or p.name == "tx.commit")]
+    killed.update(point.name for point in fresh)
+    return [*fresh, points[-1]] if writes else points[-1:]
 
 
 def clocked() -> tuple[FakeClock, Ids]:

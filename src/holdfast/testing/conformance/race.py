@@ -1,9 +1,7 @@
 """Real processes that do one thing to one store at the same moment."""
 
 import asyncio
-import multiprocessing
-import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from threading import Barrier
@@ -11,6 +9,7 @@ from typing import Any, TypeVar
 
 from holdfast.store.base import Store
 from holdfast.store.open import open_store
+from holdfast.testing.quick_start import quick_start
 
 Answer = TypeVar("Answer")
 Act = Callable[[Store], Awaitable[Answer]]
@@ -18,29 +17,7 @@ Act = Callable[[Store], Awaitable[Answer]]
 PATIENCE = 60.0
 """Seconds until a race whose runners never came together is called off."""
 
-READ_ONCE = [
-    "holdfast.scheduler.trigger",
-    "holdfast.store.postgres.store",
-    "holdfast.store.sqlite.store",
-    "holdfast.testing.conformance",
-    "holdfast.testing.sqlite_bench",
-    "holdfast.worker.embedded",
-]
-
 _gate: Barrier | None = None
-
-
-def start_method() -> Any:
-    """How other processes are started: quickly, and without anything of this one's.
-
-    A forked child would share its parent's connections, which SQLite forbids. So they are forked
-    from a server that has none, and that has read the code once for them all.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(READ_ONCE)
-    return context
 
 
 async def race(url: str, runners: Sequence[Sequence[Act[Answer]]]) -> list[list[Answer]]:
@@ -66,10 +43,9 @@ class Other:
 
 @asynccontextmanager
 async def _busy(url: str, act: Act[Any]) -> Any:
-    context = start_method()
+    context = quick_start()
     here, there = context.Pipe()
-    given = url, act, there, dict(os.environ)
-    process = context.Process(target=_stay, args=given, daemon=True)
+    process = context.Process(target=_stay, args=(url, act, there), daemon=True)
     process.start()
     there.close()
     try:
@@ -87,9 +63,7 @@ def busy(url: str, act: Act[Any]) -> AbstractAsyncContextManager[Other]:
     return manager
 
 
-def _stay(url: str, act: Act[Any], there: Any, environment: Mapping[str, str]) -> None:
-    os.environ.update(environment)
-
+def _stay(url: str, act: Act[Any], there: Any) -> None:
     async def stay() -> None:
         async with opened(url) as store:
             there.send(await act(store))
@@ -115,18 +89,17 @@ def opened(url: str) -> AbstractAsyncContextManager[Store]:
 
 
 def _race(url: str, runners: Sequence[Sequence[Act[Answer]]]) -> list[list[Answer]]:
-    context = start_method()
+    context = quick_start()
     count = len(runners)
-    given = context.Barrier(count), dict(os.environ)
-    with ProcessPoolExecutor(count, context, initializer=_enter, initargs=given) as pool:
+    gate = context.Barrier(count)
+    with ProcessPoolExecutor(count, context, initializer=_enter, initargs=(gate,)) as pool:
         asked = [pool.submit(_run, url, acts) for acts in runners]
         return [answer.result(PATIENCE) for answer in asked]
 
 
-def _enter(gate: Barrier, environment: Mapping[str, str]) -> None:
+def _enter(gate: Barrier) -> None:
     global _gate  # noqa: PLW0603 - a barrier reaches a child only while it is started
     _gate = gate
-    os.environ.update(environment)
 
 
 def _run(url: str, acts: Sequence[Act[Answer]]) -> list[Answer]:

@@ -1,13 +1,15 @@
 -- @alike
 -- Many that differ in nothing but id and params. In a `position` queue it stores none: those are
--- placed under the queue's lock. A known id is refused by the index, with all the others.
+-- placed under the queue's lock. A known id is refused by the index, with all the others. Ids and
+-- params come as one text each: a driver looks at every element of an array.
 WITH t AS MATERIALIZED (
   SELECT c.now, coalesce(:at::bigint, c.now + :delay::bigint, c.now) AS due
   FROM (SELECT coalesce(:now::bigint, holdfast.micros()) AS now) AS c
 ),
 n AS MATERIALIZED (
   SELECT u.id::uuid AS id, u.params::json AS params, nextval('holdfast.jobs_seq_seq') AS seq
-  FROM unnest(:ids::text[], :params::text[]) AS u (id, params)
+  FROM unnest(string_to_array(:ids::text, ','), string_to_array(:params::text, :mark::text))
+    AS u (id, params)
   WHERE NOT EXISTS (
     SELECT 1 FROM holdfast.queues WHERE name = :queue::text AND ordering = 'position'
   )

@@ -1,6 +1,7 @@
 """Storing new jobs: plain ones in one statement, the others after a look at what is in the way."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import fields
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -8,7 +9,7 @@ from typing import Any, Final, TypeVar
 from holdfast.core.job import NewJob
 from holdfast.errors import StoreBusy
 from holdfast.store.base import Added
-from holdfast.store.postgres.shape import known_uuid
+from holdfast.store.postgres.shape import known_uuid, known_uuids
 from holdfast.store.postgres.verbs.alone import apart, is_taken, saved
 from holdfast.store.postgres.verbs.group import group_of
 from holdfast.store.postgres.verbs.plan import (
@@ -28,7 +29,10 @@ from holdfast.store.postgres.verbs.plan import (
 from holdfast.store.postgres.verbs.queue import lock_queues
 from holdfast.store.postgres.work import Asks, Work
 
-_KIND = attrgetter(*(name for name in NewJob.__slots__ if name not in {"id", "params"}))
+_KIND = attrgetter(*(each.name for each in fields(NewJob) if each.name not in {"id", "params"}))
+
+MARK: Final = "\x1e"
+"""Between the params of two jobs: JSON holds none, nor anything else that is kept."""
 
 T = TypeVar("T")
 
@@ -55,7 +59,7 @@ async def add_swiftly(
     False, and nothing is stored, if a queue wants them placed. It raises what the database says of
     a bad one, and of one that is stored already: then none is.
     """
-    if are_alike(jobs):
+    if are_alike(jobs) and not any(MARK in job.params for job in jobs):
         name, values = "add.alike", _alike(jobs)
     else:
         values = written(Plan(drafts=[Draft(job) for job in jobs])) | {"placed": False}
@@ -67,8 +71,9 @@ async def add_swiftly(
 def _alike(jobs: Sequence[NewJob]) -> dict[str, Any]:
     first = jobs[0]
     return {
-        "ids": [job.id for job in jobs],
-        "params": [job.params for job in jobs],
+        "ids": ",".join([job.id for job in jobs]),
+        "params": MARK.join([job.params for job in jobs]),
+        "mark": MARK,
         "type": first.type,
         "name": first.name,
         "queue": first.queue,
@@ -105,7 +110,7 @@ async def add_after_a_look(
 
 def are_swift(jobs: Sequence[NewJob]) -> bool:
     """Whether nothing that is stored can be in their way, but themselves."""
-    if not all(known_uuid(job.id) for job in jobs):
+    if not known_uuids([job.id for job in jobs]):
         return False
     kinds = jobs[:1] if are_alike(jobs) else jobs
     return all(job.is_plain and not job.member and not is_far(job) for job in kinds)
