@@ -73,6 +73,7 @@ class Attempts:
             params = kind.load(claim.params)
         except BaseException as error:  # noqa: BLE001 - whatever it is, this job cannot be run
             self._finish(self._judge.unreadable(claim, error))
+            telling.job_error(claim, error)
             return None
         active = Active(claim, kind, self._new_run, slot, started)
         active.is_told = telling.job_start(claim)
