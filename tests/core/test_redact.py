@@ -75,7 +75,9 @@ def test_values_are_found_wherever_they_stand(text: str) -> None:
 
 
 def test_a_short_value_is_taken_out_where_it_stands_alone() -> None:
-    assert without("at 7, line 17 of to_do", {"n": 7, "s": "to"}) == "at [redacted], line 17 of to_do"
+    assert (
+        without("at 7, line 17 of to_do", {"n": 7, "s": "to"}) == "at [redacted], line 17 of to_do"
+    )
 
 
 def test_of_values_without_number_nothing_is_told_but_where() -> None:

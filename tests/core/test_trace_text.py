@@ -27,7 +27,7 @@ def test_text_and_exception_tell_the_same(error: Exception) -> None:
             deeper(OSError("first"))
         except OSError:
             deeper(error)
-    except Exception as caught:
+    except Exception as caught:  # noqa: BLE001 - any of them
         text = "".join(traceback.format_exception(caught))
         expected, *_ = raised_by(caught)
 
