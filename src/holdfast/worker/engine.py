@@ -33,6 +33,9 @@ from holdfast.worker.slots import Slots
 
 log = logging.getLogger("holdfast.worker")
 
+IMPATIENCE = 0.05
+"""How often, in seconds, who waits for all to be done has it looked at, however rare polls are."""
+
 
 class Engine:
     """Made for one app; `start` and `stop` frame its work, once."""
@@ -117,9 +120,16 @@ class Engine:
 
     async def drained(self) -> None:
         """Wait until nothing is due and everything taken has ended, durably."""
-        self._dispatcher.idle.clear()
-        self._dispatcher.poke()
-        await self._dispatcher.idle.wait()
+        dispatcher = self._dispatcher
+        dispatcher.idle.clear()
+        dispatcher.poke()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IMPATIENCE):
+                    await dispatcher.idle.wait()
+                return  # whether or not it is so still
+            if not dispatcher.in_hand:  # all that was taken has ended: look again, be it not time
+                dispatcher.poke()
 
     def hint(self, hint: Hint) -> None:
         """A commit may have brought work. Any thread may call it."""
