@@ -1,15 +1,21 @@
 """S2: failures reach Sentry with their context, and nothing that happens there harms a job."""
 
+import asyncio
 import logging
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import sentry_sdk
 from pydantic import BaseModel
 
+import companion as example
+import holdfast as package
+from companion.companion import Companion
 from holdfast import Backoff, Failure, Holdfast, InvalidType, OperatorError, State
 from holdfast.telemetry.sentry import Sentry
 from holdfast.testing.clock import FakeClock
@@ -206,3 +212,30 @@ def test_without_the_client_a_dsn_says_what_to_install() -> None:
 
     assert done.stdout.startswith(OperatorError.__name__)
     assert "pip install 'holdfast[sentry]'" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.req("S2-7.b")
+async def test_a_worker_in_processes_of_its_own_reports_as_well(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    companion = Companion(tmp_path)
+    async with companion.app:
+        handle = await companion.schedule_sync("zoe")
+    found_in = [str(Path(each.__file__).parents[1]) for each in (package, example)]
+
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "holdfast", "worker", "companion.service:app", "--burst"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(found_in), "SENTRY_DSN": receiver.dsn},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    [event] = receiver.events
+    assert event["contexts"]["job"]["job_id"] == handle.id
+    assert event["contexts"]["job"]["payload"] == {"user_id": "zoe"}

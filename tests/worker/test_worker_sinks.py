@@ -134,7 +134,9 @@ KINDS: list[tuple[Callable[..., object], dict[str, object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("handler", "how", "error"), KINDS, ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize(
+    ("handler", "how", "error"), KINDS, ids=[each[0].__name__ for each in KINDS]
+)
 async def test_however_a_handler_fails_it_is_told_without_its_secret(
     app: Holdfast, told: Told, caplog, handler, how, error
 ) -> None:
