@@ -169,10 +169,11 @@ class Holdfast(Admin):
     def on_failure(self, sink: S, *, show: Iterable[str] = ()) -> S:
         """Tell `sink` of every failed attempt: `app.on_failure(Sentry(), show=["user_id"])`.
 
-        It is called with a `Failure`, in a thread of its own, by the worker whose attempt it was;
-        what it does, or raises, changes nothing for the job. Of the payload it gets the names of
-        all fields and the values of those in `show` (`order.city` for one inside another); the
-        other values are also taken out of what the error says. Also a decorator.
+        It is called with a `Failure`, in a thread of its own, by the worker whose attempt it was,
+        if that was made afterwards; what it does, or raises, changes nothing for the job. Of the
+        payload it gets the names of all fields and the values of those in `show` (`order.city` for
+        one inside another); the other values are also taken out of what the error says. Also a
+        decorator.
         """
         self._watches.append(Watch.new(sink, show))
         return sink
@@ -230,7 +231,7 @@ class Holdfast(Admin):
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            watches=self._watches,
+            watches=tuple(self._watches),
         )
 
     def engine(
@@ -256,7 +257,7 @@ class Holdfast(Admin):
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            watches=self._watches,
+            watches=tuple(self._watches),
         )
 
     def sync(self) -> Sync:

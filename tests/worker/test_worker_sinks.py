@@ -318,6 +318,31 @@ async def test_an_attempt_that_was_taken_away_is_not_told(path, app, rival) -> N
     assert (late.refused, told) == (1, [])
 
 
+class Nasty(Exception):
+    """Whatever is asked of it fails."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+    @property
+    def __cause__(self) -> BaseException:  # type: ignore[override]  # that is the point
+        raise RuntimeError("no")
+
+
+async def test_an_exception_that_cannot_be_looked_at_is_told_all_the_same(
+    app: Holdfast, told: Told
+) -> None:
+    @app.job(retry=Backoff(1))
+    async def nasty() -> None:
+        raise Nasty
+
+    async with app.worker():
+        job = await (await nasty.enqueue()).wait(SOON)
+
+    assert job.state is State.DEAD_LETTER
+    assert [each.job_id for each in told] == [job.id]
+
+
 async def afterwards(failure: Failure) -> None: ...
 
 

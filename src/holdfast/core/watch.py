@@ -87,7 +87,7 @@ class Watch:
 def raised_by(error: BaseException | None) -> tuple[Raised, ...]:
     """The exception, then what it was raised from, and so on; no more than a few."""
     found: list[BaseException] = []
-    while error is not None and error not in found and len(found) < MOST_CAUSES:
+    while error is not None and len(found) < MOST_CAUSES:  # which also ends a circle
         found.append(error)
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return tuple(_raised(each) for each in found)

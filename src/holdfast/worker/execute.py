@@ -240,7 +240,10 @@ def describe(error: BaseException) -> str:
     """The error as stored: its traceback, bounded; of a command, what it said."""
     if isinstance(error, CommandFailed):
         return cut(str(error))
-    return cut("".join(traceback.format_exception(error)))
+    try:
+        return cut("".join(traceback.format_exception(error)))
+    except Exception:  # noqa: BLE001 - an exception with code of its own must not end its slot
+        return f"{type(error).__name__}, which cannot be shown: looking at it raises"
 
 
 def _short(reason: str | None) -> str | None:

@@ -57,34 +57,42 @@ class Failures:
         self._noted.clear()
         if thread is None:
             return
-        with suppress(queue.Full):  # then it is stuck, and nobody waits for it
-            self._untold.put_nowait(None)
-            await asyncio.to_thread(thread.join, LAST_WORDS.total_seconds())
+        with suppress(queue.Empty):
+            if self._untold.full():
+                self._untold.get_nowait()  # room for the word that ends it; one less is told
+        self._untold.put_nowait(None)
+        await asyncio.to_thread(thread.join, LAST_WORDS.total_seconds())
         if thread.is_alive():
             log.warning("%d failures are not told: a sink does not answer", self._untold.qsize())
             self._untold = queue.Queue(MOST_UNTOLD)
 
     def _put(self, noted: Noted) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._tell_all, args=(self._untold,), name="holdfast-failures", daemon=True
-            )
-            self._thread.start()
         try:
+            if self._thread is None:
+                self._thread = self._started()
             self._untold.put_nowait(noted)
         except queue.Full:
-            self._drop()
+            self._drop(f"{MOST_UNTOLD} wait for a slow sink")
+        except RuntimeError as error:
+            self._drop(str(error))  # the machine has no thread left, which is no fault of the job's
         else:
             self._dropped = 0
 
-    def _drop(self) -> None:
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(
+            target=self._tell_all, args=(self._untold,), name="holdfast-failures", daemon=True
+        )
+        thread.start()
+        return thread
+
+    def _drop(self, why: str) -> None:
         self._dropped += 1
         if self._dropped == 1:
-            log.warning("failures are not told: %d wait for a slow sink", MOST_UNTOLD)
+            log.warning("failures are not told: %s", why)
 
     def _tell_all(self, untold: "queue.Queue[Noted | None]") -> None:
         while (noted := untold.get()) is not None:
-            for number, watch in enumerate(tuple(self._watches)):
+            for number, watch in enumerate(self._watches):
                 self._tell(number, watch, noted)
 
     def _tell(self, number: int, watch: Watch, noted: Noted) -> None:
@@ -100,5 +108,8 @@ class Failures:
 
 
 def _raised(error: BaseException | None) -> tuple[Raised, ...]:
-    # What was raised in a handler's own process comes from there as text.
-    return read_trace(error.text) if isinstance(error, Reported) else raised_by(error)
+    try:
+        # What was raised in a handler's own process comes from there as text.
+        return read_trace(error.text) if isinstance(error, Reported) else raised_by(error)
+    except Exception:  # noqa: BLE001 - an exception with code of its own; its text is on the run
+        return ()
