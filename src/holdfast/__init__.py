@@ -11,6 +11,7 @@ if _typing.TYPE_CHECKING:
     from holdfast.config import Settings
     from holdfast.context import Run
     from holdfast.core.command import Command
+    from holdfast.core.failure import Failure
     from holdfast.core.group import Group, GroupState
     from holdfast.core.job import Job, Slot
     from holdfast.core.lineage import Lineage
@@ -69,6 +70,7 @@ __all__ = [
     "Command",
     "CommandFailed",
     "DuplicateJob",
+    "Failure",
     "Group",
     "GroupHandle",
     "GroupNotFound",
@@ -127,6 +129,7 @@ _AT: _typing.Final = {
     "holdfast.config": ("Settings",),
     "holdfast.context": ("Run",),
     "holdfast.core.command": ("Command",),
+    "holdfast.core.failure": ("Failure",),
     "holdfast.core.group": (
         "Group",
         "GroupState",

@@ -31,9 +31,11 @@ from holdfast.admin import Admin
 from holdfast.clock import SystemClock
 from holdfast.config import SettingOptions, Settings
 from holdfast.context import Run
+from holdfast.core.failure import Sink
 from holdfast.core.ids import Ids
 from holdfast.core.retry import Backoff
 from holdfast.core.span import Span
+from holdfast.core.watch import Watch
 from holdfast.jobs import bulk
 from holdfast.jobs.client import Client
 from holdfast.jobs.decorator import AsyncHandler, Decorator, Ending, Handler
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound=Sink)
 
 
 class Holdfast(Admin):
@@ -83,6 +86,7 @@ class Holdfast(Admin):
         self.registry = Registry()
         self.url = url if isinstance(url, str) else None
         self._declared: dict[str, Declared] = {}
+        self._watches: list[Watch] = []
         self._ids = Ids(SystemClock().now, secrets.randbits)
         self._store = _store(url, self._ids)
         self._client = Client(
@@ -165,6 +169,18 @@ class Holdfast(Admin):
 
         return register if function is None else register(function)
 
+    def on_failure(self, sink: S, *, show: Iterable[str] = ()) -> S:
+        """Tell `sink` of every failed attempt: `app.on_failure(Sentry(), show=["user_id"])`.
+
+        It is called with a `Failure`, in a thread of its own, by the worker whose attempt it was,
+        if that was made afterwards; what it does, or raises, changes nothing for the job. Of the
+        payload it gets the names of all fields and the values of those in `show` (`order.city` for
+        one inside another); the other values are also taken out of what the error says. Also a
+        decorator.
+        """
+        self._watches.append(Watch.new(sink, show))
+        return sink
+
     async def enqueue_many(self, bound: Iterable[Bound[R]], *, tx: Any = None) -> list[Handle[R]]:
         """Store many jobs: `await app.enqueue_many(send.bind(n) for n in range(10_000))`.
 
@@ -219,6 +235,7 @@ class Holdfast(Admin):
             types=types,
             concurrency=concurrency,
             app_address=app_address,
+            watches=tuple(self._watches),
         )
 
     def _beside(self) -> "Beside":
@@ -256,6 +273,7 @@ class Holdfast(Admin):
             types=types,
             concurrency=concurrency,
             app_address=app_address,
+            watches=tuple(self._watches),
         )
 
     def sync(self) -> Sync:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from os import PathLike, fspath
 from typing import Final
 
@@ -86,6 +87,11 @@ class Run:
     def attempt(self) -> int:
         """1 for the first; a run that was handed back or snoozed is not counted."""
         return self._claim.failures + 1
+
+    @property
+    def slot_at(self) -> datetime | None:
+        """The slot it was made for: the time its schedule planned; None without a schedule."""
+        return self._claim.slot_at
 
     @property
     def cancelled(self) -> bool:

@@ -9,6 +9,7 @@ PAGES = [
     "docs/learn/quickstart.md",
     "docs/howto/order-and-groups.md",
     "docs/howto/schedules.md",
+    "docs/howto/errors-to-sentry.md",
 ]
 
 

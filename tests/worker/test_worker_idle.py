@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from worker_world import SOON, until
 
-from holdfast import Holdfast
+from holdfast import Holdfast, State
 from holdfast.store.base import Capability
 from holdfast.store.open import open_store
 from holdfast.worker.dispatch import EMPTY_LOOKS
@@ -88,3 +88,18 @@ async def test_worker_that_rests_is_woken_at_once(counting):
         result = await (await noop.enqueue()).result(SOON)
 
     assert result == 1
+
+
+async def test_who_waits_for_all_work_need_not_wait_for_the_next_poll(path):
+    """However rare polls are: the last end may still be on its way when nothing is left to take."""
+    app = Holdfast(f"sqlite:///{path}", poll="1h")
+
+    @app.job
+    def note(number: int) -> None: ...
+
+    async with app, app.worker() as worker:
+        for _ in range(20):
+            await app.enqueue_many(note.bind(number) for number in range(3))
+            async with asyncio.timeout(5):
+                await worker.drained()
+            assert {state for _, state in await app.store.counts()} == {State.SUCCEEDED}

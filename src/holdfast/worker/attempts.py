@@ -72,7 +72,9 @@ class Attempts:
             kind = self._registry.get(claim.type)
             params = kind.load(claim.params)
         except BaseException as error:  # noqa: BLE001 - whatever it is, this job cannot be run
-            self._finish(self._judge.unreadable(claim, error))
+            change = self._judge.unreadable(claim, error)
+            self._finish(change)
+            telling.job_error(claim, error, change.error or type(error).__name__)
             return None
         active = Active(claim, kind, self._new_run, slot, started)
         active.is_told = telling.job_start(claim)

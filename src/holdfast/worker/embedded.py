@@ -13,6 +13,7 @@ from holdfast.config import Settings
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
 from holdfast.core.run import Holder, Lease
+from holdfast.core.watch import Watch
 from holdfast.core.worker import WorkerInfo
 from holdfast.errors import OperatorError
 from holdfast.jobs.registry import Registry
@@ -56,6 +57,7 @@ class Worker:
         types: Collection[str] | None = None,
         concurrency: int | None = None,
         app_address: str | None = None,
+        watches: Sequence[Watch] = (),
     ) -> None:
         self._store = store
         self._settings = settings
@@ -77,6 +79,7 @@ class Worker:
             types=types,
             concurrency=concurrency,
             app_address=app_address,
+            watches=watches,
         )
         self._stopping: asyncio.Task[None] | None = None
         self._is_running = False
