@@ -26,6 +26,9 @@ LAST_MOMENT: Final = 0.5
 
 PAUSE: Final = 1.0
 
+RESTS: Final = 10
+"""How many polls long it sleeps at most: as late may it be for a slot of a schedule just saved."""
+
 
 async def keep_triggering(
     store: Store, new_id: Callable[[], JobId], poll: timedelta, *, by_turns: bool = True
@@ -67,12 +70,12 @@ async def bring_in(sync: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _step(trigger: Trigger, poll: float) -> float:
-    """One round; how many seconds until the next. Not longer than `poll`: others add schedules."""
+    """One round; how many seconds until the next. Never very long: others add schedules."""
     began = asyncio.get_running_loop().time()
     try:
         done = await trigger.run_once()
         if done.next_trigger_at is None:
-            return poll
+            return RESTS * poll
         left = (done.next_trigger_at - done.now).total_seconds()
         if LAST_MOMENT < left < AHEAD.total_seconds():
             await trigger.prepare(done.next_trigger_at, AHEAD)
@@ -82,4 +85,4 @@ async def _step(trigger: Trigger, poll: float) -> float:
         log.exception("a round of triggers failed; it will be tried again")
         return PAUSE
     took = asyncio.get_running_loop().time() - began
-    return min(poll, max(0.0, left - took))
+    return min(RESTS * poll, max(0.0, left - took))
