@@ -54,10 +54,10 @@ async def test_idle_worker_asks_its_store_at_most_twice_a_second(counting):
         counting.asked.clear()
         await asyncio.sleep(6)
 
-    rate = counting.asked.total() / 6
     assert counting.asked["claim"] >= 3
     assert counting.asked["chores"] >= 4
-    assert rate <= 2.2, counting.asked  # on the whole two; which of them come in six seconds varies
+    # Each may be asked once more than its share: six seconds begin and end anywhere.
+    assert counting.asked.total() - len(counting.asked) <= 2 * 6, counting.asked
 
 
 async def test_look_that_finds_nothing_is_the_only_question_of_a_tick(counting):

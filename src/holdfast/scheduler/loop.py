@@ -26,7 +26,7 @@ LAST_MOMENT: Final = 0.5
 
 PAUSE: Final = 1.0
 
-RESTS: Final = 10
+RESTS: Final = 20
 """How many polls long it sleeps at most: as late may it be for a slot of a schedule just saved."""
 
 
