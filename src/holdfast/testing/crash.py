@@ -52,15 +52,18 @@ class Point:
 
 
 def chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point]:
-    """At full size all. Else before every statement once somewhere, before each commit, after it.
+    """At full size all. Else before each statement once, before the last commit, and after it.
 
     `killed` remembers from one scenario to the next. Whoever only reads is killed at the end.
     """
     if sizes.SIZES.crash_on_either_side:
         return points
-    fresh = [p for p in points if not p.after and (p.name not in killed or p.name == "tx.commit")]
+    before = [point for point in points if not point.after]
+    fresh = [point for point in before if point.name not in killed]
     killed.update(point.name for point in fresh)
-    return [*fresh, points[-1]] if writes else points[-1:]
+    commits = [point for point in before if point.name == "tx.commit" and point not in fresh]
+    last = points[-1:]
+    return sorted([*fresh, *commits[-1:], *last], key=lambda point: point.nth) if writes else last
 
 
 def clocked() -> tuple[FakeClock, Ids]:

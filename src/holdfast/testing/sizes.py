@@ -51,7 +51,7 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             slot_kills=3,
         ),
         "test": Sizes(
-            history_examples=25,
+            history_examples=15,
             history_steps=100,
             crash_on_either_side=False,
             race_processes=4,
