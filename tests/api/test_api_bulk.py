@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import DuplicateJob, InvalidJob, InvalidParams, SomeRefused
-from holdfast.jobs.bulk import CHUNK, FIRST
+from holdfast.jobs.bulk import CHUNK
 from holdfast.store.base import Added
 
 
@@ -114,8 +114,8 @@ async def test_the_next_chunk_is_prepared_while_one_is_written(app, send, holdfa
         return await add(jobs)
 
     def numbers():
-        for number in range(CHUNK):
-            if number == FIRST[0]:
+        for number in range(2 * CHUNK):
+            if number == CHUNK:
                 order.append("preparing the second")
             yield send.bind(number)
 

@@ -1,9 +1,8 @@
 """Enqueueing many jobs: one chunk is prepared while the one before is written."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain, islice, repeat
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from holdfast.core.job import NewJob
@@ -15,8 +14,6 @@ from holdfast.store.base import Added, Store
 
 CHUNK: Final = 500
 """How many are written at a time, while as many are prepared."""
-FIRST: Final = (125, 375)
-"""How many before that: the store waits for the first of them, and for them alone."""
 _SHOWN: Final = 5
 
 R = TypeVar("R")
@@ -44,31 +41,15 @@ async def enqueue_many(
 ) -> list[Handle[R]]:
     """Store them all in the order given; SomeRefused, at the end, names those it could not."""
     bulk: _Bulk[R] = _Bulk(client, await client.store(), tx)
+    source = iter(bound)
     try:
-        for chunk in _chunks(bound):
+        while chunk := list(islice(source, CHUNK)):
             await bulk.put(chunk)
     finally:
         await bulk.settle()  # also when `bound` raised: what is under way is being stored
     if bulk.failures:
         raise SomeRefused(bulk.handles, bulk.failures)
     return bulk.handles
-
-
-def _chunks(bound: Iterable[Bound[R]]) -> Iterator[list[Bound[R]]]:
-    source = iter(bound)
-    for size in chain(FIRST, repeat(CHUNK)):
-        if not (chunk := list(islice(source, size))):
-            return
-        yield chunk
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent(Generic[R]):
-    """A chunk on its way to the store."""
-
-    chunk: list[Bound[R]]
-    jobs: list[NewJob]
-    writing: "asyncio.Task[list[Added]]"
 
 
 class _Bulk(Generic[R]):
@@ -81,10 +62,12 @@ class _Bulk(Generic[R]):
         self._store = store
         self._tx = tx
         self._place = 0
-        self._sent: _Sent[R] | None = None
+        self._chunk: list[Bound[R]] = []
+        self._jobs: list[NewJob] = []
+        self._writing: asyncio.Task[list[Added]] | None = None
 
     async def put(self, chunk: list[Bound[R]]) -> None:
-        """Prepare these, see the chunk before them written, send them off, and note the others."""
+        """Prepare these, see the chunk before them settled, and send them off."""
         ids = self._client.ids.jobs(len(chunk))
         jobs = [
             bound.configured.make(job_id, bound.params)
@@ -92,14 +75,13 @@ class _Bulk(Generic[R]):
         ]
         for bound in chunk:
             self._require_ours(bound)
-        if self._tx is not None:  # whoever gives it may use it between two chunks
-            self._note(chunk, jobs, await add_within(self._store, self._tx, jobs))
-            return
-        before, answers = self._sent, await self._written()
-        self._sent = _Sent(chunk, jobs, asyncio.create_task(self._add(jobs)))
-        await asyncio.sleep(0)  # so that the write begins before anything else is done
-        if before is not None:
-            self._note(before.chunk, before.jobs, answers)
+        await self.settle()
+        self._chunk, self._jobs = chunk, jobs
+        if self._tx is None:
+            self._writing = asyncio.create_task(self._add(jobs))
+            await asyncio.sleep(0)  # so that the write begins before the next chunk is prepared
+        else:
+            self._note(await add_within(self._store, self._tx, jobs))
 
     def _require_ours(self, bound: Bound[R]) -> None:
         configured = bound.configured
@@ -113,18 +95,15 @@ class _Bulk(Generic[R]):
 
     async def settle(self) -> None:
         """Wait for the chunk that is under way, if any, and note what became of each job."""
-        if (sent := self._sent) is not None:
-            self._note(sent.chunk, sent.jobs, await self._written())
-
-    async def _written(self) -> list[Added]:
-        sent, self._sent = self._sent, None
-        return [] if sent is None else await sent.writing
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            self._note(await writing)
 
     async def _add(self, jobs: list[NewJob]) -> list[Added]:
         return await self._store.add(jobs)
 
-    def _note(self, chunk: list[Bound[R]], jobs: list[NewJob], answers: list[Added]) -> None:
-        for bound, job, added in zip(chunk, jobs, answers, strict=True):
+    def _note(self, answers: list[Added]) -> None:
+        for bound, job, added in zip(self._chunk, self._jobs, answers, strict=True):
             if added.created:
                 self.handles.append(Handle(added.id, self._client, created=True))
             else:

@@ -87,11 +87,15 @@ class Mould:
 
     def make(self, job_id: JobId, params: str) -> NewJob:
         job: NewJob = _new(NewJob)
-        job.__dict__.update(self._fixed, id=job_id, params=params)
+        fields = self._fixed.copy()
+        fields["id"] = job_id
+        fields["params"] = params
+        _set(job, "__dict__", fields)
         return job
 
 
 _new: Any = object.__new__
+_set: Any = object.__setattr__
 
 
 def _attempts(value: int | None, policy: Policy) -> int | None:
