@@ -21,8 +21,13 @@ TAKE_OVER: Final = 1.0
 """How often the others look whether the lock is free, in seconds."""
 
 AHEAD: Final = timedelta(seconds=5)
+"""How long before a trigger what it fires is made ready."""
+
 LAST_MOMENT: Final = 0.5
 """So shortly before a trigger, in seconds, nothing more is made ready: it might be late for it."""
+
+EARLY: Final = 0.1
+"""Seconds by which it is sure to be that near when it looks again."""
 
 PAUSE: Final = 1.0
 
@@ -77,7 +82,9 @@ async def _step(trigger: Trigger, poll: float) -> float:
         if done.next_trigger_at is None:
             return RESTS * poll
         left = (done.next_trigger_at - done.now).total_seconds()
-        if LAST_MOMENT < left < AHEAD.total_seconds():
+        if left > AHEAD.total_seconds():
+            return min(RESTS * poll, left - AHEAD.total_seconds() + EARLY)
+        if left > LAST_MOMENT:
             await trigger.prepare(done.next_trigger_at, AHEAD)
     except StoreClosed:
         raise
