@@ -1,4 +1,4 @@
-"""How the trigger loop sleeps: long when nothing is near, and never through the time to get ready."""
+"""How the trigger loop sleeps: long when nothing is near, never past the time to get ready."""
 
 from collections import Counter
 from datetime import timedelta
