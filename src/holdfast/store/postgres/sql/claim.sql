@@ -155,14 +155,14 @@ firsts AS MATERIALIZED (
   ) AS f
 ),
 lasts AS MATERIALIZED (
-  SELECT l.type, l.floor, l.now, l.more, f.ord, clock_timestamp() AS at
+  SELECT l.type, l.floor, l.now, l.more, f.ord
   FROM lanes AS l
   LEFT JOIN LATERAL (
     SELECT f.ord FROM firsts AS f WHERE f.type = l.type ORDER BY f.ord DESC LIMIT 1
   ) AS f ON true
 ),
 mores AS MATERIALIZED (
-  SELECT m.at, m.ord
+  SELECT l.type, m.at, m.ord
   FROM lasts AS l
   CROSS JOIN LATERAL (
     SELECT w.ctid AS at, w.ord
@@ -175,6 +175,16 @@ mores AS MATERIALIZED (
     LIMIT l.more
     FOR UPDATE SKIP LOCKED
   ) AS m
+),
+found AS MATERIALIZED (
+  SELECT coalesce(l.ord, m.ord) AS ord, clock_timestamp() AS at
+  FROM lasts AS l
+  LEFT JOIN LATERAL (
+    SELECT m.ord FROM mores AS m
+    WHERE m.type = l.type AND cardinality(:types::text[]) = 1
+    ORDER BY m.ord DESC
+    LIMIT 1
+  ) AS m ON true
 ),
 held AS MATERIALIZED (
   SELECT w.ctid AS at
@@ -192,7 +202,8 @@ held AS MATERIALIZED (
 ),
 left_behind AS (
   DELETE FROM holdfast.waiting
-  WHERE ctid = ANY(
+  WHERE (SELECT count(*) FROM found) >= 0  -- so that the time is taken before anything is written
+    AND ctid = ANY(
     CASE
       WHEN :only::uuid IS NOT NULL THEN ARRAY(SELECT at FROM held)
       WHEN cardinality(:types::text[]) = 1 THEN ARRAY(
@@ -237,10 +248,10 @@ SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
   c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
   (
-    SELECT array_agg(l.ord) FROM lasts AS l
-    WHERE l.at - statement_timestamp() > interval '4 milliseconds'
+    SELECT array_agg(f.ord) FROM found AS f
+    WHERE f.at - statement_timestamp() > interval '4 milliseconds'
   ),
-  (SELECT extract(epoch FROM max(l.at) - statement_timestamp())::double precision FROM lasts AS l),
+  (SELECT extract(epoch FROM max(f.at) - statement_timestamp())::double precision FROM found AS f),
   extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
 FROM gate AS g
 CROSS JOIN (
