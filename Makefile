@@ -26,7 +26,7 @@ demo: $(READY)  ## a short tour: real jobs, three workers, a real kill
 	@$(BIN)/holdfast demo $(ARGS)
 
 test: $(READY) lint types layers  ## everything: format, lint, types, layers, every test
-	$(BIN)/python -m pytest -m "not alone" --numprocesses 3 --dist loadgroup
+	$(BIN)/python -m pytest -m "not alone" --numprocesses 2 --dist loadgroup
 	$(BIN)/python -m pytest -m alone tests/chaos
 	@$(MAKE) --no-print-directory requirements ARGS=--totals
 
