@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import pytest
 
+from holdfast.core.delivery import Delivery
 from holdfast.store.base import Queue
 from holdfast.store.postgres.floors import SPARING, Floors, Look
 from holdfast.store.postgres.store import PostgresStore
@@ -147,7 +148,7 @@ async def test_queue_with_a_limit_has_no_floor(store: PostgresStore, jobs: list[
 async def test_who_only_looks_ahead_learns_of_remains_too(
     store: PostgresStore, seconds: Seconds
 ) -> None:
-    store._lines.floors = Floors(seconds)
+    store._lines.ahead = Floors(seconds)
     table = f'"{store.address.schema}".waiting'
     onlooker = await asyncpg.connect(store.address.dsn)
     try:
@@ -156,13 +157,15 @@ async def test_who_only_looks_ahead_learns_of_remains_too(
             await store.add([make_job() for _ in range(REMAINS)])
             async with store._lines.line("claim").taken() as lane:
                 await lane.connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
+            [chain] = await store.add([make_job(delivery=Delivery.CHAIN)])
             added = [each.id for each in await store.add([make_job() for _ in range(50)])]
 
             taken: list[str] = []
-            while not any(store._lines.floors.of("default", [TYPE])) and len(taken) < len(added):
+            while not any(store._lines.ahead.of("default", [TYPE])) and len(taken) < len(added):
                 taken += await take(store, limit=0, prefetch=1)  # two slow looks in a row do it
 
             assert len(taken) < len(added), "it has learnt nothing"
             assert taken + await take(store, limit=0, prefetch=50) == added
+            assert await take(store) == [chain.id], "what is not prefetched waits for no floor"
     finally:
         await onlooker.close()

@@ -7,7 +7,8 @@
 -- prefetchable jobs (`lease`, never lost) are taken, hence the two ranges of each type. :gated says
 -- that the caller holds the queue's lock and has looked; :only is the job the queue is held for.
 -- A floor is the place up to which this worker has taken everything: it is passed over, and with it
--- the dead rows below, but for those of a higher priority. Where the look took long, how far it came
+-- the dead rows below, but for those of a higher priority; of one that only prefetches (:limit is 0),
+-- all that may be prefetched. Where the look took long, how far it came
 -- is answered, and how long it and all the rest took.
 WITH gate AS MATERIALIZED (
   SELECT
