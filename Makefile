@@ -5,10 +5,14 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types layers fast requirements proof bench studio clean
+.PHONY: help demo test check format lint types layers fast requirements proof bench studio brief companion clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+# Tests flush a great deal: where there is room for it, what they write stays in memory.
+ROOM := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
+test fast proof: export TMPDIR := $(or $(ROOM),$(TMPDIR))
 
 # A virtual environment of its own, made again whenever the dependencies change.
 $(READY): pyproject.toml
@@ -23,7 +27,7 @@ demo: $(READY)  ## a short tour: real jobs, three workers, a real kill
 
 test: $(READY) lint types layers  ## everything: format, lint, types, layers, every test
 	$(BIN)/python -m pytest -m "not alone" --numprocesses 2 --dist loadgroup
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -m alone tests/chaos
 	@$(MAKE) --no-print-directory requirements ARGS=--totals
 
 check: $(READY) lint types layers fast  ## under two minutes: lint, types, layers, fast tests
@@ -58,6 +62,12 @@ bench: $(READY)  ## speed, growth and pick-up, beside others in the same run
 
 studio: $(READY)  ## a small studio at work: examples/story_studio, shown in its own words
 	cd examples && $(abspath $(BIN))/python -m story_studio.run $(ARGS)
+
+brief: $(READY)  ## a daily news brief made by slot jobs: examples/daily_brief (ARGS=--stay keeps it up)
+	cd examples && $(abspath $(BIN))/python -m daily_brief.run $(ARGS)
+
+companion: $(READY)  ## a companion that tells people their day: examples/companion, as S2's items
+	cd examples && $(abspath $(BIN))/python -m companion.run $(ARGS)
 
 clean:  ## forget the environment and every cache
 	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build

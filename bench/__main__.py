@@ -10,7 +10,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench import chaos, commands, groups, growth, hotpath, machine, order, report, rounds, worker
+from bench import (
+    chaos,
+    commands,
+    groups,
+    growth,
+    hotpath,
+    machine,
+    order,
+    report,
+    rounds,
+    schedules,
+    worker,
+)
 from bench.figures import Line, Series
 
 JOBS = {
@@ -23,6 +35,7 @@ JOBS = {
     "worker": 20_000,
     "order": 20_000,
     "commands": 1,
+    "schedules": 1_000,
     "chaos": 10_000,
     "hotpath": 100_000,
 }
@@ -35,7 +48,7 @@ ELSEWHERE = {
 }
 """Measured on a server, with words of their own: `python -m bench postgres --help`."""
 
-ALONE = {"growth", "groups", "worker", "order", "commands", "chaos", "hotpath"}
+ALONE = {"growth", "groups", "worker", "order", "commands", "schedules", "chaos", "hotpath"}
 """Measured without a peer."""
 
 
@@ -82,14 +95,23 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if "commands" in wanted:
         found["commands"] = commands.measure(folder, rows=asked.rows)
         _print(commands.lines(found["commands"]))
+    if "schedules" in wanted:
+        found["schedules"] = _schedule(asked, folder)
+    found |= _rest(asked, folder, wanted)
+    found["afterwards"] = machine.mood(folder)
+    _print([report.mood("afterwards", found["afterwards"])])
+    return found
+
+
+def _rest(asked: argparse.Namespace, folder: Path, wanted: Sequence[str]) -> dict[str, Any]:
+    """What is left when the stores are measured: a proof, and the worker without a store."""
+    found: dict[str, Any] = {}
     if "chaos" in wanted:
         found["chaos"] = chaos.measure(folder, jobs=asked.jobs or JOBS["chaos"])
         _print(report.table([[name, str(value)] for name, value in found["chaos"].items()]))
     if "hotpath" in wanted:
         found["hotpath"] = hotpath.measure(jobs=asked.jobs or JOBS["hotpath"], rounds=asked.rounds)
         _print(hotpath.lines(found["hotpath"]))
-    found["afterwards"] = machine.mood(folder)
-    _print([report.mood("afterwards", found["afterwards"])])
     return found
 
 
@@ -109,6 +131,12 @@ def _grow(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     names = [size.name for size in sizes]
     _print(report.growth(names, [Series(rate) for rate in rates]))
     return dict(zip(names, rates, strict=True))
+
+
+def _schedule(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    found = schedules.measure(folder, jobs=asked.jobs or JOBS["schedules"])
+    _print(schedules.lines(found))
+    return found
 
 
 def _order(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:

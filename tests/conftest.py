@@ -1,7 +1,6 @@
 """What every test shares: our plugin, assertions that explain themselves, and who runs alone."""
 
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ ROOT = Path(__file__).parent
 ALONE = frozenset({"chaos"})
 """Folders whose tests take the time of what they do: nothing else runs beside them."""
 
-FREE = frozenset({"api", "cli", "conformance", "core", "processes", "store", "worker"})
+FREE = frozenset({"api", "cli", "conformance", "core", "processes", "store", "telemetry", "worker"})
 """Folders whose tests share nothing; those of any other file stay together, with its fixtures."""
 
 
@@ -37,15 +36,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.alone)
         elif folder not in FREE:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _racers() -> Iterator[None]:
-    """Processes that raced are kept for the next race, and gone with the session."""
-    yield
-    race = sys.modules.get("holdfast.testing.conformance.race")
-    if race is not None:
-        race.dismiss()
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,14 @@ if _typing.TYPE_CHECKING:
     from holdfast.config import Settings
     from holdfast.context import Run
     from holdfast.core.command import Command
+    from holdfast.core.failure import Failure
     from holdfast.core.group import Group, GroupState
     from holdfast.core.job import Job, Slot
     from holdfast.core.lineage import Lineage
     from holdfast.core.outcome import Cancel, RetryAfter, Skip, Snooze
     from holdfast.core.queue import Pause
     from holdfast.core.retry import Backoff
+    from holdfast.core.schedule import Outcome, Schedule, SlotRecord
     from holdfast.core.state import State
     from holdfast.core.template import Template
     from holdfast.errors import (
@@ -28,6 +30,7 @@ if _typing.TYPE_CHECKING:
         InvalidGroup,
         InvalidJob,
         InvalidParams,
+        InvalidSchedule,
         InvalidType,
         JobNotFound,
         JobNotSucceeded,
@@ -38,11 +41,14 @@ if _typing.TYPE_CHECKING:
         PermanentError,
         QueueBusy,
         RunError,
+        ScheduleChanged,
+        SlotTaken,
         StopRequested,
         SyncMisused,
         TemplateChanged,
         TransientError,
         TransitionRefused,
+        UnknownSchedule,
         UnknownTemplate,
         UnknownType,
         WaitTimeout,
@@ -64,6 +70,7 @@ __all__ = [
     "Command",
     "CommandFailed",
     "DuplicateJob",
+    "Failure",
     "Group",
     "GroupHandle",
     "GroupNotFound",
@@ -74,6 +81,7 @@ __all__ = [
     "InvalidGroup",
     "InvalidJob",
     "InvalidParams",
+    "InvalidSchedule",
     "InvalidType",
     "Job",
     "JobNotFound",
@@ -83,6 +91,7 @@ __all__ = [
     "Lineage",
     "NoWorker",
     "OperatorError",
+    "Outcome",
     "Pause",
     "PayloadTooLarge",
     "PermanentError",
@@ -91,9 +100,13 @@ __all__ = [
     "RetryAfter",
     "Run",
     "RunError",
+    "Schedule",
+    "ScheduleChanged",
     "Settings",
     "Skip",
     "Slot",
+    "SlotRecord",
+    "SlotTaken",
     "Snooze",
     "SomeRefused",
     "State",
@@ -104,6 +117,7 @@ __all__ = [
     "TemplateChanged",
     "TransientError",
     "TransitionRefused",
+    "UnknownSchedule",
     "UnknownTemplate",
     "UnknownType",
     "WaitTimeout",
@@ -115,6 +129,7 @@ _AT: _typing.Final = {
     "holdfast.config": ("Settings",),
     "holdfast.context": ("Run",),
     "holdfast.core.command": ("Command",),
+    "holdfast.core.failure": ("Failure",),
     "holdfast.core.group": (
         "Group",
         "GroupState",
@@ -132,6 +147,11 @@ _AT: _typing.Final = {
     ),
     "holdfast.core.queue": ("Pause",),
     "holdfast.core.retry": ("Backoff",),
+    "holdfast.core.schedule": (
+        "Outcome",
+        "Schedule",
+        "SlotRecord",
+    ),
     "holdfast.core.state": ("State",),
     "holdfast.core.template": ("Template",),
     "holdfast.errors": (
@@ -143,6 +163,7 @@ _AT: _typing.Final = {
         "InvalidGroup",
         "InvalidJob",
         "InvalidParams",
+        "InvalidSchedule",
         "InvalidType",
         "JobNotFound",
         "JobNotSucceeded",
@@ -153,11 +174,14 @@ _AT: _typing.Final = {
         "PermanentError",
         "QueueBusy",
         "RunError",
+        "ScheduleChanged",
+        "SlotTaken",
         "StopRequested",
         "SyncMisused",
         "TemplateChanged",
         "TransientError",
         "TransitionRefused",
+        "UnknownSchedule",
         "UnknownTemplate",
         "UnknownType",
         "WaitTimeout",

@@ -31,9 +31,11 @@ from holdfast.admin import Admin
 from holdfast.clock import SystemClock
 from holdfast.config import SettingOptions, Settings
 from holdfast.context import Run
+from holdfast.core.failure import Sink
 from holdfast.core.ids import Ids
 from holdfast.core.retry import Backoff
 from holdfast.core.span import Span
+from holdfast.core.watch import Watch
 from holdfast.jobs import bulk
 from holdfast.jobs.client import Client
 from holdfast.jobs.decorator import AsyncHandler, Decorator, Ending, Handler
@@ -55,12 +57,15 @@ from holdfast.store.open import open_store
 from holdfast.sync import Sync
 
 if TYPE_CHECKING:
-    from holdfast.worker.embedded import Worker
+    from holdfast.scheduler.book import Declared, Schedules
+    from holdfast.scheduler.planning import Options
+    from holdfast.worker.embedded import Beside, Worker
     from holdfast.worker.engine import Engine
     from holdfast.worker.held import Held
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound=Sink)
 
 
 class Holdfast(Admin):
@@ -80,6 +85,8 @@ class Holdfast(Admin):
         self.settings = (settings or Settings()).with_(**overrides)
         self.registry = Registry()
         self.url = url if isinstance(url, str) else None
+        self._declared: dict[str, Declared] = {}
+        self._watches: list[Watch] = []
         self._ids = Ids(SystemClock().now, secrets.randbits)
         self._store = _store(url, self._ids)
         self._client = Client(
@@ -162,6 +169,18 @@ class Holdfast(Admin):
 
         return register if function is None else register(function)
 
+    def on_failure(self, sink: S, *, show: Iterable[str] = ()) -> S:
+        """Tell `sink` of every failed attempt: `app.on_failure(Sentry(), show=["user_id"])`.
+
+        It is called with a `Failure`, in a thread of its own, by the worker whose attempt it was,
+        if that was made afterwards; what it does, or raises, changes nothing for the job. Of the
+        payload it gets the names of all fields and the values of those in `show` (`order.city` for
+        one inside another); the other values are also taken out of what the error says. Also a
+        decorator.
+        """
+        self._watches.append(Watch.new(sink, show))
+        return sink
+
     async def enqueue_many(self, bound: Iterable[Bound[R]], *, tx: Any = None) -> list[Handle[R]]:
         """Store many jobs: `await app.enqueue_many(send.bind(n) for n in range(10_000))`.
 
@@ -210,12 +229,26 @@ class Holdfast(Admin):
             self.settings,
             ids=self._ids,
             random=SystemRandom().random,
+            beside=self._beside(),
             instance_id=instance_id or _instance_id(),
             queues=queues,
             types=types,
             concurrency=concurrency,
             app_address=app_address,
+            watches=tuple(self._watches),
         )
+
+    def _beside(self) -> "Beside":
+        """What runs beside the jobs of an embedded worker: the schedules."""
+        from holdfast.scheduler.loop import bring_in, keep_triggering  # noqa: PLC0415 - same
+
+        async def trigger(store: Store) -> None:
+            await bring_in(self.sync_schedules)
+            # Without the lock, whose file would stay beside the database: one file is the promise.
+            poll = self.settings.poll
+            await keep_triggering(store, self._ids.job, poll, by_turns=False)
+
+        return trigger
 
     def engine(
         self,
@@ -240,6 +273,7 @@ class Holdfast(Admin):
             types=types,
             concurrency=concurrency,
             app_address=app_address,
+            watches=tuple(self._watches),
         )
 
     def sync(self) -> Sync:
@@ -250,6 +284,46 @@ class Holdfast(Admin):
     def templates(self) -> Templates:
         """Stored job definitions by name: save, get, all, remove, enqueue."""
         return Templates(self._client, self.registry)
+
+    def schedule(
+        self,
+        name: str,
+        cron: str | None = None,
+        job_type: JobType[..., Any] | str | None = None,
+        *,
+        coalesce: bool,
+        misfire_grace: Span,
+        **options: Unpack["Options"],
+    ) -> None:
+        """Declare a schedule: `app.schedule("nightly", "0 2 * * *", report, coalesce=True, …)`.
+
+        Or `every="15m"` instead of an expression, and `template="weekly"` instead of a type. A
+        worker brings it into the store when it starts; edited there later, it stays so until the
+        declaration changes. After an outage, slots that are late by more than `misfire_grace` are
+        `missed`; of the others each runs, or with `coalesce` only the last.
+        """
+        from holdfast.scheduler.book import declare  # noqa: PLC0415 - callers may never need one
+
+        asked: dict[str, Any] = {
+            **options,
+            "cron": cron,
+            "job_type": job_type,
+            "coalesce": coalesce,
+            "misfire_grace": misfire_grace,
+        }
+        self._declared[name] = declare(name, asked, self._declared)
+
+    @property
+    def schedules(self) -> "Schedules":
+        """Stored schedules by name: save, edit, pause, resume, next, run, backfill, history."""
+        from holdfast.scheduler.book import Schedules  # noqa: PLC0415 - same
+
+        return Schedules(self._client, self.registry)
+
+    async def sync_schedules(self) -> None:
+        """Bring the schedules that this app declares into the store, as its workers do."""
+        if self._declared:
+            await self.schedules.sync(self._declared)
 
     @property
     def store(self) -> Store:

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from os import PathLike, fspath
+from typing import Final
 
 from holdfast.core.ids import JobId, RunId
 from holdfast.core.limits import MAX_ARTIFACTS, MAX_ARTIFACTS_SIZE, MAX_PATH, is_storable
@@ -13,6 +15,8 @@ from holdfast.run_transaction import Begin, RunTransaction
 from holdfast.store.base import Transaction
 
 __all__ = ["Begin", "Run"]
+
+MOST_ROWS: Final = 10**15
 
 
 class Run:
@@ -31,6 +35,7 @@ class Run:
         "_lost",
         "_noticed",
         "_progress",
+        "_rows",
         "_tell",
         "_transaction",
     )
@@ -57,6 +62,7 @@ class Run:
         self._is_told = False
         self._progress: Progress | str | None = None
         self._artifacts: tuple[str, ...] = ()
+        self._rows = 0
         self._transaction: RunTransaction | None = None
 
     @property
@@ -83,6 +89,11 @@ class Run:
         return self._claim.failures + 1
 
     @property
+    def slot_at(self) -> datetime | None:
+        """The slot it was made for: the time its schedule planned; None without a schedule."""
+        return self._claim.slot_at
+
+    @property
     def cancelled(self) -> bool:
         """Whether somebody asked the job to stop. Long handlers look now and then."""
         self._noticed = self._cancelled
@@ -106,6 +117,17 @@ class Run:
         """
         self.checkpoint()
         self._note(Progress(done, total, message))
+
+    def rows(self, number: int) -> None:
+        """So many rows were processed, on top of those said before; the log of its end tells."""
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST_ROWS:
+            raise RunError(f"rows is {number!r:.40}; use a whole number from 0 to {MOST_ROWS:,}")
+        self._rows += number
+
+    @property
+    def rows_processed(self) -> int:
+        """What was said so far."""
+        return self._rows
 
     @property
     def artifacts(self) -> tuple[str, ...]:

@@ -4,12 +4,16 @@ HoldfastError
 ├── CallerError           the code that called can put it right
 │   ├── InvalidJob            params, names, sizes or settings that cannot be stored
 │   │   ├── InvalidGroup          a group that is empty, too large or has strangers in it
+│   │   ├── InvalidSchedule       a rule of time that cannot be, or settings that do not go together
 │   │   ├── InvalidParams         params that do not fit their type
 │   │   └── PayloadTooLarge       over the size or depth limit
 │   ├── InvalidType           a job type whose settings contradict each other
 │   ├── UnknownType           a type this process has not registered
 │   ├── UnknownTemplate       no template of that name
 │   ├── TemplateChanged       somebody edited the template meanwhile
+│   ├── UnknownSchedule       no schedule of that name
+│   ├── ScheduleChanged       somebody edited the schedule meanwhile
+│   ├── SlotTaken             that slot has run, or cannot run now
 │   ├── SyncMisused           the synchronous bridge cannot be used here, or no longer
 │   ├── DuplicateJob          its key or slot is taken, and the caller chose `reject`
 │   ├── JobNotFound           no job of that id
@@ -58,6 +62,10 @@ class InvalidGroup(InvalidJob):
     """The group cannot be stored as it was given; none of its members will run."""
 
 
+class InvalidSchedule(InvalidJob):
+    """The schedule cannot be kept as it was given; nothing was written."""
+
+
 class InvalidParams(InvalidJob):
     """The params do not fit the job's type."""
 
@@ -80,6 +88,18 @@ class UnknownTemplate(CallerError, LookupError):
 
 class TemplateChanged(CallerError):
     """The template is no longer what the caller knew; nothing was written."""
+
+
+class UnknownSchedule(CallerError, LookupError):
+    """No schedule of that name is in the store."""
+
+
+class ScheduleChanged(CallerError):
+    """The schedule is no longer what the caller knew; nothing was written."""
+
+
+class SlotTaken(CallerError):
+    """The slot was claimed before, for ever, or its job runs already; nothing was written."""
 
 
 class SyncMisused(CallerError, RuntimeError):

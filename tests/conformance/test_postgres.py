@@ -1,14 +1,11 @@
 """The PostgreSQL store keeps the contract, also when it outlives processes and is shared."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
-from hypothesis.stateful import run_state_machine_as_test
+import pytest_asyncio
 
-from holdfast.core.event import EventRecord
 from holdfast.core.ids import Ids
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.testing.clock import FakeClock
@@ -19,15 +16,16 @@ from holdfast.testing.conformance.refuted import *  # noqa: F403 - what verify f
 from holdfast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
 from holdfast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
 from holdfast.testing.conformance.shared_records import *  # noqa: F403 - same
-from holdfast.testing.histories import history_machine
+from holdfast.testing.conformance.shared_schedules import *  # noqa: F403 - same
 from holdfast.testing.postgres_clock import DatabaseClock
+from holdfast.testing.postgres_kept import kept_connections
+from holdfast.testing.postgres_settled import Settled
 from holdfast.testing.postgres_wreck import PostgresWrecker, empty
 
-FEWER = 3
-"""Each takes so many times as long as on a file."""
-
-XMIN = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
-XMAX = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("connections"),
+]
 
 if TYPE_CHECKING:
     from holdfast.testing.servers.postgres import PostgresServer
@@ -41,7 +39,13 @@ def kept_url(postgres: "PostgresServer") -> Iterator[str]:
     postgres.drop_database(url.rpartition("/")[2])
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def connections(kept_url: str) -> AsyncIterator[None]:
+    async with kept_connections(kept_url):
+        yield
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def store(kept_url: str, clock: FakeClock, ids: Ids) -> AsyncIterator[PostgresStore]:
     postgres = Settled(kept_url, clock=DatabaseClock(clock), ids=ids)
     await postgres.open()
@@ -58,40 +62,3 @@ def wrecker(store: PostgresStore) -> PostgresWrecker:
 @pytest.fixture
 def url(postgres_url: str) -> str:
     return postgres_url
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_random_histories_are_those_of_the_model(kept_url: str) -> None:
-    """As in the other modules, but on a server that only a fixture knows."""
-
-    def make(clock: FakeClock, ids: Ids) -> PostgresStore:
-        return Emptied(kept_url, clock=DatabaseClock(clock), ids=ids)
-
-    machine = history_machine(make)
-    usual = machine.TestCase.settings
-    fewer = settings(usual, max_examples=max(5, usual.max_examples // FEWER))
-    run_state_machine_as_test(machine, settings=fewer)
-
-
-class Settled(PostgresStore):
-    """Shows its stream once nobody's older transaction is under way: tests share the server."""
-
-    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
-        async with self._lines.line("read-0").taken() as lane:
-            ours = await lane.connection.fetchval(XMAX)
-            while await lane.connection.fetchval(XMIN) < ours:  # noqa: ASYNC110 - not ours to tell
-                await asyncio.sleep(0.001)
-        return await super().stream(after=after, limit=limit)
-
-
-class Emptied(Settled):
-    """Begins with nothing when it is first opened."""
-
-    _times = 0
-
-    async def open(self) -> None:
-        await super().open()
-        if not self._times:
-            await empty(self.address)
-        self._times += 1

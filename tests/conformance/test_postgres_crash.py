@@ -15,12 +15,13 @@ from holdfast.core.event import Kind, Lost, Unblocked
 from holdfast.core.run import Holder
 from holdfast.core.state import FINAL, Loss, State
 from holdfast.errors import OperatorError
+from holdfast.scheduler.trigger import Trigger
 from holdfast.store.base import Filter
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.statements import statements
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.testing import sizes
-from holdfast.testing.crash import Crasher, Point, clocked, play
+from holdfast.testing.crash import Crasher, chosen, clocked, play
 from holdfast.testing.postgres_bench import BENCH, dump, make
 from holdfast.testing.postgres_wreck import empty_on
 from holdfast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
@@ -129,7 +130,7 @@ def test_killed_at_every_statement_it_is_all_or_nothing(
     assert points, "the act ran no statement"
 
     found = []
-    for point in _chosen(points, place.killed, writes=before != after):
+    for point in chosen(points, place.killed, writes=before != after):
         place.empty()
         crasher.kill(path, name, point)
 
@@ -139,20 +140,6 @@ def test_killed_at_every_statement_it_is_all_or_nothing(
     assert found == list(accumulate(found, max)), "what was durable was lost again"
     assert found[-1] or name in OF_THE_CALLER, "it was answered, and not durable"
     asyncio.run(_everything_ends(place.address, sound=name in SOUND))
-
-
-def _chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point]:
-    """At full size all. Else before every statement once somewhere, before each commit, after it.
-
-    Whoever only reads is killed once, at the end.
-
-    Every place of every scenario is what a store on a file is killed at.
-    """
-    if sizes.SIZES.crash_on_either_side:
-        return points
-    fresh = [p for p in points if not p.after and (p.name not in killed or p.name == "tx.commit")]
-    killed.update(point.name for point in fresh)
-    return [*fresh, points[-1]] if writes else points[-1:]
 
 
 def _promoted(name: str, state: Dump) -> Dump:
@@ -243,12 +230,45 @@ async def _everything_ends(where: Address, *, sound: bool) -> None:
         claims = await store.claim(HOLDER, queue="default", types=TYPES, limit=100, lease=LEASE)
         changes = [succeed(claim.job_id, claim.token, None) for claim in claims]
         assert all(await store.apply(changes))
-    found = await store.find(Filter(), limit=1000)
+        found = await store.find(Filter(), limit=1000)
+        stuck = [job for job in found if job.state not in FINAL and job.start_deadline is None]
+        if not stuck:
+            break
     assert (await verify(store)).violations == ()
     await store.close()
     assert known <= {job.id for job in found}
-    stuck = [job for job in found if job.state not in FINAL and job.start_deadline is None]
     assert stuck == []
+
+
+def test_killed_anywhere_in_a_trigger_on_a_server_its_slot_has_one_job(
+    crasher: Crasher, path: Path, place: Place
+) -> None:
+    place.empty()
+    points = crasher.points(path, "schedule_fire_together")
+
+    for point in points:
+        if point.after and not sizes.SIZES.crash_on_either_side:
+            continue
+        place.empty()
+        crasher.kill(path, "schedule_fire_together", point)
+        asyncio.run(_fires_once(place.address))
+
+
+async def _fires_once(where: Address) -> None:
+    """Whoever triggers next, each slot has its row and its job, and they are the only ones."""
+    clock, ids = clocked()
+    store = PostgresStore(where.dsn, clock=clock, ids=ids)
+    await store.open()
+    await Trigger(store, ids.job).run_once()
+    schedules = await store.schedules(limit=9)
+    rows = [row for each in schedules for row in await store.slots(each.series, limit=9)]
+    jobs = {job.id for job in await store.find(Filter(), limit=9)}
+    proof = await verify(store)
+    await store.close()
+    assert (len(schedules), len(rows)) == (2, 2)
+    assert {row.job_id for row in rows} == jobs
+    assert {each.last_triggered_at for each in schedules} == {clock.now()}
+    assert proof.violations == ()
 
 
 def test_every_statement_is_in_the_list(crasher: Crasher, path: Path, place: Place) -> None:

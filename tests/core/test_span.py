@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.span import LONGEST, to_span
+from holdfast.core.span import LONGEST, exactly, to_span
 
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -37,6 +37,13 @@ def test_a_span_is_the_sum_of_its_parts(written: list[tuple[int, str]]):
 )
 def test_a_span_reads_as_people_write_it(text: str, span: timedelta):
     assert to_span(text, what="delay") == span
+
+
+@given(st.integers(0, LONGEST // timedelta(milliseconds=1)))
+def test_a_span_is_written_as_it_is_read(milliseconds: int):
+    span = timedelta(milliseconds=milliseconds)
+
+    assert to_span(exactly(span), what="delay") == span
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=LONGEST))

@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from holdfast.core.run import Holder
+from holdfast.telemetry import Told
 from holdfast.testing.clock import FakeClock
 from holdfast.worker.processes.board import Board
 from holdfast.worker.processes.family import Family, Unfit
@@ -43,9 +44,13 @@ class Line:
     def __init__(self):
         self.words = asyncio.Queue()
         self.told = []
+        self.events = []
+        self.is_clogged = False
 
     def send(self, kind, **values):
         self.told.append(kind)
+        if kind == "told":
+            self.events.append(values["event"])
 
     async def messages(self):
         while True:
@@ -78,10 +83,10 @@ class Nursery:
         self.born.put_nowait(kin)
         return kin
 
-    async def next(self):
+    async def next(self, **hello):
         """The next to be born, once it has said hello."""
         kin = await self.born.get()
-        kin.line.words.put_nowait({"is": "hello"})
+        kin.line.words.put_nowait({"is": "hello", **hello})
         return kin
 
 
@@ -159,3 +164,29 @@ async def test_one_that_has_stopped_but_does_not_end_is_ended(family, nursery):
     assert first.line.told[-1] == "stop"
     assert first.process.returncode == SIGKILLED
     assert family.working == [second]
+
+
+async def test_events_go_to_a_child_that_listens_and_wait_for_one(family, nursery):
+    gathering = asyncio.create_task(family.gather())
+    family.pass_on(Told("first", {}))
+    kin = await nursery.next(listens=True)
+    await gathering
+    family.pass_on(Told("second", {}))
+    kin.line.is_clogged = True
+    family.pass_on(Told("third", {}))
+    while_clogged = list(kin.line.events)
+    kin.line.is_clogged = False
+    family.pass_on(Told("fourth", {}))
+
+    assert while_clogged == ["first", "second"]
+    assert kin.line.events == ["first", "second", "third", "fourth"]
+
+
+async def test_a_child_that_does_not_listen_is_told_of_no_event(family, nursery):
+    gathering = asyncio.create_task(family.gather())
+    kin = await nursery.next(listens=False)
+    await gathering
+
+    family.pass_on(Told("first", {}))
+
+    assert kin.line.told == []

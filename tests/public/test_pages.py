@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 from pages import ROOT, play
 
-PAGES = ["docs/learn/quickstart.md", "docs/howto/order-and-groups.md"]
+PAGES = [
+    "docs/learn/quickstart.md",
+    "docs/howto/order-and-groups.md",
+    "docs/howto/schedules.md",
+    "docs/howto/errors-to-sentry.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

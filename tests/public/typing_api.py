@@ -17,11 +17,14 @@ from holdfast import (
     Job,
     JobType,
     Lineage,
+    Outcome,
     Pause,
     Queue,
     RetryAfter,
     Run,
+    Schedule,
     Skip,
+    SlotRecord,
     Snooze,
     State,
     Sync,
@@ -172,6 +175,16 @@ async def main() -> None:
     assert_type(await app.resume("slow"), bool)
     assert_type(await app.queues(), list[Queue])
     await send_report.options(slot=datetime(2026, 1, 5, tzinfo=UTC)).enqueue()
+
+    app.schedule("nightly", "0 2 * * *", send_report, coalesce=True, misfire_grace="5m")
+    often = await app.schedules.save(
+        "often", None, send_report, every="15m", jitter="1m", coalesce=True, misfire_grace="5m"
+    )
+    assert_type(often, Schedule)
+    assert_type(await app.schedules.edit("often", timezone="Europe/Berlin"), Schedule)
+    assert_type(await app.schedules.history("often"), list[SlotRecord])
+    assert_type((await app.schedules.history("often"))[0].outcome, Outcome)
+    await app.schedules.run("often", "missed")
 
     assert_type(await (await fetch.enqueue("https://…")).result(), bytes)
     assert_type(await (await crunch.enqueue(numbers=[1, 2])).result(), list[int] | None)

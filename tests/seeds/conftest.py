@@ -61,6 +61,13 @@ def quick_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture
+def quick(quick_folder: Path) -> Iterator[Path]:
+    """A folder of the test's own there, for tests that write much and lose no power."""
+    with TemporaryDirectory(dir=quick_folder) as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(scope="session")
 def wreckage(quick_folder: Path) -> dict[str, list[Wreck]]:
     """Every transition, killed before its statements, for real."""

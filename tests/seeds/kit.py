@@ -1,7 +1,6 @@
 """What the seed tests share: a look at the file from outside, and processes that can be killed."""
 
 import asyncio
-import multiprocessing
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ from holdfast import Holdfast
 from holdfast.core.job import Job
 from holdfast.store.base import Filter, Store
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.quick_start import quick_start
 from holdfast.testing.sqlite_bench import dump
 from holdfast.worker.embedded import Worker
 
@@ -23,9 +23,6 @@ SHORT: Final = {"lease": "300ms", "renew": "100ms", "tick": "20ms", "poll": "20m
 
 Part = Callable[..., Coroutine[Any, Any, None] | None]
 """What a process plays; it gets its end of the pipe first."""
-
-_servant = multiprocessing.get_context("forkserver")
-_servant.set_forkserver_preload(["holdfast.worker.embedded", "holdfast.testing.sqlite_bench"])
 
 
 class Sql:
@@ -76,8 +73,8 @@ class Child:
     """A process of its own that plays a part and tells what it did, until it is killed."""
 
     def __init__(self, part: Part, *given: Any) -> None:
-        self._ear, mouth = _servant.Pipe(duplex=True)
-        self._process = _servant.Process(target=_play, args=(part, mouth, *given), daemon=True)
+        self._ear, mouth = quick_start().Pipe(duplex=True)
+        self._process = quick_start().Process(target=_play, args=(part, mouth, *given), daemon=True)
         self._process.start()
         mouth.close()
 
@@ -102,6 +99,11 @@ class Child:
         """SIGKILL: no handler, no flush, no goodbye."""
         self._process.kill()
         self._process.join()
+
+    def kill_within(self, seconds: float) -> None:
+        """The same at that moment, or as soon as it has told something; nothing is left of it."""
+        self._ear.poll(seconds)
+        self.__exit__(None, None, None)
 
     def end(self) -> int:
         """Wait for it to end by itself; its exit code."""

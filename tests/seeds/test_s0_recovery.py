@@ -10,6 +10,7 @@ from holdfast.core.run import Claim, Holder
 from holdfast.core.state import RunStatus, State
 from holdfast.store.base import Filter
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.telemetry import Totals, listen
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance.make import (
     LEASE,
@@ -106,6 +107,25 @@ async def test_such_a_row_is_failed_as_of_now(store: SqliteStore, clock: FakeClo
     assert (job.state, job.reason) == (State.FAILED, "startup_recovery")
     assert (run.status, run.reason) == (RunStatus.LOST, "startup_recovery")
     assert job.finished_at == run.finished_at == clock.now()
+
+
+@pytest.mark.req("S0-7.1.f")
+async def test_each_recovered_row_is_a_line_and_counted_by_its_reason(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    claims = [await left_running(store, EARLIER, name) for name in ("ingest", "digest")]
+    leave = listen(totals := Totals())
+
+    await start(store)
+    await start(store)  # which finds nothing any more
+    leave()
+
+    told = [getattr(record, "facts", {}) for record in caplog.records]
+    lines = [facts for facts in told if facts.get("event") == "recovered"]
+    assert [facts["job"] for facts in lines] == [claim.id for claim in claims]
+    assert {facts["reason"] for facts in lines} == {"startup_recovery"}
+    assert totals.value("recovered_total", reason="startup_recovery") == 2
+    assert totals.value("recovered_total") == 2
 
 
 @pytest.mark.req("S0-7.1.g", "S0-7.1.h")

@@ -20,9 +20,11 @@ from holdfast.testing.conformance.make import SUCCEEDED, ended, put, started
 from .kit import Sql
 from .sources import SOURCE, VERBS, WRITES, run_by_verb, shipped_modules, texts, written_by
 
+FIRING = {"fire", "fire_together", "insert_keyed"}
+"""S1's schedule trigger; the latter two are parts of `fire`, the last of `add` too."""
 OWNERS: Mapping[str, set[str]] = {
     # Creation and order: S1's queue manager. A successor comes with the end of the job before it.
-    "holdfast_jobs": {"add", "apply", "rearrange", "reserve", "prune"},
+    "holdfast_jobs": {"add", "apply", "rearrange", "reserve", "prune", *FIRING},
     # Status transitions too: its dispatcher. `rearrange` and `advance` are parts of `apply`.
     "holdfast_waiting": {
         "add",
@@ -34,6 +36,7 @@ OWNERS: Mapping[str, set[str]] = {
         "normalise",
         "seal_group",
         "reserve",
+        *FIRING,
     },
     "holdfast_groups": {
         "add_group",
@@ -58,6 +61,20 @@ HOLD_OWNERS: Mapping[str, set[str]] = {
         "reserve", "keep", "claim", "apply", "renew", "prune", "free_reservations",
     },
 }  # fmt: skip
+SCHEDULE_OWNERS: Mapping[str, set[str]] = {
+    # A person's edits are one verb, what a trigger moves on the other.
+    "holdfast_schedules": {"set_schedule", "fire", "fire_together"},
+    # A slot is claimed for a schedule or by hand; a job that starts too late makes it skipped.
+    "holdfast_slots": {"fire", "fire_together", "add", "reserve", "apply"},
+}
+MODULES = {
+    "add": "QueueManager",
+    "claim": "Dispatcher",
+    "apply": "Executor and RetryController",
+    "fire": "ScheduleTrigger",
+    "set_schedule": "API",
+}
+"""Whose duty each verb is in S1's words; `decide` is what Executor and RetryController share."""
 RESTART = "schema.lapse_all"
 """After the machine restarted every lease is over; opening the file says so, and no more."""
 
@@ -124,6 +141,25 @@ def test_one_package_writes_queues_and_reservations() -> None:
         assert owners_of(table) == owners, table
     assert orphans_of("holdfast_reservations") == {"schema.lapse_reservations"}
     assert orphans_of("holdfast_queues") == set()
+
+
+@pytest.mark.req("S1-R.e")
+def test_schedules_are_written_by_a_person_or_by_the_trigger_and_only_it_fires() -> None:
+    assert packages_that_write(SCHEDULE_OWNERS) == {VERBS.relative_to(SOURCE).as_posix()}
+    for table, owners in SCHEDULE_OWNERS.items():
+        assert owners_of(table) == owners, table
+        assert orphans_of(table) == set(), table
+    for verb in MODULES:
+        assert verb in run_by_verb()
+    firing = {
+        module
+        for module, tree in shipped_modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "fire"
+    }
+    assert firing == {"scheduler/trigger.py"}
 
 
 @pytest.mark.req("S1-1.4.a")

@@ -1,5 +1,6 @@
 """Real workers, stopped and killed: what the seeds promise of a worker's process."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from signal import SIGINT, SIGTERM
@@ -138,6 +139,28 @@ def test_job_of_a_dead_worker_is_reclaimed_and_processed_by_another(
     was = ("lost", "owner_dead") if how == "kill" else ("released", "shutdown")
     assert ledger.ends(job) == [was, ("succeeded", None)]
     assert [run.instance for run in ledger.runs(job)] == ["first", "second"]
+
+
+@pytest.mark.req("S0-7.1.f")
+def test_recovery_writes_a_line_for_each_row_and_the_app_hears_of_it(
+    grow: Grow, ledger: Ledger, tmp_path: Path
+) -> None:
+    first = grow("--instance-id", "it").ready()
+    [left] = ledger.enqueue(("waits_once", {"gate": "never"}))
+    until(lambda: ledger.notes.of(left), what="its run")
+    first.kill()
+
+    second = grow("--instance-id", "it", "--log-format", "json", app="chaos.told_app:app").ready()
+    file = tmp_path / "told.jsonl"
+    until(lambda: file.exists() and '"recovered"' in file.read_text(), what="the event")
+
+    [line] = [json.loads(each) for each in second.lines('"event": "recovered"')]
+    [told] = [each for each in map(json.loads, file.read_text().splitlines()) if "now" in each]
+    assert (line["job"], line["reason"], line["process"]) == (left, "startup_recovery", second.pid)
+    assert {name: line[name] for name in told if name != "heard_by"} == {
+        name: value for name, value in told.items() if name != "heard_by"
+    }
+    assert told["heard_by"] in second.children(), "no code of the app's runs in the supervisor"
 
 
 @pytest.mark.req("S0-7.1.a", "S2-1.b")

@@ -27,7 +27,7 @@ _ENDS = """
 INSERT INTO {schema}.ends (
   job, seq, state, at, queue, priority, position, available_at, token, failures, losses
 )
-SELECT id, seq, CASE WHEN seq % 50 = 0 THEN 'failed' ELSE 'succeeded' END, created_at, queue, 0, 0,
+SELECT id, seq, CASE WHEN seq % 20 = 0 THEN 'failed' ELSE 'succeeded' END, created_at, queue, 0, 0,
   created_at, 1, 0, 0
 FROM {schema}.jobs AS j
 WHERE id > ('00000000-0000-7000-b000-' || lpad(to_hex(:base), 12, '0'))::uuid
@@ -46,8 +46,8 @@ SELECT CASE WHEN seq % 2 = 0 THEN 'key' ELSE 'active' END, 'key-' || seq, '', id
 FROM {schema}.jobs
 """
 _SLOTS = """
-INSERT INTO {schema}.slots (series, slot_at, job)
-SELECT 'series-' || seq % 7, seq, id FROM {schema}.jobs
+INSERT INTO {schema}.slots (series, slot_at, outcome, planned, actual, job)
+SELECT 'series-' || seq % 7, seq, 'ran', seq, seq, id FROM {schema}.jobs
 """
 _WAITING = """
 INSERT INTO {schema}.waiting (
@@ -92,6 +92,14 @@ SELECT ('00000000-0000-7000-a000-' || lpad(to_hex(n), 12, '0'))::uuid,
   CASE WHEN n % 200 <> 1 THEN n END
 FROM generate_series(1, :number) AS n
 """
+_SCHEDULES = """
+INSERT INTO {schema}.schedules (
+  id, name, plan, enabled, created_at, updated_at, next_slot, next_trigger_at
+)
+SELECT ('00000000-0000-7000-c000-' || lpad(to_hex(n), 12, '0'))::uuid, 'schedule-' || n, '{{}}',
+  n % 10 > 0, n, n, CASE WHEN n % 7 > 0 THEN n END, CASE WHEN n % 7 > 0 THEN n END
+FROM generate_series(1, :number) AS n
+"""
 _QUEUES = """
 INSERT INTO {schema}.queues (name, ordering, gap, concurrency)
 SELECT 'queue-' || n, CASE WHEN n = 0 THEN 'position' ELSE 'scheduled' END, 100,
@@ -113,6 +121,7 @@ async def crowd(
     await fill(_EVENTS)
     await fill(_KEYS)
     await fill(_SLOTS)
+    await fill(_SCHEDULES, number=min(done, 1000))
     await fill(_RESERVATIONS, number=min(done, 1000))
     await fill(_JOBS, base=done, number=waiting, links=False)
     await fill(_WAITING, base=done)

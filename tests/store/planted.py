@@ -458,7 +458,21 @@ PLANTS: Final = (
         _C.KEY_OF_A_LINK,
         ("slots series=s slot_at=1",),
         NEXT,
-        lambda v: v.insert("holdfast_slots", series="s", slot_at=1, job_id=v.id(NEXT)),
+        lambda v: v.insert(
+            "holdfast_slots",
+            series="s",
+            slot_at=1,
+            outcome="manual",
+            planned=1,
+            actual=1,
+            job_id=v.id(NEXT),
+        ),
+    ),
+    Plant(
+        _C.SLOT_NOT_ITS_OWN,
+        ("jobs seq=3",),
+        QUEUED,
+        lambda v: v.run("UPDATE holdfast_jobs SET slot_at = 1 WHERE seq = ?", QUEUED),
     ),
     Plant(
         _C.RESERVATION_OF_NO_JOB,

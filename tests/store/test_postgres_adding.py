@@ -178,12 +178,13 @@ async def test_places_of_an_ordered_queue_are_given_once_by_many(own_url: str) -
         await each.close()
 
 
-async def test_one_bad_job_among_many_is_found_in_few_steps(own_url: str) -> None:
+@pytest.mark.parametrize("bad", ["no json", "1\x1e2", "\x1e", ""])
+async def test_one_bad_job_among_many_is_found_in_few_steps(own_url: str, bad: str) -> None:
     seen: list[str] = []
     store = PostgresStore(own_url, probe=lambda name, is_done: seen.append(name))
     await store.open()
     await empty(store.address)
-    jobs = [make_job(params="no json" if number == 321 else "{}") for number in range(500)]
+    jobs = [make_job(params=bad if number == 321 else "{}") for number in range(500)]
     seen.clear()
 
     added = await store.add(jobs)

@@ -26,6 +26,7 @@ from holdfast.testing.conformance.make import (
     new_id,
     put,
     put_group,
+    put_schedule,
     settle,
     started,
 )
@@ -38,6 +39,8 @@ RUN = "holdfast: a closed run is frozen"
 OPEN_RUN = "holdfast: of an open run only lease, cancel mark, progress and artifacts change"
 PLACE = "holdfast: of a waiting job only its place and state change"
 END = "holdfast: an end is final"
+SLOT = "holdfast: a slot is (claimed|answered) once"
+SCHEDULE = "holdfast: an edit raises the version of a schedule, and only its triggers move it on"
 GROUP = "holdfast: a group is sealed once, closed once and then swept"
 CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
 
@@ -48,6 +51,8 @@ MAY_CHANGE = {
     "runs": {"exit_code", "error", "artifacts"},
     "ends": set[str](),
     "groups": {"sealed_at", "closing", "reason", "swept"},
+    "slots": set[str](),
+    "schedules": {"version", "next_slot", "next_trigger_at", "last_triggered_at"},
 }
 FROZEN = {
     "jobs": JOB,
@@ -56,6 +61,8 @@ FROZEN = {
     "runs": RUN,
     "ends": END,
     "groups": GROUP,
+    "slots": SLOT,
+    "schedules": SCHEDULE,
 }
 ANOTHER = {
     "uuid": "'00000000-0000-7000-ffff-ffffffffffff'",
@@ -117,6 +124,7 @@ async def _make(url: str) -> dict[str, str]:
     sealed, _ = await put_group(store, make_job(queue="apart"), make_job(queue="apart"))
     stopped, _ = await put_group(store, make_job(queue="apart"))
     await store.stop_group(stopped, reason="enough")
+    await put_schedule(store, START)
     new = NewReservation(id=ReservationId(new_id()), caller="me", request="it", span=HOUR)
     await store.reserve(new, make_job(queue="held"))
     waits = await put(store, delay=HOUR)
@@ -217,6 +225,40 @@ async def test_group_is_sealed_once_closed_once_and_then_swept(world: World) -> 
     await world.refused(close, world.stopped, None, None, match=GROUP)
     await world.db.execute(sweep, world.stopped, True)
     await world.refused(sweep, world.stopped, False, match=GROUP)
+
+
+async def test_claimed_slot_may_be_skipped_and_is_kept_for_ever(world: World) -> None:
+    answer = "UPDATE holdfast.slots SET outcome = $1 WHERE job = $2"
+
+    assert await world.db.execute(answer, "skipped", world.ended) == "UPDATE 1"
+    for outcome in ("ran", "late", "manual", "missed"):
+        await world.refused(answer, outcome, world.ended, match=SLOT)
+    await world.refused("DELETE FROM holdfast.slots", match="slots are kept for ever")
+
+
+async def test_whoever_takes_a_claimed_slot_is_told_what_an_index_would_say(world: World) -> None:
+    take = "UPDATE holdfast.slots SET job = $1 WHERE job = $2"
+
+    with pytest.raises(asyncpg.UniqueViolationError, match="claimed once, for ever"):
+        async with world.db.transaction():
+            await world.db.execute(take, world.waits, world.ended)
+
+
+async def test_slot_without_a_job_is_taken_by_hand_and_by_nothing_else(world: World) -> None:
+    await world.copied("slots", f"job = '{world.ended}'", slot_at=1, outcome="missed", job=None)
+    take = "UPDATE holdfast.slots SET outcome = $1, job = $2 WHERE slot_at = 1"
+
+    for outcome in ("ran", "late", "skipped"):
+        await world.refused(take, outcome, world.waits, match=SLOT)
+    await world.refused(take, "manual", None, match="slot_claim")
+    assert await world.db.execute(take, "manual", world.waits) == "UPDATE 1"
+
+
+async def test_version_of_a_schedule_only_rises(world: World) -> None:
+    write = "UPDATE holdfast.schedules SET version = version + $1, enabled = false"
+
+    await world.refused(write, -1, match=SCHEDULE)
+    assert await world.db.execute(write, 1) == "UPDATE 1"
 
 
 async def test_job_that_has_not_ended_cannot_be_deleted(world: World) -> None:

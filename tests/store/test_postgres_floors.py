@@ -3,8 +3,10 @@
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
+import asyncpg
 import pytest
 
+from holdfast.core.delivery import Delivery
 from holdfast.store.base import Queue
 from holdfast.store.postgres.floors import SPARING, Floors, Look
 from holdfast.store.postgres.store import PostgresStore
@@ -14,6 +16,8 @@ SLOW = Look([b"\x01"], 0.05, 0.06, was_full=True)
 QUICK = Look((), 0.001, 0.005, was_full=True)
 BUSY = Look([b"\x01"], 0.02, 0.2, was_full=True)  # all of it took long
 TYPES = ["a"]
+REMAINS = 40_000
+"""Rows to be gone through, in more than the four milliseconds that count as slow."""
 
 
 class Seconds:
@@ -92,8 +96,8 @@ async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
-async def take(store: PostgresStore) -> list[str]:
-    asked = {"queue": "default", "limit": 10, "lease": timedelta(minutes=1)}
+async def take(store: PostgresStore, **over: int) -> list[str]:
+    asked = {"queue": "default", "limit": 10, "lease": timedelta(minutes=1), **over}
     claims = await store.claim(make_holder(), types=[TYPE], **asked)  # type: ignore[arg-type]
     return [claim.id for claim in claims]
 
@@ -139,3 +143,29 @@ async def test_queue_with_a_limit_has_no_floor(store: PostgresStore, jobs: list[
     await store.set_queue(Queue(name="default", concurrency=2))
 
     assert await take(store) == jobs[:2]
+
+
+async def test_who_only_looks_ahead_learns_of_remains_too(
+    store: PostgresStore, seconds: Seconds
+) -> None:
+    store._lines.ahead = Floors(seconds)
+    table = f'"{store.address.schema}".waiting'
+    onlooker = await asyncpg.connect(store.address.dsn)
+    try:
+        async with onlooker.transaction(isolation="repeatable_read"):
+            await onlooker.execute("SELECT 1")  # from now on nothing that is deleted goes away
+            await store.add([make_job() for _ in range(REMAINS)])
+            async with store._lines.line("claim").taken() as lane:
+                await lane.connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
+            [chain] = await store.add([make_job(delivery=Delivery.CHAIN)])
+            added = [each.id for each in await store.add([make_job() for _ in range(50)])]
+
+            taken: list[str] = []
+            while not any(store._lines.ahead.of("default", [TYPE])) and len(taken) < len(added):
+                taken += await take(store, limit=0, prefetch=1)  # two slow looks in a row do it
+
+            assert len(taken) < len(added), "it has learnt nothing"
+            assert taken + await take(store, limit=0, prefetch=50) == added
+            assert await take(store) == [chain.id], "what is not prefetched waits for no floor"
+    finally:
+        await onlooker.close()

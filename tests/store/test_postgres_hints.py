@@ -10,8 +10,10 @@ import pytest
 from holdfast.core.decide import succeed
 from holdfast.core.event import CancelRequested
 from holdfast.store.around import Hint, Topic
-from holdfast.store.postgres import ear
+from holdfast.store.postgres import ear, voice
+from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.channels import EVERYTHING, LONGEST, payload
+from holdfast.store.postgres.database import connect
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.testing.conformance.make import put, settle, started
 
@@ -185,3 +187,21 @@ def test_more_queues_than_fit_are_some_queue() -> None:
     assert payload(few) == "a b"
     assert payload(many) == ""
     assert len(payload({"x" * 128 for _ in range(50)})) <= LONGEST
+
+
+async def test_two_who_speak_at_once_share_one_connection(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[asyncpg.Connection] = []
+
+    async def counted(where: Address) -> asyncpg.Connection:
+        opened.append(await connect(where))
+        return opened[-1]
+
+    monkeypatch.setattr(voice, "connect", counted)
+    speaker = voice.Voice(store.address)
+
+    await asyncio.gather(*(speaker.say({"nobody_listens": ""}) for _ in range(3)))
+    await speaker.close()
+
+    assert [each.is_closed() for each in opened] == [True]

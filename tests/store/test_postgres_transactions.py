@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import psycopg
@@ -227,7 +228,6 @@ async def test_whatever_the_handler_sets_on_its_connection_the_finish_is_written
     assert (await job_of(store, claim.id)).state is State.SUCCEEDED
 
 
-@pytest.mark.xdist_group("roles")  # a role is of the whole server
 async def test_role_that_the_handler_took_does_not_finish_its_run(
     store: PostgresStore,
     outside: asyncpg.Connection,
@@ -235,15 +235,15 @@ async def test_role_that_the_handler_took_does_not_finish_its_run(
     transaction: PostgresTransaction,
     ask: Ask,
 ) -> None:
-    await outside.execute("DROP ROLE IF EXISTS clerk; CREATE ROLE clerk")
-    await outside.execute("GRANT INSERT ON effects TO clerk")
-    await ask(transaction.connection, "SET LOCAL ROLE clerk")
+    role = f"clerk_{uuid4().hex}"  # a role is of the whole server
+    await outside.execute(f"CREATE ROLE {role}; GRANT INSERT ON effects TO {role}")
+    await ask(transaction.connection, f"SET LOCAL ROLE {role}")
     await ask(transaction.connection, INVOICE)
 
     assert await transaction.commit(_end(claim))
 
     assert await _effects(outside) == 1
-    await outside.execute("DROP OWNED BY clerk; DROP ROLE clerk")
+    await outside.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 # Who ends it but us.

@@ -15,11 +15,14 @@ import pytest
 
 from holdfast.core.decide import succeed
 from holdfast.core.group import NewGroup
+from holdfast.core.job import Slot
 from holdfast.core.reservation import ReservationId
 from holdfast.core.run import Lease
+from holdfast.core.schedule import Firing, Outcome
 from holdfast.errors import StoreClosed
 from holdfast.store.base import Filter, Queue, Store
 from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import START
 from holdfast.testing.conformance.make import (
     HOUR,
     LEASE,
@@ -36,6 +39,16 @@ from holdfast.testing.sqlite_bench import dump
 
 from .kit import PATIENCE, environment, files, opened
 
+FIRING = Firing(
+    schedule_id=new_id(),
+    version=1,
+    slot=Slot(series="nightly", at=START),
+    outcome=Outcome.MISSED,
+    planned=START,
+    job=None,
+    next_slot=None,
+    next_trigger_at=None,
+)
 VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "add": lambda s: s.add([make_job()]),
     "get": lambda s: s.get([new_id()]),
@@ -97,8 +110,16 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "situation": lambda s: s.situation(new_id()),
     "facts": lambda s: s.facts(),
     "begin": lambda s: s.begin(within=SECOND),
+    "set_schedule": lambda s: s.set_schedule(new_id(), expected=1, value=None),
+    "schedule": lambda s: s.schedule("nightly"),
+    "schedules": lambda s: s.schedules(limit=1),
+    "due_schedules": lambda s: s.due_schedules(limit=1),
+    "fire": lambda s: s.fire([FIRING]),
+    "slots": lambda s: s.slots("nightly", limit=1),
+    "slot_rows": lambda s: s.slot_rows("nightly", [START]),
+    "running_names": lambda s: s.running_names(["nightly"]),
 }
-NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities", "exists", "concerns"}
+NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities", "exists", "concerns", "now"}
 
 
 def test_every_verb_of_the_contract_is_tried_below() -> None:

@@ -80,6 +80,7 @@ WALKS_ON_PURPOSE = {
         "holdfast_reservations",
     },
     "audit.keys": {"holdfast_keys", "holdfast_slots"},
+    "audit.slots": {"holdfast_jobs"},
     "audit.doubles": {"holdfast_open_runs", "holdfast_reservations"},
 }
 PLANNED = sorted(

@@ -14,6 +14,7 @@ from holdfast.core.event import Kind
 from holdfast.core.group import Closing, GroupMode
 from holdfast.core.order import Ordering
 from holdfast.core.reservation import ReservationStatus
+from holdfast.core.schedule import Outcome
 from holdfast.core.state import RunStatus, State
 from holdfast.store.sqlite.migrate import migrations
 from holdfast.store.sqlite.statements import statements
@@ -35,7 +36,7 @@ OTHER_WORDS = {"sqlite_stat1", "holdfast_*", "~",
     *(f"{table} {column}=" for table, column in (
         ("runs", "job"), ("waiting", "job"), ("open_runs", "job"), ("ends", "job"),
         ("events", "id"), ("reservations", "id"), ("groups", "id"), ("keys", "scope"),
-        ("slots", "series"),
+        ("slots", "series"), ("jobs", "seq"),
     )), "keys scope=active key=", "sequential", "parallel",
 }  # fmt: skip
 BUILT_FROM_FILES = {("migrate.py", "statement"), ("guarded.py", "args")}
@@ -111,7 +112,7 @@ def test_states_in_the_statements_are_states_of_the_core(file: Path) -> None:
 
 @pytest.mark.parametrize("file", sorted(SQL.glob("*.sql")), ids=lambda file: file.name)
 def test_every_word_in_the_statements_is_known(file: Path) -> None:
-    known = {*State, *STATUSES, *Guard, *Delivery, *Ordering, *Kind, *StrayKind}
+    known = {*State, *STATUSES, *Outcome, *Guard, *Delivery, *Ordering, *Kind, *StrayKind}
     known |= {*GroupMode, *Closing, *OTHER_WORDS}
 
     assert _literals(file.read_text(encoding="utf-8")) - known == set()

@@ -55,6 +55,10 @@ def identity(run: Run) -> dict[str, str | int]:
     return {"id": run.id, "job_id": run.job_id, "token": run.token, "attempt": run.attempt}
 
 
+def which_slot(run: Run) -> str:
+    return "none" if run.slot_at is None else run.slot_at.isoformat()
+
+
 def outcome(kind: str) -> str | Snooze | Skip | Cancel | RetryAfter:
     outcomes = {
         "snooze": Snooze("1h", "later"),
@@ -248,6 +252,7 @@ COMMANDS = (cmd, cmd_env, cmd_skips, cmd_forgets, cmd_raises)
 def register(app: Holdfast) -> Holdfast:
     for handler in PROCESSES:
         app.job(executor="process", retry=ONCE_MORE)(handler)
+    app.job(executor="process", delivery="once")(which_slot)
     app.job(executor="process", retry=ONCE_MORE, errors={KeyError: "permanent"})(fail)
     app.job(name="brief", executor="process", max_runtime="3s", retry=Backoff(1))(hang)
     app.job(name="brief_hog", executor="process", max_runtime="3s", retry=Backoff(1))(hog)

@@ -374,9 +374,10 @@ async def test_every_repair_has_its_line_and_all_of_them_one_more(store, wrecker
         "lost=1 unknown=0 finished=0 without_run=1 continued=0 given_up=0 orphans=0 "
         "inspected=0 freed=0 expired=0 promoted=0"
     )
+    why = "now=queued reason=startup_recovery"
     assert lines == [
-        f"recovered job={lost.id} token=1 holder=worker-1 boot=boot-1 now=queued",
-        f"recovered job={loose} token=0 holder=None boot=None now=queued",
+        f"recovered job={lost.id} token=1 holder=worker-1 boot=boot-1 {why}",
+        f"recovered job={loose} token=0 holder=None boot=None {why}",
         f"recovery finished instance=worker-1 boot=boot-2 actions=2 {counts}",
     ]
 

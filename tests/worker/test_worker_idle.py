@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from worker_world import SOON, until
 
-from holdfast import Holdfast
+from holdfast import Holdfast, State
 from holdfast.store.base import Capability
 from holdfast.store.open import open_store
 from holdfast.worker.dispatch import EMPTY_LOOKS
@@ -54,10 +54,10 @@ async def test_idle_worker_asks_its_store_at_most_twice_a_second(counting):
         counting.asked.clear()
         await asyncio.sleep(6)
 
-    rate = counting.asked.total() / 6
     assert counting.asked["claim"] >= 3
     assert counting.asked["chores"] >= 4
-    assert rate <= 2.2, counting.asked  # on the whole two; which of them come in six seconds varies
+    # Each may be asked once more than its share: six seconds begin and end anywhere.
+    assert counting.asked.total() - len(counting.asked) <= 2 * 6, counting.asked
 
 
 async def test_look_that_finds_nothing_is_the_only_question_of_a_tick(counting):
@@ -88,3 +88,18 @@ async def test_worker_that_rests_is_woken_at_once(counting):
         result = await (await noop.enqueue()).result(SOON)
 
     assert result == 1
+
+
+async def test_who_waits_for_all_work_need_not_wait_for_the_next_poll(path):
+    """However rare polls are: the last end may still be on its way when nothing is left to take."""
+    app = Holdfast(f"sqlite:///{path}", poll="1h")
+
+    @app.job
+    def note(number: int) -> None: ...
+
+    async with app, app.worker() as worker:
+        for _ in range(20):
+            await app.enqueue_many(note.bind(number) for number in range(3))
+            async with asyncio.timeout(5):
+                await worker.drained()
+            assert {state for _, state in await app.store.counts()} == {State.SUCCEEDED}

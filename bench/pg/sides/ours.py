@@ -52,7 +52,7 @@ class Client:
 
     async def bulk(self, jobs: int) -> None:
         for count in in_thousands(jobs):
-            await self._app.enqueue_many([self._noop.bind(0.0) for _ in range(count)])
+            await self._app.enqueue_many(self._noop.bind(0.0) for _ in range(count))
 
 
 @asynccontextmanager

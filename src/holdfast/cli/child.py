@@ -15,6 +15,8 @@ from holdfast.cli.load import load_app
 from holdfast.cli.logs import configure
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
+from holdfast.scheduler.loop import bring_in
+from holdfast.telemetry.tell import has_sinks
 from holdfast.worker.engine import Engine
 from holdfast.worker.processes.board import Board, HeldOnBoard
 from holdfast.worker.processes.child import Child, orphan_patience, watch_lifeline
@@ -53,7 +55,14 @@ def main(order: dict[str, Any]) -> int:
 async def _work(
     app: Holdfast, engine: Engine, held: HeldOnBoard, line: socket.socket, lifeline: int
 ) -> None:
-    child = Child(app.store, engine, app.settings, held=held, line=await Line.over(line))
+    child = Child(
+        app.store,
+        engine,
+        app.settings,
+        held=held,
+        line=await Line.over(line),
+        ready=lambda: bring_in(app.sync_schedules),
+    )
     watch_lifeline(lifeline, child, orphan_patience(app.settings))
     await child.run()
 
@@ -76,6 +85,7 @@ def _hello(app: Holdfast, engine: Engine) -> dict[str, Any]:
         "types": engine.types,
         "concurrency": engine.concurrency,
         "version": holdfast.__version__,
+        "listens": has_sinks(),
     }
 
 

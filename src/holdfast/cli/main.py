@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "retry": At("bulk", "retry", "Run finished jobs again."),
     "cancel": At("bulk", "cancel", "Cancel jobs."),
     "queue": At("queue", "command", "Queues: order, pause, limits."),
+    "schedule": At("schedule", "command", "What runs when, and what became of it."),
     "template": At("template", "command", "Stored job definitions."),
     "group": At("group", "command", "Jobs watched together."),
     "top": At("top", "command", "Watch the store, live."),

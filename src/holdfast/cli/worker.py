@@ -14,6 +14,7 @@ from holdfast.cli.where import find
 from holdfast.clock import SystemClock
 from holdfast.core.ids import Ids
 from holdfast.errors import HoldfastError
+from holdfast.scheduler.loop import keep_triggering
 from holdfast.store.open import open_store
 from holdfast.worker.processes.plan import Exit, Plan
 from holdfast.worker.processes.supervisor import Supervisor
@@ -111,13 +112,15 @@ def _leave() -> None:
 
 async def _run(plan: Plan) -> int:
     clock = SystemClock()
+    ids = Ids(clock.now, secrets.randbits)
     supervisor = Supervisor(
         plan,
         program=CHILD,
         open_store=open_store,
         clock=clock,
-        ids=Ids(clock.now, secrets.randbits),
+        ids=ids,
         random=SystemRandom().random,
         leave=_leave,
+        beside=lambda store, settings: keep_triggering(store, ids.job, settings.poll),
     )
     return await supervisor.run()

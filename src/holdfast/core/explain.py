@@ -98,6 +98,9 @@ class Explanation:
         job, stop = self.job, self.stop
         age = "" if job.is_final else f", {in_words(self.at - job.created_at)} old"
         said = [f'{job.type}  {job.id}  {job.state} in queue "{job.queue}"{age}', ""]
+        if job.slot_at is not None:
+            whose = f" of schedule {job.schedule_id}" if job.schedule_id else ""
+            said.insert(1, f"  for the slot {job.slot_at:%F %T}Z{whose}")
         for gate in self.gates:
             mark = "ok  " if gate.is_open else "STOP" if gate is stop else "also"
             said.append(f"  {mark} {gate.code:<12} {gate.text}")

@@ -24,7 +24,7 @@ class Key:
     bucket: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: many alike are made from one dictionary
 class NewJob:
     """A job to be stored. Due `at` a moment, or `delay` after the store takes it, or at once."""
 

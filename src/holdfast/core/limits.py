@@ -67,6 +67,11 @@ def cut(text: str, limit: int = MAX_ERROR) -> str:
     return head.decode("utf-8", "ignore") + _CUT
 
 
+def is_cut(text: str) -> bool:
+    """Whether `cut` took something off its end."""
+    return text.endswith(_CUT)
+
+
 def shown(value: object) -> str:
     """A value for an error's text: plain characters, and not too many of them."""
     try:

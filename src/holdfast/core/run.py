@@ -44,6 +44,7 @@ class Claim:
     losses: int
     max_attempts: int | None
     cancel_requested: bool = False
+    slot_at: datetime | None = None  # of the slot it was made for
 
     @property
     def id(self) -> JobId:

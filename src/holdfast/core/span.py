@@ -42,6 +42,15 @@ def in_words(span: timedelta) -> str:
     return f"{whole // 60}m{whole % 60:02}s" if whole >= 60 else f"{whole}s"  # noqa: PLR2004
 
 
+def exactly(span: timedelta) -> str:
+    """As `to_span` reads it: `1h30m`; what is finer than a millisecond is left out."""
+    parts = []
+    for unit, size in sorted(_UNITS.items(), key=lambda each: each[1], reverse=True):
+        number, span = divmod(span, size)
+        parts += [f"{number}{unit}"] if number else []
+    return "".join(parts) or "0s"
+
+
 def _parse(text: str, what: str) -> timedelta:
     if not isinstance(text, str) or not _WHOLE.fullmatch(text):
         shown = repr(text)[:60]

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from holdfast.core.record import Record
+from holdfast.core.schedule import Making
+from holdfast.core.schedule_text import making_from
 
 KIND: Final = "template"
 """The kind of record a template is kept as."""
@@ -50,8 +52,12 @@ def to_value(
     queue: str | None,
     priority: int | None,
     max_attempts: int | None,
+    making: Making,
 ) -> str:
-    """The text of a template's record; its name is the key."""
+    """The text of a template's record; its name is the key.
+
+    `making` is what the type itself says, for whoever makes jobs where it is not known.
+    """
     kept = {
         "id": template_id,
         "type": job_type,
@@ -59,8 +65,19 @@ def to_value(
         "queue": queue,
         "priority": priority,
         "max_attempts": max_attempts,
+        "making": asdict(making),
     }
     return to_json(kept)
+
+
+def making_of(record: Record) -> Making | None:
+    """What the template's jobs are made of; None if an earlier release wrote it."""
+    kept = json.loads(record.value)
+    if "making" not in kept:
+        return None
+    own = {name: kept[name] for name in ("queue", "priority", "max_attempts")}
+    given = {name: value for name, value in own.items() if value is not None}
+    return making_from({**kept["making"], **given})
 
 
 def from_record(record: Record) -> Template:

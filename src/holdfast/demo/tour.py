@@ -3,23 +3,27 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from time import monotonic
 from typing import Any, Final
 
 from holdfast.core.decide import succeed
 from holdfast.core.explain import Code
 from holdfast.core.run import RunRecord
+from holdfast.core.schedule import Outcome
 from holdfast.core.state import RunStatus, State
 from holdfast.demo import jobs
 from holdfast.demo.crew import Crew
 from holdfast.demo.jobs import app
 from holdfast.store.base import Filter
+from holdfast.store.schedules import SetSchedule
 from holdfast.verify import verify
 
 Say = Callable[[str], None]
 NAMES: Final = ("worker-1", "worker-2", "worker-3")
 SMALL: Final = 500
 FLAKY: Final = 20
+SLOTS: Final = 3
 PATIENCE: Final = 30.0
 LOOK: Final = 0.05
 
@@ -40,7 +44,7 @@ class Tour:
         async with app:
             for step in (
                 self._workers, self._small, self._flaky, self._explained, self._moved, self._direct,
-                self._killed, self._verified,
+                self._scheduled, self._killed, self._verified,
             ):  # fmt: skip
                 self._say("")
                 await step()
@@ -113,6 +117,42 @@ class Tour:
         reservation = (await app.store.reservations(limit=1))[0]
         self._check(reservation.status == "released", "its reservation is released")
         self._fact("its reservation is released")
+
+    async def _scheduled(self) -> None:
+        self._head("A schedule that nobody was there for: what was missed is on record")
+        await self._outage()
+        rows = await self._until(
+            lambda: app.schedules.history("hourly"), lambda rows: len(rows) >= SLOTS, "three slots"
+        )
+        outcomes = [row.outcome for row in rows[::-1]][:SLOTS]
+        self._check(
+            outcomes == [Outcome.MISSED, Outcome.MISSED, Outcome.LATE], f"by policy: {outcomes}"
+        )
+        for row in rows[::-1]:
+            self._say(f"    {row.slot.at:%H:%M} UTC  {row.outcome}")
+        caught_up = await app.wait(str(rows[-SLOTS].job_id), timeout="30s")
+        self._check(caught_up.state is State.SUCCEEDED, "the latest ran")
+        self._fact("two were over their grace of 45 minutes and are missed; the latest ran late")
+        handle = await app.schedules.run("hourly", "missed")
+        await handle.result(timeout="30s")
+        self._fact("one of the missed was then run by hand, through the same claim")
+
+    async def _outage(self) -> None:
+        """As if no worker had been up for the last two and a half hours."""
+        now = await app.store.now()
+        saved = await app.schedules.save(
+            "hourly",
+            None,
+            jobs.add,
+            every="1h",
+            start=now - timedelta(minutes=150),
+            params={"left": 1, "right": 2},
+            coalesce=True,
+            misfire_grace="45m",
+        )
+        first = saved.plan.rule.start
+        value = SetSchedule(plan=saved.plan, next_slot=first, next_trigger_at=first)
+        await app.store.set_schedule(saved.id, expected=saved.version, value=value)
 
     async def _killed(self) -> None:
         self._head("A worker is killed with SIGKILL in the middle of a job")

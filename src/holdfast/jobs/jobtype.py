@@ -143,6 +143,8 @@ class JobType(Generic[P, R_co]):
                 f"{len(args)}; it knows: {', '.join(self._positional) or 'none'}"
             )
         named = dict(zip(self._positional, args, strict=False))
+        if not kwargs:
+            return named
         if twice := named.keys() & kwargs.keys():
             raise InvalidParams(f'"{self.name}" was given "{min(twice)}" twice; give it once')
         return named | kwargs
@@ -165,6 +167,7 @@ class Configured(Generic[P, R_co]):
     """A job type with the options of one enqueue."""
 
     __slots__ = (
+        "_may_enqueue",
         "_mould",
         "_needs_slot",
         "client",
@@ -194,6 +197,7 @@ class Configured(Generic[P, R_co]):
         self.like: Final = like
         self._mould: Final = Mould(like)
         self._needs_slot: Final = like.delivery is Delivery.ONCE and like.slot is None
+        self._may_enqueue: Final = direct == Direct() and not self._needs_slot
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Store a job with these arguments and options; when it answers, the job survives."""
@@ -241,8 +245,9 @@ class Configured(Generic[P, R_co]):
 
     def params(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The JSON text of a call's arguments, if it may be made at all."""
-        self.direct.require_unused()
-        self._require_slot()
+        if not self._may_enqueue:
+            self.direct.require_unused()
+            self._require_slot()
         return self.type.dump(args, kwargs)
 
     def _require_slot(self) -> None:

@@ -75,29 +75,27 @@ def check_on_conflict(value: str) -> None:
 
 
 class Mould:
-    """Makes many jobs alike but for id and params, at half the price of NewJob's own __init__.
+    """Makes many jobs alike but for id and params, much quicker than NewJob's own __init__.
 
-    A frozen dataclass sets each field through `object.__setattr__`; its slots can be set directly.
+    A frozen dataclass sets each field through `object.__setattr__`; here all are set at once.
     """
 
     __slots__ = ("_fixed",)
 
     def __init__(self, like: NewJob) -> None:
-        names = [name for name in NewJob.__slots__ if name not in {"id", "params"}]
-        self._fixed = [(vars(NewJob)[name].__set__, getattr(like, name)) for name in names]
+        self._fixed = dict(vars(like))
 
     def make(self, job_id: JobId, params: str) -> NewJob:
         job: NewJob = _new(NewJob)
-        for put, value in self._fixed:
-            put(job, value)
-        _put_id(job, job_id)
-        _put_params(job, params)
+        fields = self._fixed.copy()
+        fields["id"] = job_id
+        fields["params"] = params
+        _set(job, "__dict__", fields)
         return job
 
 
 _new: Any = object.__new__
-_put_id: Any = vars(NewJob)["id"].__set__
-_put_params: Any = vars(NewJob)["params"].__set__
+_set: Any = object.__setattr__
 
 
 def _attempts(value: int | None, policy: Policy) -> int | None:

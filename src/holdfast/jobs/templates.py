@@ -10,6 +10,7 @@ from typing import Any, Final, TypedDict, Unpack
 from holdfast.core.job import Slot
 from holdfast.core.limits import MAX_PAYLOAD, check_name, shown
 from holdfast.core.record import Record
+from holdfast.core.schedule import Making
 from holdfast.core.span import Span
 from holdfast.core.template import KIND, Template, from_record, merge, to_json, to_value
 from holdfast.errors import (
@@ -90,6 +91,7 @@ class Templates:
                 queue=queue,
                 priority=priority,
                 max_attempts=max_attempts,
+                making=making(kind),
             )
             saved = await self._swap(name, there, value)
             if saved is not None:
@@ -158,6 +160,19 @@ class Templates:
         if not isinstance(job_type, JobType) or job_type.client is not self._client:
             raise InvalidJob(f"{job_type!r:.80} is no job type of this app; give one, or its name")
         return job_type
+
+
+def making(kind: JobType[..., Any]) -> Making:
+    """What a type says of its jobs, for whoever makes some without knowing it."""
+    policy = kind.policy
+    return Making(
+        type=policy.name,
+        name=policy.name,
+        delivery=policy.delivery,
+        queue=policy.queue,
+        priority=policy.priority,
+        max_attempts=policy.retry.max_attempts,
+    )
 
 
 class FromTemplate:

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.core.decide import Change
 from holdfast.core.event import EventRecord
@@ -35,6 +35,7 @@ from holdfast.store.audit import Audits
 from holdfast.store.groups import Groups
 from holdfast.store.records import Records
 from holdfast.store.reservations import Reservations
+from holdfast.store.schedules import Schedules
 from holdfast.store.views import Views
 
 PROMOTED_AT_ONCE: Final = 10_000
@@ -50,8 +51,7 @@ class Capability(StrEnum):
     CHORES = "chores"  # one look tells whether there is anything to tidy: see `Upkeep`
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(NamedTuple):
     """What became of one job given to `add`.
 
     `created`: it was stored by this call. Otherwise `id` is the job that stands in its place: the
@@ -404,6 +404,7 @@ class Store(
     Repairs,
     Queues,
     Reservations,
+    Schedules,
     Groups,
     Records,
     Workers,

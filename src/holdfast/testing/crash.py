@@ -20,6 +20,7 @@ from typing import Any, Protocol, Self
 
 from holdfast.core.ids import Ids
 from holdfast.store.base import Store
+from holdfast.testing import sizes
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.scenarios import Scenario, World
 
@@ -48,6 +49,21 @@ class Point:
     nth: int
     name: str
     after: bool
+
+
+def chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point]:
+    """At full size all. Else before each statement once, before the last commit, and after it.
+
+    `killed` remembers from one scenario to the next. Whoever only reads is killed at the end.
+    """
+    if sizes.SIZES.crash_on_either_side:
+        return points
+    before = [point for point in points if not point.after]
+    fresh = [point for point in before if point.name not in killed]
+    killed.update(point.name for point in fresh)
+    commits = [point for point in before if point.name == "tx.commit" and point not in fresh]
+    last = points[-1:]
+    return sorted([*fresh, *commits[-1:], *last], key=lambda point: point.nth) if writes else last
 
 
 def clocked() -> tuple[FakeClock, Ids]:

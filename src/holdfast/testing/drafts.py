@@ -33,6 +33,7 @@ from holdfast.core.job import Key, NewJob, Slot
 from holdfast.core.order import Ordering
 from holdfast.core.place import Edit, Where
 from holdfast.core.run import Holder
+from holdfast.core.schedule import Making, Outcome, Plan, Rule
 from holdfast.core.state import Loss, State
 from holdfast.core.worker import WorkerInfo
 from holdfast.store.base import Queue
@@ -129,6 +130,26 @@ DRAFTS = st.builds(
     repeats=_mostly(20, None, 0, 1),
     retries=_mostly(12, None, 0, 1, 2, 3),
 )
+
+PLANS: Final = tuple(
+    Plan(
+        name="s",
+        rule=Rule(every=MINUTE),
+        making=Making(
+            type=TYPES[0],
+            name="series",
+            delivery=delivery,
+            queue=QUEUES[0],
+            priority=0,
+            max_attempts=5,
+        ),
+        coalesce=True,
+        misfire_grace=HOUR,
+        enabled=enabled,
+    )
+    for delivery, enabled in ((Delivery.ONCE, True), (Delivery.LEASE, True), (Delivery.ONCE, False))
+)
+"""Schedules whose slots are those of the drafts, or their own."""
 
 EVENTS: Final[Mapping[State, Sequence[Event | None]]] = MappingProxyType(
     {
@@ -282,6 +303,25 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (1, _step("prune", older_than=st.sampled_from([TICK, SECOND, HOUR]))),
     (2, _step("swap", key=st.sampled_from("ab"), back=_BACK, value=_mostly(4, "1", "2", None))),
     (1, _step("set_queue", queue=_SETTINGS)),
+    (
+        3,
+        _step(
+            "set_schedule",
+            name=st.sampled_from("st"),
+            back=_BACK,
+            plan=_mostly(5, *PLANS, None),
+            slot=st.sampled_from([-2, -1, 0, 1, 2]),
+        ),
+    ),
+    (
+        4,
+        _step(
+            "fire",
+            ahead=st.sampled_from([ZERO, MINUTE]),
+            outcome=st.sampled_from(Outcome),
+            draft=DRAFTS,
+        ),
+    ),
     (
         1,
         _step(

@@ -29,17 +29,20 @@ from holdfast.core.event import (
 from holdfast.core.explain import explain
 from holdfast.core.group import GroupMode, NewGroup, OnMemberFailure
 from holdfast.core.ids import JobId
-from holdfast.core.job import Job, NewJob
+from holdfast.core.job import Job, NewJob, Slot
 from holdfast.core.place import Edit, Place, Where
 from holdfast.core.record import Record
 from holdfast.core.reservation import JOB_OVER, NewReservation, Reservation, ReservationId
 from holdfast.core.run import Holder, Lease
+from holdfast.core.schedule import CLAIMED, Firing, Outcome, Plan, Schedule
 from holdfast.core.state import Loss
 from holdfast.core.worker import WorkerInfo
 from holdfast.errors import TransitionRefused
 from holdfast.store.base import Added, Capability, Queue, Store
 from holdfast.store.reservations import Reserved
+from holdfast.store.schedules import SetSchedule
 from holdfast.testing import sizes
+from holdfast.testing.clock import START
 from holdfast.testing.drafts import EVENTS, QUEUES, STEPS, TYPES, Draft, Pick, Step
 from holdfast.testing.twins import MANY, MakeStore, Twins
 
@@ -85,6 +88,7 @@ class History(RuleBasedStateMachine):
         self.reserved: list[ReservationId] = []
         self._ids = 0
         self._versions: dict[Store, list[int | None]] = {}
+        self._scheduled: dict[Store, list[int | None]] = {}
 
     # One rule for all: Hypothesis turns rules off at random, and without claims nothing happens.
     @rule(step=STEPS)
@@ -109,7 +113,9 @@ class History(RuleBasedStateMachine):
         now, known = self.twins.clock.now(), self.twins.known
         jobs = [draft.job(self._new_id(), now, known) for draft in batch]
         added = self.twins.both(lambda store: store.add(jobs), shown=_outcomes)
-        known.extend(answer.id for answer in added if answer.created)
+        stored = [answer.id for answer in added if answer.created]
+        known.extend(stored)
+        self.twins.chained.difference_update(stored)  # one that was pruned comes by hand this time
 
     def add_group(
         self,
@@ -260,6 +266,25 @@ class History(RuleBasedStateMachine):
 
         self.twins.both(act, shown=lambda told: [r and replace(r, version=0) for r in told])
 
+    def set_schedule(self, name: str, back: int, plan: Plan | None, slot: int) -> None:
+        """By a version that each store gave out itself, lately or long ago, or by none."""
+        at = START + slot * timedelta(minutes=1)
+        value = None
+        if plan is not None:
+            named = replace(plan, name=name)
+            value = SetSchedule(plan=named, next_slot=at, next_trigger_at=at)
+        asking = partial(_set_schedule, known=self._scheduled, back=back, name=name, value=value)
+        self.twins.both(asking, shown=_unversioned)
+
+    def fire(self, ahead: timedelta, outcome: Outcome, draft: Draft) -> None:
+        """Each due schedule, with a job or without; and once more, which is stale."""
+        job = draft.job(self._new_id(), self.twins.clock.now(), self.twins.known)
+        job = replace(job, retry_of=None, slot=None)
+        self.twins.both(partial(_fire, ahead=ahead, outcome=outcome, job=job))
+        if self.twins.both(lambda store: store.get([job.id]), shown=len)[0]:
+            self.twins.known.extend({job.id} - set(self.twins.known))
+        self.twins.both(_scheduled, shown=_unversioned)
+
     def move(self, where: Where, fresh: bool, back: int, beside: int) -> None:
         """Beside anybody: a target of another queue or priority, or that is gone, is refused."""
         targets = _pick(self.twins.unstarted, beside)
@@ -352,6 +377,57 @@ def _lease(job: Standing) -> Lease:
 
 async def _attach(store: Store, lease: Lease, artifacts: Sequence[str]) -> bool:
     return await store.attach(lease, artifacts)
+
+
+async def _set_schedule(
+    store: Store,
+    known: dict[Store, list[int | None]],
+    back: int,
+    name: str,
+    value: SetSchedule | None,
+) -> list[Schedule | None]:
+    given = known.setdefault(store, [None, None])
+    expected = given[-1 - back % len(given)] or (-1 if value is None else None)
+    schedule_id = f"00000000-0000-7000-8000-{ord(name):012x}"
+    written = await store.set_schedule(schedule_id, expected=expected, value=value)
+    given.extend([written.version] if written else [])
+    return [written, await store.schedule(name), *await _scheduled(store)]
+
+
+async def _scheduled(store: Store) -> list[Schedule | None]:
+    return [*await store.schedules(limit=MANY)]
+
+
+async def _fire(store: Store, ahead: timedelta, outcome: Outcome, job: NewJob) -> list[object]:
+    due = await store.due_schedules(ahead=ahead, limit=MANY)
+    firings = [_firing(each, outcome, job) for each in due.schedules if each.next_slot]
+    fired = await store.fire([*firings, *firings])
+    rows = [await store.slots(series, limit=MANY) for series in ("series", *map(_id, firings))]
+    names = await store.running_names(["one", "two", "series"])
+    return [due.now, due.next_trigger_at, *fired, rows, names]
+
+
+def _id(firing: Firing) -> str:
+    return firing.schedule_id
+
+
+def _firing(schedule: Schedule, outcome: Outcome, job: NewJob) -> Firing:
+    assert schedule.next_slot is not None
+    following = schedule.next_slot + timedelta(minutes=1)
+    return Firing(
+        schedule_id=schedule.id,
+        version=schedule.version,
+        slot=Slot(series=schedule.series, at=schedule.next_slot),
+        outcome=outcome,
+        planned=schedule.next_slot,
+        job=job if outcome in CLAIMED else None,
+        next_slot=following,
+        next_trigger_at=following,
+    )
+
+
+def _unversioned(told: Sequence[Schedule | None]) -> list[Schedule | None]:
+    return [each and replace(each, version=0) for each in told]
 
 
 async def _add_one(store: Store, job: NewJob) -> list[Added]:

@@ -4,8 +4,9 @@ from datetime import datetime
 
 from holdfast.core.event import ZERO, EventRecord, Kind
 from holdfast.core.ids import JobId
-from holdfast.core.job import Job, NewJob
+from holdfast.core.job import Job, NewJob, Slot
 from holdfast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priority, is_storable
+from holdfast.core.schedule import Outcome, SlotRecord
 from holdfast.core.state import State
 from holdfast.errors import InvalidJob
 from holdfast.store.base import Added
@@ -53,8 +54,8 @@ def _check(new: NewJob) -> None:
 
 
 def _holder(tables: Tables, new: NewJob) -> JobId | None:
-    if new.slot is not None and new.slot in tables.slots:
-        return tables.slots[new.slot]
+    if new.slot is not None and (row := tables.slots.get(new.slot)) and row.job_id:
+        return row.job_id
     if new.key is not None and new.key in tables.keys:
         return tables.keys[new.key]
     if new.active_key is not None and new.active_key in tables.active_keys:
@@ -84,11 +85,24 @@ def _keep(tables: Tables, new: NewJob, now: datetime) -> None:
     if new.member and new.group_id is not None:
         tables.members[job.id] = new.group_id
     if new.slot is not None:
-        tables.slots[new.slot] = job.root_id
+        tables.slots[new.slot] = _by_hand(tables, new.slot, job)
     if new.key is not None:
         tables.keys[new.key] = job.root_id
     if new.active_key is not None:
         tables.active_keys[new.active_key] = job.id
+
+
+def _by_hand(tables: Tables, slot: Slot, job: Job) -> SlotRecord:
+    there = tables.slots.get(slot)
+    return SlotRecord(
+        slot=slot,
+        outcome=Outcome.MANUAL,
+        planned=there.planned if there else slot.at,
+        actual=job.created_at,
+        schedule_id=there.schedule_id if there else job.schedule_id,
+        job_id=job.root_id,
+        reason=there.outcome if there else None,
+    )
 
 
 def _tell_the_one_before(tables: Tables, job: Job) -> None:

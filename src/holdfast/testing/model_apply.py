@@ -19,7 +19,7 @@ from holdfast.core.limits import (
 )
 from holdfast.core.run import NOBODY
 from holdfast.core.state import FINAL, WAITING, RunStatus, State
-from holdfast.testing import model_place, model_reservations
+from holdfast.testing import model_place, model_reservations, model_schedules
 from holdfast.testing.model_claim import open_run
 from holdfast.testing.model_groups import advance
 from holdfast.testing.model_json import is_json, is_text
@@ -101,6 +101,8 @@ def _settle(tables: Tables, job: Job, change: Change, now: datetime) -> None:
     if change.move.to in FINAL:
         _pass_on_active_keys(tables, job, change.successor)
         model_reservations.end(tables, change, now)
+    if change.move.kind is Kind.MISFIRE:
+        model_schedules.misfired(tables, job.id)
     if change.move.kind is not None:
         _record(tables, change, change.move.kind, now, run_id)
     advance(tables, job, change, now)

@@ -20,6 +20,7 @@ from holdfast.core.job import Job
 from holdfast.core.run import RunRecord
 from holdfast.core.state import RunStatus, State
 from holdfast.testing.model_json import is_json
+from holdfast.testing.model_schedules import is_unslotted
 from holdfast.testing.model_tables import Tables
 
 ANY_SIZE = 1 << 62
@@ -34,6 +35,7 @@ def dossiers(tables: Tables, after: int, limit: int) -> list[Dossier]:
 def strays(tables: Tables, limit: int) -> list[Stray]:
     """What belongs to no job; the tables admit no more than that, and overlaps."""
     found = [*_orphans(tables), *_reservations(tables), *_keys(tables), *_overlaps(tables)]
+    found += [_unslotted(job) for job in tables.jobs.values() if is_unslotted(tables, job)]
     return [
         stray
         for kind in StrayKind
@@ -147,6 +149,10 @@ def _overlaps(tables: Tables) -> list[Stray]:
     running = [job for job in jobs if job.delivery is Delivery.ONCE and tables.is_open(job)]
     twice = [name for name, number in Counter(job.name for job in running).items() if number > 1]
     return [_overlap(name, [job for job in running if job.name == name]) for name in twice]
+
+
+def _unslotted(job: Job) -> Stray:
+    return Stray(kind=StrayKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id)
 
 
 def _overlap(name: str, jobs: list[Job]) -> Stray:

@@ -7,16 +7,16 @@ anything, so each is atomic as a whole.
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from holdfast.clock import MICROSECOND, Clock
 from holdfast.core.decide import Change
 from holdfast.core.dossier import Dossier, Stray
-from holdfast.core.event import EventRecord
+from holdfast.core.event import ZERO, EventRecord
 from holdfast.core.explain import Situation
 from holdfast.core.group import ClosingGroup, Group, NewGroup, check_group
 from holdfast.core.ids import Ids, JobId, RunId
-from holdfast.core.job import Job, NewJob
+from holdfast.core.job import Job, NewJob, Slot
 from holdfast.core.limits import MAX_PROGRESS
 from holdfast.core.order import sort_key
 from holdfast.core.overview import Overview
@@ -24,12 +24,14 @@ from holdfast.core.queue import Gate
 from holdfast.core.record import Record, Swap
 from holdfast.core.reservation import NewReservation, Reservation, ReservationId
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
+from holdfast.core.schedule import Firing, Schedule, SlotRecord
 from holdfast.core.state import State
 from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
 from holdfast.store.reservations import Reserved
+from holdfast.store.schedules import Due, Fired, SetSchedule
 from holdfast.testing import (
     model_audit,
     model_groups,
@@ -38,6 +40,7 @@ from holdfast.testing import (
     model_records,
     model_repair,
     model_reservations,
+    model_schedules,
     model_views,
     model_workers,
 )
@@ -317,6 +320,42 @@ class ModelStore:
 
     async def free_reservations(self, *, limit: int) -> list[Reservation]:
         return model_reservations.free(self._tables, self._clock, limit)
+
+    async def now(self) -> datetime:
+        self._require_open()
+        return self._clock.now()
+
+    async def set_schedule(
+        self, schedule_id: str, *, expected: int | None, value: SetSchedule | None
+    ) -> Schedule | None:
+        now = self._clock.now()
+        return model_schedules.set_schedule(self._tables, schedule_id, expected, value, now)
+
+    async def schedule(self, name: str) -> Schedule | None:
+        return model_schedules.find(self._tables, name)
+
+    async def schedules(self, *, after: str = "", limit: int) -> list[Schedule]:
+        return model_schedules.page(self._tables, after, limit)
+
+    async def due_schedules(self, *, ahead: timedelta = ZERO, limit: int) -> Due:
+        return model_schedules.due(self._tables, self._clock.now(), ahead, limit)
+
+    async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
+        now = self._clock.now()
+        fired = [model_schedules.fire(self._tables, firing, now) for firing in firings]
+        self._tell(Hint(queues=frozenset(each.job.queue for each in firings if each.job)))
+        return fired
+
+    async def slots(
+        self, series: str, *, before: datetime | None = None, limit: int
+    ) -> list[SlotRecord]:
+        return model_schedules.slots(self._tables, series, before, limit)
+
+    async def slot_rows(self, series: str, moments: Sequence[datetime]) -> list[SlotRecord | None]:
+        return [self._tables.slots.get(Slot(series=series, at=at)) for at in moments]
+
+    async def running_names(self, names: Collection[str]) -> frozenset[str]:
+        return model_schedules.running_names(self._tables, names)
 
     async def enlist(self, worker: WorkerInfo) -> None:
         model_workers.enlist(self._tables, worker, self._clock)

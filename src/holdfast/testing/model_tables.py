@@ -15,6 +15,7 @@ from holdfast.core.order import Ordering, next_position, sort_key
 from holdfast.core.record import Record
 from holdfast.core.reservation import Reservation, ReservationId
 from holdfast.core.run import Holder, Lease, RunRecord
+from holdfast.core.schedule import Schedule, SlotRecord
 from holdfast.core.state import WAITING, State
 from holdfast.core.worker import WorkerRecord
 from holdfast.store.base import Queue
@@ -51,7 +52,8 @@ class Tables:
     events: dict[JobId, list[EventRecord]] = field(default_factory=dict)
     leases: dict[JobId, LeaseEnd] = field(default_factory=dict)
     successors: dict[JobId, JobId] = field(default_factory=dict)
-    slots: dict[Slot, JobId] = field(default_factory=dict)
+    slots: dict[Slot, SlotRecord] = field(default_factory=dict)
+    schedules: dict[str, Schedule] = field(default_factory=dict)  # by their own id
     keys: dict[Key, JobId] = field(default_factory=dict)
     active_keys: dict[str, JobId] = field(default_factory=dict)
     groups: dict[str, KeptGroup] = field(default_factory=dict)  # by their own id

@@ -12,8 +12,8 @@ from holdfast.store.postgres.address import Address
 
 PLACES: Final = ("waiting", "open_runs", "ends")
 TABLES: Final = (
-    *PLACES, "jobs", "runs", "events", "keys", "slots", "queues", "reservations", "groups",
-    "records", "workers",
+    *PLACES, "jobs", "runs", "events", "keys", "slots", "schedules", "queues", "reservations",
+    "groups", "records", "workers",
 )  # fmt: skip
 
 
@@ -57,6 +57,9 @@ class PostgresWrecker:
     async def orphan(self, job_id: JobId) -> None:
         gone = [_delete(table, f"'{job_id}'") for table in (*PLACES, "events")]
         await self._write([*gone, f"DELETE FROM {{0}}.jobs WHERE id = '{job_id}'"])
+
+    async def unslot(self, job_id: JobId) -> None:
+        await self._write([_delete("slots", f"'{job_id}'")])
 
     async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
         whom = f"SET job = '{job_id}' WHERE id = '{reservation_id}'"

@@ -28,6 +28,9 @@ class Sizes:
     chaos_trials: int  # handlers of each kind that block for ten leases
     outage_jobs: int  # jobs while the database is killed
     outage_kills: int  # times that it is
+    slot_processes: int  # schedulers that race for twenty slots
+    slot_minutes: int  # minutes of twenty schedules, of which some scheduler is always killed
+    slot_kills: int  # times that one is
 
 
 TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
@@ -47,9 +50,12 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             chaos_trials=3,
             outage_jobs=200,
             outage_kills=2,
+            slot_processes=4,
+            slot_minutes=10,
+            slot_kills=3,
         ),
         "test": Sizes(
-            history_examples=25,
+            history_examples=15,
             history_steps=100,
             batch_jobs=300,
             moves=40,
@@ -57,12 +63,15 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             race_processes=4,
             race_rounds=10,
             race_jobs=200,
-            chaos_jobs=1_000,
-            chaos_kills=15,
-            chaos_deploys=5,
-            chaos_trials=5,
+            chaos_jobs=600,
+            chaos_kills=10,
+            chaos_deploys=4,
+            chaos_trials=4,
             outage_jobs=300,
             outage_kills=3,
+            slot_processes=8,
+            slot_minutes=25,
+            slot_kills=6,
         ),
         "full": Sizes(
             history_examples=10_000,
@@ -79,6 +88,9 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             chaos_trials=50,
             outage_jobs=10_000,
             outage_kills=20,
+            slot_processes=50,
+            slot_minutes=100,
+            slot_kills=50,
         ),
     }
 )

@@ -35,6 +35,9 @@ class SqliteWrecker:
         gone = [_delete(table, job_id) for table in (*PLACES, "events")]
         self._write([*gone, f"DELETE FROM holdfast_jobs WHERE id = '{job_id}'"])
 
+    async def unslot(self, job_id: JobId) -> None:
+        self._write([f"DELETE FROM holdfast_slots WHERE job_id = '{job_id}'"])
+
     async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
         whom = f"SET job_id = '{job_id}' WHERE id = '{reservation_id}'"
         self._write([f"UPDATE holdfast_reservations {whom}"])

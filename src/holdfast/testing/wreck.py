@@ -35,6 +35,10 @@ class Wrecker(Protocol):
         """Let a reservation be for another job, which may have ended or not exist."""
         ...
 
+    async def unslot(self, job_id: JobId) -> None:
+        """Take away the row of the slot that the job was made for."""
+        ...
+
 
 class ModelWrecker:
     """Breaks a model store."""
@@ -64,6 +68,10 @@ class ModelWrecker:
     async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
         held = self._tables.reservations[reservation_id]
         self._tables.reservations[reservation_id] = replace(held, job_id=job_id)
+
+    async def unslot(self, job_id: JobId) -> None:
+        rows = self._tables.slots.items()
+        self._tables.slots = {slot: row for slot, row in rows if row.job_id != job_id}
 
     def _adrift(self, job: Job) -> Job:
         runs, before = self._tables.runs[job.id], self._chained_from(job)

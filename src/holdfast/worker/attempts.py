@@ -72,7 +72,9 @@ class Attempts:
             kind = self._registry.get(claim.type)
             params = kind.load(claim.params)
         except BaseException as error:  # noqa: BLE001 - whatever it is, this job cannot be run
-            self._finish(self._judge.unreadable(claim, error))
+            change = self._judge.unreadable(claim, error)
+            self._finish(change)
+            telling.job_error(claim, error, change.error or type(error).__name__)
             return None
         active = Active(claim, kind, self._new_run, slot, started)
         active.is_told = telling.job_start(claim)
@@ -106,6 +108,10 @@ class Attempts:
         place = "thread" if name == "command" else name
         self._held.start(claim, executor=place, limit=kind.max_runtime)
 
+    def _tell_end(self, active: Active, change: Change) -> None:
+        rows = active.run.rows_processed if active.has_run else 0
+        telling.job_end(active.claim, change, self._loop.time() - active.started, rows)
+
     def _is_closed(self, active: Active, value: object) -> bool:
         """Whether that was all there is to do about it; else the long way is the right one."""
         try:
@@ -114,7 +120,7 @@ class Attempts:
             return False
         self._held.returned(active.claim)
         if active.is_told:
-            telling.job_end(active.claim, change, self._loop.time() - active.started)
+            self._tell_end(active, change)
         self._finish(change)
         return True
 
@@ -142,7 +148,7 @@ class Attempts:
             self._leave_if_torn_down(active, error)
             change = self._judge.raised(active, error)
             if change.error is not None:
-                telling.job_error(active.claim, error)
+                telling.job_error(active.claim, error, change.error)
         finally:
             task, active.task, active.stop = active.task, None, None  # nobody may cancel the slot
             if limit is not None:
@@ -151,7 +157,7 @@ class Attempts:
         if task is not None and task.cancelling():
             await shake_off(task)
         if active.is_told:
-            telling.job_end(active.claim, change, self._loop.time() - active.started)
+            self._tell_end(active, change)
         return change
 
     def _leave_if_torn_down(self, active: Active, error: BaseException) -> None:

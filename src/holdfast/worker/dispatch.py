@@ -27,6 +27,9 @@ EMPTY_LOOKS = 4
 REST = 3
 """After so many looks for nothing the next ones are that much rarer, until there is work again."""
 
+LONGEST_REST = 1.5
+"""In seconds. Who looks more rarely than that anyway looks as often as they were told to."""
+
 LOOK = 0.5
 """How often, in seconds, what is at hand is looked at anew while nothing moves."""
 
@@ -212,7 +215,8 @@ class Dispatcher:
 
     async def _pause(self) -> None:
         is_resting = not self.in_hand and self._empty_looks >= EMPTY_LOOKS
-        pause = self._poll * REST if is_resting else self._poll
+        rest = max(self._poll, min(self._poll * REST, LONGEST_REST))
+        pause = rest if is_resting else self._poll
         with suppress(TimeoutError):
             async with asyncio.timeout(min(pause, LOOK) if self.in_hand else pause):
                 await self._wake.wait()

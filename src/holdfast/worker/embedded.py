@@ -5,14 +5,15 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self
 
 from holdfast.config import Settings
 from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
 from holdfast.core.run import Holder, Lease
+from holdfast.core.watch import Watch
 from holdfast.core.worker import WorkerInfo
 from holdfast.errors import OperatorError
 from holdfast.jobs.registry import Registry
@@ -25,6 +26,13 @@ from holdfast.worker.reservations import ReservationCare
 from holdfast.worker.tidy import Tidy, look_around
 
 log = logging.getLogger("holdfast.worker")
+
+Beside = Callable[[Store], Coroutine[Any, Any, None]]
+"""What a worker keeps going beside its jobs, over its store, until it stops."""
+
+
+async def nothing_beside(_: Store) -> None:
+    return
 
 
 class Worker:
@@ -43,16 +51,19 @@ class Worker:
         *,
         ids: Ids,
         random: Callable[[], float],
+        beside: Beside = nothing_beside,
         instance_id: str,
         queues: Sequence[str] = ("default",),
         types: Collection[str] | None = None,
         concurrency: int | None = None,
         app_address: str | None = None,
+        watches: Sequence[Watch] = (),
     ) -> None:
         self._store = store
         self._settings = settings
         self._ids = ids
         self._random = random
+        self._beside = beside
         self.holder = Holder(
             instance_id=check_name(instance_id, what="instance_id"), boot_id=str(uuid.uuid4())
         )
@@ -68,6 +79,7 @@ class Worker:
             types=types,
             concurrency=concurrency,
             app_address=app_address,
+            watches=watches,
         )
         self._stopping: asyncio.Task[None] | None = None
         self._is_running = False
@@ -85,6 +97,7 @@ class Worker:
         self._tidying = asyncio.create_task(
             look_around(tidy, self._settings, random=self._random), name="holdfast-tidy"
         )
+        self._going_on = asyncio.create_task(self._keep_beside(), name="holdfast-beside")
         self._is_running = True
         log.info(
             "worker started instance=%s queues=%s", self.holder.instance_id, self._engine.queues
@@ -105,10 +118,11 @@ class Worker:
     async def _stop(self) -> None:
         await self._engine.stop(self._settings.grace)
         self._tidying.cancel()
+        self._going_on.cancel()
         self._engine.close()
         self._deaf()
         await self._renewer.stop()
-        await asyncio.wait([self._tidying])
+        await asyncio.wait([self._tidying, self._going_on])
         with suppress(OperatorError):  # it has stopped all the same, and is not heard any more
             await self._store.retire(self.holder)
         self._is_running = False
@@ -134,6 +148,12 @@ class Worker:
             await ReservationCare(self._store, self._ids.job).run_once(tell_all=True)
         except OperatorError as error:
             log.warning("cannot look at reservations yet, will try again: %s", error)
+
+    async def _keep_beside(self) -> None:
+        try:
+            await self._beside(self._store)
+        except Exception:
+            log.exception("what runs beside the jobs has stopped; restart the worker")
 
     def _make_renewer(self) -> Renewer:
         loop = asyncio.get_running_loop()

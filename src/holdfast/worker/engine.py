@@ -16,6 +16,7 @@ from holdfast.core.ids import Ids, JobId
 from holdfast.core.limits import check_name
 from holdfast.core.run import Claim, Holder, Lease
 from holdfast.core.state import State
+from holdfast.core.watch import Watch
 from holdfast.errors import InvalidType
 from holdfast.jobs.registry import Registry
 from holdfast.store.around import Hint
@@ -24,12 +25,16 @@ from holdfast.worker import telling
 from holdfast.worker.dispatch import Dispatcher
 from holdfast.worker.execute import Judge
 from holdfast.worker.executors.address import find_addresses
+from holdfast.worker.failures import Failures
 from holdfast.worker.finish import Finisher
 from holdfast.worker.groups import GroupSweep
 from holdfast.worker.held import Held
 from holdfast.worker.slots import Slots
 
 log = logging.getLogger("holdfast.worker")
+
+IMPATIENCE = 0.05
+"""How often, in seconds, who waits for all to be done has it looked at, however rare polls are."""
 
 
 class Engine:
@@ -49,11 +54,13 @@ class Engine:
         concurrency: int | None = None,
         app_address: str | None = None,
         judge: Judge | None = None,
+        watches: Sequence[Watch] = (),
     ) -> None:
         self._store = store
         self._registry = registry
         self._settings = settings
-        self._judge = judge or Judge(ids.job, random)
+        self._failures = Failures(watches)
+        self._judge = judge or Judge(ids.job, random, self._failures.note if watches else None)
         self._held = held
         self._ids = ids
         if isinstance(queues, str):
@@ -76,6 +83,7 @@ class Engine:
 
     def prepare(self, holder: Holder) -> None:
         """Be ready to take jobs, for whoever says when: `run_once`."""
+        self._failures.worker = holder.instance_id
         hurry = GroupSweep(self._store, self._ids.job).hurry
         self._finisher = Finisher(self._store, self._settled, hurry)
         self._slots = self._make_slots()
@@ -100,6 +108,7 @@ class Engine:
             async with asyncio.timeout(self._settings.lease.total_seconds()):
                 await self._finisher.flushed()
         await self._finisher.give_up()
+        await self._failures.close()
 
     def hasten(self, grace: timedelta) -> None:
         """Stopping already: from now on no longer than this."""
@@ -111,9 +120,16 @@ class Engine:
 
     async def drained(self) -> None:
         """Wait until nothing is due and everything taken has ended, durably."""
-        self._dispatcher.idle.clear()
-        self._dispatcher.poke()
-        await self._dispatcher.idle.wait()
+        dispatcher = self._dispatcher
+        dispatcher.idle.clear()
+        dispatcher.poke()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IMPATIENCE):
+                    await dispatcher.idle.wait()
+                return  # whether or not it is so still
+            if not dispatcher.in_hand:  # all that was taken has ended: look again, be it not time
+                dispatcher.poke()
 
     def hint(self, hint: Hint) -> None:
         """A commit may have brought work. Any thread may call it."""
@@ -194,6 +210,7 @@ class Engine:
 
     def _settled(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
         self._held.drop_all(changes)
+        self._failures.settled(changes, answers)
         applied = changes if all(answers) else list(compress(changes, answers))
         others = [change.move.to for change in applied if change.move is not SUCCESS]
         ends = Counter({State.SUCCEEDED: len(applied) - len(others)}) + Counter(others)

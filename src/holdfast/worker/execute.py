@@ -17,10 +17,14 @@ from holdfast.core.limits import MAX_REASON, cut
 from holdfast.core.outcome import Cancel, Outcome, RetryAfter, Skip, Snooze
 from holdfast.core.run import Claim
 from holdfast.core.state import Loss
+from holdfast.core.watch import COUNTED
 from holdfast.errors import CommandFailed, LeaseLost, StopRequested, TransitionRefused
 from holdfast.jobs.registry import JobType
 
 AnyType = JobType[Any, Any]
+
+Note = Callable[[Claim, Change, BaseException | None], None]
+"""Hears of each attempt that counts against its job, and what was raised, if anything was."""
 
 
 class Active:
@@ -130,9 +134,15 @@ GAVE_WAY = (asyncio.CancelledError, StopRequested, LeaseLost, Died)
 class Judge:
     """Turns what a handler did into the change that closes its run."""
 
-    def __init__(self, new_id: Callable[[], JobId], random: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        new_id: Callable[[], JobId],
+        random: Callable[[], float],
+        note: Note | None = None,
+    ) -> None:
         self._new_id = new_id
         self._random = random
+        self._note = note
 
     def returned(self, active: Active, value: object) -> Change:
         """The handler came back with a value: a result, or one of the outcomes."""
@@ -144,7 +154,7 @@ class Judge:
         try:
             result = value.result if type(value) is Dumped else active.kind.dump_result(value)
         except Exception as error:  # noqa: BLE001 - a result that cannot be kept is a failure
-            return self.close(active, Failed(describe(error), permanent=True))
+            return self.close(active, Failed(describe(error), permanent=True), error)
         return _with_leavings(succeed(claim.job_id, claim.token, result), active)
 
     def raised(self, active: Active, error: BaseException) -> Change:
@@ -152,26 +162,29 @@ class Judge:
         if active.interrupted is not None and isinstance(error, GAVE_WAY):
             return self.close(active, active.interrupted)
         if isinstance(error, Died):
-            return self.close(active, Lost(Loss.OWNER_DEAD, cut(str(error))))
-        return self.close(active, self._failure(active, error))
+            return self.close(active, Lost(Loss.OWNER_DEAD, cut(str(error))), error)
+        return self.close(active, self._failure(active, error), error)
 
     def unreadable(self, claim: Claim, error: BaseException) -> Change:
         """Its params no longer fit its type: no retry can help."""
-        return self.decide(claim, Failed(describe(error), permanent=True))
+        return self.decide(claim, Failed(describe(error), permanent=True), error)
 
-    def close(self, active: Active, event: Event) -> Change:
+    def close(self, active: Active, event: Event, error: BaseException | None = None) -> Change:
         try:
-            change = self.decide(active.claim, event)
-        except TransitionRefused as error:
-            change = self.decide(active.claim, Failed(describe(error), permanent=True))
+            change = self.decide(active.claim, event, error)
+        except TransitionRefused as refused:
+            change = self.decide(active.claim, Failed(describe(refused), permanent=True), refused)
         return _with_leavings(change, active)
 
     def abandon(self, claim: Claim) -> Change:
         """The worker stops before the run could end."""
         return self.decide(claim, shutdown(claim))
 
-    def decide(self, claim: Claim, event: Event) -> Change:
-        return decide(claim, event, new_id=self._new_id)
+    def decide(self, claim: Claim, event: Event, error: BaseException | None = None) -> Change:
+        change = decide(claim, event, new_id=self._new_id)
+        if self._note is not None and change.move.run in COUNTED:
+            self._note(claim, change, error)
+        return change
 
     def _failure(self, active: Active, error: BaseException) -> Failed:
         delay = active.kind.retry.delay(active.claim.failures + 1, self._random)
@@ -227,7 +240,10 @@ def describe(error: BaseException) -> str:
     """The error as stored: its traceback, bounded; of a command, what it said."""
     if isinstance(error, CommandFailed):
         return cut(str(error))
-    return cut("".join(traceback.format_exception(error)))
+    try:
+        return cut("".join(traceback.format_exception(error)))
+    except Exception:  # noqa: BLE001 - an exception with code of its own must not end its slot
+        return f"{type(error).__name__}, which cannot be shown: looking at it raises"
 
 
 def _short(reason: str | None) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, Protocol
 
-from holdfast.core.decide import decide
+from holdfast.core.decide import Change, decide
 from holdfast.core.event import Continued, Drifted, Event, Lost
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
@@ -14,6 +14,7 @@ from holdfast.core.state import Loss, State
 from holdfast.store.around import Locks
 from holdfast.store.base import PROMOTED_AT_ONCE, Jobs, Repairs, Runs
 from holdfast.store.reservations import Reservations
+from holdfast.telemetry.tell import tell
 from holdfast.worker.reservations import ReservationCare
 
 log = logging.getLogger("holdfast.worker")
@@ -173,7 +174,7 @@ class Recovery:
             applied = await self._store.apply(changes)
             for (job, _), change, ok in zip(some, changes, applied, strict=True):
                 if ok:
-                    _tell(job, change.move.to)
+                    _tell(job, change)
                     went.append(change.move.to)
         return went
 
@@ -182,8 +183,11 @@ def _lost(job: Job, reason: Loss = Loss.STARTUP_RECOVERY) -> Event:
     return Lost(reason, _prior(job))
 
 
-def _tell(job: Job, to: State) -> None:
-    log.warning("recovered job=%s token=%d %s now=%s", job.id, job.token, _prior(job), to)
+def _tell(job: Job, change: Change) -> None:
+    to = str(change.move.to)
+    facts = {"job": job.id, "token": job.token, "holder": job.holder, "boot": job.boot_id}
+    why = {"now": to, "reason": change.reason or to}
+    tell(log, logging.WARNING, "recovered", {**facts, **why})
 
 
 def _prior(job: Job) -> str:

@@ -6,48 +6,54 @@ The line itself reads `job_end job=… run=… status=succeeded`; the same facts
 
 import logging
 import traceback
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from holdfast.core.decide import Change
 from holdfast.core.run import Claim, Lease
+from holdfast.telemetry.tell import is_heard, tell
 
 log = logging.getLogger("holdfast.jobs")
 
 
 def job_start(claim: Claim) -> bool:
     """A handler is about to be called. False if nobody wants to hear that, nor of its end."""
-    if not log.isEnabledFor(logging.INFO):
+    if not is_heard(log, logging.INFO):
         return False
-    _tell(logging.INFO, "job_start", _who(claim))
+    tell(log, logging.INFO, "job_start", _who(claim))
     return True
 
 
-def job_end(claim: Claim, change: Change, seconds: float) -> None:
-    """A handler is done with; the change says what became of its job."""
+def job_end(claim: Claim, change: Change, seconds: float, rows: int = 0) -> None:
+    """A handler is done with; the change says what became of its job, `rows` how many it did."""
     status = change.move.run or change.move.to
-    ended = {"status": str(status), "to": str(change.move.to), "duration": round(seconds, 6)}
+    ended = {
+        "status": str(status),
+        "to": str(change.move.to),
+        "duration_seconds": round(seconds, 6),
+        "rows_processed": rows,
+    }
     why = {"reason": change.reason} if change.reason else {}
-    _tell(logging.INFO, "job_end", {**_who(claim), **ended, **why})
+    tell(log, logging.INFO, "job_end", {**_who(claim), **ended, **why})
 
 
-def job_error(claim: Claim, error: BaseException) -> None:
+def job_error(claim: Claim, error: BaseException, words: str) -> None:
     """A handler raised: what, and where. Its words, which may quote arguments, are on the run."""
     frames = traceback.extract_tb(error.__traceback__)
     at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
-    _tell(logging.ERROR, "job_error", {**_who(claim), "error": type(error).__name__, "at": at})
+    facts = {**_who(claim), "error": type(error).__name__, "at": at}
+    tell(log, logging.ERROR, "job_error", facts, words)
 
 
 def job_lost(lease: Lease, **facts: Any) -> None:
     """A run was taken from whoever had it."""
-    _tell(logging.WARNING, "job_lost", {**_lease(lease), **facts})
+    tell(log, logging.WARNING, "job_lost", {**_lease(lease), **facts})
 
 
 def late_write_refused(change: Change) -> None:
     """A former holder wanted to end a run that is no longer its own."""
     facts = {"job": change.job_id, "token": change.token, "wanted": str(change.move.to)}
-    _tell(logging.WARNING, "late_write_refused", facts)
+    tell(log, logging.WARNING, "late_write_refused", facts)
 
 
 def _who(claim: Claim) -> dict[str, Any]:
@@ -57,14 +63,9 @@ def _who(claim: Claim) -> dict[str, Any]:
         "type": claim.type,
         "attempt": claim.failures + 1,
         "token": claim.token,
+        **({"slot": claim.slot_at.isoformat()} if claim.slot_at else {}),
     }
 
 
 def _lease(lease: Lease) -> dict[str, Any]:
     return {"job": lease.job_id, "token": lease.token}
-
-
-def _tell(level: int, event: str, facts: dict[str, Any]) -> None:
-    pairs = " ".join(f"{key}={value}" for key, value in facts.items())
-    with suppress(Exception):  # a filter or handler of the app's raised: no fault of the job's
-        log.log(level, "%s %s", event, pairs, extra={"facts": {"event": event, **facts}})

@@ -76,9 +76,13 @@ async def connect(address: Address, *, plans_once: bool = False) -> asyncpg.Conn
             OverflowError,
         ) as error:  # of the address, before anybody was asked
             raise InvalidJob(f"{address.shown} names no database server: {error}") from error
-        await connection.set_type_codec(
-            "uuid", encoder=str, decoder=str, schema="pg_catalog", format="text"
-        )
+        try:
+            await connection.set_type_codec(
+                "uuid", encoder=str, decoder=str, schema="pg_catalog", format="text"
+            )
+        except BaseException:  # whoever is cancelled here has no connection to close
+            connection.terminate()
+            raise
         return connection
 
 

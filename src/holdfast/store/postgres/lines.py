@@ -91,6 +91,7 @@ class Lines:
         with suppress(StopIteration):
             anext(self._keeper).__await__().send(None)
         self.floors = Floors(asyncio.get_running_loop().time)
+        self.ahead = Floors(asyncio.get_running_loop().time)  # of claims that only prefetch
         self.piled_up: set[str] = set()  # queues of which the last claim did not take all
 
     def line(self, purpose: str) -> Line:

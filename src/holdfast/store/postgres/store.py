@@ -8,6 +8,7 @@ from holdfast.store.postgres.parts.groups import PostgresGroups
 from holdfast.store.postgres.parts.queues import PostgresQueues
 from holdfast.store.postgres.parts.reading import PostgresReading
 from holdfast.store.postgres.parts.running import PostgresRunning
+from holdfast.store.postgres.parts.schedules import PostgresSchedules
 from holdfast.store.postgres.parts.upkeep import PostgresUpkeep
 from holdfast.store.postgres.parts.views import PostgresViews
 
@@ -19,6 +20,7 @@ class PostgresStore(
     PostgresReading,
     PostgresQueues,
     PostgresGroups,
+    PostgresSchedules,
     PostgresAround,
     PostgresViews,
     PostgresUpkeep,

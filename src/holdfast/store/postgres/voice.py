@@ -24,6 +24,7 @@ class Voice:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._lane: Lane | None = None
+        self._turn = asyncio.Lock()
         self._pending = NOTHING
         self._task: asyncio.Task[None] | None = None
 
@@ -35,15 +36,19 @@ class Voice:
 
     async def say(self, said: dict[str, str]) -> None:
         """Send that now; whatever is in the way is raised."""
-        if self._lane is None or self._lane.connection.is_closed():
-            connection = await connect(self._address)
-            self._lane = Lane(connection, self._address.schema)
-        await self._lane.fetch("hint.tell", {"channels": [*said], "payloads": [*said.values()]})
+        async with self._turn:  # or two who come at once would open two, and one be nobody's
+            if self._lane is None or self._lane.connection.is_closed():
+                connection = await connect(self._address)
+                self._lane = Lane(connection, self._address.schema)
+            told = {"channels": [*said], "payloads": [*said.values()]}
+            await self._lane.fetch("hint.tell", told)
 
     async def close(self) -> None:
-        """What is under way is still sent."""
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=1)
+        """What is under way is still sent, if that takes no longer than a second."""
+        if (task := self._task) is not None:
+            await asyncio.wait([task], timeout=1)
+            task.cancel()  # or a connection that comes later would be nobody's
+            await asyncio.wait([task])
         if self._lane is not None:
             self._lane.connection.terminate()
 

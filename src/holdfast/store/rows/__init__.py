@@ -90,8 +90,22 @@ def change_row(change: Change) -> list[Any]:
 
 
 def claim(row: Sequence[Any]) -> Claim:
-    job_id, token, run_id, kind, params, delivery, failures, losses, most = row
-    return Claim(job_id, token, run_id, kind, params, _DELIVERIES[delivery], failures, losses, most)
+    job_id, token, run_id, kind, params, delivery, failures, losses, most, slot_at = row
+    delivered = _DELIVERIES[delivery]
+    if slot_at is None:
+        return Claim(job_id, token, run_id, kind, params, delivered, failures, losses, most)
+    return Claim(
+        job_id,
+        token,
+        run_id,
+        kind,
+        params,
+        delivered,
+        failures,
+        losses,
+        most,
+        slot_at=moment(slot_at),
+    )
 
 
 def job(row: Row) -> Job:

@@ -22,7 +22,7 @@ from holdfast.core.ids import JobId, RunId
 from holdfast.core.state import State
 from holdfast.store.rows import Row
 
-STRAYS: Final = ("audit.orphans", "audit.keys", "audit.doubles", "audit.turns")
+STRAYS: Final = ("audit.orphans", "audit.keys", "audit.slots", "audit.doubles", "audit.turns")
 """What finds them, statement by statement; each gives kind, rows, what they are about, job."""
 
 

@@ -29,6 +29,7 @@ from holdfast.store.sqlite.parts.around import SqliteAround
 from holdfast.store.sqlite.parts.groups import SqliteGroups
 from holdfast.store.sqlite.parts.jobs import SqliteJobs
 from holdfast.store.sqlite.parts.queues import SqliteQueues
+from holdfast.store.sqlite.parts.schedules import SqliteSchedules
 from holdfast.store.sqlite.parts.upkeep import SqliteUpkeep
 from holdfast.store.sqlite.parts.views import SqliteViews
 from holdfast.store.sqlite.reader import Reader
@@ -43,7 +44,15 @@ OPEN: "WeakSet[SqliteStore]" = WeakSet()
 """What this process, or the one it was forked from, has open."""
 
 
-class SqliteStore(SqliteJobs, SqliteQueues, SqliteGroups, SqliteAround, SqliteUpkeep, SqliteViews):
+class SqliteStore(
+    SqliteJobs,
+    SqliteQueues,
+    SqliteGroups,
+    SqliteSchedules,
+    SqliteAround,
+    SqliteUpkeep,
+    SqliteViews,
+):
     """One file, several processes. Reads and writes never wait for each other."""
 
     capabilities = frozenset(

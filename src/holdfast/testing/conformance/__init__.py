@@ -11,9 +11,10 @@ A store proves itself in a test module of a few lines, run by pytest-asyncio in 
     def clock(): return FakeClock()
 
 A store with the capability DURABLE also imports `conformance.durable`, and one with SHARED
-`conformance.shared` and `conformance.shared_records`, whose tests take a fixture `url`: the address
-of a new, empty store. What recovery repairs is shown by `conformance.broken`, whose tests take a
-fixture `wrecker`, and what `verify` finds of it by `conformance.refuted`.
+`conformance.shared`, `conformance.shared_records` and `conformance.shared_schedules`, whose tests
+take a fixture `url`: the address of a new, empty store. What recovery repairs is shown by
+`conformance.broken`, whose tests take a fixture `wrecker`, and what `verify` finds of it by
+`conformance.refuted`.
 """
 
 from holdfast.testing.conformance import (
@@ -46,6 +47,8 @@ from holdfast.testing.conformance import (
     recovery,
     reservations,
     retention,
+    scheduling,
+    slotting,
     streaming,
     workers,
 )
@@ -77,6 +80,8 @@ _PARTS = (
     records,
     streaming,
     reservations,
+    scheduling,
+    slotting,
     recovery,
     audits,
     batches,

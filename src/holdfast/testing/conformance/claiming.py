@@ -2,6 +2,7 @@
 
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import Failed
+from holdfast.core.job import Slot
 from holdfast.core.run import Holder
 from holdfast.core.state import RunStatus, State
 from holdfast.store.base import Filter, Store
@@ -25,6 +26,16 @@ from holdfast.testing.conformance.make import (
     take,
     take_many,
 )
+
+
+async def test_claim_tells_the_slot_its_job_was_made_for(store: Store, clock: FakeClock) -> None:
+    at = clock.now() - HOUR
+    await put(store, slot=Slot(series="s", at=at))
+    await put(store)
+
+    claims = await take_many(store)
+
+    assert {claim.slot_at for claim in claims} == {at, None}
 
 
 async def test_claim_carries_all_that_its_worker_needs(store: Store) -> None:

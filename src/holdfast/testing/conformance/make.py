@@ -2,20 +2,23 @@
 
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Final
 
 from holdfast.core.decide import Change, Guard, Move, Standing, decide
+from holdfast.core.delivery import Delivery
 from holdfast.core.event import Event, Failed, GroupStopped, Kind, Lost, Succeeded
 from holdfast.core.group import Closing, Group, NewGroup
 from holdfast.core.ids import JobId
-from holdfast.core.job import Job, NewJob
+from holdfast.core.job import Job, NewJob, Slot
 from holdfast.core.run import Claim, Holder, RunRecord
+from holdfast.core.schedule import CLAIMED, Firing, Making, Outcome, Plan, Rule, Schedule
 from holdfast.core.span import Span, to_span
 from holdfast.core.state import Loss, State
 from holdfast.core.worker import WorkerInfo
 from holdfast.store.base import Store
+from holdfast.store.schedules import SetSchedule
 
 SECOND: Final = timedelta(seconds=1)
 HOUR: Final = timedelta(hours=1)
@@ -61,6 +64,43 @@ def make_worker(name: str = "worker-1", **over: Any) -> WorkerInfo:
         "concurrency": 10,
     }
     return WorkerInfo(**{**plain, **over})
+
+
+def make_plan(name: str = "nightly", **over: Any) -> Plan:
+    """A schedule for every hour, of the type `feed.fetch`; names of `Making` may be given too."""
+    given: dict[str, Any] = {key: over.pop(key) for key in ("delivery", "queue") if key in over}
+    plain: dict[str, Any] = {"delivery": Delivery.LEASE, "queue": "default", **given}
+    making = Making(type=TYPE, name=TYPE, priority=0, max_attempts=5, **plain)
+    rule = Rule(every=HOUR)
+    return Plan(
+        name=name,
+        **{"rule": rule, "making": making, "coalesce": True, "misfire_grace": HOUR, **over},
+    )
+
+
+async def put_schedule(store: Store, next_slot: datetime, **over: Any) -> Schedule:
+    """A schedule whose next slot is that one."""
+    value = SetSchedule(plan=make_plan(**over), next_slot=next_slot, next_trigger_at=next_slot)
+    written = await store.set_schedule(new_id(), expected=None, value=value)
+    assert written is not None
+    return written
+
+
+def make_firing(schedule: Schedule, outcome: Outcome = Outcome.RAN, **over: Any) -> Firing:
+    """The answer to its next slot, with a job where that outcome has one."""
+    assert schedule.next_slot is not None
+    job = make_job(schedule_id=schedule.id) if outcome in CLAIMED else None
+    plain: dict[str, Any] = {
+        "schedule_id": schedule.id,
+        "version": schedule.version,
+        "slot": Slot(series=schedule.series, at=schedule.next_slot),
+        "outcome": outcome,
+        "planned": schedule.next_slot,
+        "job": job,
+        "next_slot": schedule.next_slot + HOUR,
+        "next_trigger_at": schedule.next_slot + HOUR,
+    }
+    return Firing(**{**plain, **over})
 
 
 async def put(store: Store, **over: Any) -> JobId:

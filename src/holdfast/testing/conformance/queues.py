@@ -301,7 +301,7 @@ def _listening(store: Store) -> tuple[asyncio.Queue[Hint], Callable[[], None]]:
     return heard, store.listen(wake, topics=[Topic.WORK])
 
 
-def test_gate_lets_through_what_there_is_room_for() -> None:
+async def test_gate_lets_through_what_there_is_room_for() -> None:
     """What a store chooses in its claim, as the core has it."""
     assert Gate().room(3, 4) == (3, 4)
     assert Gate(is_paused=True).room(3, 4) == (0, 0)

@@ -1,18 +1,16 @@
 """Real processes that do one thing to one store at the same moment."""
 
 import asyncio
-import multiprocessing
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cache
-from multiprocessing.connection import wait
-from threading import Barrier, Thread
+from threading import Barrier
 from typing import Any, TypeVar
 
 from holdfast.store.base import Store
 from holdfast.store.open import open_store
+from holdfast.testing.quick_start import quick_start
 
 Answer = TypeVar("Answer")
 Act = Callable[[Store], Awaitable[Answer]]
@@ -20,7 +18,6 @@ Act = Callable[[Store], Awaitable[Answer]]
 PATIENCE = 60.0
 """Seconds until a race whose runners never came together is called off."""
 
-_POOLS: list[ProcessPoolExecutor] = []
 _gate: Barrier | None = None
 
 
@@ -47,9 +44,9 @@ class Other:
 
 @asynccontextmanager
 async def _busy(url: str, act: Act[Any]) -> Any:
-    context = multiprocessing.get_context("spawn")
+    context = quick_start()
     here, there = context.Pipe()
-    process = context.Process(target=_stay, args=(url, act, there), daemon=True)
+    process = context.Process(target=_stay, args=(url, act, there, dict(os.environ)), daemon=True)
     process.start()
     there.close()
     try:
@@ -67,7 +64,9 @@ def busy(url: str, act: Act[Any]) -> AbstractAsyncContextManager[Other]:
     return manager
 
 
-def _stay(url: str, act: Act[Any], there: Any) -> None:
+def _stay(url: str, act: Act[Any], there: Any, environment: dict[str, str]) -> None:
+    os.environ.update(environment)  # a child has that of the process it was forked from
+
     async def stay() -> None:
         async with opened(url) as store:
             there.send(await act(store))
@@ -93,53 +92,20 @@ def opened(url: str) -> AbstractAsyncContextManager[Store]:
 
 
 def _race(url: str, runners: Sequence[Sequence[Act[Answer]]]) -> list[list[Answer]]:
-    asked_for = len(runners), url.partition(":")[0]
-    try:
-        asked = [_pool(*asked_for).submit(_run, url, acts) for acts in runners]
+    context = quick_start()
+    count = len(runners)
+    gate = context.Barrier(count)
+    with ProcessPoolExecutor(
+        count, context, initializer=_enter, initargs=(gate, dict(os.environ))
+    ) as pool:
+        asked = [pool.submit(_run, url, acts) for acts in runners]
         return [answer.result(PATIENCE) for answer in asked]
-    except BaseException:
-        dismiss()  # whoever still waits at the gate would spoil the next race
-        raise
 
 
-@cache
-def _pool(count: int, _kind: str) -> ProcessPoolExecutor:
-    """Kept for the next race: to start a process and import a driver takes longer than to race.
-
-    Each kind of store has its own, for a process knows the environment that it was started in.
-    """
-    # Spawned: a forked child would share its parent's connections, which SQLite forbids.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(
-        count, context, initializer=_enter, initargs=(context.Barrier(count),)
-    )
-    _POOLS.append(pool)
-    return pool
-
-
-def dismiss() -> None:
-    """End the processes that were kept."""
-    _pool.cache_clear()
-    while _POOLS:
-        pool = _POOLS.pop()
-        processes = list((pool._processes or {}).values())  # noqa: SLF001 - 3.14 has a verb for it
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
-
-
-def _enter(gate: Barrier) -> None:
+def _enter(gate: Barrier, environment: dict[str, str]) -> None:
     global _gate  # noqa: PLW0603 - a barrier reaches a child only while it is started
     _gate = gate
-    Thread(target=_go_with_the_parent, daemon=True).start()
-
-
-def _go_with_the_parent() -> None:
-    """Whoever kept us may be killed; nobody else would end us."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    os._exit(1)
+    os.environ.update(environment)
 
 
 def _run(url: str, acts: Sequence[Act[Answer]]) -> list[Answer]:

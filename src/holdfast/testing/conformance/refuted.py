@@ -5,14 +5,17 @@ import pytest
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import Continued, Drifted, Failed
 from holdfast.core.ids import JobId
+from holdfast.core.job import Slot
 from holdfast.core.violation import Code
 from holdfast.store.base import Store
+from holdfast.testing.clock import START
 from holdfast.testing.conformance.make import (
     FAILED,
     MANY,
     SUCCEEDED,
     ended,
     last_run,
+    make_job,
     put,
     settle,
     started,
@@ -74,6 +77,18 @@ async def test_runs_of_a_job_that_is_gone_are_refuted_until_they_are_removed(
     assert await _found(store) == [(Code.RUN_OF_NO_JOB, None)]
     assert len(await store.remove_orphans(limit=MANY)) == 1
     assert await _found(store) == []
+
+
+async def test_job_whose_slot_is_not_its_own_is_refuted(store: Store, wrecker: Wrecker) -> None:
+    kept, lost = (Slot(series=name, at=START) for name in ("kept", "lost"))
+    await put(store, slot=kept)
+    job_id = await put(store, slot=lost)
+
+    await wrecker.unslot(job_id)
+
+    assert await _found(store) == [(Code.SLOT_NOT_ITS_OWN, job_id)]
+    assert (await store.add([make_job(slot=lost)]))[0].created  # another has it now
+    assert await _found(store) == [(Code.SLOT_NOT_ITS_OWN, job_id)]
 
 
 async def test_predecessor_that_is_gone_is_refuted(store: Store, wrecker: Wrecker) -> None:

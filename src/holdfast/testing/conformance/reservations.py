@@ -481,7 +481,7 @@ async def test_reservation_goes_when_its_job_is_pruned(store: Store, clock: Fake
     assert await store.reservations(limit=MANY) == []
 
 
-def test_reservation_expires_with_a_loss_and_is_released_by_every_other_end() -> None:
+async def test_reservation_expires_with_a_loss_and_is_released_by_every_other_end() -> None:
     """What a store writes with the end of a job, as the core has it."""
     for event, status in (
         (SUCCEEDED, "released"),

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from holdfast.core.delivery import Delivery
@@ -22,13 +22,17 @@ def encode(message: dict[str, Any]) -> bytes:
 
 def order(claim: Claim, address: str) -> dict[str, Any]:
     """What to run."""
-    return {"app": address, "claim": asdict(claim)}
+    slot_at = None if claim.slot_at is None else claim.slot_at.isoformat()
+    return {"app": address, "claim": {**asdict(claim), "slot_at": slot_at}}
 
 
 def ordered(message: dict[str, Any]) -> tuple[Claim, str]:
     """What is to be run, and where its app is."""
     fields = message["claim"]
-    return Claim(**{**fields, "delivery": Delivery(fields["delivery"])}), message["app"]
+    slot = fields["slot_at"]
+    slot_at = None if slot is None else datetime.fromisoformat(slot)
+    delivery = Delivery(fields["delivery"])
+    return Claim(**{**fields, "delivery": delivery, "slot_at": slot_at}), message["app"]
 
 
 def outcome(value: Outcome) -> dict[str, Any]:

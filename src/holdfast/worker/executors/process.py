@@ -161,6 +161,8 @@ class Process:
             active.run.note_progress(message["progress"])
         elif "attach" in message:
             active.run.attach(*message["attach"])
+        elif "rows" in message:
+            active.run.rows(message["rows"])
         elif "outcome" in message:
             self._answer.set_result(told_outcome(message))
         elif "error" in message:

@@ -113,6 +113,10 @@ class RemoteRun(Run):
         super().attach(*paths)
         self._inside.say({"attach": self.artifacts[before:]})  # at once: it may be killed
 
+    def rows(self, number: int) -> None:
+        super().rows(number)
+        self._inside.say({"rows": number})
+
 
 def _registry(address: str) -> Registry:
     """Of the app at that address, which the worker's own code gave; importing fills it."""

@@ -18,6 +18,7 @@ from holdfast.core.state import State
 from holdfast.errors import OperatorError
 from holdfast.store.around import Topic
 from holdfast.store.base import Renewal, Store
+from holdfast.telemetry.tell import Told, pass_on
 from holdfast.worker.engine import Engine
 from holdfast.worker.processes.board import HeldOnBoard
 from holdfast.worker.processes.control import Line
@@ -36,8 +37,17 @@ class Child:
     """Waits for the word to start, works until told to stop, or until its supervisor is gone."""
 
     def __init__(
-        self, store: Store, engine: Engine, settings: Settings, *, held: HeldOnBoard, line: Line
+        self,
+        store: Store,
+        engine: Engine,
+        settings: Settings,
+        *,
+        held: HeldOnBoard,
+        line: Line,
+        ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
+        """`ready` is begun when the store is open."""
+        self._ready = ready
         self._store = store
         self._engine = engine
         self._settings = settings
@@ -79,6 +89,8 @@ class Child:
                 self._go(self._start(Holder(instance_id=instance, boot_id=boot)))
             case {"is": "found", "job": job, "token": token, "held": held, "cancel": cancel}:
                 self._engine.found(Lease(JobId(job), token), Renewal(held, cancel))
+            case {"is": "told", "event": event, "facts": facts}:
+                pass_on(Told(event, facts))
             case {"is": "drain"}:
                 self._go(self._drain())
             case {"is": "stop", "grace": grace}:
@@ -88,6 +100,8 @@ class Child:
 
     async def _start(self, holder: Holder) -> None:
         await self._open(holder)
+        if self._ready is not None:
+            self._go(self._ready())
         self._engine.start(holder)
         self._deaf = self._store.listen(self._engine.hint, topics=[Topic.WORK])
         self._at_work.set()

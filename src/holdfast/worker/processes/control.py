@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 MAX_MESSAGE: Final = 1 << 20
+MAX_UNREAD: Final = 1 << 20
 
 
 def say(end: socket.socket, kind: str, **values: Any) -> None:
@@ -30,6 +31,11 @@ class Line:
     def send(self, kind: str, **values: Any) -> None:
         if not self._writer.is_closing():
             self._writer.write(_encoded(kind, values))
+
+    @property
+    def is_clogged(self) -> bool:
+        """Whether the other end has not read for long; what can be spared is not sent then."""
+        return self._writer.transport.get_write_buffer_size() > MAX_UNREAD
 
     async def messages(self) -> AsyncIterator[dict[str, Any]]:
         """What the other end says, until it is gone; what was cut short, or is not ours, is not."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 from holdfast.clock import Clock
 from holdfast.core.run import Holder
 from holdfast.core.state import Loss
+from holdfast.telemetry.tell import Told
 from holdfast.worker.processes.kin import Kin, Role
 
 log = logging.getLogger("holdfast.worker")
@@ -20,6 +21,9 @@ FREE_DEATHS: Final = 3
 """So many deaths lately cost no pause: a job that always kills its process ends soon."""
 
 LONGEST_PAUSE: Final = 5.0
+MOST_KEPT: Final = 1000
+"""So many events wait for a child that listens to them, if none is there just then."""
+
 LAST_WORDS: Final = 0.5
 """How long after a child's end what it said before may take to be heard, in seconds."""
 
@@ -46,6 +50,7 @@ class Family:
         self._kin: list[Kin] = []
         self._minding: set[asyncio.Task[None]] = set()
         self._deaths: deque[int] = deque()
+        self._untold: deque[Told] = deque(maxlen=MOST_KEPT)
         self._holder: Holder | None = None
         self._spares = 0
         self._coming = 0
@@ -76,6 +81,16 @@ class Family:
     def at_work(self) -> list[Kin]:
         """Those that may run jobs: also who is about to leave ends its own first."""
         return [kin for kin in self.members if kin.role in (Role.WORKING, Role.LEAVING)]
+
+    def pass_on(self, told: Told) -> None:
+        """Let a child tell its app what happened here, where none of the app's code is loaded."""
+        self._untold.append(told)
+        listening = [kin for kin in self.members if kin.listens and not kin.line.is_clogged]
+        if not listening:
+            return
+        for each in self._untold:
+            listening[0].line.send("told", event=each.event, facts=dict(each.facts))
+        self._untold.clear()
 
     def replace(self, kin: Kin, why: str) -> None:
         """Start another one; when that is ready this one ends its jobs, and then itself."""

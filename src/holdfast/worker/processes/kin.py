@@ -99,6 +99,11 @@ class Kin:
         return self.process.returncode is None
 
     @property
+    def listens(self) -> bool:
+        """Whether its app wants to hear of events."""
+        return self.hello is not None and bool(self.hello.get("listens"))
+
+    @property
     def seen(self) -> int:
         """When it last showed life; its birth counts."""
         return max(self.born, self.board.beat)

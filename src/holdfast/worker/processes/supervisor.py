@@ -26,6 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Store
+from holdfast.telemetry.tell import listen
 from holdfast.worker.processes.care import Care
 from holdfast.worker.processes.child import BAD_ENDS, orphan_patience
 from holdfast.worker.processes.family import Family, Unfit
@@ -65,8 +66,13 @@ class Supervisor:
         ids: Ids,
         random: Callable[[], float],
         leave: Callable[[], None],
+        beside: Callable[[Store, Settings], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        """`leave` ends the process, for when it was asked to stop and the store does not let it."""
+        """`leave` ends the process, for when it was asked to stop and the store does not let it.
+
+        `beside` is kept going beside the children, once recovery is over; it runs no user code.
+        """
+        self._beside = beside
         self._plan = plan
         self._program = program
         self._open_store = open_store
@@ -85,12 +91,14 @@ class Supervisor:
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(each) is not signal.SIG_IGN:  # as `nohup` wants it
                 loop.add_signal_handler(each, self._signalled)
+        deaf = listen(self._family.pass_on)
         try:
             return await self._live()
         except (Unfit, HoldfastError) as error:
             log.error("%s", error)  # noqa: TRY400 - one clear line, for whoever can put it right
             return Exit.TAKEN if isinstance(error, Taken) else Exit.WRONG
         finally:
+            deaf()
             self._family.stop(0.0)
             await self._family.gone(AFTER_GRACE)
 
@@ -184,6 +192,8 @@ class Supervisor:
         yield every(min(LOOK, settings.max_silence / 4), care.look_once, random=random)
         yield every(LOOK, self._recycle_once, random=random)
         yield look_around(Tidy(self._store, self._ids.job), settings, random=random)
+        if self._beside is not None:
+            yield self._beside(self._store, settings)
 
     def _recovery(self, holder: Holder, queues: list[str]) -> Recovery:
         """For before anything new is taken; the identity is held, so earlier boots are dead."""

@@ -199,9 +199,38 @@ CREATE INDEX keys_active ON holdfast.keys (job) WHERE scope = 'active';
 CREATE TABLE holdfast.slots (
   series text COLLATE "C" NOT NULL CONSTRAINT series_name CHECK (series ~ '^[A-Za-z0-9_.:-]{1,128}$'),
   slot_at bigint NOT NULL,
-  job uuid NOT NULL,
-  PRIMARY KEY (series, slot_at)
+  outcome text COLLATE "C" NOT NULL CONSTRAINT slot_outcome
+    CHECK (outcome IN ('ran', 'late', 'manual', 'skipped', 'missed', 'coalesced', 'overlap')),
+  planned bigint NOT NULL,  -- when it was to be triggered
+  actual bigint NOT NULL,  -- when it was answered
+  schedule_id text COLLATE "C",
+  job uuid,
+  reason text CONSTRAINT reason_size CHECK (length(reason) <= 1024),
+  PRIMARY KEY (series, slot_at),
+  -- Claimed for ever by the job; without one it may still be run by hand.
+  CONSTRAINT slot_claim CHECK ((job IS NULL) = (outcome IN ('missed', 'coalesced', 'overlap')))
 );
+CREATE INDEX slots_job ON holdfast.slots (job) WHERE job IS NOT NULL;
+
+-- Versions come from one sequence, so that none is ever given twice; a trigger moves a schedule on
+-- and raises no version.
+CREATE SEQUENCE holdfast.schedule_versions;
+CREATE TABLE holdfast.schedules (
+  id uuid PRIMARY KEY,
+  name text COLLATE "C" NOT NULL UNIQUE
+    CONSTRAINT schedule_name CHECK (name ~ '^[A-Za-z0-9_.:-]{1,128}$'),
+  plan json NOT NULL CONSTRAINT plan_size CHECK (octet_length(plan::text) <= 524288),
+  enabled boolean NOT NULL,
+  version bigint NOT NULL DEFAULT nextval('holdfast.schedule_versions'),
+  created_at bigint NOT NULL,
+  updated_at bigint NOT NULL,
+  next_slot bigint,
+  next_trigger_at bigint,
+  last_triggered_at bigint,
+  CONSTRAINT next_one CHECK ((next_slot IS NULL) = (next_trigger_at IS NULL))
+);
+CREATE INDEX schedules_due ON holdfast.schedules (next_trigger_at, id)
+  WHERE enabled AND next_trigger_at IS NOT NULL;
 
 CREATE TABLE holdfast.queues (
   name text COLLATE "C" PRIMARY KEY CONSTRAINT queue_name CHECK (name ~ '^[A-Za-z0-9_.:-]{1,128}$'),
@@ -410,6 +439,42 @@ EXECUTE FUNCTION holdfast.refuse('holdfast: an end is final');
 
 CREATE TRIGGER ends_kept BEFORE DELETE ON holdfast.ends FOR EACH ROW
 EXECUTE FUNCTION holdfast.refuse_while_stored('holdfast: an end goes only with its job');
+
+-- As an index would say it: whoever wanted it too looks again, and sees who has it.
+CREATE FUNCTION holdfast.refuse_taken() RETURNS trigger LANGUAGE plpgsql
+AS $$ BEGIN RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = 'unique_violation'; END $$;
+
+CREATE TRIGGER slots_claimed BEFORE UPDATE ON holdfast.slots FOR EACH ROW
+WHEN (OLD.job IS NOT NULL AND NEW.job IS DISTINCT FROM OLD.job)
+EXECUTE FUNCTION holdfast.refuse_taken('holdfast: a slot is claimed once, for ever');
+
+CREATE TRIGGER slots_frozen BEFORE UPDATE ON holdfast.slots FOR EACH ROW
+WHEN (
+  (NEW.series, NEW.slot_at, NEW.planned) IS DISTINCT FROM (OLD.series, OLD.slot_at, OLD.planned)
+  OR OLD.job IS NOT NULL AND (
+    (NEW.schedule_id, NEW.actual, NEW.reason)
+    IS DISTINCT FROM (OLD.schedule_id, OLD.actual, OLD.reason)
+    OR NEW.outcome NOT IN (OLD.outcome, 'skipped')
+  )
+  OR OLD.job IS NULL AND NEW.outcome <> 'manual'
+)
+EXECUTE FUNCTION holdfast.refuse('holdfast: a slot is answered once');
+
+CREATE TRIGGER slots_kept BEFORE DELETE ON holdfast.slots FOR EACH ROW
+EXECUTE FUNCTION holdfast.refuse('holdfast: slots are kept for ever');
+
+CREATE TRIGGER schedules_frozen BEFORE UPDATE ON holdfast.schedules FOR EACH ROW
+WHEN (
+  (NEW.id, NEW.created_at) IS DISTINCT FROM (OLD.id, OLD.created_at)
+  OR NEW.version < OLD.version
+  OR NEW.version = OLD.version AND (
+    (NEW.name, NEW.plan::text, NEW.enabled, NEW.updated_at)
+    IS DISTINCT FROM (OLD.name, OLD.plan::text, OLD.enabled, OLD.updated_at)
+  )
+)
+EXECUTE FUNCTION holdfast.refuse(
+  'holdfast: an edit raises the version of a schedule, and only its triggers move it on'
+);
 
 CREATE TRIGGER groups_frozen BEFORE UPDATE ON holdfast.groups FOR EACH ROW
 WHEN (

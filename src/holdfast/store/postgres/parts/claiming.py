@@ -116,12 +116,14 @@ class PostgresClaiming(Asking):
             return taken((await lane.fetch("claim.few", wanted.values(**asked)))[0])
 
     async def _take_many(self, wanted: Wanted, *, promoted: bool) -> Taken:
-        floors = self._lines.floors.of(wanted.queue, wanted.types)
+        # Whoever only prefetches passes over what may not be: its floor is nobody else's.
+        known = self._lines.floors if wanted.limit else self._lines.ahead
+        floors = known.of(wanted.queue, wanted.types)
         asked = {"floors": floors, "promoted": promoted, "now": self._now, "mono": self._mono}
         async with self._lines.line("claim").taken() as lane:
             took = taken((await lane.fetch("claim.take", wanted.values(**asked)))[0])
         look = Look(took.lasts, took.looked, took.seconds, was_full=not any(floors))
-        self._lines.floors.learn(wanted.queue, wanted.types, look)
+        known.learn(wanted.queue, wanted.types, look)
         if not any(floors) and len(took.claims) < wanted.limit + wanted.prefetch:
             self._lines.piled_up.discard(wanted.queue)
         return took

@@ -1,13 +1,15 @@
 -- @alike
 -- Many that differ in nothing but id and params. In a `position` queue it stores none: those are
--- placed under the queue's lock. A known id is refused by the index, with all the others.
+-- placed under the queue's lock. A known id is refused by the index, with all the others. Ids and
+-- params come as one text each: a driver looks at every element of an array.
 WITH t AS MATERIALIZED (
   SELECT c.now, coalesce(:at::bigint, c.now + :delay::bigint, c.now) AS due
   FROM (SELECT coalesce(:now::bigint, holdfast.micros()) AS now) AS c
 ),
 n AS MATERIALIZED (
   SELECT u.id::uuid AS id, u.params::json AS params, nextval('holdfast.jobs_seq_seq') AS seq
-  FROM unnest(:ids::text[], :params::text[]) AS u (id, params)
+  FROM unnest(string_to_array(:ids::text, ','), string_to_array(:params::text, :mark::text))
+    AS u (id, params)
   WHERE NOT EXISTS (
     SELECT 1 FROM holdfast.queues WHERE name = :queue::text AND ordering = 'position'
   )
@@ -43,7 +45,9 @@ SELECT
 FROM t, (SELECT count(*) AS stored FROM n) AS s;
 
 -- @mixed
--- Many of any kind, with the keys and slots they take. `placed`: their positions were counted under
+-- Many of any kind, with the keys and slots they take. A slot that was answered without a job is
+-- taken by hand, which its row then tells; of one that somebody claimed since the look, a trigger
+-- says what an index would. `placed`: their positions were counted under
 -- the locks of their queues; without it none is stored if one is for a `position` queue.
 WITH t AS MATERIALIZED (SELECT coalesce(:now::bigint, holdfast.micros()) AS now),
 n AS MATERIALIZED (
@@ -95,11 +99,16 @@ w AS (
   FROM n
 ),
 s AS (
-  INSERT INTO holdfast.slots (series, slot_at, job)
-  SELECT u.series, u.slot_at, u.job::uuid
-  FROM unnest(:slot_series::text[], :slot_ats::bigint[], :slot_jobs::text[])
-    AS u (series, slot_at, job)
+  INSERT INTO holdfast.slots AS o (series, slot_at, outcome, planned, actual, schedule_id, job)
+  SELECT u.series, u.slot_at, 'manual', u.slot_at, t.now, u.schedule_id, u.job::uuid
+  FROM
+    t,
+    unnest(
+      :slot_series::text[], :slot_ats::bigint[], :slot_schedules::text[], :slot_jobs::text[]
+    ) AS u (series, slot_at, schedule_id, job)
   WHERE EXISTS (SELECT 1 FROM n)
+  ON CONFLICT (series, slot_at) DO UPDATE
+  SET outcome = 'manual', actual = excluded.actual, job = excluded.job, reason = o.outcome
 ),
 k AS (
   INSERT INTO holdfast.keys (scope, key, bucket, job)
@@ -134,7 +143,7 @@ SELECT id FROM holdfast.jobs WHERE id = ANY(:ids::text[]::uuid[]) ORDER BY id FO
 
 -- @look
 -- What stands in the way of new jobs, and where they are to go: ids that are stored, slots and keys
--- that are taken, the ends that are to be followed, the last positions of `position` queues. LIMIT
+-- that are taken (a slot without a job is answered, and still free), the ends that are to be followed, the last positions of `position` queues. LIMIT
 -- keeps the planner from going through a table that was empty when it last looked.
 SELECT 'known' AS what, u.id AS a, NULL AS b, NULL AS c, NULL AS d
 FROM unnest(:ids::text[]) AS u (id)

@@ -149,6 +149,16 @@ UNION ALL
   LIMIT :limit::bigint
 );
 
+-- @slots
+-- Whoever was made for a slot holds it, and then nobody else does.
+SELECT 'slot', json_build_array('jobs id=' || j.id)::text, j.name, j.id
+FROM holdfast.jobs AS j
+WHERE j.slot_at IS NOT NULL AND j.root IS NULL
+  AND NOT EXISTS (
+    SELECT 1 FROM holdfast.slots AS s WHERE s.job = j.id AND s.slot_at = j.slot_at
+  )
+LIMIT :limit::bigint;
+
 -- @doubles
 -- What may be there once: an active reservation (one without an end) of a queue, an open `once`
 -- run of a name.

@@ -7,7 +7,8 @@
 -- prefetchable jobs (`lease`, never lost) are taken, hence the two ranges of each type. :gated says
 -- that the caller holds the queue's lock and has looked; :only is the job the queue is held for.
 -- A floor is the place up to which this worker has taken everything: it is passed over, and with it
--- the dead rows below, but for those of a higher priority. Where the look took long, how far it came
+-- the dead rows below, but for those of a higher priority; of one that only prefetches (:limit is 0),
+-- all that may be prefetched. Where the look took long, how far it came
 -- is answered, and how long it and all the rest took.
 WITH gate AS MATERIALIZED (
   SELECT
@@ -155,14 +156,14 @@ firsts AS MATERIALIZED (
   ) AS f
 ),
 lasts AS MATERIALIZED (
-  SELECT l.type, l.floor, l.now, l.more, f.ord, clock_timestamp() AS at
+  SELECT l.type, l.floor, l.now, l.more, f.ord
   FROM lanes AS l
   LEFT JOIN LATERAL (
     SELECT f.ord FROM firsts AS f WHERE f.type = l.type ORDER BY f.ord DESC LIMIT 1
   ) AS f ON true
 ),
 mores AS MATERIALIZED (
-  SELECT m.at, m.ord
+  SELECT l.type, m.at, m.ord
   FROM lasts AS l
   CROSS JOIN LATERAL (
     SELECT w.ctid AS at, w.ord
@@ -175,6 +176,16 @@ mores AS MATERIALIZED (
     LIMIT l.more
     FOR UPDATE SKIP LOCKED
   ) AS m
+),
+found AS MATERIALIZED (
+  SELECT coalesce(l.ord, m.ord) AS ord, clock_timestamp() AS at
+  FROM lasts AS l
+  LEFT JOIN LATERAL (
+    SELECT m.ord FROM mores AS m
+    WHERE m.type = l.type AND cardinality(:types::text[]) = 1
+    ORDER BY m.ord DESC
+    LIMIT 1
+  ) AS m ON true
 ),
 held AS MATERIALIZED (
   SELECT w.ctid AS at
@@ -192,7 +203,8 @@ held AS MATERIALIZED (
 ),
 left_behind AS (
   DELETE FROM holdfast.waiting
-  WHERE ctid = ANY(
+  WHERE (SELECT count(*) FROM found) >= 0  -- so that the time is taken before anything is written
+    AND ctid = ANY(
     CASE
       WHEN :only::uuid IS NOT NULL THEN ARRAY(SELECT at FROM held)
       WHEN cardinality(:types::text[]) = 1 THEN ARRAY(
@@ -235,12 +247,12 @@ opened AS (
 )
 SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
-  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most,
+  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
   (
-    SELECT array_agg(l.ord) FROM lasts AS l
-    WHERE l.at - statement_timestamp() > interval '4 milliseconds'
+    SELECT array_agg(f.ord) FROM found AS f
+    WHERE f.at - statement_timestamp() > interval '4 milliseconds'
   ),
-  (SELECT extract(epoch FROM max(l.at) - statement_timestamp())::double precision FROM lasts AS l),
+  (SELECT extract(epoch FROM max(f.at) - statement_timestamp())::double precision FROM found AS f),
   extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
 FROM gate AS g
 CROSS JOIN (
@@ -249,10 +261,11 @@ CROSS JOIN (
     array_agg(o.run_id::text) AS runs, array_agg(o.type) AS types,
     array_agg(o.params) AS params, array_agg(o.delivery) AS deliveries,
     array_agg(o.failures) AS failures, array_agg(o.losses) AS losses,
-    array_agg(o.max_attempts) AS most
+    array_agg(o.max_attempts) AS most,
+    CASE WHEN count(o.slot_at) > 0 THEN array_agg(o.slot_at) END AS slots
   FROM (
     SELECT o.job, o.token, o.run_id, j.type, j.params::text AS params, o.delivery, o.failures,
-      o.losses, j.max_attempts
+      o.losses, j.max_attempts, j.slot_at
     FROM opened AS o
     JOIN holdfast.jobs AS j ON j.id = o.job
     ORDER BY o.run_id
@@ -340,7 +353,7 @@ opened AS (
 )
 SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
-  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most,
+  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
   NULL::bytea[], NULL::double precision,
   extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
 FROM gate AS g
@@ -350,10 +363,11 @@ CROSS JOIN (
     array_agg(o.run_id::text) AS runs, array_agg(o.type) AS types,
     array_agg(o.params) AS params, array_agg(o.delivery) AS deliveries,
     array_agg(o.failures) AS failures, array_agg(o.losses) AS losses,
-    array_agg(o.max_attempts) AS most
+    array_agg(o.max_attempts) AS most,
+    CASE WHEN count(o.slot_at) > 0 THEN array_agg(o.slot_at) END AS slots
   FROM (
     SELECT o.job, o.token, o.run_id, j.type, j.params::text AS params, o.delivery, o.failures,
-      o.losses, j.max_attempts
+      o.losses, j.max_attempts, j.slot_at
     FROM opened AS o
     JOIN holdfast.jobs AS j ON j.id = o.job
     ORDER BY o.run_id
@@ -397,7 +411,7 @@ LEFT JOIN holdfast.reservations AS r ON r.queue = :queue::text AND r.status = 'a
 -- What claims took whose answer never came: the runs of each are numbered under one prefix.
 SELECT
   o.job::text, o.token, o.run_id::text, j.type, j.params::text, o.delivery, o.failures, o.losses,
-  j.max_attempts
+  j.max_attempts, j.slot_at
 FROM holdfast.open_runs AS o
 JOIN holdfast.jobs AS j ON j.id = o.job
 WHERE left(o.run_id::text, 30) = ANY(:prefixes::text[])

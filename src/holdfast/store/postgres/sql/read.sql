@@ -93,6 +93,7 @@ FROM (
       SELECT w.job, w.seq
       FROM holdfast.waiting AS w
       WHERE w.state = ANY(:states::text[])
+        AND :states::text[] && ARRAY['queued', 'scheduled', 'retry_wait', 'blocked']
         AND w.seq < coalesce(:before::bigint, 9223372036854775807)
         AND (:queue::text IS NULL OR w.queue = :queue::text)
         AND (:type::text IS NULL OR w.type = :type::text)

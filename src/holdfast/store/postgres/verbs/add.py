@@ -1,14 +1,15 @@
 """Storing new jobs: plain ones in one statement, the others after a look at what is in the way."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import fields
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast.core.job import NewJob
 from holdfast.errors import StoreBusy
 from holdfast.store.base import Added
-from holdfast.store.postgres.shape import known_uuid
+from holdfast.store.postgres.shape import known_uuid, known_uuids
 from holdfast.store.postgres.verbs.alone import apart, is_taken, saved
 from holdfast.store.postgres.verbs.group import group_of
 from holdfast.store.postgres.verbs.plan import (
@@ -28,7 +29,12 @@ from holdfast.store.postgres.verbs.plan import (
 from holdfast.store.postgres.verbs.queue import lock_queues
 from holdfast.store.postgres.work import Asks, Work
 
-_KIND = attrgetter(*(name for name in NewJob.__slots__ if name not in {"id", "params"}))
+_KIND = attrgetter(*(each.name for each in fields(NewJob) if each.name not in {"id", "params"}))
+
+MARK: Final = "\x1e"
+"""Between the params of two jobs: JSON holds none, nor anything else that is kept."""
+
+T = TypeVar("T")
 
 LOOKS: Final = 20
 """How often somebody else may come first between the look and the write."""
@@ -41,7 +47,7 @@ async def add(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
     """
     if not jobs:
         return []
-    doors = await _lock(work, jobs)
+    doors = await lock(work, jobs)
     return await apart(jobs, partial(_add, work, doors), _refused)
 
 
@@ -53,7 +59,7 @@ async def add_swiftly(
     False, and nothing is stored, if a queue wants them placed. It raises what the database says of
     a bad one, and of one that is stored already: then none is.
     """
-    if are_alike(jobs):
+    if are_alike(jobs) and not any(MARK in job.params for job in jobs):
         name, values = "add.alike", _alike(jobs)
     else:
         values = written(Plan(drafts=[Draft(job) for job in jobs])) | {"placed": False}
@@ -65,8 +71,9 @@ async def add_swiftly(
 def _alike(jobs: Sequence[NewJob]) -> dict[str, Any]:
     first = jobs[0]
     return {
-        "ids": [job.id for job in jobs],
-        "params": [job.params for job in jobs],
+        "ids": ",".join([job.id for job in jobs]),
+        "params": MARK.join([job.params for job in jobs]),
+        "mark": MARK,
         "type": first.type,
         "name": first.name,
         "queue": first.queue,
@@ -103,7 +110,7 @@ async def add_after_a_look(
 
 def are_swift(jobs: Sequence[NewJob]) -> bool:
     """Whether nothing that is stored can be in their way, but themselves."""
-    if not all(known_uuid(job.id) for job in jobs):
+    if not known_uuids([job.id for job in jobs]):
         return False
     kinds = jobs[:1] if are_alike(jobs) else jobs
     return all(job.is_plain and not job.member and not is_far(job) for job in kinds)
@@ -120,7 +127,7 @@ def needs_locks(job: NewJob) -> bool:
     return job.member or job.retry_of is not None or is_far(job)
 
 
-async def _lock(work: Work, jobs: Sequence[NewJob]) -> Doors:
+async def lock(work: Work, jobs: Sequence[NewJob]) -> Doors:
     """Queues first, then groups, then jobs, as everybody does. Answers which groups are open."""
     queues = sorted({job.queue for job in jobs if _is_text(job.queue)})
     placed = [name for (name,) in await work.rows("add.placed", queues=queues)]
@@ -147,9 +154,14 @@ async def _why_shut(work: Work, job: NewJob) -> str | None:
 
 
 async def _add(work: Work, doors: Doors, jobs: Sequence[NewJob]) -> list[Added]:
+    return await looking_again(work, partial(_write, work, doors, jobs))
+
+
+async def looking_again(work: Work, step: Callable[[], Awaitable[T]]) -> T:
+    """What it answers; anew, from its look on, for as long as somebody else comes first."""
     for _ in range(LOOKS):
         try:
-            return await saved(work, partial(_write, work, doors, jobs))
+            return await saved(work, step)
         except Exception as error:
             if not is_taken(error):
                 raise
@@ -161,6 +173,12 @@ async def _add(work: Work, doors: Doors, jobs: Sequence[NewJob]) -> list[Added]:
 async def _write(work: Work, doors: Doors, jobs: Sequence[NewJob]) -> list[Added]:
     facts = Facts.read(await work.rows("add.look", **asked(jobs)), doors)
     made = plan(jobs, facts, work.now)
+    await keep(work, made)
+    return made.answers
+
+
+async def keep(work: Work, made: Plan) -> None:
+    """Store what was planned, and tell of the jobs that are retried."""
     if made.drafts:
         values = written(made) | {"now": work.now, "channel": None, "placed": True}
         [(_, queues, _)] = await work.rows("add.mixed", **values)
@@ -169,7 +187,6 @@ async def _write(work: Work, doors: Doors, jobs: Sequence[NewJob]) -> list[Added
     if retries:
         told = columns([Draft(job) for job in retries])
         await work.run("add.retried", ids=told["ids"], retries=told["retries"], now=work.now)
-    return made.answers
 
 
 def _refused(job: NewJob, why: str) -> Added:

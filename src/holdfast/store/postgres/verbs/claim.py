@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import repeat
 from typing import Any
 
+from holdfast.clock import moment
 from holdfast.core.delivery import Delivery
 from holdfast.core.queue import Gate
 from holdfast.core.run import Claim, Holder
@@ -70,7 +72,7 @@ class Taken:
 
 
 def taken(row: Row) -> Taken:
-    gate, columns, (lasts, looked, seconds) = row[:5], row[5:14], row[14:]
+    gate, columns, (lasts, looked, seconds) = row[:5], row[5:15], row[15:]
     claims = [] if columns[0] is None else _claims(*columns)
     is_paused, concurrency, is_reserved, is_due, is_stranger = gate
     before = (is_paused, concurrency, is_reserved, is_due, is_stranger)
@@ -117,8 +119,13 @@ _DELIVERIES = {str(delivery): delivery for delivery in Delivery}
 
 
 def _claims(
-    jobs: Any, tokens: Any, runs: Any, types: Any, params: Any, deliveries: Any, *counts: Any
+    jobs: Any, tokens: Any, runs: Any, types: Any, params: Any, deliveries: Any, *others: Any
 ) -> list[Claim]:
     """From columns: a worker's hottest loop."""
     named = [_DELIVERIES[delivery] for delivery in deliveries]
-    return list(map(Claim, jobs, tokens, runs, types, params, named, *counts))
+    *counts, slots = others
+    if slots is None:
+        return list(map(Claim, jobs, tokens, runs, types, params, named, *counts))
+    moments = [None if at is None else moment(at) for at in slots]
+    unasked = repeat(False)  # none of them was cancelled yet
+    return list(map(Claim, jobs, tokens, runs, types, params, named, *counts, unasked, moments))

@@ -50,6 +50,7 @@ class Facts:
 
     known: set[str] = field(default_factory=set)
     holders: dict[Name, str] = field(default_factory=dict)
+    answered: set[Name] = field(default_factory=set)  # slots with a row, whether taken or not
     befores: dict[str, Before] = field(default_factory=dict)
     places: dict[tuple[str, int], list[int]] = field(default_factory=dict)  # gap, last position
     doors: "Doors" = field(default_factory=dict)
@@ -65,6 +66,8 @@ class Facts:
                     facts.befores[a] = Before(b, c is not None, d)
                 case "place":
                     facts.places[a, int(b)] = [int(c), int(d)]
+                case "slot" if d is None:
+                    facts.answered.add((what, a, b))
                 case _:
                     facts.holders[what, a, b] = d
         return facts
@@ -83,7 +86,7 @@ def plan(jobs: Sequence[NewJob], facts: Facts, now: int | None) -> Plan:
     """One after the other, as if each saw what those before it wrote."""
     made = Plan()
     for job in jobs:
-        made.answers.append(_answer(job, facts, now, made))
+        made.answers.append(answer(job, facts, now, made))
     return made
 
 
@@ -128,7 +131,8 @@ def fault(job: NewJob, now: int | None) -> str | None:
     return None
 
 
-def _answer(job: NewJob, facts: Facts, now: int | None, made: Plan) -> Added:
+def answer(job: NewJob, facts: Facts, now: int | None, made: Plan) -> Added:
+    """What becomes of one, after those that are planned already."""
     if job.id in facts.known:
         return Added(job.id, created=False)
     wanted = names(job)
@@ -201,7 +205,10 @@ def written(made: Plan) -> dict[str, Any]:
     taken = sorted(made.taken)
     slots = [(name[1], int(name[2]), holder) for name, holder in taken if name[0] == "slot"]
     keys = [(*name, holder) for name, holder in taken if name[0] != "slot"]
-    return {**columns(made.drafts), **_slots(slots), **_keys(keys)}
+    whose = {name: each.job.schedule_id for each in made.drafts for name in names(each.job)}
+    schedules = [whose[name] for name, _ in taken if name[0] == "slot"]
+    bound = {**_slots(slots), "slot_schedules": schedules, **_keys(keys)}
+    return {**columns(made.drafts), **bound}
 
 
 def columns(drafts: Sequence[Draft]) -> dict[str, Any]:

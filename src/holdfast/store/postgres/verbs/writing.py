@@ -24,6 +24,7 @@ async def write(work: Work, rulings: Sequence[Ruling]) -> None:
     await _mark(work, [r for r in rulings if r.kind is Kind.CANCEL_REQUESTED])
     await _move(work, [r for r in rulings if r.moves and not rearranges(r.change)])
     await _end(work, [r for r in rulings if r.ends])
+    await _skip(work, [r for r in rulings if r.kind is Kind.MISFIRE])
     await _bury(work, [r for r in rulings if r.had_ended and r.to is not r.found.state])
     await _free(work, [r for r in rulings if r.is_final])
 
@@ -160,6 +161,12 @@ def _ending(ruling: Ruling) -> tuple[Any, ...]:
     what = (ruling.job, found.seq, ruling.to, ruling.reason, found.queue)
     where = (*_place(found), found.available_at)
     return *what, *where, ruling.token, ruling.failures, ruling.losses
+
+
+async def _skip(work: Work, rulings: Sequence[Ruling]) -> None:
+    """The slot of a job that could not start in time."""
+    if rulings:
+        await work.run("schedule.misfired", jobs=[r.job for r in rulings])
 
 
 async def _bury(work: Work, rulings: Sequence[Ruling]) -> None:

@@ -188,9 +188,38 @@ CREATE TABLE holdfast_slots (
   series TEXT NOT NULL CONSTRAINT series_name
     CHECK (length(series) BETWEEN 1 AND 128 AND series NOT GLOB '*[^A-Za-z0-9_.:-]*'),
   slot_at INTEGER NOT NULL,
-  job_id TEXT NOT NULL,
-  PRIMARY KEY (series, slot_at)
+  outcome TEXT NOT NULL CONSTRAINT slot_outcome
+    CHECK (outcome IN ('ran', 'late', 'manual', 'skipped', 'missed', 'coalesced', 'overlap')),
+  planned INTEGER NOT NULL,  -- when it was to be triggered
+  actual INTEGER NOT NULL,  -- when it was answered
+  schedule_id TEXT,
+  job_id TEXT,
+  reason TEXT CONSTRAINT reason_size CHECK (length(reason) <= 1024),
+  PRIMARY KEY (series, slot_at),
+  -- Claimed for ever by the job; without one it may still be run by hand.
+  CONSTRAINT slot_claim CHECK ((job_id IS NULL) = (outcome IN ('missed', 'coalesced', 'overlap')))
 ) WITHOUT ROWID;
+CREATE INDEX holdfast_slots_job ON holdfast_slots (job_id) WHERE job_id IS NOT NULL;
+
+-- A write replaces the row, so that no version is ever given twice; a trigger moves it on.
+CREATE TABLE holdfast_schedules (
+  version INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE CONSTRAINT id_shape CHECK (length(id) = 36),
+  name TEXT NOT NULL UNIQUE CONSTRAINT schedule_name
+    CHECK (length(name) BETWEEN 1 AND 128 AND name NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  plan TEXT NOT NULL
+    CONSTRAINT plan_size CHECK (length(CAST(plan AS BLOB)) <= 524288)
+    CONSTRAINT plan_json CHECK (json_valid(plan)),
+  enabled INTEGER NOT NULL CHECK (enabled IN (0, 1)),
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  next_slot INTEGER,
+  next_trigger_at INTEGER,
+  last_triggered_at INTEGER,
+  CONSTRAINT next_one CHECK ((next_slot IS NULL) = (next_trigger_at IS NULL))
+);
+CREATE INDEX holdfast_schedules_due ON holdfast_schedules (next_trigger_at, id)
+  WHERE enabled AND next_trigger_at IS NOT NULL;
 
 CREATE TABLE holdfast_queues (
   name TEXT PRIMARY KEY
@@ -380,6 +409,25 @@ BEGIN SELECT RAISE(ABORT, 'holdfast: an end is final'); END;
 CREATE TRIGGER holdfast_ends_kept BEFORE DELETE ON holdfast_ends
 WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE seq = OLD.job)
 BEGIN SELECT RAISE(ABORT, 'holdfast: an end goes only with its job'); END;
+
+CREATE TRIGGER holdfast_slots_frozen BEFORE UPDATE ON holdfast_slots
+WHEN NEW.series IS NOT OLD.series OR NEW.slot_at IS NOT OLD.slot_at
+  OR NEW.planned IS NOT OLD.planned
+  OR (OLD.job_id IS NOT NULL
+    AND (NEW.job_id IS NOT OLD.job_id OR NEW.schedule_id IS NOT OLD.schedule_id
+      OR NEW.actual IS NOT OLD.actual OR NEW.reason IS NOT OLD.reason
+      OR NEW.outcome NOT IN (OLD.outcome, 'skipped')))
+  OR (OLD.job_id IS NULL AND NEW.outcome IS NOT 'manual')
+BEGIN SELECT RAISE(ABORT, 'holdfast: a slot is claimed once, for ever'); END;
+
+CREATE TRIGGER holdfast_slots_kept BEFORE DELETE ON holdfast_slots
+BEGIN SELECT RAISE(ABORT, 'holdfast: slots are kept for ever'); END;
+
+CREATE TRIGGER holdfast_schedules_frozen BEFORE UPDATE ON holdfast_schedules
+WHEN NEW.version IS NOT OLD.version OR NEW.id IS NOT OLD.id OR NEW.name IS NOT OLD.name
+  OR NEW.plan IS NOT OLD.plan OR NEW.enabled IS NOT OLD.enabled
+  OR NEW.created_at IS NOT OLD.created_at OR NEW.updated_at IS NOT OLD.updated_at
+BEGIN SELECT RAISE(ABORT, 'holdfast: a schedule is written anew, and only its triggers move it on'); END;
 
 CREATE TRIGGER holdfast_groups_frozen BEFORE UPDATE ON holdfast_groups
 WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.name IS NOT OLD.name

@@ -94,8 +94,19 @@ SELECT job_id FROM holdfast_slots WHERE series = :series AND slot_at = :at;
 SELECT job_id FROM holdfast_keys WHERE scope = :scope AND key = :key AND bucket = :bucket;
 
 -- @take_slot
-INSERT INTO holdfast_slots (series, slot_at, job_id)
-SELECT :series, :at, root_id FROM holdfast_job_state WHERE id = :id;
+-- By hand: also one that was answered without a job, which its row then tells.
+INSERT INTO holdfast_slots (series, slot_at, outcome, planned, actual, schedule_id, job_id)
+SELECT :series, :at, 'manual', :at, :now, j.schedule_id, coalesce(r.id, j.id)
+FROM holdfast_jobs AS j
+LEFT JOIN holdfast_jobs AS r ON r.seq = j.root
+WHERE j.id = :id
+ON CONFLICT (series, slot_at) DO UPDATE
+SET
+  outcome = excluded.outcome,
+  actual = excluded.actual,
+  job_id = excluded.job_id,
+  reason = outcome
+WHERE job_id IS NULL;
 
 -- @take_key
 INSERT INTO holdfast_keys (scope, key, bucket, job_id)

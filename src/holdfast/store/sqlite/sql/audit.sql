@@ -134,6 +134,16 @@ SELECT * FROM (
   LIMIT :limit
 );
 
+-- @slots
+-- Whoever was made for a slot holds it, and then nobody else does.
+SELECT 'slot', json_array('jobs seq=' || j.seq), j.name, j.id
+FROM holdfast_jobs AS j
+WHERE j.slot_at IS NOT NULL AND j.root IS NULL
+  AND NOT EXISTS (
+    SELECT 1 FROM holdfast_slots AS s WHERE s.job_id = j.id AND s.slot_at = j.slot_at
+  )
+LIMIT :limit;
+
 -- @doubles
 -- What may be there once: an active reservation (one without an end) of a queue, an open `once` run of a name.
 SELECT * FROM (

@@ -118,7 +118,8 @@ DELETE FROM holdfast_waiting WHERE job IN (SELECT job FROM temp.holdfast_picked)
 -- One row for all: reading many would hand the interpreter lock back and forth for each.
 SELECT json_group_array(
   json_array(
-    j.id, o.token, o.run_id, j.type, j.params, j.delivery, o.failures, o.losses, j.max_attempts
+    j.id, o.token, o.run_id, j.type, j.params, j.delivery, o.failures, o.losses, j.max_attempts,
+    j.slot_at
   )
 )
 FROM temp.holdfast_picked AS p

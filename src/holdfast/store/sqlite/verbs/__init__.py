@@ -15,10 +15,12 @@ from holdfast.store.sqlite.verbs.queue import pause, resume, set_queue
 from holdfast.store.sqlite.verbs.record import swap
 from holdfast.store.sqlite.verbs.repair import remove_orphans
 from holdfast.store.sqlite.verbs.reservation import free_reservations, keep, reserve
+from holdfast.store.sqlite.verbs.schedule import Setting, fire, set_schedule
 from holdfast.store.sqlite.verbs.upkeep import attach, promote, prune, renew, report
 from holdfast.store.sqlite.verbs.worker import beat, enlist, retire
 
 __all__ = [
+    "Setting",
     "Wanted",
     "add",
     "add_group",
@@ -28,6 +30,7 @@ __all__ = [
     "claim",
     "enlist",
     "expire_groups",
+    "fire",
     "free_reservations",
     "keep",
     "normalise",
@@ -42,6 +45,7 @@ __all__ = [
     "retire",
     "seal_group",
     "set_queue",
+    "set_schedule",
     "stop_group",
     "swap",
     "sweep_groups",

@@ -79,9 +79,18 @@ def _add_keyed(work: Work, job: NewJob) -> Added:
     holder = _holder(work, job)
     if holder is not None:
         return Added(holder, created=False)
+    insert_keyed(work, job)
+    if job.slot is not None:
+        place = {"series": job.slot.series, "at": micros(job.slot.at)}
+        work.run("add.take_slot", id=job.id, now=work.now, **place)
+    return Added(job.id, created=True)
+
+
+def insert_keyed(work: Work, job: NewJob) -> None:
+    """Store a job that nothing stands in the way of, with its keys and without its slot's row."""
+    rows.require_storable(chain(*_keys(job)))
     _insert_one(work, job, *_predecessor(work, job))
     _take_keys(work, job)
-    return Added(job.id, created=True)
 
 
 def _holder(work: Work, job: NewJob) -> Any:
@@ -96,9 +105,6 @@ def _holder(work: Work, job: NewJob) -> Any:
 
 
 def _take_keys(work: Work, job: NewJob) -> None:
-    if job.slot is not None:
-        at = micros(job.slot.at)
-        work.run("add.take_slot", series=job.slot.series, at=at, id=job.id)
     for scope, key, bucket in _keys(job):
         work.run("add.take_key", scope=scope, key=key, bucket=bucket, id=job.id)
 

@@ -119,7 +119,7 @@ def _apply_any(work: Work, changes: Sequence[Change]) -> list[bool]:
     else:
         _keep_going(work, changes, moves)
     if ends & FINAL or any(move.yields for move in moves):
-        _end(work, guards)
+        _end(work, guards, moves)
     accepted = json.loads(work.one("apply.answer"))
     if len(accepted) < len(changes) or any(move.kind for move in moves):
         work.run("apply.events", now=work.now)
@@ -154,10 +154,12 @@ def _keep_going(work: Work, changes: Sequence[Change], moves: Iterable[Any]) -> 
         work.run("apply.move")
 
 
-def _end(work: Work, guards: set[Guard]) -> None:
+def _end(work: Work, guards: set[Guard], moves: Iterable[Any]) -> None:
     if guards & {Guard.WAITING, Guard.STATE, Guard.SILENT}:
         work.run("apply.drop_waiting")
         work.run("apply.bury")
+    if any(move.kind is Kind.MISFIRE for move in moves):
+        work.run("schedule.misfired")
     work.run("apply.end", now=work.now)
     work.run("apply.free_keys")
     _free_queues(work, "reservation.end")

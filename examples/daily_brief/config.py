@@ -1,0 +1,64 @@
+"""What an editor sets, in `brief.toml`: the feeds, and how long articles are kept."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+FILE: Final = "brief.toml"
+JOBS_FILE: Final = "jobs.db"
+DESK_FILE: Final = "brief.db"
+MOST_FEEDS: Final = 200
+
+Name = Annotated[str, Field(min_length=1, max_length=80)]
+Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+\S*$", max_length=2048)]
+Purgeable = Literal["cluster_articles", "raw_articles", "clusters", "feeds"]
+"""The allow-list. What a published brief is made of, and the audit log, are not on it."""
+
+ALLOWED: Final[tuple[Purgeable, ...]] = ("cluster_articles", "raw_articles", "clusters", "feeds")
+"""In the order in which they may be purged: links before what they link."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """Where articles come from."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The settings as the jobs use them."""
+
+    feeds: tuple[Feed, ...]
+    keep: timedelta
+    purge: tuple[Purgeable, ...]
+
+
+class BadConfig(ValueError):
+    """`brief.toml` says something that cannot be."""
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    keep_days: Annotated[int, Field(ge=1, le=3650)] = 14
+    purge: tuple[Purgeable, ...] = ALLOWED
+    feeds: Annotated[Mapping[Name, Url], Field(max_length=MOST_FEEDS)]
+
+
+def load(folder: Path) -> Config:
+    """The folder's `brief.toml`, or the one that comes with the example; BadConfig says why not."""
+    own = folder / FILE
+    path = own if own.exists() else Path(__file__).with_name(FILE)
+    try:
+        said = _File.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as error:
+        raise BadConfig(f"{path} cannot be used; correct this: {error}") from error
+    feeds = tuple(Feed(name=name, url=url) for name, url in said.feeds.items())
+    return Config(feeds=feeds, keep=timedelta(days=said.keep_days), purge=said.purge)

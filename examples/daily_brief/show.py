@@ -1,0 +1,86 @@
+"""`python -m daily_brief.show job_runs`: S0's tables, a JSON object per line."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from . import ledger
+from .config import DESK_FILE, JOBS_FILE
+from .desk import Desk, stamp
+from .web import Counter
+
+Row = Mapping[str, Any]
+Query = Callable[[Counter, Desk], Awaitable[Sequence[Row]]]
+MOST: Final = 1000
+
+
+async def job_runs(counter: Counter, desk: Desk) -> Sequence[Row]:
+    """S0 5: every run in S0's words, the newest first."""
+    await ledger.refresh(counter, desk)
+    return ledger.latest(desk, MOST)
+
+
+async def running(counter: Counter, desk: Desk) -> Sequence[Row]:
+    """S0 7: what is running, or was when its worker died."""
+    return [row for row in await job_runs(counter, desk) if row["status"] == "running"]
+
+
+async def slots(counter: Counter, _: Desk) -> Sequence[Row]:
+    """Every slot and what became of it, missed ones too, the newest first."""
+    found = [
+        {
+            "job_name": each.name,
+            "scheduled_for": stamp(slot.slot.at),
+            "outcome": str(slot.outcome),
+            "answered_at": stamp(slot.actual),
+            "job_id": slot.job_id,
+        }
+        for each in await counter.schedules.all()
+        for slot in await counter.schedules.history(each.name, limit=MOST)
+    ]
+    return sorted(found, key=lambda row: (row["scheduled_for"], row["job_name"]), reverse=True)
+
+
+async def feeds(_: Counter, desk: Desk) -> Sequence[Row]:
+    """Every feed, and what was wrong with it the last time."""
+    with desk.reading() as tx:
+        return [dict(row) for row in tx.run("feeds")]
+
+
+QUERIES: Final[Mapping[str, Query]] = {
+    "job_runs": job_runs,
+    "running": running,
+    "slots": slots,
+    "feeds": feeds,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    asked = _arguments(argv)
+    for row in asyncio.run(_ask(asked.query, asked.folder.absolute())):
+        print(json.dumps(row, ensure_ascii=False))
+
+
+async def _ask(query: str, folder: Path) -> Sequence[Row]:
+    async with Counter(f"sqlite:///{folder / JOBS_FILE}") as counter:
+        return await QUERIES[query](counter, Desk(folder / DESK_FILE))
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    told = "\n".join(f"  {name:<10}{query.__doc__}" for name, query in QUERIES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m daily_brief.show",
+        description="Ask a brief one of S0's questions.",
+        epilog=f"queries:\n{told}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("query", choices=QUERIES, metavar="query")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="the brief's folder")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    main()

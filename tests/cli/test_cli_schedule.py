@@ -1,0 +1,176 @@
+"""`holdfast schedule`: the words and numbers people and scripts get."""
+
+import asyncio
+import json
+import shlex
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.cli.load import load_app
+from holdfast.scheduler.trigger import Trigger
+from holdfast.store.schedules import SetSchedule
+
+from .conftest import Cli
+
+NIGHTLY = ["save", "nightly", "0 2 * * *", "-t", "add", "--args", '{"left": 1}', "--coalesce"]
+SAVED = [*NIGHTLY, "--misfire-grace", "5m", "--timezone", "Europe/Berlin"]
+
+
+def test_a_schedule_is_saved_listed_paused_and_removed(cli: Cli) -> None:
+    saved = cli.out("schedule", *SAVED)
+    [listed] = cli.records("schedule", "ls")
+    cli.out("schedule", "pause", "nightly")
+    paused = cli.out("schedule", "ls")
+    cli.out("schedule", "resume", "nightly")
+    running = cli.out("schedule", "ls")
+    cli.out("schedule", "rm", "nightly")
+
+    assert listed["plan"]["rule"]["timezone"] == "Europe/Berlin"
+    assert listed["plan"]["misfire_grace"] == 300
+    assert saved.startswith("nightly: 0 2 * * * (Europe/Berlin) runs add; next 20")
+    assert "paused" in paused
+    assert "on" in running.splitlines()[-1]
+    assert cli.records("schedule", "ls") == []
+
+
+@pytest.mark.parametrize("left_out", ["--coalesce", "--misfire-grace"])
+def test_what_becomes_of_late_slots_must_be_said(cli: Cli, left_out: str) -> None:
+    words = {"--coalesce": [*NIGHTLY[:-1], "--misfire-grace", "5m"], "--misfire-grace": NIGHTLY}
+
+    refused = cli("schedule", *words[left_out])
+
+    assert refused.exit_code == 2
+    assert left_out in refused.stderr
+
+
+def test_the_next_slots_are_shown_with_the_changes_of_the_clock(cli: Cli) -> None:
+    cli.out("schedule", *SAVED)
+
+    shown = cli.out("schedule", "next", "nightly", "-n", "400")
+    tried = cli.records(
+        "schedule", "test", "30 2 * * *", "-z", "Europe/Berlin", "--gap", "skip", "-n", "400"
+    )
+
+    assert "the clock goes forward" in shown
+    assert "+0100" in shown
+    assert "+0200" in shown
+    assert [each["runs"] for each in tried].count(False) in (1, 2)
+
+
+def test_an_edit_can_be_looked_at_before_it_is_made(cli: Cli) -> None:
+    cli.out("schedule", *SAVED)
+
+    looked = cli.out("schedule", "edit", "nightly", "--cron", "0 3 * * *", "--dry-run")
+    [before] = cli.records("schedule", "ls")
+    cli.out("schedule", "edit", "nightly", "--cron", "0 3 * * *", "--name", "nights")
+    [after] = cli.records("schedule", "ls")
+
+    marks = {line[0] for line in looked.splitlines()}
+    assert marks == {"+", "-"}
+    assert before["plan"]["rule"]["cron"] == "0 2 * * *"
+    assert (after["plan"]["rule"]["cron"], after["plan"]["name"]) == ("0 3 * * *", "nights")
+    assert after["id"] == before["id"]
+
+
+def test_a_manual_run_says_which_slot_it_takes_and_takes_it_once(cli: Cli) -> None:
+    cli.out("schedule", *SAVED)
+    slot = "2026-01-05T02:00+01:00"
+
+    unsaid = cli("schedule", "run", "nightly")
+    job_id = cli.out("schedule", "run", "nightly", "--slot", slot).strip()
+    again = cli("schedule", "run", "nightly", "--slot", slot)
+    [row] = cli.records("schedule", "history", "nightly")
+
+    assert unsaid.exit_code == 2
+    assert "which slot" in unsaid.stderr
+    assert again.exit_code == 4
+    assert "by job" in again.stderr
+    assert (row["job_id"], row["outcome"]) == (job_id, "manual")
+    assert "for the slot 2026-01-05 01:00:00Z" in cli.out("explain", job_id)
+
+
+def test_missed_slots_are_seen_and_one_can_be_run_after_all(cli: Cli) -> None:
+    cli.out("schedule", "save", "often", "--every", "1h", "-t", "add", "--args", '{"left": 1}',
+            "--coalesce", "--misfire-grace", "5m")  # fmt: skip
+    asyncio.run(_outage())
+
+    shown = cli.out("schedule", "history", "often")
+    [caught] = [r for r in cli.records("schedule", "history", "often") if r["outcome"] == "missed"][
+        :1
+    ]
+    cli.out("schedule", "run", "often", "--missed")
+    filled = cli.records("schedule", "backfill", "often", "--since", _ago(6), "--until", _ago(0),
+                         "--dry-run")  # fmt: skip
+
+    assert "missed" in shown
+    assert caught["job_id"] is None
+    assert {each["runs"] for each in filled} == {True, False}
+    assert json.dumps(filled)
+
+
+WRONG = [
+    ("next nothing", 3, "no schedule 'nothing'"),
+    ("next nightly -n 5000", 2, "1000"),
+    ("history nothing", 3, "near it: nightly"),
+    ("pause nothing", 3, "no schedule"),
+    ("resume nothing", 3, "no schedule"),
+    ("rm nothing", 3, "no schedule"),
+    ("run nothing --next", 3, "no schedule"),
+    ("run nightly --slot soon", 2, "no time"),
+    ("run nightly --slot 2026-01-05T02:00", 2, "time zone"),
+    ("run nightly --missed", 4, "no slot of nightly was missed"),
+    ("run nightly --next --missed", 2, "which slot"),
+    ("test '* * * * * *'", 2, "6 fields"),
+    ("test '61 * * * *'", 2, "its minute is '61'; use 0-59"),
+    ("test '0 0 30 2 *'", 2, "its day-of-month is '30'"),
+    ("test '0 0 * * *' -z Mars/Olympus", 2, "timezone is 'Mars/Olympus'"),
+    ("test '0 0 * * *' --every 1h", 2, "not both"),
+    ("test", 2, "say when"),
+    ("edit nightly --every 10ms", 2, "1s is the shortest"),
+    ("save x @daily -t add --args {} --coalesce --misfire-grace 5m", 2, "left"),
+    ("save x @daily -t ad --coalesce --misfire-grace 5m", 3, "known: add"),
+    ("save x @daily --coalesce --misfire-grace 5m", 2, "say what to run"),
+    (
+        "save x @daily -t add --args '{\"left\": 1}' --coalesce --misfire-grace 0s",
+        2,
+        "misfire_grace",
+    ),
+    (
+        "save x @daily -t add --args '{\"left\": 1}' --coalesce --misfire-grace soon",
+        2,
+        "misfire_grace is 'soon'",
+    ),
+    ("backfill nothing --since 2026-01-01T00:00Z --until 2026-01-02T00:00Z", 3, "no schedule"),
+    ("backfill nightly --since 2026-01-02T00:00Z --until 2026-01-01T00:00Z", 2, "swap them"),
+    ("backfill nightly --since 1970-01-01T00:00Z --until 2026-01-01T00:00Z", 2, "in parts"),
+    ("backfill nightly --since 2026-01-01T00:00Z --until 2999-01-01T00:00Z", 2, "yet to come"),
+]
+
+
+def test_what_is_not_there_or_not_right_is_told_in_one_line(cli: Cli) -> None:
+    cli.out("schedule", *SAVED)
+
+    for words, code, says in WRONG:
+        told = cli("schedule", *shlex.split(words))
+        assert told.exit_code == code, (words, told.output)
+        assert says in told.stderr.splitlines()[-1], words
+        assert told.stdout == ""
+
+
+def _ago(hours: int) -> str:
+    return (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
+
+
+async def _outage() -> None:
+    """As if nobody had triggered for four hours."""
+    app = load_app("tasks:app")
+    async with app:
+        there = await app.schedules.get("often")
+        now = await app.store.now()
+        await app.schedules.edit("often", every="1h", start=now - timedelta(hours=4, minutes=30))
+        there = await app.schedules.get("often")
+        first = now - timedelta(hours=4, minutes=30)
+        value = SetSchedule(plan=there.plan, next_slot=first, next_trigger_at=first)
+        await app.store.set_schedule(there.id, expected=there.version, value=value)
+        await Trigger(app.store, app._ids.job).run_once()

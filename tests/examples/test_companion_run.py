@@ -1,0 +1,96 @@
+"""The companion as somebody would use it: run, run again, killed, and looked at."""
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+import holdfast as package
+from companion import show, words
+from companion.chat import Chat
+
+EXAMPLE = Path(words.__file__).parent
+README = (EXAMPLE / "README.md").read_text()
+FOUND_IN = os.pathsep.join([str(Path(package.__file__).parents[1]), str(EXAMPLE.parent)])
+DAY = ("--day", "2026-01-05")  # a Monday
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-u", "-m", "companion.run", "home", *DAY, *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": FOUND_IN, "SENTRY_DSN": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    told, complaints = process.communicate(timeout=60)
+    assert process.returncode == 0, complaints
+    assert "Traceback" not in complaints
+    return told
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder that the one command leaves behind, and what it printed."""
+    folder = tmp_path_factory.mktemp("world")
+    return folder / "home", finish(start(folder, "--minute", "0.02"))
+
+
+def test_what_the_readme_shows_of_the_command_is_what_it_prints(world: tuple[Path, str]) -> None:
+    [shown] = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
+    _, told = world
+
+    assert len(shown.splitlines()) > 10
+    assert [line for line in shown.splitlines() if line not in told.splitlines()] == []
+
+
+def test_run_again_it_tells_nobody_anything_twice(world: tuple[Path, str]) -> None:
+    home, _ = world
+    before = Chat(home / "chat").calls()
+
+    told = finish(start(home.parent, "--minute", "0.02"))
+
+    assert "8 calls, 0 new jobs" in told
+    assert Chat(home / "chat").calls() == before
+    assert len(before) == 3
+
+
+def test_show_prints_every_item(world: tuple[Path, str]) -> None:
+    home, _ = world
+
+    with redirect_stdout(StringIO()) as told:
+        show.main([str(home)])
+
+    lines = told.getvalue().splitlines()
+    statuses = Counter(re.findall(r'"status": "(\w+)"', told.getvalue()))
+    assert statuses["dead_letter"] >= 2
+    assert set(statuses) == {"completed", "dead_letter"}
+    assert lines == sorted(lines, key=lambda line: re.findall(r'"SK": "([^"]+)"', line))
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    chat = Chat(tmp_path / "home" / "chat")
+    process = start(tmp_path, "--minute", "0.02")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "new jobs" in line:  # the summaries are asked for, and some of them sent
+            break
+    process.kill()
+    process.communicate(timeout=20)
+
+    told = finish(start(tmp_path, "--minute", "0.02"))
+
+    assert "8 calls, 0 new jobs" in told
+    assert told.count("completed    attempts") >= 6
+    assert [message.user_id for message in chat.messages()] == ["ada", "bob", "eve"]

@@ -1,0 +1,148 @@
+"""A daily brief for tests: its feeds are what a test says, its time is the fake clock's."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from daily_brief import ledger, words
+from daily_brief.brief import Brief
+from daily_brief.config import Feed
+from daily_brief.desk import Desk
+from daily_brief.feeds import Article, FeedError
+from daily_brief.words import JobRunRow
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import START, FakeClock
+
+from .kit import drain
+
+HOUR: Final = timedelta(hours=1)
+CHECKED: Final = ("raw_articles", "clusters", "cluster_articles", "briefs", "brief_items", "feeds")
+
+
+class Killed(BaseException):
+    """As the kernel would: nothing after it runs."""
+
+
+class Newsroom:
+    """A brief in the folder of a test. `feeds` are what its feeds give, or how they fail."""
+
+    def __init__(self, folder: Path, store: SqliteStore, clock: FakeClock) -> None:
+        self.folder = folder
+        self.clock = clock
+        self.feeds: dict[str, Sequence[Article] | Exception] = {}
+        self.desk = Desk(folder / "brief.db")
+        self.brief = Brief(folder, store=store, desk=self.desk, clock=clock, get=self._get)
+        self.app = self.brief.app
+        self._slots = 0
+
+    def give(self, **feeds: Sequence[Article] | Exception) -> None:
+        """What the feeds give from now on."""
+        self.feeds = dict(feeds)
+        lines = [f'{name} = "https://{name}.example/feed"' for name in feeds]
+        (self.folder / "brief.toml").write_text("\n".join(["[feeds]", *lines]))
+
+    async def run(self, name: str, slot: datetime | None = None) -> JobRunRow:
+        """Claim a slot of that job and let a worker run it; how that reads in S0's words."""
+        self._slots += 1
+        at = slot or START - timedelta(days=1) + timedelta(minutes=self._slots)
+        handle = await self.app.schedules.run(name, at)
+        await drain(self.app, instance_id="news-1")
+        return await self.row(handle.id)
+
+    async def row(self, job_id: str) -> JobRunRow:
+        job = await self.app.get(job_id)
+        [run] = await self.app.runs(job_id)
+        return words.run_row(job, run)
+
+    async def result(self, name: str) -> Any:
+        """The same, and what the handler returned."""
+        self._slots += 1
+        at = START - timedelta(days=1) + timedelta(minutes=self._slots)
+        handle = await self.app.schedules.run(name, at)
+        await drain(self.app, instance_id="news-1")
+        return await handle.result()
+
+    async def job_runs(self) -> list[dict[str, Any]]:
+        await ledger.refresh(self.app, self.desk)
+        return ledger.latest(self.desk, 1000)
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        return look(self.desk.path, query, *values)
+
+    def contents(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Everything the news tables hold."""
+        return contents(self.desk.path)
+
+    def _get(self, feed: Feed) -> list[Article]:
+        found = self.feeds[feed.name]
+        if isinstance(found, Exception):
+            raise found
+        return list(found)
+
+
+def article(url: str, title: str = "", *, ago: timedelta = HOUR, summary: str = "") -> Article:
+    return Article(
+        url=f"https://news.example/{url}",
+        title=title or f"Title of {url}",
+        summary=summary,
+        published_at=START - ago,
+    )
+
+
+def dead(why: str = "its server answers 500") -> FeedError:
+    return FeedError(why)
+
+
+def look(path: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query, values).fetchall()
+
+
+def write(path: Path, statement: str, *values: Any) -> None:
+    """As somebody with SQL would, with the constraints on."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA foreign_keys = 1")
+        connection.execute(statement, values)
+
+
+def contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    return {name: look(path, f"SELECT * FROM {name}") for name in CHECKED}  # noqa: S608 - our names
+
+
+def is_counted(path: Path) -> bool:
+    """Whether every cluster's `article_count` is the number of its links."""
+    wrong = look(
+        path,
+        "SELECT id FROM clusters WHERE article_count <>"
+        " (SELECT count(*) FROM cluster_articles WHERE cluster_id = clusters.id)",
+    )
+    return not wrong
+
+
+def crash_points(folder: Path, work: Callable[[Desk], object], prepare: Callable[[Desk], object]):
+    """One desk for each statement of `work` and each side of it, killed there; and their count.
+
+    A process that is killed runs nothing more: after the point, no statement gets through.
+    """
+    count = 0
+    while True:
+        desk = Desk(folder / f"killed-{count}.db")
+        prepare(desk)
+        left = count
+
+        def probe(_name: str, _after: bool) -> None:
+            nonlocal left
+            if left <= 0:
+                raise Killed
+            left -= 1
+
+        try:
+            work(Desk(desk.path, probe=probe))
+        except Killed:
+            yield desk
+            count += 1
+        else:
+            return

@@ -1,0 +1,398 @@
+"""S0's `job_runs`: what the daily brief shows of our records, in S0's words and in S0's table."""
+
+import logging
+import sqlite3
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daily_brief import ledger, words
+from daily_brief.brief import Brief
+from daily_brief.desk import Desk
+from daily_brief.rules import RULES, Rules
+from daily_brief.words import JobRunRow, Status
+from holdfast import Holdfast, InvalidType
+from holdfast.core.ids import JobId, RunId
+from holdfast.core.run import Holder, RunRecord
+from holdfast.core.schedule import Outcome
+from holdfast.core.state import Loss, RunStatus
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import START, FakeClock
+from holdfast.testing.conformance.make import new_id
+from holdfast.worker.recover import Recovery
+
+from .kit import Sql, drain
+from .newsroom import HOUR, Newsroom, article, dead, write
+
+NEWS = [article("a", "Storm Vesna floods harbour"), article("b", "Storm Vesna: harbour flooded")]
+CORE = ("rss_ingestion", "event_clustering", "retention_cleanup")
+HOLDER = Holder(instance_id="news-1", boot_id="an-earlier-boot")
+SLOT = START - HOUR
+
+
+@pytest.fixture
+async def room(tmp_path: Path, store: SqliteStore, clock: FakeClock) -> Newsroom:
+    room = Newsroom(tmp_path, store, clock)
+    room.give(one=NEWS)
+    await room.app.sync_schedules()
+    return room
+
+
+async def begun(room: Newsroom, store: SqliteStore, name: str = "rss_ingestion") -> str:
+    """A run that a worker has begun, and that nobody goes on with."""
+    handle = await room.app.schedules.run(name, SLOT)
+    [claim] = await store.claim(HOLDER, queue="default", types=[name], limit=1, lease=HOUR)
+    assert claim.id == handle.id
+    return handle.id
+
+
+def a_row(**over: Any) -> dict[str, Any]:
+    return {
+        "id": "r-1",
+        "job_name": "rss_ingestion",
+        "scheduled_for": "2026-01-05T09:00:00.000000Z",
+        "started_at": "2026-01-05T09:00:01.000000Z",
+        "finished_at": None,
+        "status": "running",
+        "worker_instance": "news-1",
+        "error_message": None,
+        "job_id": "j-1",
+        **over,
+    }
+
+
+def insert(desk: Desk, **over: Any) -> None:
+    row = a_row(**over)
+    marks = ", ".join("?" * len(row))
+    write(desk.path, f"INSERT INTO job_runs ({', '.join(row)}) VALUES ({marks})", *row.values())  # noqa: S608 - ours
+
+
+def refusal(desk: Desk, **over: Any) -> str:
+    with pytest.raises(sqlite3.IntegrityError) as refused:
+        insert(desk, **over)
+    return str(refused.value)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path / "runs.db")
+    with desk.writing():
+        return desk
+
+
+@pytest.mark.req("S0-4.d")
+@pytest.mark.parametrize("name", CORE)
+async def test_each_of_the_three_runs_under_a_claimed_slot_and_is_told_of(
+    room: Newsroom, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    with caplog.at_level(logging.INFO, logger="holdfast.jobs"):
+        row = await room.run(name, SLOT)
+
+    [slot] = await room.app.schedules.history(name)
+    told = [record.facts for record in caplog.records if record.name == "holdfast.jobs"]  # type: ignore[attr-defined]  # ours
+    assert (row.job_name, row.scheduled_for, row.status) == (name, SLOT, "success")
+    assert (slot.slot.at, slot.outcome) == (SLOT, Outcome.MANUAL)
+    assert [fact["event"] for fact in told] == ["job_start", "job_end"]
+    assert told[1]["duration_seconds"] >= 0
+    assert told[1]["rows_processed"] == (2 if name == "rss_ingestion" else 0)
+
+
+@pytest.mark.req("S0-5.a")
+async def test_the_id_is_there_and_unique(room: Newsroom, sql: Sql, desk: Desk) -> None:
+    first, second = await room.run("rss_ingestion"), await room.run("rss_ingestion")
+
+    insert(desk)
+    assert first.id != second.id
+    assert "UNIQUE constraint failed: job_runs.id" in refusal(desk, job_name="other")
+    assert "NOT NULL constraint failed: job_runs.id" in refusal(desk, id=None, job_name="other")
+    assert "UNIQUE constraint failed: holdfast_runs.run_id" in sql.refuses(
+        "DROP TRIGGER holdfast_runs_once",
+        "INSERT INTO holdfast_runs (job, token, run_id, status, worker, started_at, finished_at)"
+        " SELECT job, token + 1, run_id, status, worker, started_at, finished_at"
+        " FROM holdfast_runs LIMIT 1",
+    )
+
+
+@pytest.mark.req("S0-5.b")
+async def test_a_job_name_has_up_to_128_characters(app: Holdfast, desk: Desk, sql: Sql) -> None:
+    fits, over = "x" * 128, "x" * 129
+
+    @app.job(delivery="once", name=fits)
+    def job() -> None: ...
+
+    handle = await job.options(slot=SLOT).enqueue()
+    with pytest.raises(InvalidType, match="use 1 to 128"):
+        app.job(delivery="once", name=over)(print)
+    insert(desk, job_name=fits)
+
+    assert (await app.get(handle.id)).name == fits
+    assert "CHECK" in refusal(desk, job_name=over, id="r-2")
+    assert "series_name" in sql.refuses(
+        "INSERT INTO holdfast_slots (series, slot_at, outcome, planned, actual)"
+        " SELECT series || 'x', slot_at, 'missed', 1, 1 FROM holdfast_slots"
+    )
+
+
+@pytest.mark.req("S0-5.d", "S0-5.e")
+async def test_the_claim_sets_started_at_and_the_close_finished_at(
+    room: Newsroom, store: SqliteStore, clock: FakeClock, desk: Desk
+) -> None:
+    clock.advance("7s")
+    job_id = await begun(room, store)
+    during = await room.row(job_id)
+    clock.advance("3s")
+    await Recovery(
+        store, Holder(instance_id="news-1", boot_id="b"), scope="all", new_id=new_id
+    ).run_once()
+
+    after = await room.row(job_id)
+
+    assert (during.started_at, during.finished_at) == (START + timedelta(seconds=7), None)
+    assert (after.started_at, after.finished_at) == (during.started_at, clock.now())
+    assert during.started_at.tzinfo is UTC
+    assert "NOT NULL constraint failed: job_runs.started_at" in refusal(desk, started_at=None)
+    early = {"finished_at": "2026-01-05T09:00:00.000000Z", "status": "success"}
+    assert "CHECK" in refusal(desk, **early)
+
+
+@pytest.mark.req("S0-5.f")
+async def test_every_run_has_one_of_four_statuses_and_the_table_takes_no_other(
+    room: Newsroom, store: SqliteStore, desk: Desk
+) -> None:
+    done = await room.run("rss_ingestion")
+    room.give(one=dead())
+    failed = await room.run("rss_ingestion")
+    running = await room.row(await begun(room, store))
+
+    assert (done.status, failed.status, running.status) == ("success", "failed", "running")
+    assert set(Status) == {"running", "success", "failed", "skipped_timeout"}
+    for word in ("succeeded", "lost", "", "RUNNING", None):
+        assert "constraint failed" in refusal(desk, status=word)
+
+
+@pytest.mark.req("S0-5.g")
+async def test_a_claim_stores_who_runs_it_and_nobody_is_null(
+    room: Newsroom, store: SqliteStore, desk: Desk
+) -> None:
+    row = await room.run("rss_ingestion")
+    [field] = [field for field in fields(JobRunRow) if field.name == "worker_instance"]
+
+    insert(desk, worker_instance=None)
+    insert(desk, worker_instance="x" * 128, id="r-2", job_name="other")
+    assert row.worker_instance == "news-1"
+    assert field.type == str | None
+    assert "CHECK" in refusal(desk, worker_instance="x" * 129, id="r-3", job_name="third")
+
+
+@pytest.mark.req("S0-5.h")
+async def test_a_failing_handler_sets_the_error_message_and_success_leaves_none(
+    room: Newsroom,
+) -> None:
+    good = await room.run("rss_ingestion")
+    room.give(one=dead())
+
+    bad = await room.run("rss_ingestion")
+
+    assert good.error_message is None
+    assert "NoFeedAnswered: none of the 1 feeds could be had" in (bad.error_message or "")
+
+
+@pytest.mark.req("S0-5.j", "S0-5.k")
+@pytest.mark.parametrize(
+    ("where", "index"),
+    [("status = 'running'", "job_runs_status"), ("started_at < '2026'", "job_runs_started")],
+)
+async def test_an_index_serves_queries_by_status_and_by_start(
+    room: Newsroom, where: str, index: str
+) -> None:
+    await room.run("rss_ingestion")
+    await room.job_runs()
+
+    plan = room.rows(f"EXPLAIN QUERY PLAN SELECT * FROM job_runs WHERE {where}")  # noqa: S608 - ours
+
+    assert [f"USING INDEX {index} (" in line[3] for line in plan] == [True]
+
+
+@pytest.mark.req("S0-5.f", "S0-5.h")
+async def test_the_table_holds_what_the_words_say_of_every_run(
+    room: Newsroom, store: SqliteStore, clock: FakeClock
+) -> None:
+    rows = [await room.run(name) for name in (*CORE, "brief_publication")]
+    job_id = await begun(room, store)
+    clock.advance("1s")
+    before = await room.job_runs()
+    await Recovery(
+        store, Holder(instance_id="news-1", boot_id="b"), scope="all", new_id=new_id
+    ).run_once()
+
+    after = await room.job_runs()
+
+    told = {row["id"]: row for row in after}
+    assert [row["status"] for row in before].count("running") == 1
+    assert len(after) == len(before) == 5
+    for row in [*rows, await room.row(job_id)]:
+        assert (told[row.id]["job_name"], told[row.id]["status"]) == (row.job_name, row.status)
+        assert told[row.id]["error_message"] == row.error_message
+    assert await ledger.refresh(room.app, room.desk) == 0, "nothing is written twice"
+
+
+def test_a_closed_row_of_the_table_is_never_changed_nor_any_deleted(desk: Desk) -> None:
+    closed = {"status": "success", "finished_at": "2026-01-05T09:00:02.000000Z"}
+    insert(desk, **closed)
+
+    for statement in ("UPDATE job_runs SET status = 'failed'", "DELETE FROM job_runs"):
+        with pytest.raises(sqlite3.IntegrityError, match=r"immutable|keeps every run"):
+            write(desk.path, statement)
+    assert "job_runs.job_name, job_runs.scheduled_for" in refusal(desk, id="r-2")
+
+
+@pytest.mark.req("S0-7.c")
+async def test_the_threshold_is_twice_the_expected_runtime_unless_one_is_given(
+    tmp_path: Path, store: SqliteStore, clock: FakeClock
+) -> None:
+    x = timedelta(minutes=3)
+    common: dict[str, Any] = {"cron": "0 * * * *", "coalesce": True, "expected_max_runtime": x}
+    rules = {name: Rules(**common) for name in RULES}
+    rules["event_clustering"] = Rules(**common, threshold=timedelta(minutes=1))
+
+    app = Brief(tmp_path, store=store, rules=rules).app
+    in_force = {name: app.registry.get(name).policy.max_runtime for name in RULES}
+
+    assert in_force["rss_ingestion"] == 2 * x
+    assert in_force["event_clustering"] == timedelta(minutes=1)
+
+
+@pytest.mark.req("S0-7.d")
+def test_ingestion_is_expected_to_take_five_minutes_and_stale_after_ten(room: Newsroom) -> None:
+    assert RULES["rss_ingestion"].expected_max_runtime == timedelta(minutes=5)
+    limit = room.app.registry.get("rss_ingestion").policy.max_runtime
+    assert limit == timedelta(seconds=600)
+
+
+@pytest.mark.req("S0-7.1.e")
+async def test_a_run_that_its_worker_s_death_interrupted_has_s0_s_error(
+    room: Newsroom, store: SqliteStore, clock: FakeClock
+) -> None:
+    job_id = await begun(room, store)
+    again = Holder(instance_id="news-1", boot_id="the-next")
+
+    await Recovery(store, again, scope="instance", new_id=new_id).run_once()
+
+    row = await room.row(job_id)
+    assert (row.status, row.error_message) == ("failed", "worker_startup_recovery")
+    assert row.finished_at == clock.now()
+    assert (await room.job_runs())[0]["error_message"] == "worker_startup_recovery"
+
+
+@pytest.mark.req("S0-11.f")
+async def test_without_any_log_the_table_answers_for_every_run(
+    room: Newsroom, clock: FakeClock
+) -> None:
+    """Also years later, when a cleanup and a worker's own tidying have been at it."""
+    logging.disable()
+    try:
+        done = [await room.run("rss_ingestion")]
+        room.give(one=dead())
+        done.append(await room.run("rss_ingestion"))
+        for name in RULES:
+            await room.app.schedules.pause(name)  # which would have missed thousands of slots
+        clock.advance("800d")
+        done.append(await room.run("retention_cleanup", clock.now() + HOUR))
+    finally:
+        logging.disable(logging.NOTSET)
+
+    told = {row["id"]: (row["job_name"], row["status"]) for row in await room.job_runs()}
+    assert {row.id: (row.job_name, row.status) for row in done}.items() <= told.items()
+    assert [row.status for row in done] == ["success", "failed", "success"]
+    assert room.app.settings.retention is None
+
+
+def run_of(status: RunStatus, reason: str | None = None, holder: str = "news-1") -> RunRecord:
+    end = None if status is RunStatus.RUNNING else START
+    return RunRecord(
+        run_id=RunId("run-1"),
+        job_id=JobId("job-1"),
+        token=1,
+        status=status,
+        reason=reason,
+        holder=holder,
+        boot_id="b",
+        started_at=START,
+        finished_at=end,
+        error="our words",
+        result=None,
+        exit_code=None,
+        log_path=None,
+        artifacts=(),
+        params_snapshot="{}",
+        template_id=None,
+        template_at=None,
+    )
+
+
+@pytest.mark.req("S0-5.f")
+@pytest.mark.parametrize(
+    ("status", "reason", "word", "told"),
+    [
+        (RunStatus.RUNNING, None, "running", None),
+        (RunStatus.SUCCEEDED, None, "success", None),
+        (RunStatus.SKIPPED, "nothing new", "success", None),
+        (RunStatus.FAILED, None, "failed", "our words"),
+        (RunStatus.CANCELLED, None, "failed", "cancelled"),
+        (RunStatus.LOST, Loss.TIMEOUT, "skipped_timeout", "timeout"),
+        (RunStatus.LOST, Loss.LEASE_EXPIRED, "skipped_timeout", "lease_expired"),
+        (RunStatus.LOST, Loss.SILENT, "skipped_timeout", "silent"),
+        (RunStatus.LOST, Loss.STARTUP_RECOVERY, "failed", "worker_startup_recovery"),
+        (RunStatus.LOST, Loss.OWNER_DEAD, "failed", "worker_startup_recovery"),
+        (RunStatus.LOST, Loss.SHUTDOWN, "failed", "worker_shutdown"),
+        (RunStatus.LOST, None, "failed", "worker_startup_recovery"),
+    ],
+)
+def test_every_end_of_a_run_has_its_word(
+    status: RunStatus, reason: str | None, word: str, told: str | None
+) -> None:
+    run = run_of(status, reason)
+
+    assert (words.status(run), words.error(run)) == (word, told)
+
+
+def test_a_run_that_was_handed_back_is_none_of_s0_s() -> None:
+    with pytest.raises(ValueError, match="handed back"):
+        words.status(run_of(RunStatus.RELEASED))
+
+
+async def test_a_run_of_another_delivery_is_none_of_s0_s(app: Holdfast) -> None:
+    @app.job
+    def leased() -> None: ...
+
+    handle = await leased.enqueue()
+    await drain(app)
+    [run] = await app.runs(handle.id)
+
+    with pytest.raises(ValueError, match="S0 has words for once alone"):
+        words.run_row(await app.get(handle.id), run)
+
+
+async def test_a_run_that_nobody_is_known_to_have_held_has_no_instance(room: Newsroom) -> None:
+    handle = await room.app.schedules.run("rss_ingestion", SLOT)
+
+    row = words.run_row(await room.app.get(handle.id), run_of(RunStatus.LOST, holder="?"))
+
+    assert row.worker_instance is None
+
+
+async def test_a_brief_is_of_the_day_of_its_slot_and_is_published_once(room: Newsroom) -> None:
+    for name in ("rss_ingestion", "event_clustering"):
+        await room.run(name)
+    new_year = datetime(2026, 1, 1, 6, tzinfo=UTC)
+
+    await room.run("brief_publication", new_year)
+    first = room.contents()
+    await room.run("brief_publication", new_year + timedelta(minutes=1))
+
+    assert [row[0] for row in first["briefs"]] == ["2026-01-01"]
+    assert len(first["brief_items"]) == 2
+    assert room.contents() == first

@@ -1,0 +1,411 @@
+"""S0: the daily brief's two services, each in processes of its own, started and stopped apart."""
+
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from configparser import ConfigParser
+from contextlib import closing, contextmanager, suppress
+from io import BytesIO
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+from urllib.parse import urlencode
+from wsgiref.util import setup_testing_defaults
+from wsgiref.validate import validator
+
+import pytest
+
+import holdfast
+from chaos.tree import PATIENCE, PROGRAM, Tree, forest, until
+from daily_brief import units, web
+from daily_brief.brief import Brief
+from daily_brief.rules import RULES
+from daily_brief.samples import Item, rss, serve
+from daily_brief.show import QUERIES
+from daily_brief.web import Counter, Web, WebRunsNoJobs
+from holdfast import Holdfast
+from holdfast.scheduler.loop import LOCK
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.testing.clock import START, FakeClock
+
+from .newsroom import Newsroom, article, look
+
+EXAMPLES = Path(web.__file__).parents[1]
+FOUND_IN = os.pathsep.join([str(Path(holdfast.__file__).parents[1]), str(EXAMPLES)])
+SINGLE = ("--topology", "single", "--scope", "brief", "--instance-id", "brief-worker")
+TARGET = ("--no-control-socket", "daily_brief.web:application")
+Grow = Callable[..., Tree]
+SERVE = """
+import sys, threading
+from pathlib import Path
+from wsgiref.util import setup_testing_defaults
+from daily_brief.web import Web
+
+web = Web(Path())
+for path in ("/", "/runs", "/healthz"):
+    environ = {"PATH_INFO": path, "REQUEST_METHOD": "GET"}
+    setup_testing_defaults(environ)
+    web(environ, lambda *_: None)
+print([thread.name for thread in threading.enumerate()])
+what_runs = (
+    "daily_brief.brief", "daily_brief.ingest", "daily_brief.worker",
+    "holdfast.worker", "holdfast.scheduler.loop", "holdfast.scheduler.trigger",
+)
+print([module for module in sys.modules if module.startswith(what_runs)])
+web.close()
+"""
+"""Serves every page, and tells its threads and what it has imported of what runs jobs."""
+
+
+def ask(url: str, form: dict[str, str] | None = None) -> tuple[int, str]:
+    """What a browser would get."""
+    body = None if form is None else urlencode(form).encode()
+    with suppress(urllib.error.URLError, ConnectionError):
+        try:
+            with urllib.request.urlopen(url, body, timeout=10) as answer:  # noqa: S310 - ours
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+    return 0, ""
+
+
+@contextmanager
+def gunicorn(folder: Path, workers: int = 2) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The web service as its unit starts it; its address, and its process."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    where = f"127.0.0.1:{port}"
+    with (folder / "web.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", "--workers", str(workers), "--bind", where, *TARGET],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": FOUND_IN},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        until(lambda: ask(f"http://{where}/healthz")[0] == 200, what="the web")
+        yield f"http://{where}", process
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+@pytest.fixture
+def grow(tmp_path: Path) -> Iterator[Grow]:
+    """Starts `holdfast worker` in the folder of the test, as its unit does."""
+    start = f"import os; os.chdir({str(tmp_path)!r}); {PROGRAM}"
+    with forest(tmp_path) as plant:
+        yield lambda: plant(
+            *SINGLE, app="daily_brief.worker:app", program=start, env={"PYTHONPATH": FOUND_IN}
+        )
+
+
+def prepare(folder: Path, feeds: str = "", every_second: str | None = None) -> None:
+    """Schedules as the worker would bring them, all paused but one that comes every second."""
+    (folder / "brief.toml").write_text(f"[feeds]\n{feeds}")
+
+    async def set_up() -> None:
+        async with Brief(folder).app as app:
+            await app.sync_schedules()
+            for name in RULES:
+                await app.schedules.pause(name)
+            if every_second is not None:
+                await app.schedules.edit(every_second, every="1s", enabled=True)
+
+    asyncio.run(set_up())
+
+
+def told(folder: Path, query: str) -> list[dict[str, Any]]:
+    async def asked() -> Any:
+        async with Counter(f"sqlite:///{folder / 'jobs.db'}") as counter:
+            return await QUERIES[query](counter, Brief(folder).desk)
+
+    return list(asyncio.run(asked()))
+
+
+def is_triggered_by_somebody(folder: Path) -> bool:
+    async def held() -> bool:
+        async with Holdfast(f"sqlite:///{folder / 'jobs.db'}") as app:
+            hold = await app.store.hold(LOCK)
+            if hold is None:
+                return True
+            await hold.release()
+            return False
+
+    return asyncio.run(held())
+
+
+def next_slot(folder: Path) -> str:
+    return str(
+        look(
+            folder / "jobs.db",
+            "SELECT next_slot FROM holdfast_schedules WHERE name = 'event_clustering'",
+        )
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.req("S0-2.a", "S0-2.c", "S0-2.d")
+def test_web_alone_runs_nothing_and_answers_and_the_worker_alone_runs_every_slot(
+    tmp_path: Path, grow: Grow
+) -> None:
+    prepare(tmp_path, every_second="event_clustering")
+    with gunicorn(tmp_path) as (address, process):
+        since, slot = time.time(), next_slot(tmp_path)
+        until(lambda: time.time() > since + 1.5, what="a slot")
+        pages = [ask(f"{address}{path}")[0] for path in ("/", "/runs", "/healthz")]
+        ran_by_web, triggered = told(tmp_path, "job_runs"), next_slot(tmp_path) != slot
+        holds = is_triggered_by_somebody(tmp_path)
+
+        grow().ready()
+        until(lambda: told(tmp_path, "job_runs"), what="a run of the worker")
+        process.send_signal(SIGTERM)
+        process.wait(PATIENCE)
+    count = len(told(tmp_path, "job_runs"))
+    until(lambda: len(told(tmp_path, "job_runs")) > count, what="a run while the web is down")
+
+    assert pages == [200, 200, 200]
+    assert (ran_by_web, triggered, holds) == ([], False, False)
+    assert is_triggered_by_somebody(tmp_path), "which the worker is: so the question can tell"
+
+
+@pytest.mark.slow
+@pytest.mark.req("S0-7.1.e")
+def test_killed_in_mid_ingestion_the_worker_starts_again_and_every_article_is_there_once(
+    tmp_path: Path, grow: Grow
+) -> None:
+    asked, gate = threading.Event(), threading.Event()
+    items = [
+        Item(url=f"https://a.example/{n}", title=f"T {n}", summary="", at=START) for n in "abc"
+    ]
+
+    def slow() -> bytes:
+        asked.set()
+        gate.wait(PATIENCE)
+        return rss("B", items)
+
+    with serve({"/quick": lambda: rss("A", items[:2]), "/slow": slow}) as address:
+        prepare(tmp_path, f'quick = "{address}/quick"\nslow = "{address}/slow"\n')
+        worker = grow().ready()
+        claim(tmp_path, "2026-01-05T09:00")
+        assert asked.wait(PATIENCE)
+        worker.kill()
+        [left] = told(tmp_path, "running")
+        gate.set()
+
+        grow().ready()
+        [closed] = told(tmp_path, "job_runs")
+        claim(tmp_path, "2026-01-05T09:15")
+        until(lambda: len(told(tmp_path, "job_runs")) == 2, what="the next run")
+        until(lambda: not told(tmp_path, "running"), what="its end")
+
+    assert (left["status"], left["worker_instance"]) == ("running", "brief-worker")
+    assert (closed["id"], closed["status"]) == (left["id"], "failed")
+    assert closed["error_message"] == "worker_startup_recovery"
+    assert told(tmp_path, "job_runs")[0]["status"] == "success"
+    urls = look(tmp_path / "brief.db", "SELECT url FROM raw_articles ORDER BY url")
+    assert [url[-1] for (url,) in urls] == ["a", "b", "c"]
+
+
+def claim(folder: Path, slot: str) -> None:
+    """As the page's form does."""
+    status, _, _ = call(Web(folder), "POST", "/runs", job_name="rss_ingestion", scheduled_for=slot)
+    assert status == 303
+
+
+def call(
+    app: Any, method: str, path: str, headers: dict[str, str] | None = None, **form: str
+) -> tuple[int, dict[str, str], str]:
+    """The application called as a server would, and held to WSGI's rules."""
+    body = urlencode(form).encode()
+    environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "SCRIPT_NAME": ""}
+    setup_testing_defaults(environ)
+    environ |= {
+        "QUERY_STRING": "",
+        "wsgi.input": BytesIO(body),
+        "CONTENT_LENGTH": str(len(body)),
+        **(headers or {}),
+    }
+    got: list[Any] = []
+    answer = validator(app)(environ, lambda status, head, _=None: got.extend([status, head]))
+    try:
+        text = b"".join(answer).decode()
+    finally:
+        answer.close()
+        if isinstance(app, Web):
+            app.close()
+    return int(got[0].split()[0]), dict(got[1]), text
+
+
+@pytest.mark.req("S0-2.b")
+def test_there_is_one_unit_for_the_web_under_gunicorn_and_one_for_the_worker() -> None:
+    files = {file.name: file.read_text() for file in (EXAMPLES / "daily_brief/deploy").iterdir()}
+
+    assert files == units.units()
+    web_unit, worker_unit = (
+        parsed(files["k2dailybrief-web.service"]),
+        parsed(files["k2dailybrief-worker.service"]),
+    )
+    target = re.search(r"-m gunicorn .* (\S+):(\w+)$", web_unit["Service"]["ExecStart"])
+    assert target is not None
+    module = __import__(target[1], fromlist=[target[2]])
+    assert call(getattr(module, target[2]), "GET", "/healthz")[0] == 200
+    started = worker_unit["Service"]["ExecStart"].split()
+    assert started[1:5] == ["-m", "holdfast", "worker", "daily_brief.worker:app"]
+    assert started[started.index("--topology") + 1] == "single"
+    for unit in (web_unit, worker_unit):
+        tied = {"Requires", "BindsTo", "PartOf", "Requisite"} & set(unit["Unit"])
+        assert not tied, "each is started and stopped alone"
+
+
+@pytest.mark.req("S0-2.b")
+def test_both_names_can_be_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    units.main(["--to", str(tmp_path), "--web", "news-web", "--worker", "news-worker"])
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "news-web.service",
+        "news-worker.service",
+    ]
+    assert "--scope news-worker" in (tmp_path / "news-worker.service").read_text()
+    assert "k2dailybrief-w" not in (tmp_path / "news-worker.service").read_text()
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    for bad in ({"web": "a b"}, {"worker": "x\nExecStart=y"}, {"web": "a", "worker": "a"}):
+        with pytest.raises(ValueError, match=r"cannot name|both"):
+            units.units(**bad)
+
+
+def parsed(text: str) -> ConfigParser:
+    parser = ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # as its manual says
+    parser.read_string(text)
+    return parser
+
+
+@pytest.mark.req("S0-2.c")
+async def test_with_only_web_up_a_slot_passes_and_no_run_appears(
+    tmp_path: Path, store: SqliteStore, clock: FakeClock
+) -> None:
+    room = Newsroom(tmp_path, store, clock)
+    room.give(one=[article("a")])
+    await room.app.sync_schedules()
+    clock.advance("1h")
+
+    served = [await asyncio.to_thread(call, Web(tmp_path), "GET", path) for path in ("/", "/runs")]
+
+    assert [status for status, _, _ in served] == [200, 200]
+    assert await room.job_runs() == []
+    assert await room.app.schedules.history("rss_ingestion") == []
+
+
+@pytest.mark.req("S0-2.d")
+async def test_starting_a_worker_or_its_schedules_in_the_web_process_raises(tmp_path: Path) -> None:
+    web_app = Web(tmp_path)
+
+    with pytest.raises(WebRunsNoJobs, match="runs no jobs and no schedules; start the worker"):
+        web_app.counter.worker()
+    with pytest.raises(WebRunsNoJobs):
+        web_app.counter.engine(object())
+    assert web_app.counter.registry.names() == []
+
+
+@pytest.mark.req("S0-2.d")
+def test_a_web_process_that_served_has_no_thread_that_triggers(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SERVE],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": FOUND_IN},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    threads, modules = done.stdout.splitlines()
+    assert modules == "[]", "what runs and triggers is not even imported"
+    assert "schedul" not in threads
+
+
+@pytest.mark.req("S0-10.c")
+async def test_the_page_claims_a_slot_and_no_slot_twice(
+    tmp_path: Path, store: SqliteStore, clock: FakeClock
+) -> None:
+    room = Newsroom(tmp_path, store, clock)
+    room.give(one=[article("a")])
+    await room.app.sync_schedules()
+    form = {"job_name": "rss_ingestion", "scheduled_for": "2026-01-05T08:00"}
+
+    def post(**form: str) -> tuple[int, dict[str, str], str]:
+        return call(Web(tmp_path), "POST", "/runs", **form)
+
+    first, head, _ = await asyncio.to_thread(post, **form)
+    waiting = [slot.outcome for slot in await room.app.schedules.history("rss_ingestion")]
+    second, _, said = await asyncio.to_thread(post, **form)
+
+    assert (first, head["Location"], second) == (303, "/runs", 409)
+    assert waiting == ["manual"]
+    assert "a slot runs once, so take another" in said
+    assert await room.job_runs() == [], "it is the worker that runs it"
+
+
+@pytest.mark.req("S0-10.b")
+async def test_the_page_asks_for_an_explicit_slot(
+    tmp_path: Path, store: SqliteStore, clock: FakeClock
+) -> None:
+    room = Newsroom(tmp_path, store, clock)
+    await room.app.sync_schedules()
+
+    async def status(**form: str) -> int:
+        return (await asyncio.to_thread(call, Web(tmp_path), "POST", "/runs", **form))[0]
+
+    assert await status(job_name="rss_ingestion") == 400
+    assert await status(job_name="rss_ingestion", scheduled_for="soon") == 400
+    assert await status(scheduled_for="2026-01-05T08:00") == 400
+    assert await status(job_name="nobody", scheduled_for="2026-01-05T08:00") == 404
+    assert await status(job_name="x" * 5000, scheduled_for="2026-01-05T08:00") == 413
+    assert await room.app.schedules.history("rss_ingestion") == []
+
+
+def test_a_form_of_another_site_claims_nothing(tmp_path: Path) -> None:
+    form = {"job_name": "rss_ingestion", "scheduled_for": "2026-01-05T08:00"}
+    head = {"HTTP_ORIGIN": "https://evil.example", "HTTP_HOST": "127.0.0.1:8000"}
+
+    status, _, _ = call(Web(tmp_path), "POST", "/runs", head, **form)
+
+    assert status == 403
+
+
+def test_pages_that_are_not_there_say_so(tmp_path: Path) -> None:
+    got = {
+        path: call(Web(tmp_path), "GET", path)[0]
+        for path in ("/nothing", "/briefs/2026-01-05", "/briefs/../../etc/passwd", "/", "/runs")
+    }
+
+    assert got == {
+        "/nothing": 404,
+        "/briefs/2026-01-05": 404,
+        "/briefs/../../etc/passwd": 404,
+        "/": 200,
+        "/runs": 200,
+    }
+    assert call(Web(tmp_path), "DELETE", "/")[0] == 405
+    assert call(Web(tmp_path), "HEAD", "/")[2] == ""
+
+
+def test_health_names_what_is_and_what_is_not_guaranteed(tmp_path: Path) -> None:
+    _, _, text = call(Web(tmp_path), "GET", "/healthz")
+
+    said = json.loads(text)
+    assert (said["status"], said["topology"]) == ("ok", "single")
+    assert len(said["guaranteed"]) == 5

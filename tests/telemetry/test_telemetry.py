@@ -1,0 +1,158 @@
+"""Events reach the log and whoever listens, as the same facts; nobody's fault comes back."""
+
+import logging
+from random import Random
+
+import pytest
+
+from holdfast import Holdfast, Run
+from holdfast.core.ids import Ids
+from holdfast.telemetry import Kind, Sample, Told, Totals, errors_in_full, listen, metrics, samples
+from holdfast.telemetry.tell import is_heard, tell
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.model_store import ModelStore
+
+log = logging.getLogger("holdfast.tests.telemetry")
+
+
+@pytest.fixture
+def heard():
+    """Every event while the test runs."""
+    events = []
+    leave = listen(events.append)
+    yield events
+    leave()
+
+
+async def ended(app, *handlers, **options):
+    for handler in handlers:
+        await app.job(**options)(handler).enqueue()
+    async with app.worker() as worker:
+        await worker.drained()
+
+
+@pytest.fixture
+async def app():
+    clock = FakeClock()
+    store = ModelStore(clock, Ids(clock.now, Random(5).getrandbits))
+    async with Holdfast(store, poll="5ms", tick="5ms") as holdfast:
+        yield holdfast
+
+
+async def test_line_and_metric_are_made_of_the_same_facts(app, caplog, heard):
+    def rows(run: Run) -> None:
+        run.rows(7)
+
+    with caplog.at_level(logging.INFO, logger="holdfast.jobs"):
+        await ended(app, rows)
+
+    logged = [record.facts for record in caplog.records if hasattr(record, "facts")]
+    assert [{"event": told.event, **told.facts} for told in heard] == logged
+    start, end = heard
+    assert list(samples(start)) == [
+        Sample("runs_started_total", Kind.COUNT, 1, {"type": "rows"}),
+    ]
+    assert list(samples(end)) == [
+        Sample("runs_ended_total", Kind.COUNT, 1, {"type": "rows", "status": "succeeded"}),
+        Sample("rows_processed_total", Kind.COUNT, 7, {"type": "rows"}),
+        Sample(
+            "run_duration_seconds", Kind.SECONDS, end.facts["duration_seconds"], {"type": "rows"}
+        ),
+    ]
+
+
+async def test_who_listens_hears_of_runs_that_the_log_leaves_out(app, caplog, heard):
+    caplog.set_level(logging.ERROR, logger="holdfast")
+
+    await ended(app, lambda: None, name="quiet")
+
+    assert [told.event for told in heard] == ["job_start", "job_end"]
+    assert caplog.records == []
+
+
+async def test_words_of_an_error_are_for_who_listens_and_not_in_the_log(app, caplog, heard):
+    def broken() -> None:
+        raise ValueError("a secret word")
+
+    own = logging.getLogger("theirs")
+    leave = listen(errors_in_full(own))
+    await ended(app, broken, delivery="chain")
+    leave()
+
+    [error] = [told for told in heard if told.event == "job_error"]
+    assert error.words is not None
+    assert error.words.startswith("Traceback")
+    assert "a secret word" in error.words
+    ours = [record for record in caplog.records if record.name.startswith("holdfast")]
+    assert "secret" not in "".join(str(vars(record)) for record in ours)
+    [full] = [record for record in caplog.records if record.name == "theirs"]
+    assert "a secret word" in full.getMessage()
+    assert full.facts["traceback"] == error.words
+
+
+def test_a_sink_that_raises_disturbs_nobody_and_is_told_of_once(caplog):
+    got, calls = [], []
+
+    def bad(told: Told) -> None:
+        calls.append(told)
+        raise RuntimeError("with a secret word")
+
+    leave = [listen(bad), listen(got.append)]
+    for _ in range(3):
+        tell(log, logging.INFO, "odd", {"job": "1"})
+    for each in (*leave, *leave):
+        each()
+    tell(log, logging.INFO, "odd", {"job": "2"})
+
+    assert (len(calls), len(got)) == (3, 3)
+    assert [record.getMessage() for record in caplog.records] == [
+        "a sink raised RuntimeError at odd; the next ones are not told"
+    ]
+
+
+def test_nothing_is_gathered_when_nobody_hears():
+    quiet = logging.getLogger("holdfast.tests.quiet")
+    quiet.setLevel(logging.ERROR)
+    leave = listen(lambda _: None)
+    with_a_sink = is_heard(quiet, logging.INFO)
+    leave()
+
+    assert (with_a_sink, is_heard(quiet, logging.INFO)) == (True, False)
+    assert is_heard(quiet, logging.ERROR)
+
+
+EVENTS = [
+    ("job_start", {"type": "t"}, ["runs_started_total"]),
+    ("job_error", {"type": "t", "error": "OSError"}, ["run_errors_total"]),
+    ("job_lost", {"reason": "owner_dead"}, ["runs_lost_total"]),
+    ("late_write_refused", {}, ["late_writes_refused_total"]),
+    ("recovered", {"reason": "startup_recovery"}, ["recovered_total"]),
+    (
+        "slot",
+        {"outcome": "late", "lateness_seconds": 1.5},
+        ["slots_total", "slot_lateness_seconds"],
+    ),
+    ("something else", {}, []),
+]
+
+
+@pytest.mark.parametrize(("event", "facts", "names"), EVENTS)
+def test_each_event_has_its_metrics_and_no_label_is_an_id(event, facts, names):
+    pushed = []
+
+    metrics(pushed.append)(Told(event, {"job": "j", "run": "r", "schedule": "s", **facts}))
+
+    assert [sample.name for sample in pushed] == names
+    assert not {"j", "r", "s"} & {value for each in pushed for value in each.labels.values()}
+
+
+def test_totals_add_up_by_label():
+    totals = Totals()
+    for outcome, seconds in (("ran", 0.25), ("ran", 0.5), ("late", 4.0)):
+        totals(Told("slot", {"outcome": outcome, "lateness_seconds": seconds}))
+
+    assert totals.value("slots_total") == 3
+    assert totals.value("slots_total", outcome="ran") == 2
+    assert totals.value("slot_lateness_seconds", outcome="ran") == 0.75
+    assert totals.number("slot_lateness_seconds") == 3
+    assert totals.value("nothing") == 0
