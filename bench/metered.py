@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.store.keyvalue.dynamodb import DynamoDBEngine
 from holdfast.store.keyvalue.port import Conditions, Engine, Entry, Key, Limits, Span, Write
 
-WRITING = frozenset({"PutItem", "DeleteItem", "TransactWriteItems"})
+WRITING = frozenset({"PutItem", "DeleteItem", "TransactWriteItems", "UpdateItem"})
 METERED = WRITING | {"GetItem", "BatchGetItem", "Query"}
 
 
@@ -101,6 +101,10 @@ class Metered:
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
         self._meter.add(transactions=1)
         return await self._engine.transact(conditions, writes)
+
+    async def advance(self, counter: Key, by: int) -> int:
+        self._meter.add(reads=1 if self._is_one else 0, transactions=1)
+        return await self._engine.advance(counter, by)
 
     def watch(
         self, parts: Sequence[str], heard: Callable[[Write], None]

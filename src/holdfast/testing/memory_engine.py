@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from threading import Lock
 
-from holdfast.store.keyvalue.port import Conditions, Entry, Key, Limits, Span, Value, Write
+from holdfast.store.keyvalue.port import LAST, Conditions, Entry, Key, Limits, Span, Value, Write
 
 
 class MemoryEngine:
@@ -72,6 +72,14 @@ class MemoryEngine:
             for heard in list(self._watchers):
                 heard(write)
         return True
+
+    async def advance(self, counter: Key, by: int) -> int:
+        await self._pause()
+        with self._one_at_a_time:
+            there = self._parts[counter.part].get(counter.sort)
+            last: int = by + (there.value[LAST] if there else 0)
+            self._write(counter, {LAST: last})
+        return last
 
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> Callable[[], None]:
         def own(write: Write) -> None:

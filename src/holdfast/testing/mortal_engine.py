@@ -59,6 +59,12 @@ class MortalEngine:
         self.sent += 1
         return await self._engine.transact(conditions, writes)
 
+    async def advance(self, counter: Key, by: int) -> int:
+        self._is_dead = self._is_dead or self.sent == self._dies_at
+        self._live()
+        self.sent += 1
+        return await self._engine.advance(counter, by)
+
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> None:
         """Nobody is to be woken in a world that ends."""
 

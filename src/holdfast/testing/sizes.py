@@ -38,8 +38,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "check": Sizes(
             history_examples=20,
             history_steps=100,
-            batch_jobs=300,
-            moves=40,
+            batch_jobs=120,
+            moves=24,
             crash_on_either_side=False,
             race_processes=3,
             race_rounds=5,
@@ -57,8 +57,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "test": Sizes(
             history_examples=15,
             history_steps=100,
-            batch_jobs=300,
-            moves=40,
+            batch_jobs=120,
+            moves=24,
             crash_on_either_side=False,
             race_processes=4,
             race_rounds=10,

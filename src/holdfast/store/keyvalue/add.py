@@ -22,7 +22,7 @@ from holdfast.store.keyvalue.known import remember_queue
 from holdfast.store.keyvalue.port import Key, Value
 from holdfast.store.keyvalue.texts import is_json
 from holdfast.store.keyvalue.together import in_chunks
-from holdfast.store.keyvalue.unit import Unit
+from holdfast.store.keyvalue.unit import Read, Unit
 
 
 async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
@@ -32,12 +32,13 @@ async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
     first = await desk.numbers(len(jobs))
     for name in {job.queue for job in jobs if not _malformed(job)}:
         await remember_queue(desk, name)
-    in_turn = await _in_turn(desk, jobs)
+    ahead = await _read_ahead(desk, jobs)
+    in_turn = _in_turn(jobs, ahead)
     numbered = [(job, first + number) for number, job in enumerate(jobs)]
     added = await in_chunks(
         desk,
         numbered,
-        partial(_add, desk),
+        partial(_add, desk, {} if in_turn else ahead),
         records=5,
         is_alone=lambda pair: pair[0].id in in_turn,
         size=lambda pair: len(pair[0].params),
@@ -48,12 +49,21 @@ async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
     return added
 
 
-async def _in_turn(desk: Desk, jobs: Sequence[NewJob]) -> set[str]:
+async def _read_ahead(desk: Desk, jobs: Sequence[NewJob]) -> Read:
+    """All that several plain ones look at, at once; of others only their queues."""
+    if len(jobs) == 1:
+        return {}
+    plain = all(job.is_plain and not job.member for job in jobs)
+    keys = dict.fromkeys(key for job in jobs for key in (_looked_at(job) if plain else _queue(job)))
+    return dict(zip(keys, await desk.engine.get(list(keys)), strict=True))
+
+
+def _in_turn(jobs: Sequence[NewJob], ahead: Read) -> set[str]:
     """Those among which the order given decides: who gets a key, or the next position."""
     if len(jobs) == 1:
         return set()
     names = {job.queue for job in jobs if not _malformed(job)}
-    found = await desk.engine.get([queues.key(name) for name in names])
+    found = [ahead[queues.key(name)] for name in names]
     kept = [queues.from_value(entry.value).queue for entry in found if entry is not None]
     placed = {queue.name for queue in kept if queue.ordering is Ordering.POSITION}
     often = Counter(job.id for job in jobs)
@@ -64,8 +74,14 @@ async def _in_turn(desk: Desk, jobs: Sequence[NewJob]) -> set[str]:
     }
 
 
-async def _add(desk: Desk, jobs: Sequence[tuple[NewJob, int]]) -> list[Added]:
+async def _add(desk: Desk, ahead: Read, jobs: Sequence[tuple[NewJob, int]]) -> list[Added]:
+    is_first = True
+
     async def work(unit: Unit) -> list[Added]:
+        nonlocal is_first
+        if is_first:  # somebody got in the way of it, if there is a second time
+            unit.take(ahead)
+        is_first = False
         await unit.fetch([key for new, _ in jobs for key in _looked_at(new)])
         return [await _put(unit, new, seq, desk.now()) for new, seq in jobs]
 
@@ -73,7 +89,7 @@ async def _add(desk: Desk, jobs: Sequence[tuple[NewJob, int]]) -> list[Added]:
         return await desk.do(work)
     except PayloadTooLarge as error:
         if len(jobs) > 1:  # one of them, or all together: each is asked alone
-            return [added for pair in jobs for added in await _add(desk, [pair])]
+            return [added for pair in jobs for added in await _add(desk, {}, [pair])]
         return [Added(jobs[0][0].id, created=False, refused=str(error))]
 
 
@@ -102,9 +118,12 @@ async def put(
 
 
 def _looked_at(new: NewJob) -> list[Key]:
-    queue = [] if _malformed(new) else [queues.key(new.queue)]
     ids = [new.id] if new.retry_of is None else [new.id, new.retry_of]
-    return [*queue, *(layout.pointer(i) for i in ids), *(key for key, _ in _claims(new))]
+    return [*_queue(new), *(layout.pointer(i) for i in ids), *(key for key, _ in _claims(new))]
+
+
+def _queue(new: NewJob) -> list[Key]:
+    return [] if _malformed(new) else [queues.key(new.queue)]
 
 
 def _claims(new: NewJob) -> list[tuple[Key, str]]:

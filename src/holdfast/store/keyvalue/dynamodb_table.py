@@ -24,7 +24,8 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from holdfast.store.keyvalue.port import Span
+from holdfast.store.keyvalue.dynamodb_items import VERSION
+from holdfast.store.keyvalue.port import LAST, Span
 
 KEYS: Final = [
     {"AttributeName": "PK", "KeyType": "HASH"},
@@ -169,6 +170,19 @@ class Table:
         except BotoCoreError as error:
             raise self._error(error) from error
         return frozenset()
+
+    def advance(self, where: Mapping[str, Any], by: int, mark: str) -> int:
+        """Raise a counter; one that was sent twice is raised twice."""
+        with self._translated():
+            answer = self._client.update_item(
+                TableName=self.name,
+                Key=where,
+                UpdateExpression=f"ADD #last :by SET {VERSION} = :mark",
+                ExpressionAttributeNames={"#last": LAST},
+                ExpressionAttributeValues={":by": {"N": str(by)}, ":mark": {"S": mark}},
+                ReturnValues="UPDATED_NEW",
+            )
+        return int(answer["Attributes"][LAST]["N"])
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.errors import StoreUnavailable
 from holdfast.store.keyvalue.etcd_watch import Watch
 from holdfast.store.keyvalue.etcd_wire import PATIENCE, PAUSE, Cluster, Unanswered, Wire
-from holdfast.store.keyvalue.port import Conditions, Entry, Key, Limits, Span, Value, Write
+from holdfast.store.keyvalue.port import LAST, Conditions, Entry, Key, Limits, Span, Value, Write
 
 MOST_OPERATIONS: Final = 128
 """What etcd takes in one transaction, unless it was told otherwise."""
@@ -123,6 +123,14 @@ class EtcdEngine:
                 if clock() > over:
                     raise self._unknown(error) from error
                 await asyncio.sleep(PAUSE)
+
+    async def advance(self, counter: Key, by: int) -> int:
+        while True:
+            [there] = await self.get([counter])
+            last: int = by + (there.value[LAST] if there else 0)
+            conditions = {counter: there.version if there else None}
+            if await self.transact(conditions, [Write(counter, {LAST: last})]):
+                return last
 
     def _unknown(self, error: Unanswered) -> StoreUnavailable:
         told = self._wire.unreachable(error)

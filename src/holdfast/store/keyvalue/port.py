@@ -7,10 +7,14 @@ nothing is ordered, or read at once, across parts.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 Value = Mapping[str, Any]
 """What JSON can hold, under names: text, whole numbers, booleans, None, and lists of those."""
+
+
+LAST: Final = "last"
+"""The number in a record that counts."""
 
 
 class Key(NamedTuple):
@@ -99,6 +103,10 @@ class Engine(Protocol):
         No key is written twice in one transaction. When the answer got lost, the engine finds out
         what became of it before it says anything.
         """
+        ...
+
+    async def advance(self, counter: Key, by: int) -> int:
+        """Raise the record's `last`, from 0 if there is none, and answer it; gaps may be left."""
         ...
 
     def watch(

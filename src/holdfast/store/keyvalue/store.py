@@ -72,7 +72,7 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
             return
         try:
             await self._engine.open()
-            await self._require_version()
+            is_new = await self._require_version()
             await self._require_time()
         except BaseException:
             await self._engine.close()  # nobody will close what was never open
@@ -88,7 +88,8 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
             known=set(),
         )
         self._opened = desk, Locks(self._engine, secrets.token_hex(8))
-        await finishing.settle(desk)
+        if not is_new:
+            await finishing.settle(desk)
         self._listeners.connect(Ear(self._engine, self._listeners.wake))
 
     async def close(self) -> None:
@@ -108,14 +109,17 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
             raise StoreClosed("the store is not open; await open() first")
         return self._opened
 
-    async def _require_version(self) -> None:
-        await self._engine.transact({_OURS: None}, [Write(_OURS, {"version": VERSION})])
+    async def _require_version(self) -> bool:
+        """Whether nobody was here before."""
+        if await self._engine.transact({_OURS: None}, [Write(_OURS, {"version": VERSION})]):
+            return True
         [entry] = await self._engine.get([_OURS])
         if entry is not None and entry.value["version"] > VERSION:
             raise SchemaTooNew(
                 f"its records are of version {entry.value['version']}, and this Holdfast knows "
                 f"version {VERSION}; use the newer Holdfast"
             )
+        return False
 
     async def _require_time(self) -> None:
         """Leases are judged by clocks that must agree; a span of the second is the server's."""

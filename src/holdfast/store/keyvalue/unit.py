@@ -5,7 +5,7 @@ with a note of the rest; whoever comes upon that note does the rest (see `notes`
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Final, TypeVar
 
@@ -21,6 +21,10 @@ TRIES: Final = 60
 
 LONGEST_PAUSE: Final = 0.25
 FIRST_PAUSE: Final = 0.002
+
+
+Read = Mapping[Key, Entry | None]
+"""Records as somebody has read them."""
 
 
 class Stale(Exception):
@@ -60,6 +64,10 @@ class Unit:
         if missing:
             found = await self.engine.get(missing)
             self._read.update(zip(missing, found, strict=True))
+
+    def take(self, read: Read) -> None:
+        """Take all that for read by this unit."""
+        self._read.update(read)
 
     def remember(self, entries: Sequence[Entry]) -> None:
         """Take records that were read just now for read by this unit."""

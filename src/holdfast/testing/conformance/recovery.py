@@ -3,8 +3,6 @@
 from dataclasses import replace
 from itertools import product
 
-import pytest
-
 from holdfast.core.decide import decide
 from holdfast.core.delivery import Delivery
 from holdfast.core.event import CancelRequested, Continued, Drifted, Event, Kind, Lost
@@ -133,15 +131,20 @@ async def test_whole_store_has_nothing_adrift_unfollowed_or_orphaned(store: Stor
     assert await store.events(None) == []
 
 
-@pytest.mark.parametrize("last", [None, *sorted(set(RunStatus) - {RunStatus.RUNNING})])
 async def test_nothing_that_stands_somewhere_is_taken_for_adrift(
-    store: Store, clock: FakeClock, last: RunStatus | None
+    store: Store, clock: FakeClock
 ) -> None:
     jobs = await _one_of_each(store)
+    before = [await _all_of(store, job.id) for job in jobs]
     clock.advance(HOUR)
 
-    for job in jobs:
-        await _check_refused(store, _as_running(job), Drifted(last))
+    for last in (None, *sorted(set(RunStatus) - {RunStatus.RUNNING})):
+        running = [_as_running(job) for job in jobs]
+        changes = [decide(job, Drifted(last), new_id=new_id) for job in running]
+        assert await store.apply(changes) == [False] * len(jobs), last
+
+    assert [await _all_of(store, job.id) for job in jobs] == before
+    assert Kind.LATE_WRITE_REFUSED not in [each.kind for each in await store.stream(limit=MANY)]
 
 
 async def test_failed_link_that_is_followed_gets_no_second_successor(store: Store) -> None:
