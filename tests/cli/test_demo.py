@@ -12,6 +12,9 @@ README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
 
 
+pytestmark = pytest.mark.xdist_group("demo")  # one tour for both
+
+
 @pytest.fixture(scope="module")
 def tour(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("tour")

@@ -18,9 +18,9 @@ from holdfast.testing.conformance.shared_queues import *  # noqa: F403 - the sam
 from holdfast.testing.conformance.shared_records import *  # noqa: F403 - same
 from holdfast.testing.conformance.shared_schedules import *  # noqa: F403 - same
 from holdfast.testing.postgres_clock import DatabaseClock
-from holdfast.testing.postgres_kept import kept_connections
+from holdfast.testing.postgres_kept import Kept, kept_connections
 from holdfast.testing.postgres_settled import Settled
-from holdfast.testing.postgres_wreck import PostgresWrecker, empty
+from holdfast.testing.postgres_wreck import PostgresWrecker
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -40,16 +40,18 @@ def kept_url(postgres: "PostgresServer") -> Iterator[str]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def connections(kept_url: str) -> AsyncIterator[None]:
-    async with kept_connections(kept_url):
-        yield
+async def connections(kept_url: str) -> AsyncIterator[Kept]:
+    async with kept_connections(kept_url) as kept:
+        yield kept
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def store(kept_url: str, clock: FakeClock, ids: Ids) -> AsyncIterator[PostgresStore]:
+async def store(
+    kept_url: str, connections: Kept, clock: FakeClock, ids: Ids
+) -> AsyncIterator[PostgresStore]:
     postgres = Settled(kept_url, clock=DatabaseClock(clock), ids=ids)
     await postgres.open()
-    await empty(postgres.address)
+    await connections.empty()
     yield postgres
     await postgres.close()
 

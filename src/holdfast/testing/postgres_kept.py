@@ -4,31 +4,37 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 from unittest.mock import patch
 
 import asyncpg
 
-from holdfast.store.postgres import lines
+from holdfast.store.postgres import life, lines
 from holdfast.store.postgres.address import Address, address
 from holdfast.store.postgres.database import connect
 from holdfast.store.postgres.lines import Line
 from holdfast.store.postgres.statements import Probe
+from holdfast.testing.postgres_wreck import empty_on
 
 
 @asynccontextmanager
-async def kept_connections(url: str) -> AsyncIterator[None]:
+async def kept_connections(url: str) -> AsyncIterator["Kept"]:
     """A store there, of this loop, that is closed within the block leaves its own to the next."""
-    kept = _Kept(address(url).dsn)
-    with patch.object(lines, "connect", kept.connect), patch.object(lines, "Line", kept.line):
-        yield
+    kept = Kept(address(url))
+    with (
+        patch.object(lines, "connect", kept.connect),
+        patch.object(lines, "Line", kept.line),
+        patch.object(life, "connect", kept.lend),
+    ):
+        yield kept
     await kept.close()
 
 
-class _Kept:
+class Kept:
     """What was left, by how it plans."""
 
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
+    def __init__(self, where: Address) -> None:
+        self._address = where
         self._loop = asyncio.get_running_loop()
         self.left: dict[bool, list[asyncpg.Connection]] = defaultdict(list)
 
@@ -40,12 +46,23 @@ class _Kept:
                 return connection
         return await connect(where, plans_once=plans_once)
 
+    async def lend(self, where: Address) -> "asyncpg.Connection | _Lent":
+        """For a moment: to close it is to give it back."""
+        connection = await self.connect(where)
+        return _Lent(connection, self.left[False]) if self.is_of(where) else connection
+
+    async def empty(self) -> None:
+        """Take out everything that is stored there."""
+        connection = await self.connect(self._address)
+        await empty_on(connection, self._address.schema)
+        self.left[False].append(connection)
+
     def line(self, where: Address, probe: Probe | None, *, plans_once: bool) -> Line:
         return _KeptLine(self, where, probe, plans_once=plans_once)
 
     def is_of(self, where: Address) -> bool:
         """Whether it goes there, from the loop that all of them belong to."""
-        return where.dsn == self._dsn and asyncio.get_running_loop() is self._loop
+        return where.dsn == self._address.dsn and asyncio.get_running_loop() is self._loop
 
     async def close(self) -> None:
         for connections in self.left.values():
@@ -53,9 +70,21 @@ class _Kept:
                 await connection.close(timeout=1)
 
 
+class _Lent:
+    def __init__(self, connection: asyncpg.Connection, left: list[asyncpg.Connection]) -> None:
+        self._connection = connection
+        self._left = left
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109, ARG002 - as asyncpg has it
+        self._left.append(self._connection)
+
+
 class _KeptLine(Line):
     def __init__(
-        self, kept: _Kept, where: Address, probe: Probe | None, *, plans_once: bool
+        self, kept: Kept, where: Address, probe: Probe | None, *, plans_once: bool
     ) -> None:
         super().__init__(where, probe, plans_once=plans_once)
         self._kept = kept

@@ -55,7 +55,7 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             slot_kills=3,
         ),
         "test": Sizes(
-            history_examples=15,
+            history_examples=10,
             history_steps=100,
             batch_jobs=120,
             moves=24,

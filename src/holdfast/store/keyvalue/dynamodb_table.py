@@ -64,6 +64,7 @@ def _client(_process: int, region: str | None, endpoint: str | None, threads: in
         connect_timeout=3,
         read_timeout=10,
         parameter_validation=False,  # a sixth of the time of each request, for what we made
+        user_agent="holdfast",  # the usual one is put together anew for each request
         retries={"mode": "standard", "total_max_attempts": 6},
     )
     session = boto3.session.Session()
