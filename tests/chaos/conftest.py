@@ -10,6 +10,11 @@ from .notes import Notes
 from .tree import Tree, forest
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _early(postgres: object) -> None:
+    """A server is calm some time after its start: whoever needs a calm one waits less."""
+
+
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path)
