@@ -1,4 +1,4 @@
-"""What every test shares: our plugin, assertions that explain themselves, and who runs alone."""
+"""What every test shares: our plugin, assertions that explain themselves, and who shares what."""
 
 import signal
 from collections.abc import Iterator
@@ -15,10 +15,9 @@ pytest_plugins = ["pytester", "pytest_holdfast"]
 pytest.register_assert_rewrite("holdfast.testing")
 
 ROOT = Path(__file__).parent
-ALONE = frozenset({"chaos"})
-"""Folders whose tests take the time of what they do: nothing else runs beside them."""
-
-FREE = frozenset({"api", "cli", "conformance", "core", "processes", "store", "telemetry", "worker"})
+FREE = frozenset(
+    {"api", "chaos", "cli", "conformance", "core", "processes", "store", "telemetry", "worker"}
+)
 """Folders whose tests share nothing; those of any other file stay together, with its fixtures."""
 
 
@@ -31,10 +30,7 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        folder = item.path.relative_to(ROOT).parts[0]
-        if folder in ALONE:
-            item.add_marker(pytest.mark.alone)
-        elif folder not in FREE:
+        if item.path.relative_to(ROOT).parts[0] not in FREE:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from .tree import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 LIMIT = 3
 GOOD = 10

@@ -12,7 +12,7 @@ from .ledger import bound
 from .tree import until
 from .worker_app import register
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 TRIALS = 3
 SOON = 1.0

@@ -7,7 +7,7 @@ from holdfast.testing import sizes
 from .outage import outages
 from .tree import QUICK
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 SOON = 2.0
 """Seconds within which the next job ends once the database answers again."""

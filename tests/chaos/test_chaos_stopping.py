@@ -10,7 +10,7 @@ from holdfast.testing import sizes
 from .test_chaos_outages import locked
 from .tree import LEASE, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 GRACE = 5.0
 AT_ONCE = 30

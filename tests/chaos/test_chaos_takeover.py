@@ -9,7 +9,7 @@ import pytest
 
 from .tree import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 ROUNDS = 5
 
