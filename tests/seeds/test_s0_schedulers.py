@@ -1,5 +1,7 @@
 """S0's slots, claimed once however many processes trigger them and whoever of them is killed."""
 
+import os
+import secrets
 from datetime import timedelta
 from pathlib import Path
 
@@ -7,7 +9,8 @@ import pytest
 
 from holdfast.core.schedule import Outcome
 from holdfast.testing.clock import START
-from holdfast.testing.sizes import SIZES
+from holdfast.testing.servers import dynamodb as local
+from holdfast.testing.sizes import DEFAULT, SIZES, VARIABLE
 
 from .kit import race
 from .schedulers import SCHEDULES, declare, proved, storm, trigger_at_once
@@ -15,6 +18,25 @@ from .schedulers import SCHEDULES, declare, proved, storm, trigger_at_once
 pytestmark = pytest.mark.slow
 
 HOUR = timedelta(hours=1)
+FEWER = 5
+"""A slot takes so many times as long on servers that are asked several times for each."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """On DynamoDB at full size: the same race there is one of the store's own tests, too."""
+    if "keyvalue_url" in metafunc.fixturenames:
+        is_full = os.environ.get(VARIABLE, DEFAULT) == "full"
+        engines = ["etcd", "dynamodb"] if is_full else ["etcd"]
+        metafunc.parametrize("keyvalue_url", engines, indirect=True)
+
+
+@pytest.fixture
+def keyvalue_url(request: pytest.FixtureRequest) -> str:
+    server, prefix = request.getfixturevalue(request.param), f"slots-{secrets.token_hex(4)}"
+    if request.param == "etcd":
+        url: str = server.url(prefix)
+        return url
+    return f"{local.url(server, 'tests')}&prefix={prefix}:"
 
 
 async def raced(place: Path | str) -> None:
@@ -26,14 +48,15 @@ async def raced(place: Path | str) -> None:
     assert len(await proved(place)) == SCHEDULES
 
 
-async def survived(place: Path | str) -> None:
+async def survived(place: Path | str, *, fewer: int = 1) -> None:
+    minutes = SIZES.slot_minutes // fewer
     await declare(place, "* * * * *")
 
-    storm(place, minutes=SIZES.slot_minutes, kills=SIZES.slot_kills)
+    storm(place, minutes=minutes, kills=SIZES.slot_kills // fewer)
 
     rows = await proved(place)
     assert {row.outcome for row in rows} == {Outcome.RAN}
-    assert len(rows) == SCHEDULES * SIZES.slot_minutes
+    assert len(rows) == SCHEDULES * minutes
 
 
 @pytest.mark.req("S0-6.h")
@@ -46,6 +69,13 @@ async def test_many_schedulers_race_for_twenty_slots_on_a_server(postgres_url: s
     await raced(postgres_url)
 
 
+@pytest.mark.req("S0-6.h")
+async def test_many_schedulers_race_for_twenty_slots_on_a_key_value_store(
+    keyvalue_url: str,
+) -> None:
+    await raced(keyvalue_url)
+
+
 @pytest.mark.req("S0-3.b")
 async def test_three_schedulers_killed_at_random_miss_no_slot_and_double_none(path: Path) -> None:
     await survived(path)
@@ -56,3 +86,10 @@ async def test_three_schedulers_killed_at_random_on_a_server_miss_no_slot_and_do
     postgres_url: str,
 ) -> None:
     await survived(postgres_url)
+
+
+@pytest.mark.req("S0-3.b")
+async def test_three_schedulers_killed_at_random_on_a_key_value_store_miss_no_slot(
+    keyvalue_url: str,
+) -> None:
+    await survived(keyvalue_url, fewer=FEWER)
