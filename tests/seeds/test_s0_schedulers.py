@@ -1,7 +1,5 @@
 """S0's slots, claimed once however many processes trigger them and whoever of them is killed."""
 
-import os
-import secrets
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,10 +7,10 @@ import pytest
 
 from holdfast.core.schedule import Outcome
 from holdfast.testing.clock import START
-from holdfast.testing.servers import dynamodb as local
-from holdfast.testing.sizes import DEFAULT, SIZES, VARIABLE
+from holdfast.testing.sizes import SIZES
 
 from .kit import race
+from .places import address, keyvalue
 from .schedulers import SCHEDULES, declare, proved, storm, trigger_at_once
 
 pytestmark = pytest.mark.slow
@@ -23,20 +21,13 @@ FEWER = 5
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """On DynamoDB at full size: the same race there is one of the store's own tests, too."""
     if "keyvalue_url" in metafunc.fixturenames:
-        is_full = os.environ.get(VARIABLE, DEFAULT) == "full"
-        engines = ["etcd", "dynamodb"] if is_full else ["etcd"]
-        metafunc.parametrize("keyvalue_url", engines, indirect=True)
+        metafunc.parametrize("keyvalue_url", keyvalue(), indirect=True)
 
 
 @pytest.fixture
-def keyvalue_url(request: pytest.FixtureRequest) -> str:
-    server, prefix = request.getfixturevalue(request.param), f"slots-{secrets.token_hex(4)}"
-    if request.param == "etcd":
-        url: str = server.url(prefix)
-        return url
-    return f"{local.url(server, 'tests')}&prefix={prefix}:"
+def keyvalue_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return address(request, tmp_path)
 
 
 async def raced(place: Path | str) -> None:
