@@ -173,6 +173,18 @@ async def test_trigger_of_nobody_is_found_by_verify_and_stops_nobody() -> None:
     assert (await store.due_schedules(limit=MANY)).schedules == [schedule]
 
 
+async def test_schedule_of_which_half_is_gone_stops_no_other() -> None:
+    engine = MemoryEngine()
+    store = await _opened(engine)
+    broken = await put_schedule(store, START, name="broken")
+    whole = await put_schedule(store, START, name="whole")
+
+    await engine.transact({}, [Write(Key(layout.SCHEDULE, broken.id), None)])
+
+    assert (await store.due_schedules(limit=MANY)).schedules == [whole]
+    assert await store.schedules(limit=MANY) == [whole]
+
+
 async def _stands(store: KeyValueStore, schedule: Schedule) -> Schedule:
     found = await store.schedule(schedule.id)
     assert found is not None
