@@ -1,7 +1,7 @@
 """Storing new jobs, each with its keys and slot."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -15,11 +15,11 @@ from holdfast.core.state import State
 from holdfast.errors import InvalidJob, PayloadTooLarge
 from holdfast.store.around import Hint
 from holdfast.store.base import Added
-from holdfast.store.keyvalue import groups, layout, queues, shelf
+from holdfast.store.keyvalue import groups, layout, queues, shelf, slots
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.known import remember_queue
-from holdfast.store.keyvalue.port import Key, Value
+from holdfast.store.keyvalue.port import Entry, Key, Value
 from holdfast.store.keyvalue.texts import is_json
 from holdfast.store.keyvalue.together import in_chunks
 from holdfast.store.keyvalue.unit import Read, Unit
@@ -54,7 +54,7 @@ async def _read_ahead(desk: Desk, jobs: Sequence[NewJob]) -> Read:
     if len(jobs) == 1:
         return {}
     plain = all(job.is_plain and not job.member for job in jobs)
-    keys = dict.fromkeys(key for job in jobs for key in (_looked_at(job) if plain else _queue(job)))
+    keys = dict.fromkeys(key for job in jobs for key in (looked_at(job) if plain else _queue(job)))
     return dict(zip(keys, await desk.engine.get(list(keys)), strict=True))
 
 
@@ -62,16 +62,23 @@ def _in_turn(jobs: Sequence[NewJob], ahead: Read) -> set[str]:
     """Those among which the order given decides: who gets a key, or the next position."""
     if len(jobs) == 1:
         return set()
-    names = {job.queue for job in jobs if not _malformed(job)}
-    found = [ahead[queues.key(name)] for name in names]
-    kept = [queues.from_value(entry.value).queue for entry in found if entry is not None]
-    placed = {queue.name for queue in kept if queue.ordering is Ordering.POSITION}
+    placed = _placed([ahead[queues.key(job.queue)] for job in jobs if not _malformed(job)])
     often = Counter(job.id for job in jobs)
     return {
         job.id
         for job in jobs
         if not job.is_plain or job.member or job.queue in placed or often[job.id] > 1
     }
+
+
+async def placed_among(desk: Desk, names: Collection[str]) -> set[str]:
+    """Those of these queues whose jobs have explicit positions."""
+    return _placed(await desk.engine.get([queues.key(name) for name in names]))
+
+
+def _placed(found: Sequence[Entry | None]) -> set[str]:
+    kept = [queues.from_value(entry.value).queue for entry in found if entry is not None]
+    return {queue.name for queue in kept if queue.ordering is Ordering.POSITION}
 
 
 async def _add(desk: Desk, ahead: Read, jobs: Sequence[tuple[NewJob, int]]) -> list[Added]:
@@ -82,7 +89,7 @@ async def _add(desk: Desk, ahead: Read, jobs: Sequence[tuple[NewJob, int]]) -> l
         if is_first:  # somebody got in the way of it, if there is a second time
             unit.take(ahead)
         is_first = False
-        await unit.fetch([key for new, _ in jobs for key in _looked_at(new)])
+        await unit.fetch([key for new, _ in jobs for key in looked_at(new)])
         return [await _put(unit, new, seq, desk.now()) for new, seq in jobs]
 
     try:
@@ -103,7 +110,7 @@ async def put(
 ) -> Kept | Added:
     """The job as it will be kept, or what became of it instead; in the caller's unit."""
     why = _malformed(new)
-    await unit.fetch(_looked_at(new))
+    await unit.fetch(looked_at(new))
     holder = await _holder(unit, new)
     if holder is not None:
         return Added(holder, created=False)
@@ -117,7 +124,8 @@ async def put(
         return Added(new.id, created=False, refused="it would be due beyond the year 9999")
 
 
-def _looked_at(new: NewJob) -> list[Key]:
+def looked_at(new: NewJob) -> list[Key]:
+    """All that `put` reads, whatever comes of it; for who reads it at once with other things."""
     ids = [new.id] if new.retry_of is None else [new.id, new.retry_of]
     return [*_queue(new), *(layout.pointer(i) for i in ids), *(key for key, _ in _claims(new))]
 
@@ -127,7 +135,10 @@ def _queue(new: NewJob) -> list[Key]:
 
 
 def _claims(new: NewJob) -> list[tuple[Key, str]]:
-    """What it wants for itself and whose value tells the holder; what is no key is nobody's."""
+    """What it wants for itself and whose value tells the holder; what is no key is nobody's.
+
+    A slot that was answered without a job tells none.
+    """
     wanted: list[tuple[Key, str]] = []
     slot, active = new.slot, new.active_key
     if slot is not None and _is_fine(lambda: check_name(slot.series, what="series")):
@@ -152,7 +163,7 @@ async def _holder(unit: Unit, new: NewJob) -> JobId | None:
         return new.id
     for key, name in _claims(new):
         value = await unit.get(key)
-        if value is not None and await _is_held(unit, value):
+        if value is not None and name in value and await _is_held(unit, value):
             return JobId(value[name])
     return None
 
@@ -225,11 +236,12 @@ async def _keep(
         root_seq=seq if before is None else before.root_seq,
         key=new.key,
         active_key=new.active_key,
+        series=new.slot.series if new.slot else None,
         member=new.group_id if new.member else None,
         reservation=reservation,
     )
     shelf.save(unit, None, kept)
-    _take(unit, new, job)
+    await _take(unit, new, job)
     if new.member:
         await groups.enter(unit, new.group_id or "")
     if before is not None:
@@ -237,9 +249,9 @@ async def _keep(
     return kept
 
 
-def _take(unit: Unit, new: NewJob, job: Job) -> None:
+async def _take(unit: Unit, new: NewJob, job: Job) -> None:
     if new.slot is not None:
-        unit.put(layout.slot_key(new.slot), {"job_id": job.root_id})
+        await slots.take_by_hand(unit, new.slot, job)
     if new.active_key is not None:
         held = {"job_id": job.id, "root_id": job.root_id, "key": new.active_key}
         unit.put(layout.active_key(new.active_key), held)

@@ -22,7 +22,7 @@ from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.port import Entry, Key, Span, Value
 from holdfast.store.keyvalue.queues import KeptQueue
 from holdfast.store.keyvalue.together import chunks, together
-from holdfast.store.keyvalue.unit import Unit
+from holdfast.store.keyvalue.unit import Stale, Unit
 
 ROUNDS: Final = 20
 """How often a claim looks again when others were quicker."""
@@ -178,7 +178,10 @@ async def _next(unit: Unit, wish: Wish, queue: KeptQueue, now: datetime) -> Kept
         kept = await shelf.load(unit, queue.reserved_for)
         return kept if kept is not None and kept.job.type in wish.types else None
     chosen = await choose(unit, wish, limit=1, most=1, now=now)
-    return await shelf.load_at(unit, chosen[0].value["sort"]) if chosen else None
+    kept = await shelf.load_at(unit, chosen[0].value["sort"]) if chosen else None
+    if chosen and (kept is None or kept.job.state is not State.QUEUED):
+        raise Stale  # somebody took it meanwhile, and there may be others
+    return kept
 
 
 async def choose(
@@ -292,6 +295,7 @@ def _claim(job: Job, run_id: RunId) -> Claim:
         failures=job.failures,
         losses=job.losses,
         max_attempts=job.max_attempts,
+        slot_at=job.slot_at,
     )
 
 
