@@ -1,5 +1,6 @@
 """Storing new jobs, each with its keys and slot."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,6 +24,8 @@ from holdfast.store.keyvalue.port import Key, Value
 from holdfast.store.keyvalue.texts import is_json
 from holdfast.store.keyvalue.together import in_chunks
 from holdfast.store.keyvalue.unit import Unit
+
+log = logging.getLogger("holdfast.store")
 
 
 async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
@@ -143,7 +146,14 @@ async def _is_held(unit: Unit, value: Value) -> bool:
     points at nothing, and is written anew."""
     if "job_pk" not in value or value.get("purged"):
         return True
-    return await unit.get(layout.pointer(value["job_id"])) is not None
+    if await shelf.load(unit, value["job_id"]) is not None:
+        return True
+    log.warning(
+        "dedupe record points at a job that is gone, and is not trusted job=%s", value["job_id"]
+    )
+    if await unit.get(layout.pointer(value["job_id"])) is not None:
+        unit.delete(layout.pointer(value["job_id"]))  # it leads nowhere
+    return False
 
 
 def _malformed(new: NewJob) -> str | None:

@@ -12,10 +12,20 @@ from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
-from holdfast.errors import ClockApart, SchemaTooNew, StoreClosed
+from holdfast.errors import SchemaTooNew, StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Added, Capability, Filter, Renewal
-from holdfast.store.keyvalue import add, apply, claim, finishing, jobs, repair, upkeep, workers
+from holdfast.store.keyvalue import (
+    add,
+    apply,
+    claim,
+    finishing,
+    jobs,
+    repair,
+    skew,
+    upkeep,
+    workers,
+)
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.hints import Ear
 from holdfast.store.keyvalue.leases import FleetClock, Leases
@@ -32,7 +42,6 @@ VERSION = 1
 MAX_SKEW = timedelta(seconds=5)
 """By how much the clocks of two machines may differ."""
 
-SECOND = timedelta(seconds=1)
 _OURS = Key("holdfast", "version")
 
 
@@ -73,7 +82,8 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
         try:
             await self._engine.open()
             await self._require_version()
-            await self._require_time()
+            if self._margin:
+                await skew.require(self._engine, self._clock, self._margin)
         except BaseException:
             await self._engine.close()  # nobody will close what was never open
             raise
@@ -115,19 +125,6 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
             raise SchemaTooNew(
                 f"its records are of version {entry.value['version']}, and this Holdfast knows "
                 f"version {VERSION}; use the newer Holdfast"
-            )
-
-    async def _require_time(self) -> None:
-        """Leases are judged by clocks that must agree; a span of the second is the server's."""
-        theirs = await self._engine.time() if self._margin else None
-        if theirs is None:
-            return
-        apart = abs(self._clock.now() - theirs)
-        if apart > self._margin + SECOND:
-            raise ClockApart(
-                f"this machine's clock and the store's are {apart.total_seconds():.0f} s apart, "
-                f"and {self._margin.total_seconds():.0f} s are allowed; set this machine's clock, "
-                "or give max_skew"
             )
 
     async def add(self, new: Sequence[NewJob]) -> list[Added]:
@@ -220,7 +217,10 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
         return await repair.remove_orphans(self._desk, limit=limit)
 
     async def concerns(self) -> list[str]:
-        return await self._engine.concerns()
+        told = await self._engine.concerns()
+        if self._margin:
+            told += await skew.concerns(self._engine, self._clock, self._margin)
+        return told
 
     async def chores(self, *, abandoned: timedelta) -> Chores:
         return await upkeep.chores(*self._require_open(), abandoned=abandoned)
