@@ -34,6 +34,7 @@ from holdfast.store.keyvalue.port import Engine, Key, Write
 from holdfast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
 from holdfast.store.keyvalue.unit import Units
 from holdfast.store.listeners import Listeners
+from holdfast.store.rhythm import Rhythm
 from holdfast.store.upkeep import Chores
 
 VERSION = 1
@@ -42,6 +43,7 @@ VERSION = 1
 MAX_SKEW = timedelta(seconds=5)
 """By how much the clocks of two machines may differ."""
 
+TICK = timedelta(seconds=1)
 _OURS = Key("holdfast", "version")
 
 
@@ -72,6 +74,12 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
     def engine(self) -> Engine:
         """Where everything is kept."""
         return self._engine
+
+    @property
+    def rhythm(self) -> Rhythm:
+        """As often as its engine wants to be asked; tidying no more often than looking."""
+        poll = timedelta(seconds=self._engine.limits.poll)
+        return Rhythm(poll=poll, tick=max(TICK, poll))
 
     def exists(self) -> bool:
         return self._engine.exists()
