@@ -18,7 +18,7 @@ from holdfast.store.around import Hint
 from holdfast.store.base import Added
 from holdfast.store.keyvalue import groups, layout, queues, shelf
 from holdfast.store.keyvalue.desk import Desk
-from holdfast.store.keyvalue.kept import Kept
+from holdfast.store.keyvalue.kept import Kept, is_over
 from holdfast.store.keyvalue.known import remember_queue
 from holdfast.store.keyvalue.port import Key, Value
 from holdfast.store.keyvalue.texts import is_json
@@ -91,7 +91,7 @@ async def put(
     """The job as it will be kept, or what became of it instead; in the caller's unit."""
     why = _malformed(new)
     await unit.fetch(_looked_at(new))
-    holder = await _holder(unit, new)
+    holder = await _holder(unit, new, now)
     if holder is not None:
         return Added(holder, created=False)
     before = None if new.retry_of is None else await shelf.load(unit, new.retry_of)
@@ -131,21 +131,21 @@ def _is_fine(check: Callable[[], object]) -> bool:
     return True
 
 
-async def _holder(unit: Unit, new: NewJob) -> JobId | None:
+async def _holder(unit: Unit, new: NewJob, now: datetime) -> JobId | None:
     if await unit.get(layout.pointer(new.id)) is not None:
         return new.id
     for key, name in _claims(new):
         value = await unit.get(key)
-        if value is not None and await _is_held(unit, value):
+        if value is not None and await _is_held(unit, value, now):
             return JobId(value[name])
     return None
 
 
-async def _is_held(unit: Unit, value: Value) -> bool:
+async def _is_held(unit: Unit, value: Value, now: datetime) -> bool:
     """Whether the record may be trusted: a dedupe record whose job was never purged and is gone
     points at nothing, and is written anew."""
     if "job_pk" not in value or value.get("purged"):
-        return True
+        return not is_over(value, now)
     if await shelf.load(unit, value["job_id"]) is not None:
         return True
     log.warning(

@@ -48,6 +48,9 @@ _RENAMED: Final = {
 }
 """Where S2 has another word for what we have."""
 
+SECOND: Final = 1_000_000
+"""In microseconds."""
+
 _STATES: Final = frozenset(state.value for state in State)
 _LATER: Final = frozenset({State.SCHEDULED, State.RETRY_WAIT})
 
@@ -262,6 +265,19 @@ def _member(kept: Kept) -> dict[str, Any]:
 def dedupe(job: Job) -> dict[str, Any]:
     """S2's dedupe record: it points at the job, and moves with it."""
     return {"job_id": job.root_id, "job_pk": layout.JOB, "job_sk": layout.job_sort(job)}
+
+
+def tombstone(kept: Kept, key: DedupeKey, until: datetime | None) -> dict[str, Any]:
+    """What stays of it when its job is pruned; with a bucket only until then, if that is said."""
+    left: dict[str, Any] = {**dedupe(kept.job), "purged": True}
+    if until is None or not key.bucket:
+        return left
+    return {**left, "expires_at": micros(until) // SECOND}
+
+
+def is_over(record: Value, now: datetime) -> bool:
+    """Whether it is past its time; an engine may take days to take it away."""
+    return "expires_at" in record and record["expires_at"] * SECOND <= micros(now)
 
 
 def _dedupe(value: Value) -> DedupeKey | None:

@@ -34,6 +34,7 @@ from holdfast.store.keyvalue.port import Engine, Key, Write
 from holdfast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
 from holdfast.store.keyvalue.unit import Units
 from holdfast.store.listeners import Listeners
+from holdfast.store.migrating import Migrates
 from holdfast.store.rhythm import Rhythm
 from holdfast.store.upkeep import Chores
 
@@ -62,9 +63,13 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
         clock: Clock | None = None,
         ids: Ids | None = None,
         max_skew: timedelta = MAX_SKEW,
+        tombstones: timedelta | None = None,
     ) -> None:
+        """`tombstones`: how long a bucket's key is remembered once its job is pruned; None: for
+        ever. For engines that take away by themselves what is past its time."""
         self._engine = engine
         self._clock: Clock = clock or FleetClock()
+        self._tombstones = tombstones
         self._margin = max_skew if clock is None else timedelta(0)
         self._ids = ids or Ids(self._clock.now, secrets.randbits)
         self._listeners = Listeners()
@@ -104,10 +109,16 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
             ids=self._ids,
             wake=self._listeners.tell,
             known=set(),
+            tombstones=self._tombstones,
         )
         self._opened = desk, Locks(self._engine, secrets.token_hex(8))
         await finishing.settle(desk)
         self._listeners.connect(Ear(self._engine, self._listeners.wake))
+
+    async def migrate(self) -> None:
+        self._require_open()
+        if isinstance(self._engine, Migrates):
+            await self._engine.migrate()
 
     async def close(self) -> None:
         if self._opened is not None:
