@@ -18,6 +18,7 @@ from holdfast.testing.conformance.refuted import *  # noqa: F403 - what verify f
 from holdfast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
 from holdfast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
 from holdfast.testing.conformance.shared_records import *  # noqa: F403 - same
+from holdfast.testing.conformance.shared_schedules import *  # noqa: F403 - same
 from holdfast.testing.histories import history_machine
 from holdfast.testing.keyvalue_wreck import KeyValueWrecker
 from holdfast.testing.servers.dynamodb import MOST_WRITES

@@ -26,6 +26,7 @@ from holdfast.testing.mortal_engine import Died, MortalEngine
 from holdfast.testing.place_scenarios import PLACES
 from holdfast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES, World
 from holdfast.testing.scenarios_groups import GROUP_SCENARIOS
+from holdfast.testing.scenarios_schedules import SCHEDULES
 from holdfast.verify import verify
 from holdfast.worker.recover import Recovery
 
@@ -45,9 +46,10 @@ SCENES = (
     SCENARIOS
     | PLACES
     | GROUP_SCENARIOS
+    | SCHEDULES
     | broken_scenarios(lambda world: KeyValueWrecker(_engine_of(world)))
 )
-SOUND = (SCENARIOS.keys() | PLACES.keys() | GROUP_SCENARIOS.keys()) - {
+SOUND = (SCENARIOS | PLACES | GROUP_SCENARIOS | SCHEDULES).keys() - {
     "unblock",
     "edit_blocked",
     "move_blocked",
@@ -68,6 +70,8 @@ SEVERAL = {
     "group_sweep",
     "group_sweep_members",
     "report",
+    "schedule_fire",
+    "schedule_fire_together",
 }
 """Acts on several items, each of which is written or not."""
 

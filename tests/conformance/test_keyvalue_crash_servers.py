@@ -23,6 +23,7 @@ from holdfast.testing.crash import ACT_IDS, clocked
 from holdfast.testing.mortal_engine import Died, MortalEngine
 from holdfast.testing.scenarios import SCENARIOS, World
 from holdfast.testing.scenarios_groups import GROUP_SCENARIOS
+from holdfast.testing.scenarios_schedules import SCHEDULES
 from holdfast.testing.servers.dynamodb import MOST_WRITES
 from holdfast.testing.sizes import DEFAULT, VARIABLE
 from holdfast.verify import verify
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SCENES = SCENARIOS | GROUP_SCENARIOS
+SCENES = SCENARIOS | GROUP_SCENARIOS | SCHEDULES
 UNSOUND = {"unblock", "edit_blocked", "move_blocked"}
 """In these a job is blocked without a group."""
 
-FEW = ("add_with_everything", "apply_mixed", "group_members_succeed")
+FEW = ("add_with_everything", "apply_mixed", "group_members_succeed", "schedule_fire")
 Make = Callable[[], Engine]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast.core.ids import JobId
+from holdfast.core.job import Slot
 from holdfast.core.reservation import ReservationId
 from holdfast.store.keyvalue import layout, queues, reservations, shelf
 from holdfast.store.keyvalue.kept import Kept, indexes, to_value
@@ -57,6 +58,13 @@ class KeyValueWrecker:
         queue = await queues.load(unit, held.queue)
         queues.save(unit, replace(queue, reserved_for=job_id))
         assert await unit.commit()
+
+    async def unslot(self, job_id: JobId) -> None:
+        kept = await self._kept(job_id)
+        assert kept.series is not None
+        assert kept.job.slot_at is not None
+        slot = Slot(series=kept.series, at=kept.job.slot_at)
+        await self._write([Write(layout.slot_key(slot), None)])
 
     async def _kept(self, job_id: str) -> Kept:
         kept = await shelf.load(Unit(self._engine), job_id)

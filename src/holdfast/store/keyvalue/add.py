@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -16,7 +16,7 @@ from holdfast.core.state import State
 from holdfast.errors import InvalidJob, PayloadTooLarge
 from holdfast.store.around import Hint
 from holdfast.store.base import Added
-from holdfast.store.keyvalue import groups, layout, queues, shelf
+from holdfast.store.keyvalue import groups, layout, queues, shelf, slots
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.kept import Kept, is_over
 from holdfast.store.keyvalue.known import remember_queue
@@ -55,10 +55,7 @@ async def _in_turn(desk: Desk, jobs: Sequence[NewJob]) -> set[str]:
     """Those among which the order given decides: who gets a key, or the next position."""
     if len(jobs) == 1:
         return set()
-    names = {job.queue for job in jobs if not _malformed(job)}
-    found = await desk.engine.get([queues.key(name) for name in names])
-    kept = [queues.from_value(entry.value).queue for entry in found if entry is not None]
-    placed = {queue.name for queue in kept if queue.ordering is Ordering.POSITION}
+    placed = await placed_among(desk, {job.queue for job in jobs if not _malformed(job)})
     often = Counter(job.id for job in jobs)
     return {
         job.id
@@ -67,9 +64,16 @@ async def _in_turn(desk: Desk, jobs: Sequence[NewJob]) -> set[str]:
     }
 
 
+async def placed_among(desk: Desk, names: Collection[str]) -> set[str]:
+    """Those of these queues whose jobs have explicit positions."""
+    found = await desk.engine.get([queues.key(name) for name in names])
+    kept = [queues.from_value(entry.value).queue for entry in found if entry is not None]
+    return {queue.name for queue in kept if queue.ordering is Ordering.POSITION}
+
+
 async def _add(desk: Desk, jobs: Sequence[tuple[NewJob, int]]) -> list[Added]:
     async def work(unit: Unit) -> list[Added]:
-        await unit.fetch([key for new, _ in jobs for key in _looked_at(new)])
+        await unit.fetch([key for new, _ in jobs for key in looked_at(new)])
         return [await _put(unit, new, seq, desk.now()) for new, seq in jobs]
 
     try:
@@ -90,7 +94,7 @@ async def put(
 ) -> Kept | Added:
     """The job as it will be kept, or what became of it instead; in the caller's unit."""
     why = _malformed(new)
-    await unit.fetch(_looked_at(new))
+    await unit.fetch(looked_at(new))
     holder = await _holder(unit, new, now)
     if holder is not None:
         return Added(holder, created=False)
@@ -104,14 +108,18 @@ async def put(
         return Added(new.id, created=False, refused="it would be due beyond the year 9999")
 
 
-def _looked_at(new: NewJob) -> list[Key]:
+def looked_at(new: NewJob) -> list[Key]:
+    """All that `put` reads, whatever comes of it; for who reads it at once with other things."""
     queue = [] if _malformed(new) else [queues.key(new.queue)]
     ids = [new.id] if new.retry_of is None else [new.id, new.retry_of]
     return [*queue, *(layout.pointer(i) for i in ids), *(key for key, _ in _claims(new))]
 
 
 def _claims(new: NewJob) -> list[tuple[Key, str]]:
-    """What it wants for itself and whose value tells the holder; what is no key is nobody's."""
+    """What it wants for itself and whose value tells the holder; what is no key is nobody's.
+
+    A slot that was answered without a job tells none.
+    """
     wanted: list[tuple[Key, str]] = []
     slot, active = new.slot, new.active_key
     if slot is not None and _is_fine(lambda: check_name(slot.series, what="series")):
@@ -136,7 +144,7 @@ async def _holder(unit: Unit, new: NewJob, now: datetime) -> JobId | None:
         return new.id
     for key, name in _claims(new):
         value = await unit.get(key)
-        if value is not None and await _is_held(unit, value, now):
+        if value is not None and name in value and await _is_held(unit, value, now):
             return JobId(value[name])
     return None
 
@@ -216,11 +224,12 @@ async def _keep(
         root_seq=seq if before is None else before.root_seq,
         key=new.key,
         active_key=new.active_key,
+        series=new.slot.series if new.slot else None,
         member=new.group_id if new.member else None,
         reservation=reservation,
     )
     shelf.save(unit, None, kept)
-    _take(unit, new, job)
+    await _take(unit, new, job)
     if new.member:
         await groups.enter(unit, new.group_id or "")
     if before is not None:
@@ -228,9 +237,9 @@ async def _keep(
     return kept
 
 
-def _take(unit: Unit, new: NewJob, job: Job) -> None:
+async def _take(unit: Unit, new: NewJob, job: Job) -> None:
     if new.slot is not None:
-        unit.put(layout.slot_key(new.slot), {"job_id": job.root_id})
+        await slots.take_by_hand(unit, new.slot, job)
     if new.active_key is not None:
         held = {"job_id": job.id, "root_id": job.root_id, "key": new.active_key}
         unit.put(layout.active_key(new.active_key), held)

@@ -13,7 +13,16 @@ from holdfast.core.run import NOBODY
 from holdfast.core.state import FINAL, WAITING, RunStatus, State
 from holdfast.errors import PayloadTooLarge
 from holdfast.store.around import Hint
-from holdfast.store.keyvalue import groups, layout, places, queues, reservations, runs, shelf
+from holdfast.store.keyvalue import (
+    groups,
+    layout,
+    places,
+    queues,
+    reservations,
+    runs,
+    shelf,
+    slots,
+)
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.port import Key
@@ -147,6 +156,8 @@ async def _settle(unit: Unit, desk: Desk, kept: Kept, change: Change, seq: int) 
     if change.move.to in FINAL:
         moved = _without_active_key(unit, moved, change.successor)
         await reservations.end_with(unit, moved, change, now)
+    if change.move.kind is Kind.MISFIRE:
+        await slots.misfire(unit, moved)
     shelf.save(unit, was, moved)
     if change.move.kind is not None:
         await _record(unit, change, change.move.kind, now, run_id)

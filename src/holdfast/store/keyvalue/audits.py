@@ -17,6 +17,7 @@ from holdfast.core.dossier import (
 )
 from holdfast.core.event import EventRecord, Kind
 from holdfast.core.ids import JobId
+from holdfast.core.job import Job
 from holdfast.core.run import RunRecord
 from holdfast.store.keyvalue import groups, layout, queues, reservations, runs, shelf
 from holdfast.store.keyvalue.desk import Desk
@@ -164,6 +165,8 @@ async def _strays(desk: Desk) -> AsyncIterator[Stray]:
         yield stray
     async for stray in _of_keys(desk):
         yield stray
+    async for stray in _of_slots(desk):
+        yield stray
     async for stray in _of_reservations(desk):
         yield stray
 
@@ -205,6 +208,22 @@ async def _of_keys(desk: Desk) -> AsyncIterator[Stray]:
             yield Stray(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=about, job_id=root)
 
 
+async def _of_slots(desk: Desk) -> AsyncIterator[Stray]:
+    """A root that was made for a slot holds it, and then nobody else does."""
+    async for page in _pages(desk, layout.SEQ):
+        made = [entry.value for entry in page if "slot" in entry.value]
+        rows = await desk.engine.get([Key(layout.SLOT, value["slot"]) for value in made])
+        for value, row in zip(made, rows, strict=True):
+            is_own = row is not None and row.value.get("job_id") == value["id"]
+            kept = None if is_own else await desk.do(partial(shelf.load, job_id=value["id"]))
+            if kept is not None:
+                yield _unslotted(kept.job)
+
+
+def _unslotted(job: Job) -> Stray:
+    return Stray(kind=StrayKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id)
+
+
 async def _of_reservations(desk: Desk) -> AsyncIterator[Stray]:
     async for entry in _through(desk, layout.RESERVATION):
         held = reservations.from_value(entry.value).reservation
@@ -218,11 +237,16 @@ async def _is_gone(desk: Desk, job_id: str) -> bool:
 
 
 async def _through(desk: Desk, part: str) -> AsyncIterator[Entry]:
-    start = ""
-    while True:
-        page: Sequence[Entry] = await desk.engine.range(Span(part, start), limit=PAGE)
+    async for page in _pages(desk, part):
         for entry in page:
             yield entry
+
+
+async def _pages(desk: Desk, part: str) -> AsyncIterator[Sequence[Entry]]:
+    start = ""
+    while True:
+        page = await desk.engine.range(Span(part, start), limit=PAGE)
+        yield page
         if len(page) < PAGE:
             return
         start = page[-1].key.sort + "\0"

@@ -304,6 +304,7 @@ def _claim(job: Job, run_id: RunId) -> Claim:
         failures=job.failures,
         losses=job.losses,
         max_attempts=job.max_attempts,
+        slot_at=job.slot_at,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from holdfast.clock import micros
 from holdfast.core.delivery import Delivery
 from holdfast.core.ids import RunId
-from holdfast.core.job import Job
+from holdfast.core.job import Job, Slot
 from holdfast.core.job import Key as DedupeKey
 from holdfast.core.state import WAITING, State
 from holdfast.store.keyvalue import layout
@@ -61,6 +61,7 @@ class Kept:
 
     `is_loose`: its state is lost; somebody broke the record, and recovery will settle it.
     `is_counted`: its run is one of a number that its queue limits, so its end makes room.
+    `series` is that of the slot it was made for itself; the job after it in a chain has none.
     `is_followed`: its successor was written by the change that ended it, not by hand.
     """
 
@@ -75,6 +76,7 @@ class Kept:
     is_followed: bool = False
     key: DedupeKey | None = None
     active_key: str | None = None
+    series: str | None = None
     member: str | None = None
     reservation: int | None = None
     last_error: str | None = None
@@ -113,6 +115,7 @@ def to_value(kept: Kept) -> Value:
         "dedupe_key": kept.key and kept.key.key,
         "dedupe_bucket": kept.key and kept.key.bucket,
         "active_key": kept.active_key,
+        "series": kept.series,
         "member": kept.member,
         "reservation": kept.reservation,
     }
@@ -149,6 +152,7 @@ def from_value(value: Value) -> Kept:
         is_followed=value.get("is_followed", False),
         key=_dedupe(value),
         active_key=value.get("active_key"),
+        series=value.get("series"),
         member=value.get("member"),
         reservation=value.get("reservation"),
         last_error=value.get("last_error"),
@@ -165,13 +169,22 @@ def indexes(kept: Kept) -> dict[Key, Value]:
 def _indexes(kept: Kept) -> Iterator[tuple[Key, Value]]:
     job = kept.job
     yield layout.pointer(job.id), {"sort": layout.job_sort(job)}
-    yield layout.seq_key(job.seq), {"id": job.id}
+    yield layout.seq_key(job.seq), _number(kept)
     if kept.key is not None:
         yield layout.dedupe_key(kept.key), dedupe(job)
     if kept.member is not None:
         yield Key(layout.member_part(kept.member), layout.number(job.seq)), _member(kept)
     if not kept.is_loose:
         yield from _place(kept)
+
+
+def _number(kept: Kept) -> dict[str, Any]:
+    """Whose number it is; of a root that was made for a slot, which one is to be its own."""
+    job = kept.job
+    if job.slot_at is None or job.retry_of is not None:
+        return {"id": job.id}
+    slot = Slot(series=kept.series or "", at=job.slot_at)
+    return {"id": job.id, "slot": layout.slot_key(slot).sort}
 
 
 def _place(kept: Kept) -> Iterator[tuple[Key, Value]]:

@@ -28,6 +28,10 @@ EVENT: Final = "event"
 STREAM: Final = "stream"
 ACTIVE: Final = "active"
 SLOT: Final = "slot"
+SCHEDULE: Final = "schedule"
+SCHEDULE_NAME: Final = "schedule-name"
+STANDING: Final = "schedule-standing"
+TRIGGER: Final = "schedule-trigger"
 ONCE: Final = "once"
 QUEUE: Final = "queue"
 QUEUE_NAME: Final = "queue-name"
@@ -152,6 +156,16 @@ def active_key(key: str) -> Key:
 
 def slot_key(slot: Slot) -> Key:
     return Key(SLOT, f"{slot.series}#{stamp(slot.at)}")
+
+
+def slots_before(series: str, moment: datetime | None) -> Span:
+    """The slots of a series, or those of them before a moment."""
+    end = f"{series}$" if moment is None else f"{series}#{stamp(moment)}"  # "$" is next after "#"
+    return Span(SLOT, f"{series}#", end)
+
+
+def trigger_sort(at: datetime, schedule_id: str) -> str:
+    return f"{number(micros(at))}.{schedule_id}"
 
 
 def member_part(group_id: str) -> str:

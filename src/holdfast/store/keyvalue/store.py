@@ -31,6 +31,7 @@ from holdfast.store.keyvalue.hints import Ear
 from holdfast.store.keyvalue.leases import FleetClock, Leases
 from holdfast.store.keyvalue.locks import Lock, Locks
 from holdfast.store.keyvalue.port import Engine, Key, Write
+from holdfast.store.keyvalue.schedule_surface import KeyValueSchedules
 from holdfast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
 from holdfast.store.keyvalue.unit import Units
 from holdfast.store.listeners import Listeners
@@ -48,7 +49,7 @@ TICK = timedelta(seconds=1)
 _OURS = Key("holdfast", "version")
 
 
-class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueAround):
+class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueSchedules, KeyValueAround):
     """Ordered keys and small transactions, whoever keeps them.
 
     Without a `clock`, leases go by one that all machines share, `max_skew` apart at most.
