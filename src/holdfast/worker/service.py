@@ -18,6 +18,7 @@ async def every(
     span: timedelta,
     step: Callable[[], Awaitable[object]],
     *,
+    what: str | None = None,
     random: Callable[[], float],
     poke: asyncio.Event | None = None,
     patience: int = 2,
@@ -26,10 +27,10 @@ async def every(
 
     The wait is drawn from 80 to 120 % of the span, so that a fleet does not march in step. A step
     that fails is logged and tried again, each time after a pause `patience` times as long. What an
-    operator can put right is a line, without a traceback, and not at every try.
+    operator can put right is a line that says `what` cannot be done, and not at every try.
     """
     name = getattr(step, "__qualname__", "step")
-    complaint = Complaint(log, f"do {name}")
+    complaint = Complaint(log, what or f"do {name}")
     failed = 0
     while True:
         try:
