@@ -18,7 +18,7 @@ from holdfast.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 
-QUICK = {"poll": "50ms", "tick": "100ms", "renew": "500ms", "lease": "3s"}
+QUICK = {"poll": "200ms", "tick": "500ms", "renew": "500ms", "lease": "3s"}
 SOON = 3.0
 """Seconds until writes go on when an etcd leader was killed."""
 
@@ -37,8 +37,9 @@ class Crew:
         await asyncio.sleep(0.2)  # so that some are under way when it happens
 
     async def enqueue(self, count: int = 1) -> None:
-        for _ in range(count):
-            self.handles.append(await self.work.enqueue(len(self.handles)))
+        first = len(self.handles)
+        jobs = [self.work.bind(n) for n in range(first, first + count)]
+        self.handles += await self.app.enqueue_many(jobs)
 
     async def all_done(self) -> None:
         for handle in self.handles:

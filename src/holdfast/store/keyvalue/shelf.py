@@ -44,11 +44,14 @@ async def load_at(unit: Unit, sort: str) -> Kept | None:
 
 
 async def _behind(unit: Unit, pointer: Key, sort: str) -> Kept | None:
-    if await unit.get(Key(layout.JOB, sort)) is None:
-        if await unit.is_unchanged([pointer]):
-            return None  # somebody deleted its record by hand, and nothing else of it
-        raise Stale  # it was moved between the two reads
-    return await _at(unit, sort)
+    if await unit.get(Key(layout.JOB, sort)) is not None:
+        return await _at(unit, sort)
+    # Either it was moved between the two reads, or somebody deleted its record by hand, and
+    # nothing else of it: then nothing is there between two looks at one and the same pointer.
+    [record] = await unit.engine.get([Key(layout.JOB, sort)])
+    if record is None and await unit.is_unchanged([pointer]):
+        return None
+    raise Stale
 
 
 async def _at(unit: Unit, sort: str) -> Kept:
