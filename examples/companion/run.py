@@ -29,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     print(f"A minute of S2 takes {minute:g} s here: base delay {minute:g} s, 5 attempts.")
     asyncio.run(_work(Companion(asked.folder, asked.url, rules=rules), asked.day))
-    print(f"\nEvery field: python -m companion.show {asked.folder}")
+    where = "" if asked.url is None else f" --url '{asked.url}'"
+    print(f"\nEvery field: python -m companion.show {asked.folder}{where}")
 
 
 async def _work(companion: Companion, day: date) -> None:

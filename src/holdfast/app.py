@@ -54,6 +54,7 @@ from holdfast.jobs.registry import Registry
 from holdfast.jobs.templates import Templates
 from holdfast.store.base import Store
 from holdfast.store.open import open_store
+from holdfast.store.rhythm import Paced
 from holdfast.sync import Sync
 
 if TYPE_CHECKING:
@@ -82,13 +83,14 @@ class Holdfast(Admin):
         settings: Settings | None = None,
         **overrides: Unpack[SettingOptions],
     ) -> None:
-        self.settings = (settings or Settings()).with_(**overrides)
+        given = (settings or Settings()).with_(**overrides)
         self.registry = Registry()
         self.url = url if isinstance(url, str) else None
         self._declared: dict[str, Declared] = {}
         self._watches: list[Watch] = []
         self._ids = Ids(SystemClock().now, secrets.randbits)
         self._store = _store(url, self._ids)
+        self.settings = _suited(given, self._store)
         self._client = Client(
             self._store,
             settings=self.settings,
@@ -367,6 +369,12 @@ def _store(url: str | Store, ids: Ids) -> Store:
     if isinstance(url, str) or not hasattr(url, "add"):
         return open_store(cast("str", url), ids=ids)  # which says what an address looks like
     return url
+
+
+def _suited(given: Settings, store: Store) -> Settings:
+    if not isinstance(store, Paced):
+        return given
+    return given.suited(poll=store.rhythm.poll, tick=store.rhythm.tick)
 
 
 def _instance_id() -> str:

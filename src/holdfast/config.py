@@ -1,7 +1,7 @@
 """Every setting and its default, checked once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,10 @@ SHORTEST: Final = timedelta(milliseconds=1)
 SHORTEST_RESERVATION: Final = timedelta(seconds=1)
 LONGEST_RESERVATION: Final = timedelta(hours=1)
 MOST_AT_ONCE: Final = 100_000
+
+TICK: Final = timedelta(seconds=1)
+POLL: Final = timedelta(milliseconds=500)
+"""Unless the app says otherwise, or its store (DynamoDB: both 5 s)."""
 
 
 class SettingOptions(TypedDict, total=False):
@@ -58,14 +62,15 @@ class Settings:
     concurrency: int  # how many jobs one worker runs at a time
     prefetch: int  # how many more it may hold ready, so that none waits for the store
     logs: Path  # the folder for the output of commands, one file per run
+    _open: frozenset[str] = field(repr=False, compare=False)  # those that a store may choose
 
     def __init__(
         self,
         *,
         lease: Span = "15s",
         renew: Span = "5s",
-        tick: Span = "1s",
-        poll: Span = "500ms",
+        tick: Span | None = None,
+        poll: Span | None = None,
         grace: Span = "30s",
         max_silence: Span = "10m",
         transaction: Span = "5s",
@@ -77,6 +82,9 @@ class Settings:
         prefetch: int = 1500,
         logs: str | PathLike[str] = "holdfast-logs",
     ) -> None:
+        left_open = [name for name, span in (("tick", tick), ("poll", poll)) if span is None]
+        object.__setattr__(self, "_open", frozenset(left_open))
+        tick, poll = TICK if tick is None else tick, POLL if poll is None else poll
         spans = {"lease": lease, "renew": renew, "tick": tick, "poll": poll}
         for name, span in {
             **spans,
@@ -101,7 +109,7 @@ class Settings:
 
     def dump(self) -> dict[str, Any]:
         """As JSON can carry them: spans in microseconds, paths as text."""
-        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+        return {name: _plain(getattr(self, name)) for name in _names()}
 
     @classmethod
     def load(cls, dumped: Mapping[str, Any]) -> "Settings":
@@ -116,8 +124,19 @@ class Settings:
 
     def with_(self, **changes: Unpack[SettingOptions]) -> "Settings":
         """These settings with some of them changed."""
-        now: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        now: dict[str, Any] = {
+            name: getattr(self, name) for name in _names() if name not in self._open
+        }
         return Settings(**{**now, **changes})
+
+    def suited(self, *, poll: timedelta, tick: timedelta) -> "Settings":
+        """These settings with what a store wants, where nobody has said anything else."""
+        wanted: dict[str, Any] = {"poll": poll, "tick": tick}
+        return self.with_(**{name: wanted[name] for name in self._open})
+
+
+def _names() -> list[str]:
+    return [each.name for each in fields(Settings) if not each.name.startswith("_")]
 
 
 def _plain(value: Any) -> Any:

@@ -173,7 +173,7 @@ def test_settings_that_cannot_work_are_refused(settings, words):
 def test_the_defaults_are_those_of_the_design():
     settings = Settings()
 
-    shown = {name: str(getattr(settings, name)) for name in Settings.__slots__}
+    shown = {name: str(getattr(settings, name)) for name in settings.dump()}
     assert shown == {
         "lease": "0:00:15",
         "max_silence": "0:10:00",

@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +15,7 @@ import pytest
 import holdfast as package
 from companion import show, words
 from companion.chat import Chat
+from holdfast.testing.servers import dynamodb as local
 
 EXAMPLE = Path(words.__file__).parent
 README = (EXAMPLE / "README.md").read_text()
@@ -94,3 +96,23 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "8 calls, 0 new jobs" in told
     assert told.count("completed    attempts") >= 6
     assert [message.user_id for message in chat.messages()] == ["ada", "bob", "eve"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["dynamodb", "etcd"])
+def test_another_address_is_all_it_takes_to_move(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: str
+) -> None:
+    [shown] = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
+    name = f"companion-{secrets.token_hex(6)}"
+    server = request.getfixturevalue(engine)
+    url = local.url(server, name) if engine == "dynamodb" else server.url(name)
+
+    told = finish(start(tmp_path, "--minute", "0.02", "--url", url))
+    with redirect_stdout(StringIO()) as items:
+        show.main([str(tmp_path / "home"), "--url", url])
+
+    assert [line for line in shown.splitlines() if line not in told.splitlines()] == []
+    assert f"companion.show home --url '{url}'" in told
+    assert items.getvalue().count('"PK": "job"') == 8
+    assert not (tmp_path / "home" / "jobs.db").exists()

@@ -8,6 +8,7 @@ from holdfast.cli.output import Output
 from holdfast.cli.where import Where, find
 from holdfast.core.span import to_span
 from holdfast.errors import InvalidJob
+from holdfast.store.migrating import Migrates
 from holdfast.store.open import POSTGRES
 
 
@@ -19,6 +20,8 @@ def command() -> None:
 @verb("migrate", creates=True)
 async def migrate(desk: Desk, /) -> None:
     """Create the store, or bring its schema up to date; harmless when it is."""
+    if isinstance(desk.app.store, Migrates):
+        await desk.app.store.migrate()
     await _status(desk)
 
 

@@ -11,6 +11,7 @@ from holdfast.errors import CallerError, OperatorError, StoreClosed
 from holdfast.scheduler.trigger import Trigger
 from holdfast.store.around import Hold
 from holdfast.store.base import Store
+from holdfast.telemetry.complaint import Complaint
 
 log = logging.getLogger("holdfast.scheduler")
 
@@ -18,7 +19,10 @@ LOCK: Final = "scheduler"
 """Held by whoever triggers. It is thrift: without it all would try, and one would win each slot."""
 
 TAKE_OVER: Final = 1.0
-"""How often the others look whether the lock is free, in seconds."""
+"""How often the others look whether the lock is free, in seconds; as rarely as for jobs, if that
+is rarer, for there are stores where each look is paid for."""
+
+LATEST_TAKE_OVER: Final = 5.0
 
 AHEAD: Final = timedelta(seconds=5)
 """How long before a trigger what it fires is made ready."""
@@ -42,15 +46,22 @@ async def keep_triggering(
 
     `by_turns`: one process at a time does it, and the others stand by.
     """
-    trigger = Trigger(store, new_id)
+    trigger, complaint = Trigger(store, new_id), Complaint(log, "trigger schedules")
+    stand_by = min(max(TAKE_OVER, poll.total_seconds()), LATEST_TAKE_OVER)
     hold: Hold | None = None
     try:
         while True:
-            hold = hold or (await store.hold(LOCK) if by_turns else None)
-            if by_turns and hold is None:
-                await asyncio.sleep(TAKE_OVER)
-            else:
-                await asyncio.sleep(await _step(trigger, poll.total_seconds()))
+            try:
+                hold = hold or (await store.hold(LOCK) if by_turns else None)
+                is_our_turn = hold is not None or not by_turns
+                pause = await _step(trigger, poll.total_seconds()) if is_our_turn else stand_by
+                complaint.over()
+            except OperatorError as error:
+                if isinstance(error, StoreClosed):
+                    raise
+                complaint.about(error)
+                pause = PAUSE
+            await asyncio.sleep(pause)
     finally:
         if hold is not None:
             await hold.release()
@@ -86,7 +97,7 @@ async def _step(trigger: Trigger, poll: float) -> float:
             return min(RESTS * poll, left - AHEAD.total_seconds() + EARLY)
         if left > LAST_MOMENT:
             await trigger.prepare(done.next_trigger_at, AHEAD)
-    except StoreClosed:
+    except OperatorError:
         raise
     except Exception:
         log.exception("a round of triggers failed; it will be tried again")

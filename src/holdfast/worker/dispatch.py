@@ -13,6 +13,7 @@ from holdfast.core.run import Claim, Holder
 from holdfast.errors import OperatorError, StoreClosed
 from holdfast.store.around import Hint
 from holdfast.store.base import Jobs
+from holdfast.telemetry.complaint import Complaint
 from holdfast.worker.stock import TOO_LONG, Stock
 
 log = logging.getLogger("holdfast.worker")
@@ -79,6 +80,7 @@ class Dispatcher:
         self._stock = Stock(concurrency=concurrency, most=prefetch)
         self._lease = lease
         self._poll = poll.total_seconds()
+        self._complaint = Complaint(log, "take jobs")
         self._took = took
         self._room_to_hold = room
         self._is_busy = is_busy
@@ -203,11 +205,12 @@ class Dispatcher:
         except StoreClosed:
             raise
         except OperatorError as error:
-            log.warning("cannot take jobs, will try again: %s", error)
+            self._complaint.about(error)
             return 0
         except Exception:
             log.exception("taking jobs failed; it will be tried again")
             return 0
+        self._complaint.over()
         self._empty_looks = 0 if taken else self._empty_looks + 1
         if not taken and not self._is_busy():
             self.idle.set()

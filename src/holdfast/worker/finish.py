@@ -23,6 +23,9 @@ AT_ONCE = 1000
 ALARM = 5
 """After so many failed writes in a row somebody should look."""
 
+RARELY = 60
+"""Then every so many tries are told: about once a minute."""
+
 
 class Finisher:
     """Writes ends until the store has them. A result counts only once it is durable."""
@@ -93,7 +96,8 @@ class Finisher:
             except OperatorError as error:
                 failed += 1
                 tell = log.error if failed >= ALARM else log.warning
-                tell("%d ends not written after %d tries: %s", len(changes), failed, error)
+                if failed <= ALARM or failed % RARELY == 0:
+                    tell("%d ends not written after %d tries: %s", len(changes), failed, error)
                 await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2 ** min(failed, 10)))
             except Exception:
                 # A fault of ours. The leases lapse and the jobs run again: late, but not lost.

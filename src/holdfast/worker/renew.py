@@ -76,11 +76,18 @@ class Renewer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        beating = every(self._interval, self.beat_once, random=self._random.random, patience=1)
+        beating = every(
+            self._interval,
+            self.beat_once,
+            what="show signs of life",
+            random=self._random.random,
+            patience=1,
+        )
         # A renewal that failed is repeated just as soon: leases do not wait for patience.
         renewing = every(
             self._interval,
             self.run_once,
+            what="renew leases",
             random=self._random.random,
             poke=self._poke,
             patience=1,

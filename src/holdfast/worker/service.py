@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 
-from holdfast.errors import StoreClosed
+from holdfast.errors import OperatorError, StoreClosed
+from holdfast.telemetry.complaint import Complaint
 
 log = logging.getLogger("holdfast.worker")
 
@@ -17,6 +18,7 @@ async def every(
     span: timedelta,
     step: Callable[[], Awaitable[object]],
     *,
+    what: str | None = None,
     random: Callable[[], float],
     poke: asyncio.Event | None = None,
     patience: int = 2,
@@ -24,16 +26,22 @@ async def every(
     """Run `step`, wait about `span` (sooner when poked), and again, until cancelled.
 
     The wait is drawn from 80 to 120 % of the span, so that a fleet does not march in step. A step
-    that fails is logged and tried again, each time after a pause `patience` times as long.
+    that fails is logged and tried again, each time after a pause `patience` times as long. What an
+    operator can put right is a line that says `what` cannot be done, and not at every try.
     """
     name = getattr(step, "__qualname__", "step")
+    complaint = Complaint(log, what or f"do {name}")
     failed = 0
     while True:
         try:
             await step()
             failed = 0
+            complaint.over()
         except StoreClosed:
             raise
+        except OperatorError as error:
+            failed += 1
+            complaint.about(error)
         except Exception:
             failed += 1
             log.exception("%s failed %d times in a row; it will be tried again", name, failed)

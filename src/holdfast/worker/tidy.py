@@ -86,6 +86,6 @@ async def look_around(tidy: Tidy, settings: Settings, *, random: Callable[[], fl
                 return
 
     await asyncio.gather(
-        every(settings.tick, tidy.run_once, random=random),
-        every(60 * settings.tick, prune, random=random),
+        every(settings.tick, tidy.run_once, what="tidy up", random=random),
+        every(60 * settings.tick, prune, what="prune", random=random),
     )

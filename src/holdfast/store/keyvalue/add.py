@@ -1,5 +1,6 @@
 """Storing new jobs, each with its keys and slot."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -17,12 +18,14 @@ from holdfast.store.around import Hint
 from holdfast.store.base import Added
 from holdfast.store.keyvalue import groups, layout, queues, shelf, slots
 from holdfast.store.keyvalue.desk import Desk
-from holdfast.store.keyvalue.kept import Kept
+from holdfast.store.keyvalue.kept import Kept, is_over
 from holdfast.store.keyvalue.known import remember_queue
 from holdfast.store.keyvalue.port import Entry, Key, Value
 from holdfast.store.keyvalue.texts import is_json
 from holdfast.store.keyvalue.together import in_chunks
 from holdfast.store.keyvalue.unit import Read, Unit
+
+log = logging.getLogger("holdfast.store")
 
 
 async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
@@ -111,7 +114,7 @@ async def put(
     """The job as it will be kept, or what became of it instead; in the caller's unit."""
     why = _malformed(new)
     await unit.fetch(looked_at(new))
-    holder = await _holder(unit, new)
+    holder = await _holder(unit, new, now)
     if holder is not None:
         return Added(holder, created=False)
     before = None if new.retry_of is None else await shelf.load(unit, new.retry_of)
@@ -158,22 +161,29 @@ def _is_fine(check: Callable[[], object]) -> bool:
     return True
 
 
-async def _holder(unit: Unit, new: NewJob) -> JobId | None:
+async def _holder(unit: Unit, new: NewJob, now: datetime) -> JobId | None:
     if await unit.get(layout.pointer(new.id)) is not None:
         return new.id
     for key, name in _claims(new):
         value = await unit.get(key)
-        if value is not None and name in value and await _is_held(unit, value):
+        if value is not None and name in value and await _is_held(unit, value, now):
             return JobId(value[name])
     return None
 
 
-async def _is_held(unit: Unit, value: Value) -> bool:
+async def _is_held(unit: Unit, value: Value, now: datetime) -> bool:
     """Whether the record may be trusted: a dedupe record whose job was never purged and is gone
     points at nothing, and is written anew."""
     if "job_pk" not in value or value.get("purged"):
+        return not is_over(value, now)
+    if await shelf.load(unit, value["job_id"]) is not None:
         return True
-    return await unit.get(layout.pointer(value["job_id"])) is not None
+    log.warning(
+        "dedupe record points at a job that is gone, and is not trusted job=%s", value["job_id"]
+    )
+    if await unit.get(layout.pointer(value["job_id"])) is not None:
+        unit.delete(layout.pointer(value["job_id"]))  # it leads nowhere
+    return False
 
 
 def _malformed(new: NewJob) -> str | None:

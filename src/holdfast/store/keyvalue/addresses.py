@@ -10,12 +10,14 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from holdfast.clock import Clock
 from holdfast.core.ids import Ids
 from holdfast.core.limits import check_name
+from holdfast.core.span import to_span
 from holdfast.errors import InvalidJob
 from holdfast.store.keyvalue.store import MAX_SKEW, KeyValueStore
 
 ETCD: Final = "etcd://host:2379,host2:2379/prefix"
 DYNAMODB: Final = "dynamodb://table?region=eu-central-1"
 HOUR: Final = 3600.0
+DAY: Final = timedelta(days=1)
 
 
 def etcd_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueStore:
@@ -51,7 +53,7 @@ def dynamodb_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValu
         DynamoDBEngine,
     )
 
-    known = {"region", "endpoint", "prefix", "max_skew", "beat", "most_writes"}
+    known = {"region", "endpoint", "prefix", "max_skew", "beat", "most_writes", "tombstones"}
     parts, options = _split(url, DYNAMODB, known)
     engine = DynamoDBEngine(
         check_name(parts.netloc or "", what="table"),
@@ -61,7 +63,9 @@ def dynamodb_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValu
         beat=_seconds(options, "beat", BEAT),
         most_writes=int(_seconds(options, "most_writes", MOST_WRITES)),
     )
-    return KeyValueStore(engine, clock=clock, ids=ids, max_skew=_skew(options))
+    return KeyValueStore(
+        engine, clock=clock, ids=ids, max_skew=_skew(options), tombstones=_tombstones(options)
+    )
 
 
 def _split(url: str, example: str, known: set[str]) -> tuple[SplitResult, dict[str, str]]:
@@ -101,6 +105,19 @@ def _prefix(text: str) -> str:
 
 def _skew(options: Mapping[str, str]) -> timedelta:
     return timedelta(seconds=_seconds(options, "max_skew", MAX_SKEW.total_seconds()))
+
+
+def _tombstones(options: Mapping[str, str]) -> timedelta | None:
+    """At least a day: a key that is free again within hours would be none."""
+    if "tombstones" not in options:
+        return None
+    try:
+        span = to_span(options["tombstones"], what="tombstones")
+    except ValueError as error:
+        raise InvalidJob(str(error)) from error
+    if span < DAY:
+        raise InvalidJob(f"tombstones is {options['tombstones']!r:.80}; write a day or more: 400d")
+    return span
 
 
 def _flag(options: Mapping[str, str], name: str) -> bool:

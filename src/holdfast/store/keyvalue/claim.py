@@ -106,12 +106,14 @@ async def _many(
 ) -> list[Claim]:
     """From a queue without a limit: all at once, and again where others were quicker."""
     claims: list[Claim] = []
-    tried = 0
+    tried, passed = 0, set[str]()
     for _ in range(ROUNDS):
         now_room = max(0, limit - len(claims))
         room = limit + prefetch - len(claims)
         unit, now = Unit(desk.engine), desk.now()
-        chosen = await choose(unit, wish, limit=now_room, most=room, now=now, first=ready)
+        chosen = await choose(
+            unit, wish, limit=now_room, most=room, now=now, first=ready, passed=passed
+        )
         ready = None
         numbered = list(enumerate(chosen, start=tried))
         together_taken = await together(
@@ -120,6 +122,8 @@ async def _many(
         answers = [answer for told in together_taken for answer in told]
         claims += [answer for answer in answers if answer is not None]
         tried += len(chosen)
+        taken = {claim.job_id for claim in claims}
+        passed |= {entry.value["id"] for entry in chosen} - taken
         if None not in answers:
             break
     return claims
@@ -177,11 +181,15 @@ async def _next(unit: Unit, wish: Wish, queue: KeptQueue, now: datetime) -> Kept
     if queue.reserved_for is not None:
         kept = await shelf.load(unit, queue.reserved_for)
         return kept if kept is not None and kept.job.type in wish.types else None
-    chosen = await choose(unit, wish, limit=1, most=1, now=now)
-    kept = await shelf.load_at(unit, chosen[0].value["sort"]) if chosen else None
-    if chosen and (kept is None or kept.job.state is not State.QUEUED):
-        raise Stale  # somebody took it meanwhile, and there may be others
-    return kept
+    passed: set[str] = set()
+    while chosen := await choose(unit, wish, limit=1, most=1, now=now, passed=passed):
+        kept = await shelf.load_at(unit, chosen[0].value["sort"])
+        if kept is None or kept.job.state is not State.QUEUED:
+            raise Stale  # somebody took it meanwhile, and there may be others
+        if not kept.is_locked(now):
+            return kept
+        passed.add(chosen[0].value["id"])
+    return None
 
 
 async def choose(
@@ -192,10 +200,12 @@ async def choose(
     most: int,
     now: datetime,
     first: list[Entry] | None = None,
+    passed: Collection[str] = (),
 ) -> list[Entry]:
     """What one claim takes, in claim order: `limit` of any kind, and up to `most` that can wait.
 
-    `first` is the first page, where somebody has read it.
+    `first` is the first page, where somebody has read it; `passed` are jobs that were looked at,
+    and could not be taken.
     """
     chosen: list[Entry] = []
     names: set[str] = set()
@@ -207,6 +217,7 @@ async def choose(
             if len(chosen) == most:
                 break
             is_wanted = len(chosen) < limit or entry.value["can_wait"]
+            is_wanted = is_wanted and entry.value["id"] not in passed
             if is_wanted and await _may_be_taken(unit, wish, entry.value, names, now):
                 chosen.append(entry)
                 names.add(entry.value.get("name", ""))
@@ -244,7 +255,7 @@ async def open_run(
     now = desk.now()
     if kept is None or kept.is_loose or kept.job.state is not State.QUEUED:
         return None
-    if is_late(kept.job, now) or not await _take_name(unit, kept.job):
+    if kept.is_locked(now) or is_late(kept.job, now) or not await _take_name(unit, kept.job):
         return None
     job = replace(
         kept.job,

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from holdfast.clock import Clock
@@ -26,6 +26,7 @@ class Desk:
     ids: Ids
     wake: Callable[[Hint], None]
     known: set[str]  # queues that are on the list already
+    tombstones: timedelta | None = None  # how long the keys of pruned jobs stay; None: for ever
 
     @property
     def engine(self) -> Engine:

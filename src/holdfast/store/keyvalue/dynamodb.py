@@ -9,9 +9,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from holdfast.errors import StoreBusy
+from holdfast.errors import StoreBusy, StoreReadOnly
 from holdfast.store.keyvalue.dynamodb_items import VERSION, entry, key_item, put_item
-from holdfast.store.keyvalue.dynamodb_table import Table
+from holdfast.store.keyvalue.dynamodb_table import EXPIRES_AT, Table
 from holdfast.store.keyvalue.port import Conditions, Entry, Key, Limits, Span, Write
 
 MOST_WRITES: Final = 100
@@ -67,6 +67,10 @@ class DynamoDBEngine:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="dynamodb")
         await self._call(self._table.prepare)
+
+    async def migrate(self) -> None:
+        """A table that somebody made by hand lets nothing expire."""
+        await self._call(self._table.expire)
 
     async def close(self) -> None:
         if self._threads is not None:
@@ -158,7 +162,17 @@ class DynamoDBEngine:
             "table": self._table.name,
             "status": described["TableStatus"],
             "items": f"{described['ItemCount']:,} (counted every six hours)",
+            "expiry": await self._call(self._expiry),
         }
+
+    def _expiry(self) -> str:
+        try:
+            name = self._table.expires_by()
+        except StoreReadOnly:
+            return "unknown: we may not look"
+        if not name:
+            return "off; `holdfast db migrate` turns it on"
+        return f"by {name}" if name == EXPIRES_AT else f"by {name}, so what is ours stays"
 
     async def concerns(self) -> list[str]:
         return []

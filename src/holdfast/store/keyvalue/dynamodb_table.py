@@ -35,6 +35,9 @@ _TYPES: Final = [
     {"AttributeName": "PK", "AttributeType": "S"},
     {"AttributeName": "SK", "AttributeType": "S"},
 ]
+EXPIRES_AT: Final = "expires_at"
+"""The attribute by which DynamoDB takes items away: seconds since 1970."""
+
 _SINGLE: Final = {"Put": "put_item", "Delete": "delete_item"}
 _RIGHTS: Final = "grant it what the page on DynamoDB lists"
 _RENEW: Final = "renew the credentials, and see to the region and this machine's clock"
@@ -125,7 +128,32 @@ class Table:
                     BillingMode="PAY_PER_REQUEST",
                 )
             self._client.get_waiter("table_exists").wait(TableName=self.name)
+        with suppress(StoreReadOnly):  # it works without, and `db status` tells
+            self.expire()
         return self.describe()
+
+    def expires_by(self) -> str:
+        """The attribute by which DynamoDB takes items away; empty if it takes none."""
+        with self._translated():
+            answer = self._client.describe_time_to_live(TableName=self.name)
+        told = answer["TimeToLiveDescription"]
+        is_on = told["TimeToLiveStatus"] in {"ENABLED", "ENABLING"}
+        return told.get("AttributeName", "") if is_on else ""
+
+    def expire(self) -> None:
+        """Let DynamoDB take away what is past its time; a table knows one attribute for that,
+        and if it has another one, that stays."""
+        if self.expires_by():
+            return
+        wanted = {"Enabled": True, "AttributeName": EXPIRES_AT}
+        try:
+            with self._translated():
+                self._client.update_time_to_live(
+                    TableName=self.name, TimeToLiveSpecification=wanted
+                )
+        except StoreBroken:
+            if not self.expires_by():  # somebody else was quicker
+                raise
 
     def read(self, keys: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
         """The items that are there, and the keys that were left out."""

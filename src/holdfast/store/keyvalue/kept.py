@@ -28,7 +28,7 @@ STATUS: Final = {
     State.SKIPPED: "cancelled",
     State.CANCELLED: "cancelled",
 }
-"""S2's words for our states."""
+"""S2's words for our states, but for what `status` says."""
 
 _TIMES: Final = (
     "created_at",
@@ -47,6 +47,9 @@ _RENAMED: Final = {
     "failures": "attempts",
 }
 """Where S2 has another word for what we have."""
+
+SECOND: Final = 1_000_000
+"""In microseconds."""
 
 _STATES: Final = frozenset(state.value for state in State)
 _LATER: Final = frozenset({State.SCHEDULED, State.RETRY_WAIT})
@@ -84,6 +87,11 @@ class Kept:
     def is_open(self) -> bool:
         return self.lease is not None
 
+    def is_locked(self, now: datetime) -> bool:
+        """Whether it waits under a lock that is not over: somebody wrote that by hand, for we
+        lock a job and open its run in one write."""
+        return not self.is_open and self.lease_until is not None and self.lease_until >= now
+
 
 def to_value(kept: Kept) -> Value:
     """The record of a job; what is None is left out."""
@@ -91,11 +99,11 @@ def to_value(kept: Kept) -> Value:
     own = {field.name: _plain(getattr(job, field.name)) for field in fields(Job)}
     record = {_RENAMED.get(name, name): value for name, value in own.items()}
     record |= {
-        "status": STATUS[job.state],
+        "status": status(job),
         "locked_by": job.holder if kept.is_open else None,
         "lock_expires_at": _plain(kept.lease_until),
         "last_error": kept.last_error,
-        "completed_at": own["finished_at"] if job.state is State.SUCCEEDED else None,
+        "completed_at": own["finished_at"] if _is_completed(job) else None,
         "root_seq": kept.root_seq,
         "lease_at": kept.lease and kept.lease.at,
         "lease_boot": kept.lease and kept.lease.boot,
@@ -112,6 +120,18 @@ def to_value(kept: Kept) -> Value:
         "reservation": kept.reservation,
     }
     return {name: value for name, value in record.items() if value is not None}
+
+
+def status(job: Job) -> str:
+    """S2's word for how it stands: what was only put off has not failed, and what ran and found
+    nothing to do is done."""
+    if job.state is State.RETRY_WAIT and not job.failures:
+        return "pending"
+    return "completed" if _is_completed(job) else STATUS[job.state]
+
+
+def _is_completed(job: Job) -> bool:
+    return job.state is State.SUCCEEDED or (job.state is State.SKIPPED and job.token > 0)
 
 
 def from_value(value: Value) -> Kept:
@@ -258,6 +278,19 @@ def _member(kept: Kept) -> dict[str, Any]:
 def dedupe(job: Job) -> dict[str, Any]:
     """S2's dedupe record: it points at the job, and moves with it."""
     return {"job_id": job.root_id, "job_pk": layout.JOB, "job_sk": layout.job_sort(job)}
+
+
+def tombstone(kept: Kept, key: DedupeKey, until: datetime | None) -> dict[str, Any]:
+    """What stays of it when its job is pruned; with a bucket only until then, if that is said."""
+    left: dict[str, Any] = {**dedupe(kept.job), "purged": True}
+    if until is None or not key.bucket:
+        return left
+    return {**left, "expires_at": micros(until) // SECOND}
+
+
+def is_over(record: Value, now: datetime) -> bool:
+    """Whether it is past its time; an engine may take days to take it away."""
+    return "expires_at" in record and record["expires_at"] * SECOND <= micros(now)
 
 
 def _dedupe(value: Value) -> DedupeKey | None:

@@ -15,7 +15,7 @@ from holdfast.store.keyvalue import groups, layout, places, queues, reservations
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.finishing import settle
 from holdfast.store.keyvalue.jobs import chain_of
-from holdfast.store.keyvalue.kept import Kept, dedupe
+from holdfast.store.keyvalue.kept import Kept, tombstone
 from holdfast.store.keyvalue.port import Entry, Span
 from holdfast.store.keyvalue.unit import Unit
 
@@ -120,7 +120,8 @@ async def prune(desk: Desk, *, older_than: timedelta, limit: int) -> int:
         entries = await desk.engine.range(span, limit=PAGE)
         for entry in entries:
             if chains < limit and entry.value["tip"] and entry.value["state"] in PRUNED:
-                jobs = await desk.do(partial(_prune, job_id=entry.value["id"], before=before))
+                work = partial(_prune, desk=desk, job_id=entry.value["id"], before=before)
+                jobs = await desk.do(work)
                 gone, chains = gone + jobs, chains + bool(jobs)
         if len(entries) < PAGE:
             break
@@ -130,7 +131,7 @@ async def prune(desk: Desk, *, older_than: timedelta, limit: int) -> int:
     return gone
 
 
-async def _prune(unit: Unit, *, job_id: str, before: datetime) -> int:
+async def _prune(unit: Unit, *, desk: Desk, job_id: str, before: datetime) -> int:
     chain = await chain_of(unit, job_id)
     if not chain or chain[-1].job.id != job_id or not _is_old(chain[-1], before):
         return 0
@@ -139,7 +140,7 @@ async def _prune(unit: Unit, *, job_id: str, before: datetime) -> int:
     if group is not None and not group.is_over:
         return 0
     for kept in reversed(chain):
-        await _forget(unit, kept)
+        await _forget(unit, desk, kept)
     for kept in chain[:-1]:  # links that are followed: who could still change them?
         unit.trust(layout.job_key(kept.job))
         unit.trust(layout.pointer(kept.job.id))
@@ -154,12 +155,13 @@ def _is_old(tip: Kept, before: datetime) -> bool:
     return tip.job.state in PRUNED and ended is not None and ended < before
 
 
-async def _forget(unit: Unit, kept: Kept) -> None:
+async def _forget(unit: Unit, desk: Desk, kept: Kept) -> None:
     """The job with its runs and events; what it was deduplicated by stays, as a tombstone."""
     job_id = kept.job.id
     shelf.save(unit, kept, None)
     if kept.key is not None:
-        unit.put(layout.dedupe_key(kept.key), {**dedupe(kept.job), "purged": True})
+        until = None if desk.tombstones is None else desk.now() + desk.tombstones
+        unit.put(layout.dedupe_key(kept.key), tombstone(kept, kept.key, until))
     for part in (layout.RUN, layout.ARTIFACTS):
         for entry in await unit.range(layout.of_job(part, job_id), limit=ALL):
             unit.delete(entry.key)

@@ -31,7 +31,10 @@ async def load_many(unit: Unit, job_ids: Sequence[str]) -> list[Kept | None]:
     await unit.fetch([*pointers, *(Key(layout.JOB, sort) for sort in guesses)])
     places = [await unit.get(pointer) for pointer in pointers]
     await unit.fetch([Key(layout.JOB, place["sort"]) for place in places if place])
-    return [await _at(unit, place["sort"]) if place else None for place in places]
+    found = zip(pointers, places, strict=True)
+    return [
+        await _behind(unit, pointer, place["sort"]) if place else None for pointer, place in found
+    ]
 
 
 async def load_at(unit: Unit, sort: str) -> Kept | None:
@@ -40,10 +43,20 @@ async def load_at(unit: Unit, sort: str) -> Kept | None:
     return None if value is None else await _at(unit, sort)
 
 
+async def _behind(unit: Unit, pointer: Key, sort: str) -> Kept | None:
+    if await unit.get(Key(layout.JOB, sort)) is not None:
+        return await _at(unit, sort)
+    # Either it was moved between the two reads, or somebody deleted its record by hand, and
+    # nothing else of it: then nothing is there between two looks at one and the same pointer.
+    [record] = await unit.engine.get([Key(layout.JOB, sort)])
+    if record is None and await unit.is_unchanged([pointer]):
+        return None
+    raise Stale
+
+
 async def _at(unit: Unit, sort: str) -> Kept:
     value = await unit.get(Key(layout.JOB, sort))
-    if value is None:
-        raise Stale  # it was moved between the two reads
+    assert value is not None
     kept = from_value(value)
     unit.seen.note(kept.job.id, sort)
     if kept.pending is not None:

@@ -12,10 +12,20 @@ from holdfast.core.ids import Ids, JobId
 from holdfast.core.job import Job, NewJob
 from holdfast.core.run import Claim, Holder, Lease, RunRecord
 from holdfast.core.state import State
-from holdfast.errors import ClockApart, SchemaTooNew, StoreClosed
+from holdfast.errors import SchemaTooNew, StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Added, Capability, Filter, Renewal
-from holdfast.store.keyvalue import add, apply, claim, finishing, jobs, repair, upkeep, workers
+from holdfast.store.keyvalue import (
+    add,
+    apply,
+    claim,
+    finishing,
+    jobs,
+    repair,
+    skew,
+    upkeep,
+    workers,
+)
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.hints import Ear
 from holdfast.store.keyvalue.leases import FleetClock, Leases
@@ -25,6 +35,8 @@ from holdfast.store.keyvalue.schedule_surface import KeyValueSchedules
 from holdfast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
 from holdfast.store.keyvalue.unit import Units
 from holdfast.store.listeners import Listeners
+from holdfast.store.migrating import Migrates
+from holdfast.store.rhythm import Rhythm
 from holdfast.store.upkeep import Chores
 
 VERSION = 1
@@ -33,7 +45,7 @@ VERSION = 1
 MAX_SKEW = timedelta(seconds=5)
 """By how much the clocks of two machines may differ."""
 
-SECOND = timedelta(seconds=1)
+TICK = timedelta(seconds=1)
 _OURS = Key("holdfast", "version")
 
 
@@ -52,9 +64,13 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueSchedules, KeyValueA
         clock: Clock | None = None,
         ids: Ids | None = None,
         max_skew: timedelta = MAX_SKEW,
+        tombstones: timedelta | None = None,
     ) -> None:
+        """`tombstones`: how long a bucket's key is remembered once its job is pruned; None: for
+        ever. For engines that take away by themselves what is past its time."""
         self._engine = engine
         self._clock: Clock = clock or FleetClock()
+        self._tombstones = tombstones
         self._margin = max_skew if clock is None else timedelta(0)
         self._ids = ids or Ids(self._clock.now, secrets.randbits)
         self._listeners = Listeners()
@@ -65,6 +81,12 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueSchedules, KeyValueA
         """Where everything is kept."""
         return self._engine
 
+    @property
+    def rhythm(self) -> Rhythm:
+        """As often as its engine wants to be asked; tidying no more often than looking."""
+        poll = timedelta(seconds=self._engine.limits.poll)
+        return Rhythm(poll=poll, tick=max(TICK, poll))
+
     def exists(self) -> bool:
         return self._engine.exists()
 
@@ -74,7 +96,8 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueSchedules, KeyValueA
         try:
             await self._engine.open()
             is_new = await self._require_version()
-            await self._require_time()
+            if self._margin:
+                await skew.require(self._engine, self._clock, self._margin)
         except BaseException:
             await self._engine.close()  # nobody will close what was never open
             raise
@@ -87,11 +110,17 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueSchedules, KeyValueA
             ids=self._ids,
             wake=self._listeners.tell,
             known=set(),
+            tombstones=self._tombstones,
         )
         self._opened = desk, Locks(self._engine, secrets.token_hex(8))
         if not is_new:
             await finishing.settle(desk)
         self._listeners.connect(Ear(self._engine, self._listeners.wake))
+
+    async def migrate(self) -> None:
+        self._require_open()
+        if isinstance(self._engine, Migrates):
+            await self._engine.migrate()
 
     async def close(self) -> None:
         if self._opened is not None:
@@ -121,19 +150,6 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueSchedules, KeyValueA
                 f"version {VERSION}; use the newer Holdfast"
             )
         return False
-
-    async def _require_time(self) -> None:
-        """Leases are judged by clocks that must agree; a span of the second is the server's."""
-        theirs = await self._engine.time() if self._margin else None
-        if theirs is None:
-            return
-        apart = abs(self._clock.now() - theirs)
-        if apart > self._margin + SECOND:
-            raise ClockApart(
-                f"this machine's clock and the store's are {apart.total_seconds():.0f} s apart, "
-                f"and {self._margin.total_seconds():.0f} s are allowed; set this machine's clock, "
-                "or give max_skew"
-            )
 
     async def add(self, new: Sequence[NewJob]) -> list[Added]:
         return await add.add(self._desk, new)
@@ -225,7 +241,10 @@ class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueSchedules, KeyValueA
         return await repair.remove_orphans(self._desk, limit=limit)
 
     async def concerns(self) -> list[str]:
-        return await self._engine.concerns()
+        told = await self._engine.concerns()
+        if self._margin:
+            told += await skew.concerns(self._engine, self._clock, self._margin)
+        return told
 
     async def chores(self, *, abandoned: timedelta) -> Chores:
         return await upkeep.chores(*self._require_open(), abandoned=abandoned)

@@ -113,11 +113,12 @@ class Unit:
         self.put(counter, {"last": last + 1})
         return last + 1
 
-    async def is_unchanged(self) -> bool:
-        """Whether all that was read by key is still so: then it was so at one moment."""
-        keys = list(self._read)
+    async def is_unchanged(self, of: Sequence[Key] | None = None) -> bool:
+        """Whether all that was read by key, or that part of it, is still so: then it was so at
+        one moment."""
+        keys = list(self._read) if of is None else list(of)
         again = await self.engine.get(keys)
-        return [_version(e) for e in again] == [_version(self._read[key]) for key in keys]
+        return [_version(e) for e in again] == [_version(self._read.get(key)) for key in keys]
 
     async def commit(self) -> bool:
         """Write all of it; False, and nothing, if what it is built on has changed."""

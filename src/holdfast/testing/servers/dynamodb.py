@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from socket import create_connection
@@ -42,20 +43,56 @@ def shared_dynamodb(folder: Path) -> Iterator[str]:
         yield told["endpoint"]
 
 
+@dataclass(frozen=True, slots=True)
+class DynamoDBLocal:
+    """One of one's own, which keeps what it has in a file: where it answers, and its switch."""
+
+    program: Program
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.program.start()
+        self.program.wait(lambda: _answers(self.port))
+
+    def kill(self) -> None:
+        self.program.kill()
+
+
+@contextmanager
+def dynamodb_local(folder: Path) -> Iterator[DynamoDBLocal]:
+    """A server of one's own, to be killed as one likes."""
+    with meeting.own(folder, "dynamodb-own", lambda users: _start(users, keeps=True)) as told:
+        [place], words = told["folders"], tuple(told["words"])
+        server = DynamoDBLocal(Program(folder=Path(place), words=words), told["port"])
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
 def url(endpoint: str, table: str) -> str:
     """The address of a table there."""
     where = f"region=eu-central-1&endpoint={endpoint}"
     return f"dynamodb://{table}?{where}&most_writes={MOST_WRITES}"
 
 
-def _start(users: Path) -> meeting.Told:
+def _start(users: Path, *, keeps: bool = False) -> meeting.Told:
     [port] = free_ports(1)
     folder = new_folder("dynamodb")
     processes.watch(users, folder)
-    program = Program(folder=folder, words=_words(folder, port))
+    program = Program(folder=folder, words=_words(folder, port, keeps=keeps))
     program.start()
     program.wait(lambda: _answers(port))
-    return {"folders": [str(folder)], "endpoint": f"http://127.0.0.1:{port}"}
+    return {
+        "folders": [str(folder)],
+        "endpoint": f"http://127.0.0.1:{port}",
+        "port": port,
+        "words": program.words,
+    }
 
 
 def _answers(port: int) -> bool:
@@ -66,8 +103,9 @@ def _answers(port: int) -> bool:
     return True
 
 
-def _words(folder: Path, port: int) -> tuple[str, ...]:
+def _words(folder: Path, port: int, *, keeps: bool) -> tuple[str, ...]:
     place = _installed()
+    kept = ("-dbPath", str(folder)) if keeps else ("-inMemory",)
     return (
         _java(),
         "-Xmx512m",
@@ -77,7 +115,7 @@ def _words(folder: Path, port: int) -> tuple[str, ...]:
         str(folder / processes.DATA),
         "-jar",
         str(place / "DynamoDBLocal.jar"),
-        "-inMemory",
+        *kept,
         "-port",
         str(port),
     )

@@ -187,8 +187,11 @@ class Supervisor:
                 self._asked.set()
 
         self._store.listen(hint, topics=[Topic.CANCELLED])
-        yield every(settings.renew, care.renew_once, random=random, poke=poke, patience=1)
-        yield every(settings.renew, beat, random=random, patience=1)
+        renew, alive = "renew leases", "show signs of life"
+        yield every(
+            settings.renew, care.renew_once, what=renew, random=random, poke=poke, patience=1
+        )
+        yield every(settings.renew, beat, what=alive, random=random, patience=1)
         yield every(min(LOOK, settings.max_silence / 4), care.look_once, random=random)
         yield every(LOOK, self._recycle_once, random=random)
         yield look_around(Tidy(self._store, self._ids.job), settings, random=random)

@@ -15,7 +15,7 @@ from holdfast.store.open import open_store
 from holdfast.testing.conformance.make import make_job, put, take_many
 from holdfast.testing.servers.etcd import EtcdCluster, etcd_cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SOON = 3.0
 """Seconds until writes go on: etcd itself takes one or two for an election."""

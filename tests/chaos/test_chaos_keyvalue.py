@@ -1,0 +1,181 @@
+"""DynamoDB and etcd fail under a real worker: a line says so, it goes on, and nothing is lost."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast import Handle, Holdfast, State
+from holdfast.testing.servers import dynamodb as local
+from holdfast.testing.servers.dynamodb import dynamodb_local
+from holdfast.testing.servers.dynamodb_gate import dynamodb_gate
+from holdfast.testing.servers.etcd import EtcdCluster, etcd_cluster
+from holdfast.verify import verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+
+QUICK = {"poll": "200ms", "tick": "500ms", "renew": "500ms", "lease": "3s"}
+SOON = 3.0
+"""Seconds until writes go on when an etcd leader was killed."""
+
+
+class Crew:
+    """An app with a worker, and what its jobs did."""
+
+    def __init__(self, url: str) -> None:
+        self.app = Holdfast(url, **QUICK)  # type: ignore[arg-type]  # spans
+        self.ran: list[int] = []
+        self.handles: list[Handle[None]] = []
+        self.work = self.app.job(name="work")(self._work)
+
+    async def _work(self, n: int) -> None:
+        self.ran.append(n)
+        await asyncio.sleep(0.2)  # so that some are under way when it happens
+
+    async def enqueue(self, count: int = 1) -> None:
+        first = len(self.handles)
+        jobs = [self.work.bind(n) for n in range(first, first + count)]
+        self.handles += await self.app.enqueue_many(jobs)
+
+    async def all_done(self) -> None:
+        for handle in self.handles:
+            await handle.wait("60s")
+        jobs = [await handle.job() for handle in self.handles]
+        assert {job.state for job in jobs} == {State.SUCCEEDED}
+        assert set(self.ran) == set(range(len(self.handles))), "one was lost"
+        assert (await verify(self.app.store)).is_sound
+
+
+@asynccontextmanager
+async def at_work(url: str) -> AsyncIterator[Crew]:
+    crew = Crew(url)
+    async with crew.app, crew.app.worker():
+        await crew.enqueue(10)
+        yield crew
+        await crew.enqueue(3)
+        await crew.all_done()
+
+
+class Ear(logging.Handler):
+    """Hears every line of ours from a warning on, whichever thread says it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.records: list[logging.LogRecord] = []
+        self._loop = asyncio.get_running_loop()
+        self._more = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+        self._loop.call_soon_threadsafe(self._more.set)
+
+    async def hear(self, *words: str) -> None:
+        """Until a line has all of those words."""
+        while not any(all(word in line for word in words) for line in self.lines):
+            self._more.clear()
+            await self._more.wait()
+
+    @property
+    def lines(self) -> list[str]:
+        return [record.getMessage() for record in self.records]
+
+    def told_in_few_lines(self) -> None:
+        bad = [each for each in self.records if each.exc_info or "\n" in each.getMessage()]
+        assert bad == [], "a page of traceback is no clear line"
+        takes = [line for line in self.lines if "cannot take jobs" in line]
+        assert 1 <= len(takes) <= 4, takes
+
+
+@pytest.fixture
+async def ear() -> AsyncIterator[Ear]:
+    ear, log = Ear(), logging.getLogger("holdfast")
+    log.addHandler(ear)
+    yield ear
+    log.removeHandler(ear)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's own tries come one after the other."""
+    backoff = "botocore.retries.standard.ExponentialBackoff.delay_amount"
+    monkeypatch.setattr(backoff, lambda *_: 0.02)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_dynamodb_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ear: Ear
+) -> None:
+    for name, value in local.CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with dynamodb_local(tmp_path) as server:
+        async with at_work(local.url(server.endpoint, "killed")):
+            await asyncio.to_thread(server.kill)
+            await ear.hear("cannot take jobs", "table killed cannot be reached")
+
+            await asyncio.to_thread(server.start)
+
+    ear.told_in_few_lines()
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(
+    ("code", "told", "line"),
+    [
+        (
+            "ProvisionedThroughputExceededException",
+            "The level of configured provisioned throughput for the table was exceeded",
+            "is asked too much",
+        ),
+        (
+            "ExpiredTokenException",
+            "The security token included in the request is expired",
+            "renew the credentials",
+        ),
+    ],
+    ids=["throttled", "expired"],
+)
+async def test_dynamodb_refuses_for_a_while(
+    dynamodb: str, ear: Ear, code: str, told: str, line: str
+) -> None:
+    with dynamodb_gate(dynamodb) as gate:
+        async with at_work(local.url(gate.endpoint, f"gate-{secrets.token_hex(4)}")):
+            gate.refuse(code, told)
+            await ear.hear("cannot take jobs", line)
+
+            gate.open()
+
+        assert gate.refused
+
+    ear.told_in_few_lines()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[EtcdCluster]:
+    with etcd_cluster(tmp_path) as own:
+        yield own
+
+
+async def test_etcd_loses_its_leader_and_then_all_members_for_a_while(
+    cluster: EtcdCluster, ear: Ear
+) -> None:
+    async with at_work(f"{cluster.url('outage')}?busy=3") as crew:
+        leader = await asyncio.to_thread(lambda: cluster.leader)
+        await asyncio.to_thread(leader.kill)
+        async with asyncio.timeout(SOON):
+            await crew.enqueue()
+        await asyncio.to_thread(leader.start)
+        await asyncio.to_thread(leader.program.wait, leader.answers)
+
+        for node in cluster.nodes:
+            await asyncio.to_thread(node.kill)
+        await ear.hear("cannot take jobs", "no etcd endpoint of", "answered for 3 s")
+        for node in cluster.nodes:
+            await asyncio.to_thread(node.start)
+        for node in cluster.nodes:
+            await asyncio.to_thread(node.program.wait, node.answers)
+
+    ear.told_in_few_lines()

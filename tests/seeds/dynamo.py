@@ -1,0 +1,43 @@
+"""Fixtures for S2 on DynamoDB: a table of the test's own, a store in it, and an outsider."""
+
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from companion.companion import Companion, Rules
+from holdfast.store.keyvalue.dynamodb import DynamoDBEngine
+from holdfast.store.keyvalue.store import KeyValueStore
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.servers.dynamodb import MOST_WRITES
+
+from .tables import REGION, Outsider
+
+
+@pytest.fixture
+def table() -> str:
+    return f"s2-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+async def kept(dynamodb: str, table: str, clock: FakeClock) -> AsyncIterator[KeyValueStore]:
+    """The store, open, by a clock that moves only when told."""
+    engine = DynamoDBEngine(table, region=REGION, endpoint=dynamodb, most_writes=MOST_WRITES)
+    store = KeyValueStore(engine, clock=clock)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def outsider(dynamodb: str, table: str, kept: KeyValueStore) -> Outsider:
+    return Outsider(dynamodb, table)
+
+
+@pytest.fixture
+async def friend(tmp_path: Path, kept: KeyValueStore) -> AsyncIterator[Companion]:
+    """The companion with S2's own settings, its jobs in the table."""
+    companion = Companion(tmp_path, kept, rules=Rules())
+    async with companion.app:
+        yield companion
