@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+from bench.keyvalue_slots import slots
 from bench.metered import Meter, Metered, Spent, capacity
 from bench.progress import tell
 from bench.report import table
@@ -127,8 +128,9 @@ async def _lines(name: str, make: Callable[[Meter], Engine], backlogs: Sequence[
             filled += min(BATCH, backlog - filled)
         rows += [_row(f"{act} at {backlog:,}", spent) for act, spent in await _acts(bench)]
     tell()
+    triggered = await slots(bench)
     await store.close()
-    return table(rows + [_row(act, spent) for act, spent in idle])
+    return table(rows + [_row(act, spent) for act, spent in [*idle, *triggered]])
 
 
 async def _acts(bench: Bench) -> list[tuple[str, Spent]]:

@@ -1,6 +1,6 @@
 """Everything that is held of a job, and what belongs to none, for `verify`."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Final
 
@@ -19,17 +19,25 @@ from holdfast.core.event import EventRecord, Kind
 from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.run import RunRecord
-from holdfast.store.keyvalue import groups, layout, queues, reservations, runs, shelf
+from holdfast.store.keyvalue import (
+    groups,
+    layout,
+    queues,
+    reservations,
+    runs,
+    schedule_audits,
+    shelf,
+)
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.finishing import settle
 from holdfast.store.keyvalue.kept import Kept, indexes
-from holdfast.store.keyvalue.port import Entry, Key, Span
+from holdfast.store.keyvalue.pages import pages, through
+from holdfast.store.keyvalue.port import Key, Span
 from holdfast.store.keyvalue.texts import is_json
 from holdfast.store.keyvalue.unit import Stale, Unit
 
 ALL: Final = 1_000_000
 ANY_SIZE: Final = 1 << 62
-PAGE: Final = 500
 
 
 async def size(desk: Desk) -> int:
@@ -155,7 +163,7 @@ async def strays(desk: Desk, *, limit: int) -> list[Stray]:
 
 
 async def _strays(desk: Desk) -> AsyncIterator[Stray]:
-    async for entry in _through(desk, layout.RUN):
+    async for entry in through(desk, layout.RUN):
         if await _is_gone(desk, entry.value["job_id"]):
             rows = (f"runs job={entry.value['job_id']} token={entry.value['token']}",)
             yield Stray(kind=StrayKind.RUN, rows=rows)
@@ -169,10 +177,12 @@ async def _strays(desk: Desk) -> AsyncIterator[Stray]:
         yield stray
     async for stray in _of_reservations(desk):
         yield stray
+    async for stray in schedule_audits.strays(desk):
+        yield stray
 
 
 async def _of_events(desk: Desk) -> AsyncIterator[Stray]:
-    async for entry in _through(desk, layout.STREAM):
+    async for entry in through(desk, layout.STREAM):
         job_id = entry.value.get("job_id")
         if job_id is not None and await _is_gone(desk, job_id):
             yield Stray(kind=StrayKind.EVENT, rows=(f"events id={entry.value['id']}",))
@@ -184,7 +194,7 @@ async def _of_places(desk: Desk) -> AsyncIterator[Stray]:
     per_queue = (layout.READY, layout.LATER, layout.OPEN)
     parts = [part + name for name in await queues.names(unit) for part in per_queue]
     for part in (*parts, layout.DUE, layout.DEADLINE, layout.ENDED):
-        async for entry in _through(desk, part):
+        async for entry in through(desk, part):
             if await desk.do(partial(_is_ghost, key=entry.key, job_id=entry.value["id"])):
                 rows = (f"{part} {entry.key.sort}",)
                 yield Stray(kind=StrayKind.PLACE, rows=rows, job_id=entry.value["id"])
@@ -198,7 +208,7 @@ async def _is_ghost(unit: Unit, *, key: Key, job_id: str) -> bool:
 
 async def _of_keys(desk: Desk) -> AsyncIterator[Stray]:
     """An active key is held by the last job of a chain, and said to be its root's."""
-    async for entry in _through(desk, layout.ACTIVE):
+    async for entry in through(desk, layout.ACTIVE):
         kept = await desk.do(partial(shelf.load, job_id=entry.value["job_id"]))
         rows, about = (f"keys scope=active key={entry.value['key']}",), entry.value["key"]
         if kept is None:
@@ -210,7 +220,7 @@ async def _of_keys(desk: Desk) -> AsyncIterator[Stray]:
 
 async def _of_slots(desk: Desk) -> AsyncIterator[Stray]:
     """A root that was made for a slot holds it, and then nobody else does."""
-    async for page in _pages(desk, layout.SEQ):
+    async for page in pages(desk, layout.SEQ):
         made = [entry.value for entry in page if "slot" in entry.value]
         rows = await desk.engine.get([Key(layout.SLOT, value["slot"]) for value in made])
         for value, row in zip(made, rows, strict=True):
@@ -225,7 +235,7 @@ def _unslotted(job: Job) -> Stray:
 
 
 async def _of_reservations(desk: Desk) -> AsyncIterator[Stray]:
-    async for entry in _through(desk, layout.RESERVATION):
+    async for entry in through(desk, layout.RESERVATION):
         held = reservations.from_value(entry.value).reservation
         if held.is_active and await _is_gone(desk, held.job_id):
             rows = (f"reservations id={held.id}",)
@@ -234,19 +244,3 @@ async def _of_reservations(desk: Desk) -> AsyncIterator[Stray]:
 
 async def _is_gone(desk: Desk, job_id: str) -> bool:
     return (await desk.engine.get([layout.pointer(job_id)]))[0] is None
-
-
-async def _through(desk: Desk, part: str) -> AsyncIterator[Entry]:
-    async for page in _pages(desk, part):
-        for entry in page:
-            yield entry
-
-
-async def _pages(desk: Desk, part: str) -> AsyncIterator[Sequence[Entry]]:
-    start = ""
-    while True:
-        page = await desk.engine.range(Span(part, start), limit=PAGE)
-        yield page
-        if len(page) < PAGE:
-            return
-        start = page[-1].key.sort + "\0"

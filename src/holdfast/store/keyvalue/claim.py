@@ -22,7 +22,7 @@ from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.port import Entry, Key, Span, Value
 from holdfast.store.keyvalue.queues import KeptQueue
 from holdfast.store.keyvalue.together import chunks, together
-from holdfast.store.keyvalue.unit import Unit
+from holdfast.store.keyvalue.unit import Stale, Unit
 
 ROUNDS: Final = 20
 """How often a claim looks again when others were quicker."""
@@ -184,6 +184,8 @@ async def _next(unit: Unit, wish: Wish, queue: KeptQueue, now: datetime) -> Kept
     passed: set[str] = set()
     while chosen := await choose(unit, wish, limit=1, most=1, now=now, passed=passed):
         kept = await shelf.load_at(unit, chosen[0].value["sort"])
+        if kept is not None and kept.job.state is not State.QUEUED:
+            raise Stale  # somebody took it meanwhile, and there may be others
         if kept is not None and not kept.is_locked(now):
             return kept
         passed.add(chosen[0].value["id"])

@@ -54,7 +54,7 @@ class Watch:
             await asyncio.sleep(PAUSE)
 
     async def _hear(self) -> None:
-        session, url, headers = self._wire.stream("/v3/watch")
+        session, url, headers = await self._wire.stream("/v3/watch")
         timeout = aiohttp.ClientTimeout(total=None, sock_read=IDLE, sock_connect=PAUSE * 4)
         # One message for each, on one connection: a store would need three of them otherwise.
         body = "\n".join(json.dumps({"create_request": self._asked(p)}) for p in self._prefixes)

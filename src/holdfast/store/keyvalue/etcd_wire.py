@@ -3,11 +3,11 @@
 import asyncio
 import json
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import aiohttp
 
@@ -58,7 +58,7 @@ class Wire:
         self._patience = patience
         self._at = 0
         self._token: str | None = None
-        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+        self._sessions: dict[asyncio.AbstractEventLoop, _Opened] = {}
         self.date: datetime | None = None
 
     @property
@@ -94,28 +94,26 @@ class Wire:
             f"{error}); it waits until one does, so look at the cluster"
         )
 
-    def stream(self, path: str) -> tuple[aiohttp.ClientSession, str, Mapping[str, str]]:
+    async def stream(self, path: str) -> tuple[aiohttp.ClientSession, str, Mapping[str, str]]:
         """What a request that stays open needs: the session, the address and the headers."""
         endpoint = self._cluster.endpoints[self._at % len(self._cluster.endpoints)]
-        return self._session(), endpoint + path, self._headers()
+        return await self._session(), endpoint + path, self._headers()
 
     async def close(self) -> None:
-        sessions, self._sessions = self._sessions, {}
-        for loop, session in sessions.items():
-            if loop is asyncio.get_running_loop():
-                await session.close()
-            elif session.connector is not None and loop.is_closed():
-                session.detach()
+        """Those of other loops close with their loop."""
+        await self.leave()
+        self._sessions.clear()
 
     async def leave(self) -> None:
-        session = self._sessions.pop(asyncio.get_running_loop(), None)
-        if session is not None:
-            await session.close()
+        opened = self._sessions.pop(asyncio.get_running_loop(), None)
+        if opened is not None:
+            await opened.until.aclose()
 
     async def _post(self, endpoint: str, path: str, body: Mapping[str, Any]) -> Any:
         if self._cluster.user is not None and self._token is None:
             await self._authenticate(endpoint)
-        async with self._session().post(
+        session = await self._session()
+        async with session.post(
             endpoint + path, data=json.dumps(body), headers=self._headers()
         ) as answer:
             text = await answer.read()
@@ -126,7 +124,8 @@ class Wire:
 
     async def _authenticate(self, endpoint: str) -> None:
         wanted = {"name": self._cluster.user, "password": self._cluster.password or ""}
-        async with self._session().post(
+        session = await self._session()
+        async with session.post(
             f"{endpoint}/v3/auth/authenticate", data=json.dumps(wanted)
         ) as answer:
             text = await answer.read()
@@ -137,14 +136,15 @@ class Wire:
     def _headers(self) -> Mapping[str, str]:
         return {} if self._token is None else {"Authorization": self._token}
 
-    def _session(self) -> aiohttp.ClientSession:
-        """One for each loop: a store may be used by one after the other."""
+    async def _session(self) -> aiohttp.ClientSession:
+        """One for each loop: a store may be used by one after the other, or by several."""
         loop = asyncio.get_running_loop()
         if loop not in self._sessions:
-            connector = aiohttp.TCPConnector(ssl=self._cluster.tls or True, limit=64)
-            timeout = aiohttp.ClientTimeout(total=REQUEST)
-            self._sessions[loop] = aiohttp.ClientSession(connector=connector, timeout=timeout)
-        return self._sessions[loop]
+            for ended in [each for each in self._sessions if each.is_closed()]:
+                del self._sessions[ended]
+            until = _session(self._cluster)
+            self._sessions[loop] = _Opened(await anext(until), until)
+        return self._sessions[loop].session
 
     def _note_date(self, text: str | None) -> None:
         self.date = None if text is None else parsedate_to_datetime(text)
@@ -161,6 +161,21 @@ class Wire:
             raise Unanswered(message)
         error = _translated(code, message, self.where)
         raise error if error is not None else Unanswered(message)
+
+
+class _Opened(NamedTuple):
+    """A session, and what closes it."""
+
+    session: aiohttp.ClientSession
+    until: AsyncGenerator[aiohttp.ClientSession, None]
+
+
+async def _session(cluster: Cluster) -> AsyncGenerator[aiohttp.ClientSession, None]:
+    """A generator, for a loop that ends closes its generators: nobody need tell us that it does."""
+    connector = aiohttp.TCPConnector(ssl=cluster.tls or True, limit=64)
+    timeout = aiohttp.ClientTimeout(total=REQUEST)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        yield session
 
 
 def _translated(code: int | None, message: str, where: str) -> Exception | None:

@@ -92,6 +92,14 @@ def stand(unit: Unit, old: Standing | None, new: Standing | None) -> None:
         unit.put(new.trigger, _trigger_value(new))
 
 
+def found_by(planned: Value | None, standing: Value | None) -> set[Key]:
+    """All that the two records of a schedule want to be found by; nothing, if it is gone."""
+    if planned is None or standing is None:
+        return set()
+    trigger = _standing(standing).trigger
+    return {name_key(planned["name"]), *([] if trigger is None else [trigger])}
+
+
 def trigger_of(schedule: Schedule) -> Key | None:
     """Where it is found when it is due."""
     return _stands(schedule).trigger

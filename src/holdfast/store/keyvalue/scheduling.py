@@ -125,12 +125,20 @@ async def _found(
     """
     ids = [entry.value["id"] for entry in entries]
     await unit.fetch([key for schedule_id in ids for key in schedules.keys(schedule_id)])
-    pairs = [(await schedules.load(unit, entry.value["id"]), entry) for entry in entries]
+    pairs = [(await _whole(unit, entry.value["id"]), entry) for entry in entries]
     found = [each for each, entry in pairs if each is not None and fits(each, entry)]
     if len(found) < len(entries) and not is_last:
         await settle(desk)
         raise Stale
     return found
+
+
+async def _whole(unit: Unit, schedule_id: str) -> Schedule | None:
+    """None too if its two halves are not of one version."""
+    try:
+        return await schedules.load(unit, schedule_id)
+    except Stale:
+        return None
 
 
 def _is_named(schedule: Schedule, entry: Entry) -> bool:
