@@ -161,7 +161,8 @@ async def _acts(bench: Bench) -> list[tuple[str, Spent]]:
 
 async def _idle(bench: Bench) -> list[tuple[str, Spent]]:
     """What one worker asks where there is nothing to do, and in an hour of that."""
-    store, settings = bench.store, Settings()
+    store = bench.store
+    settings = Settings().suited(poll=store.rhythm.poll, tick=store.rhythm.tick)
     await store.add([bench.job()])
     await store.claim(HOLDER, queue="default", types=["bench"], limit=1, lease=LEASE)
     info = WorkerInfo(

@@ -9,7 +9,7 @@ from holdfast.cli.where import Where, find
 from holdfast.core.span import to_span
 from holdfast.errors import InvalidJob
 from holdfast.store.migrating import Migrates
-from holdfast.store.open import POSTGRES
+from holdfast.store.open import KEYVALUE, POSTGRES
 
 
 @click.group("db")
@@ -74,6 +74,11 @@ def _script(where: Where) -> str:
         from holdfast.store.postgres.migrate import script  # noqa: PLC0415 - an adapter's own
 
         return script(url)
+    if url is not None and url.startswith(KEYVALUE):
+        raise InvalidJob(
+            f"{url.partition(':')[0]} knows no SQL, so there is none to print; "
+            "`holdfast db migrate` makes all that is needed"
+        )
     from holdfast.store.sqlite.migrate import migrations  # noqa: PLC0415 - an adapter's own
 
     return "".join(f"{text}\n" for _, text in sorted(migrations().items()))

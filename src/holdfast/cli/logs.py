@@ -26,6 +26,8 @@ def configure(level: str, form: str, *, unhurried: bool = False) -> None:
         handler = Unhurried(sys.stderr.fileno())
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # It says at every start where it found them, and nobody asked.
+    logging.getLogger("botocore.credentials").setLevel(max(logging.WARNING, logging.root.level))
 
 
 class Unhurried(logging.Handler):

@@ -1,5 +1,6 @@
 """From an address to a key-value store: `etcd://host:2379,host2/prefix`, `dynamodb://table`."""
 
+import re
 import ssl
 from collections.abc import Mapping
 from datetime import timedelta
@@ -17,6 +18,7 @@ from holdfast.store.keyvalue.store import MAX_SKEW, KeyValueStore
 ETCD: Final = "etcd://host:2379,host2:2379/prefix"
 DYNAMODB: Final = "dynamodb://table?region=eu-central-1"
 HOUR: Final = 3600.0
+_TABLE: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 DAY: Final = timedelta(days=1)
 
 
@@ -56,9 +58,9 @@ def dynamodb_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValu
     known = {"region", "endpoint", "prefix", "max_skew", "beat", "most_writes", "tombstones"}
     parts, options = _split(url, DYNAMODB, known)
     engine = DynamoDBEngine(
-        check_name(parts.netloc or "", what="table"),
+        _table(parts),
         region=options.get("region"),
-        endpoint=options.get("endpoint"),
+        endpoint=_endpoint(options.get("endpoint")),
         prefix=_prefix(options.get("prefix", "")),
         beat=_seconds(options, "beat", BEAT),
         most_writes=int(_seconds(options, "most_writes", MOST_WRITES)),
@@ -97,6 +99,21 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
     if "cert" in options:
         context.load_cert_chain(options["cert"], options.get("key"))
     return context
+
+
+def _table(parts: SplitResult) -> str:
+    if not _TABLE.fullmatch(parts.netloc) or parts.path.strip("/"):
+        raise InvalidJob(
+            f"{_safe(parts)} names no table: one has 3 to 255 of the characters A-Z a-z 0-9 _ . -; "
+            f"write for example {DYNAMODB}"
+        )
+    return parts.netloc
+
+
+def _endpoint(text: str | None) -> str | None:
+    if text is None or re.fullmatch(r"https?://[^/\s]+/?", text):
+        return text
+    raise InvalidJob(f"endpoint is {text!r:.80}; write for example http://127.0.0.1:8000")
 
 
 def _prefix(text: str) -> str:

@@ -184,9 +184,9 @@ async def _next(unit: Unit, wish: Wish, queue: KeptQueue, now: datetime) -> Kept
     passed: set[str] = set()
     while chosen := await choose(unit, wish, limit=1, most=1, now=now, passed=passed):
         kept = await shelf.load_at(unit, chosen[0].value["sort"])
-        if kept is None or kept.job.state is not State.QUEUED:
+        if kept is not None and kept.job.state is not State.QUEUED:
             raise Stale  # somebody took it meanwhile, and there may be others
-        if not kept.is_locked(now):
+        if kept is not None and not kept.is_locked(now):
             return kept
         passed.add(chosen[0].value["id"])
     return None

@@ -1,0 +1,105 @@
+"""The command line on DynamoDB and etcd, as somebody new to them would use it."""
+
+import os
+import re
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast.cli.main import main
+from holdfast.testing.servers import dynamodb as local
+
+from .conftest import APP
+
+pytestmark = pytest.mark.slow
+
+DRIVERS = {"dynamodb": ("boto3", "dynamodb://jobs"), "etcd": ("aiohttp", "etcd://127.0.0.1")}
+
+
+@pytest.fixture(params=["dynamodb", "etcd"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Where nothing is yet."""
+    name = f"cli-{secrets.token_hex(6)}"
+    server = request.getfixturevalue(request.param)
+    return local.url(server, name) if request.param == "dynamodb" else str(server.url(name))
+
+
+def run(*args: str, url: str | None = None, app: str | None = None) -> Result:
+    env = {"HOLDFAST_APP": app, "HOLDFAST_URL": url, "NO_COLOR": "1"}
+    return CliRunner().invoke(main, args, env=env)
+
+
+def refusal(result: Result, code: int) -> str:
+    assert result.exit_code == code, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("holdfast: ")
+    return line
+
+
+def test_from_nothing_to_a_job_that_ran(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"tasks_{secrets.token_hex(4)}"
+    Path(f"{name}.py").write_text(APP.replace("sqlite:///jobs.db", url))
+    app = f"{name}:app"
+
+    made, again = run("db", "migrate", url=url), run("db", "migrate", url=url)
+    enqueued = run("enqueue", "add", '{"left": 1, "right": 2}', app=app)
+    lonely = run("doctor", app=app)
+    worked = subprocess.run(
+        [sys.executable, "-m", "holdfast", "worker", app, "--burst"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(tmp_path)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seen = [run(*words, app=app) for words in (["jobs"], ["verify"], ["doctor"], ["db", "status"])]
+
+    assert (made.exit_code, again.exit_code, enqueued.exit_code) == (0, 0, 0), enqueued.output
+    assert 'queue "default" has 1 due jobs and no worker' in lonely.output
+    assert worked.returncode == 0, worked.stderr
+    assert not re.search("WARNING|ERROR|credentials", worked.stderr), worked.stderr
+    assert [result.exit_code for result in seen] == [0, 0, 0, 0], [r.output for r in seen]
+    assert "succeeded" in seen[0].stdout
+    assert "0 violations" in seen[1].stderr
+    assert "engine" in seen[3].stdout
+
+
+def test_table_that_is_missing_is_said_and_not_made(dynamodb: str) -> None:
+    url = local.url(dynamodb, f"cli-{secrets.token_hex(6)}")
+
+    for command in (["jobs"], ["doctor"], ["db", "status"], ["verify"]):
+        line = refusal(run(*command, url=url), 5)
+
+        assert "there is no store at" in line
+        assert "holdfast db migrate" in line
+
+
+@pytest.mark.parametrize("engine", sorted(DRIVERS))
+def test_there_is_no_sql_to_print(engine: str) -> None:
+    line = refusal(run("db", "sql", "--url", DRIVERS[engine][1]), 2)
+
+    assert f"{engine} knows no SQL" in line
+    assert "holdfast db migrate" in line
+
+
+@pytest.mark.parametrize("engine", sorted(DRIVERS))
+def test_missing_driver_is_said_with_the_line_that_installs_it(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, url = DRIVERS[engine]
+    for name in [name for name in sys.modules if ".keyvalue." in name]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, driver, None)
+
+    line = refusal(run("doctor", url=url), 5)
+
+    assert line == (
+        f"holdfast: {engine} needs a driver that is not installed; pip install 'holdfast[{engine}]'"
+    )
