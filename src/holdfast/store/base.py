@@ -33,6 +33,7 @@ from holdfast.core.state import State
 from holdfast.store.around import Hints, Locks, Workers
 from holdfast.store.audit import Audits
 from holdfast.store.groups import Groups
+from holdfast.store.moving import Moving
 from holdfast.store.records import Records
 from holdfast.store.reservations import Reservations
 from holdfast.store.schedules import Schedules
@@ -412,6 +413,7 @@ class Store(
     Hints,
     Audits,
     Views,
+    Moving,
     Protocol,
 ):
     """All of it. Opened before use; closing twice is fine."""

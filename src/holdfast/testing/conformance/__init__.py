@@ -49,6 +49,7 @@ from holdfast.testing.conformance import (
     retention,
     scheduling,
     slotting,
+    standing,
     streaming,
     workers,
 )
@@ -87,6 +88,7 @@ _PARTS = (
     batches,
     hints,
     opening,
+    standing,
 )
 _NAMED = [
     (name, test) for part in _PARTS for name, test in vars(part).items() if name.startswith("test_")
