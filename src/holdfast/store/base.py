@@ -49,6 +49,7 @@ class Capability(StrEnum):
     DURABLE = "durable"  # what it holds survives its process
     SHARED = "shared"  # several processes may use it at once
     TRANSACTIONS = "transactions"  # a caller's own transaction can carry an enqueue or a finish
+    SEALS = "seals"  # a seal holds from one moment on for everybody: see `moving`
     CHORES = "chores"  # one look tells whether there is anything to tidy: see `Upkeep`
 
 

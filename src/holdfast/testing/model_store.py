@@ -1,7 +1,7 @@
 """The oracle: a store of dictionaries, too plain to be wrong, that other stores are compared with.
 
-It keeps every promise of the contract but durability: no capability is claimed. No verb awaits
-anything, so each is atomic as a whole.
+It keeps every promise of the contract but durability. No verb awaits anything, so each is atomic as
+a whole, and a seal is seen by everybody at once.
 """
 
 from collections import Counter
@@ -80,7 +80,7 @@ class ModelStore:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset()
+        return frozenset({Capability.SEALS})
 
     def exists(self) -> bool:
         return True

@@ -37,6 +37,7 @@ class PostgresStore(
             Capability.DURABLE,
             Capability.SHARED,
             Capability.TRANSACTIONS,
+            Capability.SEALS,
             Capability.CHORES,
         }
     )

@@ -58,7 +58,13 @@ class SqliteStore(
     """One file, several processes. Reads and writes never wait for each other."""
 
     capabilities = frozenset(
-        {Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS, Capability.CHORES}
+        {
+            Capability.DURABLE,
+            Capability.SHARED,
+            Capability.TRANSACTIONS,
+            Capability.SEALS,
+            Capability.CHORES,
+        }
     )
 
     def __init__(

@@ -26,6 +26,7 @@ from holdfast.testing.conformance import (
     chains,
     chores,
     claiming,
+    copying,
     editing,
     explaining,
     fences,
@@ -89,6 +90,7 @@ _PARTS = (
     hints,
     opening,
     standing,
+    copying,
 )
 _NAMED = [
     (name, test) for part in _PARTS for name, test in vars(part).items() if name.startswith("test_")
