@@ -140,7 +140,7 @@ class Copier:
         )
 
     async def _begin(self) -> None:
-        """The target says whose it is; one that holds anything, or is somebody else's, is refused."""
+        """The target says whose it is, unless it holds anything or is somebody else's."""
         self._require_open(await self._source.footing())
         there = await self._target.footing()
         is_fresh = there.stage is Stage.OPEN
@@ -205,7 +205,7 @@ class Copier:
             return
         alive = [worker for worker in await self._source.workers() if worker.is_alive]
         if alive:
-            names = ", ".join(worker.info.instance_id for worker in alive[:5])
+            names = ", ".join(worker.instance_id for worker in alive[:5])
             raise TransitionRefused(
                 f"{self._from} can be copied only when nobody works there; stop these workers, "
                 f"and whoever adds jobs: {names}"

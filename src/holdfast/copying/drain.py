@@ -12,7 +12,7 @@ from holdfast.core.ids import JobId
 from holdfast.core.job import Job
 from holdfast.core.state import Loss
 from holdfast.errors import TransitionRefused
-from holdfast.store.around import Topic
+from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Store
 
 LOOK: Final = 0.5
@@ -29,7 +29,11 @@ async def drain(store: Store, *, new_id: Callable[[], JobId]) -> None:
     """Until no run is open; TransitionRefused, naming who holds what, if it takes too long."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    deaf = store.listen(lambda _: loop.call_soon_threadsafe(ended.set), topics=[Topic.ENDED])
+
+    def wake(_: Hint) -> None:
+        loop.call_soon_threadsafe(ended.set)
+
+    deaf = store.listen(wake, topics=[Topic.ENDED])
     try:
         while jobs := await store.held(besides="", limit=AT_ONCE):
             ended.clear()

@@ -40,7 +40,8 @@ async def level(source: Moving, target: Moving, *, ended_only: bool, moved: Move
 
     `ended_only`, while the source works: jobs that have ended, and nothing is deleted.
     """
-    differed, held = 0, {}
+    differed = 0
+    held: dict[Kind, Held] = {}
     for kind in Kind:
         if kind is Kind.COUNTERS:
             await target.load(kind, await source.dump(kind, limit=MOST))

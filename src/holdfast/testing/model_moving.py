@@ -34,7 +34,9 @@ def dump(
     """The next rows of that kind."""
     rows = [[values[name] for name in COLUMNS[kind]] for values in _DUMPS[kind](tables)]
     start = FIRST[kind] if after is None else tuple(after)
-    later = sorted((row for row in rows if key_of(kind, row) > start), key=lambda r: key_of(kind, r))
+    later = sorted(
+        (row for row in rows if key_of(kind, row) > start), key=lambda r: key_of(kind, r)
+    )
     if kind is Kind.JOBS and ended_only:
         later = [row for row in later if named(kind, row)["state"] in FINAL]
     return list(later[:limit])
@@ -306,10 +308,10 @@ def _put_run(tables: Tables, v: Values, _: Clock) -> None:
     job = tables.jobs.get(v["job_id"])
     if job is None:
         return
-    own = {name: value for name, value in v.items() if name != "seq"}
+    own: Values = {name: value for name, value in v.items() if name != "seq"}
     own |= {"status": RunStatus(v["status"]), "artifacts": tuple(v["artifacts"])}
     own |= {"started_at": moment(v["started_at"]), "finished_at": _moment(v["finished_at"])}
-    asked = {"params_snapshot": job.params, "template_id": job.template_id}
+    asked: Values = {"params_snapshot": job.params, "template_id": job.template_id}
     run = RunRecord(**own, **asked, template_at=job.template_at)
     others = [each for each in tables.runs[job.id] if each.token != run.token]
     tables.runs[job.id] = sorted([*others, run], key=lambda each: each.token)
@@ -376,35 +378,47 @@ _PUTS: Final[dict[Kind, Callable[[Tables, Values, Clock], None]]] = {
 
 
 def _drop(tables: Tables, kind: Kind, key: tuple[Any, ...]) -> None:
-    match kind:
-        case Kind.QUEUES:
-            tables.queues.pop(key[0], None)
-        case Kind.GROUPS:
-            gone = [each for each, kept in tables.groups.items() if kept.group.seq == key[0]]
-            for group_id in gone:
-                del tables.groups[group_id]
-        case Kind.KEYS if key[0] == "key":
-            tables.keys.pop(Key(key=key[1], bucket=key[2]), None)
-        case Kind.KEYS:
-            tables.active_keys.pop(key[1], None)
-        case Kind.SCHEDULES:
-            tables.schedules.pop(key[0], None)
-        case Kind.RECORDS:
-            tables.records.pop((key[0], key[1]), None)
-        case Kind.JOBS:
-            for job in [each for each in tables.jobs.values() if each.seq == key[0]]:
-                tables.forget(job.id)
-                tables.members.pop(job.id, None)
-        case Kind.EVENTS:
-            _forget_event(tables, key[0])
-        case Kind.RESERVATIONS:
-            for number in [each for each, seq in tables.numbers.items() if seq == key[0]]:
-                tables.reservations.pop(number, None)
-                tables.silences.pop(number, None)
-        case _:
-            pass  # slots stay for ever, runs go with their jobs, counters only rise
+    """Slots stay for ever, runs go with their jobs, counters only rise."""
+    if kind in _DROPS:
+        _DROPS[kind](tables, key)
 
 
-def _forget_event(tables: Tables, number: int) -> None:
+def _drop_group(tables: Tables, key: tuple[Any, ...]) -> None:
+    for group_id in [each for each, kept in tables.groups.items() if kept.group.seq == key[0]]:
+        del tables.groups[group_id]
+
+
+def _drop_key(tables: Tables, key: tuple[Any, ...]) -> None:
+    if key[0] == "key":
+        tables.keys.pop(Key(key=key[1], bucket=key[2]), None)
+    else:
+        tables.active_keys.pop(key[1], None)
+
+
+def _drop_job(tables: Tables, key: tuple[Any, ...]) -> None:
+    for job in [each for each in tables.jobs.values() if each.seq == key[0]]:
+        tables.forget(job.id)
+        tables.members.pop(job.id, None)
+
+
+def _drop_event(tables: Tables, key: tuple[Any, ...]) -> None:
     for told in (tables.removed, *tables.events.values()):
-        told[:] = [event for event in told if event.id != number]
+        told[:] = [event for event in told if event.id != key[0]]
+
+
+def _drop_reservation(tables: Tables, key: tuple[Any, ...]) -> None:
+    for number in [each for each, seq in tables.numbers.items() if seq == key[0]]:
+        tables.reservations.pop(number, None)
+        tables.silences.pop(number, None)
+
+
+_DROPS: Final[dict[Kind, Callable[[Tables, tuple[Any, ...]], object]]] = {
+    Kind.QUEUES: lambda tables, key: tables.queues.pop(key[0], None),
+    Kind.GROUPS: _drop_group,
+    Kind.KEYS: _drop_key,
+    Kind.SCHEDULES: lambda tables, key: tables.schedules.pop(key[0], None),
+    Kind.RECORDS: lambda tables, key: tables.records.pop((key[0], key[1]), None),
+    Kind.JOBS: _drop_job,
+    Kind.EVENTS: _drop_event,
+    Kind.RESERVATIONS: _drop_reservation,
+}

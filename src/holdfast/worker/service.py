@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 
-from holdfast.errors import StoreClosed
+from holdfast.errors import StoreClosed, StoreMoved, StoreSealed
 
 log = logging.getLogger("holdfast.worker")
 
@@ -34,6 +34,8 @@ async def every(
             failed = 0
         except StoreClosed:
             raise
+        except (StoreSealed, StoreMoved) as error:  # said by whoever takes jobs
+            log.debug("%s waits: %s", name, error)
         except Exception:
             failed += 1
             log.exception("%s failed %d times in a row; it will be tried again", name, failed)

@@ -144,9 +144,7 @@ async def test_every_kind_comes_in_the_order_of_its_keys_page_by_page(
         assert {len(row) for row in whole} == {len(COLUMNS[kind])}
 
 
-async def test_another_store_holds_all_of_it_exactly_so(
-    store: Store, clock: FakeClock
-) -> None:
+async def test_another_store_holds_all_of_it_exactly_so(store: Store, clock: FakeClock) -> None:
     other = await another(clock)
     await furnish(store, clock)
     await other.stand(FILLING)
@@ -163,9 +161,7 @@ async def test_another_store_holds_all_of_it_exactly_so(
     assert (await verify(other)).is_sound
 
 
-async def test_it_takes_all_of_another_store_exactly_so(
-    store: Store, clock: FakeClock
-) -> None:
+async def test_it_takes_all_of_another_store_exactly_so(store: Store, clock: FakeClock) -> None:
     other = await another(clock)
     await furnish(other, clock)
     await store.stand(FILLING)
@@ -211,7 +207,7 @@ async def test_what_was_filled_goes_on_where_the_other_one_was(
     member = await take(store, queue="rows")
     assert await settle(store, member, SUCCEEDED)
     await take(store, queue="rows")
-    assert len([await take(store, queue="lane") for _ in range(2)]) == 2  # noqa: PLR2004 - its limit
+    assert len([await take(store, queue="lane") for _ in range(2)]) == 2
     fresh = await job_of(store, await put(store))
     assert fresh.seq > last_seq
     newer = await store.swap("note", "dàily", expected=record.version, value="1")
@@ -222,9 +218,7 @@ async def test_what_was_filled_goes_on_where_the_other_one_was(
     assert (await verify(store)).is_sound
 
 
-async def test_what_changes_meanwhile_is_made_good(
-    store: Store, clock: FakeClock
-) -> None:
+async def test_what_changes_meanwhile_is_made_good(store: Store, clock: FakeClock) -> None:
     other = await another(clock)
     await furnish(other, clock)
     await store.stand(FILLING)
@@ -252,9 +246,7 @@ async def test_what_changes_meanwhile_is_made_good(
     assert (await verify(store)).is_sound
 
 
-async def test_history_is_copied_while_jobs_run(
-    store: Store, clock: FakeClock
-) -> None:
+async def test_history_is_copied_while_jobs_run(store: Store, clock: FakeClock) -> None:
     other = await another(clock)
     await furnish(store, clock)
     running = await started(store, queue="busy")

@@ -123,9 +123,7 @@ async def test_what_runs_goes_on_while_it_is_sealed(store: Store) -> None:
     assert [row[18] for row in await store.dump(Kind.JOBS, limit=9)] == ["succeeded", "queued"]
 
 
-async def test_seal_is_over_by_itself_when_nobody_renews_it(
-    store: Store, clock: FakeClock
-) -> None:
+async def test_seal_is_over_by_itself_when_nobody_renews_it(store: Store, clock: FakeClock) -> None:
     await put(store)
     assert await store.stand(step(Stage.SEALED))
     clock.advance(SPAN - SECOND)

@@ -34,7 +34,9 @@ class PostgresGroups(Asking):
             return False
         closing = Closing.SKIP if skip else Closing.STOP
         why = None if reason is None else cut(reason, MAX_REASON)
-        return await self._lines.transact(while_open(lambda work: verbs.stop_group(work, group_id, closing, why)))
+        return await self._lines.transact(
+            while_open(lambda work: verbs.stop_group(work, group_id, closing, why))
+        )
 
     async def group(self, group_id: str) -> Group | None:
         if not known_uuid(group_id):
@@ -71,4 +73,6 @@ class PostgresGroups(Asking):
         span = older_than // MICROSECOND
         if not await self._lines.rows("group.expired", now=self._now, span=span):
             return 0
-        return await self._lines.transact(while_open(lambda work: verbs.expire_groups(work, older_than, limit)))
+        return await self._lines.transact(
+            while_open(lambda work: verbs.expire_groups(work, older_than, limit))
+        )

@@ -1,14 +1,28 @@
 """Moving a store: how it stands, everything it holds, and holding what another one held."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from holdfast.store.moving import COLUMNS, FIRST, Footing, Kind, Row, Step, from_row, plain
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.verbs.footing import stand
 from holdfast.store.postgres.verbs.loading import load
+
+READS: Final[Mapping[Kind, str]] = {
+    Kind.QUEUES: "copy.queues",
+    Kind.GROUPS: "copy.groups",
+    Kind.KEYS: "copy.keys",
+    Kind.SLOTS: "copy.slots",
+    Kind.SCHEDULES: "copy.schedules",
+    Kind.RECORDS: "copy.records",
+    Kind.JOBS: "copy.jobs",
+    Kind.RUNS: "copy.runs",
+    Kind.EVENTS: "copy.events",
+    Kind.RESERVATIONS: "copy.reservations",
+    Kind.COUNTERS: "copy.counters",
+}
 
 
 class PostgresMoving(Asking):
@@ -30,7 +44,7 @@ class PostgresMoving(Asking):
         key = FIRST[kind] if after is None else after
         asked: dict[str, Any] = dict(zip(COLUMNS[kind], key, strict=False))
         asked |= {"ended_only": ended_only, "limit": limit}
-        found = await self._lines.rows(f"copy.{kind}", **asked)
+        found = await self._lines.rows(READS[kind], **asked)
         return [plain(kind, tuple(row)) for row in found]
 
     async def load(self, kind: Kind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:

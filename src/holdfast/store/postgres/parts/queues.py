@@ -47,7 +47,9 @@ class PostgresQueues(Asking):
     async def keep(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
         if not known_uuid(reservation_id):
             return False
-        return await self._lines.transact(while_open(lambda work: direct.keep(work, reservation_id, span)))
+        return await self._lines.transact(
+            while_open(lambda work: direct.keep(work, reservation_id, span))
+        )
 
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
         if not known_uuid(reservation_id):
@@ -69,7 +71,9 @@ class PostgresQueues(Asking):
         queues = [name for (name,) in await self._lines.rows("reservation.freeable", **asked)]
         if not queues:
             return []
-        return await self._lines.transact(while_open(lambda work: direct.free_reservations(work, queues)))
+        return await self._lines.transact(
+            while_open(lambda work: direct.free_reservations(work, queues))
+        )
 
     async def _reservations(self, name: str, **values: Any) -> list[Reservation]:
         found = await self._lines.rows(name, **values)

@@ -9,23 +9,32 @@ from holdfast.store.postgres.work import Work
 from holdfast.store.rows import dumps
 
 STEPS: Final[Mapping[Kind, Sequence[str]]] = {
-    Kind.QUEUES: ("put_queues",),
-    Kind.GROUPS: ("put_groups",),
-    Kind.KEYS: ("put_keys",),
-    Kind.SLOTS: ("claim_slots", "put_slots", "mark_slots"),
-    Kind.SCHEDULES: ("clear_schedules", "put_schedules"),
-    Kind.RECORDS: ("put_records",),
+    Kind.QUEUES: ("copy.put_queues",),
+    Kind.GROUPS: ("copy.put_groups",),
+    Kind.KEYS: ("copy.put_keys",),
+    Kind.SLOTS: ("copy.claim_slots", "copy.put_slots", "copy.mark_slots"),
+    Kind.SCHEDULES: ("copy.clear_schedules", "copy.put_schedules"),
+    Kind.RECORDS: ("copy.put_records",),
     Kind.JOBS: (
-        "edit_jobs", "put_jobs", "leave_jobs", "wait_jobs", "bury_jobs", "end_jobs",
+        "copy.edit_jobs", "copy.put_jobs", "copy.leave_jobs", "copy.wait_jobs",
+        "copy.bury_jobs", "copy.end_jobs",
     ),
-    Kind.RUNS: ("run_workers", "grow_runs", "put_runs"),
-    Kind.EVENTS: ("put_events",),
-    Kind.RESERVATIONS: ("put_reservations",),
-    Kind.COUNTERS: ("raise_counters",),
+    Kind.RUNS: ("copy.run_workers", "copy.grow_runs", "copy.put_runs"),
+    Kind.EVENTS: ("copy.put_events",),
+    Kind.RESERVATIONS: ("copy.put_reservations",),
+    Kind.COUNTERS: ("copy.raise_counters",),
 }  # fmt: skip
 """The statements that write rows of each kind, in their order."""
 
-KEPT: Final = frozenset({Kind.SLOTS, Kind.RUNS, Kind.COUNTERS})
+DROPS: Final[Mapping[Kind, str]] = {
+    Kind.QUEUES: "copy.drop_queues",
+    Kind.GROUPS: "copy.drop_groups",
+    Kind.KEYS: "copy.drop_keys",
+    Kind.SCHEDULES: "copy.drop_schedules",
+    Kind.RECORDS: "copy.drop_records",
+    Kind.EVENTS: "copy.drop_events",
+    Kind.RESERVATIONS: "copy.drop_reservations",
+}
 """Slots are kept for ever, runs go with their jobs, and counters only rise."""
 
 
@@ -33,13 +42,13 @@ async def load(work: Work, kind: Kind, rows: Sequence[Row], gone: Sequence[Row])
     footing = from_row(next(iter(await work.rows("footing.get")), None)).at(moment(work.now))
     if footing.stage is not Stage.FILLING:
         raise refuse_load(footing)
-    if gone and kind not in KEPT:
+    if gone:
         await _drop(work, kind, gone)
     if rows:
         encoded = dumps([_values(kind, row) for row in rows])
         moments = {"now": work.now, "mono": work.mono}
         for step in STEPS[kind]:
-            await work.run(f"copy.{step}", rows=encoded, **moments)
+            await work.run(step, rows=encoded, **moments)
 
 
 def _values(kind: Kind, row: Row) -> dict[str, Any]:
@@ -51,11 +60,11 @@ def _values(kind: Kind, row: Row) -> dict[str, Any]:
 
 async def _drop(work: Work, kind: Kind, gone: Sequence[Row]) -> None:
     keys = dumps([dict(zip(COLUMNS[kind], key, strict=False)) for key in gone])
-    if kind is not Kind.JOBS:
-        await work.run(f"copy.drop_{kind}", rows=keys)
-        return
-    await work.run("copy.leave_jobs", rows=keys)
-    await work.run("copy.lay_jobs", rows=keys)
-    jobs = [job for (job,) in await work.rows("copy.gone_jobs", rows=keys)]
-    for part in ("runs", "ends", "events"):
-        await work.run(f"prune.{part}", jobs=jobs)
+    if kind in DROPS:
+        await work.run(DROPS[kind], rows=keys)
+    elif kind is Kind.JOBS:
+        await work.run("copy.leave_jobs", rows=keys)
+        await work.run("copy.lay_jobs", rows=keys)
+        jobs = [job for (job,) in await work.rows("copy.gone_jobs", rows=keys)]
+        for part in ("prune.runs", "prune.ends", "prune.events"):
+            await work.run(part, jobs=jobs)

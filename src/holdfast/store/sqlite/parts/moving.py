@@ -1,11 +1,25 @@
 """Moving a store: how it stands, everything it holds, and holding what another one held."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from holdfast.store.moving import COLUMNS, FIRST, Footing, Kind, Row, Step, from_row, plain
 from holdfast.store.sqlite import verbs
 from holdfast.store.sqlite.parts.asking import Asking
+
+READS: Final[Mapping[Kind, str]] = {
+    Kind.QUEUES: "copy.queues",
+    Kind.GROUPS: "copy.groups",
+    Kind.KEYS: "copy.keys",
+    Kind.SLOTS: "copy.slots",
+    Kind.SCHEDULES: "copy.schedules",
+    Kind.RECORDS: "copy.records",
+    Kind.JOBS: "copy.jobs",
+    Kind.RUNS: "copy.runs",
+    Kind.EVENTS: "copy.events",
+    Kind.RESERVATIONS: "copy.reservations",
+    Kind.COUNTERS: "copy.counters",
+}
 
 
 class SqliteMoving(Asking):
@@ -27,7 +41,7 @@ class SqliteMoving(Asking):
         asked: dict[str, Any] = dict(zip(COLUMNS[kind], key, strict=False))
         if kind is Kind.JOBS:
             asked["ended_only"] = ended_only
-        found = await self._reader.rows(f"copy.{kind}", limit=limit, **asked)
+        found = await self._reader.rows(READS[kind], limit=limit, **asked)
         return [plain(kind, row) for row in found]
 
     async def load(self, kind: Kind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:

@@ -220,7 +220,7 @@ SELECT
   j.seq, :state, j.queue, j.type, j.name, j.delivery, :priority, :position, :available_at,
   j.created_at, j.start_deadline, :token, :failures, :losses, j.grp
 FROM holdfast_jobs AS j
-WHERE j.id = :id;
+WHERE j.id = :id AND :finished_at IS NULL;
 
 -- @bury_jobs
 UPDATE holdfast_ends
@@ -235,7 +235,8 @@ SELECT
   j.seq, :state, :reason, :finished_at, j.queue, :priority, :position, :available_at, :token,
   :failures, :losses
 FROM holdfast_jobs AS j
-WHERE j.id = :id AND NOT EXISTS (SELECT 1 FROM holdfast_ends AS e WHERE e.job = j.seq);
+WHERE j.id = :id AND :finished_at IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM holdfast_ends AS e WHERE e.job = j.seq);
 
 -- @gone_jobs
 -- Pruned since, with all of its chain.
@@ -258,6 +259,11 @@ DELETE FROM holdfast_jobs WHERE seq = :seq OR root = :seq;
 UPDATE holdfast_runs
 SET artifacts = :artifacts, exit_code = :exit_code, error = :error
 WHERE run_id = :run_id;
+
+-- @run_workers
+INSERT INTO holdfast_workers (instance_id, boot_id)
+VALUES (:holder, :boot_id)
+ON CONFLICT DO NOTHING;
 
 -- @put_runs
 INSERT INTO holdfast_runs (
@@ -305,9 +311,11 @@ SET
 DELETE FROM holdfast_reservations WHERE seq = :seq;
 
 -- @raise_counters
+-- Other numbers than these are those of rows that are there.
 UPDATE sqlite_sequence SET seq = max(seq, :last) WHERE name = 'holdfast_' || :name;
 
 -- @put_counters
 INSERT INTO sqlite_sequence (name, seq)
 SELECT 'holdfast_' || :name, :last
-WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'holdfast_' || :name);
+WHERE :name IN ('events', 'records', 'schedules')
+  AND NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'holdfast_' || :name);

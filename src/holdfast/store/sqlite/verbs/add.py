@@ -11,8 +11,8 @@ from holdfast.store import rows
 from holdfast.store.base import Added
 from holdfast.store.rows import dumps
 from holdfast.store.sqlite.verbs.alone import alone
-from holdfast.store.sqlite.verbs.group import group_of
 from holdfast.store.sqlite.verbs.footing import while_open
+from holdfast.store.sqlite.verbs.group import group_of
 from holdfast.store.sqlite.writer import Work
 
 

@@ -10,8 +10,8 @@ from holdfast.store.rows import schedules as schedule_rows
 from holdfast.store.schedules import Fired, SetSchedule
 from holdfast.store.sqlite.verbs.add import insert_keyed
 from holdfast.store.sqlite.verbs.alone import alone
-from holdfast.store.sqlite.verbs.together import fire_together
 from holdfast.store.sqlite.verbs.footing import while_open
+from holdfast.store.sqlite.verbs.together import fire_together
 from holdfast.store.sqlite.writer import Work
 
 

@@ -10,8 +10,8 @@ from holdfast.core.run import Lease
 from holdfast.core.span import MICROSECOND
 from holdfast.store.base import Renewal
 from holdfast.store.rows import dumps
-from holdfast.store.sqlite.verbs.worker import forget_workers
 from holdfast.store.sqlite.verbs.footing import while_open
+from holdfast.store.sqlite.verbs.worker import forget_workers
 from holdfast.store.sqlite.writer import Work
 
 
