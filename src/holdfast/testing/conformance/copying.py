@@ -218,6 +218,21 @@ async def test_what_was_filled_goes_on_where_the_other_one_was(
     assert (await verify(store)).is_sound
 
 
+async def test_numbers_go_on_where_the_rows_end(store: Store, clock: FakeClock) -> None:
+    """Also where nothing but rows tells how far they are."""
+    other = await another(clock)
+    jobs = [await put(other) for _ in range(3)]
+    await store.stand(FILLING)
+    await level(other, store, ended_only=False, moved=lambda _: None)
+    await store.load(Kind.COUNTERS, [])
+    await store.stand(OPENED)
+
+    fresh = await put(store)
+
+    assert await next_ids(store) == [*jobs, fresh]
+    assert (await job_of(store, fresh)).seq > (await job_of(store, jobs[-1])).seq
+
+
 async def test_what_changes_meanwhile_is_made_good(store: Store, clock: FakeClock) -> None:
     other = await another(clock)
     await furnish(other, clock)

@@ -48,7 +48,7 @@ class PostgresMoving(Asking):
         return [plain(kind, tuple(row)) for row in found]
 
     async def load(self, kind: Kind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
-        if rows or gone:
+        if rows or gone or kind is Kind.COUNTERS:  # which rise with the rows
             verb = partial(load, kind=kind, rows=rows, gone=gone)
             await self._lines.transact(verb)
 

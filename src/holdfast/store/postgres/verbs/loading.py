@@ -44,7 +44,7 @@ async def load(work: Work, kind: Kind, rows: Sequence[Row], gone: Sequence[Row])
         raise refuse_load(footing)
     if gone:
         await _drop(work, kind, gone)
-    if rows:
+    if rows or kind is Kind.COUNTERS:  # those of rows that are there count too
         encoded = dumps([_values(kind, row) for row in rows])
         moments = {"now": work.now, "mono": work.mono}
         for step in STEPS[kind]:
