@@ -41,7 +41,11 @@ JOBS = {
 }
 """How many jobs each measurement takes unless told otherwise."""
 
-ELSEWHERE = {"postgres": "bench.pg.main", "outages": "bench.pg.outages"}
+ELSEWHERE = {
+    "postgres": "bench.pg.main",
+    "outages": "bench.pg.outages",
+    "keyvalue": "bench.keyvalue",
+}
 """Measured on a server, with words of their own: `python -m bench postgres --help`."""
 
 ALONE = {"growth", "groups", "worker", "order", "commands", "schedules", "chaos", "hotpath"}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from holdfast.testing.servers.etcd import EtcdCluster
     from holdfast.testing.servers.postgres import PostgresServer
 
 pytest_plugins = ["pytester", "pytest_holdfast"]
@@ -62,3 +63,29 @@ def postgres_places(postgres: "PostgresServer") -> Iterator[Iterator[str]]:
 def postgres_url(postgres_places: Iterator[str]) -> str:
     """Where no test has been: a schema of its own, not yet made, on the session's PostgreSQL."""
     return next(postgres_places)
+
+
+@pytest.fixture(scope="session")
+def etcd(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator["EtcdCluster"]:
+    """An etcd cluster of three for all of this session; whoever kills members has one alone."""
+    from holdfast.testing.servers.etcd import shared_etcd  # noqa: PLC0415 - only who asks
+
+    base = tmp_path_factory.getbasetemp()
+    with shared_etcd(base if worker_id == "master" else base.parent) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def dynamodb(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
+    """The endpoint of a DynamoDB Local for all of this session, and credentials for it."""
+    from holdfast.testing.servers.dynamodb import (  # noqa: PLC0415 - only who asks
+        CREDENTIALS,
+        shared_dynamodb,
+    )
+
+    base = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        with shared_dynamodb(base if worker_id == "master" else base.parent) as endpoint:
+            yield endpoint

@@ -40,6 +40,7 @@ HoldfastError
     ├── StoreReadOnly         the store cannot be written
     ├── StoreBroken           the file is damaged or unreadable
     ├── NotOurStore           the file belongs to something else
+    ├── ClockApart            this machine's clock and the store's differ by too much
     ├── SchemaTooNew          a newer Holdfast wrote this store
     └── StoreClosed           the store was closed
 """
@@ -234,6 +235,10 @@ class NotOurStore(OperatorError):
 
 class SchemaTooNew(OperatorError):
     """A newer Holdfast wrote this store; this one would not understand it."""
+
+
+class ClockApart(OperatorError):
+    """The machine's clock differs too much from the store's; leases could not be judged."""
 
 
 class StoreClosed(OperatorError):

@@ -1,5 +1,7 @@
 """An app over each store, by a clock that moves only when told, and its trigger."""
 
+import os
+import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -10,11 +12,15 @@ from holdfast import Holdfast
 from holdfast.core.ids import Ids
 from holdfast.scheduler.trigger import Trigger
 from holdfast.store.base import Store
+from holdfast.store.keyvalue.port import Engine
+from holdfast.store.keyvalue.store import KeyValueStore
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import FakeClock
+from holdfast.testing.memory_engine import MemoryEngine
 from holdfast.testing.model_store import ModelStore
 from holdfast.testing.postgres_clock import DatabaseClock
+from holdfast.testing.sizes import DEFAULT, VARIABLE
 
 
 @pytest.fixture
@@ -27,7 +33,18 @@ def ids(clock: FakeClock) -> Ids:
     return Ids(clock.now, Random(7).getrandbits)
 
 
-@pytest.fixture(params=["model", "sqlite", "postgres"])
+STORES = ("model", "sqlite", "postgres", "keyvalue")
+SLOW = ("etcd", "dynamodb")
+"""The servers of the key-value store: at full size; else its engine is the smallest."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "store" in metafunc.fixturenames:
+        is_full = os.environ.get(VARIABLE, DEFAULT) == "full"
+        metafunc.parametrize("store", STORES + SLOW if is_full else STORES, indirect=True)
+
+
+@pytest.fixture
 async def store(
     request: pytest.FixtureRequest, clock: FakeClock, ids: Ids, tmp_path: Path
 ) -> AsyncIterator[Store]:
@@ -37,9 +54,27 @@ async def store(
     if request.param == "postgres":
         url = request.getfixturevalue("postgres_url")
         made = PostgresStore(url, clock=DatabaseClock(clock), ids=ids)
+    if request.param in {"keyvalue", *SLOW}:
+        made = KeyValueStore(_engine(request), clock=clock, ids=ids)
     await made.open()
     yield made
     await made.close()
+
+
+def _engine(request: pytest.FixtureRequest) -> Engine:
+    """Where no test has been, in memory or on the session's server."""
+    if request.param == "keyvalue":
+        return MemoryEngine(most_writes=10)
+    from holdfast.store.keyvalue.dynamodb import DynamoDBEngine  # noqa: PLC0415 - only who asks
+    from holdfast.store.keyvalue.etcd import EtcdEngine  # noqa: PLC0415 - same
+    from holdfast.store.keyvalue.etcd_wire import Cluster  # noqa: PLC0415 - same
+    from holdfast.testing.servers.dynamodb import MOST_WRITES  # noqa: PLC0415 - same
+
+    server, prefix = request.getfixturevalue(request.param), f"scheduler-{secrets.token_hex(6)}"
+    if request.param == "etcd":
+        return EtcdEngine(Cluster(hosts=server.hosts), prefix=prefix)
+    place = {"region": "eu-central-1", "endpoint": server, "prefix": f"{prefix}:"}
+    return DynamoDBEngine("tests", most_writes=MOST_WRITES, **place)
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """What the seed tests share: a look at the file from outside, and processes that can be killed."""
 
 import asyncio
+import os
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -74,7 +75,8 @@ class Child:
 
     def __init__(self, part: Part, *given: Any) -> None:
         self._ear, mouth = quick_start().Pipe(duplex=True)
-        self._process = quick_start().Process(target=_play, args=(part, mouth, *given), daemon=True)
+        args = dict(os.environ), part, mouth, *given
+        self._process = quick_start().Process(target=_play, args=args, daemon=True)
         self._process.start()
         mouth.close()
 
@@ -126,7 +128,8 @@ class Child:
         self._process.close()
 
 
-def _play(part: Part, *given: Any) -> None:
+def _play(environment: Mapping[str, str], part: Part, *given: Any) -> None:
+    os.environ.update(environment)  # a child has that of the process it was forked from
     played = part(*given)
     if played is not None:
         asyncio.run(played)

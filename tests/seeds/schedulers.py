@@ -12,7 +12,7 @@ from holdfast.core.ids import Ids
 from holdfast.core.schedule import SlotRecord
 from holdfast.scheduler.trigger import Trigger
 from holdfast.store.base import Filter, Store
-from holdfast.store.postgres.store import PostgresStore
+from holdfast.store.open import open_store
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import START, FakeClock
 from holdfast.verify import verify
@@ -107,7 +107,7 @@ async def trigger_at_once(mouth: Connection, place: Path | str, moment: datetime
 def store_at(place: Path | str, clock: FakeClock) -> Store:
     """The file of that path, or what is at that URL."""
     if isinstance(place, str):
-        return PostgresStore(place, clock=clock)
+        return open_store(place, clock=clock)
     return SqliteStore(place, clock=clock)
 
 

@@ -10,11 +10,24 @@ from holdfast.testing.clock import START
 from holdfast.testing.sizes import SIZES
 
 from .kit import race
+from .places import address, keyvalue
 from .schedulers import SCHEDULES, declare, proved, storm, trigger_at_once
 
 pytestmark = pytest.mark.slow
 
 HOUR = timedelta(hours=1)
+FEWER = 5
+"""A slot takes so many times as long on servers that are asked several times for each."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "keyvalue_url" in metafunc.fixturenames:
+        metafunc.parametrize("keyvalue_url", keyvalue(), indirect=True)
+
+
+@pytest.fixture
+def keyvalue_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return address(request, tmp_path)
 
 
 async def raced(place: Path | str) -> None:
@@ -26,14 +39,15 @@ async def raced(place: Path | str) -> None:
     assert len(await proved(place)) == SCHEDULES
 
 
-async def survived(place: Path | str) -> None:
+async def survived(place: Path | str, *, fewer: int = 1) -> None:
+    minutes = SIZES.slot_minutes // fewer
     await declare(place, "* * * * *")
 
-    storm(place, minutes=SIZES.slot_minutes, kills=SIZES.slot_kills)
+    storm(place, minutes=minutes, kills=SIZES.slot_kills // fewer)
 
     rows = await proved(place)
     assert {row.outcome for row in rows} == {Outcome.RAN}
-    assert len(rows) == SCHEDULES * SIZES.slot_minutes
+    assert len(rows) == SCHEDULES * minutes
 
 
 @pytest.mark.req("S0-6.h")
@@ -46,6 +60,13 @@ async def test_many_schedulers_race_for_twenty_slots_on_a_server(postgres_url: s
     await raced(postgres_url)
 
 
+@pytest.mark.req("S0-6.h")
+async def test_many_schedulers_race_for_twenty_slots_on_a_key_value_store(
+    keyvalue_url: str,
+) -> None:
+    await raced(keyvalue_url)
+
+
 @pytest.mark.req("S0-3.b")
 async def test_three_schedulers_killed_at_random_miss_no_slot_and_double_none(path: Path) -> None:
     await survived(path)
@@ -56,3 +77,10 @@ async def test_three_schedulers_killed_at_random_on_a_server_miss_no_slot_and_do
     postgres_url: str,
 ) -> None:
     await survived(postgres_url)
+
+
+@pytest.mark.req("S0-3.b")
+async def test_three_schedulers_killed_at_random_on_a_key_value_store_miss_no_slot(
+    keyvalue_url: str,
+) -> None:
+    await survived(keyvalue_url, fewer=FEWER)

@@ -1,4 +1,4 @@
-"""S3 on both stores: many workers, one claim per job, and what the dead leave is taken up again."""
+"""S3 on every store: many workers, one claim per job, and what the dead leave is taken up again."""
 
 import asyncio
 import logging
@@ -24,6 +24,8 @@ from holdfast.worker.tidy import Tidied, Tidy
 
 from .coins import TYPE, claim_all, claim_none, collect, hold
 from .kit import PATIENCE, SHORT, Child, jobs_of, race
+from .places import SQL, keyvalue
+from .places import address as place
 
 JOBS = 20
 PROFILE = {"lease": "300s", "renew": "20s", "tick": "60s"}
@@ -33,12 +35,14 @@ TIMEOUT = timedelta(seconds=300)
 BEAT = timedelta(seconds=20)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "url" in metafunc.fixturenames:
+        metafunc.parametrize("url", (*SQL, *keyvalue()), indirect=True)
+
+
+@pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'jobs.db'}"
-    made: str = request.getfixturevalue("postgres_url")
-    return made
+    return place(request, tmp_path)
 
 
 @pytest.fixture

@@ -29,7 +29,8 @@ def _ids(path: Path) -> dict[int, str]:
 
 
 def test_every_violation_is_planted() -> None:
-    assert {planted.code for planted in PLANTS} == set(Code)
+    """But for one: here it is the database that keeps what schedules are found by."""
+    assert {planted.code for planted in PLANTS} == set(Code) - {Code.SCHEDULE_APART}
 
 
 async def test_world_is_sound_before_it_is_broken(worlds: Worlds) -> None:

@@ -164,6 +164,7 @@ class StrayKind(StrEnum):
     KEY_OF_ENDED = "key_of_ended"  # an active key whose chain has ended
     KEY_OF_LINK = "key_of_link"  # a key or slot of a job that is not the root of its chain
     SLOT = "slot"  # a job made for a slot that has no row, or is another's
+    SCHEDULE = "schedule"  # a schedule that does not agree with what it is found by
     RESERVATION = "reservation"  # an active reservation whose job is gone
     RESERVED_TWICE = "reserved_twice"  # a queue with two active reservations
     OVERLAP = "overlap"  # two open runs of `once` jobs of one name

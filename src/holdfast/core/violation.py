@@ -50,6 +50,7 @@ class Code(StrEnum):
     KEY_LEFT = "key_left"  # an active key of a chain that has ended
     KEY_OF_A_LINK = "key_of_a_link"  # a key or slot of a job that is not the root of its chain
     SLOT_NOT_ITS_OWN = "slot_not_its_own"  # its slot has no row, or is another job's
+    SCHEDULE_APART = "schedule_apart"  # it does not agree with what it is found by
     RESERVATION_OF_NO_JOB = "reservation_of_no_job"  # an active one whose job is gone
     RESERVED_TWICE = "reserved_twice"  # a queue with two active reservations
     ONCE_OVERLAPS = "once_overlaps"  # two `once` jobs of one name run
@@ -135,6 +136,9 @@ REPAIRS: Final[Mapping[Code, str]] = MappingProxyType(
         Code.SLOT_NOT_ITS_OWN: (
             "cancel the job, if it has not started and another has its slot; else write its row"
         ),
+        Code.SCHEDULE_APART: (
+            "save the schedule again: that writes what it is found by; delete what is left over"
+        ),
         Code.RESERVATION_OF_NO_JOB: "start a worker: recovery frees the reservation",
         Code.RESERVED_TWICE: "start a worker, or wait: the later one is freed when it expires",
         Code.ONCE_OVERLAPS: "cancel the later run, and look at what both have done",
@@ -152,6 +156,10 @@ STRAYS: Final[Mapping[StrayKind, tuple[Code, str]]] = MappingProxyType(
         StrayKind.KEY_OF_ENDED: (Code.KEY_LEFT, "an active key whose chain has ended"),
         StrayKind.KEY_OF_LINK: (Code.KEY_OF_A_LINK, "it names a job that is no root of a chain"),
         StrayKind.SLOT: (Code.SLOT_NOT_ITS_OWN, "a job whose slot has no row, or is another's"),
+        StrayKind.SCHEDULE: (
+            Code.SCHEDULE_APART,
+            "a schedule that does not agree with what it is found by",
+        ),
         StrayKind.RESERVATION: (
             Code.RESERVATION_OF_NO_JOB,
             "an active reservation whose job is gone",

@@ -235,6 +235,8 @@ class Round:
         held_up: set[str] = set()
         for firing, answer in zip(batch, fired, strict=True):
             if firing.schedule_id in held_up:
+                if answer is Fired.WRITTEN:  # by turns with another process
+                    self._tell(firing, answer)
                 continue
             waiting = self._waiting[firing.schedule_id]
             if answer is Fired.STALE:  # another process was first, or it was edited

@@ -13,18 +13,23 @@ from holdfast.store.base import Store
 
 HOUR = 3600.0
 SQLITE = "sqlite:///"
+DRIVERS = ("aiohttp", "boto3", "botocore")
+KEYVALUE = ("etcd://", "dynamodb://")
 POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) -> Store:
     """The store at that address, not yet opened.
 
-    `sqlite:///jobs.db`, `sqlite:////var/jobs.db`, `postgresql://user@host/database`.
+    `sqlite:///jobs.db`, `sqlite:////var/jobs.db`, `postgresql://user@host/database`,
+    `etcd://host:2379,host2/prefix`, `dynamodb://table?region=eu-central-1`.
     """
     if isinstance(url, str) and url.startswith("sqlite:"):
         return _sqlite(url, clock, ids)
     if isinstance(url, str) and url.startswith(POSTGRES):
         return _postgres(url, clock, ids)
+    if isinstance(url, str) and url.startswith(KEYVALUE):
+        return _keyvalue(url, clock, ids)
     raise InvalidJob(
         f"{shown(without_password(url))} is no store's address; write for example "
         "sqlite:///jobs.db or postgresql://user@host/database"
@@ -46,6 +51,21 @@ def _postgres(url: str, clock: Clock | None, ids: Ids | None) -> Store:
             "PostgreSQL needs a driver that is not installed; pip install 'holdfast[postgres]'"
         ) from error
     return PostgresStore(url, clock=clock, ids=ids)
+
+
+def _keyvalue(url: str, clock: Clock | None, ids: Ids | None) -> Store:
+    from holdfast.store.keyvalue import addresses  # noqa: PLC0415 - only when chosen
+
+    make = addresses.etcd_store if url.startswith("etcd:") else addresses.dynamodb_store
+    try:
+        return make(url, clock=clock, ids=ids)
+    except ModuleNotFoundError as error:
+        extra = url.partition(":")[0]
+        if error.name is None or error.name.partition(".")[0] not in DRIVERS:
+            raise
+        raise OperatorError(
+            f"{extra} needs a driver that is not installed; pip install 'holdfast[{extra}]'"
+        ) from error
 
 
 def _sqlite(url: str, clock: Clock | None, ids: Ids | None) -> Store:

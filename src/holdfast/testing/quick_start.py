@@ -18,6 +18,9 @@ _IMPORTED: Final = (
     "holdfast.testing.conformance.shared_schedules",
     "holdfast.testing.sqlite_bench",
     "holdfast.store.postgres.store",
+    "holdfast.store.keyvalue.store",
+    "holdfast.store.keyvalue.dynamodb",
+    "holdfast.store.keyvalue.etcd",
 )
 
 

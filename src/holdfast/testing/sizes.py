@@ -16,6 +16,8 @@ class Sizes:
 
     history_examples: int  # random histories per store
     history_steps: int  # steps in each of them
+    batch_jobs: int  # jobs in one large call
+    moves: int  # jobs moved to one place
     crash_on_either_side: bool  # of a statement, or only before it
     race_processes: int  # processes that race for one thing
     race_rounds: int  # times that they do
@@ -36,6 +38,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "check": Sizes(
             history_examples=20,
             history_steps=100,
+            batch_jobs=300,
+            moves=40,
             crash_on_either_side=False,
             race_processes=3,
             race_rounds=5,
@@ -53,6 +57,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "test": Sizes(
             history_examples=15,
             history_steps=100,
+            batch_jobs=300,
+            moves=40,
             crash_on_either_side=False,
             race_processes=4,
             race_rounds=10,
@@ -70,6 +76,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "full": Sizes(
             history_examples=10_000,
             history_steps=100,
+            batch_jobs=1_000,
+            moves=100,
             crash_on_either_side=True,
             race_processes=8,
             race_rounds=200,

@@ -13,6 +13,7 @@ from holdfast.core.order import Ordering
 from holdfast.core.run import Claim, Lease
 from holdfast.core.state import State
 from holdfast.store.base import Queue, Store
+from holdfast.testing import sizes
 from holdfast.testing.conformance.make import (
     FAILED,
     LEASE,
@@ -197,14 +198,15 @@ async def test_stale_lease_never_sinks_its_neighbours(store: Store) -> None:
 
 
 async def test_many_jobs_come_and_go_in_one_call_each(store: Store) -> None:
-    jobs = [make_job() for _ in range(1000)]
+    many = sizes.SIZES.batch_jobs
+    jobs = [make_job() for _ in range(many)]
 
     added = await store.add(jobs)
-    claims = await take_many(store, limit=1000)
+    claims = await take_many(store, limit=many)
     applied = await store.apply(_changes(claims))
 
     assert all(answer.created for answer in added)
     assert [claim.id for claim in claims] == [job.id for job in jobs]
-    assert applied == [True] * 1000
-    assert dict(await store.counts()) == {("default", State.SUCCEEDED): 1000}
+    assert applied == [True] * many
+    assert dict(await store.counts()) == {("default", State.SUCCEEDED): many}
     assert await kinds(store, jobs[0].id) == []

@@ -12,6 +12,7 @@ from holdfast.core.order import Ordering
 from holdfast.core.place import Place, Where
 from holdfast.core.state import State
 from holdfast.store.base import Queue, Store
+from holdfast.testing import sizes
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance.make import (
     HOUR,
@@ -149,12 +150,12 @@ async def test_new_job_of_a_scheduled_queue_goes_behind_those_that_were_numbered
 
 @pytest.mark.parametrize("ordering", Ordering)
 @pytest.mark.parametrize("gap", [1, 100])
-async def test_hundred_moves_to_one_place_keep_the_order(
+async def test_many_moves_to_one_place_keep_the_order(
     store: Store, ordering: Ordering, gap: int
 ) -> None:
     jobs = await line(store, ordering, 40, gap)
     expected, random = list(jobs), Random(3)
-    for _ in range(100):
+    for _ in range(sizes.SIZES.moves):
         moved = random.choice([job_id for job_id in jobs if job_id != jobs[20]])
         where = random.choice([Where.BEFORE, Where.AFTER])
         expected.remove(moved)

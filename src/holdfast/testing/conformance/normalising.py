@@ -8,6 +8,7 @@ from holdfast.core.event import Failed, Kind
 from holdfast.core.order import Ordering
 from holdfast.core.place import Where
 from holdfast.store.base import Queue, Store
+from holdfast.testing import sizes
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance.make import (
     HOUR,
@@ -111,7 +112,7 @@ async def test_every_waiting_state_is_normalised_and_no_running_job(
 
 async def test_normalising_after_many_moves_keeps_the_order(store: Store) -> None:
     random, jobs = Random(9), await line(store, Ordering.POSITION, 20, gap=2)
-    for _ in range(60):
+    for _ in range(sizes.SIZES.moves):
         one, other = random.sample(jobs, 2)
         where = random.choice(list(Where))
         await move(store, one, where, None if where in (Where.FRONT, Where.BACK) else other)

@@ -1,6 +1,7 @@
 """Real processes that do one thing to one store at the same moment."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -45,7 +46,7 @@ class Other:
 async def _busy(url: str, act: Act[Any]) -> Any:
     context = quick_start()
     here, there = context.Pipe()
-    process = context.Process(target=_stay, args=(url, act, there), daemon=True)
+    process = context.Process(target=_stay, args=(url, act, there, dict(os.environ)), daemon=True)
     process.start()
     there.close()
     try:
@@ -63,7 +64,9 @@ def busy(url: str, act: Act[Any]) -> AbstractAsyncContextManager[Other]:
     return manager
 
 
-def _stay(url: str, act: Act[Any], there: Any) -> None:
+def _stay(url: str, act: Act[Any], there: Any, environment: dict[str, str]) -> None:
+    os.environ.update(environment)  # a child has that of the process it was forked from
+
     async def stay() -> None:
         async with opened(url) as store:
             there.send(await act(store))
@@ -92,14 +95,17 @@ def _race(url: str, runners: Sequence[Sequence[Act[Answer]]]) -> list[list[Answe
     context = quick_start()
     count = len(runners)
     gate = context.Barrier(count)
-    with ProcessPoolExecutor(count, context, initializer=_enter, initargs=(gate,)) as pool:
+    with ProcessPoolExecutor(
+        count, context, initializer=_enter, initargs=(gate, dict(os.environ))
+    ) as pool:
         asked = [pool.submit(_run, url, acts) for acts in runners]
         return [answer.result(PATIENCE) for answer in asked]
 
 
-def _enter(gate: Barrier) -> None:
+def _enter(gate: Barrier, environment: dict[str, str]) -> None:
     global _gate  # noqa: PLW0603 - a barrier reaches a child only while it is started
     _gate = gate
+    os.environ.update(environment)
 
 
 def _run(url: str, acts: Sequence[Act[Answer]]) -> list[Answer]:

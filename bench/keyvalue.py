@@ -1,0 +1,200 @@
+"""`python -m bench keyvalue`: what a job costs on etcd and DynamoDB, and an idle worker."""
+
+import argparse
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from bench.keyvalue_slots import slots
+from bench.metered import Meter, Metered, Spent, capacity
+from bench.progress import tell
+from bench.report import table
+from holdfast.config import Settings
+from holdfast.core.decide import succeed
+from holdfast.core.ids import JobId
+from holdfast.core.job import NewJob
+from holdfast.core.run import Claim, Holder, Lease
+from holdfast.core.worker import WorkerInfo
+from holdfast.store.keyvalue.port import Engine
+from holdfast.store.keyvalue.store import KeyValueStore
+
+BACKLOGS: Final = (100, 1_000, 10_000)
+ABANDONED: Final = timedelta(hours=1)
+LEASE: Final = timedelta(seconds=15)
+HOLDER: Final = Holder(instance_id="bench", boot_id="tree.bench")
+HOUR: Final = 3600
+ROUNDS: Final = 20
+BATCH: Final = 500
+ENGINES: Final = ("etcd", "dynamodb")
+
+
+def main(words: Sequence[str]) -> int:
+    """Print one table for each engine asked for."""
+    asked = _parser().parse_args(words)
+    for name in asked.engines:
+        with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+            print("\n".join(_measured(name, Path(folder), asked.backlogs)), flush=True)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench keyvalue", description=__doc__)
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--backlogs", nargs="+", type=int, default=list(BACKLOGS))
+    return parser
+
+
+def _measured(name: str, folder: Path, backlogs: Sequence[int]) -> list[str]:
+    with _server(name, folder) as make:
+        return asyncio.run(_lines(name, make, backlogs))
+
+
+@contextmanager
+def _server(name: str, folder: Path) -> Iterator[Callable[[Meter], Engine]]:
+    """A real one, for as long as it is measured."""
+    if name == "etcd":
+        from holdfast.testing.servers.etcd import shared_etcd  # noqa: PLC0415 - only if asked for
+
+        with shared_etcd(folder) as cluster:
+            yield lambda meter: Metered(_etcd(cluster.hosts), meter)
+        return
+    from holdfast.testing.servers.dynamodb import (  # noqa: PLC0415 - same
+        CREDENTIALS,
+        shared_dynamodb,
+    )
+
+    os.environ.update(CREDENTIALS)
+    with shared_dynamodb(folder) as endpoint:
+        yield lambda meter: Metered(_dynamodb(endpoint, meter), meter)
+
+
+def _etcd(hosts: tuple[str, ...]) -> Engine:
+    from holdfast.store.keyvalue.etcd import EtcdEngine  # noqa: PLC0415 - only if asked for
+    from holdfast.store.keyvalue.etcd_wire import Cluster  # noqa: PLC0415 - same
+
+    return EtcdEngine(Cluster(hosts=hosts), prefix="bench")
+
+
+def _dynamodb(endpoint: str, meter: Meter) -> Engine:
+    from holdfast.store.keyvalue.dynamodb import DynamoDBEngine  # noqa: PLC0415 - only if asked
+    from holdfast.testing.servers.dynamodb import MOST_WRITES  # noqa: PLC0415 - same
+
+    engine = DynamoDBEngine(
+        "bench", region="eu-central-1", endpoint=endpoint, most_writes=MOST_WRITES
+    )
+    capacity(engine, meter)
+    return engine
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A store, what it has spent, and ids for its jobs."""
+
+    store: KeyValueStore
+    meter: Meter
+    numbers: Iterator[int]
+
+    async def cost(self, act: Callable[[], Awaitable[Any]], times: int = ROUNDS) -> Spent:
+        """What one time costs."""
+        self.meter.reset()
+        for _ in range(times):
+            await act()
+        return self.meter.spent.over(times)
+
+    def job(self) -> NewJob:
+        number = JobId(f"00000000-0000-7000-8000-{next(self.numbers):012x}")
+        return NewJob(id=number, type="bench", name="bench", params='{"n":1}', queue="default")
+
+
+async def _lines(name: str, make: Callable[[Meter], Engine], backlogs: Sequence[int]) -> list[str]:
+    meter = Meter()
+    store = KeyValueStore(make(meter))
+    await store.open()
+    bench = Bench(store, meter, count(1))
+    rows = [[name, "reads", "transactions", "read units", "write units"]]
+    idle = await _idle(bench)
+    filled = 0
+    for backlog in backlogs:
+        tell(f"{name}, {backlog:,} waiting")
+        while filled < backlog:
+            await store.add([bench.job() for _ in range(min(BATCH, backlog - filled))])
+            filled += min(BATCH, backlog - filled)
+        rows += [_row(f"{act} at {backlog:,}", spent) for act, spent in await _acts(bench)]
+    tell()
+    triggered = await slots(bench)
+    await store.close()
+    return table(rows + [_row(act, spent) for act, spent in [*idle, *triggered]])
+
+
+async def _acts(bench: Bench) -> list[tuple[str, Spent]]:
+    """As many are put in as are taken out, so the backlog stays."""
+    store, claims = bench.store, list[Claim]()
+
+    async def take() -> None:
+        claims.extend(
+            await store.claim(HOLDER, queue="default", types=["bench"], limit=1, lease=LEASE)
+        )
+
+    async def finish() -> None:
+        claim = claims.pop()
+        assert await store.apply([succeed(claim.job_id, claim.token, None)]) == [True]
+
+    enqueued = await bench.cost(lambda: store.add([bench.job()]))
+    claimed = await bench.cost(take)
+    leases = [Lease(claim.job_id, claim.token) for claim in claims]
+    renewed = (await bench.cost(lambda: store.renew(leases, span=LEASE), 1)).over(len(leases))
+    finished = await bench.cost(finish)
+    return [
+        ("enqueue", enqueued),
+        ("claim", claimed),
+        ("renewal", renewed),
+        ("finish", finished),
+    ]
+
+
+async def _idle(bench: Bench) -> list[tuple[str, Spent]]:
+    """What one worker asks where there is nothing to do, and in an hour of that."""
+    store, settings = bench.store, Settings()
+    await store.add([bench.job()])
+    await store.claim(HOLDER, queue="default", types=["bench"], limit=1, lease=LEASE)
+    info = WorkerInfo(
+        instance_id=HOLDER.instance_id,
+        boot_id=HOLDER.boot_id,
+        host="here",
+        pid=1,
+        queues=("default",),
+        types=("bench",),
+        concurrency=1,
+    )
+    await store.enlist(info)
+    hold = await store.hold(HOLDER.boot_id, shared=True)
+    assert hold is not None
+    nothing = await bench.cost(
+        lambda: store.claim(HOLDER, queue="default", types=["bench"], limit=1, lease=LEASE)
+    )
+    look = await bench.cost(lambda: store.chores(abandoned=ABANDONED))
+    beat = await bench.cost(lambda: store.beat(HOLDER, span=LEASE))
+    await hold.release()
+    hour = (
+        nothing.times(HOUR / settings.poll.total_seconds())
+        .plus(look.times(HOUR / settings.tick.total_seconds()))
+        .plus(beat.times(HOUR / settings.renew.total_seconds()))
+    )
+    return [
+        ("claim of nothing", nothing),
+        ("look for chores", look),
+        ("sign of life", beat),
+        (f"idle hour at poll {settings.poll.total_seconds():g} s", hour),
+    ]
+
+
+def _row(name: str, spent: Spent) -> list[str]:
+    units = [f"{each:,.1f}" if each else "-" for each in (spent.read_units, spent.write_units)]
+    return [name, f"{spent.reads:,.1f}", f"{spent.transactions:,.1f}", *units]

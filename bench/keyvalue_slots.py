@@ -1,0 +1,73 @@
+"""What a trigger costs on etcd and DynamoDB, and a look at what is due."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from bench.metered import Spent
+from holdfast.core.delivery import Delivery
+from holdfast.core.job import Slot
+from holdfast.core.schedule import Firing, Making, Outcome, Plan, Rule, Schedule
+from holdfast.store.schedules import Fired, SetSchedule
+
+if TYPE_CHECKING:
+    from bench.keyvalue import Bench
+
+EVERY: Final = timedelta(hours=1)
+SCHEDULE_ID: Final = "00000000-0000-7000-8000-00000000beef"
+
+
+async def slots(bench: "Bench") -> list[tuple[str, Spent]]:
+    """A trigger with its job; a look where nothing is due; a slot that was missed, of twenty."""
+    store = bench.store
+    await _save(bench, await store.now())
+
+    async def trigger() -> None:
+        [standing] = await store.schedules(limit=1)
+        assert await store.fire([_firing(bench, standing, Outcome.RAN)]) == [Fired.WRITTEN]
+
+    triggered = await bench.cost(trigger)
+    read = await bench.cost(lambda: store.schedules(limit=1))
+    look = await bench.cost(lambda: store.due_schedules(limit=1000))
+    missed = []
+    [schedule] = await store.schedules(limit=1)
+    for _ in range(20):
+        missed.append(_firing(bench, schedule, Outcome.MISSED))
+        schedule = replace(schedule, next_slot=missed[-1].next_slot)
+    caught_up = (await bench.cost(lambda: store.fire(missed), 1)).over(len(missed))
+    return [
+        ("trigger", triggered.plus(read.times(-1))),
+        ("missed slot", caught_up),
+        ("look for what is due", look),
+    ]
+
+
+async def _save(bench: "Bench", at: datetime) -> None:
+    making = Making(
+        type="bench",
+        name="bench",
+        delivery=Delivery.LEASE,
+        queue="default",
+        priority=0,
+        max_attempts=5,
+    )
+    plan = Plan(
+        name="bench", rule=Rule(every=EVERY), making=making, coalesce=True, misfire_grace=EVERY
+    )
+    value = SetSchedule(plan=plan, next_slot=at, next_trigger_at=at)
+    assert await bench.store.set_schedule(SCHEDULE_ID, expected=None, value=value)
+
+
+def _firing(bench: "Bench", schedule: Schedule, outcome: Outcome) -> Firing:
+    assert schedule.next_slot is not None
+    following = schedule.next_slot + EVERY
+    return Firing(
+        schedule_id=schedule.id,
+        version=schedule.version,
+        slot=Slot(series=schedule.series, at=schedule.next_slot),
+        outcome=outcome,
+        planned=schedule.next_slot,
+        job=bench.job() if outcome is Outcome.RAN else None,
+        next_slot=following,
+        next_trigger_at=following,
+    )

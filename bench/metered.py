@@ -1,0 +1,117 @@
+"""An engine that counts its requests, and what DynamoDB says that they cost."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from holdfast.store.keyvalue.dynamodb import DynamoDBEngine
+from holdfast.store.keyvalue.port import Conditions, Engine, Entry, Key, Limits, Span, Write
+
+WRITING = frozenset({"PutItem", "DeleteItem", "TransactWriteItems"})
+METERED = WRITING | {"GetItem", "BatchGetItem", "Query"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Requests, and DynamoDB's capacity units for them."""
+
+    reads: float = 0
+    transactions: float = 0
+    read_units: float = 0
+    write_units: float = 0
+
+    def plus(self, other: "Spent") -> "Spent":
+        names = [field.name for field in fields(self)]
+        return Spent(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+    def times(self, factor: float) -> "Spent":
+        return Spent(**{f.name: getattr(self, f.name) * factor for f in fields(self)})
+
+    def over(self, count: int) -> "Spent":
+        return self.times(1 / count)
+
+
+class Meter:
+    """What was spent since it was reset."""
+
+    def __init__(self) -> None:
+        self.spent = Spent()
+
+    def reset(self) -> None:
+        self.spent = Spent()
+
+    def add(self, **spent: float) -> None:
+        self.spent = self.spent.plus(Spent(**spent))
+
+
+def capacity(engine: DynamoDBEngine, meter: Meter) -> None:
+    """Let that engine's client ask for the price of everything, and note it."""
+    events = engine._table._client.meta.events  # noqa: SLF001 - nobody else wants to know
+
+    def ask(params: dict[str, Any], model: Any, **_: object) -> dict[str, Any] | None:
+        return {**params, "ReturnConsumedCapacity": "TOTAL"} if model.name in METERED else None
+
+    def note(parsed: Mapping[str, Any], model: Any, **_: object) -> None:
+        told = parsed.get("ConsumedCapacity", [])
+        each = told if isinstance(told, list) else [told]
+        kind = "write_units" if model.name in WRITING else "read_units"
+        meter.add(**{kind: sum(one.get("CapacityUnits", 0) for one in each)})
+
+    events.register("provide-client-params.dynamodb", ask)
+    events.register("after-call.dynamodb", note)
+
+
+class Metered:
+    """Around another engine. On DynamoDB each span and each hundred keys is a request."""
+
+    def __init__(self, engine: Engine, meter: Meter) -> None:
+        self._engine = engine
+        self._meter = meter
+        self._is_one = not isinstance(engine, DynamoDBEngine)
+
+    @property
+    def limits(self) -> Limits:
+        return self._engine.limits
+
+    def exists(self) -> bool:
+        return self._engine.exists()
+
+    async def open(self) -> None:
+        await self._engine.open()
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    async def leave(self) -> None:
+        await self._engine.leave()
+
+    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+        self._meter.add(reads=1 if keys else 0)
+        return await self._engine.get(keys)
+
+    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+        self._meter.add(reads=1)
+        return await self._engine.range(span, limit=limit, reverse=reverse)
+
+    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+        self._meter.add(reads=1 if self._is_one else len(asked))
+        return await self._engine.ranges(asked)
+
+    async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
+        self._meter.add(transactions=1)
+        return await self._engine.transact(conditions, writes)
+
+    def watch(
+        self, parts: Sequence[str], heard: Callable[[Write], None]
+    ) -> Callable[[], None] | None:
+        return self._engine.watch(parts, heard)
+
+    async def time(self) -> datetime | None:
+        return await self._engine.time()
+
+    async def facts(self) -> Mapping[str, str]:
+        return await self._engine.facts()
+
+    async def concerns(self) -> list[str]:
+        return await self._engine.concerns()

@@ -1,0 +1,246 @@
+"""Everything that is held of a job, and what belongs to none, for `verify`."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Final
+
+from holdfast.core.dossier import (
+    Before,
+    ClosedRun,
+    Dossier,
+    Held,
+    Place,
+    Stray,
+    StrayKind,
+    Told,
+    Where,
+)
+from holdfast.core.event import EventRecord, Kind
+from holdfast.core.ids import JobId
+from holdfast.core.job import Job
+from holdfast.core.run import RunRecord
+from holdfast.store.keyvalue import (
+    groups,
+    layout,
+    queues,
+    reservations,
+    runs,
+    schedule_audits,
+    shelf,
+)
+from holdfast.store.keyvalue.desk import Desk
+from holdfast.store.keyvalue.finishing import settle
+from holdfast.store.keyvalue.kept import Kept, indexes
+from holdfast.store.keyvalue.pages import pages, through
+from holdfast.store.keyvalue.port import Key, Span
+from holdfast.store.keyvalue.texts import is_json
+from holdfast.store.keyvalue.unit import Stale, Unit
+
+ALL: Final = 1_000_000
+ANY_SIZE: Final = 1 << 62
+
+
+async def size(desk: Desk) -> int:
+    await settle(desk)
+    return len(await desk.engine.range(Span(layout.SEQ), limit=ALL))
+
+
+async def dossiers(desk: Desk, *, after: int, limit: int) -> list[Dossier]:
+    """A page at one moment: if anything that was read changed meanwhile, it is read again."""
+    await settle(desk)
+    return await desk.do(partial(_dossiers, after=after, limit=limit))
+
+
+async def _dossiers(unit: Unit, *, after: int, limit: int) -> list[Dossier]:
+    page = await shelf.everything(unit, after=after, limit=limit)
+    answer = [await _dossier(unit, kept) for kept in page]
+    if not await unit.is_unchanged():
+        raise Stale
+    return answer
+
+
+async def _dossier(unit: Unit, kept: Kept) -> Dossier:
+    job = kept.job
+    events = await _events(unit, job.id)
+    root = kept if job.root_id == job.id else await shelf.load(unit, job.root_id)
+    after = None if kept.successor is None else await shelf.load(unit, kept.successor)
+    group = None if kept.member is None else await groups.load(unit, kept.member)
+    return Dossier(
+        id=job.id,
+        seq=job.seq,
+        delivery=job.delivery,
+        queue=job.queue,
+        created_at=job.created_at,
+        params_are_json=is_json(job.params, ANY_SIZE),
+        places=await _places(unit, kept),
+        runs=tuple([_run(run) for run in await runs.closed(unit, job)]),
+        events=tuple(_told(event) for event in events),
+        root_id=None if root is None else root.job.id,
+        before=None if job.retry_of is None else await _before(unit, kept, job.retry_of),
+        successors=() if after is None else (after.job.id,),
+        reservations=await _reserved(unit, kept),
+        is_member=kept.member is not None,
+        group_id=None if group is None else group.group.id,
+    )
+
+
+async def _places(unit: Unit, kept: Kept) -> tuple[Place, ...]:
+    """One, unless it is adrift, or an index entry without which nobody would find it is gone."""
+    job = kept.job
+    wanted = indexes(kept)
+    await unit.fetch(list(wanted))
+    is_found = all([await unit.get(key) is not None for key in wanted])
+    if kept.is_loose or not is_found:
+        return ()
+    where = Where.END if job.is_final else Where.OPEN if kept.is_open else Where.WAITING
+    return (
+        Place(
+            where=where,
+            state=job.state,
+            token=job.token,
+            failures=job.failures,
+            losses=job.losses,
+            at=job.finished_at,
+            run_id=kept.run_id,
+        ),
+    )
+
+
+async def _events(unit: Unit, job_id: str) -> list[EventRecord]:
+    told = await unit.range(layout.of_job(layout.EVENT, job_id), limit=ALL)
+    found = await unit.engine.get([layout.stream_key(each.value["id"]) for each in told])
+    return [runs.event(each.value) for each in found if each is not None]
+
+
+async def _before(unit: Unit, kept: Kept, job_id: JobId) -> Before:
+    before = await shelf.load(unit, job_id)
+    if before is None:
+        return Before(id=None)
+    told = {(event.kind, event.at) for event in await _events(unit, job_id)}
+    is_final = before.job.is_final
+    return Before(
+        id=before.job.id,
+        root_id=before.job.root_id,
+        failures=before.job.failures if is_final else None,
+        losses=before.job.losses if is_final else None,
+        chained=(Kind.CHAINED, kept.job.created_at) in told,
+    )
+
+
+async def _reserved(unit: Unit, kept: Kept) -> tuple[Held, ...]:
+    if kept.reservation is None:
+        return ()
+    found = await reservations.load(unit, kept.reservation)
+    if found is None or found.reservation.job_id != kept.job.id:
+        return ()
+    held = found.reservation
+    return (Held(id=held.id, queue=held.queue, status=held.status),)
+
+
+def _run(run: RunRecord) -> ClosedRun:
+    return ClosedRun(
+        token=run.token,
+        run_id=run.run_id,
+        status=run.status,
+        finished_at=run.finished_at,
+        has_result=run.result is not None,
+    )
+
+
+def _told(event: EventRecord) -> Told:
+    return Told(id=event.id, kind=event.kind, token=event.token, at=event.at)
+
+
+async def strays(desk: Desk, *, limit: int) -> list[Stray]:
+    """Up to so many of each kind."""
+    await settle(desk)
+    found = [stray async for stray in _strays(desk)]
+    return [
+        stray
+        for kind in StrayKind
+        for stray in [stray for stray in found if stray.kind is kind][:limit]
+    ]
+
+
+async def _strays(desk: Desk) -> AsyncIterator[Stray]:
+    async for entry in through(desk, layout.RUN):
+        if await _is_gone(desk, entry.value["job_id"]):
+            rows = (f"runs job={entry.value['job_id']} token={entry.value['token']}",)
+            yield Stray(kind=StrayKind.RUN, rows=rows)
+    async for stray in _of_events(desk):
+        yield stray
+    async for stray in _of_places(desk):
+        yield stray
+    async for stray in _of_keys(desk):
+        yield stray
+    async for stray in _of_slots(desk):
+        yield stray
+    async for stray in _of_reservations(desk):
+        yield stray
+    async for stray in schedule_audits.strays(desk):
+        yield stray
+
+
+async def _of_events(desk: Desk) -> AsyncIterator[Stray]:
+    async for entry in through(desk, layout.STREAM):
+        job_id = entry.value.get("job_id")
+        if job_id is not None and await _is_gone(desk, job_id):
+            yield Stray(kind=StrayKind.EVENT, rows=(f"events id={entry.value['id']}",))
+
+
+async def _of_places(desk: Desk) -> AsyncIterator[Stray]:
+    """Index entries that their job knows nothing of."""
+    unit = Unit(desk.engine)
+    per_queue = (layout.READY, layout.LATER, layout.OPEN)
+    parts = [part + name for name in await queues.names(unit) for part in per_queue]
+    for part in (*parts, layout.DUE, layout.DEADLINE, layout.ENDED):
+        async for entry in through(desk, part):
+            if await desk.do(partial(_is_ghost, key=entry.key, job_id=entry.value["id"])):
+                rows = (f"{part} {entry.key.sort}",)
+                yield Stray(kind=StrayKind.PLACE, rows=rows, job_id=entry.value["id"])
+
+
+async def _is_ghost(unit: Unit, *, key: Key, job_id: str) -> bool:
+    kept = await shelf.load(unit, job_id)
+    is_wanted = kept is not None and key in indexes(kept)
+    return not is_wanted and await unit.get(key) is not None
+
+
+async def _of_keys(desk: Desk) -> AsyncIterator[Stray]:
+    """An active key is held by the last job of a chain, and said to be its root's."""
+    async for entry in through(desk, layout.ACTIVE):
+        kept = await desk.do(partial(shelf.load, job_id=entry.value["job_id"]))
+        rows, about = (f"keys scope=active key={entry.value['key']}",), entry.value["key"]
+        if kept is None:
+            yield Stray(kind=StrayKind.KEY, rows=rows, about=about)
+        elif kept.job.is_final:
+            root = JobId(entry.value["root_id"])
+            yield Stray(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=about, job_id=root)
+
+
+async def _of_slots(desk: Desk) -> AsyncIterator[Stray]:
+    """A root that was made for a slot holds it, and then nobody else does."""
+    async for page in pages(desk, layout.SEQ):
+        made = [entry.value for entry in page if "slot" in entry.value]
+        rows = await desk.engine.get([Key(layout.SLOT, value["slot"]) for value in made])
+        for value, row in zip(made, rows, strict=True):
+            is_own = row is not None and row.value.get("job_id") == value["id"]
+            kept = None if is_own else await desk.do(partial(shelf.load, job_id=value["id"]))
+            if kept is not None:
+                yield _unslotted(kept.job)
+
+
+def _unslotted(job: Job) -> Stray:
+    return Stray(kind=StrayKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id)
+
+
+async def _of_reservations(desk: Desk) -> AsyncIterator[Stray]:
+    async for entry in through(desk, layout.RESERVATION):
+        held = reservations.from_value(entry.value).reservation
+        if held.is_active and await _is_gone(desk, held.job_id):
+            rows = (f"reservations id={held.id}",)
+            yield Stray(kind=StrayKind.RESERVATION, rows=rows, about=held.queue)
+
+
+async def _is_gone(desk: Desk, job_id: str) -> bool:
+    return (await desk.engine.get([layout.pointer(job_id)]))[0] is None

@@ -1,0 +1,86 @@
+"""Hears what is put under prefixes of an etcd cluster, for as long as anybody wants to know."""
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import aiohttp
+
+from holdfast.store.keyvalue.etcd_wire import Wire
+
+PAUSE: Final = 0.5
+"""Seconds before a broken watch is tried again: polling sees to the rest."""
+
+MOST_LINE: Final = 2**24
+IDLE: Final = 60.0
+"""Seconds of silence after which the connection is made anew, for it may be dead."""
+
+
+class Watch:
+    """Resumes by revision where it was broken off; what was compacted meanwhile is missed."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        prefixes: Sequence[bytes],
+        heard: Callable[[Mapping[str, str]], None],
+        *,
+        since: int | None = None,
+    ) -> None:
+        """From the revision `since` on, or from now."""
+        self._wire = wire
+        self._prefixes = prefixes
+        self._heard = heard
+        self._next = since
+        self._task = asyncio.get_running_loop().create_task(self._hear_for_ever())
+
+    def cancel(self) -> None:
+        if not self._task.get_loop().is_closed():
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        self.cancel()
+        if self._task.get_loop() is asyncio.get_running_loop():
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _hear_for_ever(self) -> None:
+        while True:
+            with suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
+                await self._hear()
+            await asyncio.sleep(PAUSE)
+
+    async def _hear(self) -> None:
+        session, url, headers = await self._wire.stream("/v3/watch")
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=IDLE, sock_connect=PAUSE * 4)
+        # One message for each, on one connection: a store would need three of them otherwise.
+        body = "\n".join(json.dumps({"create_request": self._asked(p)}) for p in self._prefixes)
+        async with session.post(
+            url, data=body, headers=headers, timeout=timeout, read_bufsize=MOST_LINE
+        ) as answer:
+            async for line in answer.content:
+                if not self._take(json.loads(line).get("result", {})):
+                    return
+
+    def _asked(self, prefix: bytes) -> dict[str, Any]:
+        end = prefix[:-1] + bytes([prefix[-1] + 1])
+        request: dict[str, Any] = {
+            "key": b64encode(prefix).decode(),
+            "range_end": b64encode(end).decode(),
+            "filters": ["NODELETE"],
+        }
+        return request if self._next is None else {**request, "start_revision": str(self._next)}
+
+    def _take(self, result: Mapping[str, Any]) -> bool:
+        """Whether it goes on; where not, it is to be asked for anew."""
+        if "compact_revision" in result:
+            self._next = None  # what was in between is gone; polling finds it
+            return False
+        for event in result.get("events", ()):
+            self._heard(event["kv"])
+        if "header" in result:
+            self._next = int(result["header"]["revision"]) + 1
+        return not result.get("canceled", False)

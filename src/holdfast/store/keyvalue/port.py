@@ -1,0 +1,123 @@
+"""The port: all that the key-value store asks of an engine.
+
+Keys have two parts. Those of one `part` are ordered by `sort`, as text compares by its UTF-8 bytes;
+nothing is ordered, or read at once, across parts.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+Value = Mapping[str, Any]
+"""What JSON can hold, under names: text, whole numbers, booleans, None, and lists of those."""
+
+
+class Key(NamedTuple):
+    """Where a record is."""
+
+    part: str
+    sort: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record as it was read. No two writes of a key ever give it one `version`."""
+
+    key: Key
+    value: Value
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The keys of one part from `start` on, and before `end`; None is no bound."""
+
+    part: str
+    start: str = ""
+    end: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A record to put, or without a value to delete."""
+
+    key: Key
+    value: Value | None
+
+
+Conditions = Mapping[Key, str | None]
+"""The version that each record must have; None: it must not be there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What an engine can take."""
+
+    most_writes: int  # records that one transaction may write or look at
+    poll: float  # seconds between two looks where nothing wakes anybody
+    beat: float  # seconds between two signs of life of whoever holds a lock
+
+
+class Engine(Protocol):
+    """An ordered store with transactions. Every read sees every transaction that was answered."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def exists(self) -> bool:
+        """Whether there is something to open; `open` would otherwise make it."""
+        ...
+
+    async def open(self) -> None:
+        """Connect, and make what must be there; refuses what is not ours."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything; twice is fine."""
+        ...
+
+    async def leave(self) -> None:
+        """Let go of what the running loop has used: it is about to end, and others go on."""
+        ...
+
+    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+        """Each record, in the order asked; None where there is none."""
+        ...
+
+    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+        """The first records of a span, in order, or in reverse the last ones."""
+        ...
+
+    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+        """The first records of each span, up to its limit, in as few requests as it takes."""
+        ...
+
+    async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
+        """Write all if every condition holds; False, and nothing, if one does not.
+
+        No key is written twice in one transaction. When the answer got lost, the engine finds out
+        what became of it before it says anything.
+        """
+        ...
+
+    def watch(
+        self, parts: Sequence[str], heard: Callable[[Write], None]
+    ) -> Callable[[], None] | None:
+        """Tell of every record put into parts that begin so, soon after it.
+
+        The answer ends that; None: it cannot be done. Some may be missed.
+        """
+        ...
+
+    async def time(self) -> datetime | None:
+        """What the server takes for the time, to the second; None if it does not say."""
+        ...
+
+    async def facts(self) -> Mapping[str, str]:
+        """What an operator should know of it, in a few words each."""
+        ...
+
+    async def concerns(self) -> list[str]:
+        """What an operator should worry about; empty when all is well."""
+        ...

@@ -1,0 +1,72 @@
+"""The key-value store keeps the contract on a real etcd cluster of three."""
+
+import secrets
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from holdfast.core.ids import Ids
+from holdfast.store.keyvalue.etcd import EtcdEngine
+from holdfast.store.keyvalue.etcd_wire import Cluster
+from holdfast.store.keyvalue.store import KeyValueStore
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance import *  # noqa: F403 - the suite
+from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
+from holdfast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
+from holdfast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
+from holdfast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
+from holdfast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
+from holdfast.testing.conformance.shared_records import *  # noqa: F403 - same
+from holdfast.testing.conformance.shared_schedules import *  # noqa: F403 - same
+from holdfast.testing.histories import history_machine
+from holdfast.testing.keyvalue_wreck import KeyValueWrecker
+
+if TYPE_CHECKING:
+    from holdfast.testing.servers.etcd import EtcdCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+BEAT = 0.2
+"""Seconds: dead holders of locks are found soon."""
+
+FEWER, FEWEST = (10, 2)
+"""Each history takes so many times as long as on a file."""
+
+
+def _prefix() -> str:
+    return f"test-{secrets.token_hex(6)}"
+
+
+def _engine(etcd: "EtcdCluster") -> EtcdEngine:
+    return EtcdEngine(Cluster(hosts=etcd.hosts), prefix=_prefix(), beat=BEAT)
+
+
+@pytest.fixture
+async def store(etcd: "EtcdCluster", clock: FakeClock, ids: Ids) -> AsyncIterator[KeyValueStore]:
+    keyvalue = KeyValueStore(_engine(etcd), clock=clock, ids=ids)
+    await keyvalue.open()
+    yield keyvalue
+    await keyvalue.close()
+
+
+@pytest.fixture
+def wrecker(store: KeyValueStore) -> KeyValueWrecker:
+    return KeyValueWrecker(store.engine)
+
+
+@pytest.fixture
+def url(etcd: "EtcdCluster") -> str:
+    return f"{etcd.url(_prefix())}?max_skew=0&beat={BEAT}"
+
+
+def test_random_histories_are_those_of_the_model(etcd: "EtcdCluster") -> None:
+    def make(clock: FakeClock, ids: Ids) -> KeyValueStore:
+        return KeyValueStore(_engine(etcd), clock=clock, ids=ids)
+
+    machine = history_machine(make)
+    usual = machine.TestCase.settings
+    fewer = settings(usual, max_examples=max(FEWEST, usual.max_examples // FEWER))
+    run_state_machine_as_test(machine, settings=fewer)

@@ -1,0 +1,158 @@
+"""Killed between any two transactions of any verb, a key-value store is made whole again.
+
+Where an item takes one transaction it is written or not. Where it takes several, whoever comes next
+finishes it: no third state is left when the store has been opened again.
+"""
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.core.decide import decide, succeed
+from holdfast.core.event import Lost, Unblocked
+from holdfast.core.run import Holder
+from holdfast.core.state import FINAL, Loss, State
+from holdfast.store.base import Filter
+from holdfast.store.keyvalue import layout, places
+from holdfast.store.keyvalue.port import Engine, Key
+from holdfast.store.keyvalue.store import KeyValueStore
+from holdfast.testing.broken_scenarios import broken_scenarios
+from holdfast.testing.crash import ACT_IDS, clocked
+from holdfast.testing.keyvalue_wreck import KeyValueWrecker
+from holdfast.testing.memory_engine import MemoryEngine
+from holdfast.testing.mortal_engine import Died, MortalEngine
+from holdfast.testing.place_scenarios import PLACES
+from holdfast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES, World
+from holdfast.testing.scenarios_groups import GROUP_SCENARIOS
+from holdfast.testing.scenarios_schedules import SCHEDULES
+from holdfast.verify import verify
+from holdfast.worker.recover import Recovery
+
+pytestmark = pytest.mark.slow
+
+NEWCOMER = Holder(instance_id="newcomer", boot_id="boot-9")
+VOLATILE = ("counter", layout.QUEUE_NAME, places.PAGES)
+"""Numbers that were drawn and not used, names on a list, and plans that were never decided."""
+
+
+def _engine_of(world: World) -> Engine:
+    assert isinstance(world.store, KeyValueStore)
+    return world.store.engine
+
+
+SCENES = (
+    SCENARIOS
+    | PLACES
+    | GROUP_SCENARIOS
+    | SCHEDULES
+    | broken_scenarios(lambda world: KeyValueWrecker(_engine_of(world)))
+)
+SOUND = (SCENARIOS | PLACES | GROUP_SCENARIOS | SCHEDULES).keys() - {
+    "unblock",
+    "edit_blocked",
+    "move_blocked",
+}
+"""Worlds that nobody has broken; in those left out a job is blocked without a group."""
+
+SEVERAL = {
+    "add_plain",
+    "add_refused_among_good",
+    "add_with_everything",
+    "apply_mixed",
+    "claim_some",
+    "group_close_by_several",
+    "group_member_too_late",
+    "group_members",
+    "group_members_succeed",
+    "group_prune",
+    "group_sweep",
+    "group_sweep_members",
+    "report",
+    "schedule_fire",
+    "schedule_fire_together",
+}
+"""Acts on several items, each of which is written or not."""
+
+
+async def _play(engine: MemoryEngine, name: str, dies_at: int | None, *, act: bool = True) -> int:
+    """Play a scene until its process dies; how many transactions its act sent."""
+    clock, ids = clocked()
+    mortal = MortalEngine(engine)
+    store = KeyValueStore(mortal, clock=clock, ids=ids)
+    scene = SCENES[name]
+    await store.open()
+    needs = await scene.prepare(World(store, Path(), clock, count(1)))
+    mortal.armed(dies_at)
+    if act:
+        try:
+            await scene.act(World(store, Path(), clock, count(ACT_IDS)), needs)
+        except Died:
+            assert dies_at is not None
+    store._require_open()[1].stop()  # its threads died, too
+    return mortal.sent
+
+
+async def _opened(engine: MemoryEngine) -> KeyValueStore:
+    clock, ids = clocked()
+    store = KeyValueStore(engine, clock=clock, ids=ids)
+    await store.open()
+    return store
+
+
+async def _dump(engine: MemoryEngine) -> dict[Key, dict[str, Any]]:
+    """What is there when somebody has opened the store again."""
+    store = await _opened(engine)
+    await store.close()
+    held = engine.everything()
+    return {
+        key: {name: value for name, value in held[key].items() if name != "pending"}
+        for key in held
+        if key.part not in VOLATILE
+    }
+
+
+@pytest.mark.parametrize("most_writes", [10, 128])
+@pytest.mark.parametrize("name", sorted(SCENES))
+async def test_killed_between_any_two_transactions_it_is_made_whole(
+    name: str, most_writes: int
+) -> None:
+    before, after = MemoryEngine(most_writes=most_writes), MemoryEngine(most_writes=most_writes)
+    await _play(before, name, None, act=False)
+    steps = await _play(after, name, None)
+    ends = [await _dump(before), await _dump(after)]
+
+    for number in range(steps + 1):
+        engine = MemoryEngine(most_writes=most_writes)
+        await _play(engine, name, number)
+
+        left = await _dump(engine)
+        assert name in SEVERAL or left in ends, f"died before {number} of {steps}"
+        assert not [key for key in left if key.part == layout.PENDING]
+        await _everything_ends(engine, sound=name in SOUND)
+
+
+async def _everything_ends(engine: MemoryEngine, *, sound: bool) -> None:
+    """Nothing acknowledged is lost and nothing is stuck: a fresh worker brings all to an end."""
+    clock, ids = clocked()
+    store = KeyValueStore(engine, clock=clock, ids=ids)
+    await store.open()
+    assert not sound or (await verify(store)).violations == ()
+    known = {job.id for job in await store.find(Filter(), limit=1000)}
+    await Recovery(store, NEWCOMER, scope="instance", new_id=ids.job).run_once()
+    for _ in range(10):
+        clock.advance("1d")
+        for job in await store.lapsed(limit=100):
+            await store.apply([decide(job, Lost(Loss.LEASE_EXPIRED), new_id=ids.job)])
+        for job in await store.find(Filter(states=frozenset({State.BLOCKED})), limit=100):
+            await store.apply([decide(job, Unblocked(), new_id=ids.job)])
+        claims = await store.claim(HOLDER, queue="default", types=TYPES, limit=100, lease=LEASE)
+        changes = [succeed(claim.job_id, claim.token, None) for claim in claims]
+        assert all(await store.apply(changes))
+    found = await store.find(Filter(), limit=1000)
+    assert (await verify(store)).violations == ()
+    assert known <= {job.id for job in found}
+    stuck = [job for job in found if job.state not in FINAL and job.start_deadline is None]
+    assert stuck == []
+    await store.close()

@@ -1,0 +1,188 @@
+"""What DynamoDB refuses is told in one line that says what to do; nothing of it was written."""
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from holdfast.core.run import Lease
+from holdfast.errors import (
+    HoldfastError,
+    PayloadTooLarge,
+    StoreBroken,
+    StoreBusy,
+    StoreMissing,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from holdfast.store.base import Store
+from holdfast.store.open import open_store
+from holdfast.testing.conformance.make import job_of, put, started
+from holdfast.testing.servers import dynamodb as local
+from holdfast.testing.servers.program import free_ports
+
+pytestmark = pytest.mark.slow
+
+LARGE = "x" * 500_000
+"""Over what one item may have."""
+
+
+@contextmanager
+def _refusing(code: str, told: str) -> Iterator[str]:
+    """The endpoint of a server that refuses everything in DynamoDB's way."""
+
+    class Refusal(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.dumps({"__type": f"com.amazonaws#{code}", "message": told}).encode()
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is to be said."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusal)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in local.CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("credentials")
+@pytest.mark.parametrize(
+    ("code", "told", "error", "line"),
+    [
+        (
+            "AccessDeniedException",
+            "User is not authorized to perform: dynamodb:DescribeTable",
+            StoreReadOnly,
+            "DynamoDB refuses us at table jobs: User is not authorized .* grant it",
+        ),
+        (
+            "ExpiredTokenException",
+            "The security token included in the request is expired",
+            StoreReadOnly,
+            "table jobs: The security token .* is expired .* renew the credentials",
+        ),
+        (
+            "UnrecognizedClientException",
+            "The security token included in the request is invalid",
+            StoreReadOnly,
+            "table jobs: .* is invalid .* renew the credentials",
+        ),
+        ("ValidationException", "something else", StoreBroken, "table jobs: something else"),
+    ],
+)
+async def test_refusal_is_one_line_with_what_to_do(
+    code: str, told: str, error: type[HoldfastError], line: str
+) -> None:
+    with _refusing(code, told) as endpoint:
+        store = open_store(local.url(endpoint, "jobs"))
+
+        with pytest.raises(error, match=line) as caught:
+            await store.open()
+        await store.close()
+
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("credentials")
+async def test_table_asked_too_much_is_busy_and_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    backoff = "botocore.retries.standard.ExponentialBackoff.delay_amount"
+    monkeypatch.setattr(backoff, lambda *_: 0.0)  # six tries, and nobody waits between them
+    with _refusing("ThrottlingException", "Rate exceeded") as endpoint:
+        store = open_store(local.url(endpoint, "jobs"))
+
+        with pytest.raises(StoreBusy, match="table jobs is asked too much: Rate exceeded"):
+            await store.open()
+        await store.close()
+
+
+@pytest.mark.usefixtures("credentials")
+async def test_server_that_is_not_there_is_unavailable() -> None:
+    [port] = free_ports(1)
+    store = open_store(local.url(f"http://127.0.0.1:{port}", "jobs"))
+
+    with pytest.raises(StoreUnavailable, match="table jobs cannot be reached"):
+        await store.open()
+    await store.close()
+
+
+async def test_missing_credentials_are_named(dynamodb: str, tmp_path: object) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in local.CREDENTIALS:
+            patch.delenv(name)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", f"{tmp_path}/none")
+        patch.setenv("AWS_CONFIG_FILE", f"{tmp_path}/none")
+        # Another region: clients are kept, and with them the credentials they were made with.
+        url = local.url(dynamodb, "jobs").replace("eu-central-1", "eu-north-1")
+
+        with pytest.raises(StoreReadOnly, match="no credentials for table jobs"):
+            open_store(url).exists()
+
+
+async def test_table_of_another_region_is_missing_and_the_line_names_both_ways_out(
+    dynamodb: str,
+) -> None:
+    name = f"test-{secrets.token_hex(6)}"
+    here = open_store(local.url(dynamodb, name))
+    await here.open()
+    await here.close()
+    elsewhere = open_store(local.url(dynamodb, name).replace("eu-central-1", "eu-west-1"))
+
+    assert here.exists()
+    assert not elsewhere.exists()
+
+
+@pytest.fixture
+async def store(dynamodb: str) -> AsyncIterator[Store]:
+    url = f"{local.url(dynamodb, 'tests')}&prefix=refusal-{secrets.token_hex(4)}:"
+    opened = open_store(url)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def test_item_that_grows_over_400_kb_is_refused_and_its_job_goes_on(store: Store) -> None:
+    claim = await started(store)
+    lease = Lease(claim.job_id, claim.token)
+
+    with pytest.raises(PayloadTooLarge, match="over 400 KB"):
+        await store.attach(lease, [LARGE])
+
+    assert await store.attach(lease, ["small.txt"])
+    assert [run.artifacts for run in await store.runs(claim.job_id)] == [("small.txt",)]
+
+
+async def test_missing_table_while_at_work_is_named_and_found_again(dynamodb: str) -> None:
+    import boto3  # noqa: PLC0415 - only here
+
+    name = f"test-{secrets.token_hex(6)}"
+    opened = open_store(local.url(dynamodb, name))
+    await opened.open()
+    client = boto3.session.Session().client(
+        "dynamodb", region_name="eu-central-1", endpoint_url=dynamodb
+    )
+    client.delete_table(TableName=name)
+
+    with pytest.raises(StoreMissing, match=f"there is no table {name} in this region"):
+        await put(opened)
+    await open_store(local.url(dynamodb, name)).open()
+
+    assert (await job_of(opened, await put(opened))).queue == "default"
+    await opened.close()

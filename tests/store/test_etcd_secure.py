@@ -1,0 +1,97 @@
+"""TLS, users and passwords of etcd, and what it refuses: one line each."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.state import State
+from holdfast.errors import StoreReadOnly, StoreUnavailable
+from holdfast.store.open import open_store
+from holdfast.testing.conformance.make import SUCCEEDED, job_of, put, settle, take
+from holdfast.testing.servers.etcd_secure import SecureEtcd, secure_etcd
+from holdfast.testing.servers.program import free_ports
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("etcd_secure")]
+
+PREFIX = "ours"
+
+
+@pytest.fixture(scope="module")
+def etcd_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureEtcd]:
+    folder = tmp_path_factory.mktemp("etcd")
+    with secure_etcd(folder, prefix=PREFIX, password="s3cret") as server:  # noqa: S106 - a test's
+        yield server
+
+
+async def test_jobs_are_kept_behind_tls_and_a_password(etcd_lock: SecureEtcd) -> None:
+    store = open_store(etcd_lock.url(PREFIX))
+    await store.open()
+
+    job_id = await put(store)
+    await settle(store, await take(store), SUCCEEDED)
+
+    assert (await job_of(store, job_id)).state is State.SUCCEEDED
+    assert "s3cret" not in str(await store.facts())
+    await store.close()
+
+
+async def test_wrong_password_is_refused_and_not_shown(etcd_lock: SecureEtcd) -> None:
+    store = open_store(etcd_lock.url(PREFIX, password="wr0ng"))  # noqa: S106 - a test's
+
+    with pytest.raises(StoreReadOnly, match=r"refuses us: .*authentication failed") as caught:
+        await store.open()
+
+    assert "wr0ng" not in str(caught.value)
+    await store.close()
+
+
+async def test_without_a_user_the_line_says_where_one_goes(etcd_lock: SecureEtcd) -> None:
+    store = open_store(f"etcd://{etcd_lock.host}/{PREFIX}?ca={etcd_lock.certificate}")
+
+    with pytest.raises(StoreReadOnly, match="wants a user: etcd://user:password@host/prefix"):
+        await store.open()
+    await store.close()
+
+
+async def test_prefix_that_was_not_granted_is_refused(etcd_lock: SecureEtcd) -> None:
+    store = open_store(etcd_lock.url("theirs"))
+
+    with pytest.raises(StoreReadOnly, match=r"permission denied.*grant that user the prefix"):
+        await store.open()
+    await store.close()
+
+
+async def test_who_was_let_in_before_rights_changed_is_let_in_again(etcd_lock: SecureEtcd) -> None:
+    store = open_store(etcd_lock.url(PREFIX))
+    await store.open()
+
+    etcd_lock.change_password(etcd_lock.password)
+
+    assert (await job_of(store, await put(store))).queue == "default"
+    await store.close()
+
+
+async def test_certificate_that_nobody_vouches_for_is_not_trusted(etcd_lock: SecureEtcd) -> None:
+    url = f"etcd://jobs:s3cret@{etcd_lock.host}/{PREFIX}?tls=true&busy=1"
+    store = open_store(url)
+
+    with pytest.raises(StoreUnavailable, match="certificate"):
+        await store.open()
+    await store.close()
+
+
+async def test_cluster_that_is_not_there_is_unreachable_by_name() -> None:
+    [port] = free_ports(1)
+    store = open_store(f"etcd://127.0.0.1:{port}/jobs?busy=1")
+
+    with pytest.raises(StoreUnavailable, match=rf"no etcd endpoint of 127.0.0.1:{port} answered"):
+        await store.open()
+    await store.close()
+
+
+async def test_folder_of_certificates_is_no_file(tmp_path: Path, etcd_lock: SecureEtcd) -> None:
+    url = f"etcd://{etcd_lock.host}/{PREFIX}?ca={tmp_path}"
+
+    with pytest.raises(ValueError, match="there is no such file"):
+        open_store(url)

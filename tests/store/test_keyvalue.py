@@ -1,0 +1,197 @@
+"""What the key-value store adds to the contract: addresses, clocks, index entries, tries."""
+
+import asyncio
+import time
+from datetime import datetime, timedelta
+
+import pytest
+
+from holdfast.clock import SystemClock
+from holdfast.core.violation import Code
+from holdfast.errors import ClockApart, InvalidJob, SchemaTooNew, StoreBusy
+from holdfast.store.keyvalue import layout
+from holdfast.store.keyvalue.leases import FleetClock, Leases
+from holdfast.store.keyvalue.port import Conditions, Key, Span, Write
+from holdfast.store.keyvalue.store import KeyValueStore
+from holdfast.store.open import open_store
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance.make import HOUR, SECOND, claim_order, put, started, take_many
+from holdfast.testing.memory_engine import MemoryEngine
+from holdfast.testing.stores import ids_for_test
+from holdfast.verify import verify
+
+
+async def _opened(engine: MemoryEngine, clock: FakeClock | None = None) -> KeyValueStore:
+    clock = clock or FakeClock()
+    store = KeyValueStore(engine, clock=clock, ids=ids_for_test(clock))
+    await store.open()
+    return store
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("etcd:///jobs", "names no host"),
+        ("etcd://user:secret@/jobs", "names no host"),
+        ("etcd://host/a b", "prefix is 'a b'"),
+        ("etcd://host/jobs?colour=red", "unknown options"),
+        ("etcd://host/jobs?ca=nowhere.pem", "there is no such file"),
+        ("etcd://host/jobs?max_skew=-1", "max_skew is '-1'"),
+        ("dynamodb://", "table is ''"),
+        ("dynamodb://jobs?prefix=a%20b", "prefix is 'a b'"),
+        ("dynamodb://jobs?beat=soon", "beat is 'soon'"),
+    ],
+)
+def test_address_that_cannot_be_is_refused_by_what_is_wrong_with_it(url: str, told: str) -> None:
+    with pytest.raises(InvalidJob, match=told) as caught:
+        open_store(url)
+
+    assert "secret" not in str(caught.value)
+
+
+def test_hosts_without_a_port_have_the_usual_one() -> None:
+    from holdfast.store.keyvalue.etcd_wire import hosts  # noqa: PLC0415 - needs its driver
+
+    assert hosts("a,b:1234,[::1]") == ["a:2379", "b:1234", "[::1]:2379"]
+
+
+async def test_index_entry_that_is_gone_is_found_by_verify() -> None:
+    engine = MemoryEngine()
+    store = await _opened(engine)
+    job_id = await put(store)
+    [entry] = await engine.range(Span("ready#default"), limit=10)
+
+    await engine.transact({}, [Write(entry.key, None)])
+
+    found = [(v.code, v.job_id) for v in (await verify(store)).violations]
+    assert found == [(Code.STANDS_NOWHERE, job_id)]
+
+
+async def test_index_entry_of_nobody_is_found_by_verify_and_claimed_by_nobody() -> None:
+    engine = MemoryEngine()
+    store = await _opened(engine)
+    job_id = await put(store)
+    [entry] = await engine.range(Span("ready#default"), limit=10)
+    ghost = Key("ready#default", f"{entry.key.sort}x")
+
+    await engine.transact({}, [Write(ghost, entry.value)])
+
+    found = [(v.code, v.job_id) for v in (await verify(store)).violations]
+    assert found == [(Code.PLACE_OF_NO_JOB, job_id)]
+    assert await claim_order(store) == [job_id]
+
+
+async def test_clock_that_is_set_moves_no_lease() -> None:
+    clock = FakeClock()
+    leases = Leases(FleetClock(clock), margin=SECOND)
+    end = leases.end(HOUR)
+
+    clock.set_wall(clock.now() + 2 * HOUR)
+    set_forward = leases.is_over(end)
+    clock.set_back(4 * HOUR)
+    clock.advance(HOUR)
+    at_its_end = leases.is_over(end)
+    clock.advance(SECOND)
+
+    assert (set_forward, at_its_end, leases.is_over(end)) == (False, False, True)
+
+
+async def test_machines_share_leases_and_a_reboot_ends_none() -> None:
+    here, there = FakeClock(), FakeClock()
+    there.reboot()
+    end = Leases(FleetClock(here)).end(HOUR)
+
+    assert not Leases(FleetClock(there)).is_over(end)
+
+
+class _Elsewhen(MemoryEngine):
+    """Its server's clock is ten seconds ahead."""
+
+    async def time(self) -> datetime:  # type: ignore[override]
+        return SystemClock().now() + timedelta(seconds=10)
+
+
+async def test_machine_whose_clock_is_far_off_is_refused() -> None:
+    with pytest.raises(ClockApart, match="10 s apart, and 5 s are allowed"):
+        await KeyValueStore(_Elsewhen()).open()
+
+    tolerant = KeyValueStore(_Elsewhen(), max_skew=timedelta(seconds=20))
+    await tolerant.open()
+    await tolerant.close()
+
+
+async def test_records_of_a_newer_version_are_refused() -> None:
+    engine = MemoryEngine()
+    await engine.transact({}, [Write(Key("holdfast", "version"), {"version": 99})])
+
+    with pytest.raises(SchemaTooNew, match="version 99"):
+        await _opened(engine)
+
+
+class _Contended(MemoryEngine):
+    """Somebody else is always quicker."""
+
+    is_lost = False
+
+    async def transact(self, conditions: Conditions, writes: list[Write]) -> bool:  # type: ignore[override]
+        return not self.is_lost and await super().transact(conditions, writes)
+
+
+async def test_unit_that_never_comes_through_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.store.keyvalue.unit.LONGEST_PAUSE", 0.0)
+    engine = _Contended()
+    store = await _opened(engine)
+    engine.is_lost = True
+
+    with pytest.raises(StoreBusy, match="nothing was written"):
+        await put(store)
+
+
+async def test_lock_outlives_a_blocked_event_loop() -> None:
+    engine = MemoryEngine()
+    first, second = await _opened(engine), await _opened(engine)
+    held = await first.hold("host-1")
+
+    time.sleep(10 * engine.limits.beat)  # noqa: ASYNC251 - that is the point
+    taken = await second.hold("host-1")
+
+    assert held is not None
+    assert (taken, held.is_lost) == (None, False)
+    await asyncio.gather(first.close(), second.close())
+
+
+async def test_lock_of_one_who_shows_no_life_is_taken_over_and_lost() -> None:
+    engine = MemoryEngine()
+    store = await _opened(engine)
+    dead = Write(Key(layout.LOCK, "host-1"), {"is_shared": False, "beats": {"somebody": 7}})
+    await engine.transact({}, [dead])
+
+    assert await store.vacant(["host-1"]) == {"host-1"}
+    assert await store.hold("host-1") is not None
+    await store.close()
+
+
+async def test_cost_of_a_claim_does_not_grow_with_what_waits() -> None:
+    engine = MemoryEngine()
+    store = await _opened(engine)
+    await started(store)
+    few = await _asked(engine, store)
+    for _ in range(300):
+        await put(store)
+
+    assert await _asked(engine, store) == few
+
+
+async def _asked(engine: MemoryEngine, store: KeyValueStore) -> int:
+    """How many transactions it takes to enqueue and claim a job."""
+    sent = 0
+
+    def count(_: object) -> None:
+        nonlocal sent
+        sent += 1
+
+    engine.before = count
+    await put(store)
+    await take_many(store, limit=1)
+    engine.before = lambda _: None
+    return sent
