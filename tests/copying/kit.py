@@ -12,11 +12,13 @@ from holdfast.copying import Copied, Copier
 from holdfast.core.ids import Ids, JobId
 from holdfast.errors import StoreMoved, StoreSealed
 from holdfast.store.base import Store
+from holdfast.store.keyvalue.store import KeyValueStore
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.store.taking_over import take_over
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance.make import make_job
+from holdfast.testing.memory_engine import MemoryEngine
 from holdfast.testing.model_store import ModelStore
 from holdfast.testing.postgres_clock import DatabaseClock
 
@@ -84,6 +86,7 @@ class _Hold:
 async def move(source: Any, target: Any, **over: Any) -> Copied | None:
     numbers = count(0x10_0000)
     given: dict[str, Any] = {"from_url": FROM, "to_url": TO, "grace": timedelta(0), "seal": SEAL}
+    given |= {"seen": timedelta(0)}
     given |= {"new_id": lambda: JobId(f"00000000-0000-7000-9000-{next(numbers):012x}")}
     return await Copier(source, target, **given | over).run()
 
@@ -120,6 +123,8 @@ def make_store(kind: str, folder: Path, clock: FakeClock, urls: Iterator[str]) -
     ids = Ids(clock.now, Random(len(kind)).getrandbits)
     if kind == "model":
         return ModelStore(clock, ids)
+    if kind == "keyvalue":
+        return KeyValueStore(MemoryEngine(most_writes=10), clock=clock, ids=ids)
     if kind == "sqlite":
         names = (folder / f"{number}.db" for number in count())
         return SqliteStore(next(p for p in names if not p.exists()), clock=clock, ids=ids)

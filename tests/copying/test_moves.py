@@ -13,12 +13,19 @@ from holdfast.store.base import Store
 from holdfast.store.moving import Stage
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance.copying import everything, furnish
-from holdfast.testing.conformance.make import put, settle, started, take_many
+from holdfast.testing.conformance.make import (
+    make_holder,
+    make_worker,
+    put,
+    settle,
+    started,
+    take_many,
+)
 from holdfast.verify import verify
 
 from .kit import FROM, SEAL, TO, Died, Life, Mortal, accepting, accepts, make_store, move
 
-KINDS = ("model", "sqlite", "postgres")
+KINDS = ("model", "sqlite", "postgres", "keyvalue")
 
 
 @pytest.fixture
@@ -197,6 +204,22 @@ async def test_bad_targets_and_sources_are_refused_in_a_line(
         assert await move(source, target) is None
         with pytest.raises(StoreMoved, match=r"was moved to .*target.db already"):
             await move(source, target, to_url="sqlite:////third.db")
+
+
+async def test_where_a_seal_is_not_seen_at_once_nobody_may_work(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    async with worlds(tmp_path, clock, "keyvalue") as (source, target):
+        await source.enlist(make_worker())
+        await source.beat(make_holder(), span=SEAL)
+
+        with pytest.raises(TransitionRefused, match=r"only when nobody works.*: worker-1"):
+            await move(source, target)
+
+        assert await accepts(source)
+        await source.retire(make_holder())
+        await move(source, target)
+        assert await accepting(source, target) == ["target"]
 
 
 async def test_broken_source_is_refused_before_it_is_sealed(

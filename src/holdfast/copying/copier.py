@@ -28,6 +28,9 @@ GRACE: Final = timedelta(seconds=30)
 SEAL: Final = timedelta(seconds=30)
 """How long a seal lasts that nobody renews: so long nobody takes work when a copier dies."""
 
+SEEN: Final = timedelta(seconds=3)
+"""Three times as long as whoever adds jobs may go without a look at such a store."""
+
 ROUNDS: Final = 5
 """How often the rest is copied at most until both sides are the same; mostly that is twice."""
 
@@ -75,9 +78,14 @@ class Copier:
         new_id: Callable[[], JobId],
         grace: timedelta = GRACE,
         seal: timedelta = SEAL,
+        seen: timedelta = SEEN,
         progress: Progress | None = None,
     ) -> None:
-        """Both are open; `seal` is renewed three times in its span."""
+        """Both are open; `seal` is renewed three times in its span.
+
+        `seen` is how long to wait for everybody to see it, where they look only now and then.
+        """
+        self._seen = seen
         self._source = source
         self._target = target
         self._from = address_of(from_url)
@@ -185,6 +193,8 @@ class Copier:
             raise StoreBusy(f"{self._from} is sealed by another move; wait until that is over")
         renewing = asyncio.create_task(self._keep_sealed(), name="holdfast-seal")
         try:
+            if Capability.SEALS not in self._source.capabilities:
+                await asyncio.sleep(self._seen.total_seconds())
             await drain(self._source, new_id=self._new_id)
             last = await self._level_fully()
             await self._prove(self._target, self._to)

@@ -139,7 +139,7 @@ async def _prune(unit: Unit, *, job_id: str, before: datetime) -> int:
     if group is not None and not group.is_over:
         return 0
     for kept in reversed(chain):
-        await _forget(unit, kept)
+        await forget(unit, kept)
     for kept in chain[:-1]:  # links that are followed: who could still change them?
         unit.trust(layout.job_key(kept.job))
         unit.trust(layout.pointer(kept.job.id))
@@ -154,7 +154,7 @@ def _is_old(tip: Kept, before: datetime) -> bool:
     return tip.job.state in PRUNED and ended is not None and ended < before
 
 
-async def _forget(unit: Unit, kept: Kept) -> None:
+async def forget(unit: Unit, kept: Kept) -> None:
     """The job with its runs and events; what it was deduplicated by stays, as a tombstone."""
     job_id = kept.job.id
     shelf.save(unit, kept, None)
