@@ -13,6 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
+from functools import partial
 from random import SystemRandom
 from types import TracebackType
 from typing import (
@@ -55,6 +56,7 @@ from holdfast.jobs.templates import Templates
 from holdfast.store.base import Store
 from holdfast.store.open import open_store
 from holdfast.store.rhythm import Paced
+from holdfast.store.taking_over import take_over
 from holdfast.sync import Sync
 
 if TYPE_CHECKING:
@@ -97,6 +99,7 @@ class Holdfast(Admin):
             ids=self._ids,
             load_result=self.registry.load_result,
             dump_params=self.registry.dump_params,
+            opened=partial(take_over, open_store=open_store),
         )
 
     @overload

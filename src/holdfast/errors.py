@@ -32,6 +32,8 @@ HoldfastError
 │   └── TransientError        raised by handlers: do retry
 └── OperatorError         whoever runs the machine can put it right
     ├── StoreBusy             somebody else holds the store's lock
+    ├── StoreSealed           the store is being moved, and takes no work until that is over
+    ├── StoreMoved            the store was moved, and takes no work ever again
     ├── StoreUnavailable      its server does not answer
     ├── StoreMissing          there is no store where one was looked for
     ├── StoreFull             no space left
@@ -193,6 +195,18 @@ class OperatorError(HoldfastError):
 
 class StoreBusy(OperatorError):
     """Another process held the store's lock for the whole waiting time."""
+
+
+class StoreSealed(OperatorError):
+    """The store is being moved; what was asked may be asked again when that is over."""
+
+
+class StoreMoved(OperatorError):
+    """The store was moved, for good; `to` is where, without the password."""
+
+    def __init__(self, message: str, *, to: str) -> None:
+        super().__init__(message)
+        self.to = to
 
 
 class StoreUnavailable(OperatorError):

@@ -22,9 +22,11 @@ from .sources import SOURCE, VERBS, WRITES, run_by_verb, shipped_modules, texts,
 
 FIRING = {"fire", "fire_together", "insert_keyed"}
 """S1's schedule trigger; the latter two are parts of `fire`, the last of `add` too."""
+COPYING = {"load"}
+"""Not S1's: a store that is filled takes the rows of another one, and no work."""
 OWNERS: Mapping[str, set[str]] = {
     # Creation and order: S1's queue manager. A successor comes with the end of the job before it.
-    "holdfast_jobs": {"add", "apply", "rearrange", "reserve", "prune", *FIRING},
+    "holdfast_jobs": {"add", "apply", "rearrange", "reserve", "prune", *FIRING, *COPYING},
     # Status transitions too: its dispatcher. `rearrange` and `advance` are parts of `apply`.
     "holdfast_waiting": {
         "add",
@@ -37,6 +39,7 @@ OWNERS: Mapping[str, set[str]] = {
         "seal_group",
         "reserve",
         *FIRING,
+        *COPYING,
     },
     "holdfast_groups": {
         "add_group",
@@ -47,25 +50,27 @@ OWNERS: Mapping[str, set[str]] = {
         "apply",
         "advance",
         "prune",
+        *COPYING,
     },
-    "holdfast_ends": {"apply"},
+    "holdfast_ends": {"apply", *COPYING},
 }
 RUN_OWNERS: Mapping[str, set[str]] = {
     "holdfast_open_runs": {"claim", "apply", "renew", "report", "attach"},
-    "holdfast_runs": {"apply", "attach", "remove_orphans"},
+    "holdfast_runs": {"apply", "attach", "remove_orphans", *COPYING},
 }
 HOLD_OWNERS: Mapping[str, set[str]] = {
-    "holdfast_queues": {"set_queue", "pause", "resume"},
+    "holdfast_queues": {"set_queue", "pause", "resume", *COPYING},
     # The end of a direct job ends its reservation, wherever that is written.
     "holdfast_reservations": {
         "reserve", "keep", "claim", "apply", "renew", "prune", "free_reservations",
+        *COPYING,
     },
 }  # fmt: skip
 SCHEDULE_OWNERS: Mapping[str, set[str]] = {
     # A person's edits are one verb, what a trigger moves on the other.
-    "holdfast_schedules": {"set_schedule", "fire", "fire_together"},
+    "holdfast_schedules": {"set_schedule", "fire", "fire_together", *COPYING},
     # A slot is claimed for a schedule or by hand; a job that starts too late makes it skipped.
-    "holdfast_slots": {"fire", "fire_together", "add", "reserve", "apply"},
+    "holdfast_slots": {"fire", "fire_together", "add", "reserve", "apply", *COPYING},
 }
 MODULES = {
     "add": "QueueManager",

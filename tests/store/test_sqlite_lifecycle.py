@@ -21,6 +21,7 @@ from holdfast.core.run import Lease
 from holdfast.core.schedule import Firing, Outcome
 from holdfast.errors import StoreClosed
 from holdfast.store.base import Filter, Queue, Store
+from holdfast.store.moving import Kind, Stage, Step
 from holdfast.store.sqlite.store import SqliteStore
 from holdfast.testing.clock import START
 from holdfast.testing.conformance.make import (
@@ -117,6 +118,10 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "fire": lambda s: s.fire([FIRING]),
     "slots": lambda s: s.slots("nightly", limit=1),
     "slot_rows": lambda s: s.slot_rows("nightly", [START]),
+    "footing": lambda s: s.footing(),
+    "stand": lambda s: s.stand(Step(stage=Stage.FILLING, other="sqlite:////a.db", by="me")),
+    "dump": lambda s: s.dump(Kind.JOBS, limit=1),
+    "load": lambda s: s.load(Kind.QUEUES, [["lane", "scheduled", 1, None, None, None, None]]),
     "running_names": lambda s: s.running_names(["nightly"]),
 }
 NEED_NOT_BE_OPEN = {"open", "close", "listen", "capabilities", "exists", "concerns", "now"}

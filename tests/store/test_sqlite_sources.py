@@ -37,7 +37,8 @@ OTHER_WORDS = {"sqlite_stat1", "holdfast_*", "~",
         ("runs", "job"), ("waiting", "job"), ("open_runs", "job"), ("ends", "job"),
         ("events", "id"), ("reservations", "id"), ("groups", "id"), ("keys", "scope"),
         ("slots", "series"), ("jobs", "seq"),
-    )), "keys scope=active key=", "sequential", "parallel",
+    )), "holdfast_", "events", "records", "schedules",  # numbers that no row bears any more
+    "keys scope=active key=", "sequential", "parallel",
 }  # fmt: skip
 BUILT_FROM_FILES = {("migrate.py", "statement"), ("guarded.py", "args")}
 """What may be executed though it is no constant: a migration, and a handler's own statements."""

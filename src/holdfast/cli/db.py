@@ -3,12 +3,14 @@
 import click
 
 from holdfast.cli.asking import agreed
+from holdfast.cli.copy import command as copy
 from holdfast.cli.frame import Desk, telling, verb
 from holdfast.cli.output import Output
 from holdfast.cli.where import Where, find
 from holdfast.core.span import to_span
 from holdfast.errors import InvalidJob
 from holdfast.store.migrating import Migrates
+from holdfast.store.moving import Footing, Stage
 from holdfast.store.open import KEYVALUE, POSTGRES
 
 
@@ -51,8 +53,23 @@ async def prune(desk: Desk, /, older_than: str, batch: int, yes: bool) -> None:
     desk.out.say(f"{gone:,} jobs are gone")
 
 
+def _told(footing: Footing) -> str:
+    other = {
+        Stage.FILLING: "is being filled from",
+        Stage.READY: "is ready to take the place of",
+        Stage.SEALED: "is being moved to",
+        Stage.MOVED: "was moved to",
+    }
+    if footing.stage is Stage.OPEN:
+        return "open"
+    return f"{footing.stage}: {other[footing.stage]} {footing.other}"
+
+
 for each in (migrate, status, prune):
     command.add_command(each)
+
+
+command.add_command(copy)
 
 
 @command.command("sql")
@@ -85,7 +102,8 @@ def _script(where: Where) -> str:
 
 
 async def _status(desk: Desk) -> None:
-    facts = await desk.app.store.facts()
+    footing = await desk.app.store.footing()
+    facts = {**await desk.app.store.facts(), "standing": _told(footing)}
     if desk.out.as_json:
         desk.out.record(facts)
         return

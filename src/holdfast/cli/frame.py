@@ -23,6 +23,7 @@ from holdfast.errors import (
     JobNotSucceeded,
     StoreBusy,
     StoreMissing,
+    StoreSealed,
     TransitionRefused,
     WaitTimeout,
 )
@@ -47,6 +48,7 @@ CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (JobNotSucceeded, Exit.FAILED),
     (WaitTimeout, Exit.LATER),
     (StoreBusy, Exit.LATER),
+    (StoreSealed, Exit.LATER),
     (TransitionRefused, Exit.REFUSED),
     (DuplicateJob, Exit.REFUSED),
     (InvalidJob, Exit.USAGE),

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -40,6 +40,10 @@ def _knows_none(type_name: str, _: dict[str, Any]) -> str:
     raise UnknownType(f"job type {shown(type_name)} is not registered; this client knows none")
 
 
+async def _nothing_more(_: Store) -> None:
+    return
+
+
 class Client:
     """One store, opened on first use and closed once, and what callers ask of its jobs."""
 
@@ -51,7 +55,10 @@ class Client:
         ids: Ids,
         load_result: LoadResult = lambda _, text: None if text is None else json.loads(text),
         dump_params: DumpParams = _knows_none,
+        opened: Callable[[Store], Awaitable[object]] = _nothing_more,
     ) -> None:
+        """`opened` is awaited once the store is open, before anything is asked of it."""
+        self._opened = opened
         self.dump_params = dump_params
         self.settings = settings
         self.leaving: set[asyncio.Future[None]] = set()
@@ -179,6 +186,7 @@ class Client:
             raise StoreClosed("this app was closed; use it inside `async with app:`")
         if not self._is_open:
             await self._store.open()
+            await self._opened(self._store)
             self._is_open = True
 
 

@@ -33,6 +33,7 @@ from holdfast.core.state import State
 from holdfast.store.around import Hints, Locks, Workers
 from holdfast.store.audit import Audits
 from holdfast.store.groups import Groups
+from holdfast.store.moving import Moving
 from holdfast.store.records import Records
 from holdfast.store.reservations import Reservations
 from holdfast.store.schedules import Schedules
@@ -48,6 +49,7 @@ class Capability(StrEnum):
     DURABLE = "durable"  # what it holds survives its process
     SHARED = "shared"  # several processes may use it at once
     TRANSACTIONS = "transactions"  # a caller's own transaction can carry an enqueue or a finish
+    SEALS = "seals"  # a seal holds from one moment on for everybody: see `moving`
     CHORES = "chores"  # one look tells whether there is anything to tidy: see `Upkeep`
 
 
@@ -412,6 +414,7 @@ class Store(
     Hints,
     Audits,
     Views,
+    Moving,
     Protocol,
 ):
     """All of it. Opened before use; closing twice is fine."""

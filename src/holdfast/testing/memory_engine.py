@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import count
 from threading import Lock
 
@@ -53,6 +53,12 @@ class MemoryEngine:
         if reverse:
             chosen.reverse()
         return [self._parts[span.part][sort] for sort in chosen[:limit]]
+
+    async def scan(self, start: str) -> AsyncIterator[Entry]:
+        await self._pause()
+        parts = [held for part, held in self._parts.items() if part.startswith(start)]
+        for entry in [entry for held in parts for entry in held.values()]:
+            yield entry
 
     async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
         return [await self.range(span, limit=limit) for span, limit in asked]

@@ -1,7 +1,7 @@
 """The oracle: a store of dictionaries, too plain to be wrong, that other stores are compared with.
 
-It keeps every promise of the contract but durability: no capability is claimed. No verb awaits
-anything, so each is atomic as a whole.
+It keeps every promise of the contract but durability. No verb awaits anything, so each is atomic as
+a whole, and a seal is seen by everybody at once.
 """
 
 from collections import Counter
@@ -30,11 +30,24 @@ from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.errors import StoreClosed
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
+from holdfast.store.moving import (
+    OPEN,
+    Footing,
+    Kind,
+    Row,
+    Stage,
+    Step,
+    after,
+    goes_on,
+    refusal,
+    refuse_load,
+)
 from holdfast.store.reservations import Reserved
 from holdfast.store.schedules import Due, Fired, SetSchedule
 from holdfast.testing import (
     model_audit,
     model_groups,
+    model_moving,
     model_place,
     model_queues,
     model_records,
@@ -67,7 +80,7 @@ class ModelStore:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset()
+        return frozenset({Capability.SEALS})
 
     def exists(self) -> bool:
         return True
@@ -80,7 +93,7 @@ class ModelStore:
         self._locks = {}  # what was held in the old one says nothing any more
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
-        added = [add_job(self._tables, job, self._clock.now()) for job in jobs]
+        added = [add_job(self._working, job, self._clock.now()) for job in jobs]
         self._tell(Hint(queues=frozenset(job.queue for job in jobs)))
         return added
 
@@ -114,7 +127,8 @@ class ModelStore:
         ]
 
     async def apply(self, changes: Sequence[Change]) -> list[bool]:
-        applied = [apply_change(self._tables, change, self._clock) for change in changes]
+        tables = self._tables if all(map(goes_on, changes)) else self._working
+        applied = [apply_change(tables, change, self._clock) for change in changes]
         touched = [
             self._tables.jobs[c.job_id].queue for c in changes if c.job_id in self._tables.jobs
         ]
@@ -137,7 +151,7 @@ class ModelStore:
         return sorted(late, key=lambda job: (job.start_deadline, job.seq))[:limit]
 
     async def promote_due(self, *, limit: int) -> int:
-        due = self._tables.due(self._clock.now())[:limit]
+        due = self._working.due(self._clock.now())[:limit]
         for job in due:
             self._tables.jobs[job.id] = replace(job, state=State.QUEUED)
         return len(due)
@@ -164,7 +178,7 @@ class ModelStore:
 
     async def prune(self, *, older_than: timedelta, limit: int) -> int:
         before = self._clock.now() - older_than
-        tips = [job for job in self._tables.jobs.values() if job.id not in self._tables.successors]
+        tips = [job for job in self._working.jobs.values() if job.id not in self._tables.successors]
         over = [(j.finished_at, j.seq, j) for j in tips if j.state in PRUNED and j.finished_at]
         old = [
             job
@@ -217,7 +231,7 @@ class ModelStore:
         return model_repair.page(model_repair.unfollowed(self._tables), after, limit)
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
-        return model_repair.remove_orphans(self._tables, self._clock.now(), limit)
+        return model_repair.remove_orphans(self._working, self._clock.now(), limit)
 
     async def overview(self, *, span: timedelta) -> Overview:
         return model_views.overview(self._tables, self._clock, span)
@@ -232,7 +246,7 @@ class ModelStore:
         return ["it forgets everything when its process ends"]
 
     async def set_queue(self, queue: Queue) -> None:
-        model_queues.set_queue(self._tables, queue)
+        model_queues.set_queue(self._working, queue)
         self._tell(Hint(queues=frozenset({queue.name})))
 
     async def queue(self, name: str) -> Queue:
@@ -242,10 +256,10 @@ class ModelStore:
         return [await self.queue(name) for name in sorted(self._tables.queues)]
 
     async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
-        model_queues.pause(self._tables, name, reason, span, self._clock.now())
+        model_queues.pause(self._working, name, reason, span, self._clock.now())
 
     async def resume(self, name: str) -> bool:
-        resumed = model_queues.resume(self._tables, name, self._clock.now())
+        resumed = model_queues.resume(self._working, name, self._clock.now())
         self._tell(Hint(queues=frozenset({name})))
         return resumed
 
@@ -259,21 +273,21 @@ class ModelStore:
         self, kind: str, key: str, *, expected: int | None, value: str | None
     ) -> Record | None:
         wish = Swap(kind=kind, key=key, expected=expected, value=value)
-        return model_records.swap(self._tables, wish, self._clock.now())
+        return model_records.swap(self._working, wish, self._clock.now())
 
     async def normalise(self, queue: str) -> int:
-        return model_place.normalise(self._tables, queue, self._clock.now())
+        return model_place.normalise(self._working, queue, self._clock.now())
 
     async def add_group(self, group: NewGroup) -> bool:
-        return model_groups.add_group(self._tables, check_group(group), self._clock.now())
+        return model_groups.add_group(self._working, check_group(group), self._clock.now())
 
     async def seal_group(self, group_id: str) -> bool:
-        sealed = model_groups.seal_group(self._tables, group_id, self._clock.now())
+        sealed = model_groups.seal_group(self._working, group_id, self._clock.now())
         self._tell(Hint(queues=frozenset({""})))
         return sealed
 
     async def stop_group(self, group_id: str, *, reason: str | None, skip: bool = False) -> bool:
-        return model_groups.stop_group(self._tables, group_id, reason, skip=skip)
+        return model_groups.stop_group(self._working, group_id, reason, skip=skip)
 
     async def group(self, group_id: str) -> Group | None:
         return model_groups.record(self._tables, group_id)
@@ -291,18 +305,18 @@ class ModelStore:
         return model_repair.page(model_groups.left_over(self._tables, group_id), after, limit)
 
     async def sweep_groups(self, *, limit: int) -> int:
-        return model_groups.sweep(self._tables, limit)
+        return model_groups.sweep(self._working, limit)
 
     async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
-        return model_groups.expire(self._tables, older_than, limit, self._clock.now())
+        return model_groups.expire(self._working, older_than, limit, self._clock.now())
 
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
-        reserved = model_reservations.reserve(self._tables, new, job, self._clock)
+        reserved = model_reservations.reserve(self._working, new, job, self._clock)
         self._tell(Hint(queues=frozenset({job.queue})))
         return reserved
 
     async def keep(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
-        return model_reservations.keep(self._tables, reservation_id, span, self._clock)
+        return model_reservations.keep(self._working, reservation_id, span, self._clock)
 
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
         return self._tables.reservations.get(reservation_id)
@@ -319,7 +333,7 @@ class ModelStore:
         return over[:limit]
 
     async def free_reservations(self, *, limit: int) -> list[Reservation]:
-        return model_reservations.free(self._tables, self._clock, limit)
+        return model_reservations.free(self._working, self._clock, limit)
 
     async def now(self) -> datetime:
         self._require_open()
@@ -329,7 +343,7 @@ class ModelStore:
         self, schedule_id: str, *, expected: int | None, value: SetSchedule | None
     ) -> Schedule | None:
         now = self._clock.now()
-        return model_schedules.set_schedule(self._tables, schedule_id, expected, value, now)
+        return model_schedules.set_schedule(self._working, schedule_id, expected, value, now)
 
     async def schedule(self, name: str) -> Schedule | None:
         return model_schedules.find(self._tables, name)
@@ -342,7 +356,7 @@ class ModelStore:
 
     async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
         now = self._clock.now()
-        fired = [model_schedules.fire(self._tables, firing, now) for firing in firings]
+        fired = [model_schedules.fire(self._working, firing, now) for firing in firings]
         self._tell(Hint(queues=frozenset(each.job.queue for each in firings if each.job)))
         return fired
 
@@ -378,6 +392,26 @@ class ModelStore:
     async def strays(self, *, limit: int) -> list[Stray]:
         return model_audit.strays(self._tables, limit)
 
+    async def footing(self) -> Footing:
+        return self._tables.footing.at(self._clock.now())
+
+    async def stand(self, step: Step) -> bool:
+        footing = after(self._tables.footing, step, self._clock.now())
+        self._tables.footing = footing or self._tables.footing
+        self._tell(Hint(queues=frozenset({""})))
+        return footing is not None
+
+    async def dump(
+        self, kind: Kind, *, after: Row | None = None, limit: int, ended_only: bool = False
+    ) -> list[Row]:
+        return model_moving.dump(self._tables, kind, after, limit, ended_only=ended_only)
+
+    async def load(self, kind: Kind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
+        footing = await self.footing()
+        if footing.stage is not Stage.FILLING:
+            raise refuse_load(footing)
+        model_moving.load(self._tables, kind, rows, gone, self._clock)
+
     async def hold(self, name: str, *, shared: bool = False) -> ModelHold | None:
         self._require_open()
         return take(self._locks, name, shared=shared)
@@ -402,6 +436,14 @@ class ModelStore:
     @property
     def _tables(self) -> Tables:
         self._require_open()
+        return self._kept
+
+    @property
+    def _working(self) -> Tables:
+        """The same for whoever wants something of it: refused unless it takes work."""
+        footing = self._tables.footing.at(self._clock.now())
+        if footing is not OPEN:
+            raise refusal(footing)
         return self._kept
 
     def _require_open(self) -> None:

@@ -19,6 +19,7 @@ from holdfast.core.schedule import Schedule, SlotRecord
 from holdfast.core.state import WAITING, State
 from holdfast.core.worker import WorkerRecord
 from holdfast.store.base import Queue
+from holdfast.store.moving import OPEN, Footing
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,10 @@ class Tables:
     beats: dict[Holder, LeaseEnd] = field(default_factory=dict)
     reservations: dict[ReservationId, Reservation] = field(default_factory=dict)
     silences: dict[ReservationId, tuple[LeaseEnd, timedelta]] = field(default_factory=dict)
+    numbers: dict[ReservationId, int] = field(default_factory=dict)  # as other stores number them
     removed: list[EventRecord] = field(default_factory=list)
     records: dict[tuple[str, str], Record] = field(default_factory=dict)
+    footing: Footing = OPEN
     versions: Iterator[int] = field(default_factory=lambda: count(1))
     seqs: Iterator[int] = field(default_factory=lambda: count(1))
     event_ids: Iterator[int] = field(default_factory=lambda: count(1))

@@ -1,6 +1,6 @@
 """An engine around another one, whose process dies before a chosen transaction."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 
 from holdfast.store.keyvalue.port import Conditions, Engine, Entry, Key, Limits, Span, Write
@@ -64,6 +64,11 @@ class MortalEngine:
         self._live()
         self.sent += 1
         return await self._engine.advance(counter, by)
+
+    async def scan(self, start: str) -> AsyncIterator[Entry]:
+        self._live()
+        async for entry in self._engine.scan(start):
+            yield entry
 
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> None:
         """Nobody is to be woken in a world that ends."""

@@ -22,6 +22,7 @@ from holdfast.testing.place_scenarios import PLACES
 from holdfast.testing.postgres_wreck import TABLES, PostgresWrecker
 from holdfast.testing.scenarios import SCENARIOS, SECOND, Scenario, World
 from holdfast.testing.scenarios_groups import GROUP_SCENARIOS
+from holdfast.testing.scenarios_moving import MOVING
 from holdfast.testing.scenarios_schedules import SCHEDULES
 
 OWN_NUMBERS: Final = frozenset({"seq", "ord", "version"})
@@ -36,7 +37,7 @@ class PostgresBench:
 
     @property
     def scenarios(self) -> dict[str, Scenario]:
-        return SCENARIOS | PLACES | GROUP_SCENARIOS | SCHEDULES | OWN
+        return SCENARIOS | PLACES | GROUP_SCENARIOS | SCHEDULES | MOVING | OWN
 
 
 async def dump(connection: asyncpg.Connection, schema: str) -> dict[str, list[Any]]:

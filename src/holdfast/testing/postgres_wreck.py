@@ -13,7 +13,7 @@ from holdfast.store.postgres.address import Address
 PLACES: Final = ("waiting", "open_runs", "ends")
 TABLES: Final = (
     *PLACES, "jobs", "runs", "events", "keys", "slots", "schedules", "queues", "reservations",
-    "groups", "records", "workers",
+    "groups", "records", "workers", "footing",
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from holdfast.testing.crash import Probe
 from holdfast.testing.place_scenarios import PLACES
 from holdfast.testing.scenarios import SCENARIOS, SECOND, Scenario, World, nothing
 from holdfast.testing.scenarios_groups import GROUP_SCENARIOS
+from holdfast.testing.scenarios_moving import MOVING
 from holdfast.testing.scenarios_schedules import SCHEDULES
 from holdfast.testing.sqlite_wreck import SqliteWrecker
 
@@ -27,7 +28,7 @@ class SqliteBench:
 
     @property
     def scenarios(self) -> dict[str, Scenario]:
-        return SCENARIOS | PLACES | GROUP_SCENARIOS | SCHEDULES | OWN
+        return SCENARIOS | PLACES | GROUP_SCENARIOS | SCHEDULES | MOVING | OWN
 
 
 def dump(path: Path, *, sound: bool = True) -> dict[str, list[Any]]:

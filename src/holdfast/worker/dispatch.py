@@ -10,7 +10,7 @@ from typing import Protocol
 
 from holdfast.core.delivery import Delivery
 from holdfast.core.run import Claim, Holder
-from holdfast.errors import OperatorError, StoreClosed
+from holdfast.errors import OperatorError, StoreClosed, StoreMoved, StoreSealed
 from holdfast.store.around import Hint
 from holdfast.store.base import Jobs
 from holdfast.telemetry.complaint import Complaint
@@ -85,6 +85,7 @@ class Dispatcher:
         self._room_to_hold = room
         self._is_busy = is_busy
         self._stopping = False
+        self._is_shut = False
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._may_stock = True
@@ -111,6 +112,11 @@ class Dispatcher:
         self._stock.ended(kind, ended - started)
         if self.in_hand < self._low and not self._wake.is_set():
             self._wake.set()
+
+    def give_back_all(self) -> None:
+        """What waits here for a place goes back to the store, where its delivery allows."""
+        if self._places.ready:
+            self.in_hand -= self._places.give_back(list(self._places.ready))
 
     def stop(self) -> None:
         """Take no more. A claim under way still comes in: it must not be forgotten."""
@@ -204,6 +210,16 @@ class Dispatcher:
             taken = await self.run_once()
         except StoreClosed:
             raise
+        except StoreMoved as error:
+            log.error("no more jobs are taken here: %s", error)  # noqa: TRY400 - one clear line
+            self._stopping = True
+            self.idle.set()
+            return 0
+        except StoreSealed as error:
+            if not self._is_shut:
+                log.warning("no jobs are taken for now: %s", error)
+            self._is_shut = True
+            return 0
         except OperatorError as error:
             self._complaint.about(error)
             return 0
@@ -211,6 +227,9 @@ class Dispatcher:
             log.exception("taking jobs failed; it will be tried again")
             return 0
         self._complaint.over()
+        if self._is_shut:
+            log.info("jobs are taken again")
+            self._is_shut = False
         self._empty_looks = 0 if taken else self._empty_looks + 1
         if not taken and not self._is_busy():
             self.idle.set()

@@ -29,12 +29,18 @@ from holdfast.worker.failures import Failures
 from holdfast.worker.finish import Finisher
 from holdfast.worker.groups import GroupSweep
 from holdfast.worker.held import Held
+from holdfast.worker.sealed import SealWatch
+from holdfast.worker.service import every
 from holdfast.worker.slots import Slots
 
 log = logging.getLogger("holdfast.worker")
 
 IMPATIENCE = 0.05
 """How often, in seconds, who waits for all to be done has it looked at, however rare polls are."""
+
+
+LOOK = timedelta(seconds=1)
+"""How often a worker with something in hand looks whether its store is being moved."""
 
 
 class Engine:
@@ -73,6 +79,8 @@ class Engine:
         self.settled: Counter[State] = Counter()
         self.on_settled: Callable[[State], None] | None = None
         self._taking: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._random = random
         self._require_work()
         self._addresses = find_addresses(registry, self.types, app_address)
 
@@ -80,6 +88,11 @@ class Engine:
         """Begin to take jobs, on the running loop, over an open store."""
         self.prepare(holder)
         self._taking = asyncio.create_task(self._dispatcher.run(), name="holdfast-dispatch")
+        watch = SealWatch(
+            self._store, is_busy=lambda: bool(self._dispatcher.in_hand), hand_back=self._put_down
+        )
+        looking = every(LOOK, watch.run_once, random=self._random)
+        self._watching = asyncio.create_task(looking, name="holdfast-seal")
 
     def prepare(self, holder: Holder) -> None:
         """Be ready to take jobs, for whoever says when: `run_once`."""
@@ -100,8 +113,9 @@ class Engine:
     async def stop(self, grace: timedelta) -> None:
         """Take no more, let what runs end within the grace, hand back the rest."""
         self._dispatcher.stop()
-        if self._taking is not None:
-            await asyncio.wait([self._taking])
+        if self._taking is not None and self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._taking, self._watching])
         self._slots.hand_back()
         await self._slots.finished(grace.total_seconds())
         with suppress(TimeoutError):
@@ -158,6 +172,11 @@ class Engine:
     @property
     def is_busy(self) -> bool:
         return bool(len(self._held) or self._slots.active or self._finisher.is_busy)
+
+    def _put_down(self) -> None:
+        log.warning("the store is being moved: what still runs here is handed back")
+        self._dispatcher.give_back_all()
+        self._slots.put_down()
 
     def _require_work(self) -> None:
         unknown = [name for name in self.types if name not in self._registry.names()]

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 
-from holdfast.errors import OperatorError, StoreClosed
+from holdfast.errors import OperatorError, StoreClosed, StoreMoved, StoreSealed
 from holdfast.telemetry.complaint import Complaint
 
 log = logging.getLogger("holdfast.worker")
@@ -39,6 +39,8 @@ async def every(
             complaint.over()
         except StoreClosed:
             raise
+        except (StoreSealed, StoreMoved) as error:  # said by whoever takes jobs
+            log.debug("%s waits: %s", name, error)
         except OperatorError as error:
             failed += 1
             complaint.about(error)

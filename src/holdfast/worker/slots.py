@@ -133,6 +133,11 @@ class Slots:
             self._drop(claim, why(claim))
         return len(leaving)
 
+    def put_down(self) -> None:
+        """Ask all that runs to stop, as when the worker does; what does not stop goes on."""
+        for active in tuple(self.active.values()):
+            active.interrupt(shutdown(active.claim))
+
     async def finished(self, within: float) -> None:
         """Wait for what runs, then ask it to stop, then let go of what does not."""
         await self.quiet(within)

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -111,6 +111,15 @@ class DynamoDBEngine:
             if after is None:
                 break
         return found[:limit]
+
+    async def scan(self, start: str) -> AsyncIterator[Entry]:
+        after = None
+        while True:
+            items, after = await self._call(partial(self._table.scan, self._prefix + start, after))
+            for item in items:
+                yield entry(item, self._prefix)
+            if after is None:
+                return
 
     async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
         return await asyncio.gather(*(self.range(span, limit=limit) for span, limit in asked))

@@ -182,6 +182,19 @@ class Table:
             answer = self._client.query(**asked)
         return answer["Items"], answer.get("LastEvaluatedKey")
 
+    def scan(self, start: str, after: Any) -> tuple[list[Any], Any]:
+        """One page of all items whose `PK` begins so, and where the next one begins."""
+        asked = {
+            "TableName": self.name,
+            "ConsistentRead": True,
+            "FilterExpression": "begins_with(PK, :start)",
+            "ExpressionAttributeValues": {":start": {"S": start}},
+            **({} if after is None else {"ExclusiveStartKey": after}),
+        }
+        with self._translated():
+            answer = self._client.scan(**asked)
+        return answer["Items"], answer.get("LastEvaluatedKey")
+
     def write(self, items: Sequence[Mapping[str, Any]], token: str) -> frozenset[str]:
         """Write all; or nothing, and why not."""
         try:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -79,6 +79,14 @@ class EtcdEngine:
             else:
                 start = self._bytes(page[-1].key) + b"\0"
         return found
+
+    async def scan(self, start: str) -> AsyncIterator[Entry]:
+        first = self._part_start(start)
+        here, end = first, first[:-1] + bytes([first[-1] + 1])
+        while page := await self._page(here, end, RANGE, reverse=False):
+            for entry in page:
+                yield entry
+            here = self._bytes(page[-1].key) + b"\0"
 
     async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
         """In one transaction that only reads; those that are longer than a page go on alone."""

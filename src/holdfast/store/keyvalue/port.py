@@ -4,7 +4,7 @@ Keys have two parts. Those of one `part` are ordered by `sort`, as text compares
 nothing is ordered, or read at once, across parts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
@@ -95,6 +95,10 @@ class Engine(Protocol):
 
     async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
         """The first records of each span, up to its limit, in as few requests as it takes."""
+        ...
+
+    def scan(self, start: str) -> AsyncIterator[Entry]:
+        """Every record of every part that begins so, in no order. It costs what there is."""
         ...
 
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:

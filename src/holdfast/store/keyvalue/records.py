@@ -18,13 +18,13 @@ async def record(desk: Desk, kind: str, key: str) -> Record | None:
     if not (is_storable(kind) and is_storable(key)):
         return None
     [entry] = await desk.engine.get([_key(kind, key)])
-    return None if entry is None else _from_value(entry.value)
+    return None if entry is None else from_value(entry.value)
 
 
 async def records(desk: Desk, kind: str) -> list[Record]:
     """All of one kind, by key: long keys are stored by their digest, so they are sorted here."""
     found = await desk.engine.range(Span(layout.record_part(kind)), limit=ALL)
-    return sorted((_from_value(entry.value) for entry in found), key=lambda each: each.key)
+    return sorted((from_value(entry.value) for entry in found), key=lambda each: each.key)
 
 
 async def swap(desk: Desk, wish: Swap) -> Record | None:
@@ -34,14 +34,14 @@ async def swap(desk: Desk, wish: Swap) -> Record | None:
 
     async def work(unit: Unit) -> Record | None:
         value = await unit.get(_key(wish.kind, wish.key))
-        there = None if value is None else _from_value(value)
+        there = None if value is None else from_value(value)
         if (there and there.version) != wish.expected:
             return None
         if wish.value is None:
             unit.delete(_key(wish.kind, wish.key))
             return there
         written = _written(wish, wish.value, there, version, desk.now())
-        unit.put(_key(wish.kind, wish.key), _to_value(written))
+        unit.put(_key(wish.kind, wish.key), to_value(written))
         return written
 
     return await desk.do(work)
@@ -62,7 +62,7 @@ def _key(kind: str, key: str) -> Key:
     return Key(layout.record_part(kind), layout.fitted(key))
 
 
-def _to_value(record: Record) -> dict[str, Any]:
+def to_value(record: Record) -> dict[str, Any]:
     return {
         "kind": record.kind,
         "key": record.key,
@@ -73,7 +73,7 @@ def _to_value(record: Record) -> dict[str, Any]:
     }
 
 
-def _from_value(value: Value) -> Record:
+def from_value(value: Value) -> Record:
     return Record(
         kind=value["kind"],
         key=value["key"],

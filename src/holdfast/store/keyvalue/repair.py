@@ -139,8 +139,9 @@ async def _prune(unit: Unit, *, desk: Desk, job_id: str, before: datetime) -> in
     group = None if group_id is None else await groups.load(unit, group_id)
     if group is not None and not group.is_over:
         return 0
+    until = None if desk.tombstones is None else desk.now() + desk.tombstones
     for kept in reversed(chain):
-        await _forget(unit, desk, kept)
+        await forget(unit, kept, until)
     for kept in chain[:-1]:  # links that are followed: who could still change them?
         unit.trust(layout.job_key(kept.job))
         unit.trust(layout.pointer(kept.job.id))
@@ -155,12 +156,11 @@ def _is_old(tip: Kept, before: datetime) -> bool:
     return tip.job.state in PRUNED and ended is not None and ended < before
 
 
-async def _forget(unit: Unit, desk: Desk, kept: Kept) -> None:
+async def forget(unit: Unit, kept: Kept, until: datetime | None = None) -> None:
     """The job with its runs and events; what it was deduplicated by stays, as a tombstone."""
     job_id = kept.job.id
     shelf.save(unit, kept, None)
     if kept.key is not None:
-        until = None if desk.tombstones is None else desk.now() + desk.tombstones
         unit.put(layout.dedupe_key(kept.key), tombstone(kept, kept.key, until))
     for part in (layout.RUN, layout.ARTIFACTS):
         for entry in await unit.range(layout.of_job(part, job_id), limit=ALL):

@@ -27,9 +27,11 @@ from holdfast.store.keyvalue import (
     workers,
 )
 from holdfast.store.keyvalue.desk import Desk
+from holdfast.store.keyvalue.footing import while_open
 from holdfast.store.keyvalue.hints import Ear
 from holdfast.store.keyvalue.leases import FleetClock, Leases
 from holdfast.store.keyvalue.locks import Lock, Locks
+from holdfast.store.keyvalue.moving_surface import KeyValueMoving
 from holdfast.store.keyvalue.port import Engine, Key, Write
 from holdfast.store.keyvalue.schedule_surface import KeyValueSchedules
 from holdfast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
@@ -49,7 +51,10 @@ TICK = timedelta(seconds=1)
 _OURS = Key("holdfast", "version")
 
 
-class KeyValueStore(KeyValueQueues, KeyValueGroups, KeyValueSchedules, KeyValueAround):
+@while_open
+class KeyValueStore(
+    KeyValueQueues, KeyValueGroups, KeyValueSchedules, KeyValueAround, KeyValueMoving
+):
     """Ordered keys and small transactions, whoever keeps them.
 
     Without a `clock`, leases go by one that all machines share, `max_skew` apart at most.

@@ -1,5 +1,6 @@
 """Connecting to a server, and its errors in our words."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -16,6 +17,7 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from holdfast.store.moving import from_row, refusal
 from holdfast.store.postgres.address import Address
 
 CONNECT: Final = 5.0
@@ -34,6 +36,9 @@ SETTINGS: Final = {
 }
 
 _PLANS_ONCE: Final = {"plan_cache_mode": "force_generic_plan"}
+
+NOT_OPEN: Final = "HF001"
+"""The store is being moved, or was: its footing is the message."""
 
 GONE = (
     ConnectionError,
@@ -101,6 +106,8 @@ def named(error: Exception, address: Address) -> Exception:
     """Our error for it, or itself if it is a fault of ours."""
     if isinstance(error, HoldfastError):
         return error
+    if getattr(error, "sqlstate", None) == NOT_OPEN:
+        return refusal(from_row(json.loads(str(error).splitlines()[0])))
     for kinds, ours, words in WORDS:
         if isinstance(error, kinds):
             told = {"url": address.shown, "schema": address.schema, "why": _first(error)}

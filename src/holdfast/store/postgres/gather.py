@@ -7,10 +7,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from holdfast.errors import OperatorError
+from holdfast.errors import OperatorError, StoreMoved, StoreSealed
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+FOR_SOME: Final = (StoreSealed, StoreMoved)
+"""Troubles with the store that not everybody has: what runs may end."""
 
 MOST: Final = 1000
 """How many items one group takes, unless a single request brings more."""
@@ -82,14 +85,13 @@ class Gather(Generic[Item, Answer]):
             return
         try:
             answers = await self._serve([item for items, _ in group for item in items], False)
-        except OperatorError as error:  # the store itself is the trouble
-            for _, future in group:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        except Exception:  # noqa: BLE001 - each is told its own
+        except Exception as error:  # noqa: BLE001 - each is told its own
+            is_hopeless = isinstance(error, OperatorError) and not isinstance(error, FOR_SOME)
             for items, future in group:
-                await self._serve_alone(items, future)
+                if not is_hopeless:
+                    await self._serve_alone(items, future)
+                elif not future.done():  # the store itself is the trouble
+                    future.set_exception(error)
             return
         start = 0
         for items, future in group:

@@ -5,6 +5,7 @@ from holdfast.store.postgres.life import PostgresLife
 from holdfast.store.postgres.parts.adding import PostgresAdding
 from holdfast.store.postgres.parts.around import PostgresAround
 from holdfast.store.postgres.parts.groups import PostgresGroups
+from holdfast.store.postgres.parts.moving import PostgresMoving
 from holdfast.store.postgres.parts.queues import PostgresQueues
 from holdfast.store.postgres.parts.reading import PostgresReading
 from holdfast.store.postgres.parts.running import PostgresRunning
@@ -24,6 +25,7 @@ class PostgresStore(
     PostgresAround,
     PostgresViews,
     PostgresUpkeep,
+    PostgresMoving,
 ):
     """Any number of processes on any number of hosts.
 
@@ -35,6 +37,7 @@ class PostgresStore(
             Capability.DURABLE,
             Capability.SHARED,
             Capability.TRANSACTIONS,
+            Capability.SEALS,
             Capability.CHORES,
         }
     )

@@ -28,6 +28,7 @@ from holdfast.store.sqlite.migrate import migrate, require_ours, write_ahead
 from holdfast.store.sqlite.parts.around import SqliteAround
 from holdfast.store.sqlite.parts.groups import SqliteGroups
 from holdfast.store.sqlite.parts.jobs import SqliteJobs
+from holdfast.store.sqlite.parts.moving import SqliteMoving
 from holdfast.store.sqlite.parts.queues import SqliteQueues
 from holdfast.store.sqlite.parts.schedules import SqliteSchedules
 from holdfast.store.sqlite.parts.upkeep import SqliteUpkeep
@@ -52,11 +53,18 @@ class SqliteStore(
     SqliteAround,
     SqliteUpkeep,
     SqliteViews,
+    SqliteMoving,
 ):
     """One file, several processes. Reads and writes never wait for each other."""
 
     capabilities = frozenset(
-        {Capability.DURABLE, Capability.SHARED, Capability.TRANSACTIONS, Capability.CHORES}
+        {
+            Capability.DURABLE,
+            Capability.SHARED,
+            Capability.TRANSACTIONS,
+            Capability.SEALS,
+            Capability.CHORES,
+        }
     )
 
     def __init__(

@@ -15,9 +15,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from holdfast.clock import Clock, micros
+from holdfast.clock import Clock, micros, moment
 from holdfast.errors import HoldfastError, InvalidJob, StoreBroken, StoreClosed
 from holdfast.store.around import Hint
+from holdfast.store.moving import OPEN, from_row, refusal
 from holdfast.store.sqlite.database import translate
 from holdfast.store.sqlite.statements import Probe, run
 
@@ -52,6 +53,15 @@ class Work:
         self.queues: set[str] = set()
         self.ended = False
         self.cancelled = False
+        self._is_open = False
+
+    def require_open(self) -> None:
+        """StoreSealed or StoreMoved, unless the store takes work; asked once in a transaction."""
+        if not self._is_open:
+            footing = from_row(self.run("footing.get").fetchone()).at(moment(self.now))
+            if footing is not OPEN:
+                raise refusal(footing)
+            self._is_open = True
 
     def run(self, name: str, /, **values: Any) -> sqlite3.Cursor:
         return run(self._cursor, name, self._probe, **values)

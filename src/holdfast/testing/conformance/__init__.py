@@ -26,6 +26,7 @@ from holdfast.testing.conformance import (
     chains,
     chores,
     claiming,
+    copying,
     editing,
     explaining,
     fences,
@@ -49,6 +50,7 @@ from holdfast.testing.conformance import (
     retention,
     scheduling,
     slotting,
+    standing,
     streaming,
     workers,
 )
@@ -87,6 +89,8 @@ _PARTS = (
     batches,
     hints,
     opening,
+    standing,
+    copying,
 )
 _NAMED = [
     (name, test) for part in _PARTS for name, test in vars(part).items() if name.startswith("test_")

@@ -14,6 +14,7 @@ class Exit(IntEnum):
     FAILED = 1  # with --burst, some job failed for good; or it was stopped in a hurry
     WRONG = 2  # the app, an option or the store cannot work as they are
     TAKEN = 3  # another worker has that identity or scope
+    MOVED = 4  # its store was moved, and says where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

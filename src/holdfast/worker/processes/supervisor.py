@@ -22,10 +22,14 @@ from holdfast.errors import (
     StoreBusy,
     StoreClosed,
     StoreFull,
+    StoreMoved,
+    StoreSealed,
     StoreUnavailable,
 )
 from holdfast.store.around import Hint, Topic
 from holdfast.store.base import Store
+from holdfast.store.moving import Stage, refusal
+from holdfast.store.taking_over import take_over
 from holdfast.telemetry.tell import listen
 from holdfast.worker.processes.care import Care
 from holdfast.worker.processes.child import BAD_ENDS, orphan_patience
@@ -50,7 +54,7 @@ LAST_WRITES: Final = 5.0
 
 LOOK: Final = timedelta(milliseconds=500)
 TRIES: Final = 5
-PASSING: Final = (StoreBusy, StoreFull, StoreUnavailable)
+PASSING: Final = (StoreBusy, StoreFull, StoreSealed, StoreUnavailable)
 
 
 class Supervisor:
@@ -81,6 +85,7 @@ class Supervisor:
         self._random = random
         self._leave = leave
         self._grace = 0.0
+        self._moved: StoreMoved | None = None
         self._asked = asyncio.Event()
         self._hurry = asyncio.Event()
         self._settled: Counter[str] = Counter()
@@ -96,6 +101,8 @@ class Supervisor:
             return await self._live()
         except (Unfit, HoldfastError) as error:
             log.error("%s", error)  # noqa: TRY400 - one clear line, for whoever can put it right
+            if isinstance(error, StoreMoved):
+                return Exit.MOVED
             return Exit.TAKEN if isinstance(error, Taken) else Exit.WRONG
         finally:
             deaf()
@@ -122,6 +129,7 @@ class Supervisor:
         self._store = self._open_store(hello["url"])
         try:
             await first(patiently(self._store.open, (StoreBusy, StoreFull)), self._asked)
+            await take_over(self._store, self._open_store)
             return Exit.FINE if self._asked.is_set() else await self._serve(hello)
         finally:
             await self._store.close()
@@ -132,6 +140,7 @@ class Supervisor:
         info = introduce(self._plan, holder, hello)
         recovery = self._recovery(holder, hello["queues"])
         try:
+            await self._require_here()
             await first(patiently(lambda: self._store.enlist(info)), self._asked)
             await first(patiently(lambda: self._outlived(holder)), self._asked)
             await first(patiently(recovery.run_once), self._asked)
@@ -142,6 +151,19 @@ class Supervisor:
             await identity.release()
             with suppress(OperatorError):
                 await forget(self._store, holder)
+
+    async def _require_here(self) -> None:
+        footing = await self._store.footing()
+        if footing.stage is Stage.MOVED:
+            raise refusal(footing)
+
+    async def _look_whether_moved(self) -> None:
+        """A store that was moved has no work for anybody, ever again: stop in order."""
+        try:
+            await self._require_here()
+        except StoreMoved as error:
+            self._moved = error
+            self._asked.set()
 
     async def _outlived(self, holder: Holder) -> None:
         """An earlier boot left runs: its supervisor is dead, its children may still be ending."""
@@ -161,6 +183,9 @@ class Supervisor:
             work = self._drained() if self._plan.burst else asyncio.Event().wait()
             await first(work, self._asked)
             ended = await self._stop()
+            if self._moved is not None:
+                log.error("%s", self._moved)
+                return Exit.MOVED
             return Exit.TAKEN if identity.is_lost else ended
         finally:
             for task in loops:
@@ -179,6 +204,7 @@ class Supervisor:
 
         async def beat() -> None:
             await self._store.beat(identity.holder, span=settings.lease)
+            await self._look_whether_moved()
             if identity.is_lost and not self._asked.is_set():
                 log.error(
                     "another worker has the name %s; this one takes no more jobs and stops",

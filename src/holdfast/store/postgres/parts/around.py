@@ -11,6 +11,7 @@ from holdfast.core.worker import WorkerInfo, WorkerRecord
 from holdfast.store import rows
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.verbs import record, worker
+from holdfast.store.postgres.verbs.footing import while_open
 from holdfast.store.rows import audits
 
 
@@ -29,7 +30,7 @@ class PostgresAround(Asking):
         self, kind: str, key: str, *, expected: int | None, value: str | None
     ) -> Record | None:
         wish = check_swap(Swap(kind=kind, key=key, expected=expected, value=value))
-        return await self._lines.transact(partial(record.swap, wish=wish))
+        return await self._lines.transact(while_open(partial(record.swap, wish=wish)))
 
     async def enlist(self, worker_info: WorkerInfo) -> None:
         await self._lines.transact(partial(worker.enlist, worker=worker_info))

@@ -7,11 +7,13 @@ from typing import Any, Final
 
 from holdfast.core.decide import Change
 from holdfast.store.around import Hint
+from holdfast.store.moving import goes_on
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.patience import patiently
 from holdfast.store.postgres.shape import known_uuid
 from holdfast.store.postgres.verbs.alone import is_refusal, is_taken
 from holdfast.store.postgres.verbs.apply import apply, leaves_nothing
+from holdfast.store.postgres.verbs.footing import require_open
 from holdfast.store.postgres.work import Work
 
 AT_ONCE: Final = 1000
@@ -94,6 +96,8 @@ async def _apply(
     work: Work, changes: Sequence[Change], unknown: Collection[str], *, is_careful: bool
 ) -> list[bool]:
     work.careful = is_careful
+    if not all(map(goes_on, changes)):
+        await require_open(work)
     return await apply(work, changes, unknown=unknown)
 
 

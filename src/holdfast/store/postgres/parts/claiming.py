@@ -12,7 +12,7 @@ from holdfast.core.run import Claim, Holder
 from holdfast.errors import StoreBusy, StoreUnavailable
 from holdfast.store import rows
 from holdfast.store.base import PROMOTED_AT_ONCE
-from holdfast.store.postgres.database import AGAIN, GONE
+from holdfast.store.postgres.database import AGAIN, GONE, translated
 from holdfast.store.postgres.floors import SLOW, Look
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.patience import patiently
@@ -52,8 +52,9 @@ class PostgresClaiming(Asking):
         return await patiently(partial(self._claim_surely, wanted, []), self.address)
 
     async def promote_due(self, *, limit: int) -> int:
-        async with self._lines.line("claim").taken() as lane:
-            return await lane.change("claim.promote", {"now": self._now, "limit": limit})
+        with translated(self.address):
+            async with self._lines.line("claim").taken() as lane:
+                return await lane.change("claim.promote", {"now": self._now, "limit": limit})
 
     async def _claim_surely(self, wanted: Wanted, sent: list[str]) -> list[Claim]:
         """What it takes, or has taken if the answer that said so was lost."""

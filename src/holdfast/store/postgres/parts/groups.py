@@ -12,6 +12,7 @@ from holdfast.store import rows
 from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.shape import known_uuid
 from holdfast.store.postgres.verbs import group as verbs
+from holdfast.store.postgres.verbs.footing import while_open
 
 
 class PostgresGroups(Asking):
@@ -21,12 +22,12 @@ class PostgresGroups(Asking):
         new = check_group(group)
         if not known_uuid(new.id):
             raise InvalidGroup(f"the id of a group is {new.id!r}; use a UUID in lower case")
-        return await self._lines.transact(lambda work: verbs.add_group(work, new))
+        return await self._lines.transact(while_open(lambda work: verbs.add_group(work, new)))
 
     async def seal_group(self, group_id: str) -> bool:
         if not known_uuid(group_id):
             return False
-        return await self._lines.transact(lambda work: verbs.seal_group(work, group_id))
+        return await self._lines.transact(while_open(lambda work: verbs.seal_group(work, group_id)))
 
     async def stop_group(self, group_id: str, *, reason: str | None, skip: bool = False) -> bool:
         if not known_uuid(group_id):
@@ -34,7 +35,7 @@ class PostgresGroups(Asking):
         closing = Closing.SKIP if skip else Closing.STOP
         why = None if reason is None else cut(reason, MAX_REASON)
         return await self._lines.transact(
-            lambda work: verbs.stop_group(work, group_id, closing, why)
+            while_open(lambda work: verbs.stop_group(work, group_id, closing, why))
         )
 
     async def group(self, group_id: str) -> Group | None:
@@ -66,10 +67,12 @@ class PostgresGroups(Asking):
         # Looked for by a reader first: most of the time there is nothing to write.
         if not await self._lines.rows("group.sweepable"):
             return 0
-        return await self._lines.transact(lambda work: verbs.sweep_groups(work, limit))
+        return await self._lines.transact(while_open(lambda work: verbs.sweep_groups(work, limit)))
 
     async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
         span = older_than // MICROSECOND
         if not await self._lines.rows("group.expired", now=self._now, span=span):
             return 0
-        return await self._lines.transact(lambda work: verbs.expire_groups(work, older_than, limit))
+        return await self._lines.transact(
+            while_open(lambda work: verbs.expire_groups(work, older_than, limit))
+        )

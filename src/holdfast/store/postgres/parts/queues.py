@@ -12,6 +12,7 @@ from holdfast.store.postgres.shape import known_uuid
 from holdfast.store.postgres.verbs import place
 from holdfast.store.postgres.verbs import queue as verbs
 from holdfast.store.postgres.verbs import reservation as direct
+from holdfast.store.postgres.verbs.footing import while_open
 from holdfast.store.postgres.work import Row
 from holdfast.store.reservations import Reserved
 from holdfast.store.rows import queues as queue_rows
@@ -22,7 +23,7 @@ class PostgresQueues(Asking):
     """Queues, and reservations of them."""
 
     async def set_queue(self, queue: Queue) -> None:
-        await self._lines.transact(lambda work: verbs.set_queue(work, queue))
+        await self._lines.transact(while_open(lambda work: verbs.set_queue(work, queue)))
 
     async def queue(self, name: str) -> Queue:
         found = await self._lines.rows("queue.get", name=name, now=self._now)
@@ -32,21 +33,23 @@ class PostgresQueues(Asking):
         return [_queue(row) for row in await self._lines.rows("queue.all", now=self._now)]
 
     async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
-        await self._lines.transact(lambda work: verbs.pause(work, name, reason, span))
+        await self._lines.transact(while_open(lambda work: verbs.pause(work, name, reason, span)))
 
     async def resume(self, name: str) -> bool:
-        return await self._lines.transact(lambda work: verbs.resume(work, name))
+        return await self._lines.transact(while_open(lambda work: verbs.resume(work, name)))
 
     async def normalise(self, queue: str) -> int:
-        return await self._lines.transact(lambda work: place.normalise(work, queue))
+        return await self._lines.transact(while_open(lambda work: place.normalise(work, queue)))
 
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
-        return await self._lines.transact(lambda work: direct.reserve(work, new, job))
+        return await self._lines.transact(while_open(lambda work: direct.reserve(work, new, job)))
 
     async def keep(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
         if not known_uuid(reservation_id):
             return False
-        return await self._lines.transact(lambda work: direct.keep(work, reservation_id, span))
+        return await self._lines.transact(
+            while_open(lambda work: direct.keep(work, reservation_id, span))
+        )
 
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
         if not known_uuid(reservation_id):
@@ -68,7 +71,9 @@ class PostgresQueues(Asking):
         queues = [name for (name,) in await self._lines.rows("reservation.freeable", **asked)]
         if not queues:
             return []
-        return await self._lines.transact(lambda work: direct.free_reservations(work, queues))
+        return await self._lines.transact(
+            while_open(lambda work: direct.free_reservations(work, queues))
+        )
 
     async def _reservations(self, name: str, **values: Any) -> list[Reservation]:
         found = await self._lines.rows(name, **values)

@@ -15,6 +15,7 @@ from holdfast.store.postgres.parts.changing import PostgresChanging
 from holdfast.store.postgres.parts.claiming import PostgresClaiming
 from holdfast.store.postgres.patience import patiently
 from holdfast.store.postgres.verbs import upkeep
+from holdfast.store.postgres.verbs.footing import while_open
 from holdfast.store.postgres.verbs.repair import remove_orphans
 from holdfast.store.postgres.work import Row
 
@@ -52,12 +53,13 @@ class PostgresRunning(PostgresClaiming, PostgresChanging):
 
     async def prune(self, *, older_than: timedelta, limit: int) -> int:
         verb = partial(upkeep.prune, older_than=older_than, limit=limit)
-        return await self._lines.transact(verb)
+        return await self._lines.transact(while_open(verb))
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
         found = await self._lines.rows("orphan.find", limit=limit)
         runs = [rows.orphan(tuple(row)) for row in found]
-        return await self._lines.transact(partial(remove_orphans, found=runs)) if runs else []
+        verb = while_open(partial(remove_orphans, found=runs))
+        return await self._lines.transact(verb) if runs else []
 
     async def _leased(self, name: str, values: dict[str, Any]) -> list[Row]:
         """On a line of its own, so that no lease lapses while others wait; safe to repeat."""

@@ -12,6 +12,7 @@ from holdfast.store.postgres.parts.asking import Asking
 from holdfast.store.postgres.shape import known_uuid
 from holdfast.store.postgres.verbs import schedule
 from holdfast.store.postgres.verbs.alone import is_taken
+from holdfast.store.postgres.verbs.footing import while_open
 from holdfast.store.rows import LAST
 from holdfast.store.rows import schedules as rows
 from holdfast.store.schedules import Due, Fired, SetSchedule
@@ -33,7 +34,7 @@ class PostgresSchedules(Asking):
             schedule.set_schedule, schedule_id=schedule_id, expected=expected, value=value
         )
         try:
-            return await self._lines.transact(verb)
+            return await self._lines.transact(while_open(verb))
         except Exception as error:
             if not is_taken(error):
                 raise
@@ -59,7 +60,7 @@ class PostgresSchedules(Asking):
     async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
         if not firings:
             return []
-        return await self._lines.transact(partial(schedule.fire, firings=firings))
+        return await self._lines.transact(while_open(partial(schedule.fire, firings=firings)))
 
     async def slots(
         self, series: str, *, before: datetime | None = None, limit: int

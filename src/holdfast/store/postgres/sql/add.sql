@@ -5,6 +5,10 @@
 WITH t AS MATERIALIZED (
   SELECT c.now, coalesce(:at::bigint, c.now + :delay::bigint, c.now) AS due
   FROM (SELECT coalesce(:now::bigint, holdfast.micros()) AS now) AS c
+  WHERE CASE
+    WHEN EXISTS (SELECT 1 FROM holdfast.footing) THEN holdfast.require_open(c.now)
+    ELSE true
+  END
 ),
 n AS MATERIALIZED (
   SELECT u.id::uuid AS id, u.params::json AS params, nextval('holdfast.jobs_seq_seq') AS seq
@@ -49,7 +53,14 @@ FROM t, (SELECT count(*) AS stored FROM n) AS s;
 -- taken by hand, which its row then tells; of one that somebody claimed since the look, a trigger
 -- says what an index would. `placed`: their positions were counted under
 -- the locks of their queues; without it none is stored if one is for a `position` queue.
-WITH t AS MATERIALIZED (SELECT coalesce(:now::bigint, holdfast.micros()) AS now),
+WITH t AS MATERIALIZED (
+  SELECT c.now
+  FROM (SELECT coalesce(:now::bigint, holdfast.micros()) AS now) AS c
+  WHERE CASE
+    WHEN EXISTS (SELECT 1 FROM holdfast.footing) THEN holdfast.require_open(c.now)
+    ELSE true
+  END
+),
 n AS MATERIALIZED (
   SELECT
     u.id::uuid AS id, u.params::json AS params, nextval('holdfast.jobs_seq_seq') AS seq,

@@ -29,6 +29,10 @@ WITH gate AS MATERIALIZED (
     c.now
   FROM (SELECT coalesce(:now::bigint, holdfast.micros()) AS now) AS c
   LEFT JOIN holdfast.queues AS q ON q.name = :queue::text
+  WHERE CASE
+    WHEN EXISTS (SELECT 1 FROM holdfast.footing) THEN holdfast.require_open(c.now)
+    ELSE true
+  END  -- who is being moved takes nothing
 ),
 door AS MATERIALIZED (
   SELECT g.now, g.worker
@@ -295,6 +299,10 @@ WITH gate AS MATERIALIZED (
     c.now
   FROM (SELECT coalesce(:now::bigint, holdfast.micros()) AS now) AS c
   LEFT JOIN holdfast.queues AS q ON q.name = :queue::text
+  WHERE CASE
+    WHEN EXISTS (SELECT 1 FROM holdfast.footing) THEN holdfast.require_open(c.now)
+    ELSE true
+  END  -- who is being moved takes nothing
 ),
 picked AS MATERIALIZED (
   SELECT f.at, f.ord
@@ -382,6 +390,13 @@ WHERE ctid = ANY(ARRAY(
   SELECT w.ctid FROM holdfast.waiting AS w
   WHERE w.state IN ('scheduled', 'retry_wait')
     AND w.available_at <= (SELECT coalesce(:now::bigint, holdfast.micros()))
+    AND (
+      SELECT CASE
+        WHEN EXISTS (SELECT 1 FROM holdfast.footing)
+          THEN holdfast.require_open(coalesce(:now::bigint, holdfast.micros()))
+        ELSE true
+      END
+    )
   ORDER BY w.available_at, w.seq
   LIMIT :limit::bigint
   FOR UPDATE SKIP LOCKED

@@ -227,7 +227,9 @@ ORDER BY e.id;
 SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
 FROM holdfast.events AS e
 WHERE e.id > :after::bigint
-  AND e.id < (pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 24)
+  AND e.id < (
+    (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + holdfast.event_epoch()) << 24
+  )
 ORDER BY e.id
 LIMIT :limit::bigint;
 

@@ -3,6 +3,7 @@
 from holdfast.store.sqlite.verbs.add import add
 from holdfast.store.sqlite.verbs.apply import apply
 from holdfast.store.sqlite.verbs.claim import Wanted, claim
+from holdfast.store.sqlite.verbs.footing import stand
 from holdfast.store.sqlite.verbs.group import (
     add_group,
     expire_groups,
@@ -10,6 +11,7 @@ from holdfast.store.sqlite.verbs.group import (
     stop_group,
     sweep_groups,
 )
+from holdfast.store.sqlite.verbs.loading import load
 from holdfast.store.sqlite.verbs.place import normalise
 from holdfast.store.sqlite.verbs.queue import pause, resume, set_queue
 from holdfast.store.sqlite.verbs.record import swap
@@ -33,6 +35,7 @@ __all__ = [
     "fire",
     "free_reservations",
     "keep",
+    "load",
     "normalise",
     "pause",
     "promote",
@@ -46,6 +49,7 @@ __all__ = [
     "seal_group",
     "set_queue",
     "set_schedule",
+    "stand",
     "stop_group",
     "swap",
     "sweep_groups",

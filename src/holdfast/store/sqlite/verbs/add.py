@@ -11,10 +11,12 @@ from holdfast.store import rows
 from holdfast.store.base import Added
 from holdfast.store.rows import dumps
 from holdfast.store.sqlite.verbs.alone import alone
+from holdfast.store.sqlite.verbs.footing import while_open
 from holdfast.store.sqlite.verbs.group import group_of
 from holdfast.store.sqlite.writer import Work
 
 
+@while_open
 def add(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
     """Plain neighbours go in together; whatever may meet a holder goes alone, in its turn."""
     added: list[Added] = []

@@ -8,6 +8,7 @@ from holdfast.core.decide import SUCCESS, Change, Guard
 from holdfast.core.event import Kind
 from holdfast.core.state import FINAL, WAITING, State
 from holdfast.store import rows
+from holdfast.store.moving import goes_on
 from holdfast.store.rows import dumps
 from holdfast.store.sqlite.verbs.alone import alone
 from holdfast.store.sqlite.verbs.group import advance
@@ -17,6 +18,8 @@ from holdfast.store.sqlite.writer import Work
 
 def apply(work: Work, changes: Sequence[Change]) -> list[bool]:
     """In rounds, since two changes of one job must not share a statement."""
+    if not all(map(goes_on, changes)):
+        work.require_open()
     if work.careful:
         return [alone(work, lambda c=change: _apply(work, [c])) == [True] for change in changes]  # type: ignore[misc]
     answers: list[bool] = []

@@ -11,6 +11,7 @@ from holdfast.core.span import MICROSECOND
 from holdfast.store import rows
 from holdfast.store.base import PROMOTED_AT_ONCE
 from holdfast.store.rows import dumps
+from holdfast.store.sqlite.verbs.footing import while_open
 from holdfast.store.sqlite.writer import Work
 
 
@@ -27,6 +28,7 @@ class Wanted:
     prefix: str
 
 
+@while_open
 def claim(work: Work, asked: Sequence[Wanted]) -> list[list[Claim]]:
     return [_claim(work, wanted) for wanted in asked]
 

@@ -19,19 +19,23 @@ from holdfast.core.job import NewJob
 from holdfast.core.span import MICROSECOND
 from holdfast.core.state import State
 from holdfast.store.rows import require_storable
+from holdfast.store.sqlite.verbs.footing import while_open
 from holdfast.store.sqlite.writer import Work
 
 _ALL: Final = -1
 
 
+@while_open
 def add_group(work: Work, groups: Sequence[NewGroup]) -> list[bool]:
     return [_add_group(work, group) for group in groups]
 
 
+@while_open
 def seal_group(work: Work, group_ids: Sequence[str]) -> list[bool]:
     return [_seal(work, group_id) for group_id in group_ids]
 
 
+@while_open
 def stop_group(work: Work, asked: Sequence[tuple[str, Closing, str | None]]) -> list[bool]:
     return [
         work.run("group.stop", id=group_id, closing=closing, reason=reason).rowcount > 0
@@ -39,10 +43,12 @@ def stop_group(work: Work, asked: Sequence[tuple[str, Closing, str | None]]) -> 
     ]
 
 
+@while_open
 def sweep_groups(work: Work, limits: Sequence[int]) -> list[int]:
     return [work.run("group.sweep", limit=limit).rowcount for limit in limits]
 
 
+@while_open
 def expire_groups(work: Work, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
     return [
         work.run(

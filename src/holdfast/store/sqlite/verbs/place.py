@@ -13,6 +13,7 @@ from holdfast.core.order import GAP, Ordering
 from holdfast.core.place import Edit, Place, Spot
 from holdfast.core.span import MICROSECOND
 from holdfast.store.rows import LAST, dumps
+from holdfast.store.sqlite.verbs.footing import while_open
 from holdfast.store.sqlite.writer import Work
 
 _LEAST: Final = -(2**63)
@@ -27,6 +28,7 @@ def rearrange(work: Work, change: Change) -> None:
         _move(work, change.place)
 
 
+@while_open
 def normalise(work: Work, queues: Sequence[str]) -> list[int]:
     return [_normalise(work, queue) for queue in queues]
 

@@ -10,9 +10,11 @@ from holdfast.core.order import GAP, Ordering
 from holdfast.core.span import MICROSECOND
 from holdfast.store.base import Queue
 from holdfast.store.rows import require_storable
+from holdfast.store.sqlite.verbs.footing import while_open
 from holdfast.store.sqlite.writer import Work
 
 
+@while_open
 def set_queue(work: Work, queues: Sequence[Queue]) -> list[None]:
     for queue in queues:
         values: dict[str, Any] = {"name": queue.name, "ordering": queue.ordering, "gap": queue.gap}
@@ -21,6 +23,7 @@ def set_queue(work: Work, queues: Sequence[Queue]) -> list[None]:
     return [None] * len(queues)
 
 
+@while_open
 def pause(work: Work, asked: Sequence[tuple[str, str | None, timedelta | None]]) -> list[None]:
     for name, reason, span in asked:
         require_storable([reason])
@@ -32,6 +35,7 @@ def pause(work: Work, asked: Sequence[tuple[str, str | None, timedelta | None]])
     return [None] * len(asked)
 
 
+@while_open
 def resume(work: Work, names: Sequence[str]) -> list[bool]:
     return [_resume(work, name) for name in names]
 

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from holdfast.core.record import Record, Swap
 from holdfast.store import rows
+from holdfast.store.sqlite.verbs.footing import while_open
 from holdfast.store.sqlite.writer import Work
 
 
+@while_open
 def swap(work: Work, swaps: Sequence[Swap]) -> list[Record | None]:
     return [
         _delete_record(work, each) if each.value is None else _write_record(work, each)

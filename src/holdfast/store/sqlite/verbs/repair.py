@@ -6,9 +6,11 @@ from typing import Any
 from holdfast.clock import moment
 from holdfast.core.event import EventRecord, Kind
 from holdfast.store.rows import dumps
+from holdfast.store.sqlite.verbs.footing import while_open
 from holdfast.store.sqlite.writer import Work
 
 
+@while_open
 def remove_orphans(work: Work, found: Sequence[Mapping[str, Any]]) -> list[EventRecord | None]:
     """Each copied to the events, then deleted; None where somebody was quicker."""
     return [_remove(work, run) for run in found]

@@ -17,17 +17,21 @@ from holdfast.store.reservations import Reserved
 from holdfast.store.rows import require_storable
 from holdfast.store.rows.reservations import reservation
 from holdfast.store.sqlite.verbs.add import add
+from holdfast.store.sqlite.verbs.footing import while_open
 from holdfast.store.sqlite.writer import Work
 
 
+@while_open
 def reserve(work: Work, asked: Sequence[tuple[NewReservation, NewJob]]) -> list[Reserved]:
     return [_reserve(work, new, job) for new, job in asked]
 
 
+@while_open
 def keep(work: Work, asked: Sequence[tuple[ReservationId, timedelta]]) -> list[bool]:
     return [_keep(work, number, span) for number, span in asked]
 
 
+@while_open
 def free_reservations(work: Work, limits: Sequence[int]) -> list[list[Reservation]]:
     return [_free(work, limit) for limit in limits]
 

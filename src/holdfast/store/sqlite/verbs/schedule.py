@@ -10,6 +10,7 @@ from holdfast.store.rows import schedules as schedule_rows
 from holdfast.store.schedules import Fired, SetSchedule
 from holdfast.store.sqlite.verbs.add import insert_keyed
 from holdfast.store.sqlite.verbs.alone import alone
+from holdfast.store.sqlite.verbs.footing import while_open
 from holdfast.store.sqlite.verbs.together import fire_together
 from holdfast.store.sqlite.writer import Work
 
@@ -23,6 +24,7 @@ class Setting:
     value: SetSchedule | None
 
 
+@while_open
 def set_schedule(work: Work, settings: Sequence[Setting]) -> list[Schedule | None]:
     return [
         _delete_schedule(work, each)
@@ -32,6 +34,7 @@ def set_schedule(work: Work, settings: Sequence[Setting]) -> list[Schedule | Non
     ]
 
 
+@while_open
 def fire(work: Work, firings: Sequence[Firing]) -> list[Fired]:
     if not work.careful and len(firings) > 1 and fire_together(work, firings):
         return [Fired.WRITTEN] * len(firings)

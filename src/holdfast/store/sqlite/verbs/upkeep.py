@@ -10,6 +10,7 @@ from holdfast.core.run import Lease
 from holdfast.core.span import MICROSECOND
 from holdfast.store.base import Renewal
 from holdfast.store.rows import dumps
+from holdfast.store.sqlite.verbs.footing import while_open
 from holdfast.store.sqlite.verbs.worker import forget_workers
 from holdfast.store.sqlite.writer import Work
 
@@ -43,10 +44,12 @@ def attach(work: Work, asked: Sequence[tuple[Lease, Sequence[str]]]) -> list[boo
     return [_attach(work, lease, artifacts) for lease, artifacts in asked]
 
 
+@while_open
 def promote(work: Work, limits: Sequence[int]) -> list[int]:
     return [work.run("claim.promote", now=work.now, limit=limit).rowcount for limit in limits]
 
 
+@while_open
 def prune(work: Work, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
     return [_prune(work, older_than, limit) for older_than, limit in asked]
 

@@ -1,0 +1,131 @@
+"""What the tests of a move share: stores of every kind, and copiers that die on cue."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from holdfast.copying import Copied, Copier
+from holdfast.core.ids import Ids, JobId
+from holdfast.errors import StoreMoved, StoreSealed
+from holdfast.store.base import Store
+from holdfast.store.keyvalue.store import KeyValueStore
+from holdfast.store.postgres.store import PostgresStore
+from holdfast.store.sqlite.store import SqliteStore
+from holdfast.store.taking_over import take_over
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance.make import make_job
+from holdfast.testing.memory_engine import MemoryEngine
+from holdfast.testing.model_store import ModelStore
+from holdfast.testing.postgres_clock import DatabaseClock
+
+FROM, TO = "sqlite:////source.db", "sqlite:////target.db"
+SEAL = timedelta(seconds=30)
+WRITES = ("stand", "load", "apply")
+
+
+class Died(BaseException):
+    """As a killed process would: nothing is caught, nothing is tidied."""
+
+
+class Life:
+    """Ends at the nth write of whichever store; then every call of either does."""
+
+    def __init__(self, ends_at: int | None = None, *, after: bool = False) -> None:
+        self.writes: list[str] = []
+        self._ends_at = ends_at
+        self._after = after
+        self.is_over = False
+
+    async def live(self, name: str, call: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.is_over:
+            raise Died
+        is_last = name in WRITES and len(self.writes) == self._ends_at
+        if name in WRITES:
+            self.writes.append(name)
+        if is_last and not self._after:
+            self._die()
+        answer = await call(*args, **kwargs)
+        if is_last:
+            self._die()
+        return answer
+
+    def _die(self) -> None:
+        self.is_over = True
+        raise Died
+
+
+class Mortal:
+    """A store as a process with that life uses it."""
+
+    def __init__(self, store: Store, life: Life) -> None:
+        self._store = store
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        there = getattr(self._store, name)
+        if name in {"capabilities", "listen", "exists"}:
+            return there
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            if name == "hold":
+                return _Hold()  # the lock of a process dies with it
+            return await self._life.live(name, there, *args, **kwargs)
+
+        return call
+
+
+class _Hold:
+    async def release(self) -> None:
+        return
+
+
+async def move(source: Any, target: Any, **over: Any) -> Copied | None:
+    numbers = count(0x10_0000)
+    given: dict[str, Any] = {"from_url": FROM, "to_url": TO, "grace": timedelta(0), "seal": SEAL}
+    given |= {"seen": timedelta(0)}
+    given |= {"new_id": lambda: JobId(f"00000000-0000-7000-9000-{next(numbers):012x}")}
+    return await Copier(source, target, **given | over).run()
+
+
+async def accepts(store: Store) -> bool:
+    try:
+        [added] = await store.add([make_job(queue="asked")])
+    except (StoreSealed, StoreMoved):
+        return False
+    return added.created
+
+
+async def accepting(source: Store, target: Store) -> list[str]:
+    """Which of the two take work, once whoever opens the target next has done so."""
+    with suppress(AssertionError):
+        await take_over(target, lambda _: Unclosed(source))  # type: ignore[arg-type,return-value]
+    return [name for name, each in (("source", source), ("target", target)) if await accepts(each)]
+
+
+class Unclosed:
+    """A store that stays open, whoever is done with it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def close(self) -> None:
+        return
+
+
+def make_store(kind: str, folder: Path, clock: FakeClock, urls: Iterator[str]) -> Store:
+    ids = Ids(clock.now, Random(len(kind)).getrandbits)
+    if kind == "model":
+        return ModelStore(clock, ids)
+    if kind == "keyvalue":
+        return KeyValueStore(MemoryEngine(most_writes=10), clock=clock, ids=ids)
+    if kind == "sqlite":
+        names = (folder / f"{number}.db" for number in count())
+        return SqliteStore(next(p for p in names if not p.exists()), clock=clock, ids=ids)
+    return PostgresStore(next(urls), clock=DatabaseClock(clock), ids=ids)

@@ -1,0 +1,216 @@
+"""A move while workers work: nothing is lost, nothing is done twice, and they find out alone."""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.clock import SystemClock
+from holdfast.core.state import State
+from holdfast.errors import StoreMoved, StoreSealed
+from holdfast.store.base import Filter, Store
+from holdfast.store.moving import Stage, Step
+from holdfast.store.open import open_store
+from holdfast.verify import verify
+
+from .kit import accepting, move
+
+ENOUGH = 50
+"""Jobs, so that there is a history."""
+
+FAST = {"poll": "20ms", "tick": "50ms", "grace": "2s"}
+SOON = timedelta(milliseconds=100)
+PROGRAM = """
+import asyncio, os, signal, sys
+from datetime import timedelta
+from holdfast.copying import Copier
+from holdfast.core.ids import Ids
+from holdfast.store.open import open_store
+from random import Random
+from datetime import datetime, UTC
+
+class Fatal:
+    def __init__(self, store, stage):
+        self.store, self.stage = store, stage
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+    async def stand(self, step):
+        taken = await self.store.stand(step)
+        if step.stage == self.stage:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return taken
+
+async def main(one, other, stage):
+    source, target = open_store(one), open_store(other)
+    await source.open()
+    await target.open()
+    ids = Ids(lambda: datetime.now(UTC), Random(1).getrandbits)
+    await Copier(Fatal(source, stage), Fatal(target, stage), from_url=one, to_url=other,
+                 new_id=ids.job, grace=timedelta(0), seal=timedelta(seconds=1)).run()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Others have their turn until it is; a test that waits in vain runs out of its time."""
+    while not is_so():  # noqa: ASYNC110 - of other threads' doings nobody sets an event here
+        await asyncio.sleep(0.002)
+
+
+def clock_passes(moment: datetime | None) -> None:
+    while moment is not None and SystemClock().now() < moment:
+        time.sleep(0.02)
+
+
+def app_on(url: str, done: Counter[int]) -> Holdfast:
+    app = Holdfast(url, **FAST)
+
+    @app.job(name="count")
+    async def count(number: int) -> int:
+        await asyncio.sleep(0)
+        done[number] += 1
+        return number
+
+    return app
+
+
+async def test_a_worker_at_work_loses_nothing_and_does_nothing_twice(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    """From a file to a server, with somebody who adds jobs all the time."""
+    done: Counter[int] = Counter()
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    app, later = app_on(url, done), app_on(postgres_url, done)
+    added = 0
+    moved = asyncio.Event()
+
+    async def enqueue(app: Holdfast) -> None:
+        nonlocal added
+        await app.registry.get("count").enqueue(number=added)
+        added += 1
+
+    async def keep_adding() -> None:
+        for _ in range(10_000):
+            try:
+                await enqueue(app)
+            except StoreSealed:
+                await asyncio.sleep(0.01)
+            except StoreMoved:
+                moved.set()
+                return
+
+    async with app, later, app.worker(concurrency=4):
+        adding = asyncio.create_task(keep_adding())
+        await until(lambda: added > ENOUGH or adding.done())
+        copied = await move(app.store, later.store, grace=timedelta(seconds=5))
+        await asyncio.wait_for(moved.wait(), 5)
+        await adding
+        async with later.worker(concurrency=4) as worker:
+            await enqueue(later)
+            await worker.drained()
+        jobs = await later.store.find(Filter(), limit=20_000)
+        report = await verify(later.store)
+
+    assert copied is not None
+    assert done == Counter(range(added))
+    assert len(jobs) == added
+    assert {job.state for job in jobs} == {State.SUCCEEDED}
+    assert report.is_sound
+
+
+async def test_what_still_runs_when_the_grace_is_over_is_handed_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started, runs = asyncio.Event(), 0
+    url, other = (f"sqlite:///{tmp_path / name}" for name in ("jobs.db", "other.db"))
+
+    def make(url: str) -> Holdfast:
+        app = Holdfast(url, **FAST)
+
+        @app.job(name="long")
+        async def long() -> None:
+            nonlocal runs
+            runs += 1
+            started.set()
+            await asyncio.sleep(0 if runs > 1 else 600)
+
+        return app
+
+    app, later = make(url), make(other)
+    with caplog.at_level(logging.WARNING, "holdfast.worker"):
+        async with app, later, app.worker():
+            job = await app.registry.get("long").enqueue()
+            await started.wait()
+            await move(app.store, later.store, grace=SOON)
+            async with later.worker() as worker:
+                await worker.drained()
+            [record] = await later.store.get([job.id])
+
+    assert record is not None
+    assert (record.state, record.failures, record.token) == (State.SUCCEEDED, 0, 2)
+    told = " ".join(caplog.messages)
+    assert "what still runs here is handed back" in told
+    assert told.count("no more jobs are taken here: this store was moved to") == 1
+
+
+async def test_a_sealed_worker_waits_and_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: Counter[int] = Counter()
+    app = app_on(f"sqlite:///{tmp_path / 'jobs.db'}", done)
+    seal = Step(stage=Stage.SEALED, other="sqlite:////b.db", by="me", span=timedelta(minutes=1))
+    with caplog.at_level(logging.INFO, "holdfast.worker"):
+        async with app:
+            await app.registry.get("count").enqueue(number=1)
+            await app.store.stand(seal)
+            async with app.worker() as worker:
+                await until(lambda: "no jobs are taken for now" in " ".join(caplog.messages))
+                opened = Step(stage=Stage.OPEN, other=seal.other, by="me")
+                assert await app.store.stand(opened)
+                await worker.drained()
+
+    told = " ".join(caplog.messages)
+    assert done == Counter([1])
+    assert (told.count("no jobs are taken for now"), told.count("taken again")) == (1, 1)
+
+
+async def opened(url: str) -> Store:
+    store = open_store(url)
+    await store.open()
+    return store
+
+
+@pytest.mark.parametrize(
+    ("stage", "working"),
+    [(Stage.FILLING, "source"), (Stage.SEALED, "source"), (Stage.READY, "source"),
+     (Stage.MOVED, "target")],
+)  # fmt: skip
+async def test_killed_for_real_exactly_one_takes_work(
+    tmp_path: Path, stage: Stage, working: str
+) -> None:
+    url, other = (f"sqlite:///{tmp_path / name}" for name in ("jobs.db", "other.db"))
+    source = await opened(url)
+    program = [sys.executable, "-c", PROGRAM, url, other, stage]
+    killed = await asyncio.to_thread(subprocess.run, program, env=os.environ, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    target = await opened(other)
+
+    if stage in (Stage.SEALED, Stage.READY):
+        footing = await source.footing()
+        assert footing.until is not None or footing.stage is Stage.OPEN
+        await asyncio.to_thread(clock_passes, footing.until)  # with nobody awake
+    assert await accepting(source, target) == [working]
+
+    await source.close()
+    await target.close()
