@@ -122,33 +122,37 @@ async def test_dynamodb_is_killed_and_started_again(
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize(
-    ("code", "told", "line"),
-    [
-        (
-            "ProvisionedThroughputExceededException",
-            "The level of configured provisioned throughput for the table was exceeded",
-            "is asked too much",
-        ),
-        (
-            "ExpiredTokenException",
-            "The security token included in the request is expired",
-            "renew the credentials",
-        ),
-    ],
-    ids=["throttled", "expired"],
-)
-async def test_dynamodb_refuses_for_a_while(
-    dynamodb: str, ear: Ear, code: str, told: str, line: str
-) -> None:
+async def test_dynamodb_is_asked_too_much_for_a_while(dynamodb: str, ear: Ear) -> None:
+    code = "ProvisionedThroughputExceededException"
     with dynamodb_gate(dynamodb) as gate:
         async with at_work(local.url(gate.endpoint, f"gate-{secrets.token_hex(4)}")):
-            gate.refuse(code, told)
-            await ear.hear("cannot take jobs", line)
+            gate.refuse(code, "The level of configured provisioned throughput was exceeded")
+            await ear.hear("cannot take jobs", "is asked too much")
 
             gate.open()
 
         assert gate.refused
+
+    ear.told_in_few_lines()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_credentials_expire_and_are_renewed_in_their_file(
+    dynamodb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ear: Ear
+) -> None:
+    file = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    for name in local.CREDENTIALS:
+        monkeypatch.delenv(name)
+    words = "[default]\naws_access_key_id = {}\naws_secret_access_key = secret\n"
+    file.write_text(words.format("first"))
+    with dynamodb_gate(dynamodb) as gate:
+        gate.key = "first"
+        async with at_work(local.url(gate.endpoint, f"gate-{secrets.token_hex(4)}")):
+            gate.key = "second"
+            await ear.hear("cannot take jobs", "renew the credentials")
+
+            file.write_text(words.format("second"))
 
     ear.told_in_few_lines()
 

@@ -156,7 +156,7 @@ async def test_keys_alone_lead_to_every_job_and_every_dedupe_record(
     friend: Companion, outsider: Outsider, table: str
 ) -> None:
     sync = await friend.schedule_sync("ada")
-    await drain(friend.app)  # a summary is of what was synced
+    await drain(friend.app)
     days = {day: await friend.schedule_summary("ada", day) for day in (MONDAY, TUESDAY)}
     await drain(friend.app)
 

@@ -81,7 +81,7 @@ async def test_usual_trigger_is_one_transaction_of_the_smallest_engine() -> None
     job = make_job(active_key="one at a time", start_within=HOUR)
     assert await store.fire([make_firing(schedule, job=job)]) == [Fired.WRITTEN]
 
-    assert engine.sizes == [1, SMALLEST]  # a number for the job, and then all of it
+    assert engine.sizes == [SMALLEST]  # besides a number for the job
 
 
 async def test_slots_that_were_missed_go_many_at_a_time() -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
 from threading import Lock
 from typing import Any, Final
 
@@ -56,12 +55,12 @@ _MAKING: Final = Lock()
 """Making a client is no business of two threads."""
 
 
-@cache
-def _client(_process: int, region: str | None, endpoint: str | None, threads: int) -> Any:
-    """One for all stores of a process, and none that a fork has brought along.
+_CLIENTS: Final[dict[object, Any]] = {}
+"""One for all stores of a process, and none that a fork has brought along."""
 
-    Of a session of its own: boto3's default one is everybody's. Making one reads many files.
-    """
+
+def _client(region: str | None, endpoint: str | None, threads: int) -> Any:
+    """Of a session of its own: boto3's default one is everybody's. Making one reads many files."""
     config = Config(
         max_pool_connections=threads,
         connect_timeout=3,
@@ -86,8 +85,19 @@ class Table:
 
     @property
     def _client(self) -> Any:
+        key = (os.getpid(), *self._where)
         with _MAKING:
-            return _client(os.getpid(), *self._where)
+            if key not in _CLIENTS:
+                _CLIENTS[key] = _client(*self._where)
+            return _CLIENTS[key]
+
+    def _renew(self, refused: Any) -> None:
+        """Look for credentials anew: a client keeps those it was made with, and whoever renews
+        them in a file would wait for our next start."""
+        key = (os.getpid(), *self._where)
+        with _MAKING:
+            if _CLIENTS.get(key) is refused:
+                _CLIENTS.pop(key).close()
 
     def exists(self) -> bool:
         try:
@@ -197,21 +207,23 @@ class Table:
 
     def write(self, items: Sequence[Mapping[str, Any]], token: str) -> frozenset[str]:
         """Write all; or nothing, and why not."""
-        try:
-            if len(items) == 1 and next(iter(items[0])) in _SINGLE:
-                [(kind, own)] = items[0].items()
-                getattr(self._client, _SINGLE[kind])(**own)
-            else:
-                asked = {"TransactItems": list(items), "ClientRequestToken": token}
-                self._client.transact_write_items(**asked)
-        except ClientError as error:
-            reasons = _reasons(error)
-            if reasons:
+        with self._translated():
+            try:
+                self._write(items, token)
+            except ClientError as error:
+                reasons = _reasons(error)
+                if not reasons:
+                    raise
                 return reasons
-            raise self._error(error) from error
-        except BotoCoreError as error:
-            raise self._error(error) from error
         return frozenset()
+
+    def _write(self, items: Sequence[Mapping[str, Any]], token: str) -> None:
+        if len(items) == 1 and next(iter(items[0])) in _SINGLE:
+            [(kind, own)] = items[0].items()
+            getattr(self._client, _SINGLE[kind])(**own)
+        else:
+            asked = {"TransactItems": list(items), "ClientRequestToken": token}
+            self._client.transact_write_items(**asked)
 
     def advance(self, where: Mapping[str, Any], by: int, mark: str) -> int:
         """Raise a counter; one that was sent twice is raised twice."""
@@ -229,8 +241,13 @@ class Table:
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
+            client = self._client
             yield
-        except (ClientError, BotoCoreError) as error:
+        except ClientError as error:
+            if _REFUSED.get(error.response["Error"]["Code"]) is _RENEW:
+                self._renew(client)
+            raise self._error(error) from error
+        except BotoCoreError as error:
             raise self._error(error) from error
 
     def _error(self, error: ClientError | BotoCoreError) -> Exception:
