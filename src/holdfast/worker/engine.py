@@ -88,11 +88,9 @@ class Engine:
         """Begin to take jobs, on the running loop, over an open store."""
         self.prepare(holder)
         self._taking = asyncio.create_task(self._dispatcher.run(), name="holdfast-dispatch")
-        watch = SealWatch(
-            self._store, is_busy=lambda: bool(self._dispatcher.in_hand), hand_back=self._put_down
-        )
-        looking = every(LOOK, watch.run_once, random=self._random)
-        self._watching = asyncio.create_task(looking, name="holdfast-seal")
+        if Capability.SEALS in self._store.capabilities:  # elsewhere nobody may work meanwhile
+            looking = every(LOOK, self._seal_watch().run_once, random=self._random)
+            self._watching = asyncio.create_task(looking, name="holdfast-seal")
 
     def prepare(self, holder: Holder) -> None:
         """Be ready to take jobs, for whoever says when: `run_once`."""
@@ -113,9 +111,11 @@ class Engine:
     async def stop(self, grace: timedelta) -> None:
         """Take no more, let what runs end within the grace, hand back the rest."""
         self._dispatcher.stop()
-        if self._taking is not None and self._watching is not None:
+        if self._watching is not None:
             self._watching.cancel()
-            await asyncio.wait([self._taking, self._watching])
+        loops = [task for task in (self._taking, self._watching) if task is not None]
+        if loops:
+            await asyncio.wait(loops)
         self._slots.hand_back()
         await self._slots.finished(grace.total_seconds())
         with suppress(TimeoutError):
@@ -172,6 +172,11 @@ class Engine:
     @property
     def is_busy(self) -> bool:
         return bool(len(self._held) or self._slots.active or self._finisher.is_busy)
+
+    def _seal_watch(self) -> SealWatch:
+        return SealWatch(
+            self._store, is_busy=lambda: bool(self._dispatcher.in_hand), hand_back=self._put_down
+        )
 
     def _put_down(self) -> None:
         log.warning("the store is being moved: what still runs here is handed back")

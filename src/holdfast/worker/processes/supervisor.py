@@ -129,7 +129,8 @@ class Supervisor:
         self._store = self._open_store(hello["url"])
         try:
             await first(patiently(self._store.open, (StoreBusy, StoreFull)), self._asked)
-            await take_over(self._store, self._open_store)
+            if not self._asked.is_set():
+                await first(patiently(self._take_over), self._asked)
             return Exit.FINE if self._asked.is_set() else await self._serve(hello)
         finally:
             await self._store.close()
@@ -140,7 +141,7 @@ class Supervisor:
         info = introduce(self._plan, holder, hello)
         recovery = self._recovery(holder, hello["queues"])
         try:
-            await self._require_here()
+            await first(patiently(self._require_here), self._asked)
             await first(patiently(lambda: self._store.enlist(info)), self._asked)
             await first(patiently(lambda: self._outlived(holder)), self._asked)
             await first(patiently(recovery.run_once), self._asked)
@@ -151,6 +152,9 @@ class Supervisor:
             await identity.release()
             with suppress(OperatorError):
                 await forget(self._store, holder)
+
+    async def _take_over(self) -> None:
+        await take_over(self._store, self._open_store)
 
     async def _require_here(self) -> None:
         footing = await self._store.footing()

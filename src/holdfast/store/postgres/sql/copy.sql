@@ -154,9 +154,8 @@ SET
 -- @drop_groups
 -- Not before its members.
 DELETE FROM holdfast.groups AS g
-USING json_to_recordset(:rows::json) AS r (seq bigint)
-WHERE g.seq = r.seq
-  AND NOT EXISTS (SELECT 1 FROM holdfast.jobs AS j WHERE j.grp = g.id);
+WHERE g.seq = ANY(ARRAY(SELECT r.seq FROM json_to_recordset(:rows::json) AS r (seq bigint)))
+  AND (SELECT 1 FROM holdfast.jobs AS j WHERE j.grp = g.id LIMIT 1) IS NULL;
 
 -- @put_keys
 INSERT INTO holdfast.keys (scope, key, bucket, job)
@@ -259,7 +258,9 @@ SELECT
   r.seq, r.id, r.type, r.name, r.queue, r.delivery, r.params::json, r.max_attempts, r.created_at,
   r.slot_at, r.start_deadline, r.retry_of, nullif(r.root_id, r.id), r.group_id, r.grp,
   r.template_id, r.template_at, r.schedule_id,
-  EXISTS (SELECT 1 FROM holdfast.keys AS k WHERE k.scope = 'active' AND k.job = r.root_id)
+  (
+    SELECT 1 FROM holdfast.keys AS k WHERE k.scope = 'active' AND k.job = r.root_id LIMIT 1
+  ) IS NOT NULL
 FROM json_to_recordset(:rows::json) AS r (
   seq bigint, id uuid, type text, name text, queue text, delivery text, params text,
   max_attempts integer, created_at bigint, slot_at bigint, start_deadline bigint, retry_of uuid,
@@ -268,9 +269,11 @@ FROM json_to_recordset(:rows::json) AS r (
 ON CONFLICT (id) DO NOTHING;
 
 -- @leave_jobs
-DELETE FROM holdfast.waiting AS w
-USING json_to_recordset(:rows::json) AS r (seq bigint), holdfast.jobs AS j
-WHERE j.seq = r.seq AND w.job = j.id;
+DELETE FROM holdfast.waiting
+WHERE job = ANY(ARRAY(
+  SELECT (SELECT j.id FROM holdfast.jobs AS j WHERE j.seq = r.seq)
+  FROM json_to_recordset(:rows::json) AS r (seq bigint)
+));
 
 -- @wait_jobs
 INSERT INTO holdfast.waiting (
@@ -280,7 +283,9 @@ INSERT INTO holdfast.waiting (
 SELECT
   j.id, j.seq, r.state, j.queue, j.type, j.name, j.delivery, r.priority, r.position,
   r.available_at, j.created_at, j.start_deadline, r.token, r.failures, r.losses, j.grp,
-  EXISTS (SELECT 1 FROM holdfast.keys AS k WHERE k.scope = 'active' AND k.job = r.root_id)
+  (
+    SELECT 1 FROM holdfast.keys AS k WHERE k.scope = 'active' AND k.job = r.root_id LIMIT 1
+  ) IS NOT NULL
 FROM json_to_recordset(:rows::json) AS r (
   id uuid, root_id uuid, state text, priority smallint, position bigint, available_at bigint,
   token integer, failures integer, losses integer
@@ -358,7 +363,7 @@ CROSS JOIN LATERAL (
   WHERE i.instance_id = r.holder AND i.boot_id = r.boot_id
   OFFSET 0
 ) AS k
-WHERE EXISTS (SELECT 1 FROM holdfast.jobs AS j WHERE j.id = r.job_id)
+WHERE (SELECT 1 FROM holdfast.jobs AS j WHERE j.id = r.job_id) IS NOT NULL
 ON CONFLICT (job, token) DO NOTHING;
 
 -- @put_events
@@ -368,7 +373,8 @@ FROM json_to_recordset(:rows::json) AS r (
   id bigint, job_id uuid, queue text, at bigint, kind text, token integer, run_id uuid,
   reason text, detail text
 )
-WHERE r.job_id IS NULL OR EXISTS (SELECT 1 FROM holdfast.jobs AS j WHERE j.id = r.job_id)
+WHERE r.job_id IS NULL
+  OR (SELECT 1 FROM holdfast.jobs AS j WHERE j.id = r.job_id) IS NOT NULL
 ON CONFLICT (id) DO NOTHING;
 
 -- @drop_events

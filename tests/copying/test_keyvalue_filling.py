@@ -1,0 +1,57 @@
+"""A key-value store that is filled: killed between any two transactions, it is made whole."""
+
+from random import Random
+
+from holdfast.core.ids import Ids
+from holdfast.store.keyvalue.store import KeyValueStore
+from holdfast.store.moving import Stage
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.conformance.copying import FILLING, copied, everything, furnish
+from holdfast.testing.memory_engine import MemoryEngine
+from holdfast.testing.model_store import ModelStore
+from holdfast.testing.mortal_engine import Died, MortalEngine
+from holdfast.verify import verify
+
+EVERY = 3
+"""Every so many transactions: they are many, and alike."""
+
+
+async def test_killed_while_it_is_filled_it_is_filled_by_the_next_one() -> None:
+    clock = FakeClock()
+    ids = Ids(clock.now, Random(1).getrandbits)
+    source = ModelStore(clock, ids)
+    await source.open()
+    await furnish(source, clock)
+    wanted = await everything(source)
+
+    number, is_whole = 0, False
+    while not is_whole:
+        engine = MemoryEngine(most_writes=10)
+        is_whole = await _fill(source, MortalEngine(engine), clock, ids, number)
+        target = KeyValueStore(engine, clock=clock, ids=ids)
+        await target.open()
+        if (await target.footing()).stage is Stage.OPEN:
+            await target.stand(FILLING)
+        while await copied(source, target):
+            pass
+
+        assert await everything(target) == wanted, number
+        assert (await verify(target)).is_sound, number
+        await target.close()
+        number += EVERY
+    assert number > 10 * EVERY, "it was killed often"
+
+
+async def _fill(
+    source: ModelStore, mortal: MortalEngine, clock: FakeClock, ids: Ids, number: int
+) -> bool:
+    """Whether it lived to the end."""
+    store = KeyValueStore(mortal, clock=clock, ids=ids)
+    await store.open()
+    mortal.armed(number)
+    try:
+        await store.stand(FILLING)
+        await copied(source, store)
+    except Died:
+        return False
+    return True
