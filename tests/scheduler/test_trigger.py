@@ -1,6 +1,7 @@
 """What becomes of slots: on time, late, over the grace, together, and while the job runs."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -12,10 +13,11 @@ from holdfast.core.decide import decide
 from holdfast.core.event import Succeeded
 from holdfast.core.ids import Ids
 from holdfast.core.run import Claim, Holder
-from holdfast.core.schedule import Outcome
+from holdfast.core.schedule import Firing, Outcome
 from holdfast.core.state import State
 from holdfast.scheduler.trigger import Trigger
 from holdfast.store.base import Filter, Store
+from holdfast.store.schedules import Fired
 from holdfast.testing.clock import START, FakeClock
 from holdfast.verify import verify
 
@@ -404,6 +406,28 @@ async def test_many_schedulers_at_once_fire_each_slot_once(
 
     assert sum(sum(each.outcomes.values()) for each in done) == 300
     assert len(await take(store)) == 300
+
+
+async def test_slots_behind_one_that_another_process_answered_are_counted(
+    app: Holdfast,
+    store: Store,
+    clock: FakeClock,
+    trigger: Trigger,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await app.schedules.save("s", "* * * * *", "report", coalesce=False, misfire_grace="1h")
+    clock.advance(3 * MINUTE)
+    fire = store.fire
+
+    async def second(firings: Sequence[Firing]) -> list[Fired]:
+        await fire(firings[:1])
+        return await fire(firings)
+
+    monkeypatch.setattr(store, "fire", second)
+    done = await trigger.run_once()
+
+    assert done.outcomes == {LATE: 1, RAN: 1}
+    assert [row.outcome for row in await app.schedules.history("s")] == [RAN, LATE, LATE]
 
 
 async def test_more_due_than_can_be_looked_at_are_left_out_and_said_so(

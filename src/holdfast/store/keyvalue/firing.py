@@ -25,7 +25,7 @@ from holdfast.store.keyvalue.unit import Unit
 from holdfast.store.schedules import Fired
 
 
-async def fire(desk: Desk, firings: Sequence[Firing]) -> list[Fired]:
+async def answer_slots(desk: Desk, firings: Sequence[Firing]) -> list[Fired]:
     """At the same time where nobody asks for what another does, else in the order given."""
     names = {firing.job.queue for firing in firings if firing.job and is_name(firing.job.queue)}
     for name in names:

@@ -33,7 +33,7 @@ class KeyValueSchedules(Opened):
         return await scheduling.due(self._desk, ahead=ahead, limit=limit)
 
     async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
-        return await firing.fire(self._desk, firings)
+        return await firing.answer_slots(self._desk, firings)
 
     async def slots(
         self, series: str, *, before: datetime | None = None, limit: int
