@@ -12,7 +12,13 @@ from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.postgres.verbs import footing
 from holdfast.testing.conformance.make import make_job, put, take_many
 
-SEAL = Step(stage=Stage.SEALED, other="sqlite:////b.db", by="move-1", span=timedelta(minutes=1))
+SEAL = Step(
+    stage=Stage.SEALED,
+    other="sqlite:////b.db",
+    by="move-1",
+    span=timedelta(minutes=1),
+    grace=timedelta(minutes=1),
+)
 
 
 async def test_a_transaction_that_began_before_the_seal_is_waited_for(postgres_url: str) -> None:

@@ -300,7 +300,7 @@ async def test_rows_are_taken_only_while_it_is_filled(store: Store) -> None:
     row = ["lane", "scheduled", 100, None, None, None, None]
     with pytest.raises(StoreSealed, match="open, not filling"):
         await store.load(Kind.QUEUES, [row])
-    await store.stand(replace(FILLING, stage=Stage.SEALED, span=SECOND))
+    await store.stand(replace(FILLING, stage=Stage.SEALED, span=SECOND, grace=SECOND))
     with pytest.raises(StoreSealed, match="sealed, not filling"):
         await store.load(Kind.QUEUES, [row])
 
