@@ -83,3 +83,16 @@ def test_a_worker_of_a_store_that_was_moved_stops_and_says_so(cli: Cli) -> None:
     assert ended.returncode == 4, ended.stderr
     assert ended.stderr.count("this store was moved to sqlite:///") == 1
     assert "Traceback" not in ended.stderr
+
+
+def test_a_worker_at_work_stops_when_its_store_was_moved(
+    cli: Cli, worker: subprocess.Popen[bytes]
+) -> None:
+    one, other = _two(cli)
+
+    told = cli("db", "copy", "--from", one, "--to", other, "--grace", "5s")
+
+    assert told.exit_code == 0, told.stderr
+    assert worker.wait(timeout=60) == 4
+    states = cli.out("jobs", "--json", "--url", other, app=None).splitlines()
+    assert len(states) == 2

@@ -37,6 +37,7 @@ from holdfast.testing.scenarios import (
     reserving,
     settling,
 )
+from holdfast.testing.scenarios_moving import MOVING
 from holdfast.testing.sqlite_bench import BENCH, dump
 
 from .kit import Child
@@ -154,7 +155,9 @@ NO_TRANSITIONS: Final = {
 }
 """They change no job's state, or several times: only what they leave is of use."""
 
-SCENARIOS: Final = BENCH.scenarios | MORE
+SCENARIOS: Final = {
+    name: each for name, each in (BENCH.scenarios | MORE).items() if name not in MOVING
+}
 TRANSITIONS: Final = [
     name
     for name in sorted(SCENARIOS.keys() - NO_TRANSITIONS)

@@ -52,7 +52,7 @@ ENDS: Final[list[Event]] = [
 async def live_and_die(_mouth: Connection, path: Path, seed: int, hour: int) -> None:
     """Do random things to the store until this process kills itself at a random statement."""
     random = Random(seed)
-    left = random.randrange(5, 150)
+    left = random.randrange(5, 200)
 
     def probe(_name: str, _after: bool) -> None:
         nonlocal left

@@ -120,7 +120,8 @@ async def test_a_retry_of_a_job_from_a_template_has_the_same_version_of_it(
 
 
 def test_one_verb_writes_records() -> None:
-    assert owners_of("holdfast_records") == {"swap"}
+    """`load` only fills a store from another one, before it takes any work."""
+    assert owners_of("holdfast_records") == {"swap", "load"}
     assert orphans_of("holdfast_records") == set()
 
 

@@ -154,15 +154,13 @@ class Copier:
         is_fresh = there.stage is Stage.OPEN
         if is_fresh:
             await self._require_empty()
-        elif there.stage in (Stage.FILLING, Stage.READY) and there.other == self._from:
-            self._by = there.by
-        elif there.stage in (Stage.FILLING, Stage.READY):
+        elif there.stage not in (Stage.FILLING, Stage.READY):
+            raise refusal(there)
+        elif there.other != self._from:
             raise TransitionRefused(
                 f"{self._to} is being filled from {there.other}; copy from there, or choose "
                 "another target"
             )
-        else:
-            raise refusal(there)
         await self._step(self._target, Stage.FILLING)
         if is_fresh:
             await self._require_empty()  # nobody can have added anything since

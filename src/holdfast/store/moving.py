@@ -153,7 +153,11 @@ _ARTIFACTS: Final = COLUMNS[Kind.RUNS].index("artifacts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A wish to be at another stage; spans are from now on."""
+    """A wish to be at another stage; spans are from now on.
+
+    A seal that begins has a `grace`. One that is renewed has none: if it was over meanwhile,
+    somebody may have begun something since, and it is not to be had again by the way.
+    """
 
     stage: Stage
     other: str
@@ -165,8 +169,9 @@ class Step:
 def after(present: Footing, step: Step, now: datetime) -> Footing | None:
     """Where the step leads; None if the present footing does not allow it.
 
-    Filled is what is open, or what the same store fills already. Every other step belongs to the
-    move that is under way. Sealed too, unless it is open; moved is only what is sealed still.
+    Filled is what is open, or what the same store fills already; sealed what is open, or sealed for
+    the same store already: the move that began it is over with that. Every other step belongs to
+    the move that is under way.
     """
     there = present.at(now)
     is_same = (there.other, there.by) == (step.other, step.by)
@@ -175,7 +180,8 @@ def after(present: Footing, step: Step, now: datetime) -> Footing | None:
             is_resumed = there.stage in (Stage.FILLING, Stage.READY) and there.other == step.other
             allowed = there.stage is Stage.OPEN or is_resumed
         case Stage.SEALED:
-            allowed = there.stage is Stage.OPEN or (there.stage is Stage.SEALED and is_same)
+            is_mine = there.stage is Stage.SEALED and is_same
+            allowed = is_mine if step.grace is None else _may_be_sealed(there, step)
         case Stage.READY:
             allowed = there.stage is Stage.FILLING and is_same
         case Stage.MOVED:
@@ -183,6 +189,11 @@ def after(present: Footing, step: Step, now: datetime) -> Footing | None:
         case Stage.OPEN:
             allowed = there.stage is not Stage.MOVED and is_same
     return _led(there, step, now) if allowed else None
+
+
+def _may_be_sealed(there: Footing, step: Step) -> bool:
+    is_resumed = there.stage is Stage.SEALED and there.other == step.other
+    return there.stage is Stage.OPEN or is_resumed
 
 
 def _led(there: Footing, step: Step, now: datetime) -> Footing:

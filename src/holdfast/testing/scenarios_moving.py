@@ -15,7 +15,7 @@ AT: Final = 1_700_000_000_000_000
 
 def _step(stage: Stage) -> Step:
     span = timedelta(seconds=30) if stage is Stage.SEALED else None
-    return Step(stage=stage, other=OTHER, by="move-1", span=span)
+    return Step(stage=stage, other=OTHER, by="move-1", span=span, grace=span)
 
 
 def standing(*stages: Stage) -> Prepare:

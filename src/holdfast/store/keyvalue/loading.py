@@ -13,13 +13,13 @@ from holdfast.core.state import State
 from holdfast.store.keyvalue import groups, layout, queues, reservations, runs, schedules, shelf
 from holdfast.store.keyvalue import slots as slot_records
 from holdfast.store.keyvalue.desk import Desk
+from holdfast.store.keyvalue.dropping import drop, record_key
 from holdfast.store.keyvalue.footing import COPIED, copied_key
 from holdfast.store.keyvalue.groups import KeptGroup
 from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.known import remember_queue
-from holdfast.store.keyvalue.port import Key, Span, Write
+from holdfast.store.keyvalue.port import Span, Write
 from holdfast.store.keyvalue.records import to_value as record_to_value
-from holdfast.store.keyvalue.repair import forget
 from holdfast.store.keyvalue.reservations import KeptReservation
 from holdfast.store.keyvalue.unit import Unit
 from holdfast.store.moving import COLUMNS, Kind, Row, named
@@ -31,9 +31,7 @@ ALL: Final = 1_000_000
 
 async def load(desk: Desk, kind: Kind, page: Sequence[Row], gone: Sequence[Row]) -> None:
     for key in gone:
-        if kind in _DROPS:
-            drop, where = _DROPS[kind], dict(zip(COLUMNS[kind], key, strict=False))
-            await desk.do(partial(_dropped, drop=drop, where=where))
+        await drop(desk, kind, dict(zip(COLUMNS[kind], key, strict=False)))
     found = [named(kind, row) for row in page]
     if kind is Kind.JOBS:
         for name in {values["queue"] for values in found}:
@@ -52,10 +50,6 @@ async def forget_copied(desk: Desk) -> None:
 async def _put(unit: Unit, *, desk: Desk, kind: Kind, values: Values) -> None:
     if kind in _PUTS:
         await _PUTS[kind](unit, desk, values)
-
-
-async def _dropped(unit: Unit, *, drop: "Drop", where: Values) -> None:
-    await drop(unit, where)
 
 
 async def _raise(unit: Unit, *, kind: Kind, page: Sequence[Values]) -> None:
@@ -119,11 +113,7 @@ async def _put_schedule(unit: Unit, _: Desk, v: Values) -> None:
 
 
 async def _put_record(unit: Unit, _: Desk, v: Values) -> None:
-    unit.put(_record_key(v), record_to_value(rows.record(v)))
-
-
-def _record_key(v: Values) -> Key:
-    return Key(layout.record_part(v["kind"]), layout.fitted(v["key"]))
+    unit.put(record_key(v), record_to_value(rows.record(v)))
 
 
 async def _put_job(unit: Unit, _: Desk, v: Values) -> None:
@@ -247,77 +237,3 @@ _PUTS: Final[dict[Kind, Put]] = {
     Kind.EVENTS: _put_event,
     Kind.RESERVATIONS: _put_reservation,
 }
-
-
-async def _drop_queue(unit: Unit, key: Values) -> None:
-    kept = await queues.load(unit, key["name"])
-    if kept.reservation is None:
-        unit.delete(queues.key(key["name"]))
-    else:
-        queues.save(
-            unit, replace(kept, queue=queues.KeptQueue(queue=kept.queue).queue, is_listed=False)
-        )
-
-
-async def _drop_group(unit: Unit, key: Values) -> None:
-    value = await unit.get(Key(layout.GROUP, layout.number(key["seq"])))
-    kept = None if value is None else groups.from_value(value)
-    if kept is not None and kept.present == 0:  # not before its members
-        groups.save(unit, kept, None)
-
-
-async def _drop_key(unit: Unit, key: Values) -> None:
-    if key["scope"] == "active":
-        unit.delete(layout.active_key(key["key"]))
-    else:
-        unit.delete(layout.dedupe_key(DedupeKey(key=key["key"], bucket=key["bucket"])))
-
-
-async def _drop_schedule(unit: Unit, key: Values) -> None:
-    there = await schedules.load(unit, key["id"])
-    if there is not None:
-        schedules.save(unit, there, None)
-
-
-async def _drop_record(unit: Unit, key: Values) -> None:
-    unit.delete(_record_key(key))
-
-
-async def _drop_job(unit: Unit, key: Values) -> None:
-    """With its runs and events, as when it is pruned."""
-    there = await unit.get(layout.seq_key(key["seq"]))
-    kept = None if there is None else await shelf.load(unit, there["id"])
-    if kept is None:
-        return
-    await forget(unit, kept)
-    group = None if kept.member is None else await groups.load(unit, kept.member)
-    if group is not None:
-        left = group.left - int(not kept.job.is_final)
-        groups.save(unit, group, replace(group, present=group.present - 1, left=left))
-
-
-async def _drop_event(unit: Unit, key: Values) -> None:
-    there = await unit.get(layout.stream_key(key["id"]))
-    if there is not None:
-        unit.delete(layout.stream_key(key["id"]))
-        unit.delete(layout.event_key(there.get("job_id"), key["id"]))
-
-
-async def _drop_reservation(unit: Unit, key: Values) -> None:
-    kept = await reservations.load(unit, key["seq"])
-    if kept is not None:
-        reservations.forget(unit, kept)
-
-
-Drop = Callable[[Unit, Values], Awaitable[None]]
-_DROPS: Final[dict[Kind, Drop]] = {
-    Kind.QUEUES: _drop_queue,
-    Kind.GROUPS: _drop_group,
-    Kind.KEYS: _drop_key,
-    Kind.SCHEDULES: _drop_schedule,
-    Kind.RECORDS: _drop_record,
-    Kind.JOBS: _drop_job,
-    Kind.EVENTS: _drop_event,
-    Kind.RESERVATIONS: _drop_reservation,
-}
-"""Slots are kept for ever, runs go with their jobs, and counters only rise."""

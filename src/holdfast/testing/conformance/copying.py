@@ -233,6 +233,27 @@ async def test_numbers_go_on_where_the_rows_end(store: Store, clock: FakeClock) 
     assert (await job_of(store, fresh)).seq > (await job_of(store, jobs[-1])).seq
 
 
+async def test_events_go_on_after_those_of_a_store_that_was_far_ahead(
+    store: Store, clock: FakeClock
+) -> None:
+    """Numbers of events may be those of a server's transactions: whoever reads on misses none."""
+    await store.stand(FILLING)
+    far = 1 << 52
+    row = [far, None, "lane", 1, "paused", 0, None, None, None]
+    await store.load(Kind.EVENTS, [row])
+    await store.load(Kind.COUNTERS, [["events", far]])
+    await store.stand(OPENED)
+
+    await store.pause("lane", reason=None, span=None)
+    clock.advance(SECOND)
+    await store.resume("lane")
+
+    told = await store.stream(limit=MANY)
+    assert [event.id for event in told] == sorted(event.id for event in told)
+    assert [str(event.kind) for event in told] == ["paused", "paused", "resumed"]
+    assert told[0].id == far
+
+
 async def test_what_changes_meanwhile_is_made_good(store: Store, clock: FakeClock) -> None:
     other = await another(clock)
     await furnish(other, clock)
@@ -279,7 +300,7 @@ async def test_rows_are_taken_only_while_it_is_filled(store: Store) -> None:
     row = ["lane", "scheduled", 100, None, None, None, None]
     with pytest.raises(StoreSealed, match="open, not filling"):
         await store.load(Kind.QUEUES, [row])
-    await store.stand(replace(FILLING, stage=Stage.SEALED, span=SECOND))
+    await store.stand(replace(FILLING, stage=Stage.SEALED, span=SECOND, grace=SECOND))
     with pytest.raises(StoreSealed, match="sealed, not filling"):
         await store.load(Kind.QUEUES, [row])
 

@@ -140,6 +140,23 @@ async def test_seal_is_over_by_itself_when_nobody_renews_it(store: Store, clock:
     assert await store.footing() == OPEN
     assert len(await take_many(store)) == 1
     assert not await store.stand(step(Stage.MOVED))
+    assert not await store.stand(step(Stage.SEALED, grace=None)), "somebody has begun something"
+    assert await store.footing() == OPEN
+
+
+async def test_who_seals_anew_for_the_same_store_leaves_nothing_to_who_did_before(
+    store: Store,
+) -> None:
+    await store.stand(step(Stage.SEALED))
+
+    assert not await store.stand(step(Stage.SEALED, by="move-2", grace=None))
+    assert not await store.stand(step(Stage.SEALED, by="move-2", other="sqlite:////else.db"))
+    assert await store.stand(step(Stage.SEALED, by="move-2"))
+
+    for stage in (Stage.MOVED, Stage.OPEN):
+        assert not await store.stand(step(stage))
+    assert not await store.stand(step(Stage.SEALED, grace=None))
+    assert await store.stand(step(Stage.MOVED, by="move-2"))
 
 
 async def test_store_that_was_moved_says_where_for_good(store: Store, clock: FakeClock) -> None:
