@@ -27,9 +27,9 @@ class KeyValueMoving(Opened):
         return await self.gatekeeper.look()
 
     async def stand(self, step: Step) -> bool:
-        if step.stage is Stage.OPEN:
-            await loading.forget_copied(self._desk)
         taken = await footing.stand(self._desk, step)
+        if taken and step.stage is Stage.OPEN:  # killed before that, a few records stay, unread
+            await loading.forget_copied(self._desk)
         await self.gatekeeper.look()
         return taken
 
