@@ -1,14 +1,17 @@
 """The key-value store keeps the contract on a real DynamoDB Local."""
 
+import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from holdfast.core.ids import Ids
-from holdfast.store.keyvalue.dynamodb import DynamoDBEngine
+from holdfast.store.keyvalue.dynamodb import THREADS, DynamoDBEngine
 from holdfast.store.keyvalue.store import KeyValueStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance import *  # noqa: F403 - the suite
@@ -33,28 +36,45 @@ FEWER, FEWEST = (20, 1)
 """Each history takes so many times as long as on a file."""
 
 
-TABLE = "tests"
-"""One for all, each with a prefix of its own: making one takes longer."""
+SHARED = 30
+"""Tests that share a table, each with a prefix of its own: making one takes time, and so does
+reading through a large one."""
+
+_TESTS = count()
+
+
+def _table() -> str:
+    return f"tests-{os.getpid()}-{next(_TESTS) // SHARED}"
 
 
 def _prefix() -> str:
     return f"test-{secrets.token_hex(6)}:"
 
 
-def _engine(endpoint: str) -> DynamoDBEngine:
+@pytest.fixture(scope="module")
+def threads() -> Iterator[ThreadPoolExecutor]:
+    """For all tests: to start some takes longer than a test."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        yield pool
+
+
+def _engine(endpoint: str, threads: ThreadPoolExecutor | None = None) -> DynamoDBEngine:
     return DynamoDBEngine(
-        TABLE,
+        _table(),
         region="eu-central-1",
         endpoint=endpoint,
         prefix=_prefix(),
         beat=BEAT,
         most_writes=MOST_WRITES,
+        threads=threads,
     )
 
 
 @pytest.fixture
-async def store(dynamodb: str, clock: FakeClock, ids: Ids) -> AsyncIterator[KeyValueStore]:
-    keyvalue = KeyValueStore(_engine(dynamodb), clock=clock, ids=ids)
+async def store(
+    dynamodb: str, threads: ThreadPoolExecutor, clock: FakeClock, ids: Ids
+) -> AsyncIterator[KeyValueStore]:
+    keyvalue = KeyValueStore(_engine(dynamodb, threads), clock=clock, ids=ids)
     await keyvalue.open()
     yield keyvalue
     await keyvalue.close()
@@ -67,7 +87,7 @@ def wrecker(store: KeyValueStore) -> KeyValueWrecker:
 
 @pytest.fixture
 def url(dynamodb: str) -> str:
-    return f"{url_of(dynamodb, TABLE)}&prefix={_prefix()}&max_skew=0&beat={BEAT}"
+    return f"{url_of(dynamodb, _table())}&prefix={_prefix()}&max_skew=0&beat={BEAT}"
 
 
 def test_random_histories_are_those_of_the_model(dynamodb: str) -> None:

@@ -197,7 +197,6 @@ def test_nothing_else_is_cached_but_what_the_package_itself_says() -> None:
 
     assert decorated == {
         "clock.py:_boot_id",
-        "store/keyvalue/dynamodb_table.py:_client",  # a connection, no data
         "store/postgres/migrate.py:migrations",
         "store/postgres/statements.py:statements",
         "store/sqlite/migrate.py:migrations",

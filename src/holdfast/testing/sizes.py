@@ -18,6 +18,7 @@ class Sizes:
     history_steps: int  # steps in each of them
     batch_jobs: int  # jobs in one large call
     moves: int  # jobs moved to one place
+    every_case_on_dynamodb: bool  # or one of each test's: a request takes 5 ms there
     crash_on_either_side: bool  # of a statement, or only before it
     race_processes: int  # processes that race for one thing
     race_rounds: int  # times that they do
@@ -39,7 +40,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             history_examples=20,
             history_steps=100,
             batch_jobs=120,
-            moves=24,
+            moves=12,
+            every_case_on_dynamodb=False,
             crash_on_either_side=False,
             race_processes=3,
             race_rounds=5,
@@ -58,7 +60,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             history_examples=10,
             history_steps=100,
             batch_jobs=120,
-            moves=24,
+            moves=12,
+            every_case_on_dynamodb=False,
             crash_on_either_side=False,
             race_processes=4,
             race_rounds=10,
@@ -78,6 +81,7 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             history_steps=100,
             batch_jobs=1_000,
             moves=100,
+            every_case_on_dynamodb=True,
             crash_on_either_side=True,
             race_processes=8,
             race_rounds=200,

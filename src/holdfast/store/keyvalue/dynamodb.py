@@ -51,11 +51,16 @@ class DynamoDBEngine:
         prefix: str = "",
         beat: float = BEAT,
         most_writes: int = MOST_WRITES,
+        threads: ThreadPoolExecutor | None = None,
     ) -> None:
-        """`prefix` goes before every `PK`, for several stores in one table."""
+        """`prefix` goes before every `PK`, for several stores in one table.
+
+        Who brings `threads` keeps them; otherwise there are some from `open` to `close`.
+        """
         self._prefix = prefix
         self.limits = Limits(most_writes=most_writes, poll=POLL, beat=beat)
         self._table = Table(table, region=region, endpoint=endpoint, threads=THREADS)
+        self._lent = threads
         self._threads: ThreadPoolExecutor | None = None
         self._marks = secrets.token_hex(8)
         self._count = 0
@@ -65,7 +70,8 @@ class DynamoDBEngine:
 
     async def open(self) -> None:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="dynamodb")
+            own = self._lent or ThreadPoolExecutor(THREADS, thread_name_prefix="dynamodb")
+            self._threads = own
         await self._call(self._table.prepare)
 
     async def migrate(self) -> None:
@@ -75,7 +81,8 @@ class DynamoDBEngine:
     async def close(self) -> None:
         if self._threads is not None:
             threads, self._threads = self._threads, None
-            await asyncio.to_thread(threads.shutdown)
+            if threads is not self._lent:
+                await asyncio.to_thread(threads.shutdown)
 
     async def leave(self) -> None:
         """Its threads belong to no loop."""
