@@ -21,6 +21,9 @@ FREE = frozenset(
 )
 """Folders whose tests share nothing; those of any other file stay together, with its fixtures."""
 
+THINNED = frozenset({"test_dynamodb.py", "test_etcd.py"})
+"""The suite on servers that take milliseconds for each request."""
+
 
 def pytest_configure() -> None:
     """Ctrl-C is heard, by us and by whom we start, also where whoever started us ignores it."""
@@ -39,18 +42,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _left_out(items: list[pytest.Item]) -> set[pytest.Item]:
-    """On DynamoDB Local each test of the suite runs, but not with everything it is given.
+    """On etcd and DynamoDB Local each test of the suite runs, but not with everything it is given.
 
-    The same code runs with all of it on etcd. `make proof` leaves nothing out.
+    The same code has all of it on an engine in memory. `make proof` leaves nothing out.
     """
     from holdfast.testing import sizes  # noqa: PLC0415 - its assertions are rewritten first
 
-    if sizes.SIZES.every_case_on_dynamodb:
+    if sizes.SIZES.every_case_on_servers:
         return set()
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.path == ROOT / "conformance" / "test_dynamodb.py":
-            cases.setdefault(getattr(item, "originalname", item.name), []).append(item)
+        if item.path.name in THINNED:
+            name = getattr(item, "originalname", item.name)
+            cases.setdefault(f"{item.path.name}:{name}", []).append(item)
     kept = {case[crc32(name.encode()) % len(case)] for name, case in cases.items()}
     return {item for case in cases.values() for item in case} - kept
 
