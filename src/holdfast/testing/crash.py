@@ -52,7 +52,7 @@ class Point:
 
 
 def chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point]:
-    """At full size all. Else before each statement once, before the last commit, and after it.
+    """At full size all. Else before each statement once, and at the end.
 
     `killed` remembers from one scenario to the next. Whoever only reads is killed at the end.
     """
@@ -61,9 +61,8 @@ def chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point
     before = [point for point in points if not point.after]
     fresh = [point for point in before if point.name not in killed]
     killed.update(point.name for point in fresh)
-    commits = [point for point in before if point.name == "tx.commit" and point not in fresh]
     last = points[-1:]
-    return sorted([*fresh, *commits[-1:], *last], key=lambda point: point.nth) if writes else last
+    return [*fresh, *(point for point in last if point not in fresh)] if writes else last
 
 
 def clocked() -> tuple[FakeClock, Ids]:

