@@ -27,7 +27,7 @@ demo: $(READY)  ## a short tour: real jobs, three workers, a real kill
 
 test: $(READY) lint types layers  ## everything: format, lint, types, layers, every test
 	$(BIN)/python -m pytest --ignore tests/chaos --numprocesses 3 --dist loadgroup
-	$(BIN)/python -m pytest tests/chaos -m "not alone" --numprocesses 4  # they mostly wait
+	$(BIN)/python -m pytest tests/chaos -m "not alone" --numprocesses 2
 	$(BIN)/python -m pytest tests/chaos -m alone
 	@$(MAKE) --no-print-directory requirements ARGS=--totals
 

@@ -9,7 +9,7 @@ from holdfast.worker.processes.plan import Exit
 
 from .tree import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 KEY = "hashtextextended($1, 0)"
 HOLDER = (
