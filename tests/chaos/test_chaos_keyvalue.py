@@ -152,7 +152,8 @@ async def test_credentials_expire_and_are_renewed_in_their_file(
             gate.key = "second"
             await ear.hear("cannot take jobs", "renew the credentials")
 
-            file.write_text(words.format("second"))
+            (tmp_path / "new").write_text(words.format("second"))
+            (tmp_path / "new").replace(file)  # at once, as whoever renews them does
 
     ear.told_in_few_lines()
 

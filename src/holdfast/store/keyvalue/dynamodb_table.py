@@ -50,6 +50,8 @@ _REFUSED: Final = {
 }
 """Who may not, and what to do about it."""
 
+_NO_CREDENTIALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError"})
+
 
 _MAKING: Final = Lock()
 """Making a client is no business of two threads."""
@@ -248,12 +250,14 @@ class Table:
                 self._renew(client)
             raise self._error(error) from error
         except BotoCoreError as error:
+            if type(error).__name__ in _NO_CREDENTIALS:
+                self._renew(client)  # there may be some at the next try
             raise self._error(error) from error
 
     def _error(self, error: ClientError | BotoCoreError) -> Exception:
         if isinstance(error, ClientError):
             return self._refusal(*_told(error))
-        if type(error).__name__ in {"NoCredentialsError", "PartialCredentialsError"}:
+        if type(error).__name__ in _NO_CREDENTIALS:
             return StoreReadOnly(f"no credentials for table {self.name}; give some as boto3 wants")
         if type(error).__name__ == "NoRegionError":
             return StoreMissing(f"no region for table {self.name}; add ?region=… to the address")
