@@ -65,6 +65,11 @@ def chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point
     return [*fresh, *(point for point in last if point not in fresh)] if writes else last
 
 
+def brings_nothing_new(points: list[Point], killed: set[str]) -> bool:
+    """Whether others have died before each of its statements; at full size nobody asks."""
+    return not sizes.SIZES.crash_on_either_side and killed >= {point.name for point in points}
+
+
 def clocked() -> tuple[FakeClock, Ids]:
     """The same clock and the same random ids, every time."""
     clock = FakeClock()
