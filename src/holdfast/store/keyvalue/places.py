@@ -240,9 +240,18 @@ async def finish_plan(desk: Desk, note: Key) -> None:
     found = await desk.engine.get(pages)
     placed = [place for page in found if page is not None for place in page.value["places"]]
     await together(
-        chunks(desk, placed, records=EACH), lambda own: desk.do(partial(_put, places=own))
+        chunks(desk, placed, records=EACH),
+        lambda own: desk.do(partial(_put_planned, note=note, places=own)),
     )
     await desk.do(partial(_forget, note=note, queue=entry.value["queue"], pages=pages))
+
+
+async def _put_planned(unit: Unit, *, note: Key, places: Sequence[tuple[str, int, int]]) -> None:
+    """Only while the plan stands: whoever was slower than others to finish it undoes no later move
+    that brought a job back to where it was."""
+    if await unit.get(note) is not None:
+        unit.require(note)
+        await _put(unit, places=places)
 
 
 async def _put(unit: Unit, *, places: Sequence[tuple[str, int, int]]) -> int:
