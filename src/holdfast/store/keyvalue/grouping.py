@@ -17,7 +17,7 @@ from holdfast.core.group import (
 )
 from holdfast.core.job import Job
 from holdfast.core.limits import MAX_REASON, cut
-from holdfast.core.state import WAITING, State
+from holdfast.core.state import FINAL, WAITING, State
 from holdfast.store.around import Hint
 from holdfast.store.keyvalue import groups, layout, notes, shelf
 from holdfast.store.keyvalue.desk import Desk
@@ -33,6 +33,7 @@ LOOKS: Final = 3
 """How often it looks again where members came or ended while they were counted."""
 
 _WAITING = frozenset(state.value for state in WAITING)
+_FINAL = frozenset(state.value for state in FINAL)
 
 
 async def add_group(desk: Desk, new: NewGroup) -> bool:
@@ -154,6 +155,10 @@ async def _shown(unit: Unit, found: Sequence[KeptGroup], *, is_last: bool) -> li
     members = [await groups.members(unit, kept.group.id) for kept in found]
     for kept, own in zip(found, members, strict=True):
         await _require_unblocked(unit, kept, own)
+    if not is_last and not all(map(_is_whole, found, members)):
+        for left in await notes.left(unit.engine):
+            raise Unfinished(left.key)
+        raise Stale
     keys = [groups.key_of(kept.group.seq) for kept in found]
     if not found or await unit.is_unchanged(keys):
         return [groups.counted(*pair) for pair in zip(found, members, strict=True)]
@@ -161,6 +166,12 @@ async def _shown(unit: Unit, found: Sequence[KeptGroup], *, is_last: bool) -> li
         raise Stale
     pairs = zip(await unit.engine.get(keys), members, strict=True)
     return [groups.counted(groups.from_value(e.value), own) for e, own in pairs if e is not None]
+
+
+def _is_whole(kept: KeptGroup, members: Sequence[Value]) -> bool:
+    """Whether these are all that it counts: their entries may be late, or it was changed since."""
+    left = sum(member["state"] not in _FINAL for member in members)
+    return (len(members), left) == (kept.present, kept.left)
 
 
 async def _require_unblocked(unit: Unit, kept: KeptGroup, members: Sequence[Value]) -> None:
