@@ -276,8 +276,34 @@ async def test_two_who_meet_anywhere_leave_what_one_after_the_other_would(name: 
     assert await pairs.all_torn() == []
 
 
-@pytest.mark.parametrize("name", ["a chain that is over"])
+async def _planned(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
+    """Two jobs; changing places is more than a small transaction takes."""
+    await store.set_queue(Queue(name="default", ordering=Ordering.POSITION, gap=1))
+    await _put_in_turn(store, clock, "a", "b", "c")
+    await take(store)
+    b = await job_of(store, _id("b"))
+    return {
+        "swap": _moving(b, Where.SWAP, "c"),
+        "normalise": lambda store: store.normalise("default"),
+        "add": _adding("x"),
+    }
+
+
+SMALL: Mapping[str, MakeWorld] = {
+    "a chain that is over": _chain_over,
+    "a plan": _planned,
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
 async def test_the_same_where_transactions_are_small(name: str) -> None:
-    pairs = await Pairs.of(WORLDS[name], most_writes=SMALLEST)
+    pairs = await Pairs.of(SMALL[name], most_writes=SMALLEST)
 
     assert await pairs.all_torn() == []
+
+
+async def test_group_is_not_shown_before_the_entries_of_its_members_are_written() -> None:
+    pairs = await Pairs.of(_group_at_work(GroupMode.SEQUENTIAL), most_writes=SMALLEST)
+
+    assert await pairs.torn("fail", "look") == []
+    assert await pairs.torn("look", "fail") == []
