@@ -17,7 +17,6 @@ from holdfast.core.event import (
     Failed,
     Misfired,
     Moved,
-    Released,
 )
 from holdfast.core.group import GroupMode, NewGroup, OnMemberFailure
 from holdfast.core.ids import JobId
@@ -141,12 +140,38 @@ async def _line(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
     b, c, d = [await job_of(store, _id(name)) for name in "bcd"]
     return {
         "add": _adding("x"),
-        "put off": _applying(c, Edited(Edit(delay=HOUR))),
+        "cancel": _applying(c, CancelRequested()),
         "front": _moving(d, Where.FRONT),
         "back": _moving(b, Where.BACK),
         "between": _moving(b, Where.BEFORE, "d"),
         "normalise": lambda store: store.normalise("default"),
-        "reserve": _reserving("r", "direct"),
+    }
+
+
+async def _unplaced(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
+    """Jobs by their due time: whoever goes between them gives those before it positions."""
+    await _put_in_turn(store, clock, "a", "b", "c")
+    a, c = [await job_of(store, _id(name)) for name in "ac"]
+    return {
+        "between": _moving(c, Where.BEFORE, "b"),
+        "edit": _applying(a, Edited(Edit(priority=2))),
+        "put off": _applying(a, Edited(Edit(delay=HOUR))),
+        "add": _adding("x"),
+    }
+
+
+async def _at_work(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
+    """One runs, one waits."""
+    await _put_in_turn(store, clock, "a", "b")
+    a = await take(store)
+    return {
+        "claim": _claiming(),
+        "finish": _applying(a, SUCCEEDED),
+        "renew": lambda store: store.renew([a.lease], span=HOUR),
+        "runs": lambda store: store.runs(a.id),
+        "held": lambda store: store.held(besides="nobody", limit=MANY),
+        "counts": lambda store: store.counts(),
+        "overview": lambda store: store.overview(span=HOUR),
     }
 
 
@@ -162,7 +187,6 @@ def _limited(concurrency: int | None) -> MakeWorld:
             "claim": _claiming(),
             "renew": lambda store: store.renew([a.lease], span=HOUR),
             "finish": _applying(a, SUCCEEDED),
-            "release": _applying(a, Released("shutdown")),
             "front": _moving(c, Where.FRONT),
             "raise": lambda store: store.set_queue(raised),
             "reserve": _reserving("r1", "direct"),
@@ -232,7 +256,6 @@ def _group_at_work(mode: GroupMode) -> MakeWorld:
             "cancel the last": _applying(c, CancelRequested()),
             "stop": lambda store: store.stop_group(GROUP, reason=None),
             "look": lambda store: store.group(GROUP),
-            "over": lambda store: store.groups_over([GROUP]),
         }
 
     return world
@@ -258,6 +281,8 @@ WORLDS: Mapping[str, MakeWorld] = {
     "keys": _keys,
     "a chain that is over": _chain_over,
     "a line": _line,
+    "no positions": _unplaced,
+    "at work": _at_work,
     "no limit": _limited(None),
     "two at a time": _limited(2),
     "held": _reserved(None),

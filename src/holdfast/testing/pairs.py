@@ -80,10 +80,10 @@ class Pairs:
         clock, engine = FakeClock(), QuickEngine(most_writes=most_writes)
         return cls(clock, engine, await make(await _opened(engine, clock), clock))
 
-    async def all_torn(self, *, but: Callable[[str, str], bool] = lambda *_: False) -> list[Torn]:
-        """Of every pair, the first outcome that is torn; `but` names pairs that may be."""
+    async def all_torn(self) -> list[Torn]:
+        """Of every pair, the first outcome that is torn."""
         pairs = [(mine, other) for mine in self.verbs for other in self.verbs]
-        return [found[0] for pair in pairs if not but(*pair) and (found := await self.torn(*pair))]
+        return [found[0] for pair in pairs if (found := await self.torn(*pair))]
 
     async def torn(self, mine: str, *others: str) -> list[Torn]:
         """Every outcome that no order gives, of a verb that is met by others all at once."""
@@ -135,9 +135,10 @@ class Pairs:
         return await self._outcome(engine, [answer, *told]), torn.steps
 
     async def _outcome(self, engine: QuickEngine, answers: Sequence[str]) -> Outcome:
-        while any(key.part == layout.PENDING for key in engine.everything()):
-            await _opened(engine, self._clock)  # what was left half-done is done
         new, old = engine.changed(self._before)
+        if any(entry.key.part == layout.PENDING for entry in new):
+            await _opened(engine, self._clock)  # what was left half-done is done
+            new, old = engine.changed(self._before)
         written = Counter(map(_line, new))
         written.subtract(map(_line, old))
         told = {line: number for line, number in written.items() if number and line}

@@ -102,7 +102,8 @@ async def lapsed(desk: Desk, *, limit: int) -> list[Job]:
         entries.sort(
             key=lambda e: (e.value["lease_boot"] == boot, e.value["lease_at"], e.value["seq"])
         )
-        found = await shelf.load_many(unit, [e.value["id"] for e in entries[:limit]])
+        ids = list(dict.fromkeys(entry.value["id"] for entry in entries))
+        found = await shelf.load_many(unit, ids[:limit])
         return [kept.job for kept in found if kept is not None and _is_over(desk, kept)]
 
     return await desk.do(work)
@@ -201,19 +202,23 @@ async def _keyed(unit: Unit, *, key: str) -> set[str]:
 
 
 async def counts(desk: Desk) -> Mapping[tuple[str, State], int]:
-    """From the index entries alone; a job adrift is in none of them, and counts as running."""
+    """From the index entries alone; a job adrift is in none of them, and counts as running.
+
+    In the order in which jobs pass through them: one that does so meanwhile counts where it was
+    seen last.
+    """
     await settle(desk)
     unit = Unit(desk.engine)
-    counted: Counter[tuple[str, State]] = Counter()
+    seen: dict[str, tuple[str, State]] = {}
     for name in await queues.names(unit):
-        for part in (layout.READY, layout.LATER):
+        for part in (layout.LATER, layout.READY):
             waiting = await unit.range(Span(part + name), limit=ALL)
-            counted.update((name, State(entry.value["state"])) for entry in waiting)
+            seen |= {entry.value["id"]: (name, State(entry.value["state"])) for entry in waiting}
         running = await unit.range(Span(layout.OPEN + name), limit=ALL)
-        counted.update((name, State.RUNNING) for _ in running)
+        seen |= {entry.value["id"]: (name, State.RUNNING) for entry in running}
     ended = await unit.range(Span(layout.ENDED), limit=ALL)
-    counted.update((entry.value["queue"], State(entry.value["state"])) for entry in ended)
-    return counted
+    seen |= {e.value["id"]: (e.value["queue"], State(e.value["state"])) for e in ended}
+    return Counter(seen.values())
 
 
 async def chain(desk: Desk, job_id: JobId) -> list[Job]:

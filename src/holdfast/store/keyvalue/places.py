@@ -38,15 +38,24 @@ PLAN: Final = "plan"
 """The kind of note that lists positions still to be written."""
 
 
+Step = tuple[str, int, int, int]
+"""A job, its priority, the position that it had, and the one that it is to have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A waiting job in its lane, with the position it is to have."""
 
     id: str
     seq: int
+    priority: int
     was: int
     position: int
     order: str  # without the position: what decides among equals
+
+    @property
+    def move(self) -> "Step":
+        return self.id, self.priority, self.was, self.position
 
 
 class Line:
@@ -103,7 +112,7 @@ def _placed(entry: Entry) -> Placed:
     value = entry.value
     position = value["position"]
     order = entry.key.sort.split(".", 2)[2]
-    return Placed(value["id"], value["seq"], position, position, order)
+    return Placed(value["id"], value["seq"], value["priority"], position, position, order)
 
 
 async def line_of(unit: Unit, queue: str, priority: int) -> list[Entry]:
@@ -205,7 +214,7 @@ async def _place(
     """Write the positions at once if there is room; else the note of the plan to do so."""
     if len(changed) > 1 and EACH * len(changed) + BESIDE > unit.engine.limits.most_writes:
         return await _decide_plan(unit, queue, changed, now)
-    places = [(each.id, each.was, each.position) for each in changed]
+    places = [each.move for each in changed]
     if await _put(unit, places=places) < len(places):
         raise Stale  # somebody took one of them, or gave it another place
     return None
@@ -220,7 +229,7 @@ async def _decide_plan(
     """
     number = await unit.next_number()
     name = f"{PLAN}#{layout.number(number)}"
-    listed = [[each.id, each.was, each.position] for each in changed]
+    listed = [list(each.move) for each in changed]
     pages = range(0, len(listed), PAGE)
     for start in pages:
         page = {"places": listed[start : start + PAGE], "at": layout.stamp(now)}
@@ -246,7 +255,7 @@ async def finish_plan(desk: Desk, note: Key) -> None:
     await desk.do(partial(_forget, note=note, queue=entry.value["queue"], pages=pages))
 
 
-async def _put_planned(unit: Unit, *, note: Key, places: Sequence[tuple[str, int, int]]) -> None:
+async def _put_planned(unit: Unit, *, note: Key, places: Sequence[Step]) -> None:
     """Only while the plan stands: whoever was slower than others to finish it undoes no later move
     that brought a job back to where it was."""
     if await unit.get(note) is not None:
@@ -254,17 +263,21 @@ async def _put_planned(unit: Unit, *, note: Key, places: Sequence[tuple[str, int
         await _put(unit, places=places)
 
 
-async def _put(unit: Unit, *, places: Sequence[tuple[str, int, int]]) -> int:
+async def _put(unit: Unit, *, places: Sequence[Step]) -> int:
     """Give each its position that waits where it was; how many do."""
-    found = await shelf.load_many(unit, [job_id for job_id, _, _ in places])
-    there = [
-        (kept, position)
-        for kept, (_, was, position) in zip(found, places, strict=True)
-        if kept is not None and kept.job.state in WAITING and kept.job.position == was
-    ]
-    for kept, position in there:
+    found = await shelf.load_many(unit, [place[0] for place in places])
+    there = [pair for pair in zip(found, places, strict=True) if _is_there(*pair)]
+    for kept, (*_, position) in there:
+        assert kept is not None
         shelf.save(unit, kept, replace(kept, job=replace(kept.job, position=position)))
     return len(there)
+
+
+def _is_there(kept: Kept | None, place: Step) -> bool:
+    _, priority, was, _ = place
+    if kept is None or kept.job.state not in WAITING:
+        return False
+    return (kept.job.priority, kept.job.position) == (priority, was)
 
 
 async def _forget(unit: Unit, *, note: Key, queue: str, pages: Sequence[Key]) -> None:
