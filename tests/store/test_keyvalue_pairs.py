@@ -172,6 +172,7 @@ async def _at_work(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]
         "held": lambda store: store.held(besides="nobody", limit=MANY),
         "counts": lambda store: store.counts(),
         "overview": lambda store: store.overview(span=HOUR),
+        "why": lambda store: store.situation(_id("b")),
     }
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -26,6 +27,9 @@ from holdfast.store.keyvalue.unit import Unit
 
 ALL: Final = 1_000_000
 SHOWN: Final = 3
+LOOKS: Final = 3
+"""How often it looks again where what was read may not have been so at one moment."""
+
 _FINAL: Final = frozenset(state.value for state in FINAL)
 
 
@@ -87,9 +91,15 @@ async def _ended(unit: Unit, since: datetime) -> dict[str, tuple[str, State]]:
 
 
 async def situation(desk: Desk, job_id: JobId) -> Situation | None:
-    """All that decides when this job is taken."""
+    """All that decides when this job is taken: looked at until two looks agree, or often enough."""
     await settle(desk)
-    return await desk.do(partial(_situation, desk=desk, job_id=job_id))
+    look = partial(desk.do, partial(_situation, desk=desk, job_id=job_id))
+    shown = await look()
+    for _ in range(LOOKS):
+        before, shown = shown, await look()
+        if shown is None or (before is not None and replace(before, now=shown.now) == shown):
+            break
+    return shown
 
 
 async def _situation(unit: Unit, *, desk: Desk, job_id: JobId) -> Situation | None:
