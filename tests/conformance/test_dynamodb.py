@@ -94,7 +94,7 @@ def test_random_histories_are_those_of_the_model(dynamodb: str) -> None:
     def make(clock: FakeClock, ids: Ids) -> KeyValueStore:
         return KeyValueStore(_engine(dynamodb), clock=clock, ids=ids)
 
-    machine = history_machine(make)
+    machine = history_machine(make, every=10)
     usual = machine.TestCase.settings
     fewer = settings(usual, max_examples=max(FEWEST, usual.max_examples // FEWER))
     run_state_machine_as_test(machine, settings=fewer)

@@ -66,7 +66,7 @@ def test_random_histories_are_those_of_the_model(etcd: "EtcdCluster") -> None:
     def make(clock: FakeClock, ids: Ids) -> KeyValueStore:
         return KeyValueStore(_engine(etcd), clock=clock, ids=ids)
 
-    machine = history_machine(make)
+    machine = history_machine(make, every=10)
     usual = machine.TestCase.settings
     fewer = settings(usual, max_examples=max(FEWEST, usual.max_examples // FEWER))
     run_state_machine_as_test(machine, settings=fewer)

@@ -27,7 +27,7 @@ def test_random_histories_are_those_of_the_model(postgres_url: str) -> None:
     def make(clock: FakeClock, ids: Ids) -> "PostgresStore":
         return Emptied(postgres_url, clock=DatabaseClock(clock), ids=ids)
 
-    machine = history_machine(make)
+    machine = history_machine(make, every=3)
     usual = machine.TestCase.settings
     fewer = settings(usual, max_examples=max(5, usual.max_examples // FEWER))
     run_state_machine_as_test(machine, settings=fewer)

@@ -36,10 +36,10 @@ class Twins:
     """Both stores. `known` are the ids of all jobs ever added, `chained` those that followed one.
 
     Numbers and texts that a store is free to choose (seq, event ids, the words of a refusal) are
-    not compared.
+    not compared. `every`: after how many steps all is compared; the answers are after each.
     """
 
-    def __init__(self, make_store: MakeStore) -> None:
+    def __init__(self, make_store: MakeStore, *, every: int = 1) -> None:
         self.clock = FakeClock()
         self.known: list[JobId] = []
         self.groups: list[str] = []
@@ -47,6 +47,7 @@ class Twins:
         self.touched: set[JobId] = set()
         self.agree = False
         self._step = 0
+        self._every, self._since = every, 0
         self._jobs: dict[JobId, Job] = {}
         self._runner = asyncio.Runner()
         ids = Ids(self.clock.now, self._bits)
@@ -87,10 +88,23 @@ class Twins:
             self.clock.reboot()
         self.both(lambda store: store.open())
 
+    def follow(self) -> None:
+        """Look at what a step has done: at both stores when it is time to, else at the model."""
+        self._since += 1
+        if self._since < self._every:
+            self._saw(_without_seqs(self._run(self.model.get(self.known))))
+        else:
+            self.compare()
+
     def compare(self) -> None:
         """Compare every job, every list, and the history of what was touched since last time."""
         jobs, *_ = self.both(lambda store: _view(store, self.known, self.touched, self.groups))
+        self.both(lambda store: store.reservations(limit=MANY))
         self.touched.clear()
+        self._since = 0
+        self._saw(jobs)
+
+    def _saw(self, jobs: Seen) -> None:
         present = {job.id: job for job in jobs if job}
         check_since(self._jobs, present)
         self._jobs = present
