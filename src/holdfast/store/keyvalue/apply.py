@@ -24,6 +24,7 @@ from holdfast.store.keyvalue import (
     slots,
 )
 from holdfast.store.keyvalue.desk import Desk
+from holdfast.store.keyvalue.jobs import require_kept
 from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.port import Key
 from holdfast.store.keyvalue.texts import can_be_kept
@@ -129,7 +130,7 @@ async def _guard_holds(unit: Unit, desk: Desk, kept: Kept, change: Change) -> bo
 
 async def _record_refusal(unit: Unit, kept: Kept, change: Change, now: datetime) -> None:
     if change.move.guard is Guard.OPEN:
-        unit.require(layout.job_key(kept.job))  # an event of a job that is gone belongs to nobody
+        await require_kept(unit, kept)  # an event of a job that is gone belongs to nobody
         await shelf.tell(
             unit,
             Kind.LATE_WRITE_REFUSED,

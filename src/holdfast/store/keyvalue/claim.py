@@ -143,6 +143,8 @@ async def _take(
 
 async def _take_one(unit: Unit, desk: Desk, wish: Wish, number: int, entry: Entry) -> Claim | None:
     kept = await shelf.load_at(unit, entry.value["sort"])
+    if kept is not None and await reservations.active_of(unit, kept) is not None:
+        return None  # the queue is held for it since it was looked at: the next claim takes it
     return await open_run(unit, desk, wish, kept, wish.run_id(number))
 
 
@@ -166,7 +168,8 @@ async def _take_next(unit: Unit, *, desk: Desk, wish: Wish, n: int) -> tuple[Cla
     if not gate.room(1, 0)[0]:
         return None, True
     kept = await _next(unit, wish, queue, now)
-    claim = await open_run(unit, desk, wish, kept, wish.run_id(n), is_counted=True)
+    run_id = wish.run_id(n)
+    claim = await open_run(unit, desk, wish, kept, run_id, is_counted=queue.is_watched)
     if claim is None:
         return None, True
     queues.save(unit, queue)  # as it is: of two who counted at once, one counts again
@@ -180,6 +183,8 @@ async def _take_next(unit: Unit, *, desk: Desk, wish: Wish, n: int) -> tuple[Cla
 async def _next(unit: Unit, wish: Wish, queue: KeptQueue, now: datetime) -> Kept | None:
     if queue.reserved_for is not None:
         kept = await shelf.load(unit, queue.reserved_for)
+        if kept is None or kept.job.state is not State.QUEUED:
+            await queues.require_unchanged(unit, wish.queue)  # it may be held for it no more
         return kept if kept is not None and kept.job.type in wish.types else None
     passed: set[str] = set()
     while chosen := await choose(unit, wish, limit=1, most=1, now=now, passed=passed):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from typing import Final
 
 from holdfast.core.group import (
     NEVER_COMPLETED,
@@ -16,19 +17,23 @@ from holdfast.core.group import (
 )
 from holdfast.core.job import Job
 from holdfast.core.limits import MAX_REASON, cut
-from holdfast.core.state import WAITING, State
+from holdfast.core.state import FINAL, WAITING, State
 from holdfast.store.around import Hint
 from holdfast.store.keyvalue import groups, layout, notes, shelf
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.groups import CLOSING, FILLING, KeptGroup
 from holdfast.store.keyvalue.port import Key, Span, Value
 from holdfast.store.keyvalue.together import chunks, together
-from holdfast.store.keyvalue.unit import Unit
+from holdfast.store.keyvalue.unit import Stale, Unfinished, Unit
 
 SEAL = "seal"
 """The kind of note that names a group whose members are to be unblocked."""
 
+LOOKS: Final = 3
+"""How often it looks again where members came or ended while they were counted."""
+
 _WAITING = frozenset(state.value for state in WAITING)
+_FINAL = frozenset(state.value for state in FINAL)
 
 
 async def add_group(desk: Desk, new: NewGroup) -> bool:
@@ -116,20 +121,66 @@ async def stop_group(desk: Desk, group_id: str, reason: str | None, *, skip: boo
 
 
 async def group(desk: Desk, group_id: str) -> Group | None:
+    looks = iter(range(LOOKS))
+
     async def work(unit: Unit) -> Group | None:
         kept = await groups.load(unit, group_id)
-        return None if kept is None else await groups.counted(unit, kept)
+        found = [] if kept is None else [kept]
+        shown = await _shown(unit, found, is_last=next(looks, None) is None)
+        return shown[0] if shown else None
 
     return await desk.do(work)
 
 
 async def find_groups(desk: Desk, *, limit: int, before: int | None) -> list[Group]:
     """The newest first."""
-    end = None if before is None else layout.number(before)
-    unit = Unit(desk.engine)
-    span = Span(layout.GROUP, end=end)
-    found = await unit.range(span, limit=limit, reverse=True)
-    return [await groups.counted(unit, groups.from_value(entry.value)) for entry in found]
+    span = Span(layout.GROUP, end=None if before is None else layout.number(before))
+    looks = iter(range(LOOKS))
+
+    async def work(unit: Unit) -> list[Group]:
+        entries = await unit.range(span, limit=limit, reverse=True)
+        unit.remember(entries)
+        found = [groups.from_value(entry.value) for entry in entries]
+        return await _shown(unit, found, is_last=next(looks, None) is None)
+
+    return await desk.do(work)
+
+
+async def _shown(unit: Unit, found: Sequence[KeptGroup], *, is_last: bool) -> list[Group]:
+    """Each with its members as they are, or Stale: some came or ended while they were counted.
+
+    Where they do so all the time, the last look takes the groups as they are after their members:
+    then none says that it goes on though it was stopped before the last of them ended.
+    """
+    members = [await groups.members(unit, kept.group.id) for kept in found]
+    for kept, own in zip(found, members, strict=True):
+        await _require_unblocked(unit, kept, own)
+    if not is_last and not all(map(_is_whole, found, members)):
+        for left in await notes.left(unit.engine):
+            raise Unfinished(left.key)
+        raise Stale
+    keys = [groups.key_of(kept.group.seq) for kept in found]
+    if not found or await unit.is_unchanged(keys):
+        return [groups.counted(*pair) for pair in zip(found, members, strict=True)]
+    if not is_last:
+        raise Stale
+    pairs = zip(await unit.engine.get(keys), members, strict=True)
+    return [groups.counted(groups.from_value(e.value), own) for e, own in pairs if e is not None]
+
+
+def _is_whole(kept: KeptGroup, members: Sequence[Value]) -> bool:
+    """Whether these are all that it counts: their entries may be late, or it was changed since."""
+    left = sum(member["state"] not in _FINAL for member in members)
+    return (len(members), left) == (kept.present, kept.left)
+
+
+async def _require_unblocked(unit: Unit, kept: KeptGroup, members: Sequence[Value]) -> None:
+    """Whoever looks while it is being sealed sees to the rest first."""
+    is_begun = kept.group.sealed_at is not None and kept.group.mode is GroupMode.PARALLEL
+    if is_begun and any(member["state"] == State.BLOCKED for member in members):
+        note = _note(kept.group.id)
+        if await unit.get(note) is not None:
+            raise Unfinished(note)
 
 
 async def groups_over(desk: Desk, group_ids: Sequence[str]) -> list[bool | None]:

@@ -1,7 +1,7 @@
 """Groups: their records, what members do to them, and what they do to members."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -49,7 +49,7 @@ async def load(unit: Unit, group_id: str) -> KeptGroup | None:
     if not isinstance(group_id, str) or not is_storable(group_id):
         return None
     pointer = await unit.get(_pointer(group_id))
-    value = None if pointer is None else await unit.get(_key(pointer["seq"]))
+    value = None if pointer is None else await unit.get(key_of(pointer["seq"]))
     return None if value is None else from_value(value)
 
 
@@ -64,9 +64,9 @@ def save(unit: Unit, old: KeptGroup | None, new: KeptGroup | None) -> None:
     known = new or old
     assert known is not None
     if new is None:
-        unit.delete(_key(known.group.seq))
+        unit.delete(key_of(known.group.seq))
     else:
-        unit.put(_key(known.group.seq), to_value(new))
+        unit.put(key_of(known.group.seq), to_value(new))
 
 
 async def why_refused(unit: Unit, new: NewJob) -> str | None:
@@ -157,9 +157,9 @@ async def members(unit: Unit, group_id: str) -> list[Value]:
     return [entry.value for entry in found]
 
 
-async def counted(unit: Unit, kept: KeptGroup) -> Group:
+def counted(kept: KeptGroup, all_members: Sequence[Value]) -> Group:
     """The group with its members counted, a chain by its last job."""
-    last = [each for each in await members(unit, kept.group.id) if not each["followed"]]
+    last = [each for each in all_members if not each["followed"]]
     counts = Counter(State.RUNNING if each["loose"] else State(each["state"]) for each in last)
     return replace(kept.group, counts=dict(counts))
 
@@ -167,7 +167,7 @@ async def counted(unit: Unit, kept: KeptGroup) -> Group:
 async def listed(unit: Unit, part: str, *, limit: int) -> list[KeptGroup]:
     """The groups that an index of groups names."""
     entries: list[Entry] = await unit.range(Span(part), limit=limit)
-    keys = [_key(entry.value["seq"]) for entry in entries]
+    keys = [key_of(entry.value["seq"]) for entry in entries]
     await unit.fetch(keys)
     values = [await unit.get(key) for key in keys]
     return [from_value(value) for value in values if value is not None]
@@ -188,7 +188,8 @@ def _pointer(group_id: str) -> Key:
     return Key(f"group-id#{layout.fitted(group_id)}", layout.ONLY)
 
 
-def _key(seq: int) -> Key:
+def key_of(seq: int) -> Key:
+    """Where the group of that number is."""
     return Key(layout.GROUP, layout.number(seq))
 
 

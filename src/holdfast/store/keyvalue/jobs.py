@@ -17,7 +17,7 @@ from holdfast.core.run import Lease, RunRecord
 from holdfast.core.state import State
 from holdfast.store.base import PROMOTED_AT_ONCE, Filter, Renewal
 from holdfast.store.keyvalue import layout, queues, reservations, runs, shelf
-from holdfast.store.keyvalue.claim import due_entries, is_due
+from holdfast.store.keyvalue.claim import due_entries, is_due, is_late
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.finishing import settle
 from holdfast.store.keyvalue.kept import Kept
@@ -85,7 +85,7 @@ async def attach(desk: Desk, lease: Lease, artifacts: Sequence[str]) -> bool:
         kept = await shelf.load(unit, lease.job_id)
         if kept is None or kept.job.token != lease.token or not lease.token:
             return False
-        unit.require(layout.job_key(kept.job))
+        await require_kept(unit, kept)
         await runs.append(unit, lease.job_id, lease.token, artifacts)
         return True
 
@@ -102,10 +102,16 @@ async def lapsed(desk: Desk, *, limit: int) -> list[Job]:
         entries.sort(
             key=lambda e: (e.value["lease_boot"] == boot, e.value["lease_at"], e.value["seq"])
         )
-        found = await shelf.load_many(unit, [e.value["id"] for e in entries[:limit]])
-        return [kept.job for kept in found if kept is not None and kept.is_open]
+        ids = list(dict.fromkeys(entry.value["id"] for entry in entries))
+        found = await shelf.load_many(unit, ids[:limit])
+        return [kept.job for kept in found if kept is not None and _is_over(desk, kept)]
 
     return await desk.do(work)
+
+
+def _is_over(desk: Desk, kept: Kept) -> bool:
+    """Whether its lease still is: it may have been renewed since it was listed."""
+    return kept.lease is not None and desk.leases.is_over(kept.lease)
 
 
 def over(desk: Desk, name: str) -> list[Span]:
@@ -122,7 +128,8 @@ async def overdue(desk: Desk, *, limit: int) -> list[Job]:
         span = Span(layout.DEADLINE, end=layout.number(micros(desk.now())))
         entries = await unit.range(span, limit=limit)
         found = await shelf.load_many(unit, [entry.value["id"] for entry in entries])
-        return [kept.job for kept in found if kept is not None]
+        jobs = [kept.job for kept in found if kept is not None]
+        return [j for j in jobs if j.state is State.QUEUED and is_late(j, desk.now())]
 
     return await desk.do(work)
 
@@ -135,7 +142,8 @@ async def peek(desk: Desk, queue: str, *, limit: int) -> list[Job]:
         ready = await unit.range(Span(layout.READY + queue), limit=limit)
         due = await due_entries(unit, desk.now(), limit=PROMOTED_AT_ONCE)
         own = [entry for entry in due if entry.value["queue"] == queue]
-        found = await shelf.load_many(unit, [entry.value["id"] for entry in (*ready, *own)])
+        ids = dict.fromkeys(entry.value["id"] for entry in (*ready, *own))  # who moves is met twice
+        found = await shelf.load_many(unit, list(ids))
         jobs = [kept.job for kept in found if kept is not None]
         fitting = [j for j in jobs if j.state is State.QUEUED or is_due(j, desk.now())]
         return sorted(fitting, key=sort_key)[:limit]
@@ -194,19 +202,23 @@ async def _keyed(unit: Unit, *, key: str) -> set[str]:
 
 
 async def counts(desk: Desk) -> Mapping[tuple[str, State], int]:
-    """From the index entries alone; a job adrift is in none of them, and counts as running."""
+    """From the index entries alone; a job adrift is in none of them, and counts as running.
+
+    In the order in which jobs pass through them: one that does so meanwhile counts where it was
+    seen last.
+    """
     await settle(desk)
     unit = Unit(desk.engine)
-    counted: Counter[tuple[str, State]] = Counter()
+    seen: dict[str, tuple[str, State]] = {}
     for name in await queues.names(unit):
-        for part in (layout.READY, layout.LATER):
+        for part in (layout.LATER, layout.READY):
             waiting = await unit.range(Span(part + name), limit=ALL)
-            counted.update((name, State(entry.value["state"])) for entry in waiting)
+            seen |= {entry.value["id"]: (name, State(entry.value["state"])) for entry in waiting}
         running = await unit.range(Span(layout.OPEN + name), limit=ALL)
-        counted.update((name, State.RUNNING) for _ in running)
+        seen |= {entry.value["id"]: (name, State.RUNNING) for entry in running}
     ended = await unit.range(Span(layout.ENDED), limit=ALL)
-    counted.update((entry.value["queue"], State(entry.value["state"])) for entry in ended)
-    return counted
+    seen |= {e.value["id"]: (e.value["queue"], State(e.value["state"])) for e in ended}
+    return Counter(seen.values())
 
 
 async def chain(desk: Desk, job_id: JobId) -> list[Job]:
@@ -235,6 +247,14 @@ async def chain_of(unit: Unit, job_id: str) -> list[Kept]:
             break
         links.append(after)
     return links
+
+
+async def require_kept(unit: Unit, kept: Kept) -> None:
+    """What is added to it goes with it: whoever prunes its chain meanwhile looks again."""
+    unit.require(layout.job_key(kept.job))
+    if kept.job.is_final:
+        [*_, last] = await chain_of(unit, kept.job.id)
+        await unit.touch(layout.job_key(last.job))
 
 
 async def runs_of(desk: Desk, job_id: JobId) -> list[RunRecord]:

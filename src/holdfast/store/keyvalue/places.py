@@ -24,7 +24,7 @@ from holdfast.store.keyvalue.port import Entry, Key, Span, Value, Write
 from holdfast.store.keyvalue.queues import KeptQueue
 from holdfast.store.keyvalue.texts import is_json
 from holdfast.store.keyvalue.together import chunks, together
-from holdfast.store.keyvalue.unit import Unit
+from holdfast.store.keyvalue.unit import Stale, Unit
 
 ALL: Final = 1_000_000
 PAGE: Final = 1_000
@@ -38,15 +38,24 @@ PLAN: Final = "plan"
 """The kind of note that lists positions still to be written."""
 
 
+Step = tuple[str, int, int, int]
+"""A job, its priority, the position that it had, and the one that it is to have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A waiting job in its lane, with the position it is to have."""
 
     id: str
     seq: int
+    priority: int
     was: int
     position: int
     order: str  # without the position: what decides among equals
+
+    @property
+    def move(self) -> "Step":
+        return self.id, self.priority, self.was, self.position
 
 
 class Line:
@@ -103,12 +112,12 @@ def _placed(entry: Entry) -> Placed:
     value = entry.value
     position = value["position"]
     order = entry.key.sort.split(".", 2)[2]
-    return Placed(value["id"], value["seq"], position, position, order)
+    return Placed(value["id"], value["seq"], value["priority"], position, position, order)
 
 
 async def line_of(unit: Unit, queue: str, priority: int) -> list[Entry]:
     spans = [layout.lane(part + queue, priority) for part in (layout.READY, layout.LATER)]
-    return [entry for span in spans for entry in await unit.range(span, limit=ALL)]
+    return await unit.settled(spans, limit=ALL)
 
 
 async def may_change(unit: Unit, kept: Kept, change: Change, now: datetime) -> bool:
@@ -149,8 +158,11 @@ async def move(unit: Unit, kept: Kept, change: Change, now: datetime) -> Key | N
     """Bring the job to the change's place; a plan, where others must move too."""
     assert change.place is not None
     queue = await queues.load(unit, kept.job.queue)
+    queues.save(unit, queue)  # as it is: of two who look at the line at once, one looks again
     line = Line(await line_of(unit, kept.job.queue, kept.job.priority))
     target = None if change.place.target is None else line.seq_of(change.place.target)
+    if line.seq_of(kept.job.id) is None or (change.place.target is not None and target is None):
+        raise Stale  # somebody took it since it was read
     await rearrange(
         line,
         line.write,
@@ -171,6 +183,7 @@ async def normalise(desk: Desk, name: str) -> int:
         changed = await _uneven(unit, queue)
         if not changed:
             return 0, None
+        queues.save(unit, queue)  # as it is: nobody who goes behind the last one comes between
         note = await _place(unit, queue, changed, desk.now())
         told = str(len(changed))
         await shelf.tell(unit, Kind.NORMALISED, at=desk.now(), detail=told, queue=name)
@@ -184,11 +197,8 @@ async def normalise(desk: Desk, name: str) -> int:
 
 async def _uneven(unit: Unit, queue: KeptQueue) -> list[Placed]:
     name, changed = queue.queue.name, list[Placed]()
-    entries = [
-        entry
-        for part in (layout.READY, layout.LATER)
-        for entry in await unit.range(Span(part + name), limit=ALL)
-    ]
+    parts = [Span(part + name) for part in (layout.READY, layout.LATER)]
+    entries = await unit.settled(parts, limit=ALL)
     for priority in {entry.value["priority"] for entry in entries}:
         own = [entry for entry in entries if entry.value["priority"] == priority]
         lane = [_placed(entry) for entry in sorted(own, key=lambda entry: entry.key.sort)]
@@ -204,7 +214,9 @@ async def _place(
     """Write the positions at once if there is room; else the note of the plan to do so."""
     if len(changed) > 1 and EACH * len(changed) + BESIDE > unit.engine.limits.most_writes:
         return await _decide_plan(unit, queue, changed, now)
-    await _put(unit, places=[(each.id, each.was, each.position) for each in changed])
+    places = [each.move for each in changed]
+    if await _put(unit, places=places) < len(places):
+        raise Stale  # somebody took one of them, or gave it another place
     return None
 
 
@@ -217,7 +229,7 @@ async def _decide_plan(
     """
     number = await unit.next_number()
     name = f"{PLAN}#{layout.number(number)}"
-    listed = [[each.id, each.was, each.position] for each in changed]
+    listed = [list(each.move) for each in changed]
     pages = range(0, len(listed), PAGE)
     for start in pages:
         page = {"places": listed[start : start + PAGE], "at": layout.stamp(now)}
@@ -237,16 +249,35 @@ async def finish_plan(desk: Desk, note: Key) -> None:
     found = await desk.engine.get(pages)
     placed = [place for page in found if page is not None for place in page.value["places"]]
     await together(
-        chunks(desk, placed, records=EACH), lambda own: desk.do(partial(_put, places=own))
+        chunks(desk, placed, records=EACH),
+        lambda own: desk.do(partial(_put_planned, note=note, places=own)),
     )
     await desk.do(partial(_forget, note=note, queue=entry.value["queue"], pages=pages))
 
 
-async def _put(unit: Unit, *, places: Sequence[tuple[str, int, int]]) -> None:
-    found = await shelf.load_many(unit, [job_id for job_id, _, _ in places])
-    for kept, (_, was, position) in zip(found, places, strict=True):
-        if kept is not None and kept.job.state in WAITING and kept.job.position == was:
-            shelf.save(unit, kept, replace(kept, job=replace(kept.job, position=position)))
+async def _put_planned(unit: Unit, *, note: Key, places: Sequence[Step]) -> None:
+    """Only while the plan stands: whoever was slower than others to finish it undoes no later move
+    that brought a job back to where it was."""
+    if await unit.get(note) is not None:
+        unit.require(note)
+        await _put(unit, places=places)
+
+
+async def _put(unit: Unit, *, places: Sequence[Step]) -> int:
+    """Give each its position that waits where it was; how many do."""
+    found = await shelf.load_many(unit, [place[0] for place in places])
+    there = [pair for pair in zip(found, places, strict=True) if _is_there(*pair)]
+    for kept, (*_, position) in there:
+        assert kept is not None
+        shelf.save(unit, kept, replace(kept, job=replace(kept.job, position=position)))
+    return len(there)
+
+
+def _is_there(kept: Kept | None, place: Step) -> bool:
+    _, priority, was, _ = place
+    if kept is None or kept.job.state not in WAITING:
+        return False
+    return (kept.job.priority, kept.job.position) == (priority, was)
 
 
 async def _forget(unit: Unit, *, note: Key, queue: str, pages: Sequence[Key]) -> None:

@@ -10,7 +10,7 @@ from holdfast.core.queue import Gate, Pause
 from holdfast.store.base import Queue
 from holdfast.store.keyvalue import layout
 from holdfast.store.keyvalue.port import Entry, Key, Span, Value
-from holdfast.store.keyvalue.unit import Unfinished, Unit
+from holdfast.store.keyvalue.unit import Stale, Unfinished, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +119,20 @@ async def gate(unit: Unit, kept: KeptQueue, now: datetime) -> Gate:
     """What a claim meets; open runs are counted as far as the limit goes."""
     limit = kept.queue.concurrency
     running = [] if limit is None else await open_entries(unit, kept.queue.name, limit=limit)
+    if len({entry.value["id"] for entry in running}) < len(running):
+        raise Stale  # a lease was renewed meanwhile, and its run was met twice
     return Gate(
         is_paused=kept.shown(now).pause is not None,
         concurrency=limit,
         open_runs=len(running),
         is_reserved=kept.reservation is not None,
     )
+
+
+async def require_unchanged(unit: Unit, name: str) -> None:
+    """For whoever writes nothing of it: what was read since goes with the queue as it was read."""
+    if not await unit.is_unchanged([key(name)]):
+        raise Stale
 
 
 async def open_entries(unit: Unit, name: str, *, limit: int) -> list[Entry]:

@@ -38,7 +38,8 @@ async def held(
         others = [v for v in open_runs if v["boot"] != besides and v["seq"] > after]
         own = [v for v in others if instance_id is None or v["holder"] == instance_id]
         own.sort(key=lambda value: value["seq"])
-        found = await shelf.load_many(unit, [value["id"] for value in own[:limit]])
+        ids = list(dict.fromkeys(value["id"] for value in own))  # one that is renewed is met twice
+        found = await shelf.load_many(unit, ids[:limit])
         return [kept.job for kept in found if kept is not None and kept.is_open]
 
     return await desk.do(work)

@@ -13,7 +13,7 @@ from holdfast.core.state import RunStatus
 from holdfast.store.keyvalue import layout
 from holdfast.store.keyvalue.kept import Kept
 from holdfast.store.keyvalue.port import Value
-from holdfast.store.keyvalue.unit import Unit
+from holdfast.store.keyvalue.unit import Stale, Unit
 
 ALL = 1_000_000
 
@@ -65,6 +65,8 @@ async def all_of(unit: Unit, kept: Kept) -> list[RunRecord]:
     done = await closed(unit, kept.job)
     if not kept.is_open:
         return done
+    if done and done[-1].token == kept.job.token:
+        raise Stale  # it was closed since the job was read
     left = await _left(unit, kept.job.id)
     return [*done, _opened(kept, left.get(kept.job.token, ()))]
 

@@ -88,7 +88,7 @@ async def listed(desk: Desk, *, after: str, limit: int) -> list[Schedule]:
     looks = iter(range(LOOKS))
 
     async def work(unit: Unit) -> list[Schedule]:
-        entries = await desk.engine.range(span, limit=limit)
+        entries = await unit.settled([span], limit=limit)  # one that is renamed is among them
         return await _found(desk, unit, entries, _is_named, is_last=next(looks, None) is None)
 
     return await desk.do(work)

@@ -84,6 +84,17 @@ class Unit:
         written = [Entry(key, value, "") for key, value in own.items() if value is not None]
         return sorted((*kept, *written), key=lambda e: e.key.sort, reverse=reverse)[:limit]
 
+    async def settled(self, spans: Sequence[Span], *, limit: int) -> list[Entry]:
+        """The records of these spans as they were at one moment: read twice, or Stale.
+
+        What moves from one key to another while it is looked for is otherwise seen twice, or not.
+        """
+        looks = [[e for span in spans for e in await self.range(span, limit=limit)] for _ in "12"]
+        first, again = [[(entry.key, entry.version) for entry in look] for look in looks]
+        if first != again:
+            raise Stale
+        return looks[1]
+
     def put(self, key: Key, value: Value) -> None:
         self._writes[key] = value
 
@@ -98,6 +109,12 @@ class Unit:
         """What was read there must not have changed either, though it is not written."""
         assert key in self._read, f"{key} was never read"
         self._required.add(key)
+
+    async def touch(self, key: Key) -> None:
+        """Write it as it is: of all who build on it at once, only one goes on."""
+        value = await self.get(key)
+        assert value is not None, f"{key} is not there"
+        self.put(key, value)
 
     async def next_event(self) -> int:
         """The number of the next event: of two units that take one number only one commits.

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -26,6 +27,9 @@ from holdfast.store.keyvalue.unit import Unit
 
 ALL: Final = 1_000_000
 SHOWN: Final = 3
+LOOKS: Final = 3
+"""How often it looks again where what was read may not have been so at one moment."""
+
 _FINAL: Final = frozenset(state.value for state in FINAL)
 
 
@@ -33,24 +37,33 @@ async def overview(desk: Desk, *, span: timedelta) -> Overview:
     """From the index entries alone."""
     await settle(desk)
     unit, now = Unit(desk.engine), desk.now()
+    live = await _live(unit)
+    ended = await _ended(unit, now - span)
     waiting: dict[tuple[str, str, State], list[Value]] = defaultdict(list)
     running: dict[tuple[str, str], list[Value]] = defaultdict(list)
-    for name in await queues.names(unit):
-        for value in await _values(unit, [layout.READY + name, layout.LATER + name]):
+    for name, value in [live[job_id] for job_id in live.keys() - ended.keys()]:
+        if "state" in value:
             waiting[name, value["type"], State(value["state"])].append(value)
-        for value in await _values(unit, [layout.OPEN + name]):
+        else:
             running[name, value["type"]].append(value)
     return Overview(
         now=now,
         span=span,
         backlog=[_backlog(kind, waiting[kind], now) for kind in sorted(waiting)],
         running=[_running(kind, running[kind], desk) for kind in sorted(running)],
-        ended=await _ended(unit, now - span),
+        ended=Counter(ended.values()),
     )
 
 
-async def _values(unit: Unit, parts: Sequence[str]) -> list[Value]:
-    return [e.value for part in parts for e in await unit.range(Span(part), limit=ALL)]
+async def _live(unit: Unit) -> dict[str, tuple[str, Value]]:
+    """By job, its queue and its entry: in the order in which jobs pass through them, so that one
+    that does so meanwhile is where it was seen last."""
+    live: dict[str, tuple[str, Value]] = {}
+    for name in await queues.names(unit):
+        for part in (layout.LATER, layout.READY, layout.OPEN):
+            found = await unit.range(Span(part + name), limit=ALL)
+            live |= {entry.value["id"]: (name, entry.value) for entry in found}
+    return live
 
 
 def _backlog(kind: tuple[str, str, State], values: Sequence[Value], now: datetime) -> Backlog:
@@ -71,16 +84,22 @@ def _running(kind: tuple[str, str], values: Sequence[Value], desk: Desk) -> Runn
     return Running(queue=kind[0], type=kind[1], jobs=len(values), lapsed=lapsed)
 
 
-async def _ended(unit: Unit, since: datetime) -> Counter[tuple[str, State]]:
+async def _ended(unit: Unit, since: datetime) -> dict[str, tuple[str, State]]:
     span = Span(layout.ENDED, layout.number(micros(since)))
     found = await unit.range(span, limit=ALL)
-    return Counter((e.value["queue"], State(e.value["state"])) for e in found)
+    return {e.value["id"]: (e.value["queue"], State(e.value["state"])) for e in found}
 
 
 async def situation(desk: Desk, job_id: JobId) -> Situation | None:
-    """All that decides when this job is taken."""
+    """All that decides when this job is taken: looked at until two looks agree, or often enough."""
     await settle(desk)
-    return await desk.do(partial(_situation, desk=desk, job_id=job_id))
+    look = partial(desk.do, partial(_situation, desk=desk, job_id=job_id))
+    shown = await look()
+    for _ in range(LOOKS):
+        before, shown = shown, await look()
+        if shown is None or (before is not None and replace(before, now=shown.now) == shown):
+            break
+    return shown
 
 
 async def _situation(unit: Unit, *, desk: Desk, job_id: JobId) -> Situation | None:
