@@ -163,7 +163,7 @@ async def test_a_job_enqueued_by_a_job_runs_too(app):
 
 
 async def test_a_new_job_is_picked_up_at_once_not_at_the_next_poll(path):
-    async with quick(path, poll="30s", tick="30s") as app:
+    async with quick(path, poll="10m", tick="10m") as app:
 
         @app.job
         async def work() -> int:
@@ -173,7 +173,7 @@ async def test_a_new_job_is_picked_up_at_once_not_at_the_next_poll(path):
             await worker.drained()
             handle = await work.enqueue()
 
-            assert await handle.result("2s") == 1
+            assert await handle.result(SOON) == 1
 
 
 async def test_without_any_hint_polling_alone_finds_the_work(app):
