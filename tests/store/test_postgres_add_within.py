@@ -438,7 +438,7 @@ async def test_read_only_transaction_is_refused(store: PostgresStore, caller: Ca
 async def test_busy_connection_is_refused(store: PostgresStore, own_url: str) -> None:
     own = await asyncpg.connect(own_url)
     async with own.transaction():
-        sleeping = asyncio.create_task(own.execute("SELECT pg_sleep(0.2)"))
+        sleeping = asyncio.create_task(own.execute("SELECT pg_sleep(1)"))
         await asyncio.sleep(0)
         await _refused(store, own, "tx cannot be used: .*another operation")
         await sleeping
