@@ -30,10 +30,12 @@ if sys.argv[2] == "fork":
 else:
     child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL).pid
 if child == 0:
+    print(os.getpid(), flush=True)  # by now it has let go of what its parent holds
     os.close(1)
     os.read(0, 1)
     os._exit(0)
-print(child, flush=True)
+if sys.argv[2] != "fork":
+    print(child, flush=True)
 os.read(0, 1)
 """
 

@@ -11,6 +11,7 @@ from worker_world import SOON, all_slots_work, kinds, quick, statuses, until
 
 from holdfast import JobNotSucceeded, State
 from holdfast.worker.executors import process
+from holdfast.worker.slots import TOO_MANY
 
 pytestmark = pytest.mark.slow
 
@@ -282,4 +283,6 @@ async def test_many_at_once_die_and_none_is_forgotten(app):
 
     assert results == ["attempt 2"] * 12
     for handle in handles:
-        assert [status for status, _ in await statuses(app, handle)] == ["lost", "succeeded"]
+        # Those that wait long for a slot may be given back, which counts for nothing.
+        started = [run for run in await statuses(app, handle) if run != ("released", TOO_MANY)]
+        assert [status for status, _ in started] == ["lost", "succeeded"]

@@ -21,7 +21,7 @@ from holdfast.store.keyvalue.schedules import Standing
 from holdfast.store.keyvalue.slots import is_name
 from holdfast.store.keyvalue.texts import is_text
 from holdfast.store.keyvalue.together import together
-from holdfast.store.keyvalue.unit import Unit
+from holdfast.store.keyvalue.unit import Stale, Unit
 from holdfast.store.schedules import Fired
 
 
@@ -102,11 +102,20 @@ async def _answer(unit: Unit, item: Numbered, onward: dict[str, Standing], now: 
     if job is not None:
         kept = await add.put(unit, job, item.seq, now)
         if isinstance(kept, Added):
-            return Fired.BUSY if kept.refused is None else Fired.REFUSED
+            return await _not_stored(unit, firing, kept)
         gone_on = replace(gone_on, last_triggered_at=firing.slot.at)
     slots.save(unit, _row(firing, now))
     onward[there.id] = gone_on
     return Fired.WRITTEN
+
+
+async def _not_stored(unit: Unit, firing: Firing, kept: Added) -> Fired:
+    """Why not. What is in its way may have come with a firing that moved the schedule on."""
+    if kept.refused is not None:
+        return Fired.REFUSED
+    if not await unit.is_unchanged([schedules.standing_key(firing.schedule_id)]):
+        raise Stale
+    return Fired.BUSY
 
 
 async def _standing(unit: Unit, firing: Firing, onward: Mapping[str, Standing]) -> Standing | None:
