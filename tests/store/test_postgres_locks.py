@@ -171,6 +171,29 @@ async def test_cancelled_taking_leaves_nothing_held(
     assert held is not None
 
 
+async def test_taking_cancelled_just_before_its_end_leaves_nothing_held(
+    store: PostgresStore, other: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, taking = asyncio.get_running_loop(), list[asyncio.Task[object]]()
+
+    async def give_up() -> None:
+        taking[0].cancel()
+        await asyncio.wait(taking)
+
+    def probe(name: str, after: bool) -> None:
+        if (name, after) == ("lock.settle", False):
+            asyncio.run_coroutine_threadsafe(give_up(), loop).result(PATIENCE)
+
+    monkeypatch.setattr(store._locks, "_probe", probe)
+    taking.append(asyncio.create_task(store.hold("host-1")))
+    await asyncio.wait(taking)
+
+    async with asyncio.timeout(PATIENCE):
+        while await other.hold("host-1") is None:  # noqa: ASYNC110 - of the server
+            await asyncio.sleep(0.01)
+    assert taking[0].cancelled()
+
+
 async def test_child_that_was_forked_keeps_no_lock(
     store: PostgresStore, other: PostgresStore
 ) -> None:
