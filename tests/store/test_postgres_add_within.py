@@ -450,7 +450,7 @@ async def test_enqueue_cancelled_while_it_waits_leaves_the_connection_to_its_own
 ) -> None:
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION))
     first = await asyncpg.connect(own_url)
-    own = psycopg.connect(own_url, options="-c lock_timeout=500")
+    own = psycopg.connect(own_url, options="-c lock_timeout=2s")
     async with first.transaction():
         await store.add_within(first, [make_job(queue="lane")])
         adding = asyncio.create_task(store.add_within(own, [make_job(queue="lane")]))
