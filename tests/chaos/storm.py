@@ -17,8 +17,9 @@ TREES: Final = 3
 CONCURRENCY: Final = 4
 KINDS: Final = (*("brief", "threaded", "paying", "chained") * 5, "once")
 LONGEST: Final = 0.25
-LEASE: Final = 1.0
-STORMY: Final = {"lease": "1s", "renew": "200ms", "prefetch": 8}
+LEASE: Final = 5.0
+STORMY: Final = {"lease": "5s", "renew": "200ms", "prefetch": 8}
+"""Whoever was killed is known by its lock; the living must not lose a lease on a busy machine."""
 LATEST: Final = 30.0
 """Seconds without any job ending after the last kill that count as stuck."""
 

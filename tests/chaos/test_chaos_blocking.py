@@ -8,8 +8,8 @@ from .tree import until
 
 pytestmark = pytest.mark.slow
 
-LEASES = {"lease": "500ms", "renew": "100ms", "prefetch": 0}
-TEN_LEASES = 5.0
+LEASES = {"lease": "1s", "renew": "100ms", "prefetch": 0}
+TEN_LEASES = 10.0
 CHILDREN = 8
 KINDS = ("blocks_loop", "blocks_thread", "blocks_interpreter")
 

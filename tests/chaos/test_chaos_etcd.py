@@ -17,8 +17,8 @@ from holdfast.testing.servers.etcd import EtcdCluster, etcd_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-SOON = 3.0
-"""Seconds until writes go on: etcd itself takes one or two for an election."""
+SOON = 10.0
+"""Seconds until writes go on: etcd itself takes one or two for an election, if nobody is busy."""
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from holdfast.testing.servers.dynamodb_gate import dynamodb_gate
 from holdfast.testing.servers.etcd import EtcdCluster, etcd_cluster
 from holdfast.verify import verify
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 QUICK = {"poll": "200ms", "tick": "500ms", "renew": "500ms", "lease": "3s"}
-SOON = 3.0
-"""Seconds until writes go on when an etcd leader was killed."""
+SOON = 10.0
+"""Seconds until writes go on when an etcd leader was killed, on however busy a machine."""
 
 
 class Crew:

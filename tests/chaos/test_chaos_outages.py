@@ -10,11 +10,12 @@ import pytest
 
 import holdfast
 
-from .tree import LEASE, TESTS, until
+from .tree import SHORT, TESTS, until
 
 pytestmark = pytest.mark.slow
 
 DAY = 86_400
+LEASE = {"lease": "4s"}
 BRIEF = ("brief", {"n": 0, "seconds": 0.01})
 
 
@@ -40,7 +41,7 @@ def test_worker_outlasts_a_full_disk_and_goes_on_by_itself(grow, ledger, notes):
 
 
 def test_worker_outlasts_a_lock_that_somebody_holds_for_leases(grow, ledger, notes, tmp_path):
-    tree = grow(env={"CHAOS_URL": f"sqlite:///{ledger.path}?busy=0.3"}).ready()
+    tree = grow(env={"CHAOS_URL": f"sqlite:///{ledger.path}?busy=0.3"}, **SHORT).ready()
     jobs = ledger.enqueue(("waits", {"gate": "locked"}), *[BRIEF] * 20)
     until(lambda: notes.of(jobs[0]), what="its run")
     members = tree.members()
@@ -60,13 +61,13 @@ def test_wall_clock_set_by_a_day_steals_no_lease(grow, ledger, notes, tmp_path, 
     shift = tmp_path / "shift"
     shift.write_text("0")
     env = shifted(shift)
-    grow("--instance-id", "holder", env=env).ready()
+    grow("--instance-id", "holder", env=env, **LEASE).ready()
     [job] = ledger.enqueue(("waits", {"gate": "go"}))
     [first] = until(lambda: notes.of(job), what="its run")
     rival = grow("--instance-id", "rival", env=env).ready()
 
     set_to(shift, jump)
-    pass_leases(ledger, job, 3)
+    pass_a_lease(ledger, job)
     notes.open_gate("go")
     until(lambda: not ledger.unfinished, what="the end")
 
@@ -93,14 +94,14 @@ def shifted(shift):
     return {"CHAOS_SHIFT": str(shift), "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
-def pass_leases(ledger, job, number):
-    """Until the lease of that run has been renewed into that many leases from now."""
+def pass_a_lease(ledger, job):
+    """Until the lease of that run has been renewed for as long as a lease lasts."""
     query = (
         "SELECT o.lease_until / 1e6 FROM holdfast_open_runs o "
         "JOIN holdfast_jobs j ON j.seq = o.job WHERE j.id = ?"
     )
     [(held_until,)] = ledger.rows(query, job)
-    wanted = held_until + number * LEASE
+    wanted = held_until + 4
     until(lambda: ledger.rows(query, job)[0][0] >= wanted, what="renewals")
 
 

@@ -5,7 +5,7 @@ import pytest
 from holdfast.testing import sizes
 
 from .outage import outages
-from .tree import QUICK
+from .tree import QUICK, SHORT
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
@@ -15,9 +15,11 @@ SOON = 2.0
 
 @pytest.mark.timeout(300)
 def test_a_database_that_is_killed_again_and_again_loses_nothing(tmp_path):
-    kills = sizes.SIZES.outage_kills
+    kills, settings = sizes.SIZES.outage_kills, {**QUICK, **SHORT}
 
-    after = outages(tmp_path, jobs=sizes.SIZES.outage_jobs, workers=2, kills=kills, settings=QUICK)
+    after = outages(
+        tmp_path, jobs=sizes.SIZES.outage_jobs, workers=2, kills=kills, settings=settings
+    )
 
     assert len(after.acknowledged) == sizes.SIZES.outage_jobs
     assert (after.lost, after.unfinished, after.violations) == ([], 0, ())

@@ -57,14 +57,14 @@ def test_thread_past_its_max_runtime_ends_its_child_and_costs_its_neighbours_not
 
 
 def test_handler_that_returned_in_time_is_not_late_because_the_store_is(grow, ledger, notes):
-    tree = grow().ready()
+    tree = grow(lease="60s").ready()  # which nobody can renew meanwhile
     [job] = ledger.enqueue(("timely", {}))
     [begun] = until(lambda: notes.of(job), what="its run")
 
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         until(lambda: notes.of(job, "end"), what="its handler's return")
-        until(lambda: time.monotonic() > begun.at + 4, what="the time when it would be late")
+        until(lambda: time.monotonic() > begun.at + 6, what="the time when it would be late")
 
     until(lambda: ledger.state(job) == "succeeded", what="the end")
     assert ledger.ends(job) == [("succeeded", None)]

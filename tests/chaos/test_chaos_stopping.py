@@ -8,7 +8,7 @@ import pytest
 from holdfast.testing import sizes
 
 from .test_chaos_outages import locked
-from .tree import LEASE, until
+from .tree import LEASE, SHORT, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
@@ -95,7 +95,7 @@ def test_second_signal_hands_everything_back_at_once(grow, ledger, notes):
 def test_children_of_a_killed_supervisor_are_gone_within_the_lease_and_their_jobs_go_on(
     grow, ledger, notes
 ):
-    tree = grow("-p", "2", "-c", "2", "--instance-id", "headless", prefetch=0).ready(2)
+    tree = grow("-p", "2", "-c", "2", "--instance-id", "headless", prefetch=0, **SHORT).ready(2)
     wanted = [("waits", {"gate": "never"}), ("waits_threaded", {"gate": "never"})]
     jobs = ledger.enqueue(*wanted, ("blocks_loop", {"seconds": 20}))
     until(lambda: len(notes.under_way()) == 3, what="three runs")

@@ -14,7 +14,7 @@ KINDS = ("waits", "waits_threaded", "waits_chained", "waits_once")
 def test_every_late_write_of_a_thawed_worker_is_refused_counted_and_changes_nothing(
     grow, ledger, notes
 ):
-    zombie = grow("--instance-id", "zombie", "-c", "4").ready()
+    zombie = grow("--instance-id", "zombie", "-c", "4", lease="3s").ready()
     jobs = ledger.enqueue(*[(kind, {"gate": "thawed"}) for kind in KINDS])
     until(lambda: len(notes.under_way()) == len(KINDS), what="four runs")
     zombie.freeze(ledger.path)
@@ -36,7 +36,7 @@ def test_every_late_write_of_a_thawed_worker_is_refused_counted_and_changes_noth
 
 
 def test_a_thawed_worker_goes_on_working(grow, ledger, notes):
-    zombie = grow("--instance-id", "zombie").ready()
+    zombie = grow("--instance-id", "zombie", lease="3s").ready()
     [job] = ledger.enqueue(("waits", {"gate": "thawed"}))
     until(lambda: notes.of(job), what="its run")
     zombie.freeze(ledger.path)

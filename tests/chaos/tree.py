@@ -19,11 +19,13 @@ TESTS: Final = Path(__file__).resolve().parent.parent
 PROGRAM: Final = "from holdfast.cli.main import main; main()"
 APP: Final = "chaos.worker_app:app"
 MARK: Final = "CHAOS_TREE"
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 """Seconds after which something counts as stuck; nothing waits that long when all is well."""
 
-QUICK: Final = {"lease": "1500ms", "renew": "300ms", "tick": "100ms", "poll": "50ms", "grace": "5s"}
+QUICK: Final = {"lease": "10s", "renew": "300ms", "tick": "100ms", "poll": "50ms", "grace": "5s"}
 LEASE: Final = 1.5
+SHORT: Final = {"lease": "1500ms"}
+"""For those who wait for a lease to lapse; whoever does not would lose some on a busy machine."""
 
 
 def until(is_so: Callable[[], Any], *, within: float = PATIENCE, what: str = "it") -> Any:

@@ -79,7 +79,7 @@ def stubborn(app: Holdfast, notes: Notes) -> None:
         notes.add("end", run)
         return run.token
 
-    @app.job(retry=THREE, max_runtime="1s")
+    @app.job(retry=THREE, max_runtime="3s")
     async def timely(run: Run) -> None:
         notes.add("start", run)
         await asyncio.sleep(0.5)

@@ -17,7 +17,7 @@ from holdfast.cli.main import main
 APP = """
 from holdfast import Backoff, Holdfast, Run, Snooze
 
-app = Holdfast("sqlite:///jobs.db", lease="2s", renew="500ms")
+app = Holdfast("sqlite:///jobs.db", renew="500ms")
 
 
 @app.job

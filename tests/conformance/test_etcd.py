@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-BEAT = 0.2
-"""Seconds: dead holders of locks are found soon."""
+BEAT = 0.5
+"""Seconds: dead holders of locks are found soon, and the living are heard on a busy machine."""
 
 FEWER, FEWEST = (10, 2)
 """Each history takes so many times as long as on a file."""

@@ -56,7 +56,7 @@ async def main(one, other, stage):
     await target.open()
     ids = Ids(lambda: datetime.now(UTC), Random(1).getrandbits)
     await Copier(Fatal(source, stage), Fatal(target, stage), from_url=one, to_url=other,
-                 new_id=ids.job, grace=timedelta(0), seal=timedelta(seconds=1)).run()
+                 new_id=ids.job, grace=timedelta(0), seal=timedelta(seconds=3)).run()
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -113,8 +113,8 @@ async def test_a_worker_at_work_loses_nothing_and_does_nothing_twice(
     async with app, later, app.worker(concurrency=4):
         adding = asyncio.create_task(keep_adding())
         await until(lambda: added > ENOUGH or adding.done())
-        copied = await move(app.store, later.store, grace=timedelta(seconds=5))
-        await asyncio.wait_for(moved.wait(), 5)
+        copied = await move(app.store, later.store, grace=timedelta(minutes=1))
+        await asyncio.wait_for(moved.wait(), 60)
         await adding
         async with later.worker(concurrency=4) as worker:
             await enqueue(later)

@@ -15,7 +15,7 @@ from holdfast.testing.harness import Harness
 from story_studio import queries, words
 from story_studio.studio import QUEUE, Studio
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from time import monotonic
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -168,12 +168,12 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_expressions_are_refused_quickly_and_by_name(text):
-    began = monotonic()
+    began = process_time()
 
     with pytest.raises(InvalidSchedule, match="cron expression"):
         make_rule(text)
 
-    assert monotonic() - began < 1
+    assert process_time() - began < 1
 
 
 @pytest.mark.parametrize("value", [None, 3, b"* * * * *", ["*"]])
@@ -296,11 +296,11 @@ def test_slots_due_after_an_outage_are_all_of_them_or_the_latest_of_very_many():
     now = utc("2026-06-01T00:00")
     one_hour, five_years = now - timedelta(hours=1), now - timedelta(days=1826)
 
-    began = monotonic()
+    began = process_time()
     few, many = due_slots(rule, one_hour, now), due_slots(rule, five_years, now)
 
     assert few == [one_hour + n * timedelta(minutes=1) for n in range(61)]
     assert len(many) == MOST_DUE
     assert (many[0], many[-1]) == (five_years, now)
     assert all(two - one == timedelta(minutes=1) for one, two in pairwise(many[1:]))
-    assert monotonic() - began < 5
+    assert process_time() - began < 5

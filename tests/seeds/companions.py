@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from datetime import date
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -14,7 +15,9 @@ from holdfast.store.base import Store
 
 MONDAY = date(2026, 1, 5)
 TUESDAY = date(2026, 1, 6)
-QUICK = Rules(poll_seconds=0.02, base_delay_seconds=0.02, lease_seconds=0.3)
+QUICK = Rules(poll_seconds=0.02, base_delay_seconds=0.02, lease_seconds=30)
+MORTAL = replace(QUICK, lease_seconds=1.5)
+"""For one that is killed: somebody takes over while a test looks on."""
 
 When = Literal["sent, not noted", "noted, not completed"]
 
@@ -38,7 +41,7 @@ class Forgetful:
 
 async def die_in_a_summary(mouth: Connection, folder: Path, when: When) -> None:
     """Sync Ada, send her summary, and be killed right then."""
-    companion = Companion(folder, rules=QUICK)
+    companion = Companion(folder, rules=MORTAL)
     memory = companion.world.memory
 
     def note_and_die(*args: Any, **kwargs: Any) -> bool:
@@ -49,7 +52,7 @@ async def die_in_a_summary(mouth: Connection, folder: Path, when: When) -> None:
 
     memory.note_sent = note_and_die  # type: ignore[method-assign]  # that is the point
     async with companion.app, companion.app.worker(instance_id="first"):
-        await (await companion.schedule_sync("ada")).wait("20s")
+        await (await companion.schedule_sync("ada")).wait("60s")
         handle = await companion.schedule_summary("ada", MONDAY)
         mouth.send(handle.id)
-        await handle.wait("20s")
+        await handle.wait("60s")

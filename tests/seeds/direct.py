@@ -9,14 +9,14 @@ from typing import Any
 from holdfast import Holdfast, Run
 from holdfast.errors import CallerError
 
-from .kit import SHORT
+from .kit import QUICK, SHORT
 
 QUEUE = "SELECT status, reason FROM holdfast_reservations ORDER BY seq"
 
 
 async def s1(path: Path | str, **settings: Any) -> Holdfast:
     """An app with S1's one queue: in order, one at a time."""
-    app = Holdfast(f"sqlite:///{path}", **{**SHORT, **settings})
+    app = Holdfast(f"sqlite:///{path}", **{**QUICK, **settings})
     await app.set_queue("default", ordering="position", concurrency=1)
     return app
 
@@ -51,7 +51,7 @@ async def call(mouth: Connection, path: Path, ledger: Path, title: str) -> None:
 
 async def work(mouth: Connection, path: Path, ledger: Path, hold: bool) -> None:
     """Be a worker until killed."""
-    app = await s1(path)
+    app = await s1(path, **SHORT)
     register(app, ledger, hold=hold)
     async with app, app.worker(instance_id=f"worker-{os.getpid()}"):
         mouth.send("ready")

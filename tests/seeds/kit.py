@@ -19,8 +19,11 @@ from holdfast.worker.embedded import Worker
 PATIENCE: Final = 60.0
 """Seconds after which a silent child counts as stuck; nothing waits that long when all is well."""
 
-SHORT: Final = {"lease": "300ms", "renew": "100ms", "tick": "20ms", "poll": "20ms"}
-"""Settings of a worker whose leases lapse while a test looks on."""
+QUICK: Final = {"tick": "20ms", "poll": "20ms"}
+"""Settings of a worker that looks around often."""
+
+SHORT: Final = {**QUICK, "lease": "1500ms", "renew": "100ms"}
+"""Of one that is killed: its leases lapse while a test looks on, and no sooner."""
 
 Part = Callable[..., Coroutine[Any, Any, None] | None]
 """What a process plays; it gets its end of the pipe first."""

@@ -26,7 +26,7 @@ from holdfast.testing.conformance.make import (
 )
 
 from .crews import hold_a_story
-from .kit import SHORT, Child, Sql, drain, ids_of, jobs_of, live
+from .kit import QUICK, SHORT, Child, Sql, drain, ids_of, jobs_of, live
 
 AT_ONCE = Backoff(4, base="0s")
 CHAIN = {"delivery": Delivery.CHAIN}
@@ -183,7 +183,7 @@ async def test_a_job_whose_worker_was_killed_never_executes_again(path: Path) ->
         interrupted = worker.hear()
         worker.kill()
     executed = []
-    app = live(path, **SHORT)
+    app = live(path, **QUICK)
 
     @app.job(delivery="chain")
     def story(run: Run, title: str) -> None:

@@ -87,7 +87,7 @@ async def test_after_a_clean_stop_there_is_nothing_to_recover(
     async with await s1(path) as app:
         story = register(app, ledger)
         async with app.worker():
-            await (await story.run_now("direct")).result("10s")
+            await (await story.run_now("direct")).result("30s")
 
     store = SqliteStore(path)
     await store.open()
@@ -283,8 +283,8 @@ async def test_caller_killed_before_the_start_may_call_again_and_it_runs_once(
             await _held(app)
             caller.kill()
         async with app.worker():
-            handle = await story.options(wait="20s").run_now("direct")  # waits for the recovery
-            assert await handle.result("10s") == "direct"
+            handle = await story.options(wait="30s").run_now("direct")  # waits for the recovery
+            assert await handle.result("30s") == "direct"
 
     assert sql.rows(QUEUE) == [("expired", "owner_dead"), ("released", None)]
     assert len(sql.rows("SELECT DISTINCT id FROM holdfast_reservations")) == 2
@@ -297,16 +297,16 @@ async def test_worker_killed_after_the_start_fails_the_attempt_and_the_caller_ca
 ) -> None:
     async with await s1(path) as app:
         story = register(app, ledger)
-        behind = await story.options(delay="1s").enqueue("behind")
         with Child(work, path, ledger, True) as worker:
             assert worker.hear() == "ready"
-            handle = await story.options(wait="20s").run_now("direct")
+            handle = await story.options(wait="60s").run_now("direct")
+            behind = await story.enqueue("behind")
             until(lambda: executed(ledger) == ["direct"], what="its execution")
             worker.kill()
         async with app.worker():
             with pytest.raises(JobNotSucceeded) as told:
-                await handle.result("20s")
-            await behind.wait("20s")
+                await handle.result("30s")
+            await behind.wait("30s")
         again = await app.runs(handle.id)
 
     assert (told.value.state, [run.status for run in again]) == ("dead_letter", [RunStatus.LOST])
@@ -330,9 +330,9 @@ async def test_supervised_worker_killed_in_a_direct_run_frees_its_queue(
         _kill(first, what)
         if what == "tree":
             grow("--instance-id", "it").ready()
-        job = await handle.wait("20s")
+        job = await handle.wait("30s")
         after = await app.registry.get("brief").enqueue(n=1, seconds=0)
-        await after.wait("20s")
+        await after.wait("30s")
 
     reason = "startup_recovery" if what == "tree" else "owner_dead"
     assert (job.state, job.reason) == (State.DEAD_LETTER, reason)
@@ -360,7 +360,7 @@ async def test_callers_leave_no_lock_files(path: Path, ledger: Path) -> None:
     async with await s1(path) as app:
         register(app, ledger)
         async with app.worker():
-            await (await app.registry.get("story").run_now("direct")).wait("10s")
+            await (await app.registry.get("story").run_now("direct")).wait("30s")
             assert len(locks(path)) == 1
 
     assert locks(path) == []

@@ -21,7 +21,7 @@ from holdfast.testing.conformance.make import (
 )
 
 from .crews import fail_two_stories, hold_a_story
-from .kit import SHORT, Child, Sql, ask, jobs_of, live, opened, order_of
+from .kit import QUICK, SHORT, Child, Sql, ask, jobs_of, live, opened, order_of
 from .parts import TYPE, enqueue, read_jobs
 from .states import one_of_each
 
@@ -50,7 +50,7 @@ async def test_what_a_worker_held_in_memory_is_gone_after_a_restart_and_nothing_
     with Child(hold_a_story, path, "lease", SHORT) as first:
         held = first.hear()
         first.kill()
-    app = live(path, **SHORT)
+    app = live(path, **QUICK)
 
     @app.job
     def story(title: str) -> str:

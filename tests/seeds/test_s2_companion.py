@@ -141,7 +141,7 @@ async def run_twice(name: str, folder: Path, store: SqliteStore, clock: FakeCloc
             handle = await companion.schedule_sync("ada")
         first = await drain(companion.app)
         assert (first.refused, (await handle.job()).state) == (1, State.RUNNING)
-        clock.advance("1s")
+        clock.advance("1m")
         assert (await Tidy(store, companion.app._ids.job).run_once()).reclaimed == 1
         await drain(companion.app)
         runs = await companion.app.runs(handle.id)
@@ -275,10 +275,10 @@ async def test_on_another_store_it_is_the_same_program(
 
     async with companion.app, companion.app.worker():
         synced = await companion.schedule_sync("ada")
-        await synced.wait("20s")
+        await synced.wait("60s")
         handles = [await companion.schedule_summary("ada", MONDAY) for _ in range(3)]
         unknown = await companion.schedule_summary("zoe", MONDAY)
-        states = await asyncio.gather(*(each.wait("20s") for each in (*handles, unknown)))
+        states = await asyncio.gather(*(each.wait("60s") for each in (*handles, unknown)))
 
     assert [job.state for job in states] == [State.SUCCEEDED] * 3 + [State.DEAD_LETTER]
     assert states[-1].failures == 5

@@ -25,7 +25,7 @@ from holdfast.testing.conformance.make import (
 from holdfast.worker.tidy import Tidied, Tidy
 
 from .crews import hold_a_story
-from .kit import SHORT, Child, ask, live, opened
+from .kit import QUICK, SHORT, Child, ask, live, opened
 from .lives import tell_moments
 
 
@@ -117,7 +117,7 @@ async def test_the_job_of_a_killed_worker_is_executed_by_another(path: Path) -> 
     with Child(hold_a_story, path, "lease", SHORT) as first:
         job_id = first.hear()
         first.kill()
-    app = live(path, **SHORT)
+    app = live(path, **QUICK)
 
     @app.job
     def story(title: str) -> str:

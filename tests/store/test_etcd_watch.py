@@ -16,7 +16,8 @@ from holdfast.store.keyvalue.port import Key, Write
 if TYPE_CHECKING:
     from holdfast.testing.servers.etcd import EtcdCluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("etcd_watch")]
+"""One after the other: a compaction is of the whole cluster, and what it forgets another misses."""
 
 SOON = 20.0
 STEP = 0.1

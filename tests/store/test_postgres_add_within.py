@@ -438,7 +438,7 @@ async def test_read_only_transaction_is_refused(store: PostgresStore, caller: Ca
 async def test_busy_connection_is_refused(store: PostgresStore, own_url: str) -> None:
     own = await asyncpg.connect(own_url)
     async with own.transaction():
-        sleeping = asyncio.create_task(own.execute("SELECT pg_sleep(0.2)"))
+        sleeping = asyncio.create_task(own.execute("SELECT pg_sleep(1)"))
         await asyncio.sleep(0)
         await _refused(store, own, "tx cannot be used: .*another operation")
         await sleeping
@@ -450,7 +450,7 @@ async def test_enqueue_cancelled_while_it_waits_leaves_the_connection_to_its_own
 ) -> None:
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION))
     first = await asyncpg.connect(own_url)
-    own = psycopg.connect(own_url, options="-c lock_timeout=500")
+    own = psycopg.connect(own_url, options="-c lock_timeout=2s")
     async with first.transaction():
         await store.add_within(first, [make_job(queue="lane")])
         adding = asyncio.create_task(store.add_within(own, [make_job(queue="lane")]))

@@ -208,7 +208,7 @@ async def _until_somebody_waits(store: PostgresStore) -> None:
         "SELECT count(*) FROM pg_stat_activity "
         "WHERE wait_event_type = 'Lock' AND datname = current_database()"
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not await watcher.fetchval(waits):  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(0.01)
     await watcher.close()

@@ -3,15 +3,19 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 
 from holdfast.store.postgres import locks
 from holdfast.store.postgres.locks import PostgresHold
 from holdfast.store.postgres.store import PostgresStore
+from holdfast.testing.servers.postgres import PostgresServer
+
+from .kit import PATIENCE
 
 
 @pytest.fixture
@@ -39,8 +43,8 @@ async def operator(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Within five seconds; nothing tells that a lock was taken again."""
-    async with asyncio.timeout(5):
+    """Soon; nothing tells that a lock was taken again."""
+    async with asyncio.timeout(PATIENCE):
         while not is_so():  # noqa: ASYNC110 - on another thread
             await asyncio.sleep(0.01)
 
@@ -64,25 +68,32 @@ async def test_held_lock_keeps_no_vacuum_back(
     assert tuple(found) == ("idle in transaction", None, None)
 
 
-async def test_lock_outlives_the_timeouts_of_the_server(
-    postgres_url: str, operator: asyncpg.Connection
-) -> None:
-    role = "SET idle_in_transaction_session_timeout = '50ms'"
-    await operator.execute(f"ALTER ROLE postgres {role}")
-    try:
-        store = PostgresStore(postgres_url)
-        await store.open()
-        hold = await store.hold("host-1")
-        assert hold is not None
-        [(seconds,)] = await store._lines.rows("tx.now")
-        await operator.execute("SELECT pg_sleep(0.2)")
+@pytest.fixture
+def hasty_url(postgres: PostgresServer) -> Iterator[str]:
+    """A database of its own, where the server ends whoever is idle: others must not meet that."""
+    url = postgres.new_database()
+    name = url.rpartition("/")[2]
+    with psycopg.connect(url, autocommit=True) as connection:
+        timeout = "idle_in_transaction_session_timeout = '50ms'"
+        connection.execute(f"ALTER DATABASE {name} SET {timeout}".encode())
+    yield url
+    postgres.drop_database(name)
 
-        assert seconds
-        assert hold.session is not None
-        assert not hold.session.connection.is_closed()
-        await store.close()
-    finally:
-        await operator.execute("ALTER ROLE postgres RESET idle_in_transaction_session_timeout")
+
+async def test_lock_outlives_the_timeouts_of_the_server(
+    hasty_url: str, operator: asyncpg.Connection
+) -> None:
+    store = PostgresStore(hasty_url)
+    await store.open()
+    hold = await store.hold("host-1")
+    assert hold is not None
+    [(seconds,)] = await store._lines.rows("tx.now")
+    await operator.execute("SELECT pg_sleep(0.2)")
+
+    assert seconds
+    assert hold.session is not None
+    assert not hold.session.connection.is_closed()
+    await store.close()
 
 
 async def test_lock_whose_connection_broke_is_taken_again(
@@ -154,10 +165,33 @@ async def test_cancelled_taking_leaves_nothing_held(
         taking.cancel()
         await asyncio.wait([taking])
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while (held := await other.hold("host-1")) is None:  # noqa: ASYNC110 - of the server
             await asyncio.sleep(0.01)
     assert held is not None
+
+
+async def test_taking_cancelled_just_before_its_end_leaves_nothing_held(
+    store: PostgresStore, other: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, taking = asyncio.get_running_loop(), list[asyncio.Task[object]]()
+
+    async def give_up() -> None:
+        taking[0].cancel()
+        await asyncio.wait(taking)
+
+    def probe(name: str, after: bool) -> None:
+        if (name, after) == ("lock.settle", False):
+            asyncio.run_coroutine_threadsafe(give_up(), loop).result(PATIENCE)
+
+    monkeypatch.setattr(store._locks, "_probe", probe)
+    taking.append(asyncio.create_task(store.hold("host-1")))
+    await asyncio.wait(taking)
+
+    async with asyncio.timeout(PATIENCE):
+        while await other.hold("host-1") is None:  # noqa: ASYNC110 - of the server
+            await asyncio.sleep(0.01)
+    assert taking[0].cancelled()
 
 
 async def test_child_that_was_forked_keeps_no_lock(
@@ -175,7 +209,7 @@ async def test_child_that_was_forked_keeps_no_lock(
         assert hold.session is not None
         hold.session.connection.terminate()  # as the death of this process would
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             hold.is_wanted = False
             while (taken := await other.hold("host-1")) is None:  # noqa: ASYNC110 - the same
                 await asyncio.sleep(0.01)

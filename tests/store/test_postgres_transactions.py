@@ -33,6 +33,8 @@ from holdfast.testing.servers.postgres import PostgresServer
 
 LONG = timedelta(seconds=30)
 SHORT = timedelta(milliseconds=80)
+LATE = (RunError, asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.Error, OSError)
+"""What a handler can meet whose time is over; on a busy machine that may be at once."""
 INVOICE = "INSERT INTO effects VALUES ('invoice')"
 
 pytestmark = pytest.mark.parametrize("blocking", [False, True], ids=["awaited", "blocking"])
@@ -101,7 +103,7 @@ async def _effects(outside: asyncpg.Connection) -> int:
 
 async def _left(outside: asyncpg.Connection) -> int:
     """How many connections of handlers the server still has, once they have had time to go."""
-    for _ in range(200):
+    for _ in range(3000):
         number: int = await outside.fetchval(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast handler' "
             "AND datname = current_database()"
@@ -381,7 +383,8 @@ async def test_transaction_that_takes_too_long_is_rolled_back_and_says_so(
     store: PostgresStore, outside: asyncpg.Connection, claim: Claim, blocking: bool, ask: Ask
 ) -> None:
     transaction = await store.begin(within=SHORT, blocking=blocking)
-    await ask(transaction.connection, INVOICE)
+    with suppress(*LATE):
+        await ask(transaction.connection, INVOICE)
     await _expired(transaction)
 
     with pytest.raises((RunError, asyncpg.InterfaceError, psycopg.Error)):
@@ -400,13 +403,14 @@ async def test_statement_under_way_when_the_time_is_over_is_ended(
     store: PostgresStore, outside: asyncpg.Connection, blocking: bool, ask: Ask
 ) -> None:
     transaction = await store.begin(within=SHORT, blocking=blocking)
-    await ask(transaction.connection, "LOCK TABLE effects")
+    with suppress(*LATE):
+        await ask(transaction.connection, "LOCK TABLE effects")
 
-    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.Error, OSError)):
+    with pytest.raises(LATE):
         await ask(transaction.connection, "SELECT pg_sleep(30)")
 
     await _expired(transaction)
-    assert await asyncio.wait_for(outside.execute(INVOICE), 5), "and its locks are free"
+    assert await asyncio.wait_for(outside.execute(INVOICE), 20), "and its locks are free"
     assert await _left(outside) == 0
 
 
@@ -414,7 +418,8 @@ async def test_late_commit_of_a_busy_loop_is_late_all_the_same(
     store: PostgresStore, outside: asyncpg.Connection, claim: Claim, blocking: bool, ask: Ask
 ) -> None:
     transaction = await store.begin(within=SHORT, blocking=blocking)
-    await ask(transaction.connection, INVOICE)
+    with suppress(*LATE):
+        await ask(transaction.connection, INVOICE)
     threading.Event().wait(0.1)  # as a handler would that blocks the loop
 
     with pytest.raises(TransactionTimeout):

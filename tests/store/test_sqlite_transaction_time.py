@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from .kit import PATIENCE, Trace, opened
 
 LONG = timedelta(seconds=PATIENCE)
 SHORT = timedelta(milliseconds=50)
+LATE = (sqlite3.Error, TransactionTimeout)
+"""What a handler can meet whose time is over; on a busy machine that may be at once."""
 INVOICE = "INSERT INTO effects VALUES ('invoice')"
 
 
@@ -48,7 +51,8 @@ async def test_transaction_that_takes_too_long_is_rolled_back_and_says_so(
     store: SqliteStore, path: Path, claim: Claim
 ) -> None:
     transaction = await store.begin(within=SHORT)
-    transaction.connection.execute(INVOICE)
+    with suppress(*LATE):
+        transaction.connection.execute(INVOICE)
     await _expired(transaction)
 
     with pytest.raises(TransactionTimeout) as late:
@@ -66,7 +70,7 @@ async def test_statement_after_the_time_is_over_writes_nothing(
     transaction = await store.begin(within=SHORT)
     await _expired(transaction)
 
-    with pytest.raises((sqlite3.Error, TransactionTimeout)):
+    with pytest.raises(LATE):
         transaction.connection.execute(INVOICE)
 
     assert _effects(path) == 0
@@ -82,7 +86,7 @@ async def test_statement_under_way_when_the_time_is_over_is_interrupted(
 
     for _ in range(5):
         transaction = await store.begin(within=SHORT)
-        with pytest.raises(sqlite3.Error):  # something a handler can expect, no MemoryError
+        with pytest.raises(LATE):  # something a handler can expect, no MemoryError
             await asyncio.to_thread(transaction.connection.execute, endless)
 
     assert _effects(path) == 0
@@ -173,5 +177,5 @@ async def test_no_timer_is_left_when_a_transaction_is_over(
 
     await transaction.commit(_end(claim))
 
-    await asyncio.to_thread(transaction._timer.join, PATIENCE / 10)
+    await asyncio.to_thread(transaction._timer.join, PATIENCE / 2)
     assert not transaction._timer.is_alive()

@@ -2,9 +2,12 @@
 
 import asyncio
 from datetime import UTC, datetime
+from math import inf
 
 import pytest
 from worker_world import quick
+
+from holdfast.worker import dispatch, stock
 
 
 @pytest.fixture
@@ -28,6 +31,15 @@ async def rival(path, app):
     """Another app on the same file, with a store, a writer and connections of its own."""
     async with quick(path) as other:
         yield other
+
+
+@pytest.fixture
+def hoarding(monkeypatch):
+    """Workers hold ready all they may, however slow the jobs are, and keep it."""
+    monkeypatch.setattr(dispatch, "FAIR", inf)
+    monkeypatch.setattr(dispatch, "TOO_LONG", inf)
+    monkeypatch.setattr(stock, "AT_HAND", inf)
+    monkeypatch.setattr(stock, "TOO_LONG", inf)
 
 
 @pytest.fixture(autouse=True)

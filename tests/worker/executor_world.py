@@ -8,7 +8,7 @@ from worker_world import until
 from holdfast import Handle, Holdfast
 from holdfast.core.run import RunRecord
 
-LONG = "20s"
+LONG = "60s"
 """A process must start and import the app first, on a busy machine."""
 
 
@@ -23,13 +23,13 @@ async def first_run(app: Holdfast, handle: Handle[Any]) -> RunRecord:
 
 async def word(path: Path) -> list[int]:
     """The process numbers that a handler left there, once it has."""
-    await until(path.exists, within=20)
+    await until(path.exists, within=60)
     return [int(number) for number in text_of(path).split()]
 
 
 async def gone(*pids: int) -> None:
     """Wait until none of these processes is alive."""
-    await until(lambda: not any(map(is_alive, pids)), within=10)
+    await until(lambda: not any(map(is_alive, pids)), within=30)
 
 
 def is_alive(pid: int) -> bool:

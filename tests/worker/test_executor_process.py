@@ -69,7 +69,7 @@ async def test_an_outcome_is_what_it_is_elsewhere(app, worker, kind, state, stat
     async def is_over():
         return [run.status for run in await app.runs(handle.id)] == [status]
 
-    await until(is_over, within=20)
+    await until(is_over)
 
     job = await handle.job()
     assert job.state is state

@@ -33,7 +33,7 @@ async def test_a_waiting_job_that_is_cancelled_never_runs(app, kind):
 
 async def test_a_running_async_job_is_stopped_at_once_not_at_the_next_renewal(path):
     started, cleaned = asyncio.Event(), []
-    async with quick(path, lease="60s", renew="20s", poll="20s", tick="20s") as app:
+    async with quick(path, lease="30m", renew="10m", poll="10m", tick="10m") as app:
 
         @app.job
         async def endless() -> None:
@@ -47,7 +47,7 @@ async def test_a_running_async_job_is_stopped_at_once_not_at_the_next_renewal(pa
         async with app.worker():
             await started.wait()
             state = await handle.cancel()
-            job = await handle.wait("1s")
+            job = await handle.wait(SOON)
 
     assert (state, job.state, job.reason) == (State.RUNNING, State.CANCELLED, "cancel_requested")
     assert (job.failures, cleaned) == (0, [1])
@@ -66,7 +66,7 @@ async def test_a_request_from_another_process_arrives_with_the_next_renewal(path
         handle = await endless.enqueue()
         await started.wait()
         await rival.cancel(handle.id)
-        job = await handle.wait("2s")
+        job = await handle.wait(SOON)
 
     assert job.state is State.CANCELLED
     assert await statuses(app, handle) == [("cancelled", "cancel_requested")]
@@ -101,7 +101,7 @@ async def test_a_job_that_finishes_first_wins(app, result):
     @app.job
     def busy() -> str | None:
         loop.call_soon_threadsafe(started.set)
-        release.wait(5)
+        release.wait(100)
         return result
 
     async with app.worker():
@@ -126,7 +126,7 @@ async def test_a_cancelled_job_is_not_tried_again(app, end, delivery):
     @app.job(delivery=delivery, retry=Backoff(5, base="1ms"))
     def busy() -> Snooze:
         loop.call_soon_threadsafe(started.set)
-        release.wait(5)
+        release.wait(100)
         if end == "raise":
             raise ValueError("fails after it was asked to stop")
         return Snooze("1ms")
@@ -168,7 +168,7 @@ async def test_cleaning_up_is_not_cancelled_again_by_every_renewal(app):
     assert job.state is State.CANCELLED
 
 
-async def test_a_prefetched_job_that_is_cancelled_before_it_starts_never_runs(path):
+async def test_a_prefetched_job_that_is_cancelled_before_it_starts_never_runs(path, hoarding):
     started, release, calls = asyncio.Event(), asyncio.Event(), []
     app, store = shaky(path)
 

@@ -4,13 +4,16 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from worker_world import SOON, quick, reaches, statuses, until
+from worker_world import SOON, quick, statuses, take_away, taken, until
 
 from holdfast import Backoff, State
 from holdfast.core.run import Holder
+from holdfast.worker import stock
 
 BACKLOG = 600
 DEAD = Holder(instance_id="dead", boot_id="earlier")
+PLENTY = 1000.0
+"""So many seconds of work are held ready: what is asked here is what becomes of it."""
 
 
 @pytest.mark.parametrize("delivery", ["lease", "chain"])
@@ -30,20 +33,24 @@ async def test_job_that_only_a_free_place_may_take_is_not_passed_over_for_others
 
         first = await urgent.options(priority=5).enqueue() if delivery == "lease" else None
         if first:
-            brief = timedelta(milliseconds=500)  # over when work is held ready
-            await app.store.claim(DEAD, queue="default", types=["urgent"], limit=1, lease=brief)
+            hour = timedelta(hours=1)  # over when work is held ready
+            await app.store.claim(DEAD, queue="default", types=["urgent"], limit=1, lease=hour)
         await app.enqueue_many(plain.bind(n) for n in range(BACKLOG))
         async with app.worker():
             while len(done) < 20:  # noqa: ASYNC110 - until it holds work ready
                 await asyncio.sleep(0.001)
-            first = first or await urgent.options(priority=5).enqueue()
-            passed = await first.result("20s")
+            if first:
+                await take_away(path, first)
+            else:
+                first = await urgent.options(priority=5).enqueue()
+            passed = await first.result(SOON)
 
     assert passed < BACKLOG / 2
 
 
-async def test_jobs_that_turn_out_slow_are_handed_back_to_whoever_is_idle(path, rival):
+async def test_jobs_that_turn_out_slow_are_handed_back_to_whoever_is_idle(path, rival, monkeypatch):
     """After many quick ones a worker holds a lot ready, and then they are of another kind."""
+    monkeypatch.setattr(stock, "AT_HAND", PLENTY)
     release, done = asyncio.Event(), []
     async with quick(path, concurrency=1, prefetch=50) as app:
 
@@ -63,7 +70,7 @@ async def test_jobs_that_turn_out_slow_are_handed_back_to_whoever_is_idle(path, 
             await asyncio.gather(*(each.wait(SOON) for each in await _enqueue(app, brief, 100)))
             slow = app.registry.get("slow")
             handles = await app.enqueue_many(slow.bind(n) for n in range(10))
-            await asyncio.gather(*(reaches(handle, State.RUNNING) for handle in handles))
+            await taken(*handles)
             async with rival.worker():
                 await until(lambda: len(done) >= 5)
                 release.set()
@@ -78,8 +85,9 @@ async def test_jobs_that_turn_out_slow_are_handed_back_to_whoever_is_idle(path, 
     assert failures == {0}
 
 
-async def test_nothing_waits_behind_one_that_does_not_end(path, rival):
+async def test_nothing_waits_behind_one_that_does_not_end(path, rival, monkeypatch):
     """Quick as it would be: no place has come free for a while, and another worker is idle."""
+    monkeypatch.setattr(stock, "AT_HAND", PLENTY)
     release = asyncio.Event()
     for_all = {}
     async with quick(path, concurrency=1, prefetch=50) as app:
@@ -97,10 +105,9 @@ async def test_nothing_waits_behind_one_that_does_not_end(path, rival):
 
         async with app.worker():
             await (await for_all["first"].enqueue()).wait(SOON)
-            blocked = await block.enqueue()
-            await reaches(blocked, State.RUNNING)
-            handles = await _enqueue(app, for_all["first"], 5)
-            await asyncio.gather(*(reaches(handle, State.RUNNING) for handle in handles))
+            brief = [for_all["first"].bind() for _ in range(5)]
+            blocked, *handles = await app.enqueue_many([block.bind(), *brief])
+            await taken(blocked, *handles)
             async with rival.worker():
                 ran = [await handle.result(SOON) for handle in handles]
                 still = (await blocked.job()).state

@@ -170,7 +170,7 @@ async def test_a_retry_in_place_keeps_its_turn(app):
 
 async def test_cancelling_a_group_stops_what_runs_at_once(path):
     started, stopped = asyncio.Event(), []
-    async with quick(path, lease="60s", renew="20s", poll="20s", tick="20s") as app:
+    async with quick(path, lease="30m", renew="10m", poll="10m", tick="10m") as app:
 
         @app.job
         async def endless() -> None:

@@ -5,53 +5,64 @@ import threading
 
 import pytest
 from worker_world import (
+    PATIENCE,
     SOON,
     effects,
     kinds,
-    lapse,
+    live_on,
     make_effects,
     quick,
     reaches,
     shaky,
     statuses,
+    take_away,
     until,
 )
 
 from holdfast import Backoff, Run, Skip, Snooze, State
+from holdfast.testing.clock import FakeClock
 
-SHORT = {"lease": "200ms", "renew": "30ms"}
+
+@pytest.fixture
+def clock():
+    """Moved by the test alone: a lease lapses when it says so, not when the machine is busy."""
+    return FakeClock()
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
-async def test_a_long_run_is_not_started_a_second_time(path, app, thread):
+async def test_a_long_run_is_not_started_a_second_time(path, clock, thread):
     release, starts = threading.Event(), []
-    app.settings = app.settings.with_(**SHORT)
+    app, store = shaky(path, clock=clock, renew="20ms")
 
     if thread:
 
         @app.job(name="long")
         def long() -> None:
             starts.append(1)
-            release.wait(1)
+            release.wait(PATIENCE)
 
     else:
 
         @app.job(name="long")
         async def long() -> None:
             starts.append(1)
-            await asyncio.sleep(1)
+            await asyncio.to_thread(release.wait, PATIENCE)
 
-    async with app.worker(), app.worker():
-        handle = await long.enqueue()
-        await handle.wait(SOON)
+    async with app:
+        async with app.worker(), app.worker():
+            handle = await long.enqueue()
+            await live_on(store, clock)
+            release.set()
+            await handle.wait(SOON)
 
-    assert starts == [1]
-    assert await statuses(app, handle) == [("succeeded", None)]
+        assert starts == [1]
+        assert await statuses(app, handle) == [("succeeded", None)]
 
 
-async def test_prefetched_jobs_are_held_while_they_wait_for_many_leases(path, app, rival):
+async def test_prefetched_jobs_are_held_while_they_wait_for_many_leases(path, clock, hoarding):
     release, started = asyncio.Event(), asyncio.Event()
-    app.settings = app.settings.with_(**SHORT)
+    app, store = shaky(path, clock=clock, renew="20ms")
+    rival, _ = shaky(path, clock=clock)
     for each in (app, rival):
 
         @each.job(name="brief")
@@ -63,7 +74,7 @@ async def test_prefetched_jobs_are_held_while_they_wait_for_many_leases(path, ap
         started.set()
         await release.wait()
 
-    async with app.worker(concurrency=1):
+    async with app, rival, app.worker(concurrency=1):
         brief = app.registry.get("brief")
         await (await brief.enqueue()).wait(SOON)
         await block.enqueue()
@@ -71,30 +82,36 @@ async def test_prefetched_jobs_are_held_while_they_wait_for_many_leases(path, ap
         handles = await app.enqueue_many(brief.bind() for _ in range(10))
         await asyncio.gather(*(reaches(handle, State.RUNNING) for handle in handles))
         async with rival.worker():
-            await asyncio.sleep(0.7)
+            await live_on(store, clock)
             release.set()
             tokens = [await handle.result(SOON) for handle in handles]
 
     assert tokens == [1] * 10
 
 
-async def test_two_renewals_that_fail_do_not_lose_the_lease(path, rival):
-    app, store = shaky(path, lease="800ms", renew="200ms")
+async def test_two_renewals_that_fail_do_not_lose_the_lease(path, clock):
+    app, store = shaky(path, clock=clock, lease="60s", renew="20ms")
+    rival, _ = shaky(path, clock=clock)
     store.times = {"renew": 2}
-    starts = []
+    release, starts = asyncio.Event(), []
     for each in (app, rival):
 
         @each.job(name="long")
         async def long(run: Run) -> int:
             starts.append(run.token)
-            await asyncio.sleep(1.1)
+            await release.wait()
             return run.token
 
-    async with app, app.worker():
+    async with app, rival, app.worker():
         handle = await app.registry.get("long").enqueue()
         await reaches(handle, State.RUNNING)
         store.broken = {"renew"}
         async with rival.worker():
+            for failed in (1, 2):
+                await until(lambda failed=failed: store.failed["renew"] >= failed)
+                clock.advance("20s")
+            await live_on(store, clock)
+            release.set()
             result = await handle.result(SOON)
 
     assert store.failed["renew"] == 2
@@ -113,7 +130,7 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 async def test_whatever_a_former_holder_writes_is_refused(path, rival, end, in_transaction):
     """Its renewals do not get through, as if it had been frozen or cut off, and it goes on."""
-    app, store = shaky(path, **SHORT)
+    app, store = shaky(path)
     release, tokens = asyncio.Event(), []
 
     @app.job(name="task", retry=Backoff(3, base="1ms"))
@@ -136,6 +153,7 @@ async def test_whatever_a_former_holder_writes_is_refused(path, rival, end, in_t
         await reaches(handle, State.RUNNING)
         store.broken = {"renew", "claim"}
         async with rival.worker():
+            await take_away(path, handle)
             result = await handle.result(SOON)
             before = await handle.job()
             release.set()
@@ -169,7 +187,7 @@ async def test_a_handler_whose_lease_is_lost_is_told_and_its_worker_goes_on(path
         handle = await task.enqueue()
         await started.wait()
         store.broken = {"renew"}
-        lapse(path, handle)
+        await take_away(path, handle)
         await reaches(handle, State.QUEUED)
         store.broken = set()
         result = await handle.result(SOON)
@@ -228,7 +246,7 @@ async def test_a_job_that_was_lost_while_its_end_was_unwritten_can_come_back(pat
     async with app, app.worker(concurrency=1) as worker, rival.worker(types=["roll_call"]):
         handle = await task.enqueue()
         await until(lambda: worker.unwritten == [handle.id])
-        lapse(path, handle)
+        await take_away(path, handle)
         await reaches(handle, State.QUEUED)
         store.broken = {"apply", "claim"}
         heard = store.done["renew"] + 2

@@ -66,11 +66,11 @@ async def test_a_worker_that_cannot_claim_takes_up_the_work_afterwards(app, path
 async def test_an_outage_longer_than_the_lease_loses_nothing(path):
     """Whoever is first afterwards, the renewal or the reclaim, the job ends exactly once."""
     async with quick(path, busy=0.05, lease="200ms", renew="30ms") as app:
-        starts = []
+        starts = set()
 
-        @app.job(retry=Backoff(5, base="1ms"))
+        @app.job(retry=Backoff(100, base="1ms"))
         async def work(run: Run, n: int) -> int:
-            starts.append(n)
+            starts.add(n)
             await asyncio.sleep(0.2)
             return n
 
@@ -92,7 +92,7 @@ async def test_an_outage_longer_than_the_lease_loses_nothing(path):
 
 
 @pytest.mark.slow
-async def test_work_goes_on_within_two_seconds_of_the_stores_return(path):
+async def test_work_goes_on_soon_after_the_stores_return_however_long_it_was_away(path):
     app, store = shaky(path)
     going = False
 
@@ -105,13 +105,13 @@ async def test_work_goes_on_within_two_seconds_of_the_stores_return(path):
 
     async with app, app.worker():
         handle = await work.enqueue()
-        await until(lambda: store.failed["apply"] == 5, within=10)
+        await until(lambda: store.failed["apply"] >= 6)
         store.broken = set()
         back = time.monotonic()
         await handle.wait(SOON)
         took = time.monotonic() - back
 
-    assert took < 2
+    assert took < 5, "the next try would be 6.4 s after the sixth, were there no longest pause"
 
 
 async def test_a_transaction_that_cannot_begin_is_a_failure_like_any_other(app, path):

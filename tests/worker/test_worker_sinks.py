@@ -11,7 +11,7 @@ import executor_app
 import pytest
 from executor_world import LONG
 from pydantic import AfterValidator
-from worker_world import AT_ONCE, SOON, all_slots_work, lapse, query, statuses
+from worker_world import AT_ONCE, SOON, all_slots_work, query, statuses, take_away
 
 from holdfast import (
     Backoff,
@@ -302,15 +302,15 @@ async def test_an_attempt_that_was_taken_away_is_not_told(path, app, rival) -> N
         def slow(run: Run) -> int:
             if run.token == 1:
                 begun.set()
-                release.wait(10)
+                release.wait(100)
                 raise LookupError("too late")
             return run.token
 
     async with app.worker() as late:
         handle = await slow.enqueue()
-        assert await asyncio.to_thread(begun.wait, 5)
-        lapse(path, handle)
+        assert await asyncio.to_thread(begun.wait, 30)
         async with rival.worker():
+            await take_away(path, handle)
             assert await handle.result(SOON) == 2
         release.set()
         await late.drained()

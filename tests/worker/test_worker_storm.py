@@ -16,6 +16,7 @@ SUCCEED = ("steady", "threaded", "flaky", "sleepy", "chained")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_in_a_storm_every_job_ends_once_and_every_effect_is_there_once(path):
     rng = random.Random(7)
     async with quick(path, lease="500ms", renew="50ms", concurrency=4, prefetch=10) as app:
@@ -42,7 +43,7 @@ async def test_in_a_storm_every_job_ends_once_and_every_effect_is_there_once(pat
                     for _ in range(rng.randrange(2, 8)):
                         await child.says("started")
                 await cancelling
-            async with asyncio.timeout(30), app.worker(queues=["child"]):
+            async with asyncio.timeout(120), app.worker(queues=["child"]):
                 ends = await asyncio.gather(*(handle.wait() for handle in handles))
 
         await every_job_has_one_end(path)

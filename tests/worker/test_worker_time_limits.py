@@ -4,11 +4,23 @@ import asyncio
 import threading
 
 import pytest
-from worker_world import SOON, all_slots_work, kinds, reaches, statuses
+from worker_world import (
+    PATIENCE,
+    SOON,
+    all_slots_work,
+    kinds,
+    live_on,
+    shaky,
+    statuses,
+    until,
+)
 
 from holdfast import Backoff, Run, State
+from holdfast.testing.clock import FakeClock
 
 TWICE = Backoff(2, base="1ms")
+OFTEN = Backoff(50, base="1ms")
+"""A run that a busy machine keeps beyond its limit is lost too: it counts, and changes nothing."""
 NEVER = asyncio.Event
 
 
@@ -91,11 +103,12 @@ async def test_what_a_handler_returns_past_its_time_does_not_count(app):
 
 
 async def test_a_thread_that_does_not_stop_loses_its_lease_and_its_late_result(path, app, rival):
-    release = threading.Event()
+    release, started = threading.Event(), threading.Event()
 
     @app.job(name="stuck", max_runtime="50ms", retry=TWICE)
     def stuck() -> str:
-        release.wait(10)
+        started.set()
+        release.wait(PATIENCE)
         return "late"
 
     @rival.job(name="stuck", retry=TWICE)
@@ -105,7 +118,7 @@ async def test_a_thread_that_does_not_stop_loses_its_lease_and_its_late_result(p
     app.settings = app.settings.with_(lease="300ms", renew="50ms")
     async with app.worker(concurrency=1) as worker:
         handle = await stuck.enqueue()
-        await reaches(handle, State.RUNNING)
+        await asyncio.to_thread(started.wait, PATIENCE)
         async with rival.worker():
             result = await handle.result(SOON)
             release.set()
@@ -122,10 +135,10 @@ async def test_a_thread_that_does_not_stop_loses_its_lease_and_its_late_result(p
 async def test_one_worker_may_run_a_job_again_while_its_first_thread_is_still_stuck(app):
     release = threading.Event()
 
-    @app.job(max_runtime="50ms", retry=Backoff(3, base="1ms"))
+    @app.job(max_runtime="50ms", retry=OFTEN)
     def stuck(run: Run) -> str:
         if run.attempt == 1:
-            release.wait(10)
+            release.wait(PATIENCE)
         return f"attempt {run.attempt}"
 
     app.settings = app.settings.with_(lease="300ms", renew="50ms")
@@ -135,10 +148,12 @@ async def test_one_worker_may_run_a_job_again_while_its_first_thread_is_still_st
         release.set()
         await worker.drained()
 
-        assert worker.refused == 1
+        assert worker.refused >= 1
         assert await all_slots_work(app)
-    assert result == "attempt 2"
-    assert await statuses(app, handle) == [("lost", "lease_expired"), ("succeeded", None)]
+    first, *others, last = await statuses(app, handle)
+    assert result == f"attempt {len(others) + 2}"
+    assert (first, last) == (("lost", "lease_expired"), ("succeeded", None))
+    assert {status for status, _ in others} <= {"lost"}
 
 
 async def test_the_first_thread_may_also_end_while_the_second_run_is_under_way(app):
@@ -146,26 +161,26 @@ async def test_the_first_thread_may_also_end_while_the_second_run_is_under_way(a
     loop = asyncio.get_running_loop()
     finish = threading.Event()
 
-    @app.job(max_runtime="200ms", retry=Backoff(3, base="1ms"))
+    @app.job(max_runtime="500ms", retry=OFTEN)
     def stuck(run: Run) -> str:
         if run.attempt == 1:
-            release.wait(10)
+            release.wait(PATIENCE)
         else:
             loop.call_soon_threadsafe(second.set)
-            finish.wait(0.15)
+            finish.wait(PATIENCE)
         return f"attempt {run.attempt}"
 
     app.settings = app.settings.with_(lease="300ms", renew="50ms")
     async with app.worker() as worker:
         handle = await stuck.enqueue()
-        await asyncio.wait_for(second.wait(), 5)
+        await asyncio.wait_for(second.wait(), PATIENCE)
         release.set()
-        result = await handle.result(SOON)
+        await until(lambda: worker.refused >= 1)
         finish.set()
+        result = await handle.result(SOON)
 
-        assert worker.refused == 1
         assert await all_slots_work(app)
-    assert result == "attempt 2"
+    assert result == f"attempt {len(await statuses(app, handle))}" != "attempt 1"
 
 
 async def test_a_limit_ends_with_its_run_and_does_not_hit_the_next(app):
@@ -186,17 +201,21 @@ async def test_a_limit_ends_with_its_run_and_does_not_hit_the_next(app):
     assert await statuses(app, handle) == [("succeeded", None)]
 
 
-async def test_a_run_within_its_limit_may_take_many_leases(app):
-    app.settings = app.settings.with_(lease="150ms", renew="30ms")
+async def test_a_run_within_its_limit_may_take_many_leases(path):
+    clock, release = FakeClock(), asyncio.Event()
+    app, store = shaky(path, clock=clock, renew="20ms")
 
-    @app.job(max_runtime="5s")
+    @app.job(max_runtime="10m")
     async def long() -> str:
-        await asyncio.sleep(0.5)
+        await release.wait()
         return "in time"
 
-    async with app.worker(), app.worker():
-        handle = await long.enqueue()
-        result = await handle.result(SOON)
+    async with app:
+        async with app.worker(), app.worker():
+            handle = await long.enqueue()
+            await live_on(store, clock)
+            release.set()
+            result = await handle.result(SOON)
 
-    assert result == "in time"
-    assert await statuses(app, handle) == [("succeeded", None)]
+        assert result == "in time"
+        assert await statuses(app, handle) == [("succeeded", None)]

@@ -22,7 +22,7 @@ INSERT = "INSERT INTO effects VALUES (?, ?)"
 
 @pytest.fixture
 async def app(path):
-    async with quick(path) as app:
+    async with quick(path, transaction="5m") as app:
         await app._client.open()
         make_effects(path)
         yield app
@@ -160,7 +160,7 @@ async def test_a_time_limit_inside_the_block_undoes_it_and_frees_the_lock_at_onc
             await asyncio.Event().wait()
 
     async with app.worker():
-        job = await (await slow.enqueue()).wait("2s")
+        job = await (await slow.enqueue()).wait(SOON)
 
         assert await all_slots_work(app)
     assert (job.state, job.reason, effects(path)) == (State.DEAD_LETTER, "timeout", [])

@@ -4,10 +4,12 @@ import asyncio
 import sqlite3
 import threading
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 from worker_world import (
     AT_ONCE,
+    PATIENCE,
     SOON,
     Child,
     all_slots_work,
@@ -26,7 +28,7 @@ INSERT = "INSERT INTO effects VALUES (?, ?)"
 
 @pytest.fixture
 async def app(path):
-    async with quick(path, transaction="80ms") as app:
+    async with quick(path, transaction="60s") as app:
         await app._client.open()
         make_effects(path)
         yield app
@@ -44,13 +46,24 @@ def paying(app, work, **settings):
     return pay
 
 
+def hasten(app, *, many):
+    """That many transactions of this app, the first ones, may last 0.3 s and no longer."""
+    begin, limits = app.store.begin, iter([timedelta(seconds=0.3)] * many)
+
+    async def begin_soon_over(*, within, **how):
+        return await begin(within=next(limits, within), **how)
+
+    app.store.begin = begin_soon_over
+
+
 def overstay():
-    """Longer than any transaction of these tests may last."""
-    threading.Event().wait(0.15)
+    """Longer than that."""
+    threading.Event().wait(0.4)
 
 
 @pytest.mark.parametrize("end", ["returns", "uses it", "uses it and goes on", "uses it after"])
 async def test_a_transaction_that_takes_too_long_is_undone_and_told(app, path, end):
+    hasten(app, many=1)
     refusals = []
 
     def work(run, conn):
@@ -92,21 +105,22 @@ async def test_a_transaction_that_takes_too_long_is_undone_and_told(app, path, e
     assert await statuses(app, handle) == [("failed", "failed"), ("succeeded", None)]
     first, _ = await app.runs(handle.id)
     assert "TransactionTimeout" in first.error
-    assert "0.08 s" in first.error
+    assert "0.3 s" in first.error
 
 
 async def test_others_can_write_as_soon_as_the_time_is_over(app):
+    hasten(app, many=1)
     inside, release = threading.Event(), threading.Event()
 
     def overstay_until_released(run, conn):
         inside.set()
-        release.wait(5)
+        release.wait(100)
 
     pay = paying(app, overstay_until_released, retry=Backoff(1))
     async with app.worker(concurrency=1) as worker:
         handle = await pay.enqueue()
         await asyncio.to_thread(inside.wait)
-        other = await asyncio.wait_for(pay.options(delay="1h").enqueue(), 1.5)
+        other = await asyncio.wait_for(pay.options(delay="1h").enqueue(), PATIENCE)
         release.set()
         job = await handle.wait(SOON)
         await worker.drained()
@@ -126,14 +140,14 @@ async def test_a_handler_writing_at_full_speed_past_the_limit_leaves_nothing(app
 
     handles = await app.enqueue_many(pay.bind() for _ in range(3))
     async with await Child.start(path, role, transaction="20ms") as child:
-        ends = [await child.outlives(handle.wait("10s")) for handle in handles]
+        ends = [await child.outlives(handle.wait("60s")) for handle in handles]
 
     assert {(job.state, job.failures) for job in ends} == {(State.DEAD_LETTER, 10)}
     assert effects(path) == []
 
 
 async def test_more_transactions_than_threads_wait_for_each_other_in_order(path):
-    async with quick(path, transaction="2s") as app:
+    async with quick(path, transaction="60s") as app:
 
         @app.job(retry=Backoff(1))
         async def pay(run: Run, n: int) -> int:
@@ -153,7 +167,7 @@ async def test_more_transactions_than_threads_wait_for_each_other_in_order(path)
 
 async def test_a_handler_cancelled_while_it_waits_for_the_lock_does_not_leave_it_locked(path):
     inside, waiting, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    async with quick(path, transaction="5s", renew="50ms") as app:
+    async with quick(path, transaction="60s", renew="50ms") as app:
 
         @app.job
         async def first(run: Run) -> None:
@@ -174,7 +188,7 @@ async def test_a_handler_cancelled_while_it_waits_for_the_lock_does_not_leave_it
         async with app.worker():
             await waiting.wait()
             release.set()
-            ends = [await handle.wait("2s") for handle in handles]
+            ends = [await handle.wait(SOON) for handle in handles]
 
             assert await all_slots_work(app)
     assert [job.state for job in ends] == [State.SUCCEEDED, State.DEAD_LETTER]

@@ -10,9 +10,9 @@ from worker_world import Child, quick
 
 from holdfast import Backoff, Run, State
 
-SLOW = {"poll": "60s", "renew": "60s", "lease": "10m", "tick": "60s"}
+SLOW = {"poll": "10m", "renew": "10m", "lease": "1h", "tick": "10m"}
 """Without a hint nothing would be noticed before the test is over."""
-MOMENT = "15s"
+MOMENT = "30s"
 """Far less than that, on however busy a machine."""
 
 

@@ -52,12 +52,13 @@ def frozen(app: Holdfast) -> None:
 
 
 def blocking(app: Holdfast) -> None:
-    """Blocks the event loop itself."""
+    """Blocks the event loop itself, until it is told to go on."""
 
     @app.job(name="leased", retry=Backoff(3))
-    async def leased(run: Run, seconds: float) -> int:
+    async def leased(run: Run, blocks: bool) -> int:
         say("holding", run.job_id)
-        time.sleep(seconds)  # noqa: ASYNC251 - that is the point
+        if blocks:
+            sys.stdin.readline()
         return run.token
 
 

@@ -12,17 +12,21 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from holdfast import Backoff, Handle, Holdfast, Settings, State
+from holdfast.clock import Clock
 from holdfast.errors import StoreBusy
 from holdfast.store.open import open_store
+from holdfast.testing.clock import FakeClock
 
 T = TypeVar("T")
 
-SOON = "5s"
-"""How long a test waits for what should happen at once, on a busy machine."""
+SOON = "30s"
+"""After so long what should happen at once counts as stuck, on however busy a machine."""
+PATIENCE = 30.0
 
 QUICK = Settings(
-    lease="3s", renew="200ms", tick="50ms", poll="20ms", grace="5s", concurrency=2, prefetch=50
+    lease="60s", renew="200ms", tick="50ms", poll="20ms", grace="5s", concurrency=2, prefetch=50
 )
+"""The lease outlasts any test: whoever needs one to lapse calls `take_away`, or a short one."""
 AT_ONCE = Backoff(3, base="1ms", jitter=False)
 CHILD = Path(__file__).with_name("worker_child.py")
 
@@ -33,9 +37,9 @@ def quick(path: Path, *, busy: float | None = None, **overrides: Any) -> Holdfas
     return with_roll_call(Holdfast(url, settings=QUICK.with_(**overrides)))
 
 
-def shaky(path: Path, **overrides: Any) -> tuple[Holdfast, "Shaky"]:
-    """The same over a store whose verbs fail when told to."""
-    store = Shaky(open_store(f"sqlite:///{path}"))
+def shaky(path: Path, *, clock: Clock | None = None, **overrides: Any) -> tuple[Holdfast, "Shaky"]:
+    """The same over a store whose verbs are counted, and fail when told to."""
+    store = Shaky(open_store(f"sqlite:///{path}", clock=clock))
     return with_roll_call(Holdfast(store, settings=QUICK.with_(**overrides))), store
 
 
@@ -45,7 +49,7 @@ def with_roll_call(app: Holdfast) -> Holdfast:
     @app.job(name="roll_call", retry=Backoff(1))
     async def roll_call(call: str, slots: int) -> None:
         barrier = barriers.setdefault(call, asyncio.Barrier(slots))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await barrier.wait()
 
     return app
@@ -70,7 +74,7 @@ async def kinds(app: Holdfast, handle: Handle[Any]) -> list[str]:
     return [str(event.kind) for event in await app.events(handle.id)]
 
 
-async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = 5.0) -> None:
+async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = PATIENCE) -> None:
     """Wait for what nobody signals, such as another process's commit."""
     async with asyncio.timeout(within):
         while True:
@@ -107,14 +111,37 @@ def effects(path: Path) -> list[str]:
     return [what for (what,) in query(path, "SELECT what FROM effects ORDER BY rowid")]
 
 
-def lapse(path: Path, handle: Handle[Any]) -> None:
-    """Make the lease of a running job lapse now, as if its worker had been frozen long enough."""
-    query(
-        path,
+async def take_away(path: Path, handle: Handle[Any]) -> None:
+    """Make the lease of a job's first run lapse, as if its worker had been frozen long enough.
+
+    A renewal that is on its way makes it good again, so until somebody has reclaimed it.
+    """
+    await until(lambda: not _lapse(path, handle))
+
+
+def _lapse(path: Path, handle: Handle[Any]) -> bool:
+    sql = (
         "UPDATE holdfast_open_runs SET lease_until = 0 "
-        "WHERE job = (SELECT seq FROM holdfast_jobs WHERE id = ?)",
-        handle.id,
+        "WHERE token = 1 AND job = (SELECT seq FROM holdfast_jobs WHERE id = ?) RETURNING job"
     )
+    return bool(query(path, sql, handle.id))
+
+
+async def live_on(store: "Shaky", clock: FakeClock, *, leases: int = 5) -> None:
+    """Let the time of that many leases pass, but never a whole one between two renewals."""
+    for _ in range(2 * leases):
+        heard = store.done["renew"] + 2  # one of them begins after now
+        await until(lambda heard=heard: store.done["renew"] >= heard)  # type: ignore[misc]
+        clock.advance(QUICK.lease / 2)
+
+
+async def taken(*handles: Handle[Any]) -> None:
+    """Wait until a worker has claimed each of them, whatever it did with it since."""
+
+    async def all_are() -> bool:
+        return all([(await handle.job()).token for handle in handles])
+
+    await until(all_are)
 
 
 @contextmanager
@@ -187,7 +214,7 @@ class Child:
     async def says(self, *words: str) -> str:
         """The next line that starts with one of these words."""
         assert self._process.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while line := await self._process.stdout.readline():
                 self.said.append(line.decode().strip())
                 if self.said[-1].startswith(words):

@@ -99,7 +99,8 @@ class PostgresLocks:
             session = await Session.open(self._address)
             is_ours = False
             try:
-                is_ours = hold.is_wanted and await self._lock(session, hold)
+                # Whoever asked may go away while it is being taken, too.
+                is_ours = hold.is_wanted and await self._lock(session, hold) and hold.is_wanted
             finally:
                 if not is_ours:
                     await session.close()

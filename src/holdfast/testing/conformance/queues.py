@@ -269,7 +269,7 @@ async def test_resume_and_a_set_queue_hint_it(store: Store) -> None:
     await store.pause("lane", reason=None, span=None)
     heard, deaf = _listening(store)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await store.resume("lane")
         assert "lane" in (await heard.get()).queues
         await store.set_queue(Queue(name="lane", concurrency=2))
@@ -285,7 +285,7 @@ async def test_end_of_a_run_hints_its_limited_queue(store: Store) -> None:
 
         await settle(store, claim, event)
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert "lane" in (await heard.get()).queues
         deaf()
 
