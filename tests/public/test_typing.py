@@ -71,6 +71,6 @@ def _run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=SOURCE,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )

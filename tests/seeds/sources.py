@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +18,15 @@ WRITES: Final = re.compile(
 )
 
 
-def shipped_modules() -> Iterator[tuple[str, ast.Module]]:
+@cache
+def shipped_modules() -> Sequence[tuple[str, ast.Module]]:
     """Every module that works in production, by its path."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        name = path.relative_to(SOURCE).as_posix()
-        if not name.startswith("testing/"):
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
+    named = [(path.relative_to(SOURCE).as_posix(), path) for path in sorted(SOURCE.rglob("*.py"))]
+    return tuple(
+        (name, ast.parse(path.read_text(encoding="utf-8")))
+        for name, path in named
+        if not name.startswith("testing/")
+    )
 
 
 def texts(tree: ast.AST) -> set[str]:
@@ -31,13 +35,15 @@ def texts(tree: ast.AST) -> set[str]:
     return {node.value for node in nodes if isinstance(node.value, str)}
 
 
-def written_by() -> dict[str, set[str]]:
+@cache
+def written_by() -> Mapping[str, set[str]]:
     """The tables that each statement writes, for those that write any of ours."""
     found = {name: set(WRITES.findall(text)) for name, text in statements().items()}
     return {name: tables for name, tables in found.items() if tables}
 
 
-def run_by_verb() -> dict[str, set[str]]:
+@cache
+def run_by_verb() -> Mapping[str, set[str]]:
     """The statements that each public verb runs, itself or through its helpers."""
     functions = {
         node.name: node
