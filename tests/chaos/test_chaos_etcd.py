@@ -17,8 +17,8 @@ from holdfast.testing.servers.etcd import EtcdCluster, etcd_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-SOON = 10.0
-"""Seconds until writes go on: etcd itself takes one or two for an election, if nobody is busy."""
+SOON = 3.0
+"""Seconds until writes go on: etcd itself takes one or two for an election."""
 
 
 @pytest.fixture
@@ -53,6 +53,7 @@ async def _work(store: Store, stop: asyncio.Event) -> list[JobId]:
     return done
 
 
+@pytest.mark.alone
 async def test_killed_leader_loses_nothing_and_writes_go_on(
     cluster: EtcdCluster, store: Store
 ) -> None:

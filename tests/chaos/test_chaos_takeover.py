@@ -7,11 +7,23 @@ import time
 
 import pytest
 
-from .tree import until
+from .tree import LEASE, SHORT, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 ROUNDS = 5
+
+EMBEDDED = """
+import asyncio
+from chaos.worker_app import app
+
+async def work():
+    async with app.worker():
+        await asyncio.Event().wait()
+
+asyncio.run(work())
+"""
+"""A worker without a supervisor, as in a web application: nobody but its leases tells of it."""
 
 
 def test_the_job_of_a_dead_child_runs_again_in_under_a_second(grow, ledger, notes):
@@ -49,3 +61,18 @@ def test_the_jobs_of_a_dead_tree_run_again_before_their_lease_is_over(grow, ledg
     assert {run.instance for run in done} == {"second"}
     assert max(run.started for run in done) - killed <= 5
     assert [ledger.failures(job) for job in jobs] == [1, 1, 1]
+
+
+def test_the_jobs_of_a_dead_embedded_worker_run_again_within_the_lease_plus_a_second(
+    grow, ledger, notes
+):
+    first = grow(program=EMBEDDED, **SHORT)
+    jobs = ledger.enqueue(*[("waits", {"gate": "never"})] * 3)
+    until(lambda: len(notes.all()) == 3, what="three runs")
+    grow("--instance-id", "second", **SHORT).ready()
+
+    killed = first.kill()
+
+    until(lambda: not ledger.unfinished, what="the end")
+    assert ledger.ends(*jobs) == [("lost", "lease_expired")] * 3 + [("succeeded", None)] * 3
+    assert max(run.started for run in ledger.runs()[3:]) - killed <= LEASE + 1
