@@ -14,6 +14,9 @@ help:  ## this list
 ROOM := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
 test fast proof: export TMPDIR := $(or $(ROOM),$(TMPDIR))
 
+# Hundreds of short processes: what one of them has compiled, the next must find.
+export PYTHONDONTWRITEBYTECODE :=
+
 # A virtual environment of its own, made again whenever the dependencies change.
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer; set PYTHON=…")'
