@@ -1,5 +1,6 @@
 """What every test shares: our plugin, assertions that explain themselves, and who shares what."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.relative_to(ROOT).parts[0] not in FREE:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: nobody need look through it for garbage."""
+    gc.freeze()
 
 
 def _left_out(items: list[pytest.Item]) -> set[pytest.Item]:
