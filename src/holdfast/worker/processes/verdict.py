@@ -85,16 +85,20 @@ def findings(kin: Kin, entries: Sequence[Entry], *, now: int) -> Findings:
 async def settle(
     store: Jobs, leases: Iterable[Lease], findings: Findings, *, new_id: Callable[[], JobId]
 ) -> Counter[State]:
-    """Close the runs, each in one atomic write that is refused if it had ended; who went where."""
+    """Close the runs, each in one atomic write that is refused if it had ended; who went where.
+
+    Among them those that had come to their end, which nobody lived to tell.
+    """
     held = {lease.job_id: lease for lease in leases}
-    found = await store.get(list(held))
-    jobs = [job for job in found if job is not None and _is_open(job, held[job.id])]
+    found = [job for job in await store.get(list(held)) if job is not None]
+    over = [job.state for job in found if job.is_final and job.token == held[job.id].token]
+    jobs = [job for job in found if _is_open(job, held[job.id])]
     changes = [decide(job, findings.event(job, held[job.id]), new_id=new_id) for job in jobs]
     applied = await store.apply(changes)
     settled = [change for change, done in zip(changes, applied, strict=True) if done]
     for change in settled:
         telling.job_lost(held[change.job_id], reason=change.reason, to=str(change.move.to))
-    return Counter(change.move.to for change in settled)
+    return Counter([*over, *(change.move.to for change in settled)])
 
 
 def _is_open(job: Job, lease: Lease) -> bool:
