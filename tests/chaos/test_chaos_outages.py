@@ -15,7 +15,7 @@ from .tree import SHORT, TESTS, until
 pytestmark = pytest.mark.slow
 
 DAY = 86_400
-LEASE = {"lease": "4s"}
+LEASE = 4
 BRIEF = ("brief", {"n": 0, "seconds": 0.01})
 
 
@@ -61,7 +61,7 @@ def test_wall_clock_set_by_a_day_steals_no_lease(grow, ledger, notes, tmp_path, 
     shift = tmp_path / "shift"
     shift.write_text("0")
     env = shifted(shift)
-    grow("--instance-id", "holder", env=env, **LEASE).ready()
+    grow("--instance-id", "holder", env=env, lease=f"{LEASE}s").ready()
     [job] = ledger.enqueue(("waits", {"gate": "go"}))
     [first] = until(lambda: notes.of(job), what="its run")
     rival = grow("--instance-id", "rival", env=env).ready()
@@ -101,7 +101,7 @@ def pass_a_lease(ledger, job):
         "JOIN holdfast_jobs j ON j.seq = o.job WHERE j.id = ?"
     )
     [(held_until,)] = ledger.rows(query, job)
-    wanted = held_until + 4
+    wanted = held_until + LEASE
     until(lambda: ledger.rows(query, job)[0][0] >= wanted, what="renewals")
 
 

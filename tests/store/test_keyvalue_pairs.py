@@ -24,6 +24,7 @@ from holdfast.core.job import Key, NewJob, Slot
 from holdfast.core.order import Ordering
 from holdfast.core.place import Edit, Place, Where
 from holdfast.core.reservation import NewReservation, ReservationId
+from holdfast.core.schedule import Outcome
 from holdfast.store.base import Queue
 from holdfast.store.keyvalue.store import KeyValueStore
 from holdfast.testing.clock import START, FakeClock
@@ -32,7 +33,9 @@ from holdfast.testing.conformance.make import (
     MANY,
     SUCCEEDED,
     job_of,
+    make_firing,
     make_job,
+    put_schedule,
     settle,
     take,
     take_many,
@@ -278,6 +281,22 @@ async def _once(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
     }
 
 
+async def _scheduled(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
+    """A slot that is due; its job would be one at a time."""
+    schedule = await put_schedule(store, clock.now())
+
+    def firing(name: str) -> Verb:
+        answer = make_firing(schedule, job=_job(name, active_key="one at a time"))
+        return lambda store: store.fire([answer])
+
+    return {
+        "fire": firing("a"),
+        "fire it too": firing("b"),
+        "add": _adding("c", active_key="one at a time"),
+        "miss": lambda store: store.fire([make_firing(schedule, Outcome.MISSED)]),
+    }
+
+
 WORLDS: Mapping[str, MakeWorld] = {
     "keys": _keys,
     "a chain that is over": _chain_over,
@@ -292,6 +311,7 @@ WORLDS: Mapping[str, MakeWorld] = {
     "a group at work": _group_at_work(GroupMode.PARALLEL),
     "a sequential group at work": _group_at_work(GroupMode.SEQUENTIAL),
     "once": _once,
+    "a slot that is due": _scheduled,
 }
 
 

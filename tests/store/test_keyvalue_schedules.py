@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -60,21 +60,6 @@ class _Counted(MemoryEngine):
         return found
 
 
-class _Torn(MemoryEngine):
-    """Reads one record after the other; `between` happens in the midst, after the second."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.between: Callable[[], Awaitable[object]] | None = None
-
-    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
-        found = await super().get(keys[:2])
-        if len(keys) > 2 and (between := self.between) is not None:
-            self.between = None
-            await between()
-        return found + await super().get(keys[2:])
-
-
 async def _opened(engine: MemoryEngine) -> KeyValueStore:
     clock = FakeClock()
     store = KeyValueStore(engine, clock=clock, ids=ids_for_test(clock))
@@ -97,22 +82,6 @@ async def test_usual_trigger_is_one_transaction_of_the_smallest_engine() -> None
     assert await store.fire([make_firing(schedule, job=job)]) == [Fired.WRITTEN]
 
     assert engine.sizes == [SMALLEST]  # besides a number for the job
-
-
-async def test_firing_that_reads_amid_a_rival_s_is_stale_and_not_busy() -> None:
-    engine = _Torn()
-    store = await _opened(engine)
-    schedule = await put_schedule(store, START)
-    told: list[Fired] = []
-
-    async def fire() -> None:
-        job = make_job(active_key="one at a time")
-        told.extend(await store.fire([make_firing(schedule, job=job)]))
-
-    engine.between = fire
-    await fire()
-
-    assert told == [Fired.WRITTEN, Fired.STALE]
 
 
 async def test_slots_that_were_missed_go_many_at_a_time() -> None:

@@ -23,7 +23,7 @@ from holdfast.store.keyvalue.known import remember_queue
 from holdfast.store.keyvalue.port import Entry, Key, Value
 from holdfast.store.keyvalue.texts import is_json
 from holdfast.store.keyvalue.together import in_chunks
-from holdfast.store.keyvalue.unit import Read, Stale, Unit
+from holdfast.store.keyvalue.unit import Read, Unit
 
 log = logging.getLogger("holdfast.store")
 
@@ -117,14 +117,14 @@ async def put(
     holder = await _holder(unit, new, now)
     if holder is not None:
         if new.retry_of is not None:  # its key would tell the root of its chain, and it is itself
-            await _require_unchanged(unit, [layout.pointer(new.id)])
+            await unit.require_unchanged([layout.pointer(new.id)])
         return Added(holder, created=False)
     before = None if new.retry_of is None else await shelf.load(unit, new.retry_of)
     why = why or _retry_refused(new, before) or await groups.why_refused(unit, new)
     if why is not None:
         # Whoever retried that job, or completed that group, may have been this very one.
         wanted = [layout.pointer(new.id), *(key for key, _ in _claims(new))]
-        await _require_unchanged(unit, wanted)
+        await unit.require_unchanged(wanted)
         return Added(new.id, created=False, refused=why)
     try:
         return await _keep(unit, new, seq, now, before, reservation)
@@ -174,12 +174,6 @@ async def _holder(unit: Unit, new: NewJob, now: datetime) -> JobId | None:
         if value is not None and name in value and await _is_held(unit, value, now):
             return JobId(value[name])
     return None
-
-
-async def _require_unchanged(unit: Unit, keys: Sequence[Key]) -> None:
-    """For an answer that rests on more than one record, and on what was not there."""
-    if not await unit.is_unchanged(keys):
-        raise Stale
 
 
 async def _is_held(unit: Unit, value: Value, now: datetime) -> bool:

@@ -34,7 +34,7 @@ from holdfast.store.keyvalue.kept import Kept, indexes
 from holdfast.store.keyvalue.pages import pages, through
 from holdfast.store.keyvalue.port import Key, Span
 from holdfast.store.keyvalue.texts import is_json
-from holdfast.store.keyvalue.unit import Stale, Unit
+from holdfast.store.keyvalue.unit import Unit
 
 ALL: Final = 1_000_000
 ANY_SIZE: Final = 1 << 62
@@ -54,8 +54,7 @@ async def dossiers(desk: Desk, *, after: int, limit: int) -> list[Dossier]:
 async def _dossiers(unit: Unit, *, after: int, limit: int) -> list[Dossier]:
     page = await shelf.everything(unit, after=after, limit=limit)
     answer = [await _dossier(unit, kept) for kept in page]
-    if not await unit.is_unchanged():
-        raise Stale
+    await unit.require_unchanged()
     return answer
 
 

@@ -184,7 +184,7 @@ async def _next(unit: Unit, wish: Wish, queue: KeptQueue, now: datetime) -> Kept
     if queue.reserved_for is not None:
         kept = await shelf.load(unit, queue.reserved_for)
         if kept is None or kept.job.state is not State.QUEUED:
-            await queues.require_unchanged(unit, wish.queue)  # it may be held for it no more
+            await unit.require_unchanged([queues.key(wish.queue)])  # it may be held for it no more
         return kept if kept is not None and kept.job.type in wish.types else None
     passed: set[str] = set()
     while chosen := await choose(unit, wish, limit=1, most=1, now=now, passed=passed):

@@ -21,7 +21,7 @@ from holdfast.store.keyvalue.schedules import Standing
 from holdfast.store.keyvalue.slots import is_name
 from holdfast.store.keyvalue.texts import is_text
 from holdfast.store.keyvalue.together import together
-from holdfast.store.keyvalue.unit import Stale, Unit
+from holdfast.store.keyvalue.unit import Unit
 from holdfast.store.schedules import Fired
 
 
@@ -113,8 +113,7 @@ async def _not_stored(unit: Unit, firing: Firing, kept: Added) -> Fired:
     """Why not. What is in its way may have come with a firing that moved the schedule on."""
     if kept.refused is not None:
         return Fired.REFUSED
-    if not await unit.is_unchanged([schedules.standing_key(firing.schedule_id)]):
-        raise Stale
+    await unit.require_unchanged([schedules.standing_key(firing.schedule_id)])
     return Fired.BUSY
 
 

@@ -129,12 +129,6 @@ async def gate(unit: Unit, kept: KeptQueue, now: datetime) -> Gate:
     )
 
 
-async def require_unchanged(unit: Unit, name: str) -> None:
-    """For whoever writes nothing of it: what was read since goes with the queue as it was read."""
-    if not await unit.is_unchanged([key(name)]):
-        raise Stale
-
-
 async def open_entries(unit: Unit, name: str, *, limit: int) -> list[Entry]:
     return await unit.range(Span(layout.OPEN + name), limit=limit)
 

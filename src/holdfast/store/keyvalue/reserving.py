@@ -47,12 +47,13 @@ async def _reserve(
     if queue.reservation is not None:
         held = await reservations.load(unit, queue.reservation)
         if held is None or not held.reservation.is_active:
-            await queues.require_unchanged(unit, job.queue)
+            await unit.require_unchanged([queues.key(job.queue)])
         return Reserved(created=False, reservation=None if held is None else held.reservation)
     lowest = (await queues.ends(unit, job.queue, job.priority))[0]
     kept = await put(unit, job, first, desk.now(), reservation=first + 1)
     if isinstance(kept, Added):
-        await queues.require_unchanged(unit, job.queue)  # or whoever has the job has the queue too
+        # Whoever has the job may have the queue too.
+        await unit.require_unchanged([queues.key(job.queue)])
         is_refused = kept.refused is not None
         return Reserved(
             created=False, existing=None if is_refused else kept.id, refused=kept.refused

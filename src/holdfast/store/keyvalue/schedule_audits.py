@@ -10,7 +10,7 @@ from holdfast.store.keyvalue import layout, schedules
 from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.pages import through
 from holdfast.store.keyvalue.port import Key, Value
-from holdfast.store.keyvalue.unit import Stale, Unit
+from holdfast.store.keyvalue.unit import Unit
 
 FOUND_BY: Final = (layout.SCHEDULE_NAME, layout.TRIGGER)
 
@@ -34,8 +34,7 @@ async def _look(unit: Unit, *, schedule_id: str, seen: Collection[Key]) -> tuple
     wanted = schedules.found_by(*[await unit.get(key) for key in own])
     await unit.fetch(list(wanted))
     records = {key: await unit.get(key) for key in {*own, *seen, *wanted}}
-    if not await unit.is_unchanged():
-        raise Stale
+    await unit.require_unchanged()
     return _apart(schedule_id, records)
 
 

@@ -137,6 +137,11 @@ class Unit:
         again = await self.engine.get(keys)
         return [_version(e) for e in again] == [_version(self._read.get(key)) for key in keys]
 
+    async def require_unchanged(self, of: Sequence[Key] | None = None) -> None:
+        """For an answer that writes nothing: Stale unless what it rests on was so at one moment."""
+        if not await self.is_unchanged(of):
+            raise Stale
+
     async def commit(self) -> bool:
         """Write all of it; False, and nothing, if what it is built on has changed."""
         if not self._writes:
