@@ -108,6 +108,23 @@ FROM generate_series(0, 4) AS n
 """
 
 
+_LEFT_ALONE = """
+DO $$
+DECLARE
+  each record;
+BEGIN
+  FOR each IN SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' LOOP
+    EXECUTE format('ALTER TABLE {schema}.%I SET (autovacuum_enabled = off)', each.tablename);
+  END LOOP;
+END $$
+"""
+
+
+async def leave_alone(connection: Any, schema: str) -> None:
+    """The server's own hand stays off: its statistics change plans, its looks keep dead rows."""
+    await connection.execute(_LEFT_ALONE.format(schema=schema))
+
+
 async def crowd(
     connection: Any, schema: str, *, done: int, waiting: int, running: int, groups: int = 50
 ) -> None:

@@ -27,7 +27,7 @@ from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.postgres.work import Lane, Row
 from holdfast.testing.conformance.make import LEASE, SUCCEEDED, make_holder, make_job, new_id
 
-from .pg_worlds import GROUP, JOB, crowd
+from .pg_worlds import GROUP, JOB, crowd, leave_alone
 
 if TYPE_CHECKING:
     from holdfast.testing.servers.postgres import PostgresServer
@@ -90,6 +90,7 @@ async def _made(url: str, number: int) -> None:
     where = address(url)
     connection = await connect(where)
     await migrate(Lane(connection, where.schema), where)
+    await leave_alone(connection, where.schema)
     await crowd(connection, where.schema, done=number, waiting=number, running=RUNNING)
     await connection.close()
 

@@ -16,7 +16,7 @@ from holdfast.store.postgres.statements import statements
 from holdfast.store.postgres.work import Lane
 
 from .pg_plans import Plan, Planner
-from .pg_worlds import crowd
+from .pg_worlds import crowd, leave_alone
 
 if TYPE_CHECKING:
     from holdfast.testing.servers.postgres import PostgresServer
@@ -197,10 +197,7 @@ async def _made(url: str, world: str) -> object:
     where = address(url)
     connection = await connect(where)
     await migrate(Lane(connection, where.schema), where)
-    for table in GROWS:  # or the server's own hand would come in between
-        await connection.execute(
-            f'ALTER TABLE "{where.schema}".{table} SET (autovacuum_enabled = off)'
-        )
+    await leave_alone(connection, where.schema)
     await crowd(connection, where.schema, done=5000, waiting=3000, running=300)
     if world != "never analysed":
         await connection.execute("ANALYZE")
