@@ -44,6 +44,7 @@ def end_all(data: Path) -> None:
     heads = serving(data)
     for pid in heads:
         _signal(pid, signal.SIGQUIT)
+        _signal(pid, signal.SIGTERM)  # Java takes the other one for a question
     with suppress(TimeoutError):
         _wait_gone(heads)
     kill_all(data)
