@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PINS   := tools/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types layers fast requirements proof bench studio brief companion clean
+.PHONY: help demo test check format lint types layers fast requirements proof bench studio brief companion newest clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -18,11 +19,11 @@ test fast proof: export TMPDIR := $(or $(ROOM),$(TMPDIR))
 export PYTHONDONTWRITEBYTECODE :=
 
 # A virtual environment of its own, made again whenever the dependencies change.
-$(READY): pyproject.toml
+$(READY): pyproject.toml $(PINS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer; set PYTHON=…")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --no-compile --editable . --group dev
+	$(BIN)/python -m pip install --quiet --no-compile --constraint $(PINS) --editable . --group dev
 	@touch $@
 
 demo: $(READY)  ## a short tour: real jobs, three workers, a real kill
@@ -72,6 +73,11 @@ brief: $(READY)  ## a daily news brief made by slot jobs: examples/daily_brief (
 
 companion: $(READY)  ## a companion that tells people their day: examples/companion, as S2's items
 	cd examples && $(abspath $(BIN))/python -m companion.run $(ARGS)
+
+newest: $(READY)  ## take the newest version of everything the tests use; `make test` then says whether to keep it
+	$(BIN)/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable . --group dev
+	{ grep '^#' $(PINS); $(BIN)/python -m pip freeze --exclude-editable; } > $(VENV)/pins && mv $(VENV)/pins $(PINS)
+	@touch $(READY)
 
 clean:  ## forget the environment and every cache
 	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build

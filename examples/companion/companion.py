@@ -45,7 +45,7 @@ class Companion:
         folder: Path,
         url: str | Store | None = None,
         *,
-        rules: Rules = Rules(),  # noqa: B008 - frozen
+        rules: Rules = Rules(),
         sentry_dsn: str | None = None,
     ) -> None:
         self.folder: Final = folder.absolute()
