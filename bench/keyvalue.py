@@ -182,6 +182,7 @@ async def _idle(bench: Bench) -> list[tuple[str, Spent]]:
     )
     look = await bench.cost(lambda: store.chores(abandoned=ABANDONED))
     beat = await bench.cost(lambda: store.beat(HOLDER, span=LEASE))
+    held = await bench.cost(store._require_open()[1].beat)  # noqa: SLF001 - a thread's otherwise
     await hold.release()
     hour = (
         nothing.times(HOUR / settings.poll.total_seconds())
@@ -192,7 +193,9 @@ async def _idle(bench: Bench) -> list[tuple[str, Spent]]:
         ("claim of nothing", nothing),
         ("look for chores", look),
         ("sign of life", beat),
+        ("beat of one that holds locks", held),
         (f"idle hour at poll {settings.poll.total_seconds():g} s", hour),
+        ("hour of holding locks", held.times(HOUR / store.engine.limits.beat)),
     ]
 
 

@@ -6,7 +6,16 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.store.keyvalue.dynamodb import DynamoDBEngine
-from holdfast.store.keyvalue.port import Conditions, Engine, Entry, Key, Limits, Span, Write
+from holdfast.store.keyvalue.port import (
+    Conditions,
+    Engine,
+    Entry,
+    Keep,
+    Key,
+    Limits,
+    Span,
+    Write,
+)
 
 WRITING = frozenset({"PutItem", "DeleteItem", "TransactWriteItems", "UpdateItem"})
 METERED = WRITING | {"GetItem", "BatchGetItem", "Query"}
@@ -105,6 +114,18 @@ class Metered:
     async def advance(self, counter: Key, by: int) -> int:
         self._meter.add(reads=1 if self._is_one else 0, transactions=1)
         return await self._engine.advance(counter, by)
+
+    async def lease(self, record: Write, *, span: float) -> Keep | None:
+        """To keep one counts as a read: the cluster writes nothing for it."""
+        keep = await self._engine.lease(record, span=span)
+        if keep is None:
+            return None
+
+        async def kept() -> bool:
+            self._meter.add(reads=1)
+            return await keep()
+
+        return kept
 
     def watch(
         self, parts: Sequence[str], heard: Callable[[Write], None]

@@ -1,7 +1,5 @@
 """What the key-value store adds to the contract: addresses, clocks, index entries, tries."""
 
-import asyncio
-import time
 from datetime import datetime, timedelta
 
 import pytest
@@ -9,7 +7,6 @@ import pytest
 from holdfast.clock import SystemClock
 from holdfast.core.violation import Code
 from holdfast.errors import ClockApart, InvalidJob, SchemaTooNew, StoreBusy
-from holdfast.store.keyvalue import layout
 from holdfast.store.keyvalue.leases import FleetClock, Leases
 from holdfast.store.keyvalue.port import Conditions, Key, Span, Write
 from holdfast.store.keyvalue.store import KeyValueStore
@@ -148,30 +145,6 @@ async def test_unit_that_never_comes_through_says_so(monkeypatch: pytest.MonkeyP
 
     with pytest.raises(StoreBusy, match="nothing was written"):
         await put(store)
-
-
-async def test_lock_outlives_a_blocked_event_loop() -> None:
-    engine = MemoryEngine()
-    first, second = await _opened(engine), await _opened(engine)
-    held = await first.hold("host-1")
-
-    time.sleep(10 * engine.limits.beat)  # noqa: ASYNC251 - that is the point
-    taken = await second.hold("host-1")
-
-    assert held is not None
-    assert (taken, held.is_lost) == (None, False)
-    await asyncio.gather(first.close(), second.close())
-
-
-async def test_lock_of_one_who_shows_no_life_is_taken_over_and_lost() -> None:
-    engine = MemoryEngine()
-    store = await _opened(engine)
-    dead = Write(Key(layout.LOCK, "host-1"), {"is_shared": False, "beats": {"somebody": 7}})
-    await engine.transact({}, [dead])
-
-    assert await store.vacant(["host-1"]) == {"host-1"}
-    assert await store.hold("host-1") is not None
-    await store.close()
 
 
 async def test_cost_of_a_claim_does_not_grow_with_what_waits() -> None:

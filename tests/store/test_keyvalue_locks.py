@@ -1,14 +1,17 @@
-"""Locks of the key-value store: shared ones, the dead among who share them, deserted workers."""
+"""Locks of the key-value store: whose holders are dead, shared ones, deserted workers."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from holdfast.core.run import Holder
 from holdfast.core.worker import WorkerInfo
+from holdfast.errors import StoreUnavailable
 from holdfast.store.keyvalue import layout
-from holdfast.store.keyvalue.port import Key, Write
+from holdfast.store.keyvalue.locks import Lock
+from holdfast.store.keyvalue.port import Conditions, Keep, Key, Write
 from holdfast.store.keyvalue.store import KeyValueStore
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance.make import HOUR, LEASE, TYPE, put, settle, take
@@ -41,8 +44,195 @@ async def store(engine: MemoryEngine) -> AsyncIterator[KeyValueStore]:
 
 async def _die_with(engine: MemoryEngine, name: str, *, shared: bool = True) -> None:
     """Leave what a killed process leaves."""
-    left = Write(Key(layout.LOCK, name), {"is_shared": shared, "beats": {"gone.1": 7}})
-    assert await engine.transact({}, [left])
+    lock = Write(Key(layout.LOCK, name), {"is_shared": shared, "holders": ["gone.1"]})
+    life = Write(Key(layout.LIFE, "gone"), {"beats": 7})
+    assert await engine.transact({}, [lock, life])
+
+
+async def _until_lost(lock: Lock) -> None:
+    async with asyncio.timeout(30):
+        while not lock.is_lost:  # noqa: ASYNC110 - a thread's
+            await asyncio.sleep(0.01)
+
+
+async def test_lock_of_one_who_shows_no_life_is_taken_over_with_what_is_left_of_it(
+    engine: MemoryEngine, store: KeyValueStore
+) -> None:
+    await _die_with(engine, "host-1", shared=False)
+
+    vacant = await store.vacant(["host-1"])
+    lock = await store.hold("host-1")
+
+    assert vacant == {"host-1"}
+    assert lock is not None
+    assert await engine.get([Key(layout.LIFE, "gone")]) == [None]
+
+
+async def test_lock_outlives_a_blocked_event_loop() -> None:
+    engine = MemoryEngine()
+    first, second = await _opened(engine), await _opened(engine)
+    held = await first.hold("host-1")
+
+    time.sleep(10 * engine.limits.beat)  # noqa: ASYNC251 - that is the point
+    taken = await second.hold("host-1")
+
+    assert held is not None
+    assert (taken, held.is_lost) == (None, False)
+    await asyncio.gather(first.close(), second.close())
+
+
+async def test_lock_that_was_waited_for_while_another_was_held_is_not_lost(
+    engine: MemoryEngine, store: KeyValueStore
+) -> None:
+    await _die_with(engine, "host-1", shared=False)
+    assert await store.hold("scope") is not None  # from now on it beats
+
+    lock = await store.hold("host-1")  # which takes five beats
+
+    assert lock is not None
+    await asyncio.sleep(3 * engine.limits.beat)
+    assert not lock.is_lost
+    other = await _opened(engine)
+    assert await other.hold("host-1") is None
+    await other.close()
+
+
+async def test_whoever_was_taken_for_dead_has_lost_its_lock(
+    engine: MemoryEngine, store: KeyValueStore
+) -> None:
+    lock = await store.hold("host-1")
+    there = {"is_shared": False, "holders": ["another.1"]}
+    await engine.transact({}, [Write(Key(layout.LOCK, "host-1"), there)])
+
+    assert lock is not None
+    await _until_lost(lock)
+    await lock.release()
+
+    [kept] = await engine.get([Key(layout.LOCK, "host-1")])
+    assert kept is not None
+    assert kept.value == there
+
+
+class _Slow(MemoryEngine):
+    """Whose caller is gone before the answer to some write is there."""
+
+    cut = False
+
+    async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
+        is_done = await super().transact(conditions, writes)
+        if self.cut and writes[0].key.part == layout.LOCK:
+            self.cut = False
+            raise asyncio.CancelledError
+        return is_done
+
+
+@pytest.mark.parametrize("what", ["taken", "released"])
+async def test_lock_of_which_nobody_waited_for_the_answer_is_free_again(what: str) -> None:
+    engine = _Slow()
+    store, other = await _opened(engine), await _opened(engine)
+    lock = await store.hold("host-1") if what == "released" else None
+
+    engine.cut = True
+    with pytest.raises(asyncio.CancelledError):
+        await (lock.release() if lock is not None else store.hold("host-1"))
+    async with asyncio.timeout(30):
+        while (again := await other.hold("host-1")) is None:
+            pass
+
+    assert again is not None
+    await store.close()
+    assert await other.vacant(["host-1"]) == frozenset()
+    await other.close()
+
+
+class _Leasing(MemoryEngine):
+    """Takes the records of the dead away, as etcd does; `expire` is what time does there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leases: set[Key] = set()
+
+    async def lease(self, record: Write, *, span: float) -> Keep:
+        self.leases.add(record.key)
+        await self.transact({}, [record])
+
+        async def keep() -> bool:
+            return record.key in self.leases
+
+        return keep
+
+    async def expire(self) -> None:
+        over = [Write(key, None) for key in self.leases]
+        self.leases.clear()
+        await self.transact({}, over)
+
+
+async def test_lock_is_free_the_moment_its_holders_lease_is_over() -> None:
+    engine = _Leasing()
+    store, other = await _opened(engine), await _opened(engine)
+    lock = await store.hold("host-1")
+
+    refused = await other.hold("host-1")
+    await engine.expire()
+    taken = await other.hold("host-1")
+
+    assert lock is not None
+    assert refused is None
+    assert taken is not None
+    await _until_lost(lock)
+    await asyncio.gather(store.close(), other.close())
+
+
+async def test_lock_whose_lease_was_over_before_anybody_wanted_it_is_kept() -> None:
+    engine = _Leasing()
+    store, other = await _opened(engine), await _opened(engine)
+    lock = await store.hold("host-1")
+
+    await engine.expire()
+    async with asyncio.timeout(30):
+        while not engine.leases:  # noqa: ASYNC110 - a thread's
+            await asyncio.sleep(0.01)
+
+    assert lock is not None
+    assert await other.hold("host-1") is None
+    assert not lock.is_lost
+    await asyncio.gather(store.close(), other.close())
+
+
+async def test_holder_with_a_lease_writes_nothing_while_it_lives() -> None:
+    engine = _Leasing()
+    store = await _opened(engine)
+    assert await store.hold("host-1") is not None
+    written: list[Write] = []
+    engine.before = written.extend
+
+    await asyncio.sleep(5 * engine.limits.beat)
+
+    assert written == []
+    await store.close()
+    assert not [key for key in engine.everything() if key.part in {layout.LOCK, layout.LIFE}]
+
+
+class _Away(MemoryEngine):
+    """Nobody answers, until somebody does."""
+
+    async def lease(self, record: Write, *, span: float) -> None:
+        if self.away:
+            raise StoreUnavailable("nobody answers")
+
+    away = True
+
+
+async def test_who_could_not_show_life_is_told_and_may_ask_again() -> None:
+    engine = _Away()
+    store = await _opened(engine)
+
+    with pytest.raises(StoreUnavailable):
+        await store.hold("host-1")
+    engine.away = False
+
+    assert await store.hold("host-1") is not None
+    await store.close()
 
 
 async def test_lock_that_only_the_dead_share_is_free(

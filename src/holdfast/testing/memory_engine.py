@@ -87,6 +87,9 @@ class MemoryEngine:
             self._write(counter, {LAST: last})
         return last
 
+    async def lease(self, record: Write, *, span: float) -> None:
+        """Nothing goes by itself here."""
+
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> Callable[[], None]:
         def own(write: Write) -> None:
             if write.key.part.startswith(tuple(parts)):

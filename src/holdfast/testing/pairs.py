@@ -27,7 +27,7 @@ MakeWorld = Callable[[KeyValueStore, FakeClock], Awaitable[Mapping[str, Verb]]]
 NUMBERS: Final = frozenset({"seq", "root_seq", "root", "run_id", "version", "reservation"})
 """What is given to whoever asks first, and tells nothing but that."""
 
-ASIDE: Final = frozenset({"counter", "places", layout.QUEUE_NAME, layout.LOCK})
+ASIDE: Final = frozenset({"counter", "places", layout.QUEUE_NAME, layout.LOCK, layout.LIFE})
 NEVER: Final = -1
 MARK: Final = "pending"
 """What may stay in a record when its note is done."""

@@ -113,6 +113,9 @@ class TornEngine:
             await self._step(entry.key.part)
             yield entry
 
+    async def lease(self, record: Write, *, span: float) -> None:
+        """Nothing goes by itself here."""
+
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> None:
         """Nobody is to be woken."""
 

@@ -160,6 +160,9 @@ class DynamoDBEngine:
         [found] = [None] if put is None else await self.get([put.key])
         return found is not None and found.version == mark
 
+    async def lease(self, record: Write, *, span: float) -> None:
+        """What expires here may still be there for days."""
+
     def watch(
         self,
         parts: Sequence[str],

@@ -1,7 +1,6 @@
-"""Who holds a lock, as it is kept: each with the number of its signs of life."""
+"""Who holds a lock, as it is kept: each by a number, which tells whose life it goes with."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from holdfast.store.keyvalue.port import Value
 
@@ -11,22 +10,27 @@ class Holders:
     """One who has it alone, or all who share it."""
 
     is_shared: bool
-    beats: Mapping[str, int] = field(default_factory=dict)
+    numbers: tuple[str, ...] = ()
 
-    def has(self, number: str) -> bool:
-        return number in self.beats
-
-    def beaten(self, number: str) -> "Holders":
-        """With one more sign of life of that one, who may be new."""
-        return replace(self, beats={**self.beats, number: self.beats.get(number, 0) + 1})
+    def plus(self, number: str) -> "Holders":
+        return replace(self, numbers=(*self.numbers, number))
 
     def without(self, number: str) -> "Holders":
-        return replace(self, beats={who: n for who, n in self.beats.items() if who != number})
+        return replace(self, numbers=tuple(n for n in self.numbers if n != number))
+
+
+def number(owner: str, count: int) -> str:
+    """The number of one hold of an owner's."""
+    return f"{owner}.{count}"
+
+
+def owner(number: str) -> str:
+    return number.rpartition(".")[0]
 
 
 def to_value(holders: Holders) -> Value:
-    return {"is_shared": holders.is_shared, "beats": dict(holders.beats)}
+    return {"is_shared": holders.is_shared, "holders": list(holders.numbers)}
 
 
 def from_value(value: Value) -> Holders:
-    return Holders(is_shared=value["is_shared"], beats=value["beats"])
+    return Holders(is_shared=value["is_shared"], numbers=tuple(value["holders"]))

@@ -39,6 +39,7 @@ RESERVATION: Final = "reservation"
 GROUP: Final = "group"
 WORKER: Final = "worker"
 LOCK: Final = "lock"
+LIFE: Final = "life"
 PENDING: Final = "pending"
 EVENTS: Final = Key("counter", "event")
 """The number of the last event."""

@@ -4,7 +4,7 @@ Keys have two parts. Those of one `part` are ordered by `sort`, as text compares
 nothing is ordered, or read at once, across parts.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
@@ -52,6 +52,10 @@ class Write:
 
 Conditions = Mapping[Key, str | None]
 """The version that each record must have; None: it must not be there."""
+
+
+Keep = Callable[[], Awaitable[bool]]
+"""Makes a lease as long as it was at first; False: it was over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +115,13 @@ class Engine(Protocol):
 
     async def advance(self, counter: Key, by: int) -> int:
         """Raise the record's `last`, from 0 if there is none, and answer it; gaps may be left."""
+        ...
+
+    async def lease(self, record: Write, *, span: float) -> Keep | None:
+        """Put a record that goes by itself when nobody has kept it for so many seconds.
+
+        None: there are no leases here, and nothing was written.
+        """
         ...
 
     def watch(

@@ -1,6 +1,5 @@
 """Whether somebody still changes a record, by looking at it for long enough."""
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,16 +37,6 @@ class Pulse:
         if time.monotonic() - asked > self._engine.limits.beat:
             self._seen.clear()  # the engine was away, for whoever should have beaten, too
         return found
-
-    async def is_gone(self, entry: Entry) -> bool:
-        """Whether nobody has changed it for a while; one that is let go of meanwhile is not."""
-        while (verdict := self.judged(entry)) is None:
-            await asyncio.sleep(self._engine.limits.beat / 2)
-            [again] = await self.look([entry.key])
-            if again is None:
-                return False
-            entry = again
-        return verdict
 
     def judged(self, entry: Entry) -> bool | None:
         """True: gone. False: alive a moment ago. None: it was not watched for long enough."""
