@@ -12,6 +12,7 @@ from holdfast.store.keyvalue.port import (
     Entry,
     Keep,
     Key,
+    Leases,
     Limits,
     Span,
     Write,
@@ -83,6 +84,12 @@ class Metered:
     def limits(self) -> Limits:
         return self._engine.limits
 
+    @property
+    def leases(self) -> Leases | None:
+        return (
+            None if self._engine.leases is None else MeteredLeases(self._engine.leases, self._meter)
+        )
+
     def exists(self) -> bool:
         return self._engine.exists()
 
@@ -115,18 +122,6 @@ class Metered:
         self._meter.add(reads=1 if self._is_one else 0, transactions=1)
         return await self._engine.advance(counter, by)
 
-    async def lease(self, record: Write, *, span: float) -> Keep | None:
-        """To keep one counts as a read: the cluster writes nothing for it."""
-        keep = await self._engine.lease(record, span=span)
-        if keep is None:
-            return None
-
-        async def kept() -> bool:
-            self._meter.add(reads=1)
-            return await keep()
-
-        return kept
-
     def watch(
         self, parts: Sequence[str], heard: Callable[[Write], None]
     ) -> Callable[[], None] | None:
@@ -140,3 +135,24 @@ class Metered:
 
     async def concerns(self) -> list[str]:
         return await self._engine.concerns()
+
+
+class MeteredLeases:
+    """To keep one counts as a read: the cluster writes nothing for it."""
+
+    def __init__(self, leases: Leases, meter: Meter) -> None:
+        self._leases = leases
+        self._meter = meter
+
+    async def put(self, record: Write, *, span: float) -> Keep:
+        keep = await self._leases.put(record, span=span)
+
+        async def kept() -> bool:
+            self._meter.add(reads=1)
+            return await keep()
+
+        return kept
+
+    async def left(self, lease: str) -> int:
+        self._meter.add(reads=1)
+        return await self._leases.left(lease)

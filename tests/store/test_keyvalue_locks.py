@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from itertools import count
 
 import pytest
 
@@ -11,6 +12,7 @@ from holdfast.core.worker import WorkerInfo
 from holdfast.errors import StoreUnavailable
 from holdfast.store.keyvalue import layout
 from holdfast.store.keyvalue.locks import Lock
+from holdfast.store.keyvalue.port import LEASE as NAME
 from holdfast.store.keyvalue.port import Conditions, Keep, Key, Write
 from holdfast.store.keyvalue.store import KeyValueStore
 from holdfast.testing.clock import FakeClock
@@ -145,63 +147,75 @@ async def test_lock_of_which_nobody_waited_for_the_answer_is_free_again(what: st
     await other.close()
 
 
-class _Leasing(MemoryEngine):
-    """Takes the records of the dead away, as etcd does; `expire` is what time does there."""
+class _Leases:
+    """Over when the test says so; whoever looks again finds them kept."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.leases: set[Key] = set()
+    def __init__(self, engine: MemoryEngine) -> None:
+        self._engine = engine
+        self._seconds = count(1)
+        self.kept: set[Key] = set()
 
-    async def lease(self, record: Write, *, span: float) -> Keep:
-        self.leases.add(record.key)
-        await self.transact({}, [record])
+    async def put(self, record: Write, *, span: float) -> Keep:
+        self.kept.add(record.key)
+        await self._engine.transact({}, [Write(record.key, {NAME: record.key.sort})])
 
         async def keep() -> bool:
-            return record.key in self.leases
+            return record.key in self.kept
 
         return keep
 
+    async def left(self, lease: str) -> int:
+        return next(self._seconds)
+
     async def expire(self) -> None:
-        over = [Write(key, None) for key in self.leases]
-        self.leases.clear()
-        await self.transact({}, over)
+        over = [Write(key, None) for key in self.kept]
+        self.kept.clear()
+        await self._engine.transact({}, over)
 
 
-async def test_lock_is_free_the_moment_its_holders_lease_is_over() -> None:
-    engine = _Leasing()
-    store, other = await _opened(engine), await _opened(engine)
+@pytest.fixture
+def leases(engine: MemoryEngine) -> _Leases:
+    engine.leases = made = _Leases(engine)
+    return made
+
+
+async def test_lock_is_free_the_moment_its_holders_lease_is_over(
+    engine: MemoryEngine, leases: _Leases, store: KeyValueStore
+) -> None:
+    other = await _opened(engine)
     lock = await store.hold("host-1")
 
     refused = await other.hold("host-1")
-    await engine.expire()
+    await leases.expire()
     taken = await other.hold("host-1")
 
     assert lock is not None
     assert refused is None
     assert taken is not None
     await _until_lost(lock)
-    await asyncio.gather(store.close(), other.close())
+    await other.close()
 
 
-async def test_lock_whose_lease_was_over_before_anybody_wanted_it_is_kept() -> None:
-    engine = _Leasing()
-    store, other = await _opened(engine), await _opened(engine)
+async def test_lock_whose_lease_was_over_before_anybody_wanted_it_is_kept(
+    engine: MemoryEngine, leases: _Leases, store: KeyValueStore
+) -> None:
+    other = await _opened(engine)
     lock = await store.hold("host-1")
 
-    await engine.expire()
+    await leases.expire()
     async with asyncio.timeout(30):
-        while not engine.leases:  # noqa: ASYNC110 - a thread's
+        while not leases.kept:  # noqa: ASYNC110 - a thread's
             await asyncio.sleep(0.01)
 
     assert lock is not None
     assert await other.hold("host-1") is None
     assert not lock.is_lost
-    await asyncio.gather(store.close(), other.close())
+    await other.close()
 
 
-async def test_holder_with_a_lease_writes_nothing_while_it_lives() -> None:
-    engine = _Leasing()
-    store = await _opened(engine)
+async def test_holder_with_a_lease_writes_nothing_while_it_lives(
+    engine: MemoryEngine, leases: _Leases, store: KeyValueStore
+) -> None:
     assert await store.hold("host-1") is not None
     written: list[Write] = []
     engine.before = written.extend
@@ -214,19 +228,21 @@ async def test_holder_with_a_lease_writes_nothing_while_it_lives() -> None:
 
 
 class _Away(MemoryEngine):
-    """Nobody answers, until somebody does."""
+    """Nobody answers to what is written, until somebody does."""
 
-    async def lease(self, record: Write, *, span: float) -> None:
+    away = False
+
+    async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
         if self.away:
             raise StoreUnavailable("nobody answers")
-
-    away = True
+        return await super().transact(conditions, writes)
 
 
 async def test_who_could_not_show_life_is_told_and_may_ask_again() -> None:
     engine = _Away()
     store = await _opened(engine)
 
+    engine.away = True
     with pytest.raises(StoreUnavailable):
         await store.hold("host-1")
     engine.away = False

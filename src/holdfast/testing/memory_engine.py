@@ -7,7 +7,17 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import count
 from threading import Lock
 
-from holdfast.store.keyvalue.port import LAST, Conditions, Entry, Key, Limits, Span, Value, Write
+from holdfast.store.keyvalue.port import (
+    LAST,
+    Conditions,
+    Entry,
+    Key,
+    Leases,
+    Limits,
+    Span,
+    Value,
+    Write,
+)
 
 
 class MemoryEngine:
@@ -18,6 +28,7 @@ class MemoryEngine:
 
     def __init__(self, *, most_writes: int = 100) -> None:
         self.limits = Limits(most_writes=most_writes, poll=0.5, beat=0.05)
+        self.leases: Leases | None = None
         self.before: Callable[[Sequence[Write]], None] = lambda _: None
         self._parts: dict[str, dict[str, Entry]] = defaultdict(dict)
         self._order: dict[str, list[str]] = defaultdict(list)
@@ -86,9 +97,6 @@ class MemoryEngine:
             last: int = by + (there.value[LAST] if there else 0)
             self._write(counter, {LAST: last})
         return last
-
-    async def lease(self, record: Write, *, span: float) -> None:
-        """Nothing goes by itself here."""
 
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> Callable[[], None]:
         def own(write: Write) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 
-from holdfast.store.keyvalue.port import Conditions, Engine, Entry, Keep, Key, Limits, Span, Write
+from holdfast.store.keyvalue.port import Conditions, Engine, Entry, Key, Leases, Limits, Span, Write
 
 
 class Died(BaseException):
@@ -28,6 +28,11 @@ class MortalEngine:
     @property
     def limits(self) -> Limits:
         return self._engine.limits
+
+    @property
+    def leases(self) -> Leases | None:
+        self._live()
+        return self._engine.leases
 
     def exists(self) -> bool:
         return self._engine.exists()
@@ -69,10 +74,6 @@ class MortalEngine:
         self._live()
         async for entry in self._engine.scan(start):
             yield entry
-
-    async def lease(self, record: Write, *, span: float) -> Keep | None:
-        self._live()
-        return await self._engine.lease(record, span=span)
 
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> None:
         """Nobody is to be woken in a world that ends."""

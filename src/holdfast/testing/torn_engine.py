@@ -5,7 +5,7 @@ from datetime import datetime
 from itertools import count
 from typing import TypeVar
 
-from holdfast.store.keyvalue.port import Conditions, Entry, Key, Limits, Span, Write
+from holdfast.store.keyvalue.port import Conditions, Entry, Key, Leases, Limits, Span, Write
 from holdfast.testing.memory_engine import MemoryEngine
 
 Item = TypeVar("Item")
@@ -65,6 +65,10 @@ class TornEngine:
     def limits(self) -> Limits:
         return self._engine.limits
 
+    @property
+    def leases(self) -> Leases | None:
+        return self._engine.leases
+
     def exists(self) -> bool:
         return True
 
@@ -112,9 +116,6 @@ class TornEngine:
         async for entry in self._engine.scan(start):
             await self._step(entry.key.part)
             yield entry
-
-    async def lease(self, record: Write, *, span: float) -> None:
-        """Nothing goes by itself here."""
 
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> None:
         """Nobody is to be woken."""

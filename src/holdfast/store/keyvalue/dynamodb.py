@@ -58,6 +58,7 @@ class DynamoDBEngine:
         Who brings `threads` keeps them; otherwise there are some from `open` to `close`.
         """
         self._prefix = prefix
+        self.leases = None  # what expires here may still be there for days
         self.limits = Limits(most_writes=most_writes, poll=POLL, beat=beat)
         self._table = Table(table, region=region, endpoint=endpoint, threads=THREADS)
         self._lent = threads
@@ -159,9 +160,6 @@ class DynamoDBEngine:
         put = next((write for write in writes if write.value is not None), None)
         [found] = [None] if put is None else await self.get([put.key])
         return found is not None and found.version == mark
-
-    async def lease(self, record: Write, *, span: float) -> None:
-        """What expires here may still be there for days."""
 
     def watch(
         self,

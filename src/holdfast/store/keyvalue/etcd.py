@@ -2,22 +2,20 @@
 
 import asyncio
 import json
-import math
 import secrets
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
 from holdfast.errors import StoreUnavailable
+from holdfast.store.keyvalue.etcd_leases import EtcdLeases
 from holdfast.store.keyvalue.etcd_watch import Watch
 from holdfast.store.keyvalue.etcd_wire import PATIENCE, PAUSE, Cluster, Unanswered, Wire
 from holdfast.store.keyvalue.port import (
     LAST,
     Conditions,
     Entry,
-    Keep,
     Key,
     Limits,
     Span,
@@ -44,6 +42,7 @@ class EtcdEngine:
     ) -> None:
         self.limits = Limits(most_writes=MOST_OPERATIONS, poll=0.5, beat=beat)
         self._wire = Wire(cluster, patience=patience)
+        self.leases = EtcdLeases(self._wire, self._operation)
         self._patience = patience
         self._prefix = prefix
         self._marks = secrets.token_hex(8)
@@ -151,17 +150,6 @@ class EtcdEngine:
             conditions = {counter: there.version if there else None}
             if await self.transact(conditions, [Write(counter, {LAST: last})]):
                 return last
-
-    async def lease(self, record: Write, *, span: float) -> Keep:
-        """By etcd's own clock, which stands still while there is no majority."""
-        granted = await self._wire.ask("/v3/lease/grant", {"TTL": str(math.ceil(span))})
-        put = self._operation(record)["request_put"]
-        await self._wire.ask("/v3/kv/put", {**put, "lease": granted["ID"]})
-        return partial(self._kept, granted["ID"])
-
-    async def _kept(self, lease: str) -> bool:
-        answer = await self._wire.ask("/v3/lease/keepalive", {"ID": lease})
-        return int(answer["result"].get("TTL", 0)) > 0
 
     def _unknown(self, error: Unanswered) -> StoreUnavailable:
         told = self._wire.unreachable(error)

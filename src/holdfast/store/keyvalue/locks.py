@@ -149,7 +149,7 @@ class Locks:
     async def _is_free(self, entry: Entry | None) -> bool:
         """Whether nobody of its holders is left; one that is let go of meanwhile is not free."""
         while True:
-            [gone] = await self._judged([entry])
+            [gone] = await self._judged([entry], closely=True)
             if gone is not None or entry is None:
                 return bool(gone)
             await asyncio.sleep(self._engine.limits.beat / 2)
@@ -157,11 +157,13 @@ class Locks:
             if entry is None:
                 return False
 
-    async def _judged(self, found: Sequence[Entry | None]) -> list[bool | None]:
+    async def _judged(
+        self, found: Sequence[Entry | None], *, closely: bool = False
+    ) -> list[bool | None]:
         """Of each: True, it is nobody's; False, some holder lives; None, that is not known yet."""
         numbers = [() if entry is None else from_value(entry.value).numbers for entry in found]
         others = {holders.owner(n) for each in numbers for n in each} - {self._owner}
-        lives = await self._lives.judged(others) if others else {}
+        lives = await self._lives.judged(others, closely=closely) if others else {}
         verdicts = {n: self._verdict(n, lives) for each in numbers for n in each}
         return [_all_gone([verdicts[number] for number in each]) for each in numbers]
 

@@ -57,6 +57,21 @@ Conditions = Mapping[Key, str | None]
 Keep = Callable[[], Awaitable[bool]]
 """Makes a lease as long as it was at first; False: it was over."""
 
+LEASE: Final = "lease"
+"""In a record that has one: the name of its lease."""
+
+
+class Leases(Protocol):
+    """For records that go by themselves, by the engine's own clock."""
+
+    async def put(self, record: Write, *, span: float) -> Keep:
+        """Put a record that is gone when nobody has kept it for so many seconds."""
+        ...
+
+    async def left(self, lease: str) -> int:
+        """Whole seconds until it is over; 0 or less: it is."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -72,6 +87,11 @@ class Engine(Protocol):
 
     @property
     def limits(self) -> Limits: ...
+
+    @property
+    def leases(self) -> Leases | None:
+        """None: nothing goes by itself there, or not soon."""
+        ...
 
     def exists(self) -> bool:
         """Whether there is something to open; `open` would otherwise make it."""
@@ -115,13 +135,6 @@ class Engine(Protocol):
 
     async def advance(self, counter: Key, by: int) -> int:
         """Raise the record's `last`, from 0 if there is none, and answer it; gaps may be left."""
-        ...
-
-    async def lease(self, record: Write, *, span: float) -> Keep | None:
-        """Put a record that goes by itself when nobody has kept it for so many seconds.
-
-        None: there are no leases here, and nothing was written.
-        """
         ...
 
     def watch(
