@@ -13,6 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from holdfast.core.ids import Ids
 from holdfast.store.keyvalue.dynamodb import THREADS, DynamoDBEngine
 from holdfast.store.keyvalue.store import KeyValueStore
+from holdfast.testing import sizes
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance import *  # noqa: F403 - the suite
 from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
@@ -96,5 +97,9 @@ def test_random_histories_are_those_of_the_model(dynamodb: str) -> None:
 
     machine = history_machine(make, every=10)
     usual = machine.TestCase.settings
-    fewer = settings(usual, max_examples=max(FEWEST, usual.max_examples // FEWER))
+    fewer = settings(
+        usual,
+        max_examples=max(FEWEST, usual.max_examples // FEWER),
+        stateful_step_count=sizes.SIZES.history_steps_on_servers,
+    )
     run_state_machine_as_test(machine, settings=fewer)

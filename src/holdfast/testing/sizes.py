@@ -16,6 +16,7 @@ class Sizes:
 
     history_examples: int  # random histories per store
     history_steps: int  # steps in each of them
+    history_steps_on_servers: int  # the same, on etcd and DynamoDB
     batch_jobs: int  # jobs in one large call
     moves: int  # jobs moved to one place
     every_case_on_servers: bool  # etcd and DynamoDB; or one of each test's: requests take time
@@ -39,6 +40,7 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "check": Sizes(
             history_examples=20,
             history_steps=100,
+            history_steps_on_servers=40,
             batch_jobs=120,
             moves=12,
             every_case_on_servers=False,
@@ -59,6 +61,7 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "test": Sizes(
             history_examples=6,
             history_steps=100,
+            history_steps_on_servers=40,
             batch_jobs=120,
             moves=12,
             every_case_on_servers=False,
@@ -79,6 +82,7 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "full": Sizes(
             history_examples=10_000,
             history_steps=100,
+            history_steps_on_servers=100,
             batch_jobs=1_000,
             moves=100,
             every_case_on_servers=True,
