@@ -1,5 +1,8 @@
 """TLS, users and passwords of etcd, and what it refuses: one line each."""
 
+import asyncio
+import gc
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +73,36 @@ async def test_who_was_let_in_before_rights_changed_is_let_in_again(etcd_lock: S
 
     assert (await job_of(store, await put(store))).queue == "default"
     await store.close()
+
+
+def _unclosed(server: SecureEtcd) -> list[str]:
+    """Connections of this process to it that nobody has closed."""
+    port = int(server.host.rpartition(":")[2])
+    found = [each for each in gc.get_objects() if isinstance(each, socket.socket)]
+    return [str(each) for each in found if each.fileno() >= 0 and _is_to(each, port)]
+
+
+def _is_to(own: socket.socket, port: int) -> bool:
+    try:
+        return bool(own.getpeername()[1] == port)
+    except OSError:
+        return False  # it listens, or is not connected
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.005, 0.1])
+def test_store_that_is_closed_at_once_has_no_connection_left(
+    etcd_lock: SecureEtcd, seconds: float
+) -> None:
+    async def live() -> None:
+        store = open_store(etcd_lock.url(PREFIX))
+        await store.open()
+        await asyncio.sleep(seconds)  # its watch is being connected, or is
+        await store.close()
+
+    for _ in range(5):
+        asyncio.run(live())
+
+        assert _unclosed(etcd_lock) == []
 
 
 async def test_certificate_that_nobody_vouches_for_is_not_trusted(etcd_lock: SecureEtcd) -> None:

@@ -14,6 +14,9 @@ from holdfast.store.keyvalue.etcd_wire import Wire
 PAUSE: Final = 0.5
 """Seconds before a broken watch is tried again: polling sees to the rest."""
 
+CONNECT: Final = 2.0
+"""Seconds for a connection to be made."""
+
 MOST_LINE: Final = 2**24
 IDLE: Final = 60.0
 """Seconds of silence after which the connection is made anew, for it may be dead."""
@@ -35,35 +38,47 @@ class Watch:
         self._prefixes = prefixes
         self._heard = heard
         self._next = since
+        self._is_connecting = False
+        self._is_over = False
         self._task = asyncio.get_running_loop().create_task(self._hear_for_ever())
 
     def cancel(self) -> None:
-        if not self._task.get_loop().is_closed():
+        """Soon: whoever is cut off amid a TLS handshake leaves a socket that nobody closes."""
+        self._is_over = True
+        if not self._is_connecting and not self._task.get_loop().is_closed():
             self._task.cancel()
 
     async def stop(self) -> None:
         self.cancel()
         if self._task.get_loop() is asyncio.get_running_loop():
-            with suppress(asyncio.CancelledError):
-                await self._task
+            with suppress(asyncio.CancelledError, TimeoutError):
+                async with asyncio.timeout(CONNECT):
+                    await self._task
 
     async def _hear_for_ever(self) -> None:
-        while True:
+        while not self._is_over:
             with suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
                 await self._hear()
             await asyncio.sleep(PAUSE)
 
     async def _hear(self) -> None:
         session, url, headers = await self._wire.stream("/v3/watch")
-        timeout = aiohttp.ClientTimeout(total=None, sock_read=IDLE, sock_connect=PAUSE * 4)
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=IDLE, sock_connect=CONNECT)
         # One message for each, on one connection: a store would need three of them otherwise.
         body = "\n".join(json.dumps({"create_request": self._asked(p)}) for p in self._prefixes)
-        async with session.post(
-            url, data=body, headers=headers, timeout=timeout, read_bufsize=MOST_LINE
-        ) as answer:
+        self._is_connecting = True
+        try:
+            answer = await session.post(
+                url, data=body, headers=headers, timeout=timeout, read_bufsize=MOST_LINE
+            )
+        finally:
+            self._is_connecting = False
+        try:
             async for line in answer.content:
-                if not self._take(json.loads(line).get("result", {})):
+                if self._is_over or not self._take(json.loads(line).get("result", {})):
                     return
+        finally:
+            _cut(answer)
 
     def _asked(self, prefix: bytes) -> dict[str, Any]:
         end = prefix[:-1] + bytes([prefix[-1] + 1])
@@ -84,3 +99,11 @@ class Watch:
         if "header" in result:
             self._next = int(result["header"]["revision"]) + 1
         return not result.get("canceled", False)
+
+
+def _cut(answer: aiohttp.ClientResponse) -> None:
+    """At once: to take leave by TLS needs another answer, and our loop may be over before."""
+    transport = answer.connection and answer.connection.transport
+    if transport is not None:
+        transport.abort()
+    answer.close()
