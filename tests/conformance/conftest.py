@@ -5,7 +5,17 @@ from random import Random
 import pytest
 
 from holdfast.core.ids import Ids
+from holdfast.testing import sizes
 from holdfast.testing.clock import FakeClock
+
+SERVERS = frozenset({"test_dynamodb", "test_etcd"})
+
+
+@pytest.fixture(autouse=True)
+def _sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where requests take long there are fewer of them, unless all is wanted."""
+    if request.path.stem in SERVERS and not sizes.SIZES.every_case_on_servers:
+        monkeypatch.setenv(sizes.VARIABLE, "servers")
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from hypothesis.stateful import run_state_machine_as_test
 from holdfast.core.ids import Ids
 from holdfast.store.keyvalue.dynamodb import THREADS, DynamoDBEngine
 from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.testing import sizes
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.conformance import *  # noqa: F403 - the suite
 from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
@@ -33,9 +32,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 BEAT = 0.5
 """Seconds: dead holders of locks are found soon, and the living are heard on a busy machine."""
 
-FEWER, FEWEST = (20, 1)
+FEWER = 20
 """Each history takes so many times as long as on a file."""
-
 
 SHARED = 30
 """Tests that share a table, each with a prefix of its own: making one takes time, and so does
@@ -97,9 +95,5 @@ def test_random_histories_are_those_of_the_model(dynamodb: str) -> None:
 
     machine = history_machine(make, every=10)
     usual = machine.TestCase.settings
-    fewer = settings(
-        usual,
-        max_examples=max(FEWEST, usual.max_examples // FEWER),
-        stateful_step_count=sizes.SIZES.history_steps_on_servers,
-    )
+    fewer = settings(usual, max_examples=usual.max_examples // FEWER)
     run_state_machine_as_test(machine, settings=fewer)

@@ -1,5 +1,6 @@
 """What the key-value store adds to the contract: addresses, clocks, index entries, tries."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import pytest
@@ -7,12 +8,22 @@ import pytest
 from holdfast.clock import SystemClock
 from holdfast.core.violation import Code
 from holdfast.errors import ClockApart, InvalidJob, SchemaTooNew, StoreBusy
+from holdfast.store.keyvalue import runs
 from holdfast.store.keyvalue.leases import FleetClock, Leases
-from holdfast.store.keyvalue.port import Conditions, Key, Span, Write
+from holdfast.store.keyvalue.port import Conditions, Entry, Key, Span, Write
 from holdfast.store.keyvalue.store import KeyValueStore
+from holdfast.store.keyvalue.unit import Unit
 from holdfast.store.open import open_store
 from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import HOUR, SECOND, claim_order, put, started, take_many
+from holdfast.testing.conformance.make import (
+    HOUR,
+    SECOND,
+    claim_order,
+    ended,
+    put,
+    started,
+    take_many,
+)
 from holdfast.testing.memory_engine import MemoryEngine
 from holdfast.testing.stores import ids_for_test
 from holdfast.verify import verify
@@ -171,3 +182,48 @@ async def _asked(engine: MemoryEngine, store: KeyValueStore) -> int:
     await take_many(store, limit=1)
     engine.before = lambda _: None
     return sent
+
+
+class _Asked(MemoryEngine):
+    """Counts what is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+        self.asked += 1
+        return await super().get(keys)
+
+    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+        self.asked += 1
+        return await super().range(span, limit=limit, reverse=reverse)
+
+
+async def test_proof_reads_by_the_page_and_not_by_the_job() -> None:
+    engine = _Asked()
+    store = await _opened(engine)
+    counts = []
+    for more in (20, 180):
+        for _ in range(more):
+            await ended(store)
+        engine.asked = 0
+        assert (await verify(store)).violations == ()
+        counts.append(engine.asked)
+
+    assert counts[0] == counts[1], "a request more for each page, none for a job"
+
+
+async def test_runs_of_jobs_that_lie_far_apart_are_each_ones_own() -> None:
+    engine = MemoryEngine()
+    store = await _opened(engine)
+    found = sorted([await ended(store) for _ in range(30)])
+    first, last = await store.get([found[0], found[-1]])
+    assert first is not None
+    assert last is not None
+
+    ours, others = await runs.closed_of(Unit(engine), [first, last])
+
+    assert [run.job_id for run in ours] == [first.id]
+    assert [run.job_id for run in others] == [last.id]
+    assert await runs.closed_of(Unit(engine), []) == []

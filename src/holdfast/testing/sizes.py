@@ -1,4 +1,7 @@
-"""How much of everything the tests do: HOLDFAST_SIZE is `check`, `test` (the default) or `full`."""
+"""How much of everything the tests do: HOLDFAST_SIZE is `check`, `test` (the default) or `full`.
+
+`servers` is for stores of which each request takes milliseconds, in place of the first two.
+"""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +19,6 @@ class Sizes:
 
     history_examples: int  # random histories per store
     history_steps: int  # steps in each of them
-    history_steps_on_servers: int  # the same, on etcd and DynamoDB
     batch_jobs: int  # jobs in one large call
     moves: int  # jobs moved to one place
     every_case_on_servers: bool  # etcd and DynamoDB; or one of each test's: requests take time
@@ -40,7 +42,6 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "check": Sizes(
             history_examples=20,
             history_steps=100,
-            history_steps_on_servers=40,
             batch_jobs=120,
             moves=12,
             every_case_on_servers=False,
@@ -61,7 +62,6 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
         "test": Sizes(
             history_examples=6,
             history_steps=100,
-            history_steps_on_servers=40,
             batch_jobs=120,
             moves=12,
             every_case_on_servers=False,
@@ -79,10 +79,29 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             slot_minutes=25,
             slot_kills=6,
         ),
+        "servers": Sizes(
+            history_examples=20,
+            history_steps=40,
+            batch_jobs=40,
+            moves=6,
+            every_case_on_servers=False,
+            crash_on_either_side=False,
+            race_processes=3,
+            race_rounds=4,
+            race_jobs=40,
+            chaos_jobs=400,
+            chaos_kills=6,
+            chaos_deploys=3,
+            chaos_trials=4,
+            outage_jobs=300,
+            outage_kills=3,
+            slot_processes=8,
+            slot_minutes=25,
+            slot_kills=6,
+        ),
         "full": Sizes(
             history_examples=10_000,
             history_steps=100,
-            history_steps_on_servers=100,
             batch_jobs=1_000,
             moves=100,
             every_case_on_servers=True,

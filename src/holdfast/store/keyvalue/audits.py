@@ -1,6 +1,6 @@
 """Everything that is held of a job, and what belongs to none, for `verify`."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -32,7 +32,7 @@ from holdfast.store.keyvalue.desk import Desk
 from holdfast.store.keyvalue.finishing import settle
 from holdfast.store.keyvalue.kept import Kept, indexes
 from holdfast.store.keyvalue.pages import pages, through
-from holdfast.store.keyvalue.port import Key, Span
+from holdfast.store.keyvalue.port import Entry, Key, Span
 from holdfast.store.keyvalue.texts import is_json
 from holdfast.store.keyvalue.unit import Unit
 
@@ -53,14 +53,19 @@ async def dossiers(desk: Desk, *, after: int, limit: int) -> list[Dossier]:
 
 async def _dossiers(unit: Unit, *, after: int, limit: int) -> list[Dossier]:
     page = await shelf.everything(unit, after=after, limit=limit)
-    answer = [await _dossier(unit, kept) for kept in page]
+    await unit.fetch([key for kept in page for key in indexes(kept)])
+    closed = await runs.closed_of(unit, [kept.job for kept in page])
+    told = await _events_of(unit, [kept.job.id for kept in page])
+    each = zip(page, closed, told, strict=True)
+    answer = [await _dossier(unit, kept, done, events) for kept, done, events in each]
     await unit.require_unchanged()
     return answer
 
 
-async def _dossier(unit: Unit, kept: Kept) -> Dossier:
+async def _dossier(
+    unit: Unit, kept: Kept, closed: Sequence[RunRecord], events: Sequence[EventRecord]
+) -> Dossier:
     job = kept.job
-    events = await _events(unit, job.id)
     root = kept if job.root_id == job.id else await shelf.load(unit, job.root_id)
     after = None if kept.successor is None else await shelf.load(unit, kept.successor)
     group = None if kept.member is None else await groups.load(unit, kept.member)
@@ -72,7 +77,7 @@ async def _dossier(unit: Unit, kept: Kept) -> Dossier:
         created_at=job.created_at,
         params_are_json=is_json(job.params, ANY_SIZE),
         places=await _places(unit, kept),
-        runs=tuple([_run(run) for run in await runs.closed(unit, job)]),
+        runs=tuple(_run(run) for run in closed),
         events=tuple(_told(event) for event in events),
         root_id=None if root is None else root.job.id,
         before=None if job.retry_of is None else await _before(unit, kept, job.retry_of),
@@ -86,9 +91,7 @@ async def _dossier(unit: Unit, kept: Kept) -> Dossier:
 async def _places(unit: Unit, kept: Kept) -> tuple[Place, ...]:
     """One, unless it is adrift, or an index entry without which nobody would find it is gone."""
     job = kept.job
-    wanted = indexes(kept)
-    await unit.fetch(list(wanted))
-    is_found = all([await unit.get(key) is not None for key in wanted])
+    is_found = all([await unit.get(key) is not None for key in indexes(kept)])
     if kept.is_loose or not is_found:
         return ()
     where = Where.END if job.is_final else Where.OPEN if kept.is_open else Where.WAITING
@@ -105,17 +108,22 @@ async def _places(unit: Unit, kept: Kept) -> tuple[Place, ...]:
     )
 
 
-async def _events(unit: Unit, job_id: str) -> list[EventRecord]:
-    told = await unit.range(layout.of_job(layout.EVENT, job_id), limit=ALL)
-    found = await unit.engine.get([layout.stream_key(each.value["id"]) for each in told])
-    return [runs.event(each.value) for each in found if each is not None]
+async def _events_of(unit: Unit, jobs: Sequence[str]) -> list[list[EventRecord]]:
+    """The events of each of these jobs."""
+    told = await runs.of_jobs(unit, layout.EVENT, jobs)
+    numbers = [each.value["id"] for found in told for each in found]
+    records = await unit.engine.get([layout.stream_key(number) for number in numbers])
+    by_number = {n: runs.event(e.value) for n, e in zip(numbers, records, strict=True) if e}
+    mine = [[each.value["id"] for each in found] for found in told]
+    return [[by_number[n] for n in each if n in by_number] for each in mine]
 
 
 async def _before(unit: Unit, kept: Kept, job_id: JobId) -> Before:
     before = await shelf.load(unit, job_id)
     if before is None:
         return Before(id=None)
-    told = {(event.kind, event.at) for event in await _events(unit, job_id)}
+    [events] = await _events_of(unit, [job_id])
+    told = {(event.kind, event.at) for event in events}
     is_final = before.job.is_final
     return Before(
         id=before.job.id,
@@ -162,10 +170,9 @@ async def strays(desk: Desk, *, limit: int) -> list[Stray]:
 
 
 async def _strays(desk: Desk) -> AsyncIterator[Stray]:
-    async for entry in through(desk, layout.RUN):
-        if await _is_gone(desk, entry.value["job_id"]):
-            rows = (f"runs job={entry.value['job_id']} token={entry.value['token']}",)
-            yield Stray(kind=StrayKind.RUN, rows=rows)
+    async for entry in _orphans(desk, layout.RUN):
+        rows = (f"runs job={entry.value['job_id']} token={entry.value['token']}",)
+        yield Stray(kind=StrayKind.RUN, rows=rows)
     async for stray in _of_events(desk):
         yield stray
     async for stray in _of_places(desk):
@@ -181,10 +188,18 @@ async def _strays(desk: Desk) -> AsyncIterator[Stray]:
 
 
 async def _of_events(desk: Desk) -> AsyncIterator[Stray]:
-    async for entry in through(desk, layout.STREAM):
-        job_id = entry.value.get("job_id")
-        if job_id is not None and await _is_gone(desk, job_id):
-            yield Stray(kind=StrayKind.EVENT, rows=(f"events id={entry.value['id']}",))
+    async for entry in _orphans(desk, layout.STREAM):
+        yield Stray(kind=StrayKind.EVENT, rows=(f"events id={entry.value['id']}",))
+
+
+async def _orphans(desk: Desk, part: str) -> AsyncIterator[Entry]:
+    """Records that are there though the job that they are of is not."""
+    async for page in pages(desk, part):
+        of_jobs = [entry for entry in page if entry.value.get("job_id") is not None]
+        found = await desk.engine.get([layout.pointer(e.value["job_id"]) for e in of_jobs])
+        for entry, job in zip(of_jobs, found, strict=True):
+            if job is None and (await desk.engine.get([entry.key]))[0] is not None:
+                yield entry
 
 
 async def _of_places(desk: Desk) -> AsyncIterator[Stray]:
@@ -193,10 +208,18 @@ async def _of_places(desk: Desk) -> AsyncIterator[Stray]:
     per_queue = (layout.READY, layout.LATER, layout.OPEN)
     parts = [part + name for name in await queues.names(unit) for part in per_queue]
     for part in (*parts, layout.DUE, layout.DEADLINE, layout.ENDED):
-        async for entry in through(desk, part):
-            if await desk.do(partial(_is_ghost, key=entry.key, job_id=entry.value["id"])):
-                rows = (f"{part} {entry.key.sort}",)
-                yield Stray(kind=StrayKind.PLACE, rows=rows, job_id=entry.value["id"])
+        async for page in pages(desk, part):
+            for entry in await desk.do(partial(_unknown, page=page)):
+                if await desk.do(partial(_is_ghost, key=entry.key, job_id=entry.value["id"])):
+                    rows = (f"{part} {entry.key.sort}",)
+                    yield Stray(kind=StrayKind.PLACE, rows=rows, job_id=entry.value["id"])
+
+
+async def _unknown(unit: Unit, *, page: Sequence[Entry]) -> list[Entry]:
+    """Those that are not their job's, or were not when it was looked at."""
+    jobs = await shelf.load_many(unit, [entry.value["id"] for entry in page])
+    found = zip(page, jobs, strict=True)
+    return [entry for entry, kept in found if kept is None or entry.key not in indexes(kept)]
 
 
 async def _is_ghost(unit: Unit, *, key: Key, job_id: str) -> bool:

@@ -73,8 +73,8 @@ class Dumper:
         after = seq - 1
         while len(found) < limit:
             page = await self._desk.do(partial(shelf.everything, after=after, limit=PAGE))
-            for kept in page:
-                closed = await runs.closed(Unit(self._desk.engine), kept.job)
+            of_each = await runs.closed_of(Unit(self._desk.engine), [kept.job for kept in page])
+            for kept, closed in zip(page, of_each, strict=True):
                 told = [rows.run_row(run, seq=kept.job.seq) for run in closed]
                 found += [row for row in told if key_of(Kind.RUNS, row) > (seq, token)]
                 if len(found) >= limit:

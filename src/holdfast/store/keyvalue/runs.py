@@ -12,10 +12,12 @@ from holdfast.core.run import RunRecord
 from holdfast.core.state import RunStatus
 from holdfast.store.keyvalue import layout
 from holdfast.store.keyvalue.kept import Kept
-from holdfast.store.keyvalue.port import Value
+from holdfast.store.keyvalue.port import Entry, Span, Value
 from holdfast.store.keyvalue.unit import Stale, Unit
 
 ALL = 1_000_000
+NEARBY = 4
+"""Records for each job that are read at once, though some of them may be another's."""
 
 
 def closing(kept: Kept, change: Change, at: datetime) -> dict[str, Any]:
@@ -55,9 +57,38 @@ async def append(unit: Unit, job_id: str, token: int, artifacts: Sequence[str]) 
 
 async def closed(unit: Unit, job: Job) -> list[RunRecord]:
     """The closed runs of a job, the first one first."""
-    records = await unit.range(layout.of_job(layout.RUN, job.id), limit=ALL)
-    left = await _left(unit, job.id)
-    return [record(each.value, job, left.get(each.value["token"], ())) for each in records]
+    [found] = await closed_of(unit, [job])
+    return found
+
+
+async def closed_of(unit: Unit, jobs: Sequence[Job]) -> list[list[RunRecord]]:
+    """The same of several, in as few requests as it takes."""
+    ids = [job.id for job in jobs]
+    records = await of_jobs(unit, layout.RUN, ids)
+    left = [_left(found) for found in await of_jobs(unit, layout.ARTIFACTS, ids)]
+    return [
+        [record(each.value, job, own.get(each.value["token"], ())) for each in found]
+        for job, found, own in zip(jobs, records, left, strict=True)
+    ]
+
+
+async def of_jobs(unit: Unit, part: str, job_ids: Sequence[str]) -> list[list[Entry]]:
+    """What a part holds of each job: by one request where that is most of what lies between them.
+
+    Ids are given in the order of time, so jobs that came one after the other lie together.
+    """
+    if not job_ids:
+        return []
+    spans = [layout.of_job(part, job_id) for job_id in job_ids]
+    between = Span(part, min(s.start for s in spans), max(s.end for s in spans if s.end))
+    most = NEARBY * len(job_ids) if len(job_ids) > 1 else ALL
+    found = await unit.range(between, limit=most + 1)
+    if len(found) > most:
+        return await unit.ranges(spans)
+    by_job: dict[str, list[Entry]] = {}
+    for entry in found:
+        by_job.setdefault(entry.key.sort.rpartition("#")[0], []).append(entry)
+    return [by_job.get(job_id, []) for job_id in job_ids]
 
 
 async def all_of(unit: Unit, kept: Kept) -> list[RunRecord]:
@@ -67,16 +98,15 @@ async def all_of(unit: Unit, kept: Kept) -> list[RunRecord]:
         return done
     if done and done[-1].token == kept.job.token:
         raise Stale  # it was closed since the job was read
-    left = await _left(unit, kept.job.id)
-    return [*done, _opened(kept, left.get(kept.job.token, ()))]
+    [left] = await of_jobs(unit, layout.ARTIFACTS, [kept.job.id])
+    return [*done, _opened(kept, _left(left).get(kept.job.token, ()))]
 
 
-async def _left(unit: Unit, job_id: str) -> dict[int, tuple[str, ...]]:
+def _left(found: Sequence[Entry]) -> dict[int, tuple[str, ...]]:
     """Artifacts by token."""
-    found = await unit.range(layout.of_job(layout.ARTIFACTS, job_id), limit=ALL)
-    start = len(job_id) + 1
     return {
-        int(each.key.sort[start:], 16) - (1 << 63): tuple(each.value["artifacts"]) for each in found
+        int(each.key.sort.rpartition("#")[2], 16) - (1 << 63): tuple(each.value["artifacts"])
+        for each in found
     }
 
 

@@ -19,6 +19,7 @@ Answer = TypeVar("Answer")
 TRIES: Final = 60
 """How often a unit is tried that others keep getting in the way of: some ten seconds in all."""
 
+ALL: Final = 1_000_000
 LONGEST_PAUSE: Final = 0.25
 FIRST_PAUSE: Final = 0.002
 
@@ -83,6 +84,12 @@ class Unit:
         kept = [entry for entry in found if entry.key not in own]
         written = [Entry(key, value, "") for key, value in own.items() if value is not None]
         return sorted((*kept, *written), key=lambda e: e.key.sort, reverse=reverse)[:limit]
+
+    async def ranges(self, spans: Sequence[Span]) -> list[list[Entry]]:
+        """All records of each span as this unit sees them, in as few requests as it takes."""
+        if any(_is_in(key, span) for key in self._writes for span in spans):
+            return [await self.range(span, limit=ALL) for span in spans]
+        return await self.engine.ranges([(span, ALL) for span in spans])
 
     async def settled(self, spans: Sequence[Span], *, limit: int) -> list[Entry]:
         """The records of these spans as they were at one moment: read twice, or Stale.
