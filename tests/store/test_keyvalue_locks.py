@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from itertools import count
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -11,6 +12,7 @@ from holdfast.core.run import Holder
 from holdfast.core.worker import WorkerInfo
 from holdfast.errors import StoreUnavailable
 from holdfast.store.keyvalue import layout
+from holdfast.store.keyvalue.lives import Lives
 from holdfast.store.keyvalue.locks import Lock
 from holdfast.store.keyvalue.port import LEASE as NAME
 from holdfast.store.keyvalue.port import Conditions, Keep, Key, Write
@@ -225,6 +227,22 @@ async def test_holder_with_a_lease_writes_nothing_while_it_lives(
     assert written == []
     await store.close()
     assert not [key for key in engine.everything() if key.part in {layout.LOCK, layout.LIFE}]
+
+
+async def test_lease_is_seen_to_be_kept_only_by_who_looked_a_moment_ago(
+    engine: MemoryEngine, leases: _Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("holdfast.store.keyvalue.lives.time.monotonic", lambda: now)
+    monkeypatch.setattr(leases, "left", AsyncMock(return_value=3))
+    await leases.put(Write(Key(layout.LIFE, "other"), {}), span=3)
+    lives, seen = Lives(engine, "own"), []
+
+    for moment in (0.0, 0.9, 1.1, 100.0, 101.1):
+        now = moment
+        seen.append((await lives.judged(["other"], closely=True))["other"])
+
+    assert seen == [None, None, False, None, False]
 
 
 class _Away(MemoryEngine):

@@ -78,16 +78,17 @@ class Lives:
         asked = time.monotonic()
         left = await leases.left(lease)
         now = time.monotonic()
+        self._forget(now - self._patience - 2 * COARSE)
         before = self._sights.get(lease)
         # What is over is 0, and stays so until its engine has come round to it.
         was_kept = before is not None and left > 0 and asked + left >= before.end
-        if before is None or was_kept or now - before.at > self._patience + 2 * COARSE:
-            self._sights = {lease: Sight(now, now + left + COARSE), **self._recent(now, lease)}
+        if before is None or was_kept:
+            self._sights[lease] = Sight(now, now + left + COARSE)
         return was_kept
 
-    def _recent(self, now: float, besides: str) -> Mapping[str, Sight]:
-        long_ago = now - self._patience - 2 * COARSE
-        return {k: v for k, v in self._sights.items() if v.at > long_ago and k != besides}
+    def _forget(self, before: float) -> None:
+        """What was kept since then may have been kept long ago."""
+        self._sights = {k: sight for k, sight in self._sights.items() if sight.at > before}
 
     @property
     def _patience(self) -> float:
