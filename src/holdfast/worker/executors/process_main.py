@@ -69,6 +69,13 @@ class Inside:
         with self._speaking:
             self._line.sendall(encode(message))
 
+    def say_progress(self, run: Run) -> None:
+        """What is new of it, if nobody has said it; whoever takes it says it before anybody else
+        speaks, for what comes after the answer is not heard."""
+        with self._speaking:
+            if run.has_news:
+                self._line.sendall(encode({"progress": run.take_progress()}))
+
     def tell(self, run: Run) -> None:
         self._news.put(run)
 
@@ -80,8 +87,7 @@ class Inside:
 
     def _report(self) -> None:
         while True:
-            run = self._news.get()
-            self.say({"progress": run.take_progress()})
+            self.say_progress(self._news.get())
             time.sleep(BETWEEN_REPORTS)  # what comes meanwhile goes out together
 
     def _perform(self, claim: Claim, address: str) -> dict[str, Any]:
@@ -94,8 +100,7 @@ class Inside:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
             answer = _failure(kind, error)
-        if run.has_news:
-            self.say({"progress": run.take_progress()})
+        self.say_progress(run)
         return answer
 
 
