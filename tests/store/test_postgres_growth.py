@@ -40,8 +40,8 @@ DEEPER, SOME = 1.5, 30
 they lie, and it is left to chance whether that is cheaper."""
 
 TRIES = 3
-"""The server tidies its own catalog when it likes, and keeps dead rows of ours meanwhile; what
-really grows has grown at every try."""
+"""Where rows come to lie is not ours to say, and a renewal was once seen to cost twice as much for
+it, perhaps while the server tidied its catalog; what really grows has grown at every try."""
 
 Act = Callable[[PostgresStore], Awaitable[object]]
 

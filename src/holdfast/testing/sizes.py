@@ -5,7 +5,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -37,6 +37,38 @@ class Sizes:
     slot_kills: int  # times that one is
 
 
+_TEST: Final = Sizes(
+    history_examples=6,
+    history_steps=100,
+    batch_jobs=120,
+    moves=12,
+    every_case_on_servers=False,
+    crash_on_either_side=False,
+    race_processes=4,
+    race_rounds=6,
+    race_jobs=120,
+    chaos_jobs=400,
+    chaos_kills=6,
+    chaos_deploys=3,
+    chaos_trials=4,
+    outage_jobs=300,
+    outage_kills=3,
+    slot_processes=8,
+    slot_minutes=25,
+    slot_kills=6,
+)
+
+_SERVERS: Final = replace(
+    _TEST,
+    history_examples=20,
+    history_steps=40,
+    batch_jobs=40,
+    moves=6,
+    race_processes=3,
+    race_rounds=4,
+    race_jobs=40,
+)
+
 TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
     {
         "check": Sizes(
@@ -59,46 +91,8 @@ TABLE: Final[Mapping[str, Sizes]] = MappingProxyType(
             slot_minutes=10,
             slot_kills=3,
         ),
-        "test": Sizes(
-            history_examples=6,
-            history_steps=100,
-            batch_jobs=120,
-            moves=12,
-            every_case_on_servers=False,
-            crash_on_either_side=False,
-            race_processes=4,
-            race_rounds=6,
-            race_jobs=120,
-            chaos_jobs=400,
-            chaos_kills=6,
-            chaos_deploys=3,
-            chaos_trials=4,
-            outage_jobs=300,
-            outage_kills=3,
-            slot_processes=8,
-            slot_minutes=25,
-            slot_kills=6,
-        ),
-        "servers": Sizes(
-            history_examples=20,
-            history_steps=40,
-            batch_jobs=40,
-            moves=6,
-            every_case_on_servers=False,
-            crash_on_either_side=False,
-            race_processes=3,
-            race_rounds=4,
-            race_jobs=40,
-            chaos_jobs=400,
-            chaos_kills=6,
-            chaos_deploys=3,
-            chaos_trials=4,
-            outage_jobs=300,
-            outage_kills=3,
-            slot_processes=8,
-            slot_minutes=25,
-            slot_kills=6,
-        ),
+        "test": _TEST,
+        "servers": _SERVERS,
         "full": Sizes(
             history_examples=10_000,
             history_steps=100,
