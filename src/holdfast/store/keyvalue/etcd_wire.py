@@ -78,15 +78,22 @@ class Wire:
 
     async def ask_once(self, path: str, body: Mapping[str, Any]) -> Any:
         """One try at one endpoint; Unanswered, and the next one's turn, if it does not answer."""
-        endpoint = self._cluster.endpoints[self._at % len(self._cluster.endpoints)]
+        asked, endpoint = self._at, self._endpoint()
         try:
             return await self._post(endpoint, path, body)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self._at += 1
+            self._turn_from(asked)
             raise Unanswered(f"{endpoint}: {str(error) or type(error).__name__}") from error
         except Unanswered:
-            self._at += 1
+            self._turn_from(asked)
             raise
+
+    def _endpoint(self) -> str:
+        return self._cluster.endpoints[self._at % len(self._cluster.endpoints)]
+
+    def _turn_from(self, asked: int) -> None:
+        """Once for all who asked there: each of them a step, and three would be where they were."""
+        self._at = max(self._at, asked + 1)
 
     def unreachable(self, error: BaseException) -> StoreUnavailable:
         return StoreUnavailable(
@@ -96,8 +103,7 @@ class Wire:
 
     async def stream(self, path: str) -> tuple[aiohttp.ClientSession, str, Mapping[str, str]]:
         """What a request that stays open needs: the session, the address and the headers."""
-        endpoint = self._cluster.endpoints[self._at % len(self._cluster.endpoints)]
-        return await self._session(), endpoint + path, self._headers()
+        return await self._session(), self._endpoint() + path, self._headers()
 
     async def close(self) -> None:
         """Those of other loops close with their loop."""
