@@ -18,7 +18,7 @@ from .storm import storm
 
 pytestmark = pytest.mark.slow
 
-SMALL = 20
+SMALL = 5
 """A page, so that a proof takes many and much happens between them."""
 
 

@@ -61,7 +61,7 @@ _TEST: Final = Sizes(
 _SERVERS: Final = replace(
     _TEST,
     history_examples=20,
-    history_steps=40,
+    history_steps=30,
     batch_jobs=40,
     moves=6,
     race_processes=3,

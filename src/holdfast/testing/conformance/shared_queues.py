@@ -61,12 +61,14 @@ async def test_limit_is_never_exceeded_by_processes_that_claim_at_once(url: str)
 
 
 async def test_limit_holds_while_processes_work_through_a_queue(url: str) -> None:
+    size = sizes.SIZES
     async with opened(url) as store:
         await store.set_queue(Queue(name="lane", concurrency=2))
-        await store.add([make_job(queue="lane") for _ in range(60)])
+        await store.add([make_job(queue="lane") for _ in range(size.race_jobs // 2)])
 
     runners: list[list[Act[int]]] = [
-        [partial(work_through, holder=f"worker-{n}", queue="lane")] for n in range(4)
+        [partial(work_through, holder=f"worker-{n}", queue="lane")]
+        for n in range(size.race_processes)
     ]
     seen = await race(url, runners)
 
