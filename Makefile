@@ -30,7 +30,7 @@ demo: $(READY)  ## a short tour: real jobs, three workers, a real kill
 	@$(BIN)/holdfast demo $(ARGS)
 
 test: $(READY) lint types layers  ## everything: format, lint, types, layers, every test
-	$(BIN)/python -m pytest --ignore tests/chaos --numprocesses 4 --dist loadgroup
+	$(BIN)/python -m pytest --ignore tests/chaos --numprocesses 3 --dist loadgroup
 	$(BIN)/python -m pytest tests/chaos -m "not alone" --numprocesses 3
 	$(BIN)/python -m pytest tests/chaos -m alone
 	@$(MAKE) --no-print-directory requirements ARGS=--totals
