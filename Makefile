@@ -1,4 +1,4 @@
-# Holdfast: everything a contributor runs. `make` alone prints this help.
+# Outlast: everything a contributor runs. `make` alone prints this help.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -20,14 +20,14 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # A virtual environment of its own, made again whenever the dependencies change.
 $(READY): pyproject.toml $(PINS)
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer; set PYTHON=…")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Outlast needs Python 3.11 or newer; set PYTHON=…")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --no-compile --constraint $(PINS) --editable . --group dev
 	@touch $@
 
 demo: $(READY)  ## a short tour: real jobs, three workers, a real kill
-	@$(BIN)/holdfast demo $(ARGS)
+	@$(BIN)/outlast demo $(ARGS)
 
 test: $(READY) lint types layers  ## everything: format, lint, types, layers, every test
 	$(BIN)/python -m pytest --ignore tests/chaos --numprocesses 3 --dist loadgroup
@@ -52,14 +52,14 @@ layers: $(READY)
 	$(BIN)/lint-imports --no-cache > $(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
 
 fast: $(READY)
-	HOLDFAST_SIZE=check $(BIN)/python -m pytest -m "not slow and not alone" -n 2 --dist loadgroup
-	HOLDFAST_SIZE=check $(BIN)/python -m pytest -m "not slow and alone"
+	OUTLAST_SIZE=check $(BIN)/python -m pytest -m "not slow and not alone" -n 2 --dist loadgroup
+	OUTLAST_SIZE=check $(BIN)/python -m pytest -m "not slow and alone"
 
 requirements: $(READY)  ## which requirement is proved by which test, and which is not yet
 	@$(BIN)/python tools/requirements.py $(ARGS)
 
 proof: $(READY)  ## the same tests at full size (long)
-	HOLDFAST_SIZE=full $(BIN)/python -m pytest
+	OUTLAST_SIZE=full $(BIN)/python -m pytest
 
 bench: $(READY)  ## speed, growth and pick-up, beside others in the same run
 	$(BIN)/python -m pip install --quiet --group bench

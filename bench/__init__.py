@@ -1,1 +1,1 @@
-"""Speed, pick-up and growth of Holdfast, beside Huey in the same run: `python -m bench`."""
+"""Speed, pick-up and growth of Outlast, beside Huey in the same run: `python -m bench`."""

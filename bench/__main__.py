@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if asked.huey and machine.huey_version() is None:
         print("huey is not installed: `make bench` does that, or say --no-huey", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=asked.dir) as name:
+    with tempfile.TemporaryDirectory(prefix="outlast-bench-", dir=asked.dir) as name:
         found = _measure(asked, Path(name))
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

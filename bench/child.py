@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 ROOT = Path(__file__).resolve().parent.parent
-SIDES = {"holdfast": "bench.ours", "huey": "bench.peer"}
+SIDES = {"outlast": "bench.ours", "huey": "bench.peer"}
 LIMIT = 900.0
 
 

@@ -13,8 +13,8 @@ from bench.ours import make_app
 from bench.probe import Probe
 from bench.progress import tell
 from bench.report import table
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
 
 WAITING = 100_000
 TIMES = 5
@@ -54,7 +54,7 @@ def _each(path: Path, job_id: str, bare: float) -> dict[str, float]:
         "explain": ["explain", job_id, *where],
         "top --once": ["top", "--once", *where],
     }
-    program = [sys.executable, "-m", "holdfast"]
+    program = [sys.executable, "-m", "outlast"]
     return {name: _timed([*program, *args]) - bare for name, args in asked.items()}
 
 

@@ -52,7 +52,7 @@ class Line:
 
     def as_dict(self) -> dict[str, Any]:
         """Every round, for a file."""
-        series = {"holdfast": self.ours, "huey": self.huey, "ratio": self.ratio}
+        series = {"outlast": self.ours, "huey": self.huey, "ratio": self.ratio}
         rounds = {name: list(each.values) for name, each in series.items() if each is not None}
         return {"unit": self.figure.unit, **rounds}
 

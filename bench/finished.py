@@ -9,7 +9,7 @@ CHUNK = 100_000
 # would take a minute or more, and what is measured is the claiming beside them, not how they came.
 # The shape is that of a job that succeeded; the ids sort before any real one, as old ids do.
 WORKER = """
-INSERT INTO holdfast_workers (id, instance_id, boot_id)
+INSERT INTO outlast_workers (id, instance_id, boot_id)
 VALUES (1, 'history', 'history')
 ON CONFLICT DO NOTHING
 """
@@ -19,7 +19,7 @@ WITH RECURSIVE numbers (n) AS (
   UNION ALL
   SELECT n + 1 FROM numbers WHERE n < :last
 )
-INSERT INTO holdfast_jobs (
+INSERT INTO outlast_jobs (
   seq, id, type, name, params, queue, delivery, max_attempts, created_at
 )
 SELECT
@@ -28,17 +28,17 @@ SELECT
 FROM numbers
 """
 RUNS = """
-INSERT INTO holdfast_runs (job, token, run_id, status, worker, started_at, finished_at)
+INSERT INTO outlast_runs (job, token, run_id, status, worker, started_at, finished_at)
 SELECT seq, 1, printf('00000000-0000-7000-9000-%012x', seq), 'succeeded', 1, seq, seq
-FROM holdfast_jobs
+FROM outlast_jobs
 WHERE seq BETWEEN :first AND :last
 """
 ENDS = """
-INSERT INTO holdfast_ends (
+INSERT INTO outlast_ends (
   job, state, at, queue, priority, position, available_at, token, failures, losses
 )
 SELECT seq, 'succeeded', seq, 'default', 0, 0, seq, 1, 0, 0
-FROM holdfast_jobs
+FROM outlast_jobs
 WHERE seq BETWEEN :first AND :last
 """
 

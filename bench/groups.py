@@ -12,10 +12,10 @@ from bench.ours import Noop, make_app
 from bench.probe import Probe
 from bench.progress import tell
 from bench.report import spread, table
-from holdfast import GroupHandle, Holdfast
-from holdfast.core.decide import succeed
-from holdfast.jobs.groups import ModeName
-from holdfast.store.sqlite.store import SqliteStore
+from outlast import GroupHandle, Outlast
+from outlast.core.decide import succeed
+from outlast.jobs.groups import ModeName
+from outlast.store.sqlite.store import SqliteStore
 
 SIZES: Final = (100, 10_000)
 """The first is what the second is compared with; both have the same number of jobs in all."""
@@ -90,7 +90,7 @@ def _bound(noop: Noop, jobs: int) -> list[object]:
 
 
 async def _start(
-    app: Holdfast, noop: Noop, counts: Sequence[int], mode: ModeName = "parallel"
+    app: Outlast, noop: Noop, counts: Sequence[int], mode: ModeName = "parallel"
 ) -> list[GroupHandle]:
     return [await app.group((noop.bind(0.0) for _ in range(n)), mode=mode) for n in counts]
 

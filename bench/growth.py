@@ -11,10 +11,10 @@ from bench.finished import add_finished
 from bench.ours import Noop, make_app
 from bench.probe import Probe
 from bench.progress import tell
-from holdfast import Holdfast
-from holdfast.core.decide import succeed
-from holdfast.core.run import Holder
-from holdfast.store.sqlite.store import SqliteStore
+from outlast import Outlast
+from outlast.core.decide import succeed
+from outlast.core.run import Holder
+from outlast.store.sqlite.store import SqliteStore
 
 BATCH = 100
 """How many jobs one claim takes, and one apply finishes: about what a busy worker does."""
@@ -80,7 +80,7 @@ class Backlog:
         assert all(done)
 
 
-async def fill(app: Holdfast, noop: Noop, jobs: int) -> None:
+async def fill(app: Outlast, noop: Noop, jobs: int) -> None:
     """In chunks, so that a million handles need not be held at once."""
     for start in range(0, jobs, CHUNK):
         count = min(CHUNK, jobs - start)

@@ -15,14 +15,14 @@ from typing import Any
 from bench.figures import Series
 from bench.progress import tell
 from bench.report import spread
-from holdfast import Holdfast
-from holdfast.clock import SystemClock
-from holdfast.core.decide import Change
-from holdfast.core.delivery import Delivery
-from holdfast.core.ids import JobId, RunId
-from holdfast.core.run import Claim, Holder, Lease
-from holdfast.store.base import Renewal
-from holdfast.worker.processes.board import Board, HeldOnBoard
+from outlast import Outlast
+from outlast.clock import SystemClock
+from outlast.core.decide import Change
+from outlast.core.delivery import Delivery
+from outlast.core.ids import JobId, RunId
+from outlast.core.run import Claim, Holder, Lease
+from outlast.store.base import Renewal
+from outlast.worker.processes.board import Board, HeldOnBoard
 
 SLOW = 0.006
 """How long a statement over a few hundred jobs takes, in seconds, where a server does it."""
@@ -121,8 +121,8 @@ async def _supervised(jobs: int, pause: float) -> tuple[float, float]:
         board.close()
 
 
-def _app(store: Any) -> Holdfast:
-    app = Holdfast(store)
+def _app(store: Any) -> Outlast:
+    app = Outlast(store)
 
     @app.job
     async def noop(n: int) -> None:

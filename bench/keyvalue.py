@@ -16,14 +16,14 @@ from bench.keyvalue_slots import slots
 from bench.metered import Meter, Metered, Spent, capacity
 from bench.progress import tell
 from bench.report import table
-from holdfast.config import Settings
-from holdfast.core.decide import succeed
-from holdfast.core.ids import JobId
-from holdfast.core.job import NewJob
-from holdfast.core.run import Claim, Holder, Lease
-from holdfast.core.worker import WorkerInfo
-from holdfast.store.keyvalue.port import Engine
-from holdfast.store.keyvalue.store import KeyValueStore
+from outlast.config import Settings
+from outlast.core.decide import succeed
+from outlast.core.ids import JobId
+from outlast.core.job import NewJob
+from outlast.core.run import Claim, Holder, Lease
+from outlast.core.worker import WorkerInfo
+from outlast.store.keyvalue.port import Engine
+from outlast.store.keyvalue.store import KeyValueStore
 
 BACKLOGS: Final = (100, 1_000, 10_000)
 ABANDONED: Final = timedelta(hours=1)
@@ -39,7 +39,7 @@ def main(words: Sequence[str]) -> int:
     """Print one table for each engine asked for."""
     asked = _parser().parse_args(words)
     for name in asked.engines:
-        with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        with tempfile.TemporaryDirectory(prefix="outlast-bench-") as folder:
             print("\n".join(_measured(name, Path(folder), asked.backlogs)), flush=True)
     return 0
 
@@ -60,12 +60,12 @@ def _measured(name: str, folder: Path, backlogs: Sequence[int]) -> list[str]:
 def _server(name: str, folder: Path) -> Iterator[Callable[[Meter], Engine]]:
     """A real one, for as long as it is measured."""
     if name == "etcd":
-        from holdfast.testing.servers.etcd import shared_etcd  # noqa: PLC0415 - only if asked for
+        from outlast.testing.servers.etcd import shared_etcd  # noqa: PLC0415 - only if asked for
 
         with shared_etcd(folder) as cluster:
             yield lambda meter: Metered(_etcd(cluster.hosts), meter)
         return
-    from holdfast.testing.servers.dynamodb import (  # noqa: PLC0415 - same
+    from outlast.testing.servers.dynamodb import (  # noqa: PLC0415 - same
         CREDENTIALS,
         shared_dynamodb,
     )
@@ -76,15 +76,15 @@ def _server(name: str, folder: Path) -> Iterator[Callable[[Meter], Engine]]:
 
 
 def _etcd(hosts: tuple[str, ...]) -> Engine:
-    from holdfast.store.keyvalue.etcd import EtcdEngine  # noqa: PLC0415 - only if asked for
-    from holdfast.store.keyvalue.etcd_wire import Cluster  # noqa: PLC0415 - same
+    from outlast.store.keyvalue.etcd import EtcdEngine  # noqa: PLC0415 - only if asked for
+    from outlast.store.keyvalue.etcd_wire import Cluster  # noqa: PLC0415 - same
 
     return EtcdEngine(Cluster(hosts=hosts), prefix="bench")
 
 
 def _dynamodb(endpoint: str, meter: Meter) -> Engine:
-    from holdfast.store.keyvalue.dynamodb import DynamoDBEngine  # noqa: PLC0415 - only if asked
-    from holdfast.testing.servers.dynamodb import MOST_WRITES  # noqa: PLC0415 - same
+    from outlast.store.keyvalue.dynamodb import DynamoDBEngine  # noqa: PLC0415 - only if asked
+    from outlast.testing.servers.dynamodb import MOST_WRITES  # noqa: PLC0415 - same
 
     engine = DynamoDBEngine(
         "bench", region="eu-central-1", endpoint=endpoint, most_writes=MOST_WRITES

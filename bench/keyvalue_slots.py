@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from bench.metered import Spent
-from holdfast.core.delivery import Delivery
-from holdfast.core.job import Slot
-from holdfast.core.schedule import Firing, Making, Outcome, Plan, Rule, Schedule
-from holdfast.store.schedules import Fired, SetSchedule
+from outlast.core.delivery import Delivery
+from outlast.core.job import Slot
+from outlast.core.schedule import Firing, Making, Outcome, Plan, Rule, Schedule
+from outlast.store.schedules import Fired, SetSchedule
 
 if TYPE_CHECKING:
     from bench.keyvalue import Bench

@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from holdfast.store.keyvalue.dynamodb import DynamoDBEngine
-from holdfast.store.keyvalue.port import (
+from outlast.store.keyvalue.dynamodb import DynamoDBEngine
+from outlast.store.keyvalue.port import (
     Conditions,
     Engine,
     Entry,

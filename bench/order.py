@@ -14,10 +14,10 @@ from bench.ours import Noop, make_app
 from bench.probe import Probe
 from bench.progress import tell
 from bench.report import spread, table
-from holdfast import Holdfast
-from holdfast.core.order import Ordering
-from holdfast.store.base import Queue
-from holdfast.store.sqlite.store import SqliteStore
+from outlast import Outlast
+from outlast.core.order import Ordering
+from outlast.store.base import Queue
+from outlast.store.sqlite.store import SqliteStore
 
 FEW, MOST = 100, 100_000
 """How many jobs the short queue has, and the long one unless fewer are asked for."""
@@ -68,7 +68,7 @@ async def _moves(folder: Path, rows: int, rounds: int) -> dict[str, list[float]]
 class Lane:
     """A `position` queue whose jobs are moved about, everywhere in it."""
 
-    def __init__(self, app: Holdfast, jobs: Sequence[str]) -> None:
+    def __init__(self, app: Outlast, jobs: Sequence[str]) -> None:
         self._app = app
         self._jobs = jobs
         self._random = Random(1)
@@ -95,7 +95,7 @@ async def _lane(stack: AsyncExitStack, path: Path, size: int) -> Lane:
     return Lane(app, jobs)
 
 
-async def _open(stack: AsyncExitStack, path: Path, ordering: Ordering) -> tuple[Holdfast, Noop]:
+async def _open(stack: AsyncExitStack, path: Path, ordering: Ordering) -> tuple[Outlast, Noop]:
     store = SqliteStore(path)
     app, noop = make_app(store, Probe())
     await stack.enter_async_context(app)
@@ -135,7 +135,7 @@ def _adding_one(noop: Noop) -> Callable[[], Awaitable[float]]:
     return step
 
 
-def _adding_many(app: Holdfast, noop: Noop, jobs: int) -> Callable[[], Awaitable[float]]:
+def _adding_many(app: Outlast, noop: Noop, jobs: int) -> Callable[[], Awaitable[float]]:
     async def step() -> float:
         since = perf_counter()
         await fill(app, noop, jobs)

@@ -1,4 +1,4 @@
-"""Holdfast under measurement: the embedded worker and the typed API, as a user has them."""
+"""Outlast under measurement: the embedded worker and the typed API, as a user has them."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -7,9 +7,9 @@ from time import perf_counter
 from typing import Any
 
 from bench.probe import GAP, LIMIT, WARM, Probe, pick_up, rate
-from holdfast import Holdfast, JobType, State
-from holdfast.store.sqlite.database import connect
-from holdfast.store.sqlite.store import SqliteStore
+from outlast import JobType, Outlast, State
+from outlast.store.sqlite.database import connect
+from outlast.store.sqlite.store import SqliteStore
 
 Noop = JobType[[float], None]
 
@@ -87,9 +87,9 @@ async def _latency(path: Path, jobs: int) -> dict[str, float]:
     return pick_up(probe.waits)
 
 
-def make_app(store: SqliteStore, probe: Probe) -> tuple[Holdfast, Noop]:
+def make_app(store: SqliteStore, probe: Probe) -> tuple[Outlast, Noop]:
     """An app over that store, and its one job type."""
-    app = Holdfast(store)
+    app = Outlast(store)
 
     @app.job
     async def noop(sent: float) -> None:

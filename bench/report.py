@@ -22,7 +22,7 @@ def mood(when: str, machine: dict[str, Any]) -> str:
 
 def comparison(lines: Sequence[Line]) -> list[str]:
     """Ours beside Huey's; the ratio says how many times better ours is."""
-    rows = [["", "", "holdfast", "huey", "ratio", "asked"]]
+    rows = [["", "", "outlast", "huey", "ratio", "asked"]]
     return table(rows + [_compared(line) for line in lines])
 
 

@@ -11,7 +11,7 @@ from bench.progress import tell
 Taken = dict[str, list[dict[str, float]]]
 """By side, the figures of each round."""
 
-OURS = "holdfast"
+OURS = "outlast"
 HUEY = "huey"
 
 

@@ -9,8 +9,8 @@ from time import perf_counter, process_time
 
 from bench.progress import tell
 from bench.report import table
-from holdfast import Holdfast
-from holdfast.scheduler.loop import keep_triggering
+from outlast import Outlast
+from outlast.scheduler.loop import keep_triggering
 
 SOON = timedelta(seconds=20)
 IDLE = 100_000
@@ -41,7 +41,7 @@ def lines(found: Found) -> list[str]:
 
 
 async def _lateness(path: Path, jobs: int) -> Sequence[float]:
-    async with Holdfast(f"sqlite:///{path}") as app:
+    async with Outlast(f"sqlite:///{path}") as app:
         app.job(name="due")(_nothing)
         at = await app.store.now() + SOON
         saving = [
@@ -63,7 +63,7 @@ async def _lateness(path: Path, jobs: int) -> Sequence[float]:
 
 
 async def _idle(path: Path) -> float:
-    async with Holdfast(f"sqlite:///{path}") as app:
+    async with Outlast(f"sqlite:///{path}") as app:
         app.job(name="due")(_nothing)
         await app.schedules.save("one", "0 3 1 1 *", "due", **GIVEN)
         await asyncio.to_thread(_copy, path)
@@ -76,7 +76,7 @@ async def _idle(path: Path) -> float:
         return 100 * share
 
 
-def _triggering(app: Holdfast) -> "asyncio.Task[None]":
+def _triggering(app: Outlast) -> "asyncio.Task[None]":
     return asyncio.create_task(keep_triggering(app.store, app._ids.job, POLL))  # noqa: SLF001 - as its worker does
 
 
@@ -85,11 +85,11 @@ def _copy(path: Path) -> None:
     connection = sqlite3.connect(path)
     with connection:
         connection.execute(
-            "INSERT INTO holdfast_schedules (id, name, plan, enabled, created_at, updated_at,"
+            "INSERT INTO outlast_schedules (id, name, plan, enabled, created_at, updated_at,"
             " next_slot, next_trigger_at)"
             " WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
             " SELECT printf('%036d', i), 'copy' || i, plan, 1, created_at, updated_at, next_slot,"
-            " next_trigger_at FROM n CROSS JOIN holdfast_schedules WHERE name = 'one'",
+            " next_trigger_at FROM n CROSS JOIN outlast_schedules WHERE name = 'one'",
             (IDLE,),
         )
     connection.close()

@@ -1,4 +1,4 @@
-"""`holdfast worker` as a whole: its drain beside the embedded worker's, its pick-up, its idling.
+"""`outlast worker` as a whole: its drain beside the embedded worker's, its pick-up, its idling.
 
 Rates and delays are read from the stored runs, so that starting processes is not in them.
 """
@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median, quantiles
 
-WORKER = ["-c", "from holdfast.cli.main import main; main()", "worker", "bench.worker_app:app"]
+WORKER = ["-c", "from outlast.cli.main import main; main()", "worker", "bench.worker_app:app"]
 QUIET = ["--log-level", "warning"]
 IDLE_SECONDS = 10
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -82,8 +82,8 @@ def _pick_up(path: Path, picks: int) -> list[float]:
         _python(path, f"import bench.worker as w; w.pick_here({picks})")
     delays = _query(
         path,
-        "SELECT r.started_at - j.created_at FROM holdfast_runs AS r"
-        " JOIN holdfast_jobs AS j ON j.seq = r.job",
+        "SELECT r.started_at - j.created_at FROM outlast_runs AS r"
+        " JOIN outlast_jobs AS j ON j.seq = r.job",
     )
     return [delay / 1000 for (delay,) in delays]
 
@@ -127,14 +127,14 @@ def _idle_worker(path: Path) -> Iterator[list[int]]:
 
 def _has_begun(path: Path) -> bool:
     try:
-        return bool(_query(path, "SELECT 1 FROM holdfast_workers WHERE started_at IS NOT NULL"))
+        return bool(_query(path, "SELECT 1 FROM outlast_workers WHERE started_at IS NOT NULL"))
     except sqlite3.OperationalError:
         return False
 
 
 def _rate(path: Path) -> float:
     [(count, first, last)] = _query(
-        path, "SELECT count(*), min(started_at), max(finished_at) FROM holdfast_runs"
+        path, "SELECT count(*), min(started_at), max(finished_at) FROM outlast_runs"
     )
     return float(count / ((last - first) / 1e6))
 
@@ -150,7 +150,7 @@ def _python(path: Path, program: str) -> None:
 
 def _env(path: Path) -> dict[str, str]:
     paths = os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])
-    return {**os.environ, "HOLDFAST_BENCH_FILE": str(path), "PYTHONPATH": paths}
+    return {**os.environ, "OUTLAST_BENCH_FILE": str(path), "PYTHONPATH": paths}
 
 
 def _ticks(pid: int) -> int:

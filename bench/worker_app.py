@@ -1,10 +1,10 @@
-"""The app that `bench.worker` gives to `holdfast worker`; its file comes in the environment."""
+"""The app that `bench.worker` gives to `outlast worker`; its file comes in the environment."""
 
 import os
 
-from holdfast import Holdfast
+from outlast import Outlast
 
-app = Holdfast(f"sqlite:///{os.environ['HOLDFAST_BENCH_FILE']}")
+app = Outlast(f"sqlite:///{os.environ['OUTLAST_BENCH_FILE']}")
 
 
 @app.job

@@ -10,11 +10,11 @@ from zlib import crc32
 import pytest
 
 if TYPE_CHECKING:
-    from holdfast.testing.servers.etcd import EtcdCluster
-    from holdfast.testing.servers.postgres import PostgresServer
+    from outlast.testing.servers.etcd import EtcdCluster
+    from outlast.testing.servers.postgres import PostgresServer
 
-pytest_plugins = ["pytester", "pytest_holdfast"]
-pytest.register_assert_rewrite("holdfast.testing")
+pytest_plugins = ["pytester", "pytest_outlast"]
+pytest.register_assert_rewrite("outlast.testing")
 
 ROOT = Path(__file__).parent
 FREE = frozenset(
@@ -52,7 +52,7 @@ def _left_out(items: list[pytest.Item]) -> set[pytest.Item]:
 
     The same code has all of it on an engine in memory. `make proof` leaves nothing out.
     """
-    from holdfast.testing import sizes  # noqa: PLC0415 - its assertions are rewritten first
+    from outlast.testing import sizes  # noqa: PLC0415 - its assertions are rewritten first
 
     if sizes.SIZES.every_case_on_servers:
         return set()
@@ -70,7 +70,7 @@ def postgres(
     tmp_path_factory: pytest.TempPathFactory, worker_id: str
 ) -> Iterator["PostgresServer"]:
     """A PostgreSQL server, the newest, for all of this session; it does not flush."""
-    from holdfast.testing.servers.shared import shared_postgres  # noqa: PLC0415 - only who asks
+    from outlast.testing.servers.shared import shared_postgres  # noqa: PLC0415 - only who asks
 
     base = tmp_path_factory.getbasetemp()
     with shared_postgres(base if worker_id == "master" else base.parent) as server:
@@ -80,7 +80,7 @@ def postgres(
 @pytest.fixture(scope="session")
 def postgres_places(postgres: "PostgresServer") -> Iterator[Iterator[str]]:
     """Addresses without end, for `postgres_url`."""
-    from holdfast.testing.servers.shared import places  # noqa: PLC0415 - only who asks
+    from outlast.testing.servers.shared import places  # noqa: PLC0415 - only who asks
 
     with places(postgres) as addresses:
         yield addresses
@@ -95,7 +95,7 @@ def postgres_url(postgres_places: Iterator[str]) -> str:
 @pytest.fixture(scope="session")
 def etcd(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator["EtcdCluster"]:
     """An etcd cluster of three for all of this session; whoever kills members has one alone."""
-    from holdfast.testing.servers.etcd import shared_etcd  # noqa: PLC0415 - only who asks
+    from outlast.testing.servers.etcd import shared_etcd  # noqa: PLC0415 - only who asks
 
     base = tmp_path_factory.getbasetemp()
     with shared_etcd(base if worker_id == "master" else base.parent) as cluster:
@@ -105,7 +105,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator["
 @pytest.fixture(scope="session")
 def dynamodb(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
     """The endpoint of a DynamoDB Local for all of this session, and credentials for it."""
-    from holdfast.testing.servers.dynamodb import (  # noqa: PLC0415 - only who asks
+    from outlast.testing.servers.dynamodb import (  # noqa: PLC0415 - only who asks
         CREDENTIALS,
         shared_dynamodb,
     )

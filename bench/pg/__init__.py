@@ -1,1 +1,1 @@
-"""Holdfast on PostgreSQL beside pgqueuer and procrastinate, on one server, in one run."""
+"""Outlast on PostgreSQL beside pgqueuer and procrastinate, on one server, in one run."""

@@ -1,8 +1,8 @@
-"""The app that `holdfast worker` is given; its address comes in the environment."""
+"""The app that `outlast worker` is given; its address comes in the environment."""
 
 import os
 
 from bench.pg.sides.ours import make
 
-URL = "HOLDFAST_BENCH_URL"
+URL = "OUTLAST_BENCH_URL"
 app, noop = make(os.environ[URL])

@@ -16,7 +16,7 @@ import psycopg
 from bench.child import ROOT
 from bench.pg import marks
 from bench.pg.sides import side
-from holdfast.testing.servers.postgres import PostgresServer
+from outlast.testing.servers.postgres import PostgresServer
 
 LIMIT = 900.0
 """No step takes longer, in seconds."""
@@ -24,7 +24,7 @@ LIMIT = 900.0
 POLL = 0.005
 PATIENCE = 20.0
 Process = subprocess.Popen[bytes]
-URL = "HOLDFAST_BENCH_URL"
+URL = "OUTLAST_BENCH_URL"
 
 
 class Field:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.pg.field import Field
 from bench.progress import tell
-from holdfast.testing.servers.postgres import PostgresServer
+from outlast.testing.servers.postgres import PostgresServer
 
 SLOWER: Mapping[str, int] = {"procrastinate": 10}
 """Who is given that many times fewer jobs, or a measurement would take an hour: rates are compared,

@@ -12,8 +12,8 @@ from bench.pg.rows import Row
 from bench.pg.sides import OURS
 from bench.pg.sides.ours import make
 from bench.progress import tell
-from holdfast.core.decide import succeed
-from holdfast.store.open import open_store
+from outlast.core.decide import succeed
+from outlast.store.open import open_store
 
 BATCH = 500
 """How many jobs one claim takes, and one apply finishes: about what a busy worker does."""

@@ -9,7 +9,7 @@ from typing import Any
 from bench.machine import flush
 from bench.pg.ground import Ground
 
-PACKAGES = ("holdfast", "asyncpg", "psycopg", "uvloop", "pydantic", "pgqueuer", "procrastinate")
+PACKAGES = ("outlast", "asyncpg", "psycopg", "uvloop", "pydantic", "pgqueuer", "procrastinate")
 
 
 def describe(ground: Ground) -> dict[str, Any]:
@@ -31,8 +31,8 @@ def load() -> float:
 
 
 def _version(name: str) -> str:
-    if name == "holdfast":
-        from holdfast import __version__  # noqa: PLC0415 - not always installed as a package
+    if name == "outlast":
+        from outlast import __version__  # noqa: PLC0415 - not always installed as a package
 
         return __version__
     return version(name)

@@ -16,8 +16,8 @@ from bench.pg import growth, idle, machine, size, speed, tables
 from bench.pg.ground import Ground
 from bench.pg.rows import Row
 from bench.pg.sides import MODULES, PEERS, TREE
-from holdfast.testing.servers.postgres import NEWEST, postgres_server
-from holdfast.testing.servers.wheel import VERSIONS
+from outlast.testing.servers.postgres import NEWEST, postgres_server
+from outlast.testing.servers.wheel import VERSIONS
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 """Flushing is on; the rest keeps checkpoints, which meet one side by chance, out of the rounds."""
@@ -62,7 +62,7 @@ def main(words: Sequence[str]) -> int:
 def _measure(asked: argparse.Namespace) -> dict[str, Any]:
     wanted = list(MEASUREMENTS) if "all" in asked.what else asked.what
     with (
-        tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name,
+        tempfile.TemporaryDirectory(prefix="outlast-bench-") as name,
         postgres_server(asked.version, durable=True, settings=SETTINGS) as server,
     ):
         ground = Ground(server=server, folder=Path(name), sides=asked.sides, rounds=asked.rounds)

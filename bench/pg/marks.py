@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = "HOLDFAST_BENCH_MARKS"
+FOLDER = "OUTLAST_BENCH_MARKS"
 SLOTS = 20_000
 """So many waits are kept for each process."""
 

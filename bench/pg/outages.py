@@ -18,7 +18,7 @@ SOON = 2.0
 def main(words: Sequence[str]) -> int:
     """0 if nothing was lost, nobody died, and all went on soon; else 1."""
     asked = _parser().parse_args(words)
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="outlast-bench-") as name:
         after = outages(
             Path(name), jobs=asked.jobs, workers=asked.workers, kills=asked.kills, tell=tell
         )
@@ -57,6 +57,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench outages", description=__doc__)
     add = parser.add_argument
     add("--jobs", type=int, default=10_000, help="how many are run (10000)")
-    add("--workers", type=int, default=4, help="how many `holdfast worker` (4)")
+    add("--workers", type=int, default=4, help="how many `outlast worker` (4)")
     add("--kills", type=int, default=20, help="how often the database is killed (20)")
     return parser

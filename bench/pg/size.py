@@ -9,7 +9,7 @@ from bench.pg.field import Field
 from bench.pg.ground import Ground, share
 from bench.pg.rows import Row
 from bench.progress import tell
-from holdfast.testing.servers.postgres import PostgresServer
+from outlast.testing.servers.postgres import PostgresServer
 
 STEPS = 6
 """Of churn: so many times a share of the jobs is enqueued and drained."""

@@ -30,8 +30,8 @@ that we are better, also where less is more.
 
 - The server flushes every commit (`fsync` and `synchronous_commit` are on) and shares the machine
   with whoever asks it.
-- A job does nothing but note the time. `holdfast` is the embedded worker in one process on uvloop,
-  as the others are; `holdfast worker` is the command with its supervisor, its child, and the
+- A job does nothing but note the time. `outlast` is the embedded worker in one process on uvloop,
+  as the others are; `outlast worker` is the command with its supervisor, its child, and the
   standard event loop.
 - *Drain*: from the start of the first handler until the store has nothing left that is not
   finished. Enqueued beforehand; `VACUUM (ANALYZE)` and `CHECKPOINT` before the clock runs.
@@ -72,7 +72,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     everything = [Row.from_dict(each) for rows in found["rows"].values() for each in rows]
     yield "# Benchmarks"
     yield ""
-    yield "Holdfast on PostgreSQL beside pgqueuer and procrastinate. This page is the output of"
+    yield "Outlast on PostgreSQL beside pgqueuer and procrastinate. This page is the output of"
     yield f'`make bench ARGS="postgres --markdown docs/benchmarks.md"` of {machine["date"]}:'
     yield ""
     yield from _facts(machine)

@@ -1,1 +1,1 @@
-"""A companion that remembers: S2, the typed, leased queue with a dedupe index, on Holdfast."""
+"""A companion that remembers: S2, the typed, leased queue with a dedupe index, on Outlast."""

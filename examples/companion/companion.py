@@ -5,9 +5,9 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import Backoff, Handle, Holdfast, JobType
-from holdfast.sentry import Sentry
-from holdfast.store.base import Store
+from outlast import Backoff, Handle, JobType, Outlast
+from outlast.sentry import Sentry
+from outlast.store.base import Store
 
 from .chat import Chat
 from .handlers import HANDLERS, BaseJobHandler, World
@@ -52,7 +52,7 @@ class Companion:
         self.world: Final = World(Memory(self.folder / "memory.db"), Chat(self.folder / "chat"))
         self.rules: Final = rules
         lease = timedelta(seconds=rules.lease_seconds)
-        self.app: Final = Holdfast(
+        self.app: Final = Outlast(
             url or f"sqlite:///{self.folder / 'jobs.db'}",
             poll=timedelta(seconds=rules.poll_seconds),
             concurrency=rules.batch,

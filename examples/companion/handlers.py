@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast import Run
+from outlast import Run
 
 from .chat import Chat, Message
 from .memory import Memory

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
-from holdfast import Handle
+from outlast import Handle
 
 from .companion import Companion, Rules
 from .show import items

@@ -1,4 +1,4 @@
-"""The app for `holdfast worker companion.service:app`: the current folder's, or COMPANION_URL's."""
+"""The app for `outlast worker companion.service:app`: the current folder's, or COMPANION_URL's."""
 
 import os
 from pathlib import Path

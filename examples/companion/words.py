@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, assert_never
 
-from holdfast import Job, State
-from holdfast.core.delivery import Delivery
-from holdfast.core.run import RunRecord
+from outlast import Job, State
+from outlast.core.delivery import Delivery
+from outlast.core.run import RunRecord
 
 PK: Final = "job"
 

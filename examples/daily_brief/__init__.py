@@ -1,1 +1,1 @@
-"""A daily news brief: S0, slot jobs with one worker, on Holdfast."""
+"""A daily news brief: S0, slot jobs with one worker, on Outlast."""

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import Holdfast, JobType, Run, Skip
-from holdfast.clock import Clock, SystemClock
-from holdfast.store.base import Store
+from outlast import JobType, Outlast, Run, Skip
+from outlast.clock import Clock, SystemClock
+from outlast.store.base import Store
 
 from . import config, edition
 from .cleanup import cleanup
@@ -38,7 +38,7 @@ class Brief:
         self.folder: Final = folder.absolute()
         self.desk: Final = desk or Desk(self.folder / DESK_FILE)
         url = f"sqlite:///{self.folder / JOBS_FILE}"
-        self.app: Final = Holdfast(store or url, retention=None)  # S0 11: the audit log is kept
+        self.app: Final = Outlast(store or url, retention=None)  # S0 11: the audit log is kept
         self._clock = clock or SystemClock()
         self._get = get or self._fetch
         self._rules = rules

@@ -24,7 +24,7 @@ CHUNK: Final = 2**16
 MOST_URL: Final = 2048
 MOST_TITLE: Final = 300
 MOST_SUMMARY: Final = 1000
-AGENT: Final = "daily-brief (an example of Holdfast)"
+AGENT: Final = "daily-brief (an example of Outlast)"
 MICROSECONDS: Final = 1_000_000
 
 

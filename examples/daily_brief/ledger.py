@@ -1,4 +1,4 @@
-"""S0's `job_runs`, kept up from Holdfast's records: a copy to ask in SQL, which decides nothing."""
+"""S0's `job_runs`, kept up from Outlast's records: a copy to ask in SQL, which decides nothing."""
 
 import asyncio
 import json
@@ -6,9 +6,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
-from holdfast import Holdfast, Job
-from holdfast.core.ids import JobId
-from holdfast.store.base import Filter
+from outlast import Job, Outlast
+from outlast.core.ids import JobId
+from outlast.store.base import Filter
 
 from .desk import Desk, stamp
 from .rules import RULES
@@ -17,8 +17,8 @@ from .words import JobRunRow, run_row
 PAGE: Final = 200
 
 
-async def refresh(app: Holdfast, desk: Desk) -> int:
-    """Bring `job_runs` up to Holdfast's records; how many rows were written. Safe to repeat.
+async def refresh(app: Outlast, desk: Desk) -> int:
+    """Bring `job_runs` up to Outlast's records; how many rows were written. Safe to repeat.
 
     Looked at are the runs that are open here, and jobs from the newest down to a page of which
     every run is closed here already: all that is older was seen before.
@@ -42,7 +42,7 @@ def latest(desk: Desk, most: int) -> list[dict[str, Any]]:
         return [dict(row) for row in tx.run("runs", most=most)]
 
 
-async def _open(app: Holdfast, desk: Desk) -> list[Job]:
+async def _open(app: Outlast, desk: Desk) -> list[Job]:
     ids = await asyncio.to_thread(_open_ids, desk)
     return [job for job in await app.store.get(ids) if job is not None]
 
@@ -59,7 +59,7 @@ def _closed(desk: Desk, jobs: list[Job]) -> int:
     return int(count)
 
 
-async def _keep(app: Holdfast, desk: Desk, jobs: list[Job]) -> int:
+async def _keep(app: Outlast, desk: Desk, jobs: list[Job]) -> int:
     rows = [(job, run_row(job, run)) for job in jobs for run in await app.store.runs(job.id)]
     return await asyncio.to_thread(_write, desk, rows) if rows else 0
 

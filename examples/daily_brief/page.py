@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import Schedule, SlotRecord
+from outlast import Schedule, SlotRecord
 
 from .edition import Edition, FeedHealth, Source, Story
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import SlotTaken
-from holdfast.clock import SystemClock
+from outlast import SlotTaken
+from outlast.clock import SystemClock
 
 from . import edition, ledger, page
 from .config import DESK_FILE, FILE, JOBS_FILE
@@ -110,7 +110,7 @@ def _samples(folder: Path) -> Iterator[None]:
 @contextmanager
 def _worker(folder: Path) -> Iterator[subprocess.Popen[str]]:
     single = ("--topology", "single", "--scope", WORKER, "--instance-id", WORKER)
-    arguments = ("-m", "holdfast", "worker", "daily_brief.worker:app", *single)
+    arguments = ("-m", "outlast", "worker", "daily_brief.worker:app", *single)
     with (folder / "worker.log").open("ab") as log, _process(folder, *arguments, err=log) as worker:
         yield worker
 

@@ -61,8 +61,8 @@ BEGIN SELECT RAISE(ABORT, 'a published brief is immutable'); END;
 CREATE TRIGGER brief_items_kept BEFORE DELETE ON brief_items
 BEGIN SELECT RAISE(ABORT, 'a published brief is immutable'); END;
 
--- S0's job_runs, to the letter: a copy of Holdfast's records in S0's words (ledger.py), for whoever
--- asks in SQL. The claims themselves are Holdfast's; nothing here decides what runs.
+-- S0's job_runs, to the letter: a copy of Outlast's records in S0's words (ledger.py), for whoever
+-- asks in SQL. The claims themselves are Outlast's; nothing here decides what runs.
 CREATE TABLE job_runs (
   id VARCHAR(36) NOT NULL PRIMARY KEY,
   job_name VARCHAR(128) NOT NULL CHECK (length(job_name) BETWEEN 1 AND 128),
@@ -73,7 +73,7 @@ CREATE TABLE job_runs (
     CHECK (status IN ('running', 'success', 'failed', 'skipped_timeout')),
   worker_instance VARCHAR(128) CHECK (length(worker_instance) <= 128),
   error_message TEXT,
-  job_id VARCHAR(36) NOT NULL,  -- where Holdfast's own record is
+  job_id VARCHAR(36) NOT NULL,  -- where Outlast's own record is
   UNIQUE (job_name, scheduled_for),
   CHECK ((status = 'running') = (finished_at IS NULL))
 );

@@ -45,7 +45,7 @@ After=network-online.target
 Wants=network-online.target
 
 [Service]
-ExecStart={python} -m holdfast worker daily_brief.worker:app --topology single \
+ExecStart={python} -m outlast worker daily_brief.worker:app --topology single \
 --scope {worker} --instance-id {worker} --log-format json
 {common}# Its jobs have a grace of 30 s to end. A second worker, or a bad setting, is not retried.
 TimeoutStopSec=45

@@ -14,8 +14,8 @@ from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, urlsplit
 from wsgiref.simple_server import WSGIServer, make_server
 
-from holdfast import Holdfast, InvalidSchedule, OperatorError, SlotTaken, Sync, UnknownSchedule
-from holdfast.clock import Clock, SystemClock
+from outlast import InvalidSchedule, OperatorError, Outlast, SlotTaken, Sync, UnknownSchedule
+from outlast.clock import Clock, SystemClock
 
 from . import edition, ledger, page
 from .config import DESK_FILE, JOBS_FILE
@@ -35,7 +35,7 @@ class WebRunsNoJobs(RuntimeError):
     """Somebody wants the web process to run jobs or schedules."""
 
 
-class Counter(Holdfast):
+class Counter(Outlast):
     """Where slots are asked for: an app that knows no job type and starts no worker, ever."""
 
     def worker(self, **_: Any) -> NoReturn:
@@ -213,7 +213,7 @@ def _say(status: HTTPStatus, text: str) -> Answer:
 def _refusal() -> WebRunsNoJobs:
     return WebRunsNoJobs(
         "the web process runs no jobs and no schedules; start the worker: "
-        "holdfast worker daily_brief.worker:app"
+        "outlast worker daily_brief.worker:app"
     )
 
 

@@ -5,10 +5,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, assert_never
 
-from holdfast import Job
-from holdfast.core.delivery import Delivery
-from holdfast.core.run import NOBODY, RunRecord
-from holdfast.core.state import Loss, RunStatus
+from outlast import Job
+from outlast.core.delivery import Delivery
+from outlast.core.run import NOBODY, RunRecord
+from outlast.core.state import Loss, RunStatus
 
 STARTUP_RECOVERY: Final = "worker_startup_recovery"
 """The error of a run whose worker died, whoever found out."""

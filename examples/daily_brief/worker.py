@@ -4,12 +4,12 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from holdfast.telemetry import errors_in_full, listen
+from outlast.telemetry import errors_in_full, listen
 
 from .brief import Brief
 
 app: Final = Brief(Path()).app
-"""For `holdfast worker daily_brief.worker:app`."""
+"""For `outlast worker daily_brief.worker:app`."""
 
 # S0 11: errors are logged. A handler's words may quote what it was given; here that is news.
 listen(errors_in_full(logging.getLogger("daily_brief")))

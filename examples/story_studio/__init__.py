@@ -1,1 +1,1 @@
-"""A small studio that writes stories: S1, the durable ordered queue, on Holdfast."""
+"""A small studio that writes stories: S1, the durable ordered queue, on Outlast."""

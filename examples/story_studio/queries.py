@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from holdfast import Job, State
-from holdfast.store.base import Filter
+from outlast import Job, State
+from outlast.store.base import Filter
 
 from .studio import QUEUE, Studio
 from .words import (

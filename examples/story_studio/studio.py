@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from holdfast import Backoff, Command, Holdfast, Queue, Run, Skip
+from outlast import Backoff, Command, Outlast, Queue, Run, Skip
 
 QUEUE: Final = "studio"
 GAP: Final = 100
@@ -33,7 +33,7 @@ class Studio:
 
     def __init__(self, folder: Path) -> None:
         self.folder: Final = folder.absolute()
-        self.app: Final = Holdfast(
+        self.app: Final = Outlast(
             f"sqlite:///{self.folder / 'studio.db'}",
             logs=self.folder / "logs",
             reservation=RESERVATION,
@@ -85,4 +85,4 @@ def _shelf() -> list[str]:
 
 
 app: Final = Studio(Path()).app
-"""The studio of the current folder, for `holdfast worker story_studio.studio:app`."""
+"""The studio of the current folder, for `outlast worker story_studio.studio:app`."""

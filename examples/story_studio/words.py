@@ -6,11 +6,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, assert_never
 
-from holdfast import Job, State, Template
-from holdfast.core.delivery import Delivery
-from holdfast.core.reservation import Reservation, ReservationStatus
-from holdfast.core.run import RunRecord
-from holdfast.core.state import RunStatus
+from outlast import Job, State, Template
+from outlast.core.delivery import Delivery
+from outlast.core.reservation import Reservation, ReservationStatus
+from outlast.core.run import RunRecord
+from outlast.core.state import RunStatus
 
 CRASH_RECOVERY: Final = "Scheduler crash recovery"
 """The error of a run that was interrupted, whatever more our own record tells of it."""

@@ -1,18 +1,18 @@
-"""An app over the model store with a hand that runs its jobs, or the plugin's `holdfast`."""
+"""An app over the model store with a hand that runs its jobs, or the plugin's `outlast`."""
 
 from datetime import timedelta
 from random import Random
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.core.decide import decide
-from holdfast.core.event import Event
-from holdfast.core.ids import Ids, JobId
-from holdfast.core.run import Claim, Holder
-from holdfast.store.base import Filter
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.model_store import ModelStore
+from outlast import Outlast
+from outlast.core.decide import decide
+from outlast.core.event import Event
+from outlast.core.ids import Ids, JobId
+from outlast.core.run import Claim, Holder
+from outlast.store.base import Filter
+from outlast.testing.clock import FakeClock
+from outlast.testing.model_store import ModelStore
 
 HOLDER = Holder(instance_id="hand", boot_id="boot-1")
 
@@ -37,9 +37,9 @@ class Hand:
 
 
 @pytest.fixture
-def holdfast_app():
-    """What `holdfast` tests; its own store could not even be opened."""
-    return Holdfast("sqlite:////nowhere/that/exists/jobs.db")
+def outlast_app():
+    """What `outlast` tests; its own store could not even be opened."""
+    return Outlast("sqlite:////nowhere/that/exists/jobs.db")
 
 
 @pytest.fixture
@@ -64,5 +64,5 @@ def hand(store, ids):
 
 @pytest.fixture
 async def app(store):
-    async with Holdfast(store, poll="10ms") as app:
+    async with Outlast(store, poll="10ms") as app:
         yield app

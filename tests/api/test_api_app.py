@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Settings, State
-from holdfast.core.event import Succeeded
-from holdfast.errors import InvalidJob, NotOurStore, StoreClosed, StoreReadOnly
-from holdfast.testing.model_store import ModelStore
+from outlast import Outlast, Settings, State
+from outlast.core.event import Succeeded
+from outlast.errors import InvalidJob, NotOurStore, StoreClosed, StoreReadOnly
+from outlast.testing.model_store import ModelStore
 
 
 class Slow(ModelStore):
@@ -42,7 +42,7 @@ def with_send(app):
 
 
 async def test_a_store_is_opened_once_on_first_use_however_many_ask(slow):
-    send = with_send(Holdfast(slow))
+    send = with_send(Outlast(slow))
     assert slow.opened == 0
 
     handles = await asyncio.gather(*(send.enqueue(number) for number in range(10)))
@@ -52,7 +52,7 @@ async def test_a_store_is_opened_once_on_first_use_however_many_ask(slow):
 
 
 async def test_an_opening_that_failed_is_tried_again(slow):
-    send = with_send(Holdfast(slow))
+    send = with_send(Outlast(slow))
     opening, slow.open = slow.open, None
 
     async def refuse():
@@ -67,7 +67,7 @@ async def test_an_opening_that_failed_is_tried_again(slow):
 
 
 async def test_closing_twice_is_fine_and_use_after_it_is_told(slow):
-    app = Holdfast(slow)
+    app = Outlast(slow)
     send = with_send(app)
     async with app:
         await send.enqueue(1)
@@ -81,14 +81,14 @@ async def test_closing_twice_is_fine_and_use_after_it_is_told(slow):
 
 
 async def test_closing_an_app_that_was_never_used_is_fine(slow):
-    await Holdfast(slow).close()
+    await Outlast(slow).close()
 
     assert slow.opened == 0
 
 
 async def test_two_apps_in_one_process_do_not_meet(clock, ids):
     stores = [ModelStore(clock, ids), ModelStore(clock, ids)]
-    apps = [Holdfast(store) for store in stores]
+    apps = [Outlast(store) for store in stores]
     first, second = (with_send(app) for app in apps)
 
     handle = await first.enqueue(1)
@@ -101,7 +101,7 @@ async def test_two_apps_in_one_process_do_not_meet(clock, ids):
 
 
 async def test_two_apps_over_one_store_share_its_jobs(store, hand):
-    one, two = Holdfast(store), Holdfast(store)
+    one, two = Outlast(store), Outlast(store)
     send = with_send(one)
 
     handle = await send.enqueue(1)
@@ -117,11 +117,11 @@ async def test_two_apps_over_one_store_share_its_jobs(store, hand):
 )
 def test_an_address_that_names_no_store_is_refused_at_once(url):
     with pytest.raises(InvalidJob, match="write"):
-        Holdfast(url)
+        Outlast(url)
 
 
 def test_making_an_app_touches_nothing(tmp_path):
-    Holdfast(f"sqlite:///{tmp_path}/jobs.db")
+    Outlast(f"sqlite:///{tmp_path}/jobs.db")
 
     assert list(tmp_path.iterdir()) == []
 
@@ -130,7 +130,7 @@ async def test_a_file_that_is_not_ours_is_refused_and_left_as_it_was(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but dear to somebody\n" * 100)
     before = path.read_bytes()
-    app = Holdfast(f"sqlite:///{path}")
+    app = Outlast(f"sqlite:///{path}")
     send = with_send(app)
 
     for _ in range(2):
@@ -142,11 +142,11 @@ async def test_a_file_that_is_not_ours_is_refused_and_left_as_it_was(tmp_path):
 
 
 def test_settings_by_name_change_the_given_ones():
-    app = Holdfast("sqlite:///x.db", settings=Settings(poll="1s", tick="2s"), poll="3s")
+    app = Outlast("sqlite:///x.db", settings=Settings(poll="1s", tick="2s"), poll="3s")
 
     assert app.settings == Settings(poll="3s", tick="2s")
     with pytest.raises(TypeError, match="pol"):
-        Holdfast("sqlite:///x.db", pol="3s")  # type: ignore[call-arg]
+        Outlast("sqlite:///x.db", pol="3s")  # type: ignore[call-arg]
 
 
 WRONG_SETTINGS = [
@@ -177,7 +177,7 @@ def test_the_defaults_are_those_of_the_design():
     assert shown == {
         "lease": "0:00:15",
         "max_silence": "0:10:00",
-        "logs": "holdfast-logs",
+        "logs": "outlast-logs",
         "renew": "0:00:05",
         "tick": "0:00:01",
         "poll": "0:00:00.500000",
@@ -196,8 +196,8 @@ def test_the_defaults_are_those_of_the_design():
 def test_an_app_may_live_through_several_loops(tmp_path):
     code = """
 import asyncio, sys
-from holdfast import Holdfast
-app = Holdfast("sqlite:///" + sys.argv[1])
+from outlast import Outlast
+app = Outlast("sqlite:///" + sys.argv[1])
 
 @app.job
 def send(number: int) -> int:

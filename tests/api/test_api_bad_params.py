@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import InvalidParams, PayloadTooLarge
-from holdfast.core.limits import MAX_DEPTH, MAX_PAYLOAD
+from outlast import InvalidParams, PayloadTooLarge
+from outlast.core.limits import MAX_DEPTH, MAX_PAYLOAD
 
 MILLISECONDS = 50
 MEGABYTES = 10

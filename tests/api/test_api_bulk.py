@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import DuplicateJob, InvalidJob, InvalidParams, SomeRefused
-from holdfast.jobs.bulk import CHUNK
-from holdfast.store.base import Added
+from outlast import DuplicateJob, InvalidJob, InvalidParams, SomeRefused
+from outlast.jobs.bulk import CHUNK
+from outlast.store.base import Added
 
 
 @pytest.fixture
-def app(holdfast):
-    return holdfast.app
+def app(outlast):
+    return outlast.app
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ def send(app):
     return send
 
 
-async def test_many_are_stored_in_the_order_given(app, send, holdfast):
+async def test_many_are_stored_in_the_order_given(app, send, outlast):
     handles = await app.enqueue_many(send.bind(number) for number in range(2 * CHUNK + 1))
 
-    jobs = holdfast.jobs()
+    jobs = outlast.jobs()
     assert [job.id for job in jobs] == [handle.id for handle in handles]
     assert [job.params for job in jobs] == [f'{{"number":{n}}}' for n in range(2 * CHUNK + 1)]
     assert all(handle.created for handle in handles)
@@ -37,20 +37,20 @@ async def test_none_at_all_is_fine(app):
     assert await app.enqueue_many([]) == []
 
 
-async def test_types_and_options_may_be_mixed(app, send, holdfast):
+async def test_types_and_options_may_be_mixed(app, send, outlast):
     @app.job(queue="other")
     def fetch(url: str) -> None: ...
 
     await app.enqueue_many([send.bind(1), fetch.bind("x"), send.options(priority=9).bind(2)])
 
-    assert [(job.type, job.queue, job.priority) for job in holdfast.jobs()] == [
+    assert [(job.type, job.queue, job.priority) for job in outlast.jobs()] == [
         ("send", "default", 0),
         ("fetch", "other", 0),
         ("send", "default", 9),
     ]
 
 
-async def test_each_item_chooses_what_a_conflict_means(app, send, holdfast):
+async def test_each_item_chooses_what_a_conflict_means(app, send, outlast):
     first = await send.options(key="k").enqueue(0)
 
     with pytest.raises(SomeRefused) as refusal:
@@ -70,18 +70,18 @@ async def test_each_item_chooses_what_a_conflict_means(app, send, holdfast):
     assert list(failures) == [3]
     assert isinstance(failures[3], DuplicateJob)
     assert "1 jobs were not stored, the other 3 are: job 3: a job of type" in str(refusal.value)
-    holdfast.assert_enqueued(send, count=3)
+    outlast.assert_enqueued(send, count=3)
 
 
-async def test_a_job_the_store_refuses_does_not_sink_its_neighbours(app, send, holdfast):
-    add = holdfast.store.add
+async def test_a_job_the_store_refuses_does_not_sink_its_neighbours(app, send, outlast):
+    add = outlast.store.add
 
     async def fussy(jobs):
         good = [job for job in jobs if "13" not in job.params]
         added = {each.id: each for each in await add(good)}
         return [added.get(job.id) or Added(job.id, created=False, refused="no 13") for job in jobs]
 
-    holdfast.store.add = fussy
+    outlast.store.add = fussy
 
     with pytest.raises(
         SomeRefused, match='job 13: a job of type "send" was refused: no 13'
@@ -89,22 +89,22 @@ async def test_a_job_the_store_refuses_does_not_sink_its_neighbours(app, send, h
         await app.enqueue_many(send.bind(number) for number in range(20))
 
     assert len(some.value.handles) == 19
-    holdfast.assert_enqueued(send, count=19)
-    holdfast.assert_not_enqueued(send, number=13)
+    outlast.assert_enqueued(send, count=19)
+    outlast.assert_not_enqueued(send, number=13)
     assert isinstance(some.value, InvalidJob)
 
 
-async def test_a_bad_item_of_a_generator_raises_and_what_came_before_is_stored(app, send, holdfast):
+async def test_a_bad_item_of_a_generator_raises_and_what_came_before_is_stored(app, send, outlast):
     items = [*range(CHUNK + 5), "bad"]
 
     with pytest.raises(InvalidParams, match='field "number"'):
         await app.enqueue_many(send.bind(item) for item in items)
 
-    holdfast.assert_enqueued(send, count=CHUNK)
+    outlast.assert_enqueued(send, count=CHUNK)
 
 
-async def test_the_next_chunk_is_prepared_while_one_is_written(app, send, holdfast):
-    order, add = [], holdfast.store.add
+async def test_the_next_chunk_is_prepared_while_one_is_written(app, send, outlast):
+    order, add = [], outlast.store.add
 
     async def slow(jobs):
         order.append("writing")
@@ -119,14 +119,14 @@ async def test_the_next_chunk_is_prepared_while_one_is_written(app, send, holdfa
                 order.append("preparing the second")
             yield send.bind(number)
 
-    holdfast.store.add = slow
+    outlast.store.add = slow
     await app.enqueue_many(numbers())
 
     assert order == ["writing", "preparing the second", "written", "writing", "written"]
 
 
-async def test_a_transaction_is_given_to_the_whole_call(app, send, holdfast):
+async def test_a_transaction_is_given_to_the_whole_call(app, send, outlast):
     with pytest.raises(InvalidJob, match="has a tx of its own"):
         await app.enqueue_many([send.options(tx=object(), delay=timedelta(1)).bind(1)])
 
-    holdfast.assert_not_enqueued(send)
+    outlast.assert_not_enqueued(send)

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import Holdfast, InvalidJob, InvalidParams, NoWorker, QueueBusy, Settings, State
-from holdfast.core.event import Failed, Succeeded
-from holdfast.core.reservation import ReservationStatus
-from holdfast.jobs.direct import Direct
+from outlast import InvalidJob, InvalidParams, NoWorker, Outlast, QueueBusy, Settings, State
+from outlast.core.event import Failed, Succeeded
+from outlast.core.reservation import ReservationStatus
+from outlast.jobs.direct import Direct
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 MANY = 100
@@ -182,7 +182,7 @@ async def test_caller_that_times_out_leaves_nothing_behind(app, story):
 
 
 async def test_caller_renews_while_it_waits(store, clock, hand):
-    async with Holdfast(store, poll="5ms", reservation="1s") as app:
+    async with Outlast(store, poll="5ms", reservation="1s") as app:
 
         @app.job
         async def story(chapter: int) -> None: ...

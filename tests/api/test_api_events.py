@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from holdfast import InvalidJob
-from holdfast.core.event import Failed
-from holdfast.errors import StoreClosed
+from outlast import InvalidJob
+from outlast.core.event import Failed
+from outlast.errors import StoreClosed
 
 DEAD = Failed("no", permanent=True)
 
@@ -29,7 +29,7 @@ def die(app, hand):
 
 
 async def test_the_stream_tells_all_and_ends(app, die, monkeypatch):
-    monkeypatch.setattr("holdfast.jobs.following._PAGE", 2)
+    monkeypatch.setattr("outlast.jobs.following._PAGE", 2)
     ids = await die(5)
 
     events = [event async for event in app.event_stream()]

@@ -5,24 +5,24 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast import (
+from outlast import (
     DuplicateJob,
     GroupHandle,
     GroupNotFound,
     GroupState,
-    Holdfast,
     InvalidGroup,
+    Outlast,
     State,
     TransitionRefused,
     UnknownType,
     WaitTimeout,
 )
-from holdfast.core.event import Failed, Succeeded
-from holdfast.core.group import Closing, GroupMode, OnMemberFailure
-from holdfast.errors import StoreBusy
-from holdfast.jobs import groups
-from holdfast.store.base import Filter
-from holdfast.testing.model_store import ModelStore
+from outlast.core.event import Failed, Succeeded
+from outlast.core.group import Closing, GroupMode, OnMemberFailure
+from outlast.errors import StoreBusy
+from outlast.jobs import groups
+from outlast.store.base import Filter
+from outlast.testing.model_store import ModelStore
 
 NOBODY = "00000000-0000-7000-8000-ffffffffffff"
 
@@ -131,7 +131,7 @@ async def test_a_member_that_is_no_bound_job_is_named_by_its_place(app, send, st
 
 
 async def test_a_stranger_is_named_by_its_place(app, send, store, clock, ids):
-    other = Holdfast(ModelStore(clock, ids))
+    other = Outlast(ModelStore(clock, ids))
 
     @other.job
     def foreign() -> None: ...
@@ -249,7 +249,7 @@ async def test_wait_ends_with_the_last_member(app, send, hand):
 
 
 async def test_wait_is_woken_by_the_last_end_and_not_by_the_poll(store, hand):
-    async with Holdfast(store, poll="60s") as app:
+    async with Outlast(store, poll="60s") as app:
 
         @app.job
         def send(number: int) -> None: ...

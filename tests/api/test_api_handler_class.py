@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from holdfast import InvalidJob, InvalidParams, InvalidType, PayloadTooLarge, Run
+from outlast import InvalidJob, InvalidParams, InvalidType, PayloadTooLarge, Run
 
 
 class Summary(BaseModel):

@@ -4,18 +4,18 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from holdfast import Backoff, DuplicateJob, InvalidJob, Slot, State
-from holdfast.core.job import NewJob
-from holdfast.jobs.options import Mould, new_job
-from holdfast.jobs.policy import Policy
-from holdfast.testing.clock import START
+from outlast import Backoff, DuplicateJob, InvalidJob, Slot, State
+from outlast.core.job import NewJob
+from outlast.jobs.options import Mould, new_job
+from outlast.jobs.policy import Policy
+from outlast.testing.clock import START
 
 MIDNIGHT = datetime(2026, 1, 6, tzinfo=UTC)
 
 
 @pytest.fixture
-def send(holdfast):
-    @holdfast.app.job(retry=Backoff(3), queue="mail", priority=2)
+def send(outlast):
+    @outlast.app.job(retry=Backoff(3), queue="mail", priority=2)
     def send(number: int = 0) -> int:
         return number
 
@@ -23,8 +23,8 @@ def send(holdfast):
 
 
 @pytest.fixture
-def report(holdfast):
-    @holdfast.app.job(delivery="once")
+def report(outlast):
+    @outlast.app.job(delivery="once")
     def report() -> None: ...
 
     return report
@@ -61,7 +61,7 @@ async def test_at_is_a_moment_in_any_zone(send):
     assert job.state is State.SCHEDULED
 
 
-async def test_a_key_returns_the_job_that_holds_it(send, holdfast):
+async def test_a_key_returns_the_job_that_holds_it(send, outlast):
     keyed = send.options(key="invoice:3")
 
     first, again = await keyed.enqueue(1), await keyed.enqueue(2)
@@ -69,28 +69,28 @@ async def test_a_key_returns_the_job_that_holds_it(send, holdfast):
 
     assert (first.created, again.created, other.created) == (True, False, True)
     assert again.id == first.id
-    holdfast.assert_enqueued(send, count=2)
+    outlast.assert_enqueued(send, count=2)
 
 
-async def test_an_active_key_is_free_again_when_its_job_has_ended(send, holdfast):
+async def test_an_active_key_is_free_again_when_its_job_has_ended(send, outlast):
     active = send.options(active_key="sync")
 
     first, again = await active.enqueue(), await active.enqueue()
-    await holdfast.drain()
+    await outlast.drain()
     later = await active.enqueue()
 
     assert (again.id, again.created) == (first.id, False)
     assert later.created
 
 
-async def test_a_taken_key_is_rejected_when_the_caller_says_so(send, holdfast):
+async def test_a_taken_key_is_rejected_when_the_caller_says_so(send, outlast):
     first = await send.options(key="k").enqueue()
 
     with pytest.raises(DuplicateJob, match=f"job {first.id} has its key or slot; use") as refusal:
         await send.options(key="k", on_conflict="reject").enqueue()
 
     assert refusal.value.existing == first.id
-    holdfast.assert_enqueued(send, count=1)
+    outlast.assert_enqueued(send, count=1)
 
 
 async def test_a_taken_key_is_skipped_when_the_caller_says_so(send):
@@ -110,7 +110,7 @@ async def test_a_slot_is_taken_once(report):
     assert (await first.job()).max_attempts == 1
 
 
-async def test_a_once_job_says_which_slot_it_takes(report, holdfast):
+async def test_a_once_job_says_which_slot_it_takes(report, outlast):
     for ask in (report.enqueue, report.options(key="k").enqueue):
         with pytest.raises(InvalidJob, match='"report" is delivered once per slot; say which'):
             await ask()
@@ -121,7 +121,7 @@ async def test_a_once_job_says_which_slot_it_takes(report, holdfast):
     with pytest.raises(InvalidJob, match='max_attempts was given, but "report" is delivered once'):
         report.options(slot=MIDNIGHT, max_attempts=2)
 
-    holdfast.assert_not_enqueued(report)
+    outlast.assert_not_enqueued(report)
 
 
 WRONG = [
@@ -164,12 +164,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("options", "words"), WRONG, ids=[words for _, words in WRONG])
-async def test_options_that_cannot_be_are_refused(send, holdfast, options, words):
+async def test_options_that_cannot_be_are_refused(send, outlast, options, words):
     with pytest.raises(InvalidJob, match=words) as refusal:
         await send.options(**options).enqueue()
 
     assert len(str(refusal.value)) < 500
-    holdfast.assert_not_enqueued(send)
+    outlast.assert_not_enqueued(send)
 
 
 def test_a_mould_makes_what_the_class_itself_would_make():

@@ -4,18 +4,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import (
-    Holdfast,
+from outlast import (
     InvalidJob,
     InvalidParams,
     JobNotFound,
+    Outlast,
     State,
     TransitionRefused,
     UnknownType,
 )
-from holdfast.core.event import Released, Succeeded
-from holdfast.core.order import Ordering
-from holdfast.store.base import Queue
+from outlast.core.event import Released, Succeeded
+from outlast.core.order import Ordering
+from outlast.store.base import Queue
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def test_params_that_do_not_fit_the_type_are_refused(app, three, params):
 
 
 async def test_params_of_a_type_this_app_lacks_are_refused_but_not_its_priority(three, store):
-    stranger = Holdfast(store)
+    stranger = Outlast(store)
 
     with pytest.raises(UnknownType, match="send"):
         await stranger.edit(three[0].id, params={"number": 1})

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from holdfast import Holdfast, InvalidJob
+from outlast import InvalidJob, Outlast
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def own_url(postgres_url):
 
 @pytest.fixture
 def app(postgres_url):
-    return Holdfast(postgres_url)
+    return Outlast(postgres_url)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import InvalidJob, Pause, Queue
-from holdfast.core.order import Ordering
+from outlast import InvalidJob, Pause, Queue
+from outlast.core.order import Ordering
 
 
 async def test_queue_is_set_and_read(app):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, computed_field
 
-from holdfast import (
+from outlast import (
     Cancel,
     InvalidParams,
     PayloadTooLarge,
@@ -20,8 +20,8 @@ from holdfast import (
     Skip,
     Snooze,
 )
-from holdfast.jobs.codec import ParamsCodec, ResultCodec
-from holdfast.jobs.payload import is_storable
+from outlast.jobs.codec import ParamsCodec, ResultCodec
+from outlast.jobs.payload import is_storable
 
 TEXT = st.text().filter(is_storable)
 JSON = st.recursive(

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast import (
+from outlast import (
     Backoff,
     DuplicateJob,
-    Holdfast,
     InvalidJob,
     JobNotFound,
+    Outlast,
     State,
     TransitionRefused,
 )
-from holdfast.core.event import CancelRequested, Failed, Released, Skipped, Succeeded
-from holdfast.core.lineage import Lineage
+from outlast.core.event import CancelRequested, Failed, Released, Skipped, Succeeded
+from outlast.core.lineage import Lineage
 
 DEAD = Failed("no", permanent=True)
 
@@ -186,7 +186,7 @@ async def test_repeating_it_retries_nothing_twice(app, dead, hand):
 
 
 async def test_many_pages_are_gone_through(app, store, monkeypatch, dead):
-    monkeypatch.setattr("holdfast.jobs.retrying._PAGE", 2)
+    monkeypatch.setattr("outlast.jobs.retrying._PAGE", 2)
     before = [await dead(number) for number in range(5)]
     await app.retry(before[3].id)
 
@@ -259,6 +259,6 @@ async def test_the_lineage_of_retries_in_place_has_the_same_attempts(app, send, 
 async def test_another_app_can_retry_a_type_it_does_not_know(store, dead):
     before = await dead()
 
-    handle = await Holdfast(store).retry(before.id)
+    handle = await Outlast(store).retry(before.id)
 
     assert (await handle.job()).type == "send"

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from holdfast import Run, RunError
-from holdfast.core.delivery import Delivery
-from holdfast.core.run import Claim
+from outlast import Run, RunError
+from outlast.core.delivery import Delivery
+from outlast.core.run import Claim
 
 CLAIM = Claim("job-1", 4, "run-1", "send", "{}", Delivery.LEASE, 2, 1, 5)
 

@@ -13,14 +13,14 @@ from concurrent.futures import wait as really_wait
 
 import pytest
 
-from holdfast import Holdfast, JobNotFound, WaitTimeout
-from holdfast.errors import NotOurStore, StoreClosed, SyncMisused
-from holdfast.sync import Sync
+from outlast import JobNotFound, Outlast, WaitTimeout
+from outlast.errors import NotOurStore, StoreClosed, SyncMisused
+from outlast.sync import Sync
 
 NEVER_CLOSED = """
 import asyncio, sys
-from holdfast import Holdfast
-app = Holdfast(f"sqlite:///{sys.argv[1]}")
+from outlast import Outlast
+app = Outlast(f"sqlite:///{sys.argv[1]}")
 send = app.job(name="send")(lambda: None)
 wait = app.sync()
 wait(send.enqueue())
@@ -30,7 +30,7 @@ print("stored", flush=True)
 
 @pytest.fixture
 def app(tmp_path):
-    return Holdfast(f"sqlite:///{tmp_path / 'jobs.db'}", poll="20ms", tick="20ms")
+    return Outlast(f"sqlite:///{tmp_path / 'jobs.db'}", poll="20ms", tick="20ms")
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def drained(app):
 
 
 def threads():
-    return [each for each in threading.enumerate() if each.name == "holdfast-sync"]
+    return [each for each in threading.enumerate() if each.name == "outlast-sync"]
 
 
 def never_awaited(function):
@@ -271,7 +271,7 @@ def test_closing_waits_for_what_is_under_way(app, send, monkeypatch):
         waits.set()
         return really_wait(futures, patience)
 
-    monkeypatch.setattr("holdfast.sync.wait", waiting)
+    monkeypatch.setattr("outlast.sync.wait", waiting)
     with ThreadPoolExecutor(2) as pool:
         bridge = app.sync()
         running = pool.submit(bridge, slow())
@@ -394,7 +394,7 @@ def test_what_is_sent_to_a_loop_that_is_ending_hangs_nobody(app):
 
 def test_a_store_that_cannot_be_opened_is_told_at_once(tmp_path):
     (tmp_path / "jobs.db").write_text("no database at all, but long enough to look at" * 100)
-    bridge = Holdfast(f"sqlite:///{tmp_path / 'jobs.db'}").sync()
+    bridge = Outlast(f"sqlite:///{tmp_path / 'jobs.db'}").sync()
 
     with pytest.raises(NotOurStore):
         bridge.__enter__()

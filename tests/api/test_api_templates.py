@@ -7,16 +7,16 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import (
+from outlast import (
     DuplicateJob,
-    Holdfast,
     InvalidJob,
     InvalidParams,
+    Outlast,
     PayloadTooLarge,
     UnknownType,
 )
-from holdfast.core.template import Template, merge
-from holdfast.errors import TemplateChanged, UnknownTemplate
+from outlast.core.template import Template, merge
+from outlast.errors import TemplateChanged, UnknownTemplate
 
 
 class Address(BaseModel):
@@ -250,7 +250,7 @@ async def test_settings_that_cannot_be_are_refused_when_saved(templates, send, w
 
 
 async def test_a_type_of_another_app_is_refused(templates, store):
-    other = Holdfast(store).job(name="other")(lambda: None)
+    other = Outlast(store).job(name="other")(lambda: None)
 
     with pytest.raises(InvalidJob, match="no job type of this app"):
         await templates.save("weekly", other)
@@ -262,7 +262,7 @@ async def test_a_template_of_an_unknown_type_cannot_be_enqueued(templates, send,
     await templates.save("weekly", send)
 
     with pytest.raises(UnknownType, match="'send' is not registered"):
-        await Holdfast(store).templates.enqueue("weekly")
+        await Outlast(store).templates.enqueue("weekly")
 
 
 async def test_what_is_missing_is_told_when_enqueued(templates, send, hand):
@@ -276,7 +276,7 @@ async def test_what_is_missing_is_told_when_enqueued(templates, send, hand):
 
 
 async def test_params_that_no_longer_fit_their_type_are_told_when_enqueued(app, templates, store):
-    newer = Holdfast(store)
+    newer = Outlast(store)
     app.job(name="changing")(_old)
     newer.job(name="changing")(_new)
     await templates.save("weekly", "changing", params={"number": "three"})

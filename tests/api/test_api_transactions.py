@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, InvalidJob, Run, State
+from outlast import InvalidJob, Outlast, Run, State
 
 
 @pytest.fixture
 async def file(tmp_path):
     path = tmp_path / "jobs.db"
-    async with Holdfast(f"sqlite:///{path}", poll="20ms") as app:
+    async with Outlast(f"sqlite:///{path}", poll="20ms") as app:
         yield app, path
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Backoff, InvalidType, Run, Snooze, UnknownType
-from holdfast.core.classify import Verdict
-from holdfast.core.delivery import Delivery
+from outlast import Backoff, InvalidType, Run, Snooze, UnknownType
+from outlast.core.classify import Verdict
+from outlast.core.delivery import Delivery
 
 
 async def test_a_plain_decorator_gives_the_defaults(app):

@@ -4,9 +4,9 @@ from types import ModuleType
 
 import pytest
 
-from holdfast import Holdfast, JobNotFound
-from holdfast.errors import StoreClosed
-from holdfast.testing.model_store import ModelStore
+from outlast import JobNotFound, Outlast
+from outlast.errors import StoreClosed
+from outlast.testing.model_store import ModelStore
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def test_closing_inside_the_block_closes_the_other_store_alone(app, send, 
 
 
 async def test_an_app_closed_before_is_closed_after(store, guest):
-    app = Holdfast(store)
+    app = Outlast(store)
     send = app.job(name="send")(lambda: None)
     await app.close()
     with app.using(guest):

@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from holdfast import (
+from outlast import (
     Backoff,
-    Holdfast,
     JobNotFound,
     JobNotSucceeded,
+    Outlast,
     State,
     TransitionRefused,
     WaitTimeout,
 )
-from holdfast.core.event import Failed, Skipped, Stopped, Succeeded
-from holdfast.errors import StoreBusy, StoreClosed
-from holdfast.store.around import Hint
+from outlast.core.event import Failed, Skipped, Stopped, Succeeded
+from outlast.errors import StoreBusy, StoreClosed
+from outlast.store.around import Hint
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def test_an_app_that_does_not_know_the_type_reads_plain_json(send, hand, s
     handle = await send.enqueue(1)
     await hand.end(await hand.take("send"), Succeeded('{"a":1}'))
 
-    assert await Holdfast(store).handle(handle.id).result() == {"a": 1}
+    assert await Outlast(store).handle(handle.id).result() == {"a": 1}
 
 
 async def test_waiting_follows_a_chain_to_its_tip(story, hand):
@@ -133,7 +133,7 @@ async def test_a_job_nobody_knows_is_told(app, job_id):
 
 async def test_an_end_is_seen_without_any_hint(store, hand):
     store.listen = lambda wake, *, topics: lambda: None
-    async with Holdfast(store, poll="5ms") as app:
+    async with Outlast(store, poll="5ms") as app:
 
         @app.job
         def send() -> None: ...
@@ -147,7 +147,7 @@ async def test_an_end_is_seen_without_any_hint(store, hand):
 
 
 async def test_a_hint_wakes_the_waiter_long_before_the_poll(store, hand):
-    async with Holdfast(store, poll="1h") as app:
+    async with Outlast(store, poll="1h") as app:
 
         @app.job
         def send() -> None: ...
@@ -195,7 +195,7 @@ async def test_a_store_in_trouble_is_told_to_those_who_wait(send, store):
 
 
 async def test_closing_the_app_ends_the_waits(store):
-    app = Holdfast(store)
+    app = Outlast(store)
 
     @app.job
     def send() -> None: ...
@@ -210,7 +210,7 @@ async def test_closing_the_app_ends_the_waits(store):
 
 
 async def test_a_hint_after_the_loop_is_gone_is_harmless(store):
-    app = Holdfast(store)
+    app = Outlast(store)
     app.job(name="send")(lambda: None)
     wakes = []
     store.listen = lambda wake, *, topics: wakes.append(wake) or (lambda: None)

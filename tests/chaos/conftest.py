@@ -27,6 +27,6 @@ def notes(ledger: Ledger) -> Notes:
 
 @pytest.fixture
 def grow(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
-    """Starts `holdfast worker` with these options, and settings by name."""
+    """Starts `outlast worker` with these options, and settings by name."""
     with forest(tmp_path) as grow:
         yield grow

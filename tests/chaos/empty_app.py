@@ -1,5 +1,5 @@
 """An app without types."""
 
-from holdfast import Holdfast
+from outlast import Outlast
 
-app = Holdfast("sqlite:///never-made.db")
+app = Outlast("sqlite:///never-made.db")

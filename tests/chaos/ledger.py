@@ -10,12 +10,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from holdfast import Holdfast
-from holdfast.core.delivery import Delivery
-from holdfast.core.violation import Violation
-from holdfast.jobs.jobtype import Bound
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.verify import Report, verify
+from outlast import Outlast
+from outlast.core.delivery import Delivery
+from outlast.core.violation import Violation
+from outlast.jobs.jobtype import Bound
+from outlast.store.sqlite.store import SqliteStore
+from outlast.verify import Report, verify
 
 from .notes import Notes
 from .worker_app import register
@@ -25,8 +25,8 @@ SLOTS = count(1)
 RUNS = """
 SELECT j.id, r.token, r.status, r.reason, r.error, w.boot_id, w.instance_id, j.delivery,
   r.started_at / 1e6, r.finished_at / 1e6
-FROM holdfast_runs r
-JOIN holdfast_jobs j ON j.seq = r.job JOIN holdfast_workers w ON w.id = r.worker
+FROM outlast_runs r
+JOIN outlast_jobs j ON j.seq = r.job JOIN outlast_workers w ON w.id = r.worker
 ORDER BY r.started_at, r.job, r.token
 """
 
@@ -61,7 +61,7 @@ class Ledger:
     async def _enqueue(
         self, wanted: Iterable[tuple[str, dict[str, Any]]], options: dict[str, Any]
     ) -> list[str]:
-        app = register(Holdfast(f"sqlite:///{self.path}"), self.notes)
+        app = register(Outlast(f"sqlite:///{self.path}"), self.notes)
         async with app:
             return [handle.id for handle in await app.enqueue_many(bound(app, wanted, options))]
 
@@ -83,18 +83,18 @@ class Ledger:
         return [(run.status, run.reason) for run in self.runs(*jobs)]
 
     def states(self) -> dict[str, str]:
-        return dict(self.rows("SELECT id, state FROM holdfast_job_state"))
+        return dict(self.rows("SELECT id, state FROM outlast_job_state"))
 
     def state(self, job: str) -> str:
         return self.states()[job]
 
     def failures(self, job: str) -> int:
-        [(number,)] = self.rows("SELECT failures FROM holdfast_job_state WHERE id = ?", job)
+        [(number,)] = self.rows("SELECT failures FROM outlast_job_state WHERE id = ?", job)
         return int(number)
 
     def results(self, job: str) -> list[str]:
         query = (
-            "SELECT r.result FROM holdfast_runs r JOIN holdfast_jobs j ON j.seq = r.job "
+            "SELECT r.result FROM outlast_runs r JOIN outlast_jobs j ON j.seq = r.job "
             "WHERE j.id = ? AND r.status = 'succeeded'"
         )
         return [result for (result,) in self.rows(query, job)]
@@ -102,7 +102,7 @@ class Ledger:
     def events(self, kind: str, *jobs: str) -> list[str]:
         """The jobs of which such an event is on record."""
         query = (
-            "SELECT j.id FROM holdfast_events e JOIN holdfast_jobs j ON j.seq = e.job "
+            "SELECT j.id FROM outlast_events e JOIN outlast_jobs j ON j.seq = e.job "
             "WHERE e.kind = ?"
         )
         return [job for (job,) in self.rows(query, kind) if not jobs or job in jobs]
@@ -111,8 +111,8 @@ class Ledger:
     def unfinished(self) -> int:
         """How many jobs have not ended."""
         query = (
-            "SELECT (SELECT count(*) FROM holdfast_waiting)"
-            " + (SELECT count(*) FROM holdfast_open_runs)"
+            "SELECT (SELECT count(*) FROM outlast_waiting)"
+            " + (SELECT count(*) FROM outlast_open_runs)"
         )
         return int(self.rows(query)[0][0])
 
@@ -133,18 +133,18 @@ class Ledger:
     def is_sound(self) -> bool:
         """Whether every job has exactly one end, and the file is whole."""
         [(jobs, ends)] = self.rows(
-            "SELECT (SELECT count(*) FROM holdfast_jobs), (SELECT count(*) FROM holdfast_ends)"
+            "SELECT (SELECT count(*) FROM outlast_jobs), (SELECT count(*) FROM outlast_ends)"
         )
         return jobs == ends and self.rows("PRAGMA integrity_check") == [("ok",)]
 
 
 def bound(
-    app: Holdfast, wanted: Iterable[tuple[str, dict[str, Any]]], options: dict[str, Any]
+    app: Outlast, wanted: Iterable[tuple[str, dict[str, Any]]], options: dict[str, Any]
 ) -> list[Bound[Any]]:
     return [_configured(app, name, options).bind(**params) for name, params in wanted]
 
 
-def _configured(app: Holdfast, name: str, options: dict[str, Any]) -> Any:
+def _configured(app: Outlast, name: str, options: dict[str, Any]) -> Any:
     kind = app.registry.get(name)
     if kind.delivery is not Delivery.ONCE:
         return kind.options(**options)

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast import Run
+from outlast import Run
 
 
 @dataclass(frozen=True, slots=True)

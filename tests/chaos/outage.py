@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import psycopg
 
-from holdfast import Holdfast
-from holdfast.store.open import open_store
-from holdfast.testing.servers.postgres import PostgresServer, postgres_server
-from holdfast.verify import verify
+from outlast import Outlast
+from outlast.store.open import open_store
+from outlast.testing.servers.postgres import PostgresServer, postgres_server
+from outlast.verify import verify
 
 from .ledger import bound
 from .notes import Notes
@@ -35,9 +35,9 @@ WHOLE: Final = {"lease": "15s", "renew": "5s", "tick": "1s", "poll": "500ms", "g
 LATE: Final = 60.0
 BUNCH: Final = 10
 LEFT: Final = (
-    "SELECT (SELECT count(*) FROM holdfast.waiting) + (SELECT count(*) FROM holdfast.open_runs)"
+    "SELECT (SELECT count(*) FROM outlast.waiting) + (SELECT count(*) FROM outlast.open_runs)"
 )
-ENDED_SINCE: Final = "SELECT min(finished_at) FROM holdfast.runs WHERE finished_at >= %s"
+ENDED_SINCE: Final = "SELECT min(finished_at) FROM outlast.runs WHERE finished_at >= %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class _Caller:
 
     async def enqueue(self) -> None:
         rng = random.Random(self.seed)
-        app = register(Holdfast(self.url), self.notes)
+        app = register(Outlast(self.url), self.notes)
         async with app:
             for first in range(self.numbers.start, self.numbers.stop, BUNCH):
                 numbers = range(first, min(first + BUNCH, self.numbers.stop))
@@ -144,7 +144,7 @@ def _kill_by_and_by(
         server.kill()
         time.sleep(rng.uniform(*DOWN))  # the fault itself, not a wait for something
         server.start()
-        back = _ask(url, "SELECT holdfast.micros()")
+        back = _ask(url, "SELECT outlast.micros()")
         ended = until(partial(_ask, url, ENDED_SINCE, back), within=LATE, what="a job's end")
         yield (ended - back) / 1e6
 
@@ -172,7 +172,7 @@ def _enqueuing(caller: _Caller) -> Iterator[None]:
 
 
 def _ended(url: str) -> int:
-    return int(_ask(url, "SELECT count(*) FROM holdfast.ends"))
+    return int(_ask(url, "SELECT count(*) FROM outlast.ends"))
 
 
 def _is_less(url: str, number: int) -> bool:
@@ -181,7 +181,7 @@ def _is_less(url: str, number: int) -> bool:
 
 def _states(url: str) -> dict[str, str]:
     with psycopg.connect(url, autocommit=True) as connection:
-        rows = connection.execute("SELECT id, state FROM holdfast.job_state").fetchall()
+        rows = connection.execute("SELECT id, state FROM outlast.job_state").fetchall()
     return {str(job): state for job, state in rows}
 
 

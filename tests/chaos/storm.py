@@ -49,7 +49,7 @@ class Aftermath:
     @property
     def repeats(self) -> int:
         """Runs of handlers beyond the first of each job, chains counted as one."""
-        roots = dict(self.ledger.rows("SELECT id, root_id FROM holdfast_job_state"))
+        roots = dict(self.ledger.rows("SELECT id, root_id FROM outlast_job_state"))
         starts = Counter(roots[note.job] for note in self.ledger.notes.all())
         return sum(number - 1 for number in starts.values())
 
@@ -122,7 +122,7 @@ class Aftermath:
         )
 
 
-SUCCEEDED_ROOTS: Final = "SELECT root_id FROM holdfast_job_state WHERE state = 'succeeded'"
+SUCCEEDED_ROOTS: Final = "SELECT root_id FROM outlast_job_state WHERE state = 'succeeded'"
 
 
 def storm(

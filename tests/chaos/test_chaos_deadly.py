@@ -54,5 +54,5 @@ def seconds_for_some(ledger):
     """From when they were there until the last of them had ended, as the store tells it."""
     jobs = ledger.enqueue(*[("brief", {"n": 0, "seconds": 0.02})] * GOOD)
     until(lambda: set(map(ledger.state, jobs)) == {"succeeded"}, what="the end of good jobs")
-    created = dict(ledger.rows("SELECT id, created_at / 1e6 FROM holdfast_jobs"))
+    created = dict(ledger.rows("SELECT id, created_at / 1e6 FROM outlast_jobs"))
     return max(run.finished for run in ledger.runs(*jobs)) - min(created[job] for job in jobs)

@@ -6,7 +6,7 @@ import time
 import psycopg
 import pytest
 
-from holdfast import Holdfast
+from outlast import Outlast
 
 from .ledger import bound
 from .tree import until
@@ -34,7 +34,7 @@ def url(request, tmp_path):
 
 @pytest.mark.timeout(180)
 async def test_job_of_a_worker_killed_with_its_tree_starts_again_within_a_second(url, grow, notes):
-    async with register(Holdfast(url), notes) as app:
+    async with register(Outlast(url), notes) as app:
         trees = [grow(env={"CHAOS_URL": url}, **LONG).ready()]
         took = []
         for trial in range(TRIALS):

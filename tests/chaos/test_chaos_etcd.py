@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.decide import succeed
-from holdfast.core.ids import JobId
-from holdfast.core.state import State
-from holdfast.errors import StoreUnavailable
-from holdfast.store.base import Filter, Store
-from holdfast.store.open import open_store
-from holdfast.testing.conformance.make import make_job, put, take_many
-from holdfast.testing.servers.etcd import EtcdCluster, etcd_cluster
+from outlast.core.decide import succeed
+from outlast.core.ids import JobId
+from outlast.core.state import State
+from outlast.errors import StoreUnavailable
+from outlast.store.base import Filter, Store
+from outlast.store.open import open_store
+from outlast.testing.conformance.make import make_job, put, take_many
+from outlast.testing.servers.etcd import EtcdCluster, etcd_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

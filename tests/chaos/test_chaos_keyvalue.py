@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Handle, Holdfast, State
-from holdfast.testing.servers import dynamodb as local
-from holdfast.testing.servers.dynamodb import dynamodb_local
-from holdfast.testing.servers.dynamodb_gate import dynamodb_gate
-from holdfast.testing.servers.etcd import EtcdCluster, etcd_cluster
-from holdfast.verify import verify
+from outlast import Handle, Outlast, State
+from outlast.testing.servers import dynamodb as local
+from outlast.testing.servers.dynamodb import dynamodb_local
+from outlast.testing.servers.dynamodb_gate import dynamodb_gate
+from outlast.testing.servers.etcd import EtcdCluster, etcd_cluster
+from outlast.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -27,7 +27,7 @@ class Crew:
     """An app with a worker, and what its jobs did."""
 
     def __init__(self, url: str) -> None:
-        self.app = Holdfast(url, **QUICK)  # type: ignore[arg-type]  # spans
+        self.app = Outlast(url, **QUICK)  # type: ignore[arg-type]  # spans
         self.ran: list[int] = []
         self.handles: list[Handle[None]] = []
         self.work = self.app.job(name="work")(self._work)
@@ -92,7 +92,7 @@ class Ear(logging.Handler):
 
 @pytest.fixture
 async def ear() -> AsyncIterator[Ear]:
-    ear, log = Ear(), logging.getLogger("holdfast")
+    ear, log = Ear(), logging.getLogger("outlast")
     log.addHandler(ear)
     yield ear
     log.removeHandler(ear)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import outlast
 
 from .tree import SHORT, TESTS, until
 
@@ -88,7 +88,7 @@ def set_to(shift, seconds):
 def shifted(shift):
     path = [
         str(TESTS / "chaos" / "shifted"),
-        str(Path(holdfast.__file__).parent.parent),
+        str(Path(outlast.__file__).parent.parent),
         os.environ.get("PYTHONPATH", ""),
     ]
     return {"CHAOS_SHIFT": str(shift), "PYTHONPATH": os.pathsep.join(filter(None, path))}
@@ -97,8 +97,8 @@ def shifted(shift):
 def pass_a_lease(ledger, job):
     """Until the lease of that run has been renewed for as long as a lease lasts."""
     query = (
-        "SELECT o.lease_until / 1e6 FROM holdfast_open_runs o "
-        "JOIN holdfast_jobs j ON j.seq = o.job WHERE j.id = ?"
+        "SELECT o.lease_until / 1e6 FROM outlast_open_runs o "
+        "JOIN outlast_jobs j ON j.seq = o.job WHERE j.id = ?"
     )
     [(held_until,)] = ledger.rows(query, job)
     wanted = held_until + LEASE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.testing import sizes
+from outlast.testing import sizes
 
 from .outage import outages
 from .tree import QUICK, SHORT

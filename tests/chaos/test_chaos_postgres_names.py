@@ -5,7 +5,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from holdfast.worker.processes.plan import Exit
+from outlast.worker.processes.plan import Exit
 
 from .tree import until
 
@@ -22,7 +22,7 @@ WAITER = HOLDER.replace("granted", "NOT granted")
 async def steal(url: str, name: str, worker_ended: asyncio.Event) -> None:
     """Wait in line for the lock, break the connection of whoever has it, and keep it."""
     dsn, schema = url.split("?schema=")
-    key = f"holdfast lock {schema} {name}"
+    key = f"outlast lock {schema} {name}"
     thief, operator = await asyncpg.connect(dsn), await asyncpg.connect(dsn)
     try:
         async with thief.transaction():

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.testing.servers import dynamodb as local
+from outlast import Outlast
+from outlast.testing.servers import dynamodb as local
 
 from .ledger import bound
 from .tree import until
@@ -33,7 +33,7 @@ def url(request):
 async def test_jobs_of_a_worker_killed_on_a_server_run_again_within_the_lease_and_a_second(
     url, grow, notes
 ):
-    async with register(Holdfast(url), notes) as app:
+    async with register(Outlast(url), notes) as app:
         first = grow(env={"CHAOS_URL": url}, **SETTINGS).ready()
         jobs = await app.enqueue_many(bound(app, [("waits", {"gate": "never"})] * 3, {}))
         until(lambda: len(notes.all()) == 3, what="three runs")

@@ -106,7 +106,7 @@ def workers(notes):
 def nothing_is_lost(ledger):
     """A child that leaves hands back what it had not begun, which costs no attempt."""
     statuses = {run.status for run in ledger.runs()}
-    spent = ledger.rows("SELECT sum(failures) FROM holdfast_ends")
+    spent = ledger.rows("SELECT sum(failures) FROM outlast_ends")
     return (
         statuses <= {"succeeded", "released"}
         and set(ledger.states().values()) == {"succeeded"}

@@ -5,7 +5,7 @@ from signal import SIGINT, SIGTERM
 
 import pytest
 
-from holdfast.testing import sizes
+from outlast.testing import sizes
 
 from .test_chaos_outages import locked
 from .tree import LEASE, SHORT, until
@@ -41,7 +41,7 @@ def test_deploys_under_load_lose_nothing_spend_no_attempt_and_end_in_time(grow, 
     assert set(ledger.states().values()) == {"succeeded"}
     assert len(ledger.states()) == len(jobs) == deploys * AT_ONCE
     assert {run.status for run in ledger.runs()} <= {"succeeded", "released"}
-    assert ledger.rows("SELECT sum(failures) FROM holdfast_ends") == [(0,)]
+    assert ledger.rows("SELECT sum(failures) FROM outlast_ends") == [(0,)]
 
 
 def test_what_outlasts_the_grace_is_handed_back_unspent_and_the_worker_leaves_in_time(
@@ -105,7 +105,7 @@ def test_children_of_a_killed_supervisor_are_gone_within_the_lease_and_their_job
     wanted = [("waits", {"gate": "never"}), ("waits_threaded", {"gate": "never"})]
     jobs = ledger.enqueue(*wanted, ("blocks_loop", {"seconds": 20}))
     until(lambda: len(notes.under_way()) == 3, what="three runs")
-    rows = "SELECT count(*) FROM holdfast_open_runs"
+    rows = "SELECT count(*) FROM outlast_open_runs"
 
     killed = tree.kill_supervisor()
     tree.gone(PATIENT)

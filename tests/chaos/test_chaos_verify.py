@@ -8,10 +8,10 @@ from threading import Event
 
 import pytest
 
-from holdfast.core.violation import Violation
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing import sizes
-from holdfast.verify import Report, verify
+from outlast.core.violation import Violation
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing import sizes
+from outlast.verify import Report, verify
 
 from .ledger import Ledger
 from .storm import storm

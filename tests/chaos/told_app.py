@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from holdfast.telemetry import Told, listen
+from outlast.telemetry import Told, listen
 
 from .worker_app import app
 

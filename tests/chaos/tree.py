@@ -1,4 +1,4 @@
-"""A real `holdfast worker` and every process that descends from it, to be killed or frozen."""
+"""A real `outlast worker` and every process that descends from it, to be killed or frozen."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
 from typing import Any, Final
 
-import holdfast
+import outlast
 
 TESTS: Final = Path(__file__).resolve().parent.parent
-PROGRAM: Final = "from holdfast.cli.main import main; main()"
+PROGRAM: Final = "from outlast.cli.main import main; main()"
 APP: Final = "chaos.worker_app:app"
 MARK: Final = "CHAOS_TREE"
 PATIENCE: Final = 60.0
@@ -183,7 +183,7 @@ def forest(folder: Path) -> Iterator[Callable[..., Tree]]:
 
 
 def _environment(folder: Path, over: dict[str, Any]) -> dict[str, str]:
-    found_in = [str(Path(holdfast.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    found_in = [str(Path(outlast.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, found_in)),

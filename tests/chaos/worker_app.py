@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from holdfast import Backoff, Command, Holdfast, Run
+from outlast import Backoff, Command, Outlast, Run
 
 from .notes import Notes
 
@@ -21,7 +21,7 @@ THREE = Backoff(3, base="1ms", jitter=False)
 FINE = 0.01
 
 
-def register(app: Holdfast, notes: Notes) -> Holdfast:
+def register(app: Outlast, notes: Notes) -> Outlast:
     """Every type there is. `n` is the job's own number; a gate is a file that must be there."""
 
     async def brief(run: Run, n: int, seconds: float) -> int:
@@ -56,7 +56,7 @@ def register(app: Holdfast, notes: Notes) -> Holdfast:
     return app
 
 
-def stubborn(app: Holdfast, notes: Notes) -> None:
+def stubborn(app: Outlast, notes: Notes) -> None:
     """Wait for a gate in their first run; later runs return at once."""
 
     async def waits(run: Run, gate: str) -> int:
@@ -92,7 +92,7 @@ def stubborn(app: Holdfast, notes: Notes) -> None:
             time.sleep(FINE)
 
 
-def blocking(app: Holdfast, notes: Notes) -> None:
+def blocking(app: Outlast, notes: Notes) -> None:
     """Let nobody else have the loop, a thread, or the interpreter."""
 
     @app.job(retry=THREE, queue="loop")
@@ -128,7 +128,7 @@ def blocking(app: Holdfast, notes: Notes) -> None:
 HOARD: list[Any] = []
 
 
-def deadly(app: Holdfast, notes: Notes) -> None:
+def deadly(app: Outlast, notes: Notes) -> None:
     """Take their process with them, every time."""
 
     @app.job(retry=Backoff(1))
@@ -193,11 +193,11 @@ def hold_the_interpreter_for_ever() -> None:
     re.match("(a+)+$", "a" * 60 + "b")
 
 
-def from_environment() -> Holdfast:
+def from_environment() -> Outlast:
     folder = Path(os.environ["CHAOS_FOLDER"])
     url = os.environ.get("CHAOS_URL", f"sqlite:///{folder / 'jobs.db'}")
     settings = json.loads(os.environ["CHAOS_SETTINGS"])
-    return register(Holdfast(url, **settings), Notes(folder))
+    return register(Outlast(url, **settings), Notes(folder))
 
 
 if "CHAOS_THREAD" in os.environ:

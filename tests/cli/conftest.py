@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from holdfast.cli.load import load_app
-from holdfast.cli.main import main
+from outlast.cli.load import load_app
+from outlast.cli.main import main
 
 APP = """
-from holdfast import Backoff, Holdfast, Run, Snooze
+from outlast import Backoff, Outlast, Run, Snooze
 
-app = Holdfast("sqlite:///jobs.db", renew="500ms")
+app = Outlast("sqlite:///jobs.db", renew="500ms")
 
 
 @app.job
@@ -53,7 +53,7 @@ class Cli:
     def __call__(
         self, *args: str, typed: str | None = None, app: str | None = "tasks:app"
     ) -> Result:
-        env = {"HOLDFAST_APP": app, "HOLDFAST_URL": None, "NO_COLOR": "1"}
+        env = {"OUTLAST_APP": app, "OUTLAST_URL": None, "NO_COLOR": "1"}
         return CliRunner().invoke(main, args, input=typed, env=env)
 
     def out(self, *args: str, **more: Any) -> str:
@@ -93,7 +93,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
 @pytest.fixture
 def worker(cli: Cli) -> Iterator[subprocess.Popen[bytes]]:
     """A real worker of the app in that folder."""
-    program = [sys.executable, "-m", "holdfast", "worker", "tasks:app", "--log-level", "error"]
+    program = [sys.executable, "-m", "outlast", "worker", "tasks:app", "--log-level", "error"]
     with subprocess.Popen(program, cwd=cli.folder) as process:
         yield process
         process.terminate()

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from holdfast.cli import bulk, search
+from outlast.cli import bulk, search
 
 from .conftest import Cli
 

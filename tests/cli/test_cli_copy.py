@@ -1,4 +1,4 @@
-"""`holdfast db copy`: what it says, and how it ends."""
+"""`outlast db copy`: what it says, and how it ends."""
 
 import json
 import subprocess
@@ -77,7 +77,7 @@ def test_a_worker_of_a_store_that_was_moved_stops_and_says_so(cli: Cli) -> None:
     one, other = _two(cli)
     cli("db", "copy", "--from", one, "--to", other)
 
-    command = [sys.executable, "-m", "holdfast", "worker", "tasks:app"]
+    command = [sys.executable, "-m", "outlast", "worker", "tasks:app"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     assert ended.returncode == 4, ended.stderr

@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from holdfast.cli.where import Setting, Where, find
-from holdfast.cli.worker import _address
+from outlast.cli.where import Setting, Where, find
+from outlast.cli.worker import _address
 
 from .conftest import Cli
 
@@ -23,7 +23,7 @@ ABOUT_ONE = [args for args in READS if NOBODY in args or args[-1] == "none"]
 
 def one_line(result: object) -> str:
     (line,) = result.stderr.splitlines()  # type: ignore[attr-defined]
-    assert line.startswith("holdfast: ")
+    assert line.startswith("outlast: ")
     assert "Traceback" not in result.output  # type: ignore[attr-defined]
     return line
 
@@ -115,9 +115,9 @@ def test_app_and_url_together_are_refused(cli: Cli) -> None:
 
 
 def test_pyproject_names_the_app(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOLDFAST_APP", raising=False)
-    monkeypatch.delenv("HOLDFAST_URL", raising=False)
-    (cli.folder / "pyproject.toml").write_text('[tool.holdfast]\napp = "tasks:app"\n')
+    monkeypatch.delenv("OUTLAST_APP", raising=False)
+    monkeypatch.delenv("OUTLAST_URL", raising=False)
+    (cli.folder / "pyproject.toml").write_text('[tool.outlast]\napp = "tasks:app"\n')
     cli.enqueue("add", '{"left": 1}')
     below = cli.folder / "below"
     below.mkdir()
@@ -134,7 +134,7 @@ def test_pyproject_names_the_app(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["[tool.holdfast]\napp = 3\n", "[tool.holdfast\n", "tool = 3\n", '[tool]\nholdfast = "app"\n'],
+    ["[tool.outlast]\napp = 3\n", "[tool.outlast\n", "tool = 3\n", '[tool]\noutlast = "app"\n'],
 )
 def test_a_broken_pyproject_is_said(cli: Cli, text: str) -> None:
     (cli.folder / "pyproject.toml").write_text(text)
@@ -146,12 +146,12 @@ def test_a_broken_pyproject_is_said(cli: Cli, text: str) -> None:
 
 
 def test_the_environment_goes_before_pyproject(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    (cli.folder / "pyproject.toml").write_text('[tool.holdfast]\napp = "tasks:app"\n')
-    monkeypatch.delenv("HOLDFAST_APP", raising=False)
-    monkeypatch.setenv("HOLDFAST_URL", "sqlite:///other.db")
+    (cli.folder / "pyproject.toml").write_text('[tool.outlast]\napp = "tasks:app"\n')
+    monkeypatch.delenv("OUTLAST_APP", raising=False)
+    monkeypatch.setenv("OUTLAST_URL", "sqlite:///other.db")
 
     assert find(None, None, folder=cli.folder) == Where(
-        None, Setting("sqlite:///other.db", "HOLDFAST_URL")
+        None, Setting("sqlite:///other.db", "OUTLAST_URL")
     )
 
 
@@ -172,8 +172,8 @@ def test_a_finished_job_cannot_be_moved_or_cancelled(cli: Cli) -> None:
 def test_worker_finds_its_app_where_the_others_do(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("HOLDFAST_APP", raising=False)
-    (cli.folder / "pyproject.toml").write_text('[tool.holdfast]\napp = "tasks:app"\n')
+    monkeypatch.delenv("OUTLAST_APP", raising=False)
+    (cli.folder / "pyproject.toml").write_text('[tool.outlast]\napp = "tasks:app"\n')
     assert _address(None) == "tasks:app"
     assert _address("other:app") == "other:app"
 

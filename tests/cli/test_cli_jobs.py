@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.cli.load import load_app
+from outlast.cli.load import load_app
 
 from .conftest import Cli
 

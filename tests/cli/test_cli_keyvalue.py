@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from holdfast.cli.main import main
-from holdfast.testing.servers import dynamodb as local
+from outlast.cli.main import main
+from outlast.testing.servers import dynamodb as local
 
 from .conftest import APP
 
@@ -29,14 +29,14 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 def run(*args: str, url: str | None = None, app: str | None = None) -> Result:
-    env = {"HOLDFAST_APP": app, "HOLDFAST_URL": url, "NO_COLOR": "1"}
+    env = {"OUTLAST_APP": app, "OUTLAST_URL": url, "NO_COLOR": "1"}
     return CliRunner().invoke(main, args, env=env)
 
 
 def refusal(result: Result, code: int) -> str:
     assert result.exit_code == code, result.output
     (line,) = result.stderr.splitlines()
-    assert line.startswith("holdfast: ")
+    assert line.startswith("outlast: ")
     return line
 
 
@@ -53,7 +53,7 @@ def test_from_nothing_to_a_job_that_ran(
     enqueued = run("enqueue", "add", '{"left": 1, "right": 2}', app=app)
     lonely = run("doctor", app=app)
     worked = subprocess.run(
-        [sys.executable, "-m", "holdfast", "worker", app, "--burst"],
+        [sys.executable, "-m", "outlast", "worker", app, "--burst"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(tmp_path)])},
         capture_output=True,
         text=True,
@@ -78,7 +78,7 @@ def test_table_that_is_missing_is_said_and_not_made(dynamodb: str) -> None:
         line = refusal(run(*command, url=url), 5)
 
         assert "there is no store at" in line
-        assert "holdfast db migrate" in line
+        assert "outlast db migrate" in line
 
 
 @pytest.mark.parametrize("engine", sorted(DRIVERS))
@@ -86,7 +86,7 @@ def test_there_is_no_sql_to_print(engine: str) -> None:
     line = refusal(run("db", "sql", "--url", DRIVERS[engine][1]), 2)
 
     assert f"{engine} knows no SQL" in line
-    assert "holdfast db migrate" in line
+    assert "outlast db migrate" in line
 
 
 @pytest.mark.parametrize("engine", sorted(DRIVERS))
@@ -101,5 +101,5 @@ def test_missing_driver_is_said_with_the_line_that_installs_it(
     line = refusal(run("doctor", url=url), 5)
 
     assert line == (
-        f"holdfast: {engine} needs a driver that is not installed; pip install 'holdfast[{engine}]'"
+        f"outlast: {engine} needs a driver that is not installed; pip install 'outlast[{engine}]'"
     )

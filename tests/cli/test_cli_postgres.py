@@ -10,23 +10,23 @@ import asyncpg
 import pytest
 from click.testing import CliRunner, Result
 
-from holdfast.cli.main import main
-from holdfast.store.postgres import migrate
-from holdfast.store.postgres.concerns import of_keeper
-from holdfast.testing.servers.postgres import PostgresServer
+from outlast.cli.main import main
+from outlast.store.postgres import migrate
+from outlast.store.postgres.concerns import of_keeper
+from outlast.testing.servers.postgres import PostgresServer
 
 SECRET = "guess-me-not"  # noqa: S105 - no server knows it
 
 
 def run(*args: str, url: str | None = None) -> Result:
-    env = {"HOLDFAST_APP": None, "HOLDFAST_URL": url, "NO_COLOR": "1"}
+    env = {"OUTLAST_APP": None, "OUTLAST_URL": url, "NO_COLOR": "1"}
     return CliRunner().invoke(main, args, env=env)
 
 
 def refusal(result: Result, code: int) -> str:
     assert result.exit_code == code, result.output
     (line,) = result.stderr.splitlines()
-    assert line.startswith("holdfast: ")
+    assert line.startswith("outlast: ")
     assert SECRET not in result.output
     return line
 
@@ -74,7 +74,7 @@ def test_a_database_without_our_tables_is_said_and_not_filled(database: str) -> 
         line = refusal(run(*command, url=database), 5)
 
         assert "there is no store at" in line
-        assert "holdfast db migrate" in line
+        assert "outlast db migrate" in line
 
 
 def test_migrate_makes_the_tables_and_doctor_looks_at_them(database: str) -> None:
@@ -100,7 +100,7 @@ def test_the_printed_sql_makes_the_same_tables(database: str) -> None:
 
 
 def test_sql_without_an_address_is_for_a_file() -> None:
-    assert "holdfast_jobs" in run("db", "sql").stdout
+    assert "outlast_jobs" in run("db", "sql").stdout
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_a_role_that_may_use_the_tables_need_not_make_them(database: str, guest:
     role = f"guest_of_{database.rpartition('/')[2]}"
     sql(
         database,
-        f"GRANT USAGE ON SCHEMA holdfast TO {role}",
-        f"GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO {role}",
-        f"GRANT ALL ON ALL SEQUENCES IN SCHEMA holdfast TO {role}",
+        f"GRANT USAGE ON SCHEMA outlast TO {role}",
+        f"GRANT ALL ON ALL TABLES IN SCHEMA outlast TO {role}",
+        f"GRANT ALL ON ALL SEQUENCES IN SCHEMA outlast TO {role}",
     )
 
     paused = run("queue", "pause", "mail", url=guest)
@@ -168,16 +168,16 @@ def test_a_role_that_may_use_the_tables_need_not_make_them(database: str, guest:
 
 def test_a_schema_newer_than_the_code_is_said(database: str) -> None:
     run("db", "migrate", url=database)
-    sql(database, "UPDATE holdfast.meta SET version = 99")
+    sql(database, "UPDATE outlast.meta SET version = 99")
 
     line = refusal(run("jobs", url=database), 5)
 
     assert "schema 99" in line
-    assert "upgrade Holdfast" in line
+    assert "upgrade Outlast" in line
 
 
 def test_a_schema_of_something_else_is_left_alone(database: str) -> None:
-    sql(database, "CREATE SCHEMA holdfast", "CREATE TABLE holdfast.jobs (a integer)")
+    sql(database, "CREATE SCHEMA outlast", "CREATE TABLE outlast.jobs (a integer)")
 
     line = refusal(run("db", "migrate", url=database), 5)
 
@@ -190,13 +190,13 @@ def test_an_old_server_is_said(database: str, monkeypatch: pytest.MonkeyPatch) -
 
     line = refusal(run("db", "migrate", url=database), 5)
 
-    assert "Holdfast needs 99 or newer" in line
+    assert "Outlast needs 99 or newer" in line
 
 
 def test_a_missing_driver_is_said_with_the_command(database: str) -> None:
     program = (
         "import sys; sys.modules['asyncpg'] = None\n"
-        "from holdfast.cli.main import main\n"
+        "from outlast.cli.main import main\n"
         f"main(['jobs', '--url', {database!r}])"
     )
     done = subprocess.run(
@@ -205,17 +205,17 @@ def test_a_missing_driver_is_said_with_the_command(database: str) -> None:
 
     assert done.returncode == 5, done.stderr
     (line,) = done.stderr.splitlines()
-    assert line.startswith("holdfast: PostgreSQL needs a driver")
-    assert line.endswith("pip install 'holdfast[postgres]'")
+    assert line.startswith("outlast: PostgreSQL needs a driver")
+    assert line.endswith("pip install 'outlast[postgres]'")
 
 
 def test_doctor_names_who_holds_vacuum_back(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run("db", "migrate", url=database)
-    monkeypatch.setattr("holdfast.store.postgres.concerns.LONG", 0)
+    monkeypatch.setattr("outlast.store.postgres.concerns.LONG", 0)
 
     async def doctor_beside_an_old_reader() -> tuple[int, Result]:
         reader = await asyncpg.connect(database, server_settings={"application_name": "report"})
-        await reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM holdfast.jobs")
+        await reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM outlast.jobs")
         pid: int = await reader.fetchval("SELECT pg_backend_pid()")
         try:
             return pid, await asyncio.to_thread(run, "doctor", url=database)

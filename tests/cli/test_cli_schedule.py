@@ -1,4 +1,4 @@
-"""`holdfast schedule`: the words and numbers people and scripts get."""
+"""`outlast schedule`: the words and numbers people and scripts get."""
 
 import asyncio
 import json
@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.cli.load import load_app
-from holdfast.scheduler.trigger import Trigger
-from holdfast.store.schedules import SetSchedule
+from outlast.cli.load import load_app
+from outlast.scheduler.trigger import Trigger
+from outlast.store.schedules import SetSchedule
 
 from .conftest import Cli
 

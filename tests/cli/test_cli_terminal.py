@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast.cli.dev import _seen
+from outlast.cli.dev import _seen
 
 from .conftest import APP, Cli
 
@@ -39,8 +39,8 @@ class Terminal:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever started us may ignore it
             os.environ.pop("NO_COLOR", None)
             os.environ.pop("COLUMNS", None)
-            os.environ.update({"HOLDFAST_APP": "tasks:app", "TERM": "xterm", **(env or {})})
-            os.execv(sys.executable, [sys.executable, "-m", "holdfast", *args])  # noqa: S606 - ours
+            os.environ.update({"OUTLAST_APP": "tasks:app", "TERM": "xterm", **(env or {})})
+            os.execv(sys.executable, [sys.executable, "-m", "outlast", *args])  # noqa: S606 - ours
         self._pid = pid
         self.text = ""
 

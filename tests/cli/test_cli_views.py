@@ -9,23 +9,23 @@ import sys
 import click
 import pytest
 
-from holdfast.cli.main import COMMANDS, Lazy, main
+from outlast.cli.main import COMMANDS, Lazy, main
 
 from .conftest import Cli
 
 
 def test_help_names_every_command_and_loads_none() -> None:
     program = (
-        "import sys; from holdfast.cli.main import main; from contextlib import suppress\n"
+        "import sys; from outlast.cli.main import main; from contextlib import suppress\n"
         "with suppress(SystemExit): main(['--help'])\n"
-        "print([m for m in sys.modules if m.startswith(('rich', 'sqlite3', 'holdfast.cli.'))])"
+        "print([m for m in sys.modules if m.startswith(('rich', 'sqlite3', 'outlast.cli.'))])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
     *shown, loaded = done.stdout.splitlines()
-    assert loaded == "['holdfast.cli.main']"
+    assert loaded == "['outlast.cli.main']"
     assert all(f"  {name} " in "\n".join(shown) for name in COMMANDS)
 
 
@@ -40,7 +40,7 @@ def test_each_command_is_where_it_is_said_to_be(name: str) -> None:
 
 
 def test_worker_never_loads_rich() -> None:
-    program = "import holdfast.cli.worker, holdfast.cli.child, sys; print('rich' in sys.modules)"
+    program = "import outlast.cli.worker, outlast.cli.child, sys; print('rich' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
@@ -51,7 +51,7 @@ def test_worker_never_loads_rich() -> None:
 def test_doctor_finds_a_queue_without_a_worker_and_code_without_a_type(cli: Cli) -> None:
     cli.enqueue("add", '{"left": 1}')
     (cli.folder / "other.py").write_text(
-        "from holdfast import Holdfast\napp = Holdfast('sqlite:///jobs.db')\n"
+        "from outlast import Outlast\napp = Outlast('sqlite:///jobs.db')\n"
     )
 
     result = cli("doctor", app="other:app")
@@ -59,7 +59,7 @@ def test_doctor_finds_a_queue_without_a_worker_and_code_without_a_type(cli: Cli)
     assert result.exit_code == 1
     assert 'FAIL  queue "default" has 1 due jobs and no worker' in result.stdout
     assert 'warn  type "add" has no code here; 1 jobs wait' in result.stdout
-    assert "fix: holdfast worker -q default" in result.stdout
+    assert "fix: outlast worker -q default" in result.stdout
     findings = [json.loads(line) for line in cli("doctor", "--json").stdout.splitlines()]
     assert {finding["check"] for finding in findings} >= {
         "Store",
@@ -83,8 +83,8 @@ def test_verify_proves_a_sound_store_and_refutes_a_broken_one(cli: Cli) -> None:
     assert "0 violations" in cli("verify").stderr
 
     with sqlite3.connect(cli.folder / "jobs.db") as database:
-        database.execute("DROP TRIGGER holdfast_ends_kept")
-        database.execute("DELETE FROM holdfast_ends")
+        database.execute("DROP TRIGGER outlast_ends_kept")
+        database.execute("DELETE FROM outlast_ends")
     database.close()
     result = cli("verify")
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("demo")  # one tour for both
 def tour(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("tour")
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "demo", "--script"],
+        [sys.executable, "-m", "outlast", "demo", "--script"],
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from holdfast.core.ids import Ids
-from holdfast.testing import sizes
-from holdfast.testing.clock import FakeClock
+from outlast.core.ids import Ids
+from outlast.testing import sizes
+from outlast.testing.clock import FakeClock
 
 SERVERS = frozenset({"test_dynamodb", "test_etcd"})
 

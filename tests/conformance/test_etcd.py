@@ -8,24 +8,24 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from holdfast.core.ids import Ids
-from holdfast.store.keyvalue.etcd import EtcdEngine
-from holdfast.store.keyvalue.etcd_wire import Cluster
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance import *  # noqa: F403 - the suite
-from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
-from holdfast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
-from holdfast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
-from holdfast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
-from holdfast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
-from holdfast.testing.conformance.shared_records import *  # noqa: F403 - same
-from holdfast.testing.conformance.shared_schedules import *  # noqa: F403 - same
-from holdfast.testing.histories import history_machine
-from holdfast.testing.keyvalue_wreck import KeyValueWrecker
+from outlast.core.ids import Ids
+from outlast.store.keyvalue.etcd import EtcdEngine
+from outlast.store.keyvalue.etcd_wire import Cluster
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance import *  # noqa: F403 - the suite
+from outlast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
+from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
+from outlast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
+from outlast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
+from outlast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
+from outlast.testing.conformance.shared_records import *  # noqa: F403 - same
+from outlast.testing.conformance.shared_schedules import *  # noqa: F403 - same
+from outlast.testing.histories import history_machine
+from outlast.testing.keyvalue_wreck import KeyValueWrecker
 
 if TYPE_CHECKING:
-    from holdfast.testing.servers.etcd import EtcdCluster
+    from outlast.testing.servers.etcd import EtcdCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

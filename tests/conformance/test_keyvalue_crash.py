@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.decide import decide, succeed
-from holdfast.core.event import Lost, Unblocked
-from holdfast.core.run import Holder
-from holdfast.core.state import FINAL, Loss, State
-from holdfast.store.base import Filter
-from holdfast.store.keyvalue import layout, places
-from holdfast.store.keyvalue.port import Engine, Key
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.testing.broken_scenarios import broken_scenarios
-from holdfast.testing.crash import ACT_IDS, clocked
-from holdfast.testing.keyvalue_wreck import KeyValueWrecker
-from holdfast.testing.memory_engine import MemoryEngine
-from holdfast.testing.mortal_engine import Died, MortalEngine
-from holdfast.testing.place_scenarios import PLACES
-from holdfast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES, World
-from holdfast.testing.scenarios_groups import GROUP_SCENARIOS
-from holdfast.testing.scenarios_schedules import SCHEDULES
-from holdfast.verify import verify
-from holdfast.worker.recover import Recovery
+from outlast.core.decide import decide, succeed
+from outlast.core.event import Lost, Unblocked
+from outlast.core.run import Holder
+from outlast.core.state import FINAL, Loss, State
+from outlast.store.base import Filter
+from outlast.store.keyvalue import layout, places
+from outlast.store.keyvalue.port import Engine, Key
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.broken_scenarios import broken_scenarios
+from outlast.testing.crash import ACT_IDS, clocked
+from outlast.testing.keyvalue_wreck import KeyValueWrecker
+from outlast.testing.memory_engine import MemoryEngine
+from outlast.testing.mortal_engine import Died, MortalEngine
+from outlast.testing.place_scenarios import PLACES
+from outlast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES, World
+from outlast.testing.scenarios_groups import GROUP_SCENARIOS
+from outlast.testing.scenarios_schedules import SCHEDULES
+from outlast.verify import verify
+from outlast.worker.recover import Recovery
 
 pytestmark = pytest.mark.slow
 

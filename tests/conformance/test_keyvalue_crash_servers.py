@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.store.keyvalue import notes
-from holdfast.store.keyvalue.dynamodb import DynamoDBEngine
-from holdfast.store.keyvalue.etcd import EtcdEngine
-from holdfast.store.keyvalue.etcd_wire import Cluster
-from holdfast.store.keyvalue.port import Engine
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.testing.crash import ACT_IDS, clocked
-from holdfast.testing.mortal_engine import Died, MortalEngine
-from holdfast.testing.scenarios import SCENARIOS, World
-from holdfast.testing.scenarios_groups import GROUP_SCENARIOS
-from holdfast.testing.scenarios_schedules import SCHEDULES
-from holdfast.testing.servers.dynamodb import MOST_WRITES
-from holdfast.testing.sizes import DEFAULT, VARIABLE
-from holdfast.verify import verify
+from outlast.store.keyvalue import notes
+from outlast.store.keyvalue.dynamodb import DynamoDBEngine
+from outlast.store.keyvalue.etcd import EtcdEngine
+from outlast.store.keyvalue.etcd_wire import Cluster
+from outlast.store.keyvalue.port import Engine
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.crash import ACT_IDS, clocked
+from outlast.testing.mortal_engine import Died, MortalEngine
+from outlast.testing.scenarios import SCENARIOS, World
+from outlast.testing.scenarios_groups import GROUP_SCENARIOS
+from outlast.testing.scenarios_schedules import SCHEDULES
+from outlast.testing.servers.dynamodb import MOST_WRITES
+from outlast.testing.sizes import DEFAULT, VARIABLE
+from outlast.verify import verify
 
 if TYPE_CHECKING:
-    from holdfast.testing.servers.etcd import EtcdCluster
+    from outlast.testing.servers.etcd import EtcdCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

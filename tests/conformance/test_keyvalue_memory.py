@@ -4,16 +4,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.core.ids import Ids
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance import *  # noqa: F403 - the suite
-from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
-from holdfast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
-from holdfast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
-from holdfast.testing.histories import history_machine
-from holdfast.testing.keyvalue_wreck import KeyValueWrecker
-from holdfast.testing.memory_engine import MemoryEngine
+from outlast.core.ids import Ids
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance import *  # noqa: F403 - the suite
+from outlast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
+from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
+from outlast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
+from outlast.testing.histories import history_machine
+from outlast.testing.keyvalue_wreck import KeyValueWrecker
+from outlast.testing.memory_engine import MemoryEngine
 
 SMALLEST = 10
 """Records per transaction: what DynamoDB Local takes. The servers' own modules have theirs."""

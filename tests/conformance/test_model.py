@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.core.ids import Ids
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance import *  # noqa: F403 - the suite
-from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
-from holdfast.testing.conformance.durable import *  # noqa: F403 - it forgets nothing either
-from holdfast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
-from holdfast.testing.histories import history_machine
-from holdfast.testing.model_store import ModelStore
-from holdfast.testing.wreck import ModelWrecker
+from outlast.core.ids import Ids
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance import *  # noqa: F403 - the suite
+from outlast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
+from outlast.testing.conformance.durable import *  # noqa: F403 - it forgets nothing either
+from outlast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
+from outlast.testing.histories import history_machine
+from outlast.testing.model_store import ModelStore
+from outlast.testing.wreck import ModelWrecker
 
 
 @pytest.fixture

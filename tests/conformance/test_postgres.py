@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from holdfast.core.ids import Ids
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance import *  # noqa: F403 - the suite
-from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
-from holdfast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
-from holdfast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
-from holdfast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
-from holdfast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
-from holdfast.testing.conformance.shared_records import *  # noqa: F403 - same
-from holdfast.testing.conformance.shared_schedules import *  # noqa: F403 - same
-from holdfast.testing.postgres_clock import DatabaseClock
-from holdfast.testing.postgres_kept import Kept, kept_connections
-from holdfast.testing.postgres_settled import Settled
-from holdfast.testing.postgres_wreck import PostgresWrecker
+from outlast.core.ids import Ids
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance import *  # noqa: F403 - the suite
+from outlast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
+from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
+from outlast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
+from outlast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
+from outlast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
+from outlast.testing.conformance.shared_records import *  # noqa: F403 - same
+from outlast.testing.conformance.shared_schedules import *  # noqa: F403 - same
+from outlast.testing.postgres_clock import DatabaseClock
+from outlast.testing.postgres_kept import Kept, kept_connections
+from outlast.testing.postgres_settled import Settled
+from outlast.testing.postgres_wreck import PostgresWrecker
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 if TYPE_CHECKING:
-    from holdfast.testing.servers.postgres import PostgresServer
+    from outlast.testing.servers.postgres import PostgresServer
 
 
 @pytest.fixture(scope="module")

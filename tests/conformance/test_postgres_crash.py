@@ -10,25 +10,25 @@ from typing import Any
 import asyncpg
 import pytest
 
-from holdfast.core.decide import decide, succeed
-from holdfast.core.event import Kind, Lost, Unblocked
-from holdfast.core.run import Holder
-from holdfast.core.state import FINAL, Loss, State
-from holdfast.errors import OperatorError
-from holdfast.scheduler.trigger import Trigger
-from holdfast.store.base import Filter
-from holdfast.store.postgres.address import Address
-from holdfast.store.postgres.statements import statements
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing import sizes
-from holdfast.testing.crash import Crasher, Point, brings_nothing_new, chosen, clocked, play
-from holdfast.testing.postgres_bench import BENCH, dump, make
-from holdfast.testing.postgres_wreck import empty_on
-from holdfast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
-from holdfast.testing.scenarios_moving import MOVING
-from holdfast.testing.servers.postgres import PostgresServer
-from holdfast.verify import verify
-from holdfast.worker.recover import Recovery
+from outlast.core.decide import decide, succeed
+from outlast.core.event import Kind, Lost, Unblocked
+from outlast.core.run import Holder
+from outlast.core.state import FINAL, Loss, State
+from outlast.errors import OperatorError
+from outlast.scheduler.trigger import Trigger
+from outlast.store.base import Filter
+from outlast.store.postgres.address import Address
+from outlast.store.postgres.statements import statements
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing import sizes
+from outlast.testing.crash import Crasher, Point, brings_nothing_new, chosen, clocked, play
+from outlast.testing.postgres_bench import BENCH, dump, make
+from outlast.testing.postgres_wreck import empty_on
+from outlast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
+from outlast.testing.scenarios_moving import MOVING
+from outlast.testing.servers.postgres import PostgresServer
+from outlast.verify import verify
+from outlast.worker.recover import Recovery
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,7 +69,7 @@ ODD = {
 
 @pytest.fixture(scope="module")
 def crasher() -> Iterator[Crasher]:
-    with Crasher("holdfast.testing.postgres_bench:BENCH") as helper:
+    with Crasher("outlast.testing.postgres_bench:BENCH") as helper:
         yield helper
 
 
@@ -94,7 +94,7 @@ class Place:
         self._runner.run(
             self._connection.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND application_name = 'holdfast'"
+                "WHERE datname = current_database() AND application_name = 'outlast'"
             )
         )
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from holdfast.core.ids import Ids
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.histories import history_machine
-from holdfast.testing.postgres_clock import DatabaseClock
-from holdfast.testing.postgres_settled import Emptied
+from outlast.core.ids import Ids
+from outlast.testing.clock import FakeClock
+from outlast.testing.histories import history_machine
+from outlast.testing.postgres_clock import DatabaseClock
+from outlast.testing.postgres_settled import Emptied
 
 if TYPE_CHECKING:
-    from holdfast.store.postgres.store import PostgresStore
+    from outlast.store.postgres.store import PostgresStore
 
 FEWER = 3
 """Each takes so many times as long as on a file."""

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.ids import Ids
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance import *  # noqa: F403 - the suite
-from holdfast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
-from holdfast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
-from holdfast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
-from holdfast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
-from holdfast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
-from holdfast.testing.conformance.shared_records import *  # noqa: F403 - same
-from holdfast.testing.conformance.shared_schedules import *  # noqa: F403 - same
-from holdfast.testing.histories import history_machine
-from holdfast.testing.sqlite_wreck import SqliteWrecker
+from outlast.core.ids import Ids
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance import *  # noqa: F403 - the suite
+from outlast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
+from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
+from outlast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
+from outlast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
+from outlast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
+from outlast.testing.conformance.shared_records import *  # noqa: F403 - same
+from outlast.testing.conformance.shared_schedules import *  # noqa: F403 - same
+from outlast.testing.histories import history_machine
+from outlast.testing.sqlite_wreck import SqliteWrecker
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def url(tmp_path: Path) -> str:
 
 
 def make(clock: FakeClock, ids: Ids) -> SqliteStore:
-    folder = tempfile.mkdtemp(prefix="holdfast-")
+    folder = tempfile.mkdtemp(prefix="outlast-")
     sqlite = SqliteStore(Path(folder) / "jobs.db", clock=clock, ids=ids)
     weakref.finalize(sqlite, shutil.rmtree, folder, ignore_errors=True)
     return sqlite

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.decide import decide, succeed
-from holdfast.core.event import Lost, Unblocked
-from holdfast.core.run import Holder
-from holdfast.core.state import FINAL, Loss, State
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.statements import statements
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.crash import Crasher, Point, chosen, clocked, play
-from holdfast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
-from holdfast.testing.scenarios_moving import MOVING
-from holdfast.testing.sqlite_bench import BENCH, dump
-from holdfast.verify import verify
-from holdfast.worker.recover import Recovery
+from outlast.core.decide import decide, succeed
+from outlast.core.event import Lost, Unblocked
+from outlast.core.run import Holder
+from outlast.core.state import FINAL, Loss, State
+from outlast.store.base import Filter
+from outlast.store.sqlite.statements import statements
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.crash import Crasher, Point, chosen, clocked, play
+from outlast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
+from outlast.testing.scenarios_moving import MOVING
+from outlast.testing.sqlite_bench import BENCH, dump
+from outlast.verify import verify
+from outlast.worker.recover import Recovery
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,7 +38,7 @@ ELSEWHERE = {"schema.is_ours", "schema.is_empty"} | {
 
 @pytest.fixture(scope="module")
 def crasher() -> Iterator[Crasher]:
-    with Crasher("holdfast.testing.sqlite_bench:BENCH") as helper:
+    with Crasher("outlast.testing.sqlite_bench:BENCH") as helper:
         yield helper
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.clock import SystemClock
-from holdfast.core.state import State
-from holdfast.errors import StoreMoved, StoreSealed
-from holdfast.store.base import Filter, Store
-from holdfast.store.moving import Stage, Step
-from holdfast.store.open import open_store
-from holdfast.verify import verify
+from outlast import Outlast
+from outlast.clock import SystemClock
+from outlast.core.state import State
+from outlast.errors import StoreMoved, StoreSealed
+from outlast.store.base import Filter, Store
+from outlast.store.moving import Stage, Step
+from outlast.store.open import open_store
+from outlast.verify import verify
 
 from .kit import accepting, move
 
@@ -33,9 +33,9 @@ SOON = timedelta(milliseconds=100)
 PROGRAM = """
 import asyncio, os, signal, sys
 from datetime import timedelta
-from holdfast.copying import Copier
-from holdfast.core.ids import Ids
-from holdfast.store.open import open_store
+from outlast.copying import Copier
+from outlast.core.ids import Ids
+from outlast.store.open import open_store
 from random import Random
 from datetime import datetime, UTC
 
@@ -73,8 +73,8 @@ def clock_passes(moment: datetime | None) -> None:
         time.sleep(0.02)
 
 
-def app_on(url: str, done: Counter[int]) -> Holdfast:
-    app = Holdfast(url, **FAST)
+def app_on(url: str, done: Counter[int]) -> Outlast:
+    app = Outlast(url, **FAST)
 
     @app.job(name="count")
     async def count(number: int) -> int:
@@ -95,7 +95,7 @@ async def test_a_worker_at_work_loses_nothing_and_does_nothing_twice(
     added = 0
     moved = asyncio.Event()
 
-    async def enqueue(app: Holdfast) -> None:
+    async def enqueue(app: Outlast) -> None:
         nonlocal added
         await app.registry.get("count").enqueue(number=added)
         added += 1
@@ -135,8 +135,8 @@ async def test_what_still_runs_when_the_grace_is_over_is_handed_back(
     started, runs = asyncio.Event(), 0
     url, other = (f"sqlite:///{tmp_path / name}" for name in ("jobs.db", "other.db"))
 
-    def make(url: str) -> Holdfast:
-        app = Holdfast(url, **FAST)
+    def make(url: str) -> Outlast:
+        app = Outlast(url, **FAST)
 
         @app.job(name="long")
         async def long() -> None:
@@ -148,7 +148,7 @@ async def test_what_still_runs_when_the_grace_is_over_is_handed_back(
         return app
 
     app, later = make(url), make(other)
-    with caplog.at_level(logging.WARNING, "holdfast.worker"):
+    with caplog.at_level(logging.WARNING, "outlast.worker"):
         async with app, later, app.worker():
             job = await app.registry.get("long").enqueue()
             await started.wait()
@@ -172,7 +172,7 @@ async def test_a_sealed_worker_waits_and_goes_on(
     app = app_on(f"sqlite:///{tmp_path / 'jobs.db'}", done)
     minute = {"span": timedelta(minutes=1), "grace": timedelta(minutes=1)}
     seal = Step(stage=Stage.SEALED, other="sqlite:////b.db", by="me", **minute)
-    with caplog.at_level(logging.INFO, "holdfast.worker"):
+    with caplog.at_level(logging.INFO, "outlast.worker"):
         async with app:
             await app.registry.get("count").enqueue(number=1)
             await app.store.stand(seal)

@@ -2,15 +2,15 @@
 
 from random import Random
 
-from holdfast.core.ids import Ids
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.store.moving import Stage
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.copying import FILLING, copied, everything, furnish
-from holdfast.testing.memory_engine import MemoryEngine
-from holdfast.testing.model_store import ModelStore
-from holdfast.testing.mortal_engine import Died, MortalEngine
-from holdfast.verify import verify
+from outlast.core.ids import Ids
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.store.moving import Stage
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.copying import FILLING, copied, everything, furnish
+from outlast.testing.memory_engine import MemoryEngine
+from outlast.testing.model_store import ModelStore
+from outlast.testing.mortal_engine import Died, MortalEngine
+from outlast.verify import verify
 
 EVERY = 3
 """Every so many transactions: they are many, and alike."""

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.event import Released
-from holdfast.core.run import Lease
-from holdfast.errors import OperatorError, StoreBusy, StoreMoved, StoreSealed, TransitionRefused
-from holdfast.store.base import Store
-from holdfast.store.moving import Stage
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.copying import everything, furnish
-from holdfast.testing.conformance.make import (
+from outlast.core.event import Released
+from outlast.core.run import Lease
+from outlast.errors import OperatorError, StoreBusy, StoreMoved, StoreSealed, TransitionRefused
+from outlast.store.base import Store
+from outlast.store.moving import Stage
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.copying import everything, furnish
+from outlast.testing.conformance.make import (
     make_holder,
     make_worker,
     put,
@@ -21,7 +21,7 @@ from holdfast.testing.conformance.make import (
     started,
     take_many,
 )
-from holdfast.verify import verify
+from outlast.verify import verify
 
 from .kit import FROM, SEAL, TO, Died, Life, Mortal, accepting, accepts, make_store, move
 
@@ -189,7 +189,7 @@ async def test_bad_targets_and_sources_are_refused_in_a_line(
 
     (folder := tmp_path / "others").mkdir()
     async with worlds(folder, clock) as (source, target):
-        lock = await source.hold("holdfast-copy")
+        lock = await source.hold("outlast-copy")
         assert lock is not None
         with pytest.raises(StoreBusy, match=r"somebody else copies from or to .*source.db"):
             await move(source, target)
@@ -225,7 +225,7 @@ async def test_where_a_seal_is_not_seen_at_once_nobody_may_work(
 async def test_broken_source_is_refused_before_it_is_sealed(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    from holdfast.testing.sqlite_wreck import SqliteWrecker  # noqa: PLC0415 - here alone
+    from outlast.testing.sqlite_wreck import SqliteWrecker  # noqa: PLC0415 - here alone
 
     async with worlds(tmp_path, clock) as (source, target):
         job = await put(source, queue="broken")

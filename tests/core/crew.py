@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from holdfast.core import event as ev
-from holdfast.core.decide import Change
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Event
-from holdfast.core.state import Loss, RunStatus, State
+from outlast.core import event as ev
+from outlast.core.decide import Change
+from outlast.core.delivery import Delivery
+from outlast.core.event import Event
+from outlast.core.state import Loss, RunStatus, State
 
 from .lineage import Line, Store, decided, snapshot
 

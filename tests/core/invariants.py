@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from holdfast.core import event as ev
-from holdfast.core.decide import Change, Guard
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Event
-from holdfast.core.state import RunStatus, State
+from outlast.core import event as ev
+from outlast.core.decide import Change, Guard
+from outlast.core.delivery import Delivery
+from outlast.core.event import Event
+from outlast.core.state import RunStatus, State
 
 from . import crew
 from .crew import CURRENT, Step, Worker

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple, assert_never
 
-from holdfast.core.decide import Change, Guard, decide
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Event
-from holdfast.core.ids import JobId
-from holdfast.core.state import WAITING, RunStatus, State
+from outlast.core.decide import Change, Guard, decide
+from outlast.core.delivery import Delivery
+from outlast.core.event import Event
+from outlast.core.ids import JobId
+from outlast.core.state import WAITING, RunStatus, State
 
 MAX_ATTEMPTS: Final = 2
 

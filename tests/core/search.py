@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.state import State
+from outlast.core.delivery import Delivery
+from outlast.core.state import State
 
 from .invariants import Broken
 from .world import BITS, Named, Setting, World

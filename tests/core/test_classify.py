@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.core.classify import DECISIONS, GUESSES, Classifier, ErrorMap, Verdict
-from holdfast.errors import (
+from outlast.core.classify import DECISIONS, GUESSES, Classifier, ErrorMap, Verdict
+from outlast.errors import (
     InvalidParams,
     PayloadTooLarge,
     PermanentError,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.group import (
+from outlast.core.group import (
     MOST_MEMBERS,
     Closing,
     Group,
@@ -18,8 +18,8 @@ from holdfast.core.group import (
     after,
     check_group,
 )
-from holdfast.core.state import FINAL, State
-from holdfast.errors import InvalidGroup
+from outlast.core.state import FINAL, State
+from outlast.errors import InvalidGroup
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ID = "00000000-0000-7000-8000-000000000001"

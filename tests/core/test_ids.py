@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core import ids as ids_module
-from holdfast.core.ids import Ids
+from outlast.core import ids as ids_module
+from outlast.core.ids import Ids
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.core.limits import (
+from outlast.core.limits import (
     MAX_ERROR,
     MAX_KEY,
     MAX_PRIORITY,
@@ -17,7 +17,7 @@ from holdfast.core.limits import (
     cut,
     is_storable,
 )
-from holdfast.errors import InvalidJob
+from outlast.errors import InvalidJob
 
 ALLOWED = string.ascii_letters + string.digits + "_.:-"
 MARKER = " … [cut]"

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.core.outcome import Cancel, Outcome, RetryAfter, Skip, Snooze
+from outlast.core.outcome import Cancel, Outcome, RetryAfter, Skip, Snooze
 
 WAITS = (Snooze, RetryAfter)
 PLAIN = (Skip, Cancel)

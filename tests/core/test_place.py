@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.at_once import at_once
-from holdfast.core.ids import JobId
-from holdfast.core.order import Ordering, first_position, next_position, normalised, spread
-from holdfast.core.place import ROOM, Edit, Place, Spot, Where, rearrange
-from holdfast.errors import InvalidJob
+from outlast.core.at_once import at_once
+from outlast.core.ids import JobId
+from outlast.core.order import Ordering, first_position, next_position, normalised, spread
+from outlast.core.place import ROOM, Edit, Place, Spot, Where, rearrange
+from outlast.errors import InvalidJob
 
 TARGET = JobId("the-target")
 

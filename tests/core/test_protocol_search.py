@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from holdfast.core.decide import Change, Guard
-from holdfast.core.delivery import Delivery
-from holdfast.core.state import RunStatus, State
+from outlast.core.decide import Change, Guard
+from outlast.core.delivery import Delivery
+from outlast.core.state import RunStatus, State
 
 from .crew import FAILED, POISONED, SUCCEEDED, Rules
 from .lineage import Line, Row, Store
@@ -22,7 +22,7 @@ from .world import Setting
 LEASE, CHAIN, ONCE = Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE
 Pair = tuple[Delivery, Delivery]
 
-FULL: Final = os.environ.get("HOLDFAST_SIZE") == "full"
+FULL: Final = os.environ.get("OUTLAST_SIZE") == "full"
 ENDINGS: Final = (SUCCEEDED, FAILED, POISONED) if FULL else (SUCCEEDED, FAILED)
 CANCELS: Final = (1, 1) if FULL else (1, 0)  # clients that ask for each job's end
 AT_LEAST: Final[dict[Pair, int]] = {  # states: the first job may be cancelled, hence both orders

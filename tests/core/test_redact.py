@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.redact import MOST_VALUES, REDACTED, bare, hidden, redact, scrub
+from outlast.core.redact import MOST_VALUES, REDACTED, bare, hidden, redact, scrub
 
 ORDER = {
     "order_id": 4711,

@@ -7,15 +7,15 @@ from typing import Any, get_args
 
 import pytest
 
-from holdfast.core import event as ev
-from holdfast.core.decide import CLAIM, SUCCESS, TABLE, Change, Successor, decide, succeed
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Event
-from holdfast.core.ids import JobId, RunId
-from holdfast.core.place import Edit, Place, Where
-from holdfast.core.run import Claim
-from holdfast.core.state import FINAL, Loss, RunStatus, State
-from holdfast.errors import TransitionRefused
+from outlast.core import event as ev
+from outlast.core.decide import CLAIM, SUCCESS, TABLE, Change, Successor, decide, succeed
+from outlast.core.delivery import Delivery
+from outlast.core.event import Event
+from outlast.core.ids import JobId, RunId
+from outlast.core.place import Edit, Place, Where
+from outlast.core.run import Claim
+from outlast.core.state import FINAL, Loss, RunStatus, State
+from outlast.errors import TransitionRefused
 
 from .transitions import AT, DELAY, EVENTS, Case, Standing, cases, cells, stories
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.dossier import Before, ClosedRun, Dossier, Place, Stray, StrayKind, Told, Where
-from holdfast.core.event import Kind
-from holdfast.core.history import ASIDE, EXPLAINED_BY, GOES_ON, TELLS
-from holdfast.core.ids import JobId, RunId
-from holdfast.core.state import FINAL, RunStatus, State
-from holdfast.core.verify import stray_violation, violations
-from holdfast.core.violation import REPAIRS, STRAYS, Code
+from outlast.core.delivery import Delivery
+from outlast.core.dossier import Before, ClosedRun, Dossier, Place, Stray, StrayKind, Told, Where
+from outlast.core.event import Kind
+from outlast.core.history import ASIDE, EXPLAINED_BY, GOES_ON, TELLS
+from outlast.core.ids import JobId, RunId
+from outlast.core.state import FINAL, RunStatus, State
+from outlast.core.verify import stray_violation, violations
+from outlast.core.violation import REPAIRS, STRAYS, Code
 
 from .transitions import stories
 

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Final
 
-from holdfast.core import event as ev
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Event
-from holdfast.core.ids import JobId
-from holdfast.core.place import Edit, Place, Where
-from holdfast.core.state import Loss, RunStatus, State
+from outlast.core import event as ev
+from outlast.core.delivery import Delivery
+from outlast.core.event import Event
+from outlast.core.ids import JobId
+from outlast.core.place import Edit, Place, Where
+from outlast.core.state import Loss, RunStatus, State
 
 GRIDS: Final = {
     Delivery.LEASE: """

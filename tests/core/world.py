@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.state import State
+from outlast.core.delivery import Delivery
+from outlast.core.state import State
 
 from .crew import Mode, Rules, Step, Worker, steps_around, steps_on
 from .invariants import Broken, check_line, check_step, check_workers

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import holdfast as package
+import outlast as package
 from daily_brief import rules, show, units, words
 from daily_brief.run import SAMPLE_MARK
 from daily_brief.web import WebRunsNoJobs

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-import holdfast as package
+import outlast as package
 from companion import show, words
 from companion.chat import Chat
-from holdfast.testing.servers import dynamodb as local
+from outlast.testing.servers import dynamodb as local
 
 EXAMPLE = Path(words.__file__).parent
 README = (EXAMPLE / "README.md").read_text()

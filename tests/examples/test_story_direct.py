@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Handle, Holdfast, QueueBusy, State
-from holdfast.testing.conformance.make import take_many
-from holdfast.testing.harness import Harness
+from outlast import Handle, Outlast, QueueBusy, State
+from outlast.testing.conformance.make import take_many
+from outlast.testing.harness import Harness
 from story_studio import queries, words
 from story_studio.studio import QUEUE, Studio
 
@@ -24,7 +24,7 @@ def studio(tmp_path: Path) -> Studio:
 
 
 @pytest.fixture
-def holdfast_app(studio: Studio) -> Holdfast:
+def outlast_app(studio: Studio) -> Outlast:
     return studio.app
 
 
@@ -49,7 +49,7 @@ async def order(studio: Studio) -> list[str]:
 
 
 async def test_a_direct_story_runs_first_and_leaves_the_queue_as_it_was(
-    studio: Studio, holdfast: Harness
+    studio: Studio, outlast: Harness
 ) -> None:
     await studio.prepare()
     urgent = await studio.research.options(priority=9).enqueue("tides")
@@ -59,10 +59,10 @@ async def test_a_direct_story_runs_first_and_leaves_the_queue_as_it_was(
     async with asking(studio, "Right Now") as call:
         [held] = await queries.reserved(studio)
         during = await order(studio)
-        [first] = await holdfast.drain(limit=1)
+        [first] = await outlast.drain(limit=1)
         [released] = await queries.direct_reservations(studio)
         direct = await call
-    [second] = await holdfast.drain(limit=1)
+    [second] = await outlast.drain(limit=1)
 
     assert before == [urgent.id, *waiting]
     assert [each for each in during if each in before] == before
@@ -76,7 +76,7 @@ async def test_a_direct_story_runs_first_and_leaves_the_queue_as_it_was(
 
 
 async def test_while_the_direct_story_is_written_nothing_else_is_dispatched(
-    studio: Studio, holdfast: Harness
+    studio: Studio, outlast: Harness
 ) -> None:
     await studio.prepare()
     await studio.research.enqueue("tides")
@@ -93,7 +93,7 @@ async def test_while_the_direct_story_is_written_nothing_else_is_dispatched(
 
 
 async def test_a_second_one_is_told_that_the_resource_is_busy(
-    studio: Studio, holdfast: Harness
+    studio: Studio, outlast: Harness
 ) -> None:
     await studio.prepare()
 
@@ -105,12 +105,12 @@ async def test_a_second_one_is_told_that_the_resource_is_busy(
 
 
 async def test_a_direct_story_that_fails_is_its_callers_to_retry(
-    studio: Studio, holdfast: Harness
+    studio: Studio, outlast: Harness
 ) -> None:
     await studio.prepare()
 
     async with asking(studio, "Right Now", topic="dragons") as call:
-        drained = await holdfast.drain()
+        drained = await outlast.drain()
         direct = await call
 
     [row] = await queries.jobs(studio)
@@ -121,7 +121,7 @@ async def test_a_direct_story_that_fails_is_its_callers_to_retry(
 
 
 async def test_who_goes_away_before_a_worker_came_leaves_a_cancelled_job(
-    studio: Studio, holdfast: Harness
+    studio: Studio, outlast: Harness
 ) -> None:
     await studio.prepare()
     head = await studio.research.enqueue("tides")
@@ -133,7 +133,7 @@ async def test_who_goes_away_before_a_worker_came_leaves_a_cancelled_job(
     [reservation] = await queries.direct_reservations(studio)
     assert (job["status"], job["started_at"]) == ("CANCELLED", None)
     assert reservation["status"] == "RELEASED"
-    assert [ran.job.id for ran in await holdfast.drain(limit=1)] == [head.id]
+    assert [ran.job.id for ran in await outlast.drain(limit=1)] == [head.id]
 
 
 async def _claim(studio: Studio, name: str) -> Any:

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-import holdfast as package
-from holdfast import Backoff, Holdfast, InvalidParams, Queue, State
-from holdfast.core.order import Ordering
-from holdfast.testing.harness import Harness
-from holdfast.verify import verify
+import outlast as package
+from outlast import Backoff, InvalidParams, Outlast, Queue, State
+from outlast.core.order import Ordering
+from outlast.testing.harness import Harness
+from outlast.verify import verify
 from story_studio import queries, words
 from story_studio.show import main
 from story_studio.studio import QUEUE, Studio, app
@@ -36,7 +36,7 @@ def studio(tmp_path: Path) -> Studio:
 
 
 @pytest.fixture
-def holdfast_app(studio: Studio) -> Holdfast:
+def outlast_app(studio: Studio) -> Outlast:
     return studio.app
 
 
@@ -176,7 +176,7 @@ def test_a_wrong_query_is_refused_with_the_names_of_all(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-async def test_the_settings_are_those_of_s1(studio: Studio, holdfast: Harness) -> None:
+async def test_the_settings_are_those_of_s1(studio: Studio, outlast: Harness) -> None:
     queue = await studio.prepare()
 
     for kind in (studio.story, studio.research):
@@ -190,22 +190,22 @@ async def test_the_settings_are_those_of_s1(studio: Studio, holdfast: Harness) -
 
 @pytest.mark.parametrize("topic", ["", "..", "../secrets", "a/b", "Tides", "a b", "x" * 41, "a\n"])
 async def test_a_topic_that_could_name_another_file_is_refused(
-    studio: Studio, holdfast: Harness, topic: str
+    studio: Studio, outlast: Harness, topic: str
 ) -> None:
     with pytest.raises(InvalidParams):
         await studio.research.enqueue(topic)
     with pytest.raises(InvalidParams):
         await studio.story.enqueue("A Story", topic=topic)
 
-    assert holdfast.jobs() == []
+    assert outlast.jobs() == []
 
 
 @pytest.mark.parametrize("title", ["-h", "--pages", "“Zwölf” & $(rm -r .)", "[*]", "a\nb"])
-async def test_any_title_is_only_a_title(studio: Studio, holdfast: Harness, title: str) -> None:
+async def test_any_title_is_only_a_title(studio: Studio, outlast: Harness, title: str) -> None:
     await studio.prepare()
     handle = await studio.story.enqueue(title)
 
-    await holdfast.drain(raising=True)
+    await outlast.drain(raising=True)
 
     [run] = await studio.app.runs(handle.id)
     [story] = words.run_row(run).artifacts
@@ -213,12 +213,12 @@ async def test_any_title_is_only_a_title(studio: Studio, holdfast: Harness, titl
 
 
 async def test_a_failing_story_says_why_in_its_error_and_its_log(
-    studio: Studio, holdfast: Harness
+    studio: Studio, outlast: Harness
 ) -> None:
     await studio.prepare()
     handle = await studio.story.enqueue("The Unknown Dragon", topic="dragons")
 
-    drained = await holdfast.drain()
+    drained = await outlast.drain()
 
     [run] = await studio.app.runs(handle.id)
     row = words.run_row(run)
@@ -229,7 +229,7 @@ async def test_a_failing_story_says_why_in_its_error_and_its_log(
 
 
 async def test_half_of_the_notes_that_a_crash_left_are_no_notes(
-    studio: Studio, holdfast: Harness
+    studio: Studio, outlast: Harness
 ) -> None:
     await studio.prepare()
     draft = studio.notes("tides").with_suffix(".draft")
@@ -237,21 +237,21 @@ async def test_half_of_the_notes_that_a_crash_left_are_no_notes(
     draft.write_text("The sea comes")
     await studio.research.enqueue("tides")
 
-    [ran] = await holdfast.drain(raising=True)
+    [ran] = await outlast.drain(raising=True)
 
     assert (ran.result, text_of(ran.run.artifacts[0]).count("\n")) == (2, 2)
     assert [path.name for path in draft.parent.iterdir()] == ["tides.txt"]
 
 
 async def test_the_retry_waits_behind_the_others_and_copies_what_was_asked(
-    studio: Studio, holdfast: Harness
+    studio: Studio, outlast: Harness
 ) -> None:
     await studio.prepare()
     template = await studio.app.templates.save("lost", studio.research, params={"topic": "dragons"})
     await studio.app.templates.enqueue("lost")
     other = await studio.research.enqueue("tides")
 
-    await holdfast.drain(limit=1)
+    await outlast.drain(limit=1)
 
     [first, _, retry] = await queries.jobs(studio)
     assert [row["job_id"] for row in await queries.order(studio)] == [other.id, retry["job_id"]]
@@ -263,7 +263,7 @@ async def test_the_retry_waits_behind_the_others_and_copies_what_was_asked(
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_whatever_was_moved_or_cancelled_the_head_of_the_query_is_dispatched(
-    studio: Studio, holdfast: Harness, seed: int
+    studio: Studio, outlast: Harness, seed: int
 ) -> None:
     random = Random(seed)
     await studio.prepare()
@@ -274,7 +274,7 @@ async def test_whatever_was_moved_or_cancelled_the_head_of_the_query_is_dispatch
     while waiting := await queries.order(studio):
         await disturb(studio, random, [row["job_id"] for row in waiting])
         expected += [row["job_id"] for row in await queries.head(studio)]
-        dispatched += [ran.job.id for ran in await holdfast.drain(limit=1)]
+        dispatched += [ran.job.id for ran in await outlast.drain(limit=1)]
 
     rows = await queries.jobs(studio)
     cancelled = [row for row in rows if row["status"] == "CANCELLED"]
@@ -282,7 +282,7 @@ async def test_whatever_was_moved_or_cancelled_the_head_of_the_query_is_dispatch
     assert sorted(dispatched) == sorted({row["job_id"] for row in rows if row not in cancelled})
     assert len(rows) > 12
     assert await queries.without_run(studio) == []
-    assert (await verify(holdfast.store)).violations == ()
+    assert (await verify(outlast.store)).violations == ()
 
 
 async def disturb(studio: Studio, random: Random, waiting: list[str]) -> None:

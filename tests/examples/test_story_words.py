@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import Job, State, Template, TransitionRefused
-from holdfast.core import event as ev
-from holdfast.core.decide import TABLE, decide
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Event
-from holdfast.core.ids import JobId, RunId
-from holdfast.core.reservation import Reservation, ReservationId, ReservationStatus
-from holdfast.core.run import RunRecord
-from holdfast.core.state import Loss, RunStatus
+from outlast import Job, State, Template, TransitionRefused
+from outlast.core import event as ev
+from outlast.core.decide import TABLE, decide
+from outlast.core.delivery import Delivery
+from outlast.core.event import Event
+from outlast.core.ids import JobId, RunId
+from outlast.core.reservation import Reservation, ReservationId, ReservationStatus
+from outlast.core.run import RunRecord
+from outlast.core.state import Loss, RunStatus
 from story_studio import words
 
 EARLY = datetime(2026, 1, 18, 9, tzinfo=UTC)

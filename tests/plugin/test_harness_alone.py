@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Command, Holdfast, InvalidParams, PermanentError, Run, RunError, Snooze
-from holdfast.testing.harness import Harness
+from outlast import Command, InvalidParams, Outlast, PermanentError, Run, RunError, Snooze
+from outlast.testing.harness import Harness
 
-app = Holdfast("sqlite:////nowhere/that/exists/jobs.db")
+app = Outlast("sqlite:////nowhere/that/exists/jobs.db")
 
 
 class Receipt(BaseModel):
@@ -68,56 +68,56 @@ def elsewhere(number: int) -> int:
 
 
 @pytest.fixture
-def holdfast_app() -> Holdfast:
+def outlast_app() -> Outlast:
     return app
 
 
-async def test_arguments_and_result_arrive_as_their_types_say(holdfast: Harness) -> None:
+async def test_arguments_and_result_arrive_as_their_types_say(outlast: Harness) -> None:
     moment = datetime(2026, 1, 6, tzinfo=UTC)
 
-    assert await holdfast.run(send, Receipt(number=3), at=moment) == Receipt(number=4)
-    assert (await holdfast.run(nightly, (1, 2))).startswith("(1, 2) holdfast-handler")
-    assert await holdfast.run(elsewhere, 7) == 7
-    assert await holdfast.run(anything, (1, 2)) == [1, 2]
+    assert await outlast.run(send, Receipt(number=3), at=moment) == Receipt(number=4)
+    assert (await outlast.run(nightly, (1, 2))).startswith("(1, 2) outlast-handler")
+    assert await outlast.run(elsewhere, 7) == 7
+    assert await outlast.run(anything, (1, 2)) == [1, 2]
 
 
-async def test_what_cannot_be_stored_fails_as_it_would_for_real(holdfast: Harness) -> None:
+async def test_what_cannot_be_stored_fails_as_it_would_for_real(outlast: Harness) -> None:
     with pytest.raises(InvalidParams, match="cannot be written as JSON"):
-        await holdfast.run(anything, object())
+        await outlast.run(anything, object())
     with pytest.raises(InvalidParams, match='field "receipt"'):
-        await holdfast.run(send, 3)  # type: ignore[arg-type]
+        await outlast.run(send, 3)  # type: ignore[arg-type]
     with pytest.raises(PermanentError, match='result of "wrong" refused'):
-        await holdfast.run(wrong)
+        await outlast.run(wrong)
 
 
-async def test_errors_and_outcomes_come_out_as_they_are(holdfast: Harness) -> None:
+async def test_errors_and_outcomes_come_out_as_they_are(outlast: Harness) -> None:
     with pytest.raises(RuntimeError) as failure:
-        await holdfast.run(stops)
+        await outlast.run(stops)
     assert isinstance(failure.value.__cause__, StopIteration)
     with pytest.raises(RunError, match="has no transaction"):
-        await holdfast.run(effect)
+        await outlast.run(effect)
 
-    assert await holdfast.run(later) == Snooze("5m")
-    assert await holdfast.run(pack, "/") == Command(["rm", "-rf", "/"])
-
-
-def test_nothing_is_stored(holdfast: Harness) -> None:
-    holdfast.complete(holdfast.run(elsewhere, 7))
-
-    assert not Path(holdfast.store.path).exists()  # type: ignore[attr-defined]
-    assert holdfast.jobs() == []
+    assert await outlast.run(later) == Snooze("5m")
+    assert await outlast.run(pack, "/") == Command(["rm", "-rf", "/"])
 
 
-def test_a_plain_test_completes_what_is_async(holdfast: Harness) -> None:
-    handle = holdfast.complete(elsewhere.enqueue(7))
+def test_nothing_is_stored(outlast: Harness) -> None:
+    outlast.complete(outlast.run(elsewhere, 7))
 
-    drained = holdfast.complete(holdfast.drain())
+    assert not Path(outlast.store.path).exists()  # type: ignore[attr-defined]
+    assert outlast.jobs() == []
+
+
+def test_a_plain_test_completes_what_is_async(outlast: Harness) -> None:
+    handle = outlast.complete(elsewhere.enqueue(7))
+
+    drained = outlast.complete(outlast.drain())
 
     assert [ran.result for ran in drained] == [7]
-    assert holdfast.complete(handle.result("5s")) == 7
+    assert outlast.complete(handle.result("5s")) == 7
 
 
-async def test_an_async_test_is_told_to_await(holdfast: Harness) -> None:
+async def test_an_async_test_is_told_to_await(outlast: Harness) -> None:
     with pytest.raises(RuntimeError, match="runs in an event loop already; write `await`"):
-        holdfast.complete(holdfast.drain())
+        outlast.complete(outlast.drain())
     await asyncio.sleep(0)

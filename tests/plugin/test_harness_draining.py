@@ -10,9 +10,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import (
+from outlast import (
     Backoff,
-    Holdfast,
+    Outlast,
     PermanentError,
     RetryAfter,
     Run,
@@ -21,12 +21,12 @@ from holdfast import (
     Snooze,
     State,
 )
-from holdfast.core.state import RunStatus
-from holdfast.testing import drain as draining
-from holdfast.testing.clock import START
-from holdfast.testing.harness import Harness
+from outlast.core.state import RunStatus
+from outlast.testing import drain as draining
+from outlast.testing.clock import START
+from outlast.testing.harness import Harness
 
-app = Holdfast("sqlite:////nowhere/that/exists/jobs.db")
+app = Outlast("sqlite:////nowhere/that/exists/jobs.db")
 told: list[object] = []
 
 
@@ -126,22 +126,22 @@ async def nothing_told() -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def holdfast_app() -> Holdfast:
+def outlast_app() -> Outlast:
     return app
 
 
-async def test_nothing_due_is_nothing_run(holdfast: Harness) -> None:
-    drained = await holdfast.drain()
+async def test_nothing_due_is_nothing_run(outlast: Harness) -> None:
+    drained = await outlast.drain()
 
     assert (len(drained), repr(drained)) == (0, "Drained(nothing was due)")
 
 
-async def test_due_jobs_run_in_order_and_tell_their_results(holdfast: Harness) -> None:
+async def test_due_jobs_run_in_order_and_tell_their_results(outlast: Harness) -> None:
     for number in (1, 2, 3):
         await send.enqueue(number)
     await send.options(priority=1).enqueue(9)
 
-    drained = await holdfast.drain()
+    drained = await outlast.drain()
 
     assert told == [9, 1, 2, 3]
     assert [ran.result for ran in drained] == [18, 2, 4, 6]
@@ -151,40 +151,40 @@ async def test_due_jobs_run_in_order_and_tell_their_results(holdfast: Harness) -
     assert 'send {"number":9} succeeded; send {"number":1}' in repr(drained)
 
 
-async def test_nothing_is_taken_before_its_turn(holdfast: Harness) -> None:
+async def test_nothing_is_taken_before_its_turn(outlast: Harness) -> None:
     for number in (1, 2):
         await send.enqueue(number)
     await hurry.enqueue()
     for number in (3, 4):
         await send.enqueue(number)
 
-    await holdfast.drain()
+    await outlast.drain()
 
     assert told == [1, 2, 9, 3, 4]
 
 
-async def test_every_queue_is_served_also_one_that_only_a_job_knows(holdfast: Harness) -> None:
+async def test_every_queue_is_served_also_one_that_only_a_job_knows(outlast: Harness) -> None:
     await crunch.enqueue(1)
     await fan_out.enqueue([5, 6], queue="made-up")
 
-    drained = await holdfast.drain()
+    drained = await outlast.drain()
 
     assert sorted(ran.type for ran in drained) == ["crunch", "fan_out", "send", "send"]
-    assert "holdfast-handler" in next(ran.result for ran in drained if ran.type == "crunch")
-    assert holdfast.jobs(states=[State.QUEUED]) == []
+    assert "outlast-handler" in next(ran.result for ran in drained if ran.type == "crunch")
+    assert outlast.jobs(states=[State.QUEUED]) == []
 
 
-async def test_a_failed_job_runs_again_only_when_time_has_passed(holdfast: Harness) -> None:
+async def test_a_failed_job_runs_again_only_when_time_has_passed(outlast: Harness) -> None:
     await send.enqueue(-1)
 
-    first = await holdfast.drain()
-    at_once = await holdfast.drain()
-    holdfast.advance("59s")
-    too_early = await holdfast.drain()
-    holdfast.advance("1s")
-    second = await holdfast.drain()
-    holdfast.advance("2m")
-    third = await holdfast.drain()
+    first = await outlast.drain()
+    at_once = await outlast.drain()
+    outlast.advance("59s")
+    too_early = await outlast.drain()
+    outlast.advance("1s")
+    second = await outlast.drain()
+    outlast.advance("2m")
+    third = await outlast.drain()
 
     assert [len(each) for each in (first, at_once, too_early, second, third)] == [1, 0, 0, 1, 1]
     assert [each[0].job.state for each in (first, second, third)] == [
@@ -197,48 +197,48 @@ async def test_a_failed_job_runs_again_only_when_time_has_passed(holdfast: Harne
     assert third.succeeded == []
 
 
-async def test_delayed_jobs_wait_for_the_clock(holdfast: Harness) -> None:
+async def test_delayed_jobs_wait_for_the_clock(outlast: Harness) -> None:
     await send.options(delay="1h").enqueue(1)
 
-    assert not await holdfast.drain()
-    holdfast.advance("1h")
+    assert not await outlast.drain()
+    outlast.advance("1h")
 
-    assert [ran.result for ran in await holdfast.drain()] == [2]
-    assert holdfast.now == START + timedelta(hours=1)
+    assert [ran.result for ran in await outlast.drain()] == [2]
+    assert outlast.now == START + timedelta(hours=1)
 
 
-async def test_what_could_not_start_in_time_is_skipped(holdfast: Harness) -> None:
+async def test_what_could_not_start_in_time_is_skipped(outlast: Harness) -> None:
     handle = await send.options(start_within="5m").enqueue(1)
-    holdfast.advance("6m")
+    outlast.advance("6m")
 
-    assert not await holdfast.drain()
+    assert not await outlast.drain()
 
     assert (await handle.job()).state is State.SKIPPED
 
 
-async def test_a_limit_is_kept(holdfast: Harness) -> None:
+async def test_a_limit_is_kept(outlast: Harness) -> None:
     for number in range(5):
         await send.enqueue(number)
     await crunch.enqueue(1)
 
-    some = await holdfast.drain(limit=2, concurrency=4)
+    some = await outlast.drain(limit=2, concurrency=4)
 
     assert len(some) == 2
-    assert len(await holdfast.drain()) == 4
+    assert len(await outlast.drain()) == 4
     with pytest.raises(ValueError, match="limit is 0; it must lie in 1"):
-        await holdfast.drain(limit=0)
+        await outlast.drain(limit=0)
 
 
-async def test_raising_gives_the_handlers_own_error_and_stops_there(holdfast: Harness) -> None:
+async def test_raising_gives_the_handlers_own_error_and_stops_there(outlast: Harness) -> None:
     await send.enqueue(-1)
     await send.enqueue(2)
 
     with pytest.raises(ValueError, match="a negative number") as failure:
-        await holdfast.drain(raising=True)
+        await outlast.drain(raising=True)
 
     assert [entry.name for entry in failure.traceback][-1] == "send"
     assert told == [-1]
-    assert [job.state for job in holdfast.jobs()] == [State.RETRY_WAIT, State.QUEUED]
+    assert [job.state for job in outlast.jobs()] == [State.RETRY_WAIT, State.QUEUED]
 
 
 @pytest.mark.parametrize(
@@ -249,93 +249,91 @@ async def test_raising_gives_the_handlers_own_error_and_stops_there(holdfast: Ha
     ],
 )
 async def test_raising_tells_failures_without_an_error(
-    holdfast: Harness, name: str, words: str
+    outlast: Harness, name: str, words: str
 ) -> None:
     await app.registry.get(name).enqueue()
 
     with pytest.raises(AssertionError, match="(?s)" + words):
-        await holdfast.drain(raising=True)
+        await outlast.drain(raising=True)
 
 
-async def test_raising_lets_outcomes_pass(holdfast: Harness) -> None:
+async def test_raising_lets_outcomes_pass(outlast: Harness) -> None:
     await skips.enqueue()
 
-    assert [ran.outcome for ran in await holdfast.drain(raising=True)] == [RunStatus.SKIPPED]
+    assert [ran.outcome for ran in await outlast.drain(raising=True)] == [RunStatus.SKIPPED]
 
 
-async def test_a_job_without_end_is_told(
-    holdfast: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_job_without_end_is_told(outlast: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draining, "MOST", 7)
     await again.enqueue()
 
     with pytest.raises(AssertionError, match=r"7 jobs were run and there is no end: .*type again"):
-        await holdfast.drain()
+        await outlast.drain()
 
-    assert len(await holdfast.drain(limit=20)) == 20
+    assert len(await outlast.drain(limit=20)) == 20
 
 
-async def test_until_idle_jumps_from_due_time_to_due_time(holdfast: Harness) -> None:
+async def test_until_idle_jumps_from_due_time_to_due_time(outlast: Harness) -> None:
     await hourly.enqueue()
     await send.options(delay="90m").enqueue(7)
     await send.options(delay="3d").enqueue(8)
 
-    drained = await holdfast.drain_until_idle(within="1d")
+    drained = await outlast.drain_until_idle(within="1d")
 
     assert told == [1, 2, 7, 3, 4]
     assert [ran.run.started_at - START for ran in drained] == [
         timedelta(minutes=minutes) for minutes in (0, 60, 90, 120, 180)
     ]
-    assert holdfast.now == START + timedelta(hours=3)
-    assert [job.state for job in holdfast.jobs(send)] == [State.SUCCEEDED, State.SCHEDULED]
+    assert outlast.now == START + timedelta(hours=3)
+    assert [job.state for job in outlast.jobs(send)] == [State.SUCCEEDED, State.SCHEDULED]
 
 
-async def test_until_idle_leaves_what_nobody_here_can_run(holdfast: Harness) -> None:
-    later = Holdfast(holdfast.store)
+async def test_until_idle_leaves_what_nobody_here_can_run(outlast: Harness) -> None:
+    later = Outlast(outlast.store)
     stranger = later.job(name="stranger")(lambda: None)
     await stranger.options(delay="1h").enqueue()
 
-    assert not await holdfast.drain_until_idle()
+    assert not await outlast.drain_until_idle()
 
-    assert [job.state for job in holdfast.jobs()] == [State.QUEUED]
+    assert [job.state for job in outlast.jobs()] == [State.QUEUED]
 
 
 async def test_until_idle_ends_also_where_nothing_is_given_out(
-    holdfast: Harness, monkeypatch: pytest.MonkeyPatch
+    outlast: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nothing(*_: object, **__: object) -> list[object]:
         return []
 
     await send.options(delay="1h").enqueue(1)
-    monkeypatch.setattr(holdfast.store, "claim", nothing)
+    monkeypatch.setattr(outlast.store, "claim", nothing)
 
     async with asyncio.timeout(20):
-        assert not await holdfast.drain_until_idle()
+        assert not await outlast.drain_until_idle()
 
 
-async def test_until_idle_raises_when_asked(holdfast: Harness) -> None:
+async def test_until_idle_raises_when_asked(outlast: Harness) -> None:
     await send.options(delay="1h").enqueue(-1)
 
     with pytest.raises(ValueError, match="negative"):
-        await holdfast.drain_until_idle(raising=True)
+        await outlast.drain_until_idle(raising=True)
 
 
 async def test_a_process_handler_runs_here_and_has_no_more_than_it_would(
-    holdfast: Harness,
+    outlast: Harness,
 ) -> None:
     await elsewhere.enqueue()
     await wants_transaction.enqueue()
 
-    here, refused = await holdfast.drain()
+    here, refused = await outlast.drain()
 
     assert here.result == os.getpid()
     assert isinstance(refused.error, RunError)
     assert elsewhere.executor == "process"
 
 
-async def test_a_running_job_hears_that_it_is_cancelled(holdfast: Harness) -> None:
+async def test_a_running_job_hears_that_it_is_cancelled(outlast: Harness) -> None:
     handle = await until_cancelled.enqueue()
-    running = asyncio.create_task(holdfast.drain())
+    running = asyncio.create_task(outlast.drain())
     await started.wait()
 
     assert await handle.cancel("enough") is State.RUNNING
@@ -344,24 +342,24 @@ async def test_a_running_job_hears_that_it_is_cancelled(holdfast: Harness) -> No
     assert [ran.outcome for ran in drained] == [RunStatus.CANCELLED]
 
 
-async def test_several_may_run_at_a_time(holdfast: Harness) -> None:
+async def test_several_may_run_at_a_time(outlast: Harness) -> None:
     for _ in range(3):
         await meet.enqueue()
 
-    drained = await holdfast.drain(concurrency=3)
+    drained = await outlast.drain(concurrency=3)
 
     assert len(drained.succeeded) == 3
 
 
 async def test_a_handlers_transaction_commits_with_its_finish_or_not_at_all(
-    holdfast: Harness,
+    outlast: Harness,
 ) -> None:
     good = await effect.enqueue(fails=False)
     await effect.enqueue(fails=True)
 
-    drained = await holdfast.drain()
+    drained = await outlast.drain()
 
     assert [ran.outcome for ran in drained] == [RunStatus.SUCCEEDED, RunStatus.FAILED]
-    path = holdfast.store.path  # type: ignore[attr-defined]  # the default is a SQLite file
+    path = outlast.store.path  # type: ignore[attr-defined]  # the default is a SQLite file
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT job FROM effects").fetchall() == [(good.id,)]

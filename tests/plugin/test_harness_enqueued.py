@@ -6,9 +6,9 @@ from unittest.mock import ANY
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Backoff, Holdfast, InvalidParams, InvalidType, Run, State, UnknownType
-from holdfast.testing.enqueued import shown_span
-from holdfast.testing.harness import Harness
+from outlast import Backoff, InvalidParams, InvalidType, Outlast, Run, State, UnknownType
+from outlast.testing.enqueued import shown_span
+from outlast.testing.harness import Harness
 
 MIDNIGHT = datetime(2026, 1, 6, tzinfo=UTC)
 
@@ -17,8 +17,8 @@ class Address(BaseModel):
     street: str
 
 
-app = Holdfast("sqlite:////nowhere/that/exists/jobs.db")
-other = Holdfast("sqlite:////nowhere/that/exists/jobs.db")
+app = Outlast("sqlite:////nowhere/that/exists/jobs.db")
+other = Outlast("sqlite:////nowhere/that/exists/jobs.db")
 
 
 @app.job
@@ -39,11 +39,11 @@ async def foreign(number: int) -> None: ...
 
 
 @pytest.fixture
-def holdfast_app() -> Holdfast:
+def outlast_app() -> Outlast:
     return app
 
 
-async def test_arguments_named_must_be_equal_and_others_do_not_matter(holdfast: Harness) -> None:
+async def test_arguments_named_must_be_equal_and_others_do_not_matter(outlast: Harness) -> None:
     handle = await send.enqueue(3, to=Address(street="Main"))
     await remind.enqueue(MIDNIGHT)
 
@@ -56,10 +56,10 @@ async def test_arguments_named_must_be_equal_and_others_do_not_matter(holdfast: 
         {"to": {"street": "Main"}},
         {"number": 3, "copy": False},
     ):
-        assert [job.id for job in holdfast.assert_enqueued(send, args)] == [handle.id]
-    holdfast.assert_enqueued("remind", at=MIDNIGHT, queue="slow")
-    holdfast.assert_enqueued(remind, at="2026-01-06T00:00:00Z")
-    holdfast.assert_enqueued(remind, {"count": 1}, count=1)
+        assert [job.id for job in outlast.assert_enqueued(send, args)] == [handle.id]
+    outlast.assert_enqueued("remind", at=MIDNIGHT, queue="slow")
+    outlast.assert_enqueued(remind, at="2026-01-06T00:00:00Z")
+    outlast.assert_enqueued(remind, {"count": 1}, count=1)
 
 
 @pytest.mark.parametrize(
@@ -76,40 +76,40 @@ async def test_arguments_named_must_be_equal_and_others_do_not_matter(holdfast: 
     ],
     ids=str,
 )
-async def test_what_does_not_fit_fails(holdfast: Harness, asked: dict[str, object]) -> None:
+async def test_what_does_not_fit_fails(outlast: Harness, asked: dict[str, object]) -> None:
     await send.enqueue(3)
 
     with pytest.raises(AssertionError):
-        holdfast.assert_enqueued(send, **asked)  # type: ignore[arg-type]
+        outlast.assert_enqueued(send, **asked)  # type: ignore[arg-type]
 
 
-async def test_how_soon_it_is_due_can_be_asked(holdfast: Harness) -> None:
+async def test_how_soon_it_is_due_can_be_asked(outlast: Harness) -> None:
     await send.options(delay="1h").enqueue(3)
 
-    holdfast.assert_enqueued(send, within="1h")
-    holdfast.assert_not_enqueued(send, within="59m")
+    outlast.assert_enqueued(send, within="1h")
+    outlast.assert_not_enqueued(send, within="59m")
     with pytest.raises(AssertionError, match=r"it is due in 1h, not within 59m"):
-        holdfast.assert_enqueued(send, within="59m")
+        outlast.assert_enqueued(send, within="59m")
 
 
-async def test_jobs_that_ran_count_and_their_retries_do_not(holdfast: Harness) -> None:
+async def test_jobs_that_ran_count_and_their_retries_do_not(outlast: Harness) -> None:
     await breaks.enqueue()
-    await holdfast.drain_until_idle()
+    await outlast.drain_until_idle()
 
-    holdfast.assert_enqueued(breaks, count=1)
-    assert len(holdfast.jobs(breaks)) == 2
+    outlast.assert_enqueued(breaks, count=1)
+    assert len(outlast.jobs(breaks)) == 2
 
 
 async def test_the_failure_shows_what_was_enqueued_and_what_came_nearest(
-    holdfast: Harness,
+    outlast: Harness,
 ) -> None:
     await send.enqueue(1)
     await send.options(delay="90m").enqueue(3, to=Address(street="x" * 100))
-    await holdfast.drain()
+    await outlast.drain()
     await remind.enqueue(MIDNIGHT)
 
     with pytest.raises(AssertionError) as failure:
-        holdfast.assert_enqueued(send, number=3, copy=True, queue="slow")
+        outlast.assert_enqueued(send, number=3, copy=True, queue="slow")
 
     assert str(failure.value).splitlines() == [
         'no job "send" with number=3, copy=True in queue "slow" was enqueued',
@@ -126,34 +126,34 @@ async def test_the_failure_shows_what_was_enqueued_and_what_came_nearest(
     ]
 
 
-async def test_a_wrong_number_is_told(holdfast: Harness) -> None:
+async def test_a_wrong_number_is_told(outlast: Harness) -> None:
     for number in range(25):
         await send.enqueue(number)
 
     with pytest.raises(AssertionError) as failure:
-        holdfast.assert_enqueued(send, count=24)
+        outlast.assert_enqueued(send, count=24)
 
     lines = str(failure.value).splitlines()
     assert lines[0] == '25 jobs "send" were enqueued, not 24'
     with pytest.raises(AssertionError, match=r'^1 job "send" with number=3 was enqueued, not 0\n'):
-        holdfast.assert_enqueued(send, number=3, count=0)
+        outlast.assert_enqueued(send, number=3, count=0)
     assert lines[-1] == "  and 5 more"
     assert len(lines) == 25
 
 
-def test_nothing_at_all_is_told_also_to_a_plain_test(holdfast: Harness) -> None:
+def test_nothing_at_all_is_told_also_to_a_plain_test(outlast: Harness) -> None:
     with pytest.raises(
         AssertionError, match=r'^no job "send" was enqueued\n\nnothing was enqueued$'
     ):
-        holdfast.assert_enqueued(send)
+        outlast.assert_enqueued(send)
 
 
-async def test_what_should_not_be_there_is_shown(holdfast: Harness) -> None:
+async def test_what_should_not_be_there_is_shown(outlast: Harness) -> None:
     await send.enqueue(3)
 
-    holdfast.assert_not_enqueued(send, number=4)
+    outlast.assert_not_enqueued(send, number=4)
     with pytest.raises(AssertionError) as failure:
-        holdfast.assert_not_enqueued(send, number=3)
+        outlast.assert_not_enqueued(send, number=3)
 
     assert str(failure.value).splitlines() == [
         'no job "send" with number=3 was to be enqueued, but 1 job was:',
@@ -163,43 +163,43 @@ async def test_what_should_not_be_there_is_shown(holdfast: Harness) -> None:
     ]
 
 
-def test_a_mistake_in_the_question_is_no_failed_assertion(holdfast: Harness) -> None:
+def test_a_mistake_in_the_question_is_no_failed_assertion(outlast: Harness) -> None:
     with pytest.raises(
         InvalidParams, match='"send" takes no argument "nmber"; it knows: number, c'
     ):
-        holdfast.assert_not_enqueued(send, nmber=3)
+        outlast.assert_not_enqueued(send, nmber=3)
     with pytest.raises(InvalidParams, match='takes no argument "run"'):
-        holdfast.assert_not_enqueued(send, run=None)
+        outlast.assert_not_enqueued(send, run=None)
     with pytest.raises(UnknownType, match="known: breaks, remind, send"):
-        holdfast.assert_not_enqueued("sent")
+        outlast.assert_not_enqueued("sent")
     with pytest.raises(InvalidType, match="is no job type; pass what"):
-        holdfast.assert_not_enqueued(send.function)  # type: ignore[arg-type]
+        outlast.assert_not_enqueued(send.function)  # type: ignore[arg-type]
     with pytest.raises(InvalidType, match='"send" belongs to another app than'):
-        holdfast.assert_not_enqueued(foreign)
+        outlast.assert_not_enqueued(foreign)
     with pytest.raises(ValueError, match="within is 'soon'"):
-        holdfast.assert_not_enqueued(send, within="soon")
+        outlast.assert_not_enqueued(send, within="soon")
     with pytest.raises(ValueError, match="count is -1"):
-        holdfast.assert_enqueued(send, count=-1)
+        outlast.assert_enqueued(send, count=-1)
 
 
-async def test_jobs_are_listed_by_type_queue_and_state(holdfast: Harness) -> None:
+async def test_jobs_are_listed_by_type_queue_and_state(outlast: Harness) -> None:
     for number in range(3):
         await send.enqueue(number)
     await remind.options(delay="1d").enqueue(MIDNIGHT)
 
-    assert [job.params for job in holdfast.jobs(send)] == [f'{{"number":{n}}}' for n in range(3)]
-    assert [job.type for job in holdfast.jobs(queue="slow")] == ["remind"]
-    assert [job.type for job in holdfast.jobs(states=[State.SCHEDULED])] == ["remind"]
-    assert len(holdfast.jobs()) == 4
+    assert [job.params for job in outlast.jobs(send)] == [f'{{"number":{n}}}' for n in range(3)]
+    assert [job.type for job in outlast.jobs(queue="slow")] == ["remind"]
+    assert [job.type for job in outlast.jobs(states=[State.SCHEDULED])] == ["remind"]
+    assert len(outlast.jobs()) == 4
 
 
 async def test_more_jobs_than_a_page_are_all_seen(
-    holdfast: Harness, monkeypatch: pytest.MonkeyPatch
+    outlast: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.testing.harness.PAGE", 3)
+    monkeypatch.setattr("outlast.testing.harness.PAGE", 3)
     await app.enqueue_many(send.bind(number) for number in range(10))
 
-    assert len(holdfast.assert_enqueued(send, count=10)) == 10
+    assert len(outlast.assert_enqueued(send, count=10)) == 10
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.config import Settings
-from holdfast.testing.clock import FakeClock
-from holdfast.worker.processes.care import Care
-from holdfast.worker.processes.kin import Role
+from outlast.config import Settings
+from outlast.testing.clock import FakeClock
+from outlast.worker.processes.care import Care
+from outlast.worker.processes.kin import Role
 
 
 class Silent:

@@ -3,8 +3,8 @@
 import asyncio
 from types import MappingProxyType
 
-from holdfast.config import Settings
-from holdfast.worker.processes.child import Child
+from outlast.config import Settings
+from outlast.worker.processes.child import Child
 
 
 class Line:

@@ -7,12 +7,12 @@ from itertools import count
 
 import pytest
 
-from holdfast.core.run import Holder
-from holdfast.telemetry import Told
-from holdfast.testing.clock import FakeClock
-from holdfast.worker.processes.board import Board
-from holdfast.worker.processes.family import Family, Unfit
-from holdfast.worker.processes.kin import Kin, Role
+from outlast.core.run import Holder
+from outlast.telemetry import Told
+from outlast.testing.clock import FakeClock
+from outlast.worker.processes.board import Board
+from outlast.worker.processes.family import Family, Unfit
+from outlast.worker.processes.kin import Kin, Role
 
 HOLDER = Holder(instance_id="here", boot_id="now")
 SIGKILLED = -9

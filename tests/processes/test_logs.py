@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from holdfast.cli.logs import Unhurried
+from outlast.cli.logs import Unhurried
 
 MANY = 5_000
 WAITING = 100
@@ -22,7 +22,7 @@ def pipe():
 
 
 def record(text):
-    return logging.LogRecord("holdfast", logging.INFO, "", 0, text, None, None)
+    return logging.LogRecord("outlast", logging.INFO, "", 0, text, None, None)
 
 
 def test_log_that_nobody_reads_is_not_waited_for_and_what_is_left_out_is_told(pipe):

@@ -2,17 +2,17 @@
 
 import pytest
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.ids import Ids, JobId
-from holdfast.core.run import Lease
-from holdfast.core.state import Loss, RunStatus, State
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import SUCCEEDED, job_of, new_id, put, started, take
-from holdfast.testing.conformance.make import settle as settle_event
-from holdfast.testing.model_store import ModelStore
-from holdfast.worker.processes.board import Entry
-from holdfast.worker.processes.care import is_late
-from holdfast.worker.processes.verdict import LONGEST_CALM, Findings, settle, to_blame
+from outlast.core.delivery import Delivery
+from outlast.core.ids import Ids, JobId
+from outlast.core.run import Lease
+from outlast.core.state import Loss, RunStatus, State
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import SUCCEEDED, job_of, new_id, put, started, take
+from outlast.testing.conformance.make import settle as settle_event
+from outlast.testing.model_store import ModelStore
+from outlast.worker.processes.board import Entry
+from outlast.worker.processes.care import is_late
+from outlast.worker.processes.verdict import LONGEST_CALM, Findings, settle, to_blame
 
 A, B, C = (Lease(JobId(name), 1) for name in "ABC")
 

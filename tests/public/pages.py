@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"```(python|console)\n(.*?)```", re.DOTALL)
-ASSUMED = {"pip install holdfast"}
+ASSUMED = {"pip install outlast"}
 """What the tests have done already."""
 
 
@@ -57,7 +57,7 @@ def _pattern(line: str) -> str:
 def run(command: str, folder: Path) -> str:
     """What the command prints, on either stream, in the order of a terminal."""
     program, *rest = shlex.split(command, comments=True)
-    known = {"holdfast": [sys.executable, "-m", "holdfast"], "python": [sys.executable]}
+    known = {"outlast": [sys.executable, "-m", "outlast"], "python": [sys.executable]}
     done = subprocess.run(
         [*known[program], *rest],
         cwd=folder,

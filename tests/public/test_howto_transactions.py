@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pages import play
 
-from holdfast.testing.servers.postgres import PostgresServer
+from outlast.testing.servers.postgres import PostgresServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "in-your-own-transaction.md"
 NAMED = "postgresql://localhost/shop"

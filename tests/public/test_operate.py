@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.worker import command
+from outlast.cli.worker import command
 
 FOLDER = Path(__file__).parents[2] / "docs" / "operate"
 BLOCKS = [
@@ -23,9 +23,9 @@ COMMANDS = [
     for line in block.splitlines()
 ]
 AROUND = """
-from holdfast import Holdfast
+from outlast import Outlast
 
-app = Holdfast("sqlite:///jobs.db")
+app = Outlast("sqlite:///jobs.db")
 
 @app.job(queue="story")
 async def story(chapter: int) -> int:
@@ -41,7 +41,7 @@ def test_block_runs_inside_an_app(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("holdfast.telemetry.tell._sinks", [])  # or a page's would stay
+    monkeypatch.setattr("outlast.telemetry.tell._sinks", [])  # or a page's would stay
     names: dict[str, object] = {}
 
     exec(AROUND + textwrap.indent(BLOCKS[number][1], " " * 8), names)  # noqa: S102 - our own page
@@ -53,7 +53,7 @@ def test_block_runs_inside_an_app(
 def test_command_is_understood(line: str) -> None:
     program, subcommand, *args = shlex.split(line, comments=True)
 
-    assert (program, subcommand) == ("holdfast", "worker")
+    assert (program, subcommand) == ("outlast", "worker")
     assert command.make_context("worker", args).params["app"] == "tasks:app"
 
 

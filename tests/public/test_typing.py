@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import outlast
 
 HERE = Path(__file__).parent
-SOURCE = Path(holdfast.__file__).parents[1]
+SOURCE = Path(outlast.__file__).parents[1]
 RIGHT = HERE / "typing_api.py"
 WRONG = HERE / "typing_errors.py"
 MARKED = {

@@ -49,9 +49,9 @@ def test_wheel_takes_a_job_from_nothing_to_its_end(wheel: Path, tmp_path: Path) 
     zipfile.ZipFile(wheel).extractall(site)
     home.mkdir()
 
-    def holdfast(*args: str) -> str:
+    def outlast(*args: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "holdfast", *args],
+            [sys.executable, "-m", "outlast", *args],
             cwd=home,
             env={**os.environ, "PYTHONPATH": str(site)},
             capture_output=True,
@@ -62,8 +62,8 @@ def test_wheel_takes_a_job_from_nothing_to_its_end(wheel: Path, tmp_path: Path) 
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    holdfast("init")
-    job_id = holdfast("enqueue", "-a", "jobs:app", "greet", '{"name": "Ada"}').strip()
-    holdfast("worker", "jobs:app", "--burst")
-    assert "succeeded" in holdfast("show", "-a", "jobs:app", job_id)
-    holdfast("verify", "-a", "jobs:app")
+    outlast("init")
+    job_id = outlast("enqueue", "-a", "jobs:app", "greet", '{"name": "Ada"}').strip()
+    outlast("worker", "jobs:app", "--burst")
+    assert "succeeded" in outlast("show", "-a", "jobs:app", job_id)
+    outlast("verify", "-a", "jobs:app")

@@ -6,18 +6,18 @@ from typing import Any, assert_type
 
 from pydantic import BaseModel
 
-from holdfast import (
+from outlast import (
     Backoff,
     Cancel,
     Command,
     Group,
     GroupHandle,
     Handle,
-    Holdfast,
     Job,
     JobType,
     Lineage,
     Outcome,
+    Outlast,
     Pause,
     Queue,
     RetryAfter,
@@ -30,15 +30,15 @@ from holdfast import (
     Sync,
     Template,
 )
-from holdfast.testing.drain import Ran
-from holdfast.testing.harness import Harness
+from outlast.testing.drain import Ran
+from outlast.testing.harness import Harness
 
 
 class Receipt(BaseModel):
     number: int
 
 
-app = Holdfast("sqlite:///jobs.db", lease="30s", renew="10s")
+app = Outlast("sqlite:///jobs.db", lease="30s", renew="10s")
 
 
 @app.job
@@ -81,14 +81,14 @@ def pack(folder: str) -> Command | Skip:
     return Command(["tar", "-cf", "out.tar", folder], cwd="/data", artifacts=["*.tar"], ok=(0, 1))
 
 
-async def checked(holdfast: Harness) -> None:
-    holdfast.advance("1h")
-    drained = await holdfast.drain(limit=3, raising=True)
+async def checked(outlast: Harness) -> None:
+    outlast.advance("1h")
+    drained = await outlast.drain(limit=3, raising=True)
     assert_type(drained[0], Ran)
     assert_type(drained[0].error, BaseException | None)
-    assert_type(holdfast.assert_enqueued(send_invoice, invoice_id=3, within="5m"), list[Job])
-    await holdfast.run(send_invoice, 3, copy=True)
-    assert_type(holdfast.complete(send_invoice.enqueue(3)), Handle[Receipt])
+    assert_type(outlast.assert_enqueued(send_invoice, invoice_id=3, within="5m"), list[Job])
+    await outlast.run(send_invoice, 3, copy=True)
+    assert_type(outlast.complete(send_invoice.enqueue(3)), Handle[Receipt])
 
 
 class Summary(BaseModel):

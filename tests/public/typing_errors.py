@@ -1,9 +1,9 @@
 """User-like code with a mistake on every marked line; type checkers must find each. Never run."""
 
-from holdfast import Holdfast, Run, Snooze
-from holdfast.testing.harness import Harness
+from outlast import Outlast, Run, Snooze
+from outlast.testing.harness import Harness
 
-app = Holdfast("sqlite:///jobs.db")
+app = Outlast("sqlite:///jobs.db")
 
 
 @app.job
@@ -43,12 +43,12 @@ async def misspelt_options() -> None:
     await crunch.options(priority="high").enqueue(1)  # mistake
     app.worker(queue="slow")  # mistake
     await app.move("an-id", "top")  # mistake
-    Holdfast("sqlite:///jobs.db", leese="30s")  # mistake
+    Outlast("sqlite:///jobs.db", leese="30s")  # mistake
 
 
-async def wrong_tests(holdfast: Harness) -> None:
-    await holdfast.run(send_invoice, "3")  # mistake
-    holdfast.assert_enqueued("crunch", count="two")  # mistake
+async def wrong_tests(outlast: Harness) -> None:
+    await outlast.run(send_invoice, "3")  # mistake
+    outlast.assert_enqueued("crunch", count="two")  # mistake
 
 
 @app.job(retries=3)  # mistake

@@ -8,19 +8,19 @@ from random import Random
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.core.ids import Ids
-from holdfast.scheduler.trigger import Trigger
-from holdfast.store.base import Store
-from holdfast.store.keyvalue.port import Engine
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.memory_engine import MemoryEngine
-from holdfast.testing.model_store import ModelStore
-from holdfast.testing.postgres_clock import DatabaseClock
-from holdfast.testing.sizes import DEFAULT, VARIABLE
+from outlast import Outlast
+from outlast.core.ids import Ids
+from outlast.scheduler.trigger import Trigger
+from outlast.store.base import Store
+from outlast.store.keyvalue.port import Engine
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.store.postgres.store import PostgresStore
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.memory_engine import MemoryEngine
+from outlast.testing.model_store import ModelStore
+from outlast.testing.postgres_clock import DatabaseClock
+from outlast.testing.sizes import DEFAULT, VARIABLE
 
 
 @pytest.fixture
@@ -65,10 +65,10 @@ def _engine(request: pytest.FixtureRequest) -> Engine:
     """Where no test has been, in memory or on the session's server."""
     if request.param == "keyvalue":
         return MemoryEngine(most_writes=10)
-    from holdfast.store.keyvalue.dynamodb import DynamoDBEngine  # noqa: PLC0415 - only who asks
-    from holdfast.store.keyvalue.etcd import EtcdEngine  # noqa: PLC0415 - same
-    from holdfast.store.keyvalue.etcd_wire import Cluster  # noqa: PLC0415 - same
-    from holdfast.testing.servers.dynamodb import MOST_WRITES  # noqa: PLC0415 - same
+    from outlast.store.keyvalue.dynamodb import DynamoDBEngine  # noqa: PLC0415 - only who asks
+    from outlast.store.keyvalue.etcd import EtcdEngine  # noqa: PLC0415 - same
+    from outlast.store.keyvalue.etcd_wire import Cluster  # noqa: PLC0415 - same
+    from outlast.testing.servers.dynamodb import MOST_WRITES  # noqa: PLC0415 - same
 
     server, prefix = request.getfixturevalue(request.param), f"scheduler-{secrets.token_hex(6)}"
     if request.param == "etcd":
@@ -78,12 +78,12 @@ def _engine(request: pytest.FixtureRequest) -> Engine:
 
 
 @pytest.fixture
-async def app(store: Store) -> AsyncIterator[Holdfast]:
-    async with Holdfast(store, poll="5ms", tick="5ms") as holdfast:
-        holdfast.job(name="report")(_report)
-        holdfast.job(name="brief", delivery="once")(_brief)
-        holdfast.job(name="greet")(_greet)
-        yield holdfast
+async def app(store: Store) -> AsyncIterator[Outlast]:
+    async with Outlast(store, poll="5ms", tick="5ms") as outlast:
+        outlast.job(name="report")(_report)
+        outlast.job(name="brief", delivery="once")(_brief)
+        outlast.job(name="greet")(_greet)
+        yield outlast
 
 
 def _report() -> None: ...

@@ -8,16 +8,16 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, InvalidSchedule, SlotTaken, UnknownSchedule, UnknownTemplate
-from holdfast.core.ids import Ids
-from holdfast.core.schedule import Outcome
-from holdfast.core.state import State
-from holdfast.errors import InvalidJob, InvalidParams, StoreBusy, UnknownType
-from holdfast.scheduler.loop import bring_in, keep_triggering
-from holdfast.scheduler.trigger import Trigger
-from holdfast.store.around import Topic
-from holdfast.store.base import Filter, Store
-from holdfast.testing.clock import START, FakeClock
+from outlast import InvalidSchedule, Outlast, SlotTaken, UnknownSchedule, UnknownTemplate
+from outlast.core.ids import Ids
+from outlast.core.schedule import Outcome
+from outlast.core.state import State
+from outlast.errors import InvalidJob, InvalidParams, StoreBusy, UnknownType
+from outlast.scheduler.loop import bring_in, keep_triggering
+from outlast.scheduler.trigger import Trigger
+from outlast.store.around import Topic
+from outlast.store.base import Filter, Store
+from outlast.testing.clock import START, FakeClock
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 SET = {"coalesce": True, "misfire_grace": "5m"}
@@ -32,19 +32,19 @@ async def work(store: Store) -> AsyncIterator[asyncio.Event]:
     leave()
 
 
-async def missed(app: Holdfast, clock: FakeClock, trigger: Trigger, kind: str = "report") -> None:
+async def missed(app: Outlast, clock: FakeClock, trigger: Trigger, kind: str = "report") -> None:
     """Three slots missed, and the fourth on time."""
     await app.schedules.save("s", "0 * * * *", kind, **SET)
     clock.advance(4 * HOUR)
     await trigger.run_once()
 
 
-async def outcomes(app: Holdfast) -> list[Outcome]:
+async def outcomes(app: Outlast) -> list[Outcome]:
     return [row.outcome for row in (await app.schedules.history("s"))[::-1]]
 
 
 async def test_a_declared_schedule_is_brought_in_once_and_stays_as_it_is_edited(
-    app: Holdfast,
+    app: Outlast,
 ) -> None:
     app.schedule("s", "0 * * * *", "report", **SET)
     await app.sync_schedules()
@@ -58,12 +58,12 @@ async def test_a_declared_schedule_is_brought_in_once_and_stays_as_it_is_edited(
 
 
 async def test_another_declaration_replaces_it_but_not_its_pause(
-    app: Holdfast, store: Store
+    app: Outlast, store: Store
 ) -> None:
     app.schedule("s", "0 * * * *", "report", **SET)
     await app.sync_schedules()
     paused = await app.schedules.pause("s")
-    newer = Holdfast(store)
+    newer = Outlast(store)
     newer.job(name="report")(_nothing)
     newer.schedule("s", "15 * * * *", "report", **SET)
 
@@ -73,7 +73,7 @@ async def test_another_declaration_replaces_it_but_not_its_pause(
     assert (now.id, now.plan.rule.cron, now.plan.enabled) == (paused.id, "15 * * * *", False)
 
 
-async def test_declaring_is_checked_at_once(app: Holdfast) -> None:
+async def test_declaring_is_checked_at_once(app: Outlast) -> None:
     app.schedule("s", "0 * * * *", "report", **SET)
 
     with pytest.raises(InvalidSchedule, match="declared already"):
@@ -103,7 +103,7 @@ async def test_declaring_is_checked_at_once(app: Holdfast) -> None:
     ids=str,
 )
 async def test_what_cannot_be_is_refused_and_nothing_is_stored(
-    app: Holdfast, wishes: dict[str, object], error: type[Exception]
+    app: Outlast, wishes: dict[str, object], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         await app.schedules.save("s", "0 * * * *", **{**SET, **wishes})
@@ -111,7 +111,7 @@ async def test_what_cannot_be_is_refused_and_nothing_is_stored(
     assert await app.schedules.all() == []
 
 
-async def test_a_name_is_given_once(app: Holdfast) -> None:
+async def test_a_name_is_given_once(app: Outlast) -> None:
     await app.schedules.save("one", "0 * * * *", "report", **SET)
     await app.schedules.save("two", "0 * * * *", "report", **SET)
 
@@ -122,7 +122,7 @@ async def test_a_name_is_given_once(app: Holdfast) -> None:
 
 
 async def test_the_latest_missed_slot_can_be_run_by_hand_once(
-    app: Holdfast, clock: FakeClock, trigger: Trigger
+    app: Outlast, clock: FakeClock, trigger: Trigger
 ) -> None:
     await missed(app, clock, trigger)
 
@@ -140,13 +140,13 @@ async def test_the_latest_missed_slot_can_be_run_by_hand_once(
 
 
 async def test_the_next_slot_run_by_hand_is_not_triggered_again(
-    app: Holdfast,
+    app: Outlast,
     clock: FakeClock,
     trigger: Trigger,
     store: Store,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, logger="holdfast.scheduler")
+    caplog.set_level(logging.INFO, logger="outlast.scheduler")
     await app.schedules.save("s", "0 * * * *", "report", **SET)
 
     job = await app.get((await app.schedules.run("s", "next")).id)
@@ -165,7 +165,7 @@ async def test_the_next_slot_run_by_hand_is_not_triggered_again(
     }
 
 
-async def test_a_run_by_hand_holds_to_max_instances(app: Holdfast, clock: FakeClock) -> None:
+async def test_a_run_by_hand_holds_to_max_instances(app: Outlast, clock: FakeClock) -> None:
     await app.schedules.save("s", "0 * * * *", "report", max_instances=1, **SET)
     await app.schedules.run("s", START)
 
@@ -176,7 +176,7 @@ async def test_a_run_by_hand_holds_to_max_instances(app: Holdfast, clock: FakeCl
 
 
 async def test_a_backfill_runs_what_nobody_claimed_and_can_be_looked_at_first(
-    app: Holdfast, clock: FakeClock, trigger: Trigger, store: Store
+    app: Outlast, clock: FakeClock, trigger: Trigger, store: Store
 ) -> None:
     await missed(app, clock, trigger)
     span = START - 2 * HOUR, clock.now()
@@ -195,7 +195,7 @@ async def test_a_backfill_runs_what_nobody_claimed_and_can_be_looked_at_first(
     assert len(await store.find(Filter(), limit=99)) == 7
 
 
-async def test_a_backfill_is_bounded_and_of_the_past(app: Holdfast, clock: FakeClock) -> None:
+async def test_a_backfill_is_bounded_and_of_the_past(app: Outlast, clock: FakeClock) -> None:
     await app.schedules.save("s", "* * * * *", "report", **SET)
 
     with pytest.raises(InvalidSchedule, match="in parts"):
@@ -207,7 +207,7 @@ async def test_a_backfill_is_bounded_and_of_the_past(app: Holdfast, clock: FakeC
 
 
 @pytest.mark.parametrize("limit", [0, 1001, True, "3"])
-async def test_how_many_are_shown_is_bounded(app: Holdfast, limit: object) -> None:
+async def test_how_many_are_shown_is_bounded(app: Outlast, limit: object) -> None:
     await app.schedules.save("s", "* * * * *", "report", **SET)
 
     with pytest.raises(InvalidSchedule, match="limit"):
@@ -215,7 +215,7 @@ async def test_how_many_are_shown_is_bounded(app: Holdfast, limit: object) -> No
 
 
 async def test_schedules_of_one_job_under_two_names_run_beside_each_other(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger
 ) -> None:
     await app.schedules.save("s", "0 * * * *", "brief", job_name="east", **SET)
     await app.schedules.save("t", "0 * * * *", "brief", job_name="west", **SET)
@@ -227,7 +227,7 @@ async def test_schedules_of_one_job_under_two_names_run_beside_each_other(
 
 
 async def test_a_worker_triggers_what_its_app_declares(
-    app: Holdfast, store: Store, clock: FakeClock
+    app: Outlast, store: Store, clock: FakeClock
 ) -> None:
     app.schedule("s", "0 * * * *", "report", **SET)
     await app.sync_schedules()
@@ -242,9 +242,9 @@ async def test_a_worker_triggers_what_its_app_declares(
 
 
 async def test_one_of_several_loops_triggers_and_another_takes_over(
-    app: Holdfast, store: Store, clock: FakeClock, ids: Ids, monkeypatch: pytest.MonkeyPatch
+    app: Outlast, store: Store, clock: FakeClock, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.scheduler.loop.TAKE_OVER", 0.001)
+    monkeypatch.setattr("outlast.scheduler.loop.TAKE_OVER", 0.001)
     await app.schedules.save("s", "0 * * * *", "report", **SET)
     loops = [
         asyncio.create_task(keep_triggering(store, ids.job, timedelta(milliseconds=1)))
@@ -265,7 +265,7 @@ async def test_one_of_several_loops_triggers_and_another_takes_over(
 async def test_declared_schedules_wait_for_a_busy_store_and_tell_what_is_wrong(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("holdfast.scheduler.loop.PAUSE", 0.001)
+    monkeypatch.setattr("outlast.scheduler.loop.PAUSE", 0.001)
     answers = iter([StoreBusy("held"), None, InvalidSchedule("template t is gone")])
 
     async def sync() -> None:
@@ -273,7 +273,7 @@ async def test_declared_schedules_wait_for_a_busy_store_and_tell_what_is_wrong(
         if answer is not None:
             raise answer
 
-    with caplog.at_level(logging.WARNING, logger="holdfast.scheduler"):
+    with caplog.at_level(logging.WARNING, logger="outlast.scheduler"):
         await bring_in(sync)
         await bring_in(sync)
 

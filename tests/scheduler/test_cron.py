@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.schedule import MOST_DUE, Fold, Gap
-from holdfast.errors import InvalidSchedule
-from holdfast.scheduler.cron import (
+from outlast.core.schedule import MOST_DUE, Fold, Gap
+from outlast.errors import InvalidSchedule
+from outlast.scheduler.cron import (
     NAMED,
     due_slots,
     is_slot,
@@ -19,7 +19,7 @@ from holdfast.scheduler.cron import (
     occurrences,
     slots,
 )
-from holdfast.scheduler.preview import Side, diff, preview
+from outlast.scheduler.preview import Side, diff, preview
 
 BERLIN, YORK = "Europe/Berlin", "America/New_York"
 HOWE, APIA = "Australia/Lord_Howe", "Pacific/Apia"

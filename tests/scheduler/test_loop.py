@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.scheduler.loop import AHEAD, EARLY, LAST_MOMENT, RESTS, _step
-from holdfast.scheduler.trigger import Triggered
-from holdfast.testing.clock import START
+from outlast.scheduler.loop import AHEAD, EARLY, LAST_MOMENT, RESTS, _step
+from outlast.scheduler.trigger import Triggered
+from outlast.testing.clock import START
 
 POLL = 0.5
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.core.decide import decide
-from holdfast.core.event import Succeeded
-from holdfast.core.ids import Ids
-from holdfast.core.run import Claim, Holder
-from holdfast.core.schedule import Firing, Outcome
-from holdfast.core.state import State
-from holdfast.scheduler.trigger import Trigger
-from holdfast.store.base import Filter, Store
-from holdfast.store.schedules import Fired
-from holdfast.testing.clock import START, FakeClock
-from holdfast.verify import verify
+from outlast import Outlast
+from outlast.core.decide import decide
+from outlast.core.event import Succeeded
+from outlast.core.ids import Ids
+from outlast.core.run import Claim, Holder
+from outlast.core.schedule import Firing, Outcome
+from outlast.core.state import State
+from outlast.scheduler.trigger import Trigger
+from outlast.store.base import Filter, Store
+from outlast.store.schedules import Fired
+from outlast.testing.clock import START, FakeClock
+from outlast.verify import verify
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 HOLDER = Holder(instance_id="worker-1", boot_id="boot-1")
@@ -36,19 +36,19 @@ async def finish(store: Store, claims: list[Claim], ids: Ids) -> None:
     await store.apply([decide(each, Succeeded(), new_id=ids.job) for each in claims])
 
 
-async def history(app: Holdfast, name: str = "s") -> list[tuple[int, Outcome]]:
+async def history(app: Outlast, name: str = "s") -> list[tuple[int, Outcome]]:
     """The slots, first one first: minutes since the start, and what became of each."""
     rows = await app.schedules.history(name, limit=1000)
     return [((row.slot.at - START) // MINUTE, row.outcome) for row in rows[::-1]]
 
 
-async def hourly(app: Holdfast, job_type: str = "report", **over: object) -> None:
+async def hourly(app: Outlast, job_type: str = "report", **over: object) -> None:
     given = {"coalesce": True, "misfire_grace": "5m", **over}
     await app.schedules.save("s", "0 * * * *", job_type, **given)
 
 
 async def test_a_slot_is_fired_when_its_time_has_come_and_not_before(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger
 ) -> None:
     await hourly(app)
     clock.advance(HOUR - timedelta(microseconds=1))
@@ -70,7 +70,7 @@ async def test_a_slot_is_fired_when_its_time_has_come_and_not_before(
 
 
 async def test_the_slot_is_the_time_that_was_planned_however_late_the_wake_up(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger
 ) -> None:
     await hourly(app)
     clock.advance(HOUR + timedelta(seconds=7.3))
@@ -84,7 +84,7 @@ async def test_the_slot_is_the_time_that_was_planned_however_late_the_wake_up(
 
 @pytest.mark.parametrize(("seconds", "outcome"), [(299, LATE), (300, LATE), (301, MISSED)])
 async def test_over_the_grace_a_slot_is_missed(
-    app: Holdfast, clock: FakeClock, trigger: Trigger, seconds: int, outcome: Outcome
+    app: Outlast, clock: FakeClock, trigger: Trigger, seconds: int, outcome: Outcome
 ) -> None:
     await hourly(app)
     clock.advance(HOUR + timedelta(seconds=seconds))
@@ -94,7 +94,7 @@ async def test_over_the_grace_a_slot_is_missed(
 
 @pytest.mark.parametrize("job_type", ["report", "brief"])
 async def test_with_coalesce_one_run_stands_for_many(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger, job_type: str
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger, job_type: str
 ) -> None:
     await hourly(app, job_type, misfire_grace="10h")
     clock.advance(5 * HOUR)
@@ -112,7 +112,7 @@ async def test_with_coalesce_one_run_stands_for_many(
 
 
 async def test_without_coalesce_each_slot_within_the_grace_runs_and_the_rest_is_missed(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger
 ) -> None:
     await hourly(app, coalesce=False, misfire_grace="2h")
     clock.advance(5 * HOUR + MINUTE)
@@ -130,7 +130,7 @@ async def test_without_coalesce_each_slot_within_the_grace_runs_and_the_rest_is_
 
 
 async def test_an_outage_of_many_slots_is_no_stampede(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger
 ) -> None:
     await app.schedules.save("s", "* * * * *", "report", coalesce=True, misfire_grace="5m")
     clock.advance(timedelta(hours=10))
@@ -142,7 +142,7 @@ async def test_an_outage_of_many_slots_is_no_stampede(
 
 
 async def test_a_slot_that_comes_while_the_once_job_runs_is_an_overlap(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger, ids: Ids
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger, ids: Ids
 ) -> None:
     await hourly(app, "brief")
     clock.advance(HOUR)
@@ -160,7 +160,7 @@ async def test_a_slot_that_comes_while_the_once_job_runs_is_an_overlap(
 
 
 async def test_a_run_whose_lease_is_over_is_closed_first_and_the_slot_runs(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger
 ) -> None:
     await hourly(app, "brief")
     clock.advance(HOUR)
@@ -179,7 +179,7 @@ async def test_a_run_whose_lease_is_over_is_closed_first_and_the_slot_runs(
 
 
 async def test_no_more_than_max_instances_are_unfinished(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger, ids: Ids
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger, ids: Ids
 ) -> None:
     await hourly(app, max_instances=2, misfire_grace="5h")
     for _ in range(3):
@@ -195,7 +195,7 @@ async def test_no_more_than_max_instances_are_unfinished(
 
 
 async def test_of_slots_caught_up_with_those_over_max_instances_are_overlaps(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger
 ) -> None:
     await hourly(app, coalesce=False, misfire_grace="10h", max_instances=2)
     clock.advance(4 * HOUR)
@@ -206,7 +206,7 @@ async def test_of_slots_caught_up_with_those_over_max_instances_are_overlaps(
 
 
 async def test_a_clock_set_back_fires_no_slot_twice(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger
 ) -> None:
     await hourly(app)
     clock.advance(HOUR)
@@ -223,7 +223,7 @@ async def test_a_clock_set_back_fires_no_slot_twice(
 
 
 async def test_a_paused_schedule_triggers_nothing_and_goes_on_with_the_next(
-    app: Holdfast, clock: FakeClock, trigger: Trigger
+    app: Outlast, clock: FakeClock, trigger: Trigger
 ) -> None:
     await hourly(app)
     await app.schedules.pause("s")
@@ -239,7 +239,7 @@ async def test_a_paused_schedule_triggers_nothing_and_goes_on_with_the_next(
 
 
 async def test_jitter_puts_triggers_off_by_the_same_for_everybody(
-    app: Holdfast, clock: FakeClock, trigger: Trigger, store: Store
+    app: Outlast, clock: FakeClock, trigger: Trigger, store: Store
 ) -> None:
     saved = await app.schedules.save(
         "s", "0 * * * *", "report", coalesce=True, misfire_grace="5m", jitter="10m"
@@ -260,7 +260,7 @@ async def test_jitter_puts_triggers_off_by_the_same_for_everybody(
 
 
 async def test_a_schedule_ends_with_its_last_slot(
-    app: Holdfast, clock: FakeClock, trigger: Trigger
+    app: Outlast, clock: FakeClock, trigger: Trigger
 ) -> None:
     await app.schedules.save(
         "s", None, "report", every="1h", end=START + 2 * HOUR, coalesce=True, misfire_grace="5m"
@@ -274,7 +274,7 @@ async def test_a_schedule_ends_with_its_last_slot(
 
 
 async def test_berlin_fires_at_seven_in_summer_and_at_eight_in_winter(
-    app: Holdfast, clock: FakeClock, trigger: Trigger
+    app: Outlast, clock: FakeClock, trigger: Trigger
 ) -> None:
     winter = await app.schedules.save(
         "s", "0 9 * * *", "report", timezone="Europe/Berlin", coalesce=True, misfire_grace="5m"
@@ -305,7 +305,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("since", "zone", "cron", "over", "expected"), TABLE)
 async def test_slots_of_the_table_are_fired_at_their_moment_and_no_others(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger,
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger,
     since: str, zone: str, cron: str, over: dict[str, Any], expected: list[str],
 ) -> None:  # fmt: skip
     clock.set_wall(_utc(since))
@@ -332,7 +332,7 @@ def _utc(text: str) -> datetime:
 
 
 async def test_three_schedulers_cut_off_at_random_miss_no_slot_and_double_none(
-    app: Holdfast, store: Store, clock: FakeClock, ids: Ids
+    app: Outlast, store: Store, clock: FakeClock, ids: Ids
 ) -> None:
     random, schedules, minutes = Random(11), 20, 10
     for number in range(schedules):
@@ -355,12 +355,12 @@ async def test_three_schedulers_cut_off_at_random_miss_no_slot_and_double_none(
     assert (await verify(store)).violations == ()
 
 
-async def slots_of(app: Holdfast, name: str) -> tuple[tuple[int, Outcome], ...]:
+async def slots_of(app: Outlast, name: str) -> tuple[tuple[int, Outcome], ...]:
     return tuple(await history(app, name))
 
 
 async def test_a_template_is_used_as_it_stands_when_the_slot_comes(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger
 ) -> None:
     await app.templates.save("hello", "greet", params={"name": "Ada", "times": 1})
     await app.schedules.save(
@@ -379,7 +379,7 @@ async def test_a_template_is_used_as_it_stands_when_the_slot_comes(
 
 
 async def test_a_slot_whose_template_is_gone_is_missed_and_says_why(
-    app: Holdfast, clock: FakeClock, trigger: Trigger
+    app: Outlast, clock: FakeClock, trigger: Trigger
 ) -> None:
     await app.templates.save("hello", "greet", params={"name": "Ada"})
     await app.schedules.save("s", "0 * * * *", template="hello", coalesce=True, misfire_grace="5m")
@@ -394,7 +394,7 @@ async def test_a_slot_whose_template_is_gone_is_missed_and_says_why(
 
 
 async def test_many_schedulers_at_once_fire_each_slot_once(
-    app: Holdfast, store: Store, clock: FakeClock, ids: Ids
+    app: Outlast, store: Store, clock: FakeClock, ids: Ids
 ) -> None:
     for number in range(30):
         await app.schedules.save(
@@ -409,7 +409,7 @@ async def test_many_schedulers_at_once_fire_each_slot_once(
 
 
 async def test_slots_behind_one_that_another_process_answered_are_counted(
-    app: Holdfast,
+    app: Outlast,
     store: Store,
     clock: FakeClock,
     trigger: Trigger,
@@ -431,9 +431,9 @@ async def test_slots_behind_one_that_another_process_answered_are_counted(
 
 
 async def test_more_due_than_can_be_looked_at_are_left_out_and_said_so(
-    app: Holdfast, clock: FakeClock, trigger: Trigger, monkeypatch: pytest.MonkeyPatch
+    app: Outlast, clock: FakeClock, trigger: Trigger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("holdfast.scheduler.cron", "holdfast.scheduler.trigger"):
+    for module in ("outlast.scheduler.cron", "outlast.scheduler.trigger"):
         monkeypatch.setattr(f"{module}.MOST_DUE", 10)
     await app.schedules.save("s", "* * * * *", "report", coalesce=True, misfire_grace="5m")
     clock.advance(HOUR)
@@ -449,7 +449,7 @@ async def test_more_due_than_can_be_looked_at_are_left_out_and_said_so(
 
 @pytest.mark.parametrize("job_type", ["report", "brief"])
 async def test_what_was_made_ready_is_fired_on_time_and_not_twice(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger, ids: Ids, job_type: str
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger, ids: Ids, job_type: str
 ) -> None:
     await app.templates.save("hello", "greet", params={"name": "Ada"})
     await app.schedules.save("t", "0 * * * *", template="hello", coalesce=True, misfire_grace="5m")
@@ -470,7 +470,7 @@ async def test_what_was_made_ready_is_fired_on_time_and_not_twice(
 
 @pytest.mark.parametrize("change", ["edited", "paused", "running", "late"])
 async def test_what_was_made_ready_and_is_so_no_longer_is_not_fired(
-    app: Holdfast, store: Store, clock: FakeClock, trigger: Trigger, change: str
+    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger, change: str
 ) -> None:
     await hourly(app, "brief")
     clock.advance(HOUR - timedelta(seconds=2))

@@ -6,10 +6,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import Holdfast, Run
-from holdfast.core.run import Holder
-from holdfast.store.open import open_store
-from holdfast.testing.conformance.make import LEASE
+from outlast import Outlast, Run
+from outlast.core.run import Holder
+from outlast.store.open import open_store
+from outlast.testing.conformance.make import LEASE
 
 TYPE: Final = "scrape"
 
@@ -42,7 +42,7 @@ async def claim_none(store: Any) -> None:
 
 async def collect(mouth: Connection, url: str, ledger: Path) -> None:
     """Be a worker until nothing is due, noting every execution in the ledger."""
-    app = Holdfast(url, poll="20ms")
+    app = Outlast(url, poll="20ms")
 
     @app.job(name=TYPE)
     def scrape(run: Run) -> None:
@@ -59,7 +59,7 @@ async def collect(mouth: Connection, url: str, ledger: Path) -> None:
 
 async def hold(mouth: Connection, url: str, settings: dict[str, Any]) -> None:
     """Take a job, tell its id from inside the handler, and never come back."""
-    app = Holdfast(url, **settings)
+    app = Outlast(url, **settings)
 
     @app.job(name=TYPE)
     async def scrape(run: Run) -> None:

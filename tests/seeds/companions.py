@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from companion.companion import Companion, Rules
 from companion.memory import Memory
-from holdfast.core.decide import Change
-from holdfast.store.base import Store
+from outlast.core.decide import Change
+from outlast.store.base import Store
 
 MONDAY = date(2026, 1, 5)
 TUESDAY = date(2026, 1, 6)

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
+from outlast import Outlast
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
 
 from .crashing import TRANSITIONS, Wreck, wrecks
 from .kit import Sql
@@ -36,10 +36,10 @@ async def store(path: Path, clock: FakeClock) -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-async def app(store: SqliteStore) -> AsyncIterator[Holdfast]:
+async def app(store: SqliteStore) -> AsyncIterator[Outlast]:
     """An app over that store; its worker looks around every few milliseconds of real time."""
-    async with Holdfast(store, poll="5ms", tick="5ms") as holdfast:
-        yield holdfast
+    async with Outlast(store, poll="5ms", tick="5ms") as outlast:
+        yield outlast
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def quick_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if not os.access(memory, os.W_OK):
         yield tmp_path_factory.mktemp("wrecks")
         return
-    with TemporaryDirectory(prefix="holdfast-wrecks-", dir=memory) as folder:
+    with TemporaryDirectory(prefix="outlast-wrecks-", dir=memory) as folder:
         yield Path(folder)
 
 

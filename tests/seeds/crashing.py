@@ -11,19 +11,19 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from holdfast.core.decide import Change, Guard, Move, succeed
-from holdfast.core.event import Abandoned, Abandonment, CancelRequested, Failed, FellDue, Lost
-from holdfast.core.ids import Ids, JobId
-from holdfast.core.job import Job, Key
-from holdfast.core.run import Claim
-from holdfast.core.state import Loss, State
-from holdfast.store.base import Queue
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing import sizes
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.crash import ACT_IDS, Probe
-from holdfast.testing.place_scenarios import PLACES, STATES
-from holdfast.testing.scenarios import (
+from outlast.core.decide import Change, Guard, Move, succeed
+from outlast.core.event import Abandoned, Abandonment, CancelRequested, Failed, FellDue, Lost
+from outlast.core.ids import Ids, JobId
+from outlast.core.job import Job, Key
+from outlast.core.run import Claim
+from outlast.core.state import Loss, State
+from outlast.store.base import Queue
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing import sizes
+from outlast.testing.clock import FakeClock
+from outlast.testing.crash import ACT_IDS, Probe
+from outlast.testing.place_scenarios import PLACES, STATES
+from outlast.testing.scenarios import (
     CHAIN,
     LEASE,
     ONCE,
@@ -37,8 +37,8 @@ from holdfast.testing.scenarios import (
     reserving,
     settling,
 )
-from holdfast.testing.scenarios_moving import MOVING
-from holdfast.testing.sqlite_bench import BENCH, dump
+from outlast.testing.scenarios_moving import MOVING
+from outlast.testing.sqlite_bench import BENCH, dump
 
 from .kit import Child
 

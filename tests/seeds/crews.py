@@ -6,9 +6,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from holdfast import Backoff, Holdfast, Run
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
+from outlast import Backoff, Outlast, Run
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
 
 from .parts import TYPE
 
@@ -17,7 +17,7 @@ async def hold_a_story(
     mouth: Connection, path: Path, delivery: str, settings: dict[str, Any]
 ) -> None:
     """Enqueue a story, run it, tell its id from inside the handler, and never come back."""
-    app = Holdfast(f"sqlite:///{path}", **settings)
+    app = Outlast(f"sqlite:///{path}", **settings)
 
     @app.job(delivery=delivery)
     async def story(run: Run, title: str) -> None:
@@ -31,7 +31,7 @@ async def hold_a_story(
 
 async def hold_a_brief(mouth: Connection, path: Path) -> None:
     """Take the slot of a `once` job, tell its id from inside the handler, and never come back."""
-    app = Holdfast(f"sqlite:///{path}")
+    app = Outlast(f"sqlite:///{path}")
 
     @app.job(delivery="once")
     async def brief(run: Run) -> None:
@@ -45,7 +45,7 @@ async def hold_a_brief(mouth: Connection, path: Path) -> None:
 
 async def fail_two_stories(mouth: Connection, path: Path) -> None:
     """Let a `chain` and a `lease` job fail with an hour's backoff, tell both, wait to be killed."""
-    app = Holdfast(SqliteStore(path, clock=FakeClock()), poll="5ms")
+    app = Outlast(SqliteStore(path, clock=FakeClock()), poll="5ms")
     backoff = Backoff(3, base="1h", jitter=False)
 
     def broken() -> None:
@@ -62,7 +62,7 @@ async def fail_two_stories(mouth: Connection, path: Path) -> None:
 
 async def schedule_summary(mouth: Connection, path: Path) -> None:
     """Schedule the one summary of a user's day; tells the job and whether it is new."""
-    app = Holdfast(f"sqlite:///{path}")
+    app = Outlast(f"sqlite:///{path}")
 
     @app.job
     def daily_summary(user: str) -> None: ...
@@ -77,7 +77,7 @@ async def schedule_summary(mouth: Connection, path: Path) -> None:
 
 async def work_and_note(mouth: Connection, path: Path, ledger: Path) -> None:
     """Be a worker until nothing is due, noting every execution in the ledger."""
-    app = Holdfast(f"sqlite:///{path}", poll="5ms")
+    app = Outlast(f"sqlite:///{path}", poll="5ms")
 
     @app.job(name=TYPE)
     def story(run: Run) -> None:

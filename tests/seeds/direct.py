@@ -6,22 +6,22 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from holdfast import Holdfast, Run
-from holdfast.errors import CallerError
+from outlast import Outlast, Run
+from outlast.errors import CallerError
 
 from .kit import QUICK, SHORT
 
-QUEUE = "SELECT status, reason FROM holdfast_reservations ORDER BY seq"
+QUEUE = "SELECT status, reason FROM outlast_reservations ORDER BY seq"
 
 
-async def s1(path: Path | str, **settings: Any) -> Holdfast:
+async def s1(path: Path | str, **settings: Any) -> Outlast:
     """An app with S1's one queue: in order, one at a time."""
-    app = Holdfast(f"sqlite:///{path}", **{**QUICK, **settings})
+    app = Outlast(f"sqlite:///{path}", **{**QUICK, **settings})
     await app.set_queue("default", ordering="position", concurrency=1)
     return app
 
 
-def register(app: Holdfast, ledger: Path, *, hold: bool = False) -> Any:
+def register(app: Outlast, ledger: Path, *, hold: bool = False) -> Any:
     """A story that notes each execution, and with `hold` never ends."""
 
     @app.job
@@ -74,7 +74,7 @@ async def call_at_once(mouth: Connection, path: Path, ledger: Path) -> None:
     mouth.send("left")
 
 
-async def _holds(app: Holdfast, request: str) -> bool:
+async def _holds(app: Outlast, request: str) -> bool:
     held = await app.store.reservations(active_only=True, limit=1)
     return [each.request for each in held] == [request]
 

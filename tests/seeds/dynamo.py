@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from companion.companion import Companion, Rules
-from holdfast.store.keyvalue.dynamodb import DynamoDBEngine
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.servers.dynamodb import MOST_WRITES
+from outlast.store.keyvalue.dynamodb import DynamoDBEngine
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.servers.dynamodb import MOST_WRITES
 
 from .tables import REGION, Outsider
 

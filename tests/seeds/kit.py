@@ -8,13 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from holdfast import Holdfast
-from holdfast.core.job import Job
-from holdfast.store.base import Filter, Store
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.quick_start import quick_start
-from holdfast.testing.sqlite_bench import dump
-from holdfast.worker.embedded import Worker
+from outlast import Outlast
+from outlast.core.job import Job
+from outlast.store.base import Filter, Store
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.quick_start import quick_start
+from outlast.testing.sqlite_bench import dump
+from outlast.worker.embedded import Worker
 
 PATIENCE: Final = 60.0
 """Seconds after which a silent child counts as stuck; nothing waits that long when all is well."""
@@ -169,16 +169,16 @@ async def order_of(store: Store, queue: str = "default") -> list[str]:
     return [job.id for job in await store.peek(queue, limit=1000)]
 
 
-async def drain(app: Holdfast, **options: Any) -> Worker:
+async def drain(app: Outlast, **options: Any) -> Worker:
     """Let a worker of the app do all that is due, and stop it."""
     async with app.worker(**options) as worker:
         await worker.drained()
     return worker
 
 
-def live(path: Path, **settings: Any) -> Holdfast:
+def live(path: Path, **settings: Any) -> Outlast:
     """An app by the machine's own clock, on that file."""
-    return Holdfast(f"sqlite:///{path}", **settings)
+    return Outlast(f"sqlite:///{path}", **settings)
 
 
 def copy_of(path: Path, to: Path) -> Path:

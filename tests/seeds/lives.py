@@ -11,9 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from holdfast.core.decide import decide
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import (
+from outlast.core.decide import decide
+from outlast.core.delivery import Delivery
+from outlast.core.event import (
     CancelRequested,
     Event,
     Failed,
@@ -23,15 +23,15 @@ from holdfast.core.event import (
     Snoozed,
     Succeeded,
 )
-from holdfast.core.ids import Ids, JobId
-from holdfast.core.job import NewJob
-from holdfast.core.run import Claim, Holder
-from holdfast.core.state import Loss
-from holdfast.errors import TransitionRefused
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.sqlite_bench import dump
+from outlast.core.ids import Ids, JobId
+from outlast.core.job import NewJob
+from outlast.core.run import Claim, Holder
+from outlast.core.state import Loss
+from outlast.errors import TransitionRefused
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.sqlite_bench import dump
 
 from .parts import LEASE, SECOND, TYPE
 

@@ -9,17 +9,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-from holdfast.core.decide import decide, succeed
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Event
-from holdfast.core.ids import JobId
-from holdfast.core.job import NewJob, Slot
-from holdfast.core.run import Holder
-from holdfast.errors import OperatorError
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.worker.recover import Recovery
+from outlast.core.decide import decide, succeed
+from outlast.core.delivery import Delivery
+from outlast.core.event import Event
+from outlast.core.ids import JobId
+from outlast.core.job import NewJob, Slot
+from outlast.core.run import Holder
+from outlast.errors import OperatorError
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.worker.recover import Recovery
 
 SECOND: Final = timedelta(seconds=1)
 LEASE: Final = timedelta(seconds=15)

@@ -7,15 +7,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from holdfast import Holdfast
-from holdfast.core.ids import Ids
-from holdfast.core.schedule import SlotRecord
-from holdfast.scheduler.trigger import Trigger
-from holdfast.store.base import Filter, Store
-from holdfast.store.open import open_store
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.verify import verify
+from outlast import Outlast
+from outlast.core.ids import Ids
+from outlast.core.schedule import SlotRecord
+from outlast.scheduler.trigger import Trigger
+from outlast.store.base import Filter, Store
+from outlast.store.open import open_store
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.verify import verify
 
 from .kit import Child
 
@@ -30,7 +30,7 @@ async def declare(place: Path | str, cron: str) -> None:
     """Twenty schedules of that expression, each of a `once` job of its own name."""
     store = store_at(place, FakeClock())
     await store.open()
-    app = Holdfast(store)
+    app = Outlast(store)
     app.job(name="brief", delivery="once")(_nothing)
     for number in range(SCHEDULES):
         name = f"brief-{number}"

@@ -7,13 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import holdfast
-from holdfast.store.sqlite.statements import statements
+import outlast
+from outlast.store.sqlite.statements import statements
 
-SOURCE: Final = Path(holdfast.__file__).parent
+SOURCE: Final = Path(outlast.__file__).parent
 VERBS: Final = SOURCE / "store" / "sqlite" / "verbs"
 WRITES: Final = re.compile(
-    r"\b(?:INSERT(?: OR \w+)? INTO|REPLACE INTO|UPDATE(?: OR \w+)?|DELETE FROM)\s+(holdfast_\w+)",
+    r"\b(?:INSERT(?: OR \w+)? INTO|REPLACE INTO|UPDATE(?: OR \w+)?|DELETE FROM)\s+(outlast_\w+)",
     re.IGNORECASE,
 )
 

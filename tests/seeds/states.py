@@ -5,9 +5,9 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Final
 
-from holdfast.core.decide import Change, Guard, Move, decide
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import (
+from outlast.core.decide import Change, Guard, Move, decide
+from outlast.core.delivery import Delivery
+from outlast.core.event import (
     ZERO,
     Abandoned,
     Abandonment,
@@ -29,12 +29,12 @@ from holdfast.core.event import (
     Succeeded,
     Unblocked,
 )
-from holdfast.core.ids import JobId
-from holdfast.core.place import Edit, Place, Where
-from holdfast.core.state import Loss, RunStatus, State
-from holdfast.errors import TransitionRefused
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import (
+from outlast.core.ids import JobId
+from outlast.core.place import Edit, Place, Where
+from outlast.core.state import Loss, RunStatus, State
+from outlast.errors import TransitionRefused
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import (
     FAILED,
     HOUR,
     SUCCEEDED,

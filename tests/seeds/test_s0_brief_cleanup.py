@@ -16,8 +16,8 @@ from daily_brief.edition import publish
 from daily_brief.feeds import Article
 from daily_brief.ingest import ingest
 from daily_brief.rules import RULES
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
 
 from .newsroom import HOUR, Killed, Newsroom, article, contents, is_counted, look, write
 

@@ -13,8 +13,8 @@ from daily_brief.config import Feed
 from daily_brief.desk import Desk
 from daily_brief.feeds import Article
 from daily_brief.ingest import ingest
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
 
 from .newsroom import HOUR, Newsroom, article, contents, crash_points, is_counted, look, write
 

@@ -12,8 +12,8 @@ from daily_brief.desk import Desk
 from daily_brief.feeds import Article
 from daily_brief.ingest import ingest
 from daily_brief.samples import Item, atom, rss, serve
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
 
 from .newsroom import Newsroom, article, contents, crash_points, dead, look, write
 

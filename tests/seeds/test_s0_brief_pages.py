@@ -62,7 +62,7 @@ def test_a_single_worker_opens_no_lock_on_any_network(tmp_path: Path) -> None:
     path = os.pathsep.join([str(site), FOUND_IN])
 
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "worker", "daily_brief.worker:app", "--burst", *SINGLE],
+        [sys.executable, "-m", "outlast", "worker", "daily_brief.worker:app", "--burst", *SINGLE],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": path, "ASKED": str(asked)},
         capture_output=True,

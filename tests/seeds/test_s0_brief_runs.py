@@ -14,15 +14,15 @@ from daily_brief.brief import Brief
 from daily_brief.desk import Desk
 from daily_brief.rules import RULES, Rules
 from daily_brief.words import JobRunRow, Status
-from holdfast import Holdfast, InvalidType
-from holdfast.core.ids import JobId, RunId
-from holdfast.core.run import Holder, RunRecord
-from holdfast.core.schedule import Outcome
-from holdfast.core.state import Loss, RunStatus
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import new_id
-from holdfast.worker.recover import Recovery
+from outlast import InvalidType, Outlast
+from outlast.core.ids import JobId, RunId
+from outlast.core.run import Holder, RunRecord
+from outlast.core.schedule import Outcome
+from outlast.core.state import Loss, RunStatus
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import new_id
+from outlast.worker.recover import Recovery
 
 from .kit import Sql, drain
 from .newsroom import HOUR, Newsroom, article, dead, write
@@ -88,11 +88,11 @@ def desk(tmp_path: Path) -> Desk:
 async def test_each_of_the_three_runs_under_a_claimed_slot_and_is_told_of(
     room: Newsroom, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    with caplog.at_level(logging.INFO, logger="holdfast.jobs"):
+    with caplog.at_level(logging.INFO, logger="outlast.jobs"):
         row = await room.run(name, SLOT)
 
     [slot] = await room.app.schedules.history(name)
-    told = [record.facts for record in caplog.records if record.name == "holdfast.jobs"]  # type: ignore[attr-defined]  # ours
+    told = [record.facts for record in caplog.records if record.name == "outlast.jobs"]  # type: ignore[attr-defined]  # ours
     assert (row.job_name, row.scheduled_for, row.status) == (name, SLOT, "success")
     assert (slot.slot.at, slot.outcome) == (SLOT, Outcome.MANUAL)
     assert [fact["event"] for fact in told] == ["job_start", "job_end"]
@@ -108,16 +108,16 @@ async def test_the_id_is_there_and_unique(room: Newsroom, sql: Sql, desk: Desk) 
     assert first.id != second.id
     assert "UNIQUE constraint failed: job_runs.id" in refusal(desk, job_name="other")
     assert "NOT NULL constraint failed: job_runs.id" in refusal(desk, id=None, job_name="other")
-    assert "UNIQUE constraint failed: holdfast_runs.run_id" in sql.refuses(
-        "DROP TRIGGER holdfast_runs_once",
-        "INSERT INTO holdfast_runs (job, token, run_id, status, worker, started_at, finished_at)"
+    assert "UNIQUE constraint failed: outlast_runs.run_id" in sql.refuses(
+        "DROP TRIGGER outlast_runs_once",
+        "INSERT INTO outlast_runs (job, token, run_id, status, worker, started_at, finished_at)"
         " SELECT job, token + 1, run_id, status, worker, started_at, finished_at"
-        " FROM holdfast_runs LIMIT 1",
+        " FROM outlast_runs LIMIT 1",
     )
 
 
 @pytest.mark.req("S0-5.b")
-async def test_a_job_name_has_up_to_128_characters(app: Holdfast, desk: Desk, sql: Sql) -> None:
+async def test_a_job_name_has_up_to_128_characters(app: Outlast, desk: Desk, sql: Sql) -> None:
     fits, over = "x" * 128, "x" * 129
 
     @app.job(delivery="once", name=fits)
@@ -131,8 +131,8 @@ async def test_a_job_name_has_up_to_128_characters(app: Holdfast, desk: Desk, sq
     assert (await app.get(handle.id)).name == fits
     assert "CHECK" in refusal(desk, job_name=over, id="r-2")
     assert "series_name" in sql.refuses(
-        "INSERT INTO holdfast_slots (series, slot_at, outcome, planned, actual)"
-        " SELECT series || 'x', slot_at, 'missed', 1, 1 FROM holdfast_slots"
+        "INSERT INTO outlast_slots (series, slot_at, outcome, planned, actual)"
+        " SELECT series || 'x', slot_at, 'missed', 1, 1 FROM outlast_slots"
     )
 
 
@@ -364,7 +364,7 @@ def test_a_run_that_was_handed_back_is_none_of_s0_s() -> None:
         words.status(run_of(RunStatus.RELEASED))
 
 
-async def test_a_run_of_another_delivery_is_none_of_s0_s(app: Holdfast) -> None:
+async def test_a_run_of_another_delivery_is_none_of_s0_s(app: Outlast) -> None:
     @app.job
     def leased() -> None: ...
 

@@ -24,7 +24,7 @@ from wsgiref.validate import validator
 
 import pytest
 
-import holdfast
+import outlast
 from chaos.tree import PATIENCE, PROGRAM, Tree, forest, until
 from daily_brief import units, web
 from daily_brief.brief import Brief
@@ -32,15 +32,15 @@ from daily_brief.rules import RULES
 from daily_brief.samples import Item, rss, serve
 from daily_brief.show import QUERIES
 from daily_brief.web import Counter, Web, WebRunsNoJobs
-from holdfast import Holdfast
-from holdfast.scheduler.loop import LOCK
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
+from outlast import Outlast
+from outlast.scheduler.loop import LOCK
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
 
 from .newsroom import Newsroom, article, look
 
 EXAMPLES = Path(web.__file__).parents[1]
-FOUND_IN = os.pathsep.join([str(Path(holdfast.__file__).parents[1]), str(EXAMPLES)])
+FOUND_IN = os.pathsep.join([str(Path(outlast.__file__).parents[1]), str(EXAMPLES)])
 SINGLE = ("--topology", "single", "--scope", "brief", "--instance-id", "brief-worker")
 TARGET = ("--no-control-socket", "daily_brief.web:application")
 Grow = Callable[..., Tree]
@@ -58,7 +58,7 @@ for path in ("/", "/runs", "/healthz"):
 print([thread.name for thread in threading.enumerate()])
 what_runs = (
     "daily_brief.brief", "daily_brief.ingest", "daily_brief.worker",
-    "holdfast.worker", "holdfast.scheduler.loop", "holdfast.scheduler.trigger",
+    "outlast.worker", "outlast.scheduler.loop", "outlast.scheduler.trigger",
 )
 print([module for module in sys.modules if module.startswith(what_runs)])
 web.close()
@@ -103,7 +103,7 @@ def gunicorn(folder: Path, workers: int = 2) -> Iterator[tuple[str, subprocess.P
 
 @pytest.fixture
 def grow(tmp_path: Path) -> Iterator[Grow]:
-    """Starts `holdfast worker` in the folder of the test, as its unit does."""
+    """Starts `outlast worker` in the folder of the test, as its unit does."""
     start = f"import os; os.chdir({str(tmp_path)!r}); {PROGRAM}"
     with forest(tmp_path) as plant:
         yield lambda: plant(
@@ -136,7 +136,7 @@ def told(folder: Path, query: str) -> list[dict[str, Any]]:
 
 def is_triggered_by_somebody(folder: Path) -> bool:
     async def held() -> bool:
-        async with Holdfast(f"sqlite:///{folder / 'jobs.db'}") as app:
+        async with Outlast(f"sqlite:///{folder / 'jobs.db'}") as app:
             hold = await app.store.hold(LOCK)
             if hold is None:
                 return True
@@ -150,7 +150,7 @@ def next_slot(folder: Path) -> str:
     return str(
         look(
             folder / "jobs.db",
-            "SELECT next_slot FROM holdfast_schedules WHERE name = 'event_clustering'",
+            "SELECT next_slot FROM outlast_schedules WHERE name = 'event_clustering'",
         )
     )
 
@@ -262,7 +262,7 @@ def test_there_is_one_unit_for_the_web_under_gunicorn_and_one_for_the_worker() -
     module = __import__(target[1], fromlist=[target[2]])
     assert call(getattr(module, target[2]), "GET", "/healthz")[0] == 200
     started = worker_unit["Service"]["ExecStart"].split()
-    assert started[1:5] == ["-m", "holdfast", "worker", "daily_brief.worker:app"]
+    assert started[1:5] == ["-m", "outlast", "worker", "daily_brief.worker:app"]
     assert started[started.index("--topology") + 1] == "single"
     for unit in (web_unit, worker_unit):
         tied = {"Requires", "BindsTo", "PartOf", "Requisite"} & set(unit["Unit"])

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.run import Claim, Holder
-from holdfast.core.state import RunStatus, State
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.telemetry import Totals, listen
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.core.delivery import Delivery
+from outlast.core.run import Claim, Holder
+from outlast.core.state import RunStatus, State
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
+from outlast.telemetry import Totals, listen
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     LEASE,
     MANY,
     SECOND,
@@ -22,7 +22,7 @@ from holdfast.testing.conformance.make import (
     new_id,
     put,
 )
-from holdfast.worker.recover import Recovered, Recovery
+from outlast.worker.recover import Recovered, Recovery
 
 from .crews import hold_a_brief
 from .kit import Child, Sql, opened
@@ -89,10 +89,10 @@ async def test_a_row_without_any_instance_cannot_be_written(store: SqliteStore, 
     await left_running(store, EARLIER, "ingest")
 
     assert "NOT NULL" in sql.refuses(
-        "INSERT INTO holdfast_open_runs (job, run_id, token, worker, started_at, lease_until,"
+        "INSERT INTO outlast_open_runs (job, run_id, token, worker, started_at, lease_until,"
         " queue, name, delivery, priority, position, available_at, failures, losses)"
         " SELECT 2, 'x', 1, NULL, started_at, lease_until, queue, 'other', delivery, priority,"
-        " position, available_at, failures, losses FROM holdfast_open_runs"
+        " position, available_at, failures, losses FROM outlast_open_runs"
     )
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.schedule import Outcome
-from holdfast.testing.clock import START
-from holdfast.testing.sizes import SIZES
+from outlast.core.schedule import Outcome
+from outlast.testing.clock import START
+from outlast.testing.sizes import SIZES
 
 from .kit import race
 from .places import address, keyvalue

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from holdfast import Holdfast, InvalidSchedule, Run, SlotTaken
-from holdfast.cli.main import main
-from holdfast.core.ids import Ids
-from holdfast.core.run import Holder
-from holdfast.core.schedule import ADVISED_GRACE, Outcome
-from holdfast.scheduler.trigger import Trigger
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.telemetry import Totals, errors_in_full, listen
-from holdfast.testing.clock import START, FakeClock
+from outlast import InvalidSchedule, Outlast, Run, SlotTaken
+from outlast.cli.main import main
+from outlast.core.ids import Ids
+from outlast.core.run import Holder
+from outlast.core.schedule import ADVISED_GRACE, Outcome
+from outlast.scheduler.trigger import Trigger
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
+from outlast.telemetry import Totals, errors_in_full, listen
+from outlast.testing.clock import START, FakeClock
 
 HOUR = timedelta(hours=1)
 HOLDER = Holder(instance_id="news-1", boot_id="boot-1")
@@ -31,7 +31,7 @@ def trigger(store: SqliteStore, clock: FakeClock) -> Trigger:
 
 
 @pytest.fixture
-def ingestion(app: Holdfast) -> Holdfast:
+def ingestion(app: Outlast) -> Outlast:
     @app.job(delivery="once")
     def rss_ingestion(run: Run) -> None:
         run.rows(3)
@@ -45,7 +45,7 @@ def ingestion(app: Holdfast) -> Holdfast:
 
 
 @pytest.mark.req("S0-9.a")
-async def test_a_once_job_has_one_instance(ingestion: Holdfast) -> None:
+async def test_a_once_job_has_one_instance(ingestion: Outlast) -> None:
     given: dict[str, Any] = {"coalesce": True, "misfire_grace": "300s"}
 
     with pytest.raises(InvalidSchedule, match="max_instances is 2"):
@@ -56,9 +56,7 @@ async def test_a_once_job_has_one_instance(ingestion: Holdfast) -> None:
 
 @pytest.mark.req("S0-9.b", "S0-9.c")
 @pytest.mark.parametrize("left_out", ["coalesce", "misfire_grace"])
-async def test_what_becomes_of_late_slots_has_no_default(
-    ingestion: Holdfast, left_out: str
-) -> None:
+async def test_what_becomes_of_late_slots_has_no_default(ingestion: Outlast, left_out: str) -> None:
     given: dict[str, Any] = {"coalesce": True, "misfire_grace": "300s"}
     del given[left_out]
 
@@ -70,7 +68,7 @@ async def test_what_becomes_of_late_slots_has_no_default(
 
 @pytest.mark.req("S0-9.d")
 async def test_many_missed_slots_run_once_for_the_latest(
-    ingestion: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger
+    ingestion: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger
 ) -> None:
     given: dict[str, Any] = {"coalesce": True, "misfire_grace": "10h"}
     await ingestion.schedules.save("s", "0 * * * *", "rss_ingestion", **given)
@@ -87,7 +85,7 @@ async def test_many_missed_slots_run_once_for_the_latest(
 @pytest.mark.req("S0-9.e")
 @pytest.mark.parametrize(("late", "jobs"), [(299, 1), (301, 0)])
 async def test_a_slot_runs_within_the_grace_and_is_logged_as_missed_after(
-    ingestion: Holdfast,
+    ingestion: Outlast,
     store: SqliteStore,
     clock: FakeClock,
     trigger: Trigger,
@@ -99,7 +97,7 @@ async def test_a_slot_runs_within_the_grace_and_is_logged_as_missed_after(
     await ingestion.schedules.save("s", "0 * * * *", "rss_ingestion", **given)
     clock.advance(HOUR + timedelta(seconds=late))
 
-    with caplog.at_level(logging.INFO, logger="holdfast.scheduler"):
+    with caplog.at_level(logging.INFO, logger="outlast.scheduler"):
         await trigger.run_once()
 
     [told] = [record.facts for record in caplog.records]  # type: ignore[attr-defined]  # ours
@@ -115,8 +113,8 @@ def test_what_is_advised_is_300_seconds_and_told_to_whoever_leaves_it_out(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "news", raising=False)
     (tmp_path / "news.py").write_text(
-        "from holdfast import Holdfast\n"
-        "app = Holdfast('sqlite:///jobs.db')\n"
+        "from outlast import Outlast\n"
+        "app = Outlast('sqlite:///jobs.db')\n"
         "app.job(name='brief', delivery='once')(lambda: None)\n"
     )
     words = ["schedule", "save", "s", "@hourly", "-t", "brief", "--coalesce", "--app", "news:app"]
@@ -131,7 +129,7 @@ def test_what_is_advised_is_300_seconds_and_told_to_whoever_leaves_it_out(
 
 @pytest.mark.req("S0-10.a")
 async def test_a_run_by_hand_of_a_job_that_runs_is_refused(
-    ingestion: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger
+    ingestion: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger
 ) -> None:
     given: dict[str, Any] = {"coalesce": True, "misfire_grace": "300s"}
     await ingestion.schedules.save("s", "0 * * * *", "rss_ingestion", **given)
@@ -148,7 +146,7 @@ async def test_a_run_by_hand_of_a_job_that_runs_is_refused(
 
 @pytest.mark.req("S0-10.b")
 async def test_a_run_by_hand_names_its_slot_and_carries_it(
-    ingestion: Holdfast, store: SqliteStore, clock: FakeClock
+    ingestion: Outlast, store: SqliteStore, clock: FakeClock
 ) -> None:
     given: dict[str, Any] = {"coalesce": True, "misfire_grace": "300s"}
     await ingestion.schedules.save("s", "0 * * * *", "rss_ingestion", **given)
@@ -163,22 +161,22 @@ async def test_a_run_by_hand_names_its_slot_and_carries_it(
 
 
 async def _facts(
-    app: Holdfast, kind: str, clock: FakeClock, trigger: Trigger, caplog: pytest.LogCaptureFixture
+    app: Outlast, kind: str, clock: FakeClock, trigger: Trigger, caplog: pytest.LogCaptureFixture
 ) -> list[dict[str, Any]]:
     given: dict[str, Any] = {"coalesce": True, "misfire_grace": "300s"}
     await app.schedules.save("s", "0 * * * *", kind, **given)
     clock.advance(HOUR)
     await trigger.run_once()
-    with caplog.at_level(logging.INFO, logger="holdfast.jobs"):
+    with caplog.at_level(logging.INFO, logger="outlast.jobs"):
         async with app.worker() as worker:
             await worker.drained()
-    records = [record for record in caplog.records if record.name == "holdfast.jobs"]
+    records = [record for record in caplog.records if record.name == "outlast.jobs"]
     return [record.facts for record in records]  # type: ignore[attr-defined]  # ours
 
 
 @pytest.mark.req("S0-11.a", "S0-11.b", "S0-11.c", "S0-11.d")
 async def test_the_log_tells_of_start_end_duration_and_rows(
-    ingestion: Holdfast,
+    ingestion: Outlast,
     store: SqliteStore,
     clock: FakeClock,
     trigger: Trigger,
@@ -199,7 +197,7 @@ async def test_the_log_tells_of_start_end_duration_and_rows(
 
 @pytest.mark.req("S0-11.e")
 async def test_an_app_that_asks_for_it_logs_errors_with_message_and_traceback(
-    ingestion: Holdfast, clock: FakeClock, trigger: Trigger, caplog: pytest.LogCaptureFixture
+    ingestion: Outlast, clock: FakeClock, trigger: Trigger, caplog: pytest.LogCaptureFixture
 ) -> None:
     leave = listen(errors_in_full(logging.getLogger("news")))
 
@@ -215,7 +213,7 @@ async def test_an_app_that_asks_for_it_logs_errors_with_message_and_traceback(
 
 
 async def test_metrics_tell_the_same_as_the_log(
-    ingestion: Holdfast, clock: FakeClock, trigger: Trigger, caplog: pytest.LogCaptureFixture
+    ingestion: Outlast, clock: FakeClock, trigger: Trigger, caplog: pytest.LogCaptureFixture
 ) -> None:
     leave = listen(totals := Totals())
 
@@ -235,7 +233,7 @@ async def test_metrics_tell_the_same_as_the_log(
 
 @pytest.mark.req("S0-11.e")
 async def test_the_log_names_the_error_and_the_run_that_has_its_words_and_traceback(
-    ingestion: Holdfast,
+    ingestion: Outlast,
     store: SqliteStore,
     clock: FakeClock,
     trigger: Trigger,

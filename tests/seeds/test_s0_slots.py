@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from holdfast import DuplicateJob, Holdfast
+from outlast import DuplicateJob, Outlast
 
 from .kit import Sql, live, opened, race
 from .parts import claim_slots, run_slots
@@ -25,7 +25,7 @@ def test_of_many_threads_one_claims_a_slot_and_the_others_hear_who_has_it(
 ) -> None:
     together = Barrier(THREADS)
 
-    async def trigger(app: Holdfast) -> str:
+    async def trigger(app: Outlast) -> str:
         @app.job(delivery="once")
         def rss_ingestion() -> None: ...
 
@@ -42,8 +42,8 @@ def test_of_many_threads_one_claims_a_slot_and_the_others_hear_who_has_it(
 
     [winner] = [answer for answer in answers if not answer.startswith("already")]
     assert answers.count(f"already claimed: {winner}") == THREADS - 1
-    assert sql.rows("SELECT id FROM holdfast_jobs") == [(winner,)]
-    assert sql.rows("SELECT series, job_id FROM holdfast_slots") == [("rss_ingestion", winner)]
+    assert sql.rows("SELECT id FROM outlast_jobs") == [(winner,)]
+    assert sql.rows("SELECT series, job_id FROM outlast_slots") == [("rss_ingestion", winner)]
 
 
 @pytest.mark.slow
@@ -58,8 +58,8 @@ async def test_fifty_processes_race_over_twenty_slots_and_each_slot_runs_once(
     await store.close()
 
     executed = [job_id for done in [*told, left] for job_id in done]
-    slots = dict(sql.rows("SELECT job_id, slot_at FROM holdfast_slots"))
+    slots = dict(sql.rows("SELECT job_id, slot_at FROM outlast_slots"))
     assert len(executed) == SLOTS
     assert len({slots[job_id] for job_id in executed}) == SLOTS
-    assert sql.value("SELECT count(*) FROM holdfast_runs") == SLOTS
-    assert sql.value("SELECT count(*) FROM holdfast_jobs") == SLOTS
+    assert sql.value("SELECT count(*) FROM outlast_runs") == SLOTS
+    assert sql.value("SELECT count(*) FROM outlast_jobs") == SLOTS

@@ -7,19 +7,19 @@ from random import Random
 
 import pytest
 
-from holdfast import Holdfast, InvalidJob, SlotTaken
-from holdfast.core.decide import decide
-from holdfast.core.event import Failed, Succeeded
-from holdfast.core.ids import Ids
-from holdfast.core.run import Claim, Holder
-from holdfast.core.schedule import Outcome
-from holdfast.core.state import RunStatus, State
-from holdfast.scheduler.trigger import Trigger
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import last_run
-from holdfast.verify import verify
+from outlast import InvalidJob, Outlast, SlotTaken
+from outlast.core.decide import decide
+from outlast.core.event import Failed, Succeeded
+from outlast.core.ids import Ids
+from outlast.core.run import Claim, Holder
+from outlast.core.schedule import Outcome
+from outlast.core.state import RunStatus, State
+from outlast.scheduler.trigger import Trigger
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import last_run
+from outlast.verify import verify
 
 from .kit import Sql
 from .schedulers import S0
@@ -39,7 +39,7 @@ def trigger(store: SqliteStore, ids: Ids) -> Trigger:
 
 
 @pytest.fixture
-async def ingestion(app: Holdfast) -> list[datetime]:
+async def ingestion(app: Outlast) -> list[datetime]:
     """`rss_ingestion` every hour; the list is filled by each call of its handler."""
     calls: list[datetime] = []
 
@@ -55,14 +55,14 @@ async def take(store: SqliteStore, lease: timedelta = HOUR) -> list[Claim]:
     return await store.claim(HOLDER, queue="default", types=["rss_ingestion"], limit=9, lease=lease)
 
 
-async def slots_of(app: Holdfast) -> list[tuple[datetime, Outcome]]:
+async def slots_of(app: Outlast) -> list[tuple[datetime, Outcome]]:
     rows = await app.schedules.history("ingestion")
     return [(row.slot.at, row.outcome) for row in rows[::-1]]
 
 
 @pytest.mark.req("S0-1.a")
 async def test_two_triggers_of_one_slot_run_it_once(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, ids: Ids, ingestion: list[datetime]
+    app: Outlast, store: SqliteStore, clock: FakeClock, ids: Ids, ingestion: list[datetime]
 ) -> None:
     clock.advance(HOUR)
 
@@ -77,7 +77,7 @@ async def test_two_triggers_of_one_slot_run_it_once(
 
 @pytest.mark.req("S0-1.b", "S0-7.e")
 async def test_after_a_crash_nothing_stays_running_and_the_next_slot_runs(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
 ) -> None:
     clock.advance(HOUR)
     await trigger.run_once()
@@ -98,7 +98,7 @@ async def test_after_a_crash_nothing_stays_running_and_the_next_slot_runs(
 
 @pytest.mark.req("S0-3.c", "S0-12.b")
 async def test_a_slot_never_starts_while_an_earlier_one_runs(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
 ) -> None:
     clock.advance(HOUR)
     await trigger.run_once()
@@ -114,7 +114,7 @@ async def test_a_slot_never_starts_while_an_earlier_one_runs(
 
 @pytest.mark.req("S0-3.c")
 async def test_a_slot_triggered_just_before_waits_for_the_one_that_runs(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ids: Ids,
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ids: Ids,
     ingestion: list[datetime],
 ) -> None:  # fmt: skip
     clock.advance(HOUR)
@@ -133,7 +133,7 @@ async def test_a_slot_triggered_just_before_waits_for_the_one_that_runs(
 @pytest.mark.req("S0-3.d")
 @pytest.mark.parametrize("point", ["before the claim", "after the claim", "before the close"])
 async def test_restart_is_safe_from_every_point(
-    app: Holdfast,
+    app: Outlast,
     store: SqliteStore,
     clock: FakeClock,
     trigger: Trigger,
@@ -162,7 +162,7 @@ async def test_restart_is_safe_from_every_point(
 
 @pytest.mark.req("S0-5.c")
 async def test_a_slot_is_the_utc_instant_and_a_naive_one_is_rejected(
-    app: Holdfast, store: SqliteStore, ingestion: list[datetime]
+    app: Outlast, store: SqliteStore, ingestion: list[datetime]
 ) -> None:
     local = datetime(2026, 1, 5, 8, tzinfo=timezone(timedelta(hours=2)))
 
@@ -175,21 +175,21 @@ async def test_a_slot_is_the_utc_instant_and_a_naive_one_is_rejected(
 
 @pytest.mark.req("S0-5.i", "S0-5.l")
 async def test_the_database_alone_refuses_a_second_claim_of_a_slot(
-    app: Holdfast, clock: FakeClock, trigger: Trigger, sql: Sql, ingestion: list[datetime]
+    app: Outlast, clock: FakeClock, trigger: Trigger, sql: Sql, ingestion: list[datetime]
 ) -> None:
     clock.advance(HOUR)
     await trigger.run_once()
 
-    copy = "SELECT series, slot_at, outcome, planned, actual, job_id FROM holdfast_slots"
+    copy = "SELECT series, slot_at, outcome, planned, actual, job_id FROM outlast_slots"
     columns = "(series, slot_at, outcome, planned, actual, job_id)"
-    assert "UNIQUE" in sql.refuses(f"INSERT INTO holdfast_slots {columns} {copy}")
-    assert "claimed once" in sql.refuses("UPDATE holdfast_slots SET job_id = 'another'")
-    assert "for ever" in sql.refuses("DELETE FROM holdfast_slots")
+    assert "UNIQUE" in sql.refuses(f"INSERT INTO outlast_slots {columns} {copy}")
+    assert "claimed once" in sql.refuses("UPDATE outlast_slots SET job_id = 'another'")
+    assert "for ever" in sql.refuses("DELETE FROM outlast_slots")
 
 
 @pytest.mark.req("S0-6.a")
 async def test_the_slot_is_the_planned_time_at_every_wake_up(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
 ) -> None:
     clock.set_wall(datetime(2026, 1, 5, 10, 0, 7, 300_000, tzinfo=UTC))
 
@@ -201,7 +201,7 @@ async def test_the_slot_is_the_planned_time_at_every_wake_up(
 
 @pytest.mark.req("S0-6.b", "S0-7.b")
 async def test_one_firing_closes_the_stale_run_of_its_name_and_runs_the_new_slot(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
 ) -> None:
     @app.job(delivery="once", queue="other")
     def clustering() -> None: ...
@@ -236,7 +236,7 @@ async def test_one_firing_closes_the_stale_run_of_its_name_and_runs_the_new_slot
 
 @pytest.mark.req("S0-6.b", "S0-7.b")
 async def test_a_run_over_its_threshold_is_closed_as_timed_out_and_the_next_slot_runs(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger
 ) -> None:
     calls: list[int] = []
 
@@ -264,18 +264,18 @@ async def test_a_run_over_its_threshold_is_closed_as_timed_out_and_the_next_slot
 
 @pytest.mark.req("S0-6.c")
 async def test_one_transaction_brings_name_slot_start_state_and_worker(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger, sql: Sql,
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger, sql: Sql,
     ingestion: list[datetime],
 ) -> None:  # fmt: skip
     clock.advance(HOUR)
     await trigger.run_once()
-    before = sql.value("SELECT count(*) FROM holdfast_open_runs")
+    before = sql.value("SELECT count(*) FROM outlast_open_runs")
 
     [claim] = await take(store)
 
     [row] = sql.rows(
-        "SELECT j.name, j.slot_at, o.started_at, w.instance_id FROM holdfast_open_runs o"
-        " JOIN holdfast_jobs j ON j.seq = o.job JOIN holdfast_workers w ON w.id = o.worker"
+        "SELECT j.name, j.slot_at, o.started_at, w.instance_id FROM outlast_open_runs o"
+        " JOIN outlast_jobs j ON j.seq = o.job JOIN outlast_workers w ON w.id = o.worker"
     )
     micros = (START + HOUR).timestamp() * 1_000_000
     assert before == 0
@@ -286,7 +286,7 @@ async def test_one_transaction_brings_name_slot_start_state_and_worker(
 @pytest.mark.req("S0-6.d", "S0-10.c")
 @pytest.mark.parametrize("end", ["running", "succeeded", "failed", "lost"])
 async def test_a_claimed_slot_is_never_run_again_whatever_became_of_it(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ids: Ids,
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ids: Ids,
     ingestion: list[datetime], end: str,
 ) -> None:  # fmt: skip
     clock.advance(HOUR)
@@ -309,13 +309,13 @@ async def test_a_claimed_slot_is_never_run_again_whatever_became_of_it(
 
 @pytest.mark.req("S0-6.d")
 async def test_a_slot_that_is_taken_is_passed_by_and_the_skip_is_logged(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger,
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger,
     ingestion: list[datetime], caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     await app.schedules.run("ingestion", START + HOUR)
     clock.advance(HOUR)
 
-    with caplog.at_level(logging.INFO, logger="holdfast.scheduler"):
+    with caplog.at_level(logging.INFO, logger="outlast.scheduler"):
         await trigger.run_once()
 
     assert "slot_taken schedule=ingestion" in caplog.text
@@ -325,7 +325,7 @@ async def test_a_slot_that_is_taken_is_passed_by_and_the_skip_is_logged(
 
 @pytest.mark.req("S0-6.e")
 async def test_between_claim_and_execution_the_row_is_there_and_the_handler_was_not_called(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
 ) -> None:
     clock.advance(HOUR)
     await trigger.run_once()
@@ -338,7 +338,7 @@ async def test_between_claim_and_execution_the_row_is_there_and_the_handler_was_
 
 @pytest.mark.req("S0-6.f")
 async def test_success_writes_state_and_end_together(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger, ingestion: list[datetime]
 ) -> None:
     clock.advance(HOUR)
     await trigger.run_once()
@@ -354,7 +354,7 @@ async def test_success_writes_state_and_end_together(
 
 @pytest.mark.req("S0-6.g")
 async def test_failure_writes_state_error_and_end_and_the_triggers_go_on(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger
+    app: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger
 ) -> None:
     @app.job(delivery="once")
     def broken() -> None:

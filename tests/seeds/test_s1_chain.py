@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from holdfast import Backoff, Holdfast, Run
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Failed, Lost
-from holdfast.core.ids import JobId
-from holdfast.core.state import Loss, State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Backoff, Outlast, Run
+from outlast.core.delivery import Delivery
+from outlast.core.event import Failed, Lost
+from outlast.core.ids import JobId
+from outlast.core.state import Loss, State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     FAILED,
     HOUR,
     SUCCEEDED,
@@ -33,16 +33,16 @@ CHAIN = {"delivery": Delivery.CHAIN}
 EVENTS = [FAILED, FAILED, SUCCEEDED, Lost(Loss.OWNER_DEAD), Failed("no", permanent=True)]
 LINKS = """
 WITH RECURSIVE chain (seq, id, links) AS (
-  SELECT seq, id, 0 FROM holdfast_jobs WHERE retry_of IS NULL
+  SELECT seq, id, 0 FROM outlast_jobs WHERE retry_of IS NULL
   UNION ALL
-  SELECT j.seq, j.id, c.links + 1 FROM holdfast_jobs AS j JOIN chain AS c ON j.retry_of = c.seq
+  SELECT j.seq, j.id, c.links + 1 FROM outlast_jobs AS j JOIN chain AS c ON j.retry_of = c.seq
 )
 SELECT id, links FROM chain ORDER BY seq
 """
 """Every job and its distance from the root of its chain, by the jobs table alone."""
 
 
-async def failing_chain(app: Holdfast, times: int = 99) -> tuple[JobId, list[int]]:
+async def failing_chain(app: Outlast, times: int = 99) -> tuple[JobId, list[int]]:
     """Enqueue a chain job that fails that often, and let it; its id and the attempts it saw."""
     attempts: list[int] = []
 
@@ -59,7 +59,7 @@ async def failing_chain(app: Holdfast, times: int = 99) -> tuple[JobId, list[int
 
 @pytest.mark.req("S1-2.4.a")
 async def test_a_retry_is_followed_in_the_jobs_table_alone(
-    app: Holdfast, store: SqliteStore, sql: Sql
+    app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     root, _ = await failing_chain(app, times=2)
 
@@ -70,7 +70,7 @@ async def test_a_retry_is_followed_in_the_jobs_table_alone(
 
 
 @pytest.mark.req("S1-2.4.b")
-async def test_each_retry_names_its_direct_predecessor(app: Holdfast, store: SqliteStore) -> None:
+async def test_each_retry_names_its_direct_predecessor(app: Outlast, store: SqliteStore) -> None:
     root, _ = await failing_chain(app, times=3)
 
     jobs = await jobs_of(store)
@@ -82,7 +82,7 @@ async def test_each_retry_names_its_direct_predecessor(app: Holdfast, store: Sql
 
 @pytest.mark.req("S1-2.4.c")
 async def test_with_three_retries_there_are_exactly_four_jobs(
-    app: Holdfast, store: SqliteStore, clock: FakeClock
+    app: Outlast, store: SqliteStore, clock: FakeClock
 ) -> None:
     _, attempts = await failing_chain(app)
     clock.advance("1d")
@@ -96,7 +96,7 @@ async def test_with_three_retries_there_are_exactly_four_jobs(
 
 @pytest.mark.req("S1-2.4.d")
 async def test_the_attempt_count_is_the_number_of_links_to_the_root(
-    app: Holdfast, sql: Sql, store: SqliteStore
+    app: Outlast, sql: Sql, store: SqliteStore
 ) -> None:
     _, attempts = await failing_chain(app, times=2)
 
@@ -116,11 +116,11 @@ async def test_there_is_no_retry_table_and_no_retry_of_nothing(
 
     assert not [name for name in tables if "retr" in name]
     assert "FOREIGN KEY" in sql.refuses(
-        "INSERT INTO holdfast_jobs"
+        "INSERT INTO outlast_jobs"
         " (id, type, name, queue, delivery, params, created_at, retry_of, root)"
         f" VALUES ('{'x' * 36}', 'a', 'a', 'a', 'chain', '{{}}', 1, 999, 1)"
     )
-    assert "FOREIGN KEY" in sql.refuses("DELETE FROM holdfast_jobs WHERE seq = 1")
+    assert "FOREIGN KEY" in sql.refuses("DELETE FROM outlast_jobs WHERE seq = 1")
 
 
 @pytest.mark.req("S1-2.4.e")
@@ -135,8 +135,8 @@ async def test_whatever_happens_each_retry_of_names_a_job_that_exists(
         clock.advance(random.choice([TICK, HOUR]))
         gone += await store.prune(older_than=HOUR, limit=random.randrange(1, 3))
 
-        named = sql.rows("SELECT retry_of FROM holdfast_jobs WHERE retry_of IS NOT NULL")
-        assert set(named) <= set(sql.rows("SELECT seq FROM holdfast_jobs"))
+        named = sql.rows("SELECT retry_of FROM outlast_jobs WHERE retry_of IS NOT NULL")
+        assert set(named) <= set(sql.rows("SELECT seq FROM outlast_jobs"))
         longest = max(longest, len(named))
     assert longest > 5
     assert gone > 5
@@ -154,7 +154,7 @@ async def test_a_purge_never_takes_a_job_before_its_successors(
     await settle(store, second, SUCCEEDED)
     too_young = await store.prune(older_than=HOUR, limit=100)
     chain = ids_of(await store.chain(first))
-    refusal = sql.refuses("DELETE FROM holdfast_jobs WHERE seq = 1")
+    refusal = sql.refuses("DELETE FROM outlast_jobs WHERE seq = 1")
     clock.advance(HOUR + TICK)
     in_the_end = await store.prune(older_than=HOUR, limit=100)
 

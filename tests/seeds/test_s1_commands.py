@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Command, Holdfast
-from holdfast.core.run import RunRecord
+from outlast import Command, Outlast
+from outlast.core.run import RunRecord
 
 from .kit import Sql, drain
 
-CLOSED = "holdfast: a closed run is frozen"
+CLOSED = "outlast: a closed run is frozen"
 CODE = "import os, sys; print('by', os.getpid()); sys.exit(int(sys.argv[1]))"
 
 
 @pytest.fixture
-async def app(path: Path, tmp_path: Path) -> AsyncIterator[Holdfast]:
-    async with Holdfast(f"sqlite:///{path}", poll="5ms", logs=tmp_path / "logs") as app:
+async def app(path: Path, tmp_path: Path) -> AsyncIterator[Outlast]:
+    async with Outlast(f"sqlite:///{path}", poll="5ms", logs=tmp_path / "logs") as app:
         yield app
 
 
@@ -30,7 +30,7 @@ def think() -> int:
     return os.getpid()
 
 
-async def run_of(app: Holdfast, code: int) -> RunRecord:
+async def run_of(app: Outlast, code: int) -> RunRecord:
     """The run of a command that exits with this code."""
     command = app.job(name=f"render{code}", delivery="chain", executor="command")(render)
     handle = await command.options(max_attempts=1).enqueue(code)
@@ -45,7 +45,7 @@ def log_of(run: RunRecord) -> str:
 
 
 @pytest.mark.req("S1-2.2.h")
-async def test_the_exit_code_of_a_subprocess_is_written_once(app: Holdfast, sql: Sql) -> None:
+async def test_the_exit_code_of_a_subprocess_is_written_once(app: Outlast, sql: Sql) -> None:
     failed = await run_of(app, 3)
     fine = await run_of(app, 0)
     thought = await app.job(delivery="chain")(think).enqueue()
@@ -55,13 +55,13 @@ async def test_the_exit_code_of_a_subprocess_is_written_once(app: Holdfast, sql:
     assert (fine.status, fine.exit_code) == ("succeeded", 0)
     assert (await app.runs(thought.id))[0].exit_code is None
     for value in ("4", "0", "NULL"):
-        statement = f"UPDATE holdfast_runs SET exit_code = {value} WHERE exit_code = 3"  # noqa: S608 - ours
+        statement = f"UPDATE outlast_runs SET exit_code = {value} WHERE exit_code = 3"  # noqa: S608 - ours
         assert sql.refuses(statement) == CLOSED
 
 
 @pytest.mark.req("S1-2.2.k")
 async def test_the_log_path_names_a_file_that_exists_and_is_written_once(
-    app: Holdfast, sql: Sql
+    app: Outlast, sql: Sql
 ) -> None:
     run = await run_of(app, 0)
     thought = await app.job(delivery="chain")(think).enqueue()
@@ -70,12 +70,12 @@ async def test_the_log_path_names_a_file_that_exists_and_is_written_once(
     assert log_of(run).startswith("by ")
     assert (await app.runs(thought.id))[0].log_path is None
     for value in ("'other.log'", "NULL"):
-        statement = f"UPDATE holdfast_runs SET log_path = {value} WHERE log_path IS NOT NULL"  # noqa: S608 - ours
+        statement = f"UPDATE outlast_runs SET log_path = {value} WHERE log_path IS NOT NULL"  # noqa: S608 - ours
         assert sql.refuses(statement) == CLOSED
 
 
 @pytest.mark.req("S1-6.2.y")
-async def test_a_job_is_worked_on_in_this_process_or_in_another(app: Holdfast) -> None:
+async def test_a_job_is_worked_on_in_this_process_or_in_another(app: Outlast) -> None:
     here = await app.job(think).enqueue()
     await drain(app)
     there = await run_of(app, 3)

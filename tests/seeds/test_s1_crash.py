@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.decide import CLAIM
-from holdfast.core.state import State
-from holdfast.core.violation import Code
-from holdfast.store.base import Filter
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import LAPSED, MANY, make_holder, new_id, settle
-from holdfast.testing.invariants import Dump, check_dump
-from holdfast.verify import verify
-from holdfast.worker.recover import Recovery
+from outlast.core.decide import CLAIM
+from outlast.core.state import State
+from outlast.core.violation import Code
+from outlast.store.base import Filter
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import LAPSED, MANY, make_holder, new_id, settle
+from outlast.testing.invariants import Dump, check_dump
+from outlast.verify import verify
+from outlast.worker.recover import Recovery
 
 from .crashing import Wreck
 from .kit import Child, Sql, opened
@@ -24,18 +24,18 @@ from .states import DELIVERIES, ways
 Wreckage = dict[str, list[Wreck]]
 
 NO_RUN = """
-SELECT id FROM holdfast_job_state AS s
-WHERE state = 'running' AND NOT EXISTS (SELECT 1 FROM holdfast_open_runs WHERE job = s.seq)
-   OR token <> (SELECT count(*) FROM holdfast_runs WHERE job = s.seq)
-     + (SELECT count(*) FROM holdfast_open_runs WHERE job = s.seq)
+SELECT id FROM outlast_job_state AS s
+WHERE state = 'running' AND NOT EXISTS (SELECT 1 FROM outlast_open_runs WHERE job = s.seq)
+   OR token <> (SELECT count(*) FROM outlast_runs WHERE job = s.seq)
+     + (SELECT count(*) FROM outlast_open_runs WHERE job = s.seq)
 """
 """Jobs without the run they should have: the left join of S1-5.1, and what it could overlook."""
 
 PLACED = """
-SELECT s.id, EXISTS (SELECT 1 FROM holdfast_waiting WHERE job = s.seq)
-   OR EXISTS (SELECT 1 FROM holdfast_open_runs WHERE job = s.seq)
-   OR EXISTS (SELECT 1 FROM holdfast_ends WHERE job = s.seq)
-FROM holdfast_job_state AS s
+SELECT s.id, EXISTS (SELECT 1 FROM outlast_waiting WHERE job = s.seq)
+   OR EXISTS (SELECT 1 FROM outlast_open_runs WHERE job = s.seq)
+   OR EXISTS (SELECT 1 FROM outlast_ends WHERE job = s.seq)
+FROM outlast_job_state AS s
 """
 """Every job that is listed, and whether it waits, runs or has ended by the tables themselves."""
 
@@ -65,7 +65,7 @@ def test_every_transition_has_its_fault_test(wreckage: Wreckage) -> None:
 
     assert set(ways(*DELIVERIES)) - tested == set(), "give each of these a scenario"
     assert CLAIM == (State.QUEUED, State.RUNNING)
-    assert claimed.after["holdfast_open_runs"], "the one transition a store decides alone"
+    assert claimed.after["outlast_open_runs"], "the one transition a store decides alone"
 
 
 @pytest.mark.slow
@@ -73,9 +73,9 @@ def test_every_transition_has_its_fault_test(wreckage: Wreckage) -> None:
 def test_killed_at_any_write_every_accepted_job_is_listed_with_its_fate(wreckage: Wreckage) -> None:
     for name, wrecks in wreckage.items():
         for wreck in wrecks:
-            accepted = {row[1] for row in wreck.after["holdfast_jobs"]}  # less what a purge took
+            accepted = {row[1] for row in wreck.after["outlast_jobs"]}  # less what a purge took
             if wreck is not wrecks[-1]:  # the act was not answered yet
-                accepted &= {row[1] for row in wreck.before["holdfast_jobs"]}
+                accepted &= {row[1] for row in wreck.before["outlast_jobs"]}
 
             listed = dict(Sql(wreck.path).rows(PLACED))
 
@@ -91,7 +91,7 @@ async def test_after_any_crash_and_recovery_no_job_lacks_its_run(wreckage: Wreck
     for name, wrecks in wreckage.items():
         for wreck in (wrecks[0], wrecks[-1]):  # there is no third state, as S1-0.d shows
             seen.update(
-                dict(Sql(wreck.path).rows("SELECT id, state FROM holdfast_job_state")).values()
+                dict(Sql(wreck.path).rows("SELECT id, state FROM outlast_job_state")).values()
             )
             is_broken = name.startswith("resume_") and wreck is wrecks[0]
             assert bool(Sql(wreck.path).rows(NO_RUN)) is is_broken, name
@@ -119,11 +119,11 @@ async def test_random_lives_and_deaths_leave_no_corrupt_or_ambiguous_queue(
         assert sql.rows("PRAGMA foreign_key_check") == []
         assert sql.rows("PRAGMA integrity_check") == [("ok",)]
         assert sql.rows(
-            "SELECT r.job FROM holdfast_runs AS r JOIN holdfast_jobs AS j ON j.seq = r.job"
+            "SELECT r.job FROM outlast_runs AS r JOIN outlast_jobs AS j ON j.seq = r.job"
             " WHERE j.delivery = 'chain' GROUP BY r.job HAVING count(*) > 1"
         ) == []  # fmt: skip
         assert await _order(path) == await _order(path)
-        ends.update(dict(sql.rows("SELECT id, state FROM holdfast_job_state")).values())
+        ends.update(dict(sql.rows("SELECT id, state FROM outlast_job_state")).values())
         ends["chained"] += chained
     assert {"queued", "succeeded", "dead_letter", "failed", "chained"} <= ends.keys()
 
@@ -132,7 +132,7 @@ def _adrift(wreck: Wreck, name: str) -> set[str]:
     """What was in no place on purpose and is not repaired yet."""
     if not name.startswith("resume_") or wreck.found != wreck.before:
         return set()
-    return {row[1] for row in wreck.before["holdfast_jobs"]}
+    return {row[1] for row in wreck.before["outlast_jobs"]}
 
 
 async def _recover(path: Path, passed: timedelta) -> int:

@@ -7,15 +7,15 @@ from random import Random
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import CancelRequested
-from holdfast.core.order import Ordering
-from holdfast.core.state import State
-from holdfast.store.base import Queue, Store
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Outlast
+from outlast.core.delivery import Delivery
+from outlast.core.event import CancelRequested
+from outlast.core.order import Ordering
+from outlast.core.state import State
+from outlast.store.base import Queue, Store
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     FAILED,
     HOUR,
     SUCCEEDED,
@@ -26,7 +26,7 @@ from holdfast.testing.conformance.make import (
     started,
     take,
 )
-from holdfast.testing.sqlite_bench import dump
+from outlast.testing.sqlite_bench import dump
 
 from .kit import Child, Sql, ask, copy_of, drain, live, opened, order_of
 from .lives import random_work, work_on
@@ -86,7 +86,7 @@ async def test_an_enqueued_job_is_read_by_a_fresh_process(path: Path) -> None:
 
 
 @pytest.mark.req("S1-1.2.f")
-async def test_an_executed_run_is_read_by_a_fresh_process(app: Holdfast, path: Path) -> None:
+async def test_an_executed_run_is_read_by_a_fresh_process(app: Outlast, path: Path) -> None:
     @app.job
     def story(title: str) -> str:
         return title.lower()
@@ -112,14 +112,14 @@ async def test_every_row_has_what_orders_it(store: SqliteStore, sql: Sql) -> Non
     await put(store, queue="lane")
 
     columns = "priority, position, created_at"
-    rows = sql.rows(f"SELECT {columns} FROM holdfast_job_state")
+    rows = sql.rows(f"SELECT {columns} FROM outlast_job_state")
 
     assert len(rows) == 5
     assert all(value is not None for row in rows for value in row)
     for column in columns.split(", "):
-        sql.refuses(f"UPDATE holdfast_waiting SET {column} = NULL")
+        sql.refuses(f"UPDATE outlast_waiting SET {column} = NULL")
     assert "NOT NULL" in sql.refuses(
-        "INSERT INTO holdfast_jobs (id, type, name, queue, delivery, params)"
+        "INSERT INTO outlast_jobs (id, type, name, queue, delivery, params)"
         f" VALUES ('{'x' * 36}', 'a', 'a', 'a', 'lease', '{{}}')"
     )
 
@@ -129,9 +129,9 @@ async def test_a_retry_names_its_predecessor_in_a_column(store: Store, sql: Sql)
     first = await ended(store, FAILED, delivery=Delivery.CHAIN)
     second = (await take(store)).id
 
-    links = dict(sql.rows("SELECT id, retry_of FROM holdfast_job_state"))
+    links = dict(sql.rows("SELECT id, retry_of FROM outlast_job_state"))
     stored = sql.rows(
-        "SELECT j.id, p.id FROM holdfast_jobs AS j JOIN holdfast_jobs AS p ON p.seq = j.retry_of"
+        "SELECT j.id, p.id FROM outlast_jobs AS j JOIN outlast_jobs AS p ON p.seq = j.retry_of"
     )
 
     assert links == {first: None, second: first}

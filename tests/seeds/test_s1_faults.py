@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, OperatorError
-from holdfast.core.state import State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import job_of, put, take, take_many
-from holdfast.worker import finish
+from outlast import OperatorError, Outlast
+from outlast.core.state import State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import job_of, put, take, take_many
+from outlast.worker import finish
 
 from .kit import Sql, ask
 from .parts import enqueue_on_a_full_disk
@@ -30,13 +30,13 @@ def test_on_a_full_disk_there_is_no_job_and_the_caller_hears_of_it(path: Path, s
     assert str(path) in error
     assert counted == 3
     assert then == 4
-    assert sql.value("SELECT count(*) FROM holdfast_jobs") == 4
-    assert sql.value("SELECT count(*) FROM holdfast_waiting") == 4
+    assert sql.value("SELECT count(*) FROM outlast_jobs") == 4
+    assert sql.value("SELECT count(*) FROM outlast_waiting") == 4
 
 
 @pytest.mark.req("S1-3.4.b")
 async def test_a_dispatch_that_fails_once_is_tried_again_at_the_next_tick(
-    app: Holdfast, store: SqliteStore, sql: Sql, caplog: pytest.LogCaptureFixture
+    app: Outlast, store: SqliteStore, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran = []
 
@@ -45,7 +45,7 @@ async def test_a_dispatch_that_fails_once_is_tried_again_at_the_next_tick(
         ran.append(1)
 
     handle = await story.enqueue()
-    sql.write(FAULT.format("DELETE ON holdfast_waiting"))
+    sql.write(FAULT.format("DELETE ON outlast_waiting"))
     async with app.worker() as worker:
         await until(lambda: "cannot take jobs" in caplog.text)
         while_faulty = (await handle.job(), await app.runs(handle.id), list(ran))
@@ -65,7 +65,7 @@ async def test_a_run_that_cannot_be_inserted_undoes_the_whole_dispatch(
 ) -> None:
     job_id = await put(store)
     before = await job_of(store, job_id)
-    sql.write(FAULT.replace("BEFORE", moment).format("INSERT ON holdfast_open_runs"))
+    sql.write(FAULT.replace("BEFORE", moment).format("INSERT ON outlast_open_runs"))
 
     with pytest.raises(OperatorError, match="disk fault"):
         await take_many(store)
@@ -73,7 +73,7 @@ async def test_a_run_that_cannot_be_inserted_undoes_the_whole_dispatch(
     assert await job_of(store, job_id) == before
     assert before.state is State.QUEUED
     assert await store.runs(job_id) == []
-    assert sql.value("SELECT count(*) FROM holdfast_open_runs") == 0
+    assert sql.value("SELECT count(*) FROM outlast_open_runs") == 0
     sql.write(MENDED)
     assert (await take(store)).token == 1
 
@@ -85,7 +85,7 @@ async def a_locked_out_worker(path: Path, monkeypatch: pytest.MonkeyPatch) -> As
     store = SqliteStore(path, clock=FakeClock(), busy=0.01)
     locked, blocker = asyncio.Event(), Sql(path)
 
-    async with Holdfast(store, poll="5ms", tick="1h") as app:
+    async with Outlast(store, poll="5ms", tick="1h") as app:
         connection = blocker.connect()
 
         @app.job

@@ -8,16 +8,16 @@ from threading import Barrier
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.core.decide import succeed
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Failed
-from holdfast.core.run import Lease
-from holdfast.core.state import State
-from holdfast.store.base import Renewal
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Outlast
+from outlast.core.decide import succeed
+from outlast.core.delivery import Delivery
+from outlast.core.event import Failed
+from outlast.core.run import Lease
+from outlast.core.state import State
+from outlast.store.base import Renewal
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     FAILED,
     LEASE,
     LOST,
@@ -37,19 +37,19 @@ from .kit import Sql
 
 CHAIN = {"delivery": Delivery.CHAIN}
 NEW_RUN = (
-    "INSERT INTO holdfast_runs (job, token, run_id, status, worker, started_at, finished_at)"
+    "INSERT INTO outlast_runs (job, token, run_id, status, worker, started_at, finished_at)"
     " VALUES ({}, 1, 'x', 'failed', 1, 1, 1)"
 )
 NEW_OPEN_RUN = (
-    "INSERT INTO holdfast_open_runs (job, run_id, token, worker, started_at, lease_until,"
+    "INSERT INTO outlast_open_runs (job, run_id, token, worker, started_at, lease_until,"
     " queue, name, delivery, priority, position, available_at, failures, losses)"
     " VALUES ({}, 'x', {}, 1, 1, 1, 'default', 'a', '{}', 0, 0, 1, 0, 0)"
 )
 PUT_BACK = (
-    "INSERT INTO holdfast_waiting (job, state, queue, type, name, delivery, priority, position,"
+    "INSERT INTO outlast_waiting (job, state, queue, type, name, delivery, priority, position,"
     " available_at, created_at, token, failures, losses)"
     " SELECT seq, 'queued', queue, type, name, {}, 0, 0, created_at, created_at, {}, 0, 0"
-    " FROM holdfast_jobs"
+    " FROM outlast_jobs"
 )
 
 
@@ -69,7 +69,7 @@ async def test_for_a_job_that_does_not_exist_no_run_is_written(
     store: SqliteStore, sql: Sql
 ) -> None:
     await ended(store)
-    runs = sql.rows("SELECT * FROM holdfast_runs")
+    runs = sql.rows("SELECT * FROM outlast_runs")
     nobody = new_id()
 
     answers = await store.apply([succeed(nobody, 1, None)])
@@ -78,8 +78,8 @@ async def test_for_a_job_that_does_not_exist_no_run_is_written(
 
     assert (answers, attached, renewed) == ([False], False, Renewal(held=False))
     assert "FOREIGN KEY" in sql.refuses(NEW_RUN.format(999))
-    assert sql.rows("SELECT * FROM holdfast_runs") == runs
-    assert sql.rows("SELECT * FROM holdfast_open_runs") == []
+    assert sql.rows("SELECT * FROM outlast_runs") == runs
+    assert sql.rows("SELECT * FROM outlast_open_runs") == []
 
 
 @pytest.mark.req("S1-5.3.a")
@@ -96,8 +96,8 @@ async def test_no_chain_job_ever_has_a_second_run(
         assert len(await store.lapsed(limit=10)) == 0
 
     per_job = sql.rows(
-        "SELECT count(*) FROM (SELECT job FROM holdfast_runs UNION ALL SELECT job FROM"
-        " holdfast_open_runs) GROUP BY job"
+        "SELECT count(*) FROM (SELECT job FROM outlast_runs UNION ALL SELECT job FROM"
+        " outlast_open_runs) GROUP BY job"
     )
     assert len(per_job) > 12
     assert set(per_job) == {(1,)}
@@ -113,7 +113,7 @@ async def test_no_chain_job_ever_has_a_second_run(
         pytest.param([PUT_BACK.format("delivery", 0)], id="as if it had never run"),
         pytest.param([PUT_BACK.format("'lease'", 1)], id="as if it might run again"),
         pytest.param(
-            ["DELETE FROM holdfast_open_runs", PUT_BACK.format("delivery", 0)],
+            ["DELETE FROM outlast_open_runs", PUT_BACK.format("delivery", 0)],
             id="with its run taken away",
         ),
     ],
@@ -160,7 +160,7 @@ def test_of_two_dispatchers_one_gets_the_row_and_the_other_nothing(path: Path) -
 
 @pytest.mark.req("S1-5.3.d")
 async def test_when_somebody_else_has_it_the_loop_goes_on_without_executing(
-    app: Holdfast, store: SqliteStore, caplog: pytest.LogCaptureFixture
+    app: Outlast, store: SqliteStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran = []
 
@@ -168,7 +168,7 @@ async def test_when_somebody_else_has_it_the_loop_goes_on_without_executing(
     def story(number: int) -> None:
         ran.append(number)
 
-    caplog.set_level(logging.DEBUG, "holdfast.worker")
+    caplog.set_level(logging.DEBUG, "outlast.worker")
     taken = await story.enqueue(1)
     await take(store, types=["story"], holder="somebody else")
     async with app.worker() as worker:
@@ -180,4 +180,4 @@ async def test_when_somebody_else_has_it_the_loop_goes_on_without_executing(
 
     assert (while_taken, ran) == ([], [2])
     assert len(await store.runs(taken.id)) == 1
-    assert [each for each in quiet if each.name == "holdfast.worker"], "no debug line"
+    assert [each for each in quiet if each.name == "outlast.worker"], "no debug line"

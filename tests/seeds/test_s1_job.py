@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, InvalidJob, UnknownType
-from holdfast.clock import micros
-from holdfast.core.delivery import Delivery
-from holdfast.core.state import State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import InvalidJob, Outlast, UnknownType
+from outlast.clock import micros
+from outlast.core.delivery import Delivery
+from outlast.core.state import State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import (
     FAILED,
     LOST,
     SECOND,
@@ -30,13 +30,13 @@ from holdfast.testing.conformance.make import (
 from .crashing import wrecks
 from .kit import Sql, drain, jobs_of, live
 
-FROZEN = "holdfast: a job is frozen at its first claim"
+FROZEN = "outlast: a job is frozen at its first claim"
 CHAIN = {"delivery": Delivery.CHAIN}
 GROUP = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 
 
 @pytest.mark.req("S1-2.1.a")
-async def test_job_id_is_a_uuid_the_key_and_never_changes(app: Holdfast, sql: Sql) -> None:
+async def test_job_id_is_a_uuid_the_key_and_never_changes(app: Outlast, sql: Sql) -> None:
     @app.job
     def story() -> None: ...
 
@@ -44,15 +44,15 @@ async def test_job_id_is_a_uuid_the_key_and_never_changes(app: Holdfast, sql: Sq
     second = await story.enqueue()
 
     assert uuid.UUID(handle.id).version == 7
-    assert sql.refuses(f"UPDATE holdfast_jobs SET id = '{uuid.uuid4()}'") == FROZEN
+    assert sql.refuses(f"UPDATE outlast_jobs SET id = '{uuid.uuid4()}'") == FROZEN
     sql.refuses(
-        "INSERT INTO holdfast_jobs (id, type, name, queue, delivery, params, created_at)"
+        "INSERT INTO outlast_jobs (id, type, name, queue, delivery, params, created_at)"
         f" VALUES ('{second.id}', 'story', 'story', 'default', 'lease', '{{}}', 1)"
     )
 
 
 @pytest.mark.req("S1-2.1.d")
-async def test_group_id_is_stored_and_never_changes(app: Holdfast, sql: Sql) -> None:
+async def test_group_id_is_stored_and_never_changes(app: Outlast, sql: Sql) -> None:
     @app.job
     def story() -> None: ...
 
@@ -62,12 +62,12 @@ async def test_group_id_is_stored_and_never_changes(app: Holdfast, sql: Sql) -> 
     assert (await grouped.job()).group_id == GROUP
     assert (await alone.job()).group_id is None
     for value in ("NULL", f"'{uuid.uuid4()}'"):
-        statement = f"UPDATE holdfast_jobs SET group_id = {value} WHERE group_id IS NOT NULL"
+        statement = f"UPDATE outlast_jobs SET group_id = {value} WHERE group_id IS NOT NULL"
         assert sql.refuses(statement) == FROZEN
 
 
 @pytest.mark.req("S1-2.1.d")
-async def test_member_of_a_group_has_its_id_and_never_leaves_it(app: Holdfast, sql: Sql) -> None:
+async def test_member_of_a_group_has_its_id_and_never_leaves_it(app: Outlast, sql: Sql) -> None:
     @app.job
     def story() -> None: ...
 
@@ -75,11 +75,11 @@ async def test_member_of_a_group_has_its_id_and_never_leaves_it(app: Holdfast, s
 
     assert {job.group_id for job in await group.jobs()} == {group.id}
     for change in ("group_id = NULL", "grp = NULL", "grp = grp + 1"):
-        assert sql.refuses(f"UPDATE holdfast_jobs SET {change}") == FROZEN
+        assert sql.refuses(f"UPDATE outlast_jobs SET {change}") == FROZEN
 
 
 @pytest.mark.req("S1-2.1.e")
-async def test_both_types_are_accepted_and_never_change(app: Holdfast, sql: Sql) -> None:
+async def test_both_types_are_accepted_and_never_change(app: Outlast, sql: Sql) -> None:
     @app.job
     def story() -> None: ...
     @app.job
@@ -88,13 +88,13 @@ async def test_both_types_are_accepted_and_never_change(app: Holdfast, sql: Sql)
     handles = [await story.enqueue(), await research.enqueue()]
 
     assert [(await handle.job()).type for handle in handles] == ["story", "research"]
-    assert sql.refuses("UPDATE holdfast_jobs SET type = 'poem'") == FROZEN
-    assert sql.refuses("UPDATE holdfast_jobs SET type = 'story'") == FROZEN
+    assert sql.refuses("UPDATE outlast_jobs SET type = 'poem'") == FROZEN
+    assert sql.refuses("UPDATE outlast_jobs SET type = 'story'") == FROZEN
 
 
 @pytest.mark.req("S1-2.1.e", "S2-0.c")
 async def test_a_type_this_app_does_not_know_is_refused_at_enqueue(
-    app: Holdfast, store: SqliteStore, tmp_path: Path
+    app: Outlast, store: SqliteStore, tmp_path: Path
 ) -> None:
     stranger = live(tmp_path / "other.db")
 
@@ -117,8 +117,8 @@ async def test_retry_of_is_set_on_a_retry_and_never_changes(store: SqliteStore, 
     [_, retry] = await jobs_of(store)
 
     assert ((await job_of(store, first)).retry_of, retry.retry_of) == (None, first)
-    assert sql.refuses("UPDATE holdfast_jobs SET retry_of = NULL, root = NULL") == FROZEN
-    assert sql.refuses("UPDATE holdfast_jobs SET retry_of = 2, root = 2 WHERE seq = 1") == FROZEN
+    assert sql.refuses("UPDATE outlast_jobs SET retry_of = NULL, root = NULL") == FROZEN
+    assert sql.refuses("UPDATE outlast_jobs SET retry_of = 2, root = 2 WHERE seq = 1") == FROZEN
 
 
 @pytest.mark.req("S1-2.1.k", "S1-2.1.l")
@@ -132,7 +132,7 @@ async def test_created_at_and_queued_at_are_set_by_the_insert_and_never_change(
 
     job = await job_of(store, job_id)
     assert (job.created_at, job.queued_at) == (START, START)
-    assert sql.refuses("UPDATE holdfast_jobs SET created_at = created_at + 1") == FROZEN
+    assert sql.refuses("UPDATE outlast_jobs SET created_at = created_at + 1") == FROZEN
     assert await job_of(store, job_id) == job
 
 
@@ -143,7 +143,7 @@ async def test_what_the_waiting_row_repeats_of_its_job_never_changes_either(
 ) -> None:
     await put(store, **CHAIN)
 
-    sql.refuses(f"UPDATE holdfast_waiting SET {change}")
+    sql.refuses(f"UPDATE outlast_waiting SET {change}")
 
 
 @pytest.mark.req("S1-2.1.m")
@@ -155,7 +155,7 @@ async def test_started_at_is_written_once_by_the_dispatch(
     clock.advance("1m")
 
     claim = await take(store)
-    while_running = sql.refuses("UPDATE holdfast_open_runs SET started_at = started_at + 1")
+    while_running = sql.refuses("UPDATE outlast_open_runs SET started_at = started_at + 1")
     clock.advance("1m")
     await settle(store, claim, LOST)
     again = await take(store)
@@ -165,7 +165,7 @@ async def test_started_at_is_written_once_by_the_dispatch(
     assert (await job_of(store, job_id)).started_at == START + 60 * SECOND
     assert await settle(store, again, SUCCEEDED)
     assert (await job_of(store, job_id)).started_at == START + 60 * SECOND
-    assert "frozen" in sql.refuses("UPDATE holdfast_runs SET started_at = started_at + 1")
+    assert "frozen" in sql.refuses("UPDATE outlast_runs SET started_at = started_at + 1")
 
 
 @pytest.mark.req("S1-2.1.n")
@@ -180,13 +180,13 @@ async def test_finished_at_is_written_once_by_the_close(
 
     assert while_running.finished_at is None
     assert (await job_of(store, claim.id)).finished_at == START + 60 * SECOND
-    assert "an end is final" in sql.refuses("UPDATE holdfast_ends SET at = at + 1")
-    assert "an end goes only with its job" in sql.refuses("DELETE FROM holdfast_ends")
-    sql.refuses("INSERT INTO holdfast_ends SELECT * FROM holdfast_ends")
+    assert "an end is final" in sql.refuses("UPDATE outlast_ends SET at = at + 1")
+    assert "an end goes only with its job" in sql.refuses("DELETE FROM outlast_ends")
+    sql.refuses("INSERT INTO outlast_ends SELECT * FROM outlast_ends")
 
 
 @pytest.mark.req("S1-2.1.p")
-async def test_a_new_job_is_inserted_as_queued(app: Holdfast, clock: FakeClock, sql: Sql) -> None:
+async def test_a_new_job_is_inserted_as_queued(app: Outlast, clock: FakeClock, sql: Sql) -> None:
     @app.job
     def story() -> None: ...
 
@@ -196,14 +196,14 @@ async def test_a_new_job_is_inserted_as_queued(app: Holdfast, clock: FakeClock, 
     job = await handle.job()
     assert (job.state, job.queued_at) == (State.QUEUED, clock.now())
     assert (job.started_at, job.finished_at, job.token) == (None, None, 0)
-    assert sql.rows("SELECT state, token FROM holdfast_waiting") == [("queued", 0)]
+    assert sql.rows("SELECT state, token FROM outlast_waiting") == [("queued", 0)]
 
 
 @pytest.mark.req("S1-2.1.q")
 def test_one_write_brings_running_and_started_at(tmp_path: Path) -> None:
     first_time = (
-        "SELECT state = 'running', started_at FROM holdfast_job_state AS s"
-        " WHERE NOT EXISTS (SELECT 1 FROM holdfast_runs WHERE job = s.seq)"
+        "SELECT state = 'running', started_at FROM outlast_job_state AS s"
+        " WHERE NOT EXISTS (SELECT 1 FROM outlast_runs WHERE job = s.seq)"
     )
 
     seen = [Sql(wreck.path).rows(first_time) for wreck in wrecks("claim_some", tmp_path)]
@@ -218,7 +218,7 @@ def test_one_write_brings_running_and_started_at(tmp_path: Path) -> None:
 
 @pytest.mark.req("S1-2.1.s")
 async def test_a_cancelled_job_is_cancelled_and_never_dispatched(
-    app: Holdfast, store: SqliteStore, clock: FakeClock
+    app: Outlast, store: SqliteStore, clock: FakeClock
 ) -> None:
     ran = []
 

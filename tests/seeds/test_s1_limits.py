@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Run
+from outlast import Outlast, Run
 
 from .kit import Child, Sql, Witness, drain, opened
 
 JOBS = 5
-OPEN = "SELECT count(*) FROM holdfast_open_runs"
+OPEN = "SELECT count(*) FROM outlast_open_runs"
 
 
 async def stories(path: Path, number: int) -> None:
     """S1's settings: one queue in order, one at a time."""
-    async with Holdfast(f"sqlite:///{path}") as app:
+    async with Outlast(f"sqlite:///{path}") as app:
         await app.set_queue("default", ordering="position", concurrency=1)
 
         @app.job
@@ -30,7 +30,7 @@ async def stories(path: Path, number: int) -> None:
 async def test_no_two_runs_are_ever_open_in_the_queue(path: Path) -> None:
     await stories(path, JOBS)
     witness, ran = Witness(path, OPEN), []
-    async with Holdfast(await opened(path, probe=witness), poll="5ms") as app:
+    async with Outlast(await opened(path, probe=witness), poll="5ms") as app:
 
         @app.job
         def story(n: int) -> None:
@@ -45,7 +45,7 @@ async def test_no_two_runs_are_ever_open_in_the_queue(path: Path) -> None:
 async def work_and_log(mouth: Connection, path: Path, ledger: Path) -> None:
     """A worker that notes when each handler begins and ends, until the queue is empty."""
     # Nobody looks by himself: that one process's end lets another begin, only a hint can tell.
-    app = Holdfast(f"sqlite:///{path}", poll="60s", tick="60s")
+    app = Outlast(f"sqlite:///{path}", poll="60s", tick="60s")
 
     def note(word: str, n: int) -> None:
         with ledger.open("a", encoding="ascii") as book:  # appending is atomic
@@ -71,8 +71,8 @@ async def test_two_processes_share_the_queue_one_job_at_a_time_and_without_a_pau
     with Child(work_and_log, path, ledger) as one, Child(work_and_log, path, ledger) as other:
         assert [one.hear(), other.hear()] == ["ready"] * 2
         await stories(path, number)
-        async with Holdfast(f"sqlite:///{path}") as app:
-            [(last,)] = sql.rows("SELECT id FROM holdfast_jobs ORDER BY seq DESC LIMIT 1")
+        async with Outlast(f"sqlite:///{path}") as app:
+            [(last,)] = sql.rows("SELECT id FROM outlast_jobs ORDER BY seq DESC LIMIT 1")
             await app.wait(last, "30s")
         for child in (one, other):
             child.tell("leave")

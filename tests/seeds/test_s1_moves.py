@@ -7,27 +7,27 @@ from random import Random
 
 import pytest
 
-from holdfast import Holdfast, OperatorError, TransitionRefused
-from holdfast.core.event import Released
-from holdfast.core.order import Ordering
-from holdfast.core.state import State
-from holdfast.store.base import Queue
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import claim_order, job_of, put, settle, take
+from outlast import OperatorError, Outlast, TransitionRefused
+from outlast.core.event import Released
+from outlast.core.order import Ordering
+from outlast.core.state import State
+from outlast.store.base import Queue
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import claim_order, job_of, put, settle, take
 
 from .crashing import wrecks
 from .kit import Sql, ask, copy_of, opened, order_of
 from .parts import enqueue
 
-FROZEN = "holdfast: a job is frozen at its first claim"
-OPEN = "holdfast: of an open run only lease, cancel mark, progress and artifacts change"
+FROZEN = "outlast: a job is frozen at its first claim"
+OPEN = "outlast: of an open run only lease, cancel mark, progress and artifacts change"
 FAULT = """
-CREATE TRIGGER fault BEFORE UPDATE OF position ON holdfast_waiting WHEN NEW.job = {}
+CREATE TRIGGER fault BEFORE UPDATE OF position ON outlast_waiting WHEN NEW.job = {}
 BEGIN SELECT RAISE(ABORT, 'disk fault'); END
 """
-PLACES = "SELECT job, priority, position, available_at, state FROM holdfast_waiting ORDER BY job"
-PARAMS = "SELECT params FROM holdfast_jobs ORDER BY seq"
+PLACES = "SELECT job, priority, position, available_at, state FROM outlast_waiting ORDER BY job"
+PARAMS = "SELECT params FROM outlast_jobs ORDER BY seq"
 
 
 async def lane(store: SqliteStore, number: int, *, gap: int = 100) -> list[str]:
@@ -41,7 +41,7 @@ async def positions(store: SqliteStore) -> list[int]:
     return [job.position for job in await store.peek("default", limit=1000)]
 
 
-async def shuffle(app: Holdfast, jobs: list[str], random: Random, moves: int) -> list[str]:
+async def shuffle(app: Outlast, jobs: list[str], random: Random, moves: int) -> list[str]:
     """Move jobs about at random; the order that must come of it."""
     order = list(jobs)
     for _ in range(moves):
@@ -65,7 +65,7 @@ async def shuffle(app: Holdfast, jobs: list[str], random: Random, moves: int) ->
 
 @pytest.mark.req("S1-R.c")
 async def test_a_dispatched_job_is_immutable_at_the_api_and_in_the_database(
-    app: Holdfast, store: SqliteStore, sql: Sql
+    app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     @app.job
     def story(words: int) -> None: ...
@@ -86,13 +86,13 @@ async def test_a_dispatched_job_is_immutable_at_the_api_and_in_the_database(
         with pytest.raises(TransitionRefused, match=f"{running.id} is running"):
             await attempt
     for change in ("params = '{}'", "type = 'poem'"):
-        assert sql.refuses(f"UPDATE holdfast_jobs SET {change} WHERE seq = 1") == FROZEN
+        assert sql.refuses(f"UPDATE outlast_jobs SET {change} WHERE seq = 1") == FROZEN
     for change in ("priority = 9", "position = 9", "available_at = 9"):
-        assert sql.refuses(f"UPDATE holdfast_open_runs SET {change}") == OPEN
+        assert sql.refuses(f"UPDATE outlast_open_runs SET {change}") == OPEN
     sql.refuses(
-        "INSERT INTO holdfast_waiting SELECT 1, state, queue, type, name, delivery, 9, 9,"
+        "INSERT INTO outlast_waiting SELECT 1, state, queue, type, name, delivery, 9, 9,"
         " available_at, created_at, start_deadline, token, failures, losses, grp"
-        " FROM holdfast_waiting"
+        " FROM outlast_waiting"
     )
 
     assert await running.job() == before
@@ -100,7 +100,7 @@ async def test_a_dispatched_job_is_immutable_at_the_api_and_in_the_database(
 
 @pytest.mark.req("S1-R.c")
 async def test_making_room_and_normalising_leave_a_running_job_alone(
-    app: Holdfast, store: SqliteStore
+    app: Outlast, store: SqliteStore
 ) -> None:
     jobs = await lane(store, 4, gap=1)
     running = await take(store)
@@ -117,7 +117,7 @@ async def test_making_room_and_normalising_leave_a_running_job_alone(
 
 @pytest.mark.req("S1-2.1.f")
 async def test_params_are_editable_while_queued_and_refused_once_running(
-    app: Holdfast, store: SqliteStore, sql: Sql
+    app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     @app.job
     def story(words: int) -> None: ...
@@ -130,17 +130,17 @@ async def test_params_are_editable_while_queued_and_refused_once_running(
     assert claim.params == '{"words":2}'
     with pytest.raises(TransitionRefused, match="running"):
         await handle.edit(params={"words": 3})
-    assert sql.refuses("UPDATE holdfast_jobs SET params = '{}'") == FROZEN
+    assert sql.refuses("UPDATE outlast_jobs SET params = '{}'") == FROZEN
     await settle(store, claim, Released("drain"))  # queued again, but it has run
     with pytest.raises(TransitionRefused, match="frozen at its first claim"):
         await handle.edit(params={"words": 3})
-    assert sql.refuses("UPDATE holdfast_jobs SET params = '{}'") == FROZEN
+    assert sql.refuses("UPDATE outlast_jobs SET params = '{}'") == FROZEN
     assert sql.value(PARAMS) == '{"words":2}'
 
 
 @pytest.mark.req("S1-2.1.h")
 async def test_priority_changes_while_queued_and_the_order_follows(
-    app: Holdfast, store: SqliteStore, sql: Sql
+    app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     a, b, c = await lane(store, 3)
     await app.edit(c, priority=7)
@@ -151,13 +151,13 @@ async def test_priority_changes_while_queued_and_the_order_follows(
     assert await claim_order(store, limit=1) == [c]
     with pytest.raises(TransitionRefused, match=f"{c} is running"):
         await app.edit(c, priority=0)
-    assert sql.refuses("UPDATE holdfast_open_runs SET priority = 0") == OPEN
+    assert sql.refuses("UPDATE outlast_open_runs SET priority = 0") == OPEN
     assert await claim_order(store) == [b, a]
 
 
 @pytest.mark.req("S1-2.1.i")
 async def test_position_changes_while_queued_and_the_order_follows(
-    app: Holdfast, store: SqliteStore, sql: Sql
+    app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     a, b, c = await lane(store, 3)
     await app.move(c, before=a)
@@ -166,14 +166,14 @@ async def test_position_changes_while_queued_and_the_order_follows(
     assert await claim_order(store, limit=1) == [c]
     with pytest.raises(TransitionRefused, match=f"{c} is running"):
         await app.move(c, "back")
-    assert sql.refuses("UPDATE holdfast_open_runs SET position = 900") == OPEN
+    assert sql.refuses("UPDATE outlast_open_runs SET position = 900") == OPEN
     assert await claim_order(store) == [a, b]
 
 
 @pytest.mark.req("S1-2.1.t")
 @pytest.mark.parametrize("number", [4, 5, 9, 10])
 async def test_a_fault_in_mid_reorder_leaves_the_old_order(
-    number: int, app: Holdfast, store: SqliteStore, sql: Sql
+    number: int, app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     jobs = await lane(store, 12, gap=1)  # no room: whoever is near is moved along
     before = sql.rows(PLACES)
@@ -184,7 +184,7 @@ async def test_a_fault_in_mid_reorder_leaves_the_old_order(
 
     assert sql.rows(PLACES) == before
     assert await order_of(store) == jobs
-    assert sql.value("SELECT count(*) FROM holdfast_events") == 0
+    assert sql.value("SELECT count(*) FROM outlast_events") == 0
     sql.write("DROP TRIGGER fault")
     await app.move(jobs[9], before=jobs[4])
     assert await order_of(store) == [*jobs[:4], jobs[9], *jobs[4:9], *jobs[10:]]
@@ -196,9 +196,9 @@ def test_killed_in_mid_reorder_the_order_is_the_old_one_or_the_new_one(
     name: str, tmp_path: Path
 ) -> None:
     found = wrecks(name, tmp_path, every=True)
-    old, new = (tables["holdfast_waiting"] for tables in (found[0].before, found[0].after))
+    old, new = (tables["outlast_waiting"] for tables in (found[0].before, found[0].after))
 
-    left = [wreck.found["holdfast_waiting"] for wreck in found]
+    left = [wreck.found["outlast_waiting"] for wreck in found]
 
     assert old != new
     assert [rows in (old, new) for rows in left] == [True] * len(left)
@@ -208,7 +208,7 @@ def test_killed_in_mid_reorder_the_order_is_the_old_one_or_the_new_one(
 
 @pytest.mark.req("S1-3.2.d")
 async def test_inserting_between_two_jobs_shifts_nobody(
-    app: Holdfast, store: SqliteStore, sql: Sql
+    app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     a, b, c = await lane(store, 3)
     before = sql.rows(PLACES)
@@ -223,7 +223,7 @@ async def test_inserting_between_two_jobs_shifts_nobody(
 
 @pytest.mark.req("S1-3.2.e")
 async def test_a_swap_exchanges_positions_and_changes_two_rows_only(
-    app: Holdfast, store: SqliteStore, sql: Sql
+    app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     jobs, random = await lane(store, 30), Random(8)
     for _ in range(20):
@@ -241,12 +241,12 @@ async def test_a_swap_exchanges_positions_and_changes_two_rows_only(
 
 @pytest.mark.req("S1-3.2.f")
 async def test_positions_are_normalised_in_order(
-    app: Holdfast, store: SqliteStore, sql: Sql
+    app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     a, b, c = await lane(store, 3)
     sql.write(
-        "UPDATE holdfast_waiting SET position = 151 WHERE job = 2",
-        "UPDATE holdfast_waiting SET position = 150 WHERE job = 3",
+        "UPDATE outlast_waiting SET position = 151 WHERE job = 2",
+        "UPDATE outlast_waiting SET position = 150 WHERE job = 3",
     )
     assert await positions(store) == [100, 150, 151]
 
@@ -260,7 +260,7 @@ async def test_positions_are_normalised_in_order(
 @pytest.mark.req("S1-3.2.g")
 @pytest.mark.parametrize("number", [1, 3, 6])
 async def test_a_fault_midway_through_normalising_leaves_the_old_positions(
-    number: int, app: Holdfast, store: SqliteStore, sql: Sql
+    number: int, app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     jobs = await lane(store, 6)
     for job_id in jobs[::-1]:
@@ -286,7 +286,7 @@ def test_killed_while_normalising_the_positions_are_all_old_or_all_new(
     found = wrecks(name, tmp_path, every=True)
     old, new = found[0].before, found[0].after
 
-    assert old["holdfast_waiting"] != new["holdfast_waiting"]
+    assert old["outlast_waiting"] != new["outlast_waiting"]
     assert [wreck.found in (old, new) for wreck in found] == [True] * len(found)
     assert (found[0].found, found[-1].found) == (old, new)
 
@@ -295,7 +295,7 @@ def test_killed_while_normalising_the_positions_are_all_old_or_all_new(
 @pytest.mark.parametrize("ordering", Ordering)
 async def test_an_order_made_by_hand_is_in_the_file_and_nowhere_else(
     ordering: Ordering,
-    app: Holdfast,
+    app: Outlast,
     store: SqliteStore,
     clock: FakeClock,
     path: Path,
@@ -324,7 +324,7 @@ async def test_an_order_made_by_hand_is_in_the_file_and_nowhere_else(
 
 @pytest.mark.req("S1-5.4.d")
 async def test_the_same_moves_give_the_same_order_whatever_the_gap(
-    app: Holdfast, store: SqliteStore
+    app: Outlast, store: SqliteStore
 ) -> None:
     orders = []
     for gap in (1, 2, 100, 5000):

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from holdfast import Holdfast, Run
-from holdfast.core.event import Failed
-from holdfast.core.group import GroupMode
-from holdfast.core.order import Ordering
-from holdfast.store.base import Queue
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Outlast, Run
+from outlast.core.event import Failed
+from outlast.core.group import GroupMode
+from outlast.core.order import Ordering
+from outlast.store.base import Queue
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import (
     SECOND,
     claim_order,
     group_of,
@@ -32,7 +32,7 @@ from .kit import Sql, copy_of, drain, ids_of, opened, order_of
 
 TYPES = ("story", "research")
 NEXT = """
-SELECT id FROM holdfast_job_state
+SELECT id FROM outlast_job_state
 WHERE state = 'queued' AND queue = 'default'
 ORDER BY priority DESC, position ASC, available_at ASC, created_at ASC, seq ASC
 """
@@ -82,7 +82,7 @@ async def test_within_a_priority_the_lowest_position_goes_first(
 ) -> None:
     await by_position(store)
     jobs = [await put(store) for _ in range(3)]
-    sql.write("UPDATE holdfast_waiting SET position = 50 WHERE job = 3")
+    sql.write("UPDATE outlast_waiting SET position = 50 WHERE job = 3")
 
     assert await order_of(store) == [jobs[2], jobs[0], jobs[1]]
     assert await claim_order(store) == [jobs[2], jobs[0], jobs[1]]
@@ -118,7 +118,7 @@ async def test_on_random_queues_the_claim_takes_what_the_query_returns(
 
 @pytest.mark.req("S1-3.1.d")
 async def test_the_dispatcher_runs_a_queue_in_the_order_of_the_query(
-    app: Holdfast, sql: Sql
+    app: Outlast, sql: Sql
 ) -> None:
     random, ran = Random(3), []
 
@@ -210,7 +210,7 @@ async def test_a_stored_number_settles_every_tie(
     orders += [await order_of(store), await claim_order(store)]
 
     assert orders == [ids_of(alike)] * 3
-    assert sql.rows("SELECT id FROM holdfast_jobs ORDER BY seq") == [(job.id,) for job in alike]
+    assert sql.rows("SELECT id FROM outlast_jobs ORDER BY seq") == [(job.id,) for job in alike]
 
 
 @pytest.mark.req("S1-5.4.d")
@@ -220,8 +220,8 @@ async def test_the_size_of_gaps_does_not_matter(store: SqliteStore, sql: Sql) ->
         jobs = [await put(store, queue=queue) for _ in range(3)]
         for job_id, place in zip(jobs[::-1], positions, strict=True):
             sql.write(
-                f"UPDATE holdfast_waiting SET position = {place}"
-                f" WHERE job = (SELECT seq FROM holdfast_jobs WHERE id = '{job_id}')"
+                f"UPDATE outlast_waiting SET position = {place}"
+                f" WHERE job = (SELECT seq FROM outlast_jobs WHERE id = '{job_id}')"
             )
         orders.append([jobs.index(job_id) for job_id in await claim_order(store, queue=queue)])
 

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.core import order
-from holdfast.store.postgres import migrate as postgres_migrate
-from holdfast.store.postgres import statements as postgres_statements
-from holdfast.store.sqlite import migrate, statements
-from holdfast.store.sqlite.statements import statements as all_statements
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import SUCCEEDED, ended, put, started
+from outlast.core import order
+from outlast.store.postgres import migrate as postgres_migrate
+from outlast.store.postgres import statements as postgres_statements
+from outlast.store.sqlite import migrate, statements
+from outlast.store.sqlite.statements import statements as all_statements
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import SUCCEEDED, ended, put, started
 
 from .kit import Sql
 from .sources import SOURCE, VERBS, WRITES, run_by_verb, shipped_modules, texts, written_by
@@ -26,9 +26,9 @@ COPYING = {"load"}
 """Not S1's: a store that is filled takes the rows of another one, and no work."""
 OWNERS: Mapping[str, set[str]] = {
     # Creation and order: S1's queue manager. A successor comes with the end of the job before it.
-    "holdfast_jobs": {"add", "apply", "rearrange", "reserve", "prune", *FIRING, *COPYING},
+    "outlast_jobs": {"add", "apply", "rearrange", "reserve", "prune", *FIRING, *COPYING},
     # Status transitions too: its dispatcher. `rearrange` and `advance` are parts of `apply`.
-    "holdfast_waiting": {
+    "outlast_waiting": {
         "add",
         "claim",
         "promote",
@@ -41,7 +41,7 @@ OWNERS: Mapping[str, set[str]] = {
         *FIRING,
         *COPYING,
     },
-    "holdfast_groups": {
+    "outlast_groups": {
         "add_group",
         "seal_group",
         "stop_group",
@@ -52,25 +52,25 @@ OWNERS: Mapping[str, set[str]] = {
         "prune",
         *COPYING,
     },
-    "holdfast_ends": {"apply", *COPYING},
+    "outlast_ends": {"apply", *COPYING},
 }
 RUN_OWNERS: Mapping[str, set[str]] = {
-    "holdfast_open_runs": {"claim", "apply", "renew", "report", "attach"},
-    "holdfast_runs": {"apply", "attach", "remove_orphans", *COPYING},
+    "outlast_open_runs": {"claim", "apply", "renew", "report", "attach"},
+    "outlast_runs": {"apply", "attach", "remove_orphans", *COPYING},
 }
 HOLD_OWNERS: Mapping[str, set[str]] = {
-    "holdfast_queues": {"set_queue", "pause", "resume", *COPYING},
+    "outlast_queues": {"set_queue", "pause", "resume", *COPYING},
     # The end of a direct job ends its reservation, wherever that is written.
-    "holdfast_reservations": {
+    "outlast_reservations": {
         "reserve", "keep", "claim", "apply", "renew", "prune", "free_reservations",
         *COPYING,
     },
 }  # fmt: skip
 SCHEDULE_OWNERS: Mapping[str, set[str]] = {
     # A person's edits are one verb, what a trigger moves on the other.
-    "holdfast_schedules": {"set_schedule", "fire", "fire_together", *COPYING},
+    "outlast_schedules": {"set_schedule", "fire", "fire_together", *COPYING},
     # A slot is claimed for a schedule or by hand; a job that starts too late makes it skipped.
-    "holdfast_slots": {"fire", "fire_together", "add", "reserve", "apply", *COPYING},
+    "outlast_slots": {"fire", "fire_together", "add", "reserve", "apply", *COPYING},
 }
 MODULES = {
     "add": "QueueManager",
@@ -141,11 +141,11 @@ def test_one_package_writes_runs() -> None:
 
 
 def test_one_package_writes_queues_and_reservations() -> None:
-    assert packages_that_write({"holdfast_queues"}) == {VERBS.relative_to(SOURCE).as_posix()}
+    assert packages_that_write({"outlast_queues"}) == {VERBS.relative_to(SOURCE).as_posix()}
     for table, owners in HOLD_OWNERS.items():
         assert owners_of(table) == owners, table
-    assert orphans_of("holdfast_reservations") == {"schema.lapse_reservations"}
-    assert orphans_of("holdfast_queues") == set()
+    assert orphans_of("outlast_reservations") == {"schema.lapse_reservations"}
+    assert orphans_of("outlast_queues") == set()
 
 
 @pytest.mark.req("S1-R.e")
@@ -224,7 +224,7 @@ def snapshots(tree: ast.Module) -> set[str]:
 @pytest.mark.req("S1-1.4.c")
 @pytest.mark.parametrize("name", ["claim.pick", "read.peek"])
 def test_the_order_query_uses_stored_columns_only(name: str, sql: Sql, store: SqliteStore) -> None:
-    columns = {row[1] for row in sql.rows("PRAGMA table_info(holdfast_waiting)")}
+    columns = {row[1] for row in sql.rows("PRAGMA table_info(outlast_waiting)")}
     wanted = ["priority DESC", "position", "available_at", "created_at", "job"]
 
     # Inside its brackets too, for that is where the window function orders.

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from holdfast.cli.main import main
-from holdfast.core.delivery import Delivery
-from holdfast.core.state import State
-from holdfast.store.base import Queue
-from holdfast.store.sqlite.migrate import migrations
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import FAILED, next_ids, put, settle, take
+from outlast.cli.main import main
+from outlast.core.delivery import Delivery
+from outlast.core.state import State
+from outlast.store.base import Queue
+from outlast.store.sqlite.migrate import migrations
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import FAILED, next_ids, put, settle, take
 
 from .kit import Sql
 
@@ -78,7 +78,7 @@ async def test_queue_order_prints_what_the_query_returns(store: SqliteStore, sql
     await store.set_queue(Queue(name="default", concurrency=1))
     ids = [await put(store, priority=priority) for priority in (0, 5, 0, -1, 5)]
     query = (
-        "SELECT j.id FROM holdfast_waiting AS w JOIN holdfast_jobs AS j ON j.seq = w.job "
+        "SELECT j.id FROM outlast_waiting AS w JOIN outlast_jobs AS j ON j.seq = w.job "
         "WHERE w.state = 'queued' ORDER BY w.priority DESC, w.position, w.created_at, w.job"
     )
     await store.close()

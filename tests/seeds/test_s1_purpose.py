@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.core.state import State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Outlast
+from outlast.core.state import State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     FAILED,
     SUCCEEDED,
     claim_order,
@@ -75,10 +75,10 @@ def _on_this_machine(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 CLIENTS = """
 import asyncio, sys
-from holdfast import Holdfast
+from outlast import Outlast
 
 async def main():
-    async with Holdfast("sqlite:///other.db"):
+    async with Outlast("sqlite:///other.db"):
         print(sorted({"asyncpg", "psycopg", "boto3", "aetcd"} & sys.modules.keys()))
 
 asyncio.run(main())
@@ -100,7 +100,7 @@ async def test_the_default_is_one_file_and_no_server(
     for verb in ("connect", "connect_ex", "bind", "sendto"):
         monkeypatch.setattr(socket.socket, verb, _on_this_machine(getattr(socket.socket, verb)))
     monkeypatch.chdir(tmp_path)
-    app = Holdfast("sqlite:///jobs.db")
+    app = Outlast("sqlite:///jobs.db")
 
     @app.job
     def tell(story: str) -> str:

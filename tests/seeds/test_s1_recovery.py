@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.decide import succeed
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import CancelRequested, Kind
-from holdfast.core.run import Claim, Holder
-from holdfast.core.state import RunStatus, State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import succeed
+from outlast.core.delivery import Delivery
+from outlast.core.event import CancelRequested, Kind
+from outlast.core.run import Claim, Holder
+from outlast.core.state import RunStatus, State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     FAILED,
     HOUR,
     SECOND,
@@ -29,9 +29,9 @@ from holdfast.testing.conformance.make import (
     take,
     take_many,
 )
-from holdfast.testing.sqlite_bench import dump
-from holdfast.testing.sqlite_wreck import SqliteWrecker
-from holdfast.worker.recover import Recovered, Recovery
+from outlast.testing.sqlite_bench import dump
+from outlast.testing.sqlite_wreck import SqliteWrecker
+from outlast.worker.recover import Recovered, Recovery
 
 from .crews import hold_a_story
 from .kit import Child, Sql, jobs_of, opened, race
@@ -40,17 +40,17 @@ from .parts import recover_together
 CHAIN = {"delivery": Delivery.CHAIN}
 NEXT_BOOT = Holder(instance_id="worker-1", boot_id="the-next-boot")
 FAILED_ALONE = """
-SELECT j.id FROM holdfast_jobs AS j
-JOIN holdfast_ends AS e ON e.job = j.seq
-JOIN holdfast_runs AS r ON r.job = j.seq
+SELECT j.id FROM outlast_jobs AS j
+JOIN outlast_ends AS e ON e.job = j.seq
+JOIN outlast_runs AS r ON r.job = j.seq
 WHERE r.status IN ('failed', 'lost') AND e.at IS NOT NULL AND j.delivery = 'chain'
-  AND e.state = 'failed' AND NOT EXISTS (SELECT 1 FROM holdfast_jobs WHERE retry_of = j.seq)
+  AND e.state = 'failed' AND NOT EXISTS (SELECT 1 FROM outlast_jobs WHERE retry_of = j.seq)
 """
 WITHOUT_RUN = """
-SELECT j.id FROM holdfast_jobs AS j
-LEFT JOIN holdfast_waiting AS w ON w.job = j.seq
-LEFT JOIN holdfast_open_runs AS o ON o.job = j.seq
-LEFT JOIN holdfast_ends AS e ON e.job = j.seq
+SELECT j.id FROM outlast_jobs AS j
+LEFT JOIN outlast_waiting AS w ON w.job = j.seq
+LEFT JOIN outlast_open_runs AS o ON o.job = j.seq
+LEFT JOIN outlast_ends AS e ON e.job = j.seq
 WHERE w.job IS NULL AND o.job IS NULL AND e.job IS NULL
 """
 
@@ -105,8 +105,8 @@ async def test_a_job_whose_run_is_over_is_only_finished(
     assert done == Recovered(finished=1)
     assert (job.state, job.finished_at) == (State.SUCCEEDED, clock.now())
     changed = {table for table in after if after[table] != before[table]}
-    assert changed - {"sqlite_sequence"} == {"holdfast_ends", "holdfast_events"}
-    assert sql.value("SELECT count(*) FROM holdfast_jobs") == 1, "no successor"
+    assert changed - {"sqlite_sequence"} == {"outlast_ends", "outlast_events"}
+    assert sql.value("SELECT count(*) FROM outlast_jobs") == 1, "no successor"
 
 
 @pytest.mark.req("S1-4.2.c", "S1-4.2.f", "S1-4.5.c")
@@ -221,9 +221,7 @@ async def test_processes_that_recover_together_make_one_retry(
     made = race(recover_together, 4, path)
 
     assert sum(made) == 20
-    named = sql.rows(
-        "SELECT retry_of, count(*) FROM holdfast_jobs WHERE retry_of GROUP BY retry_of"
-    )
+    named = sql.rows("SELECT retry_of, count(*) FROM outlast_jobs WHERE retry_of GROUP BY retry_of")
     assert [count for _, count in named] == [1] * 20
 
 
@@ -254,9 +252,9 @@ async def test_an_orphan_run_is_copied_to_the_events_deleted_and_warned_of(
     [event] = await store.events(None)
     copy = json.loads(event.detail or "")
     assert whole.orphans == 0, "normally there is none"
-    assert [table for table, *_ in orphans] == ["holdfast_runs"]
+    assert [table for table, *_ in orphans] == ["outlast_runs"]
     assert done == Recovered(orphans=1)
-    assert sql.value("SELECT count(*) FROM holdfast_runs") == 0
+    assert sql.value("SELECT count(*) FROM outlast_runs") == 0
     assert sql.rows("PRAGMA foreign_key_check") == []
     assert (event.kind, event.run_id) == (Kind.ORPHAN_RUN_REMOVED, run.run_id)
     assert (copy["status"], copy["result"], copy["holder"]) == ("succeeded", run.result, run.holder)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from chaos.tree import until
-from holdfast import Handle, Holdfast, NoWorker, QueueBusy, Run, State
-from holdfast.clock import moment
-from holdfast.core.reservation import Reservation
-from holdfast.core.state import RunStatus
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Handle, NoWorker, Outlast, QueueBusy, Run, State
+from outlast.clock import moment
+from outlast.core.reservation import Reservation
+from outlast.core.state import RunStatus
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     MANY,
     SUCCEEDED,
     TYPE,
@@ -29,17 +29,17 @@ from holdfast.testing.conformance.make import (
     take,
     take_many,
 )
-from holdfast.testing.conformance.reservations import make_reservation, reserve
+from outlast.testing.conformance.reservations import make_reservation, reserve
 
 from .direct import QUEUE, call, call_at_once, executed, s1
 from .kit import QUICK, Child, Sql, Witness, opened, order_of
 
 SPAN = timedelta(minutes=5)
-ACTIVE = "SELECT count(*) FROM holdfast_reservations WHERE status = 'active'"
+ACTIVE = "SELECT count(*) FROM outlast_reservations WHERE status = 'active'"
 
 
 @pytest.fixture
-async def lane(app: Holdfast) -> Any:
+async def lane(app: Outlast) -> Any:
     """S1's queue, and a handler that waits to be let go."""
     await app.set_queue("default", ordering="position", concurrency=1)
     gates: dict[str, asyncio.Event] = {}
@@ -81,7 +81,7 @@ def test_reservation_of_a_killed_process_is_still_active_on_disk(
         caller.kill()
 
     assert sql.rows(QUEUE) == [("active", None)]
-    assert sql.value("SELECT state FROM holdfast_waiting") == "queued"
+    assert sql.value("SELECT state FROM outlast_waiting") == "queued"
 
 
 def _counted(sql: Sql) -> int:
@@ -93,7 +93,7 @@ def _counted(sql: Sql) -> int:
 
 @pytest.mark.req("S1-2.5.b", "S1-2.5.k")
 async def test_two_in_turn_have_two_uuids_and_are_released_at_their_end(
-    app: Holdfast, store: SqliteStore, lane: Any, sql: Sql
+    app: Outlast, store: SqliteStore, lane: Any, sql: Sql
 ) -> None:
     for title in ("one", "two"):
         let_go(lane, title)
@@ -102,7 +102,7 @@ async def test_two_in_turn_have_two_uuids_and_are_released_at_their_end(
             handle = await lane.run_now(title, fails=fails)
             await handle.wait("30s")
 
-    found = sql.rows("SELECT id, status, reason FROM holdfast_reservations ORDER BY seq")
+    found = sql.rows("SELECT id, status, reason FROM outlast_reservations ORDER BY seq")
     assert [row[1:] for row in found] == [("released", None)] * 2, "after failure too"
     assert len({uuid.UUID(row[0]) for row in found}) == 2
     assert sorted(await _ends(store)) == [State.DEAD_LETTER, State.SUCCEEDED]
@@ -116,7 +116,7 @@ async def _ends(store: SqliteStore) -> list[State]:
 async def test_reservation_says_when_by_whom_and_until_when(
     store: SqliteStore, clock: FakeClock, sql: Sql
 ) -> None:
-    async with Holdfast(store, reservation="7m", poll="5ms") as app:
+    async with Outlast(store, reservation="7m", poll="5ms") as app:
 
         @app.job
         def story() -> None: ...
@@ -126,7 +126,7 @@ async def test_reservation_says_when_by_whom_and_until_when(
         calling.cancel()
         await asyncio.wait([calling])
 
-    at, until = sql.rows("SELECT reserved_at, expires_at FROM holdfast_reservations")[0]
+    at, until = sql.rows("SELECT reserved_at, expires_at FROM outlast_reservations")[0]
     assert (moment(at), moment(until)) == (clock.now(), clock.now() + timedelta(minutes=7))
     assert str(os.getpid()) in held.reserved_by
     assert held.reserved_by.endswith(" for req-7")
@@ -136,14 +136,14 @@ async def test_reservation_says_when_by_whom_and_until_when(
 async def test_database_refuses_any_other_status(store: SqliteStore, sql: Sql) -> None:
     await reserve(store)
 
-    refusal = sql.refuses("UPDATE holdfast_reservations SET status = 'waiting'")
+    refusal = sql.refuses("UPDATE outlast_reservations SET status = 'waiting'")
 
     assert "reservation_status" in refusal
 
 
 @pytest.mark.req("S1-2.5.h", "S1-3.3.e", "S1-3.3.f")
 async def test_while_one_is_active_nothing_is_dispatched_and_nothing_moves(
-    app: Holdfast, store: SqliteStore, lane: Any
+    app: Outlast, store: SqliteStore, lane: Any
 ) -> None:
     titles = ("a", "b", "c")
     waiting = [await lane.enqueue(title) for title in titles]
@@ -168,13 +168,13 @@ async def test_while_one_is_active_nothing_is_dispatched_and_nothing_moves(
 
 @pytest.mark.req("S1-2.5.h", "S1-2.5.j")
 async def test_reservation_is_there_before_execution_and_holds_the_queue_until_its_end(
-    app: Holdfast, store: SqliteStore, lane: Any, sql: Sql
+    app: Outlast, store: SqliteStore, lane: Any, sql: Sql
 ) -> None:
     seen: list[tuple[Any, ...]] = []
 
     @app.job
     def looks(run: Run) -> None:
-        seen.extend(sql.rows("SELECT status, job_id = ? FROM holdfast_reservations", run.job_id))
+        seen.extend(sql.rows("SELECT status, job_id = ? FROM outlast_reservations", run.job_id))
 
     head = await lane.enqueue("head")
     let_go(lane, "head")
@@ -196,7 +196,7 @@ async def test_reservation_is_there_before_execution_and_holds_the_queue_until_i
 
 @pytest.mark.req("S1-2.5.i")
 async def test_expired_with_the_caller_still_up_the_queue_moves_again(
-    app: Holdfast, store: SqliteStore, lane: Any, clock: FakeClock
+    app: Outlast, store: SqliteStore, lane: Any, clock: FakeClock
 ) -> None:
     caller = await store.hold("caller.alive")
     assert caller is not None
@@ -221,7 +221,7 @@ async def test_expired_with_the_caller_still_up_the_queue_moves_again(
 
 @pytest.mark.req("S1-2.5.m")
 async def test_two_direct_calls_at_once_have_one_active_row(
-    app: Holdfast, store: SqliteStore, lane: Any, sql: Sql
+    app: Outlast, store: SqliteStore, lane: Any, sql: Sql
 ) -> None:
     calls = [asyncio.create_task(lane.run_now(title)) for title in ("one", "two")]
     await active(store)
@@ -239,7 +239,7 @@ async def test_two_direct_calls_at_once_have_one_active_row(
 
 @pytest.mark.req("S1-2.5.n")
 async def test_second_caller_waits_for_the_first_or_is_rejected_at_once(
-    app: Holdfast, lane: Any, sql: Sql
+    app: Outlast, lane: Any, sql: Sql
 ) -> None:
     async with app.worker():
         first = await lane.run_now("one")
@@ -255,7 +255,7 @@ async def test_second_caller_waits_for_the_first_or_is_rejected_at_once(
     [one], [three] = await app.runs(first.id), await app.runs(second.id)
     assert one.finished_at is not None
     assert one.finished_at <= three.started_at
-    assert sql.value("SELECT count(*) FROM holdfast_jobs") == 2
+    assert sql.value("SELECT count(*) FROM outlast_jobs") == 2
 
 
 @pytest.mark.req("S1-3.3.b")
@@ -330,7 +330,7 @@ async def test_order_before_during_and_after_is_one(store: SqliteStore) -> None:
 
 @pytest.mark.req("S1-5.5.b")
 async def test_wait_for_a_held_queue_ends_with_an_error_when_its_time_has_passed(
-    app: Holdfast, store: SqliteStore, lane: Any
+    app: Outlast, store: SqliteStore, lane: Any
 ) -> None:
     await reserve(store)
     loop = asyncio.get_running_loop()
@@ -365,7 +365,7 @@ async def test_of_twenty_processes_that_call_at_once_one_holds_the_queue(
     assert sorted(told) == ["QueueBusy"] * 19 + ["holds"]
     assert rows == [("active", None)]
     assert sql.rows(QUEUE) == [("released", None)]
-    assert sql.value("SELECT count(*) FROM holdfast_jobs") == 1
+    assert sql.value("SELECT count(*) FROM outlast_jobs") == 1
     assert executed(tmp_path / "ledger") == []
 
 
@@ -374,12 +374,12 @@ async def test_of_twenty_processes_that_call_at_once_one_holds_the_queue(
 async def test_running_and_its_run_come_together_however_it_is_dispatched(
     path: Path, how: str
 ) -> None:
-    query = """SELECT s.state, (SELECT count(*) FROM holdfast_open_runs)
-        FROM holdfast_job_state AS s"""
+    query = """SELECT s.state, (SELECT count(*) FROM outlast_open_runs)
+        FROM outlast_job_state AS s"""
     witness = Witness(path, query)
     store = await opened(path, probe=witness)
     settings = {**QUICK, "poll": "5ms" if how == "tick" else "60s"}
-    async with Holdfast(store, **settings) as app:
+    async with Outlast(store, **settings) as app:
         if how == "tick":
             store.listen = lambda *_, **__: lambda: None  # type: ignore[method-assign]
 
@@ -401,7 +401,7 @@ async def test_running_and_its_run_come_together_however_it_is_dispatched(
     }  # fmt: skip
 
 
-async def _polled(app: Holdfast, handle: Handle[Any]) -> None:
+async def _polled(app: Outlast, handle: Handle[Any]) -> None:
     async with asyncio.timeout(30):
         while not (await handle.job()).is_final:  # noqa: ASYNC110 - hints are off
             await asyncio.sleep(0.005)
@@ -409,7 +409,7 @@ async def _polled(app: Holdfast, handle: Handle[Any]) -> None:
 
 @pytest.mark.req("S1-2.5.h")
 async def test_direct_run_counts_as_the_one_that_runs(
-    app: Holdfast, store: SqliteStore, lane: Any
+    app: Outlast, store: SqliteStore, lane: Any
 ) -> None:
     running = await lane.enqueue("first")
     async with app.worker(concurrency=5):

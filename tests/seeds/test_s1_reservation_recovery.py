@@ -14,16 +14,16 @@ import pytest
 from chaos.ledger import Ledger
 from chaos.tree import Tree, forest, until
 from chaos.worker_app import register as register_all
-from holdfast import Holdfast, JobNotSucceeded, Queue, Settings, State
-from holdfast.core.event import CancelRequested, Failed
-from holdfast.core.ids import JobId
-from holdfast.core.job import Job
-from holdfast.core.reservation import Reservation
-from holdfast.core.run import Holder
-from holdfast.core.state import RunStatus
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import JobNotSucceeded, Outlast, Queue, Settings, State
+from outlast.core.event import CancelRequested, Failed
+from outlast.core.ids import JobId
+from outlast.core.job import Job
+from outlast.core.reservation import Reservation
+from outlast.core.run import Holder
+from outlast.core.state import RunStatus
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     MANY,
     SECOND,
@@ -35,11 +35,11 @@ from holdfast.testing.conformance.make import (
     settle,
     take_many,
 )
-from holdfast.testing.conformance.reservations import make_reservation, reserve
-from holdfast.worker import reservations
-from holdfast.worker.recover import Recovered, Recovery
-from holdfast.worker.reservations import ReservationCare
-from holdfast.worker.tidy import Tidy
+from outlast.testing.conformance.reservations import make_reservation, reserve
+from outlast.worker import reservations
+from outlast.worker.recover import Recovered, Recovery
+from outlast.worker.reservations import ReservationCare
+from outlast.worker.tidy import Tidy
 
 from .direct import QUEUE, call, executed, register, s1, work
 from .kit import Child, Sql, drain
@@ -95,7 +95,7 @@ async def test_after_a_clean_stop_there_is_nothing_to_recover(
     await store.close()
     assert (done.actions, done.inspected) == (0, 0)
     assert sql.rows(QUEUE) == [("released", None)]
-    assert sql.value("SELECT count(*) FROM holdfast_open_runs") == 0
+    assert sql.value("SELECT count(*) FROM outlast_open_runs") == 0
 
 
 @pytest.mark.req("S1-4.3.a")
@@ -113,7 +113,7 @@ async def test_start_inspects_what_is_active_and_nothing_else(store: SqliteStore
 
 @pytest.mark.req("S1-4.3.b", "S1-4.3.e", "S1-4.5.e")
 async def test_expired_one_is_set_to_expired_and_the_next_tick_dispatches_the_head(
-    app: Holdfast, store: SqliteStore, clock: FakeClock
+    app: Outlast, store: SqliteStore, clock: FakeClock
 ) -> None:
     held = await left_by_the_living(store)
 
@@ -287,7 +287,7 @@ async def test_caller_killed_before_the_start_may_call_again_and_it_runs_once(
             assert await handle.result("30s") == "direct"
 
     assert sql.rows(QUEUE) == [("expired", "owner_dead"), ("released", None)]
-    assert len(sql.rows("SELECT DISTINCT id FROM holdfast_reservations")) == 2
+    assert len(sql.rows("SELECT DISTINCT id FROM outlast_reservations")) == 2
     assert executed(ledger) == ["direct"]
 
 
@@ -322,7 +322,7 @@ async def test_supervised_worker_killed_in_a_direct_run_frees_its_queue(
 ) -> None:
     book = Ledger(tmp_path)
     first = grow("--instance-id", "it").ready()
-    app = register_all(Holdfast(f"sqlite:///{book.path}"), book.notes)
+    app = register_all(Outlast(f"sqlite:///{book.path}"), book.notes)
     async with app:
         await app.set_queue("default", concurrency=1)
         handle = await app.registry.get("waits").run_now(gate="never")
@@ -379,7 +379,7 @@ def _kill(tree: Tree, what: str) -> None:
         os.kill(pid, SIGKILL)
 
 
-async def _held(app: Holdfast) -> Reservation:
+async def _held(app: Outlast) -> Reservation:
     """The reservation of another process, once it is there."""
     async with asyncio.timeout(30):
         while not (held := await app.store.reservations(active_only=True, limit=MANY)):  # noqa: ASYNC110 - nobody signals it
@@ -389,4 +389,4 @@ async def _held(app: Holdfast) -> Reservation:
 
 @pytest.fixture(autouse=True)
 def loud(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="holdfast.worker")
+    caplog.set_level(logging.INFO, logger="outlast.worker")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, Skip
-from holdfast.clock import micros
-from holdfast.core.delivery import Delivery
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Outlast, Run, Skip
+from outlast.clock import micros
+from outlast.core.delivery import Delivery
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import (
     FAILED,
     SUCCEEDED,
     ended,
@@ -24,9 +24,9 @@ from holdfast.testing.conformance.make import (
 
 from .kit import Sql, Witness, drain
 
-OPEN = "holdfast: of an open run only lease, cancel mark, progress and artifacts change"
-CLOSED = "holdfast: a closed run is frozen"
-CLOSING = "SELECT status, finished_at, error, result, artifacts FROM holdfast_runs"
+OPEN = "outlast: of an open run only lease, cancel mark, progress and artifacts change"
+CLOSED = "outlast: a closed run is frozen"
+CLOSING = "SELECT status, finished_at, error, result, artifacts FROM outlast_runs"
 
 
 @pytest.mark.req("S1-2.2.a")
@@ -37,11 +37,11 @@ async def test_run_id_is_a_uuid_a_key_and_never_changes(store: SqliteStore, sql:
 
     assert [uuid.UUID(run_id).version for run_id in ids] == [7, 7]
     assert ids[0] != ids[1]
-    assert sql.refuses(f"UPDATE holdfast_open_runs SET run_id = '{uuid.uuid4()}'") == OPEN
-    assert sql.refuses(f"UPDATE holdfast_runs SET run_id = '{uuid.uuid4()}'") == CLOSED
+    assert sql.refuses(f"UPDATE outlast_open_runs SET run_id = '{uuid.uuid4()}'") == OPEN
+    assert sql.refuses(f"UPDATE outlast_runs SET run_id = '{uuid.uuid4()}'") == CLOSED
     sql.refuses(
-        "INSERT INTO holdfast_runs (job, token, run_id, status, worker, started_at, finished_at)"
-        " SELECT job, token + 1, run_id, status, worker, 1, 1 FROM holdfast_runs"
+        "INSERT INTO outlast_runs (job, token, run_id, status, worker, started_at, finished_at)"
+        " SELECT job, token + 1, run_id, status, worker, 1, 1 FROM outlast_runs"
     )
 
 
@@ -52,8 +52,8 @@ async def test_the_parent_of_a_run_never_changes(store: SqliteStore, sql: Sql) -
 
     assert (await last_run(store, closed)).job_id == closed
     assert (await last_run(store, open_one.id)).job_id == open_one.id
-    assert sql.refuses("UPDATE holdfast_open_runs SET job = 1") == OPEN
-    assert sql.refuses("UPDATE holdfast_runs SET job = 2") == CLOSED
+    assert sql.refuses("UPDATE outlast_open_runs SET job = 1") == OPEN
+    assert sql.refuses("UPDATE outlast_runs SET job = 2") == CLOSED
 
 
 @pytest.mark.req("S1-2.2.d")
@@ -62,9 +62,9 @@ async def test_the_run_keeps_the_params_of_its_dispatch(store: SqliteStore, sql:
     claim = await started(store, params=params)
 
     while_open = await last_run(store, claim.id)
-    refused_while_open = sql.refuses("UPDATE holdfast_jobs SET params = '{}'")
+    refused_while_open = sql.refuses("UPDATE outlast_jobs SET params = '{}'")
     await settle(store, claim, SUCCEEDED)
-    refused_when_closed = sql.refuses("UPDATE holdfast_jobs SET params = '{}'")
+    refused_when_closed = sql.refuses("UPDATE outlast_jobs SET params = '{}'")
 
     assert claim.params == while_open.params_snapshot == params
     assert (await last_run(store, claim.id)).params_snapshot == params
@@ -77,11 +77,11 @@ async def test_a_closed_run_refuses_another_status(store: SqliteStore, sql: Sql)
     job_id = await ended(store, FAILED, delivery=Delivery.ONCE)
 
     for status in ("succeeded", "skipped", "lost", "running", "nonsense"):
-        sql.refuses(f"UPDATE holdfast_runs SET status = '{status}'")
+        sql.refuses(f"UPDATE outlast_runs SET status = '{status}'")
     assert (await last_run(store, job_id)).status == "failed"
     assert "run_status" in sql.refuses(
-        "INSERT INTO holdfast_runs (job, token, run_id, status, worker, started_at, finished_at)"
-        " SELECT job, token + 1, 'x', 'pending', worker, 1, 1 FROM holdfast_runs"
+        "INSERT INTO outlast_runs (job, token, run_id, status, worker, started_at, finished_at)"
+        " SELECT job, token + 1, 'x', 'pending', worker, 1, 1 FROM outlast_runs"
     )
 
 
@@ -95,8 +95,8 @@ async def test_started_at_of_a_run_never_changes(
 
     assert (await last_run(store, closed)).started_at == START
     assert (await last_run(store, open_one.id)).started_at == clock.now()
-    assert sql.refuses("UPDATE holdfast_open_runs SET started_at = 1") == OPEN
-    assert sql.refuses("UPDATE holdfast_runs SET started_at = 1") == CLOSED
+    assert sql.refuses("UPDATE outlast_open_runs SET started_at = 1") == OPEN
+    assert sql.refuses("UPDATE outlast_runs SET started_at = 1") == CLOSED
 
 
 @pytest.mark.req("S1-2.2.g")
@@ -107,8 +107,8 @@ async def test_finished_at_of_a_run_is_written_once(store: SqliteStore, sql: Sql
 
     assert while_open.finished_at is None
     assert (await last_run(store, closed)).finished_at == START
-    assert sql.refuses("UPDATE holdfast_runs SET finished_at = finished_at + 1") == CLOSED
-    sql.refuses("UPDATE holdfast_runs SET finished_at = NULL")
+    assert sql.refuses("UPDATE outlast_runs SET finished_at = finished_at + 1") == CLOSED
+    sql.refuses("UPDATE outlast_runs SET finished_at = NULL")
 
 
 @pytest.mark.req("S1-2.2.i")
@@ -119,7 +119,7 @@ async def test_error_is_set_by_a_failure_and_written_once(store: SqliteStore, sq
     assert (await last_run(store, fine)).error is None
     assert (await last_run(store, broken)).error == "it broke"
     for value in ("'something else'", "NULL"):
-        statement = f"UPDATE holdfast_runs SET error = {value} WHERE error IS NOT NULL"
+        statement = f"UPDATE outlast_runs SET error = {value} WHERE error IS NOT NULL"
         assert sql.refuses(statement) == CLOSED
 
 
@@ -149,7 +149,7 @@ _LESS = [
 
 def _artifacts(table: str, value: list[str]) -> str:
     text = json.dumps(value, separators=(",", ":"))
-    return f"UPDATE holdfast_{table} SET artifacts = '{text}'"
+    return f"UPDATE outlast_{table} SET artifacts = '{text}'"
 
 
 @pytest.mark.req("S1-2.2.n")
@@ -191,7 +191,7 @@ async def _close_seen(path: Path, handler: Any) -> tuple[list[Any], int]:
     """Run it once; what could ever be read of its closed run, and the moment it was closed."""
     witness = Witness(path, CLOSING)
     clock = FakeClock()
-    async with Holdfast(SqliteStore(path, clock=clock, probe=witness), poll="5ms") as app:
+    async with Outlast(SqliteStore(path, clock=clock, probe=witness), poll="5ms") as app:
         story = app.job(name="story", delivery="once")(handler)
         clock.advance("1m")
         await story.options(slot=START).enqueue()
@@ -204,19 +204,19 @@ async def test_of_a_closed_run_only_four_fields_may_still_be_written(
     store: SqliteStore, sql: Sql
 ) -> None:
     await ended(store, SUCCEEDED)
-    columns = {row[1]: row[2] for row in sql.rows("PRAGMA table_info(holdfast_runs)")}
+    columns = {row[1]: row[2] for row in sql.rows("PRAGMA table_info(outlast_runs)")}
     late = {"exit_code": "3", "error": "'said late'", "artifacts": "'[\"late.txt\"]'"}
 
     for column in columns.keys() - late.keys():
         new = "'other'" if columns[column] == "TEXT" else "999"
-        sql.refuses(f"UPDATE holdfast_runs SET {column} = {new}")
+        sql.refuses(f"UPDATE outlast_runs SET {column} = {new}")
     for column, value in late.items():
-        sql.write(f"UPDATE holdfast_runs SET {column} = {value}")
-    sql.write("UPDATE holdfast_runs SET finished_at = finished_at")
+        sql.write(f"UPDATE outlast_runs SET {column} = {value}")
+    sql.write("UPDATE outlast_runs SET finished_at = finished_at")
 
-    assert sql.rows("SELECT exit_code, error, artifacts FROM holdfast_runs") == [
+    assert sql.rows("SELECT exit_code, error, artifacts FROM outlast_runs") == [
         (3, "said late", '["late.txt"]')
     ]
     for change in ("exit_code = 4", "error = 'again'", "artifacts = '[]'", "finished_at = 1"):
-        assert sql.refuses(f"UPDATE holdfast_runs SET {change}") == CLOSED
-    assert "a run goes only with its job" in sql.refuses("DELETE FROM holdfast_runs")
+        assert sql.refuses(f"UPDATE outlast_runs SET {change}") == CLOSED
+    assert "a run goes only with its job" in sql.refuses("DELETE FROM outlast_runs")

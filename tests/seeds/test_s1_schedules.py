@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, InvalidSchedule, ScheduleChanged, UnknownSchedule
-from holdfast.core.ids import Ids
-from holdfast.core.schedule import Outcome, Schedule
-from holdfast.scheduler.cron import next_slot
-from holdfast.scheduler.trigger import Trigger
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.crash import Crasher
-from holdfast.verify import verify
+from outlast import InvalidSchedule, Outlast, ScheduleChanged, UnknownSchedule
+from outlast.core.ids import Ids
+from outlast.core.schedule import Outcome, Schedule
+from outlast.scheduler.cron import next_slot
+from outlast.scheduler.trigger import Trigger
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.crash import Crasher
+from outlast.verify import verify
 
 from .kit import Sql, opened
 
@@ -30,7 +30,7 @@ def trigger(store: SqliteStore, clock: FakeClock) -> Trigger:
 
 
 @pytest.fixture
-async def story(app: Holdfast) -> Holdfast:
+async def story(app: Outlast) -> Outlast:
     """An app with templates `one` and `two` of a type that takes a and b."""
 
     @app.job(delivery="chain")
@@ -41,7 +41,7 @@ async def story(app: Holdfast) -> Holdfast:
     return app
 
 
-async def hourly(app: Holdfast, **over: Any) -> Schedule:
+async def hourly(app: Outlast, **over: Any) -> Schedule:
     return await app.schedules.save("nightly", "0 * * * *", **{"template": "one", **SET, **over})
 
 
@@ -55,16 +55,16 @@ async def params_of(store: SqliteStore) -> list[str]:
 
 
 @pytest.mark.req("S1-2.3.a", "S1-2.3.j")
-async def test_its_id_and_its_creation_cannot_be_rewritten(story: Holdfast, sql: Sql) -> None:
+async def test_its_id_and_its_creation_cannot_be_rewritten(story: Outlast, sql: Sql) -> None:
     await hourly(story)
 
-    assert "written anew" in sql.refuses("UPDATE holdfast_schedules SET id = upper(id) || ' '")
-    assert "written anew" in sql.refuses("UPDATE holdfast_schedules SET created_at = 1")
+    assert "written anew" in sql.refuses("UPDATE outlast_schedules SET id = upper(id) || ' '")
+    assert "written anew" in sql.refuses("UPDATE outlast_schedules SET created_at = 1")
 
 
 @pytest.mark.req("S1-2.3.b")
 async def test_another_template_is_used_by_the_next_trigger(
-    story: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger
+    story: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger
 ) -> None:
     await hourly(story)
     await fire(trigger, clock)
@@ -79,7 +79,7 @@ async def test_another_template_is_used_by_the_next_trigger(
 
 @pytest.mark.req("S1-2.3.c")
 async def test_a_new_name_changes_neither_id_nor_triggers(
-    story: Holdfast, clock: FakeClock, trigger: Trigger
+    story: Outlast, clock: FakeClock, trigger: Trigger
 ) -> None:
     before = await hourly(story)
     await fire(trigger, clock)
@@ -95,7 +95,7 @@ async def test_a_new_name_changes_neither_id_nor_triggers(
 
 @pytest.mark.req("S1-2.3.d")
 async def test_another_expression_gives_another_next_trigger_and_a_wrong_one_is_refused(
-    story: Holdfast,
+    story: Outlast,
 ) -> None:
     await hourly(story)
 
@@ -109,7 +109,7 @@ async def test_another_expression_gives_another_next_trigger_and_a_wrong_one_is_
 
 @pytest.mark.req("S1-2.3.e")
 async def test_the_time_zone_is_utc_unless_given_and_follows_summer_and_winter(
-    story: Holdfast, clock: FakeClock
+    story: Outlast, clock: FakeClock
 ) -> None:
     plain = await hourly(story)
     winter = await story.schedules.edit("nightly", cron="0 9 * * *", timezone="Europe/Berlin")
@@ -123,7 +123,7 @@ async def test_the_time_zone_is_utc_unless_given_and_follows_summer_and_winter(
 
 @pytest.mark.req("S1-2.3.f")
 async def test_off_it_makes_no_job_and_on_again_the_next_time_does(
-    story: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger
+    story: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger
 ) -> None:
     await hourly(story)
     await story.schedules.edit("nightly", enabled=False)
@@ -139,7 +139,7 @@ async def test_off_it_makes_no_job_and_on_again_the_next_time_does(
 
 @pytest.mark.req("S1-2.3.g")
 async def test_its_params_are_laid_over_the_templates(
-    story: Holdfast, store: SqliteStore, clock: FakeClock, trigger: Trigger
+    story: Outlast, store: SqliteStore, clock: FakeClock, trigger: Trigger
 ) -> None:
     await hourly(story, params={"a": 2})
     await fire(trigger, clock)
@@ -151,7 +151,7 @@ async def test_its_params_are_laid_over_the_templates(
 
 @pytest.mark.req("S1-2.3.h")
 async def test_last_triggered_at_is_the_slot_that_got_a_job(
-    story: Holdfast, clock: FakeClock, trigger: Trigger
+    story: Outlast, clock: FakeClock, trigger: Trigger
 ) -> None:
     never = (await hourly(story)).last_triggered_at
     await fire(trigger, clock)
@@ -165,7 +165,7 @@ async def test_last_triggered_at_is_the_slot_that_got_a_job(
 
 @pytest.mark.req("S1-2.3.i", "S1-2.3.m")
 async def test_after_any_change_the_next_trigger_is_crons_next_after_now(
-    story: Holdfast, clock: FakeClock
+    story: Outlast, clock: FakeClock
 ) -> None:
     first = await hourly(story)
     clock.advance(timedelta(minutes=7))
@@ -187,7 +187,7 @@ async def test_after_any_change_the_next_trigger_is_crons_next_after_now(
 
 @pytest.mark.req("S1-2.3.k")
 async def test_a_person_creates_reads_updates_and_deletes_and_only_the_trigger_fires(
-    story: Holdfast, store: SqliteStore, clock: FakeClock
+    story: Outlast, store: SqliteStore, clock: FakeClock
 ) -> None:
     created = await hourly(story)
     read = await story.schedules.get("nightly")
@@ -203,7 +203,7 @@ async def test_a_person_creates_reads_updates_and_deletes_and_only_the_trigger_f
 
 
 @pytest.mark.req("S1-2.3.m")
-async def test_an_edit_of_what_is_no_longer_so_is_refused(story: Holdfast) -> None:
+async def test_an_edit_of_what_is_no_longer_so_is_refused(story: Outlast) -> None:
     created = await hourly(story)
     await story.schedules.edit("nightly", coalesce=False)
 
@@ -213,7 +213,7 @@ async def test_an_edit_of_what_is_no_longer_so_is_refused(story: Holdfast) -> No
 
 @pytest.mark.req("S1-2.3.l", "S1-1.2.h", "S1-2.1.c")
 async def test_a_fresh_process_reads_it_and_still_triggers(
-    story: Holdfast, store: SqliteStore, path: Path, clock: FakeClock, sql: Sql
+    story: Outlast, store: SqliteStore, path: Path, clock: FakeClock, sql: Sql
 ) -> None:
     created = await hourly(story)
     await store.close()
@@ -227,7 +227,7 @@ async def test_a_fresh_process_reads_it_and_still_triggers(
     assert read == created
     assert read.next_trigger_at == START + HOUR
     assert job.schedule_id == created.id
-    assert "frozen" in sql.refuses("UPDATE holdfast_jobs SET schedule_id = NULL")
+    assert "frozen" in sql.refuses("UPDATE outlast_jobs SET schedule_id = NULL")
     await again.close()
     await store.open()
 
@@ -235,7 +235,7 @@ async def test_a_fresh_process_reads_it_and_still_triggers(
 @pytest.mark.slow
 @pytest.mark.req("S1-2.3.n")
 async def test_killed_anywhere_in_a_trigger_its_slot_has_one_job(tmp_path: Path) -> None:
-    with Crasher("holdfast.testing.sqlite_bench:BENCH") as crasher:
+    with Crasher("outlast.testing.sqlite_bench:BENCH") as crasher:
         points = crasher.points(tmp_path / "whole.db", "schedule_fire_together")
         for point in points:
             path = tmp_path / f"{point.nth}.db"

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import outlast
 from chaos.tree import PROGRAM, Tree, forest, until
-from holdfast import State
-from holdfast.core.run import Claim, Holder
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import FAILED, SUCCEEDED, job_of, new_id, settle, take
-from holdfast.testing.sqlite_recovery import close_unfollowed
-from holdfast.worker.recover import Recovered, Recovery
+from outlast import State
+from outlast.core.run import Claim, Holder
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import FAILED, SUCCEEDED, job_of, new_id, settle, take
+from outlast.testing.sqlite_recovery import close_unfollowed
+from outlast.worker.recover import Recovered, Recovery
 from story_studio import queries, words
 from story_studio.studio import MAX_RETRIES, QUEUE, Studio
 from story_studio.words import JobRow, JobRunRow, JobStatus
@@ -27,7 +27,7 @@ from story_studio.words import JobRow, JobRunRow, JobStatus
 from .kit import copy_of, drain, names_in, opened
 
 EXAMPLES = Path(words.__file__).parents[1]
-FOUND_IN = os.pathsep.join([str(Path(holdfast.__file__).parents[1]), str(EXAMPLES)])
+FOUND_IN = os.pathsep.join([str(Path(outlast.__file__).parents[1]), str(EXAMPLES)])
 TYPES = ("story", "research")
 NEXT_BOOT = Holder(instance_id="worker-1", boot_id="the-next-boot")
 GUARD = """
@@ -57,7 +57,7 @@ async def studio(tmp_path: Path, store: SqliteStore) -> AsyncIterator[Studio]:
 
 @pytest.fixture
 def grow(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
-    """Starts `holdfast worker` in the folder of the test, as the README says."""
+    """Starts `outlast worker` in the folder of the test, as the README says."""
     start = f"import os; os.chdir({str(tmp_path)!r}); {PROGRAM}"
     single = ("--topology", "single", "--scope", QUEUE)
     with forest(tmp_path) as plant:

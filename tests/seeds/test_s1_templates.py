@@ -8,17 +8,17 @@ from uuid import UUID
 
 import pytest
 
-from holdfast import Backoff, Holdfast
-from holdfast.clock import micros
-from holdfast.core.template import Template
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
+from outlast import Backoff, Outlast
+from outlast.clock import micros
+from outlast.core.template import Template
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
 
 from .kit import Sql, ask, drain, live
 from .test_s1_owners import orphans_of, owners_of
 
 
-def _story(app: Holdfast) -> Any:
+def _story(app: Outlast) -> Any:
     @app.job(delivery="chain", retry=Backoff(2, base="0s"))
     def story(title: str, pages: int = 1) -> None:
         if title == "broken":
@@ -59,26 +59,26 @@ def test_a_template_outlives_its_process_and_its_job_carries_it(path: Path) -> N
 
 @pytest.mark.req("S1-2.1.b")
 async def test_a_jobs_template_is_set_once_and_for_ever(
-    app: Holdfast, store: SqliteStore, sql: Sql
+    app: Outlast, store: SqliteStore, sql: Sql
 ) -> None:
     template = await app.templates.save("tale", _story(app), params={"title": "one"})
     made = await app.templates.enqueue("tale")
     plain = await app.registry.get("story").enqueue("two")
 
-    kept = dict(sql.rows("SELECT id, template_id FROM holdfast_jobs"))
+    kept = dict(sql.rows("SELECT id, template_id FROM outlast_jobs"))
 
     assert kept == {made.id: str(UUID(template.id)), plain.id: None}
-    assert sql.value("SELECT template_at FROM holdfast_jobs WHERE id = ?", made.id) == micros(
+    assert sql.value("SELECT template_at FROM outlast_jobs WHERE id = ?", made.id) == micros(
         template.updated_at
     )
     for job_id in kept:
         for change in ("template_id = 'x'", "template_id = NULL", "template_at = 7"):
             if (job_id, change) != (plain.id, "template_id = NULL"):  # which changes nothing
-                sql.refuses(f"UPDATE holdfast_jobs SET {change} WHERE id = '{job_id}'")
+                sql.refuses(f"UPDATE outlast_jobs SET {change} WHERE id = '{job_id}'")
 
 
 @pytest.mark.req("S1-2.2.c")
-async def test_a_run_keeps_the_template_as_it_was_used(app: Holdfast, clock: FakeClock) -> None:
+async def test_a_run_keeps_the_template_as_it_was_used(app: Outlast, clock: FakeClock) -> None:
     story = _story(app)
     first = await app.templates.save("tale", story, params={"title": "one"})
     handle = await app.templates.enqueue("tale")
@@ -99,7 +99,7 @@ async def test_a_run_keeps_the_template_as_it_was_used(app: Holdfast, clock: Fak
 
 @pytest.mark.req("S1-2.2.c")
 async def test_a_retry_of_a_job_from_a_template_has_the_same_version_of_it(
-    app: Holdfast, store: SqliteStore, clock: FakeClock
+    app: Outlast, store: SqliteStore, clock: FakeClock
 ) -> None:
     story = _story(app)
     first = await app.templates.save("tale", story, params={"title": "broken"})
@@ -121,12 +121,12 @@ async def test_a_retry_of_a_job_from_a_template_has_the_same_version_of_it(
 
 def test_one_verb_writes_records() -> None:
     """`load` only fills a store from another one, before it takes any work."""
-    assert owners_of("holdfast_records") == {"swap", "load"}
-    assert orphans_of("holdfast_records") == set()
+    assert owners_of("outlast_records") == {"swap", "load"}
+    assert orphans_of("outlast_records") == set()
 
 
 @pytest.mark.req("S1-2.4.d")
-async def test_the_lineage_counts_the_links_to_the_root(app: Holdfast) -> None:
+async def test_the_lineage_counts_the_links_to_the_root(app: Outlast) -> None:
     handle = await _story(app).enqueue("broken")
     await drain(app)
     await app.retry(handle.id)

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.core.order import Ordering
-from holdfast.core.state import State
-from holdfast.store.base import Queue
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.core.order import Ordering
+from outlast.core.state import State
+from outlast.store.base import Queue
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     claim_order,
     job_of,
@@ -107,7 +107,7 @@ async def test_positions_and_order_are_the_same_with_memory_wiped(
 ) -> None:
     await store.set_queue(Queue(name="default", ordering=Ordering.POSITION))
     jobs = [await put(store) for _ in range(4)]
-    sql.write("UPDATE holdfast_waiting SET position = 50 WHERE job = 4")  # moved to the front
+    sql.write("UPDATE outlast_waiting SET position = 50 WHERE job = 4")  # moved to the front
     positions = {job.id: job.position for job in await jobs_of(store)}
 
     await store.close()
@@ -133,7 +133,7 @@ def test_killed_in_mid_run_the_run_is_on_disk(path: Path, sql: Sql) -> None:
     assert run.params_snapshot == '{"title":"The Kraken"}'
     assert run.started_at == job.started_at
     assert run.finished_at is None
-    assert sql.value("SELECT started_at FROM holdfast_open_runs") > 0
+    assert sql.value("SELECT started_at FROM outlast_open_runs") > 0
 
 
 @pytest.mark.req("S1-1.3.g")
@@ -180,8 +180,8 @@ async def test_at_start_up_the_cache_is_what_the_file_says(store: SqliteStore, s
     await store.close()
 
     sql.write(
-        "UPDATE holdfast_waiting SET state = 'blocked' WHERE job = 1",
-        "UPDATE holdfast_waiting SET priority = 7 WHERE job = 2",
+        "UPDATE outlast_waiting SET state = 'blocked' WHERE job = 1",
+        "UPDATE outlast_waiting SET priority = 7 WHERE job = 2",
     )
     await store.open()
 

@@ -12,10 +12,10 @@ import companion as example
 from companion.chat import Message
 from companion.companion import Companion
 from companion.handlers import HANDLERS, DailySummaryHandler, UserSyncHandler, token_of
-from holdfast import Holdfast, InvalidParams, Run, State, UnknownType
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.worker.tidy import Tidy
+from outlast import InvalidParams, Outlast, Run, State, UnknownType
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.worker.tidy import Tidy
 
 from .companions import MONDAY, QUICK, TUESDAY, Forgetful, die_in_a_summary
 from .kit import Child, Sql, drain
@@ -87,7 +87,7 @@ async def test_both_types_are_accepted_and_an_unknown_one_is_refused(
         with pytest.raises(UnknownType, match=r"weekly_summary.*daily_summary, user_sync"):
             companion.app.registry.dump_params("weekly_summary", {"user_id": "ada"})
 
-    types = sql.rows("SELECT type FROM holdfast_jobs ORDER BY seq")
+    types = sql.rows("SELECT type FROM outlast_jobs ORDER BY seq")
     assert types == [("user_sync",), ("daily_summary",)]
 
 
@@ -213,7 +213,7 @@ async def test_killed_before_it_is_completed_the_second_execution_sends_nothing(
 
 
 @pytest.mark.req("S2-7.1.c")
-async def test_every_run_of_a_job_has_the_same_token(app: Holdfast, clock: FakeClock) -> None:
+async def test_every_run_of_a_job_has_the_same_token(app: Outlast, clock: FakeClock) -> None:
     tokens = []
 
     @app.job
@@ -245,7 +245,7 @@ async def test_an_effect_that_is_not_idempotent_is_repeated_and_the_pages_say_so
     store: SqliteStore, clock: FakeClock
 ) -> None:
     effects = []
-    app = Holdfast(Forgetful(store), poll="5ms", lease="300ms", renew="100ms")  # type: ignore[arg-type]  # it is like one
+    app = Outlast(Forgetful(store), poll="5ms", lease="300ms", renew="100ms")  # type: ignore[arg-type]  # it is like one
 
     @app.job
     def careless(run: Run) -> None:

@@ -6,26 +6,26 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from holdfast import Holdfast, InvalidParams
-from holdfast.core.state import State
-from holdfast.store.sqlite.store import SqliteStore
+from outlast import InvalidParams, Outlast
+from outlast.core.state import State
+from outlast.store.sqlite.store import SqliteStore
 
 from .crashing import wrecks
 from .kit import Sql, drain, live
 
 
 @pytest.mark.req("S2-2.k")
-async def test_claimed_then_parsed_then_dispatched(app: Holdfast, sql: Sql) -> None:
+async def test_claimed_then_parsed_then_dispatched(app: Outlast, sql: Sql) -> None:
     seen = []
 
     def look(value: int) -> int:
-        states = sql.rows("SELECT state FROM holdfast_job_state")
+        states = sql.rows("SELECT state FROM outlast_job_state")
         seen.append(("parsed", states))
         return value
 
     @app.job
     async def user_sync(number: Annotated[int, AfterValidator(look)]) -> None:
-        seen.append(("dispatched", sql.rows("SELECT state FROM holdfast_job_state")))
+        seen.append(("dispatched", sql.rows("SELECT state FROM outlast_job_state")))
 
     await user_sync.enqueue(1)
     at_enqueue = list(seen)
@@ -40,9 +40,9 @@ async def test_claimed_then_parsed_then_dispatched(app: Holdfast, sql: Sql) -> N
 def test_claim_and_state_are_one_transaction(tmp_path: Path) -> None:
     for wreck in wrecks("claim_some", tmp_path):
         sql = Sql(wreck.path)
-        states = dict(sql.rows("SELECT seq, state FROM holdfast_job_state"))
-        held = {job for (job,) in sql.rows("SELECT job FROM holdfast_open_runs")}
-        waiting = {job for (job,) in sql.rows("SELECT job FROM holdfast_waiting")}
+        states = dict(sql.rows("SELECT seq, state FROM outlast_job_state"))
+        held = {job for (job,) in sql.rows("SELECT job FROM outlast_open_runs")}
+        waiting = {job for (job,) in sql.rows("SELECT job FROM outlast_waiting")}
 
         assert held == {seq for seq, state in states.items() if state == "running"}
         assert held.isdisjoint(waiting), wreck.statement
@@ -50,7 +50,7 @@ def test_claim_and_state_are_one_transaction(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("S2-5.a")
-async def test_each_type_leads_to_its_own_handler_with_its_own_model(app: Holdfast) -> None:
+async def test_each_type_leads_to_its_own_handler_with_its_own_model(app: Outlast) -> None:
     class Sync(BaseModel):
         user: str
 
@@ -80,7 +80,7 @@ async def test_each_type_leads_to_its_own_handler_with_its_own_model(app: Holdfa
 
 @pytest.mark.req("S2-5.f")
 async def test_a_payload_that_does_not_fit_is_refused_at_enqueue(
-    app: Holdfast, store: SqliteStore
+    app: Outlast, store: SqliteStore
 ) -> None:
     class Sync(BaseModel):
         user: str

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from companion.companion import Companion
-from holdfast import State
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import HOUR, SECOND, TICK, claim_order
+from outlast import State
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import HOUR, SECOND, TICK, claim_order
 
 from .companions import MONDAY, TUESDAY
 from .dynamo import friend, kept, outsider, table

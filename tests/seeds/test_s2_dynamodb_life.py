@@ -8,13 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from companion.companion import Companion
-from holdfast.cli.main import main
-from holdfast.errors import ClockApart
-from holdfast.store.base import Queue
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.store.open import open_store
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.cli.main import main
+from outlast.errors import ClockApart
+from outlast.store.base import Queue
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.store.open import open_store
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     LEASE,
     SECOND,
@@ -27,9 +27,9 @@ from holdfast.testing.conformance.make import (
     take,
     take_many,
 )
-from holdfast.testing.servers.dynamodb import url
-from holdfast.testing.servers.dynamodb_gate import dynamodb_gate
-from holdfast.worker.tidy import Tidy
+from outlast.testing.servers.dynamodb import url
+from outlast.testing.servers.dynamodb_gate import dynamodb_gate
+from outlast.worker.tidy import Tidy
 
 from .companions import MONDAY
 from .dynamo import friend, kept, outsider, table
@@ -77,7 +77,7 @@ async def test_a_record_whose_job_is_missing_is_not_trusted(
     lost = await friend.schedule_summary("ada", MONDAY, at=at)  # type: ignore[arg-type]  # either
     outsider.delete(outsider.job(lost.id))  # all of it that S2 knows
 
-    with caplog.at_level(logging.WARNING, logger="holdfast.store"):
+    with caplog.at_level(logging.WARNING, logger="outlast.store"):
         again = await friend.schedule_summary("ada", MONDAY, at=at)  # type: ignore[arg-type]
 
     record = outsider.get("scheduled-job#summary#ada", "2026-01-05")

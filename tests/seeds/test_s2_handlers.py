@@ -5,9 +5,9 @@ from typing import ClassVar
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Backoff, Holdfast, InvalidParams, InvalidType, Run, Skip, State
-from holdfast.core.job import NewJob
-from holdfast.store.sqlite.store import SqliteStore
+from outlast import Backoff, InvalidParams, InvalidType, Outlast, Run, Skip, State
+from outlast.core.job import NewJob
+from outlast.store.sqlite.store import SqliteStore
 
 from .kit import drain, jobs_of
 
@@ -49,7 +49,7 @@ def _forget():
 
 
 @pytest.mark.req("S2-5.d")
-def test_a_class_that_does_not_say_its_model_is_refused(app: Holdfast) -> None:
+def test_a_class_that_does_not_say_its_model_is_refused(app: Outlast) -> None:
     class Silent:
         def handle(self, payload: Summary) -> None: ...
 
@@ -59,7 +59,7 @@ def test_a_class_that_does_not_say_its_model_is_refused(app: Holdfast) -> None:
 
 
 @pytest.mark.req("S2-5.d")
-async def test_the_model_a_class_gives_is_what_its_handler_gets(app: Holdfast) -> None:
+async def test_the_model_a_class_gives_is_what_its_handler_gets(app: Outlast) -> None:
     daily = app.job(DailySummaryHandler)
 
     await daily.enqueue(user_id=3, day="monday")
@@ -74,7 +74,7 @@ async def test_the_model_a_class_gives_is_what_its_handler_gets(app: Holdfast) -
 
 
 @pytest.mark.req("S2-5.e")
-async def test_a_handler_that_returns_none_is_completed(app: Holdfast) -> None:
+async def test_a_handler_that_returns_none_is_completed(app: Outlast) -> None:
     handle = await app.job(DailySummaryHandler).enqueue(user_id=3, day="monday")
 
     await drain(app)
@@ -85,7 +85,7 @@ async def test_a_handler_that_returns_none_is_completed(app: Holdfast) -> None:
     assert len(Recorder.seen) == 1
 
 
-async def test_each_run_has_an_instance_of_its_own(app: Holdfast) -> None:
+async def test_each_run_has_an_instance_of_its_own(app: Outlast) -> None:
     daily = app.job(DailySummaryHandler)
     for number in range(3):
         await daily.enqueue(user_id=number, day="monday")
@@ -95,7 +95,7 @@ async def test_each_run_has_an_instance_of_its_own(app: Holdfast) -> None:
     assert len({id(instance) for instance, _ in Recorder.seen}) == 3
 
 
-async def test_a_plain_handle_gets_its_run_and_gives_results_and_outcomes(app: Holdfast) -> None:
+async def test_a_plain_handle_gets_its_run_and_gives_results_and_outcomes(app: Outlast) -> None:
     sync = app.job(UserSyncHandler)
     kept, skipped = await sync.enqueue(user_id=7, day="x"), await sync.enqueue(user_id=0, day="x")
     mirrored = await app.job(MirrorHandler).enqueue(user_id=1, day="x")
@@ -111,7 +111,7 @@ async def test_a_plain_handle_gets_its_run_and_gives_results_and_outcomes(app: H
 
 @pytest.mark.req("S2-5.f")
 async def test_a_bad_payload_of_a_class_is_rejected_at_enqueue(
-    app: Holdfast, store: SqliteStore
+    app: Outlast, store: SqliteStore
 ) -> None:
     daily = app.job(DailySummaryHandler)
 
@@ -125,7 +125,7 @@ async def test_a_bad_payload_of_a_class_is_rejected_at_enqueue(
 
 @pytest.mark.req("S2-5.f")
 async def test_a_stored_bad_payload_takes_the_failure_path_with_its_fields(
-    app: Holdfast, store: SqliteStore
+    app: Outlast, store: SqliteStore
 ) -> None:
     app.job(retry=Backoff(3, base="0s"))(DailySummaryHandler)
     bad = NewJob(

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Backoff, Holdfast
-from holdfast.clock import micros
-from holdfast.core.event import Failed
-from holdfast.core.state import State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Backoff, Outlast
+from outlast.clock import micros
+from outlast.core.event import Failed
+from outlast.core.state import State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     SECOND,
     SUCCEEDED,
@@ -30,7 +30,7 @@ MINUTE = Backoff(5, base="1m", jitter=False)
 
 @pytest.mark.req("S2-2.c")
 async def test_what_is_completed_is_never_claimed_again(
-    app: Holdfast, store: SqliteStore, clock: FakeClock
+    app: Outlast, store: SqliteStore, clock: FakeClock
 ) -> None:
     ran = []
 
@@ -52,7 +52,7 @@ async def test_what_is_completed_is_never_claimed_again(
 
 @pytest.mark.req("S2-2.d")
 async def test_a_first_failure_waits_for_its_backoff_and_is_executed_again(
-    app: Holdfast, clock: FakeClock
+    app: Outlast, clock: FakeClock
 ) -> None:
     ran = []
 
@@ -78,7 +78,7 @@ async def test_a_first_failure_waits_for_its_backoff_and_is_executed_again(
 
 
 @pytest.mark.req("S2-2.f")
-async def test_a_cancelled_job_that_is_due_is_passed_over(app: Holdfast, clock: FakeClock) -> None:
+async def test_a_cancelled_job_that_is_due_is_passed_over(app: Outlast, clock: FakeClock) -> None:
     ran = []
 
     @app.job
@@ -141,9 +141,9 @@ async def test_of_two_workers_at_once_one_wins_and_the_other_goes_on(
 
 @pytest.mark.req("S2-2.l")
 async def test_completed_and_its_moment_appear_in_one_commit(path: Path) -> None:
-    witness = Witness(path, "SELECT state, at FROM holdfast_ends")
+    witness = Witness(path, "SELECT state, at FROM outlast_ends")
     clock = FakeClock()
-    async with Holdfast(SqliteStore(path, clock=clock, probe=witness), poll="5ms") as app:
+    async with Outlast(SqliteStore(path, clock=clock, probe=witness), poll="5ms") as app:
 
         @app.job
         def user_sync() -> None:
@@ -159,7 +159,7 @@ async def test_completed_and_its_moment_appear_in_one_commit(path: Path) -> None
 
 @pytest.mark.req("S2-2.n")
 async def test_the_failure_that_passes_the_limit_ends_in_dead_letter_without_a_due_time(
-    app: Holdfast, store: SqliteStore, clock: FakeClock, sql: Sql
+    app: Outlast, store: SqliteStore, clock: FakeClock, sql: Sql
 ) -> None:
     ran = []
 
@@ -180,13 +180,13 @@ async def test_the_failure_that_passes_the_limit_ends_in_dead_letter_without_a_d
     assert (once.state, once.available_at) == (State.RETRY_WAIT, START + 60 * SECOND)
     assert (dead.state, dead.reason) == (State.DEAD_LETTER, "attempts_exhausted")
     assert dead.available_at == once.available_at  # the one it ran by; there is no new one
-    assert sql.rows("SELECT * FROM holdfast_waiting") == []
+    assert sql.rows("SELECT * FROM outlast_waiting") == []
     assert ran == [1, 1]
 
 
 @pytest.mark.req("S2-2.o")
 async def test_after_the_first_failure_it_is_due_sixty_seconds_later(
-    app: Holdfast, clock: FakeClock
+    app: Outlast, clock: FakeClock
 ) -> None:
     @app.job(retry=MINUTE)
     def user_sync() -> None:

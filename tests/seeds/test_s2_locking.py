@@ -6,12 +6,12 @@ from threading import Event
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.core.event import Lost
-from holdfast.core.state import Loss, State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Outlast
+from outlast.core.event import Lost
+from outlast.core.state import Loss, State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     LEASE,
     SUCCEEDED,
     TICK,
@@ -22,7 +22,7 @@ from holdfast.testing.conformance.make import (
     take,
     take_many,
 )
-from holdfast.worker.tidy import Tidied, Tidy
+from outlast.worker.tidy import Tidied, Tidy
 
 from .crews import hold_a_story
 from .kit import QUICK, SHORT, Child, ask, live, opened
@@ -91,7 +91,7 @@ async def test_a_worker_extends_the_lock_of_a_long_job_by_itself(path: Path) -> 
     other = await opened(path, clock=clock)
     tidy = Tidy(other, new_id)
     store = SqliteStore(path, clock=clock, probe=probe)
-    async with Holdfast(store, poll="5ms", renew="5ms", tick="5ms") as app:
+    async with Outlast(store, poll="5ms", renew="5ms", tick="5ms") as app:
 
         @app.job
         async def user_sync() -> str:
@@ -142,4 +142,4 @@ def test_in_any_time_zone_every_moment_is_the_same(tmp_path: Path) -> None:
 
     assert [name for name, _ in told] == list(zones)
     assert told[0][1] == told[1][1] == told[2][1]
-    assert told[0][1]["holdfast_open_runs"]
+    assert told[0][1]["outlast_open_runs"]

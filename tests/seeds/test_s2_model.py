@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Backoff, Holdfast, Run
-from holdfast.core.state import State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import LEASE, TICK, started
+from outlast import Backoff, Outlast, Run
+from outlast.core.state import State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import LEASE, TICK, started
 
 from .kit import Sql, drain
 
@@ -34,7 +34,7 @@ ORDER = Order(
 
 
 @pytest.mark.req("S2-0.d")
-async def test_a_nested_model_comes_back_equal(app: Holdfast) -> None:
+async def test_a_nested_model_comes_back_equal(app: Outlast) -> None:
     got = []
 
     @app.job
@@ -50,7 +50,7 @@ async def test_a_nested_model_comes_back_equal(app: Holdfast) -> None:
 
 
 @pytest.mark.req("S2-0.g")
-async def test_a_new_type_takes_a_handler_and_a_registration(app: Holdfast, sql: Sql) -> None:
+async def test_a_new_type_takes_a_handler_and_a_registration(app: Outlast, sql: Sql) -> None:
     async def never_heard_of(number: int) -> int:
         return number + 1
 
@@ -59,12 +59,12 @@ async def test_a_new_type_takes_a_handler_and_a_registration(app: Holdfast, sql:
     await drain(app)
 
     assert await handle.result() == 2
-    assert sql.rows("SELECT type FROM holdfast_jobs") == [("never.heard-of",)]
+    assert sql.rows("SELECT type FROM outlast_jobs") == [("never.heard-of",)]
 
 
 @pytest.mark.req("S2-1.i")
 async def test_the_payload_is_stored_as_json_and_parsed_before_the_handler(
-    app: Holdfast, sql: Sql
+    app: Outlast, sql: Sql
 ) -> None:
     got = []
 
@@ -74,7 +74,7 @@ async def test_the_payload_is_stored_as_json_and_parsed_before_the_handler(
 
     item = Item(name="tea", due=START)
     await daily_summary.enqueue(item, count=3)
-    stored = json.loads(sql.value("SELECT params FROM holdfast_jobs"))
+    stored = json.loads(sql.value("SELECT params FROM outlast_jobs"))
     await drain(app)
 
     assert stored == {
@@ -87,7 +87,7 @@ async def test_the_payload_is_stored_as_json_and_parsed_before_the_handler(
 
 @pytest.mark.req("S2-1.j")
 async def test_a_future_job_does_not_run_before_its_time(
-    app: Holdfast, store: SqliteStore, clock: FakeClock
+    app: Outlast, store: SqliteStore, clock: FakeClock
 ) -> None:
     @app.job
     def daily_summary() -> None: ...
@@ -108,9 +108,9 @@ async def test_a_future_job_does_not_run_before_its_time(
 
 @pytest.mark.req("S2-1.l", "S2-2.b", "S2-3.a")
 async def test_in_progress_it_has_a_holder_and_a_lock_that_ends_later(
-    app: Holdfast, clock: FakeClock, sql: Sql
+    app: Outlast, clock: FakeClock, sql: Sql
 ) -> None:
-    lock = "SELECT state, holder, lease_until FROM holdfast_job_state"
+    lock = "SELECT state, holder, lease_until FROM outlast_job_state"
     seen = []
 
     @app.job
@@ -125,7 +125,7 @@ async def test_in_progress_it_has_a_holder_and_a_lock_that_ends_later(
     assert (state, holder) == ("running", "worker-7")
     assert until > clock.monotonic()
     assert before == [("queued", None, None)]
-    assert sql.value("SELECT lease_until FROM holdfast_job_state") is None
+    assert sql.value("SELECT lease_until FROM outlast_job_state") is None
     assert (await handle.job()).holder == "worker-7"  # the last one stays on record
 
 
@@ -136,7 +136,7 @@ async def test_a_lock_ends_a_lease_after_the_claim(
     clock.advance("3h")
     claim = await started(store)
 
-    until = sql.value("SELECT lease_until FROM holdfast_open_runs")
+    until = sql.value("SELECT lease_until FROM outlast_open_runs")
     clock.advance(LEASE - TICK)
     just_before = await store.lapsed(limit=10)
     clock.advance(TICK)
@@ -148,7 +148,7 @@ async def test_a_lock_ends_a_lease_after_the_claim(
 
 @pytest.mark.req("S2-1.n", "S2-2.m")
 async def test_each_failed_attempt_counts_one_and_success_counts_nothing(
-    app: Holdfast, clock: FakeClock
+    app: Outlast, clock: FakeClock
 ) -> None:
     failing = iter([True, True, False])
 
@@ -172,7 +172,7 @@ async def test_each_failed_attempt_counts_one_and_success_counts_nothing(
 
 
 @pytest.mark.req("S2-1.o")
-async def test_the_last_error_holds_the_text_of_the_exception(app: Holdfast) -> None:
+async def test_the_last_error_holds_the_text_of_the_exception(app: Outlast) -> None:
     @app.job(retry=Backoff(1))
     def user_sync(user: str) -> None:
         raise LookupError(f"nobody called {user}")
@@ -186,7 +186,7 @@ async def test_the_last_error_holds_the_text_of_the_exception(app: Holdfast) -> 
 
 
 @pytest.mark.req("S2-1.p")
-async def test_created_at_is_the_clock_at_enqueue(app: Holdfast, clock: FakeClock) -> None:
+async def test_created_at_is_the_clock_at_enqueue(app: Outlast, clock: FakeClock) -> None:
     @app.job
     def user_sync() -> None: ...
 

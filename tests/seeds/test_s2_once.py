@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.core.decide import succeed
-from holdfast.core.state import State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import LAPSED, LEASE, settle, started, take_many
-from holdfast.testing.scenarios import HOLDER, TYPES
+from outlast import Outlast
+from outlast.core.decide import succeed
+from outlast.core.state import State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import LAPSED, LEASE, settle, started, take_many
+from outlast.testing.scenarios import HOLDER, TYPES
 
 from .crashing import effect, wrecks
 from .crews import schedule_summary
@@ -74,15 +74,15 @@ async def test_of_twenty_schedulers_one_writes_the_key_and_the_job(path: Path, s
 
     [winner] = [job_id for job_id, created in told if created]
     assert [job_id for job_id, _ in told] == [winner] * 20
-    assert sql.rows("SELECT key, bucket, job_id FROM holdfast_keys") == [
+    assert sql.rows("SELECT key, bucket, job_id FROM outlast_keys") == [
         ("summary#u1", "2026-01-05", winner)
     ]
-    assert sql.rows("SELECT id FROM holdfast_jobs") == [(winner,)]
+    assert sql.rows("SELECT id FROM outlast_jobs") == [(winner,)]
 
 
 @pytest.mark.req("S2-1.v")
 async def test_a_key_that_is_there_gives_back_its_job(
-    app: Holdfast, store: SqliteStore, clock: FakeClock
+    app: Outlast, store: SqliteStore, clock: FakeClock
 ) -> None:
     @app.job
     def daily_summary(user: str) -> None: ...
@@ -107,7 +107,7 @@ async def test_a_key_that_is_there_gives_back_its_job(
 @pytest.mark.req("S2-1.w")
 def test_the_key_and_its_job_are_one_transaction(tmp_path: Path) -> None:
     counts = [
-        (len(wreck.found["holdfast_keys"]), len(wreck.found["holdfast_jobs"]))
+        (len(wreck.found["outlast_keys"]), len(wreck.found["outlast_jobs"]))
         for wreck in wrecks("add_keyed", tmp_path)
     ]
 
@@ -116,7 +116,7 @@ def test_the_key_and_its_job_are_one_transaction(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("S2-1.y")
-async def test_without_a_key_two_calls_are_two_jobs(app: Holdfast, store: SqliteStore) -> None:
+async def test_without_a_key_two_calls_are_two_jobs(app: Outlast, store: SqliteStore) -> None:
     ran = []
 
     @app.job

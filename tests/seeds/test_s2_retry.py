@@ -4,18 +4,18 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Backoff, Holdfast, Run
-from holdfast.core.event import Failed
-from holdfast.core.state import State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import SUCCEEDED, ended, job_of
-from holdfast.worker.tidy import Tidy
+from outlast import Backoff, Outlast, Run
+from outlast.core.event import Failed
+from outlast.core.state import State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import SUCCEEDED, ended, job_of
+from outlast.worker.tidy import Tidy
 
 from .kit import drain, jobs_of
 
 
-async def live_out(app: Holdfast, clock: FakeClock, handle) -> list[timedelta]:
+async def live_out(app: Outlast, clock: FakeClock, handle) -> list[timedelta]:
     """Let a job that always fails be tried until it ends; how long each retry had to wait."""
     waits = []
     while True:
@@ -29,7 +29,7 @@ async def live_out(app: Holdfast, clock: FakeClock, handle) -> list[timedelta]:
 
 @pytest.mark.req("S2-4.a")
 async def test_a_transient_failure_is_executed_again_by_itself(
-    app: Holdfast, clock: FakeClock
+    app: Outlast, clock: FakeClock
 ) -> None:
     attempts = []
 
@@ -50,7 +50,7 @@ async def test_a_transient_failure_is_executed_again_by_itself(
 
 
 @pytest.mark.req("S2-4.b")
-async def test_the_delay_doubles_with_each_attempt(app: Holdfast, clock: FakeClock) -> None:
+async def test_the_delay_doubles_with_each_attempt(app: Outlast, clock: FakeClock) -> None:
     @app.job(retry=Backoff(5, base="60s", jitter=False))
     def user_sync() -> None:
         raise TimeoutError("no answer")
@@ -62,7 +62,7 @@ async def test_the_delay_doubles_with_each_attempt(app: Holdfast, clock: FakeClo
 
 @pytest.mark.req("S2-4.c")
 async def test_the_next_run_is_due_exactly_a_delay_after_the_failure(
-    app: Holdfast, clock: FakeClock
+    app: Outlast, clock: FakeClock
 ) -> None:
     @app.job(retry=Backoff(base=timedelta(seconds=61, microseconds=3), jitter=False))
     def user_sync() -> None:
@@ -80,7 +80,7 @@ async def test_the_next_run_is_due_exactly_a_delay_after_the_failure(
 
 
 @pytest.mark.req("S2-4.e")
-async def test_five_attempts_unless_set(app: Holdfast, clock: FakeClock) -> None:
+async def test_five_attempts_unless_set(app: Outlast, clock: FakeClock) -> None:
     calls = {"plain": 0, "set": 0, "each": 0}
 
     def failing(name: str) -> None:
@@ -101,7 +101,7 @@ async def test_five_attempts_unless_set(app: Holdfast, clock: FakeClock) -> None
 
 @pytest.mark.req("S2-4.f")
 async def test_after_the_last_attempt_it_is_a_dead_letter_and_never_called_again(
-    app: Holdfast, clock: FakeClock
+    app: Outlast, clock: FakeClock
 ) -> None:
     calls = []
 
@@ -123,7 +123,7 @@ async def test_after_the_last_attempt_it_is_a_dead_letter_and_never_called_again
 
 
 @pytest.mark.req("S2-6.f")
-async def test_shuffled_jobs_are_executed_by_their_time(app: Holdfast, clock: FakeClock) -> None:
+async def test_shuffled_jobs_are_executed_by_their_time(app: Outlast, clock: FakeClock) -> None:
     ran = []
 
     @app.job

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from companion.companion import Companion, Rules
-from holdfast.core.run import Claim, Holder
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.model_store import ModelStore
-from holdfast.testing.stores import ids_for_test
-from holdfast.worker.engine import Engine
-from holdfast.worker.held import HeldHere
+from outlast.core.run import Claim, Holder
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.model_store import ModelStore
+from outlast.testing.stores import ids_for_test
+from outlast.worker.engine import Engine
+from outlast.worker.held import HeldHere
 
 from .companions import MONDAY, QUICK
 from .kit import drain, live

@@ -14,11 +14,11 @@ import sentry_sdk
 from pydantic import BaseModel
 
 import companion as example
-import holdfast as package
+import outlast as package
 from companion.companion import Companion
-from holdfast import Backoff, Failure, Holdfast, InvalidType, OperatorError, State
-from holdfast.sentry import Sentry
-from holdfast.testing.clock import FakeClock
+from outlast import Backoff, Failure, InvalidType, OperatorError, Outlast, State
+from outlast.sentry import Sentry
+from outlast.testing.clock import FakeClock
 
 from .kit import drain
 from .receiver import Receiver, sentry_receiver
@@ -47,7 +47,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 @pytest.mark.req("S2-0.f", "S2-7.a")
 async def test_a_failure_reaches_sentry_with_its_whole_context(
-    app: Holdfast, receiver: Receiver
+    app: Outlast, receiver: Receiver
 ) -> None:
     app.on_failure(Sentry(receiver.dsn), show=["user_id"])
     handle = await app.job(UserSyncHandler).enqueue(user_id=4711, mail="ada@example.org")
@@ -75,7 +75,7 @@ async def test_a_failure_reaches_sentry_with_its_whole_context(
 
 @pytest.mark.req("S2-0.f")
 async def test_every_failure_is_an_event_and_the_last_one_is_an_error(
-    app: Holdfast, receiver: Receiver, clock: FakeClock
+    app: Outlast, receiver: Receiver, clock: FakeClock
 ) -> None:
     app.on_failure(Sentry(receiver.dsn))
     retry = Backoff(3, base="1m", jitter=False)
@@ -96,7 +96,7 @@ async def test_every_failure_is_an_event_and_the_last_one_is_an_error(
 
 @pytest.mark.req("S2-6.k")
 async def test_a_raise_is_one_line_of_log_and_one_event_and_the_loop_goes_on(
-    app: Holdfast, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    app: Outlast, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     app.on_failure(Sentry(receiver.dsn))
     sync = app.job(UserSyncHandler)
@@ -121,7 +121,7 @@ async def test_a_raise_is_one_line_of_log_and_one_event_and_the_loop_goes_on(
 @pytest.mark.req("S2-7.b")
 @pytest.mark.parametrize("status", [200, 400, 429, 500])
 async def test_whatever_sentry_answers_the_outcome_is_the_same(
-    app: Holdfast, receiver: Receiver, status: int
+    app: Outlast, receiver: Receiver, status: int
 ) -> None:
     receiver.status = status
     app.on_failure(Sentry(receiver.dsn))
@@ -136,7 +136,7 @@ async def test_whatever_sentry_answers_the_outcome_is_the_same(
 
 @pytest.mark.req("S2-7.b")
 async def test_where_nobody_answers_the_outcome_is_the_same_and_the_worker_stops(
-    app: Holdfast,
+    app: Outlast,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing
         dsn = f"http://a-key@127.0.0.1:{silent.getsockname()[1]}/7"
@@ -152,7 +152,7 @@ async def test_where_nobody_answers_the_outcome_is_the_same_and_the_worker_stops
 
 
 async def test_without_a_dsn_it_is_off_and_needs_no_client(
-    app: Holdfast, receiver: Receiver
+    app: Outlast, receiver: Receiver
 ) -> None:
     sink = app.on_failure(Sentry())
     handle = await app.job(UserSyncHandler).enqueue(user_id=1, mail="x@example.org")
@@ -166,7 +166,7 @@ async def test_without_a_dsn_it_is_off_and_needs_no_client(
 
 
 async def test_the_dsn_may_stand_in_the_environment(
-    app: Holdfast, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    app: Outlast, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SENTRY_DSN", receiver.dsn)
     app.on_failure(Sentry(environment="test", release="shop@7"))
@@ -179,7 +179,7 @@ async def test_the_dsn_may_stand_in_the_environment(
 
 
 async def test_an_app_that_uses_sentry_itself_keeps_its_own_client(
-    app: Holdfast, receiver: Receiver
+    app: Outlast, receiver: Receiver
 ) -> None:
     app.on_failure(Sentry(receiver.dsn))
     await app.job(UserSyncHandler).enqueue(user_id=1, mail="x@example.org")
@@ -201,7 +201,7 @@ def test_a_dsn_that_is_none_is_refused_without_being_shown(dsn: str) -> None:
 def test_without_the_client_a_dsn_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['sentry_sdk'] = None\n"
-        "from holdfast.sentry import Sentry\n"
+        "from outlast.sentry import Sentry\n"
         "Sentry()\n"
         "try: Sentry('https://key@host/1')\n"
         "except Exception as error: print(type(error).__name__, error)\n"
@@ -211,7 +211,7 @@ def test_without_the_client_a_dsn_says_what_to_install() -> None:
     )
 
     assert done.stdout.startswith(OperatorError.__name__)
-    assert "pip install 'holdfast[sentry]'" in done.stdout
+    assert "pip install 'outlast[sentry]'" in done.stdout
 
 
 @pytest.mark.slow
@@ -226,7 +226,7 @@ async def test_a_worker_in_processes_of_its_own_reports_as_well(
 
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-m", "holdfast", "worker", "companion.service:app", "--burst"],
+        [sys.executable, "-m", "outlast", "worker", "companion.service:app", "--burst"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(found_in), "SENTRY_DSN": receiver.dsn},
         capture_output=True,

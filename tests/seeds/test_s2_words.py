@@ -12,15 +12,15 @@ from companion import words
 from companion.companion import Companion, Rules
 from companion.show import items
 from companion.words import Status, item, moment, status
-from holdfast import Job, State, TransitionRefused
-from holdfast.core import event as ev
-from holdfast.core.decide import TABLE, decide
-from holdfast.core.delivery import Delivery
-from holdfast.core.ids import JobId
-from holdfast.core.state import Loss, RunStatus
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import LEASE
+from outlast import Job, State, TransitionRefused
+from outlast.core import event as ev
+from outlast.core.decide import TABLE, decide
+from outlast.core.delivery import Delivery
+from outlast.core.ids import JobId
+from outlast.core.state import Loss, RunStatus
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import LEASE
 
 from .companions import MONDAY, TUESDAY
 from .kit import drain

@@ -9,18 +9,18 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from holdfast import Holdfast, Settings
-from holdfast.core.run import Claim
-from holdfast.core.state import RunStatus, State
-from holdfast.store.base import Store
-from holdfast.store.open import open_store
-from holdfast.store.postgres.address import address
-from holdfast.store.postgres.statements import statements
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import job_of, new_id, put, take, take_many
-from holdfast.testing.postgres_clock import DatabaseClock
-from holdfast.worker.tidy import Tidied, Tidy
+from outlast import Outlast, Settings
+from outlast.core.run import Claim
+from outlast.core.state import RunStatus, State
+from outlast.store.base import Store
+from outlast.store.open import open_store
+from outlast.store.postgres.address import address
+from outlast.store.postgres.statements import statements
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import job_of, new_id, put, take, take_many
+from outlast.testing.postgres_clock import DatabaseClock
+from outlast.worker.tidy import Tidied, Tidy
 
 from .coins import TYPE, claim_all, claim_none, collect, hold
 from .kit import PATIENCE, QUICK, SHORT, Child, jobs_of, race
@@ -213,7 +213,7 @@ async def test_the_job_of_a_killed_worker_is_processed_by_another(url: str, stor
         assert await asyncio.to_thread(child.hear) == job
         await asyncio.to_thread(child.kill)
 
-    app = Holdfast(url, **QUICK)
+    app = Outlast(url, **QUICK)
 
     @app.job(name=TYPE)
     async def scrape() -> str:

@@ -5,17 +5,17 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Backoff, Holdfast
-from holdfast.core.state import RunStatus, State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Backoff, Outlast
+from outlast.core.state import RunStatus, State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import (
     job_of,
     new_id,
     put,
     take,
 )
-from holdfast.worker.tidy import Tidied, Tidy
+from outlast.worker.tidy import Tidied, Tidy
 
 from .kit import drain
 
@@ -95,7 +95,7 @@ async def test_the_log_of_a_reclaim_names_the_job_and_its_former_holder(
 
 @pytest.mark.req("S3-2.p", "S3-2.r")
 async def test_a_retry_waits_twice_as_long_each_time_and_is_stored_so(
-    app: Holdfast, clock: FakeClock
+    app: Outlast, clock: FakeClock
 ) -> None:
     @app.job(retry=Backoff(None, base="5m", cap="24h", jitter=False))
     def scrape() -> None:
@@ -114,7 +114,7 @@ async def test_a_retry_waits_twice_as_long_each_time_and_is_stored_so(
 
 
 @pytest.mark.req("S3-2.q")
-async def test_the_wait_is_capped_at_a_day(app: Holdfast, clock: FakeClock) -> None:
+async def test_the_wait_is_capped_at_a_day(app: Outlast, clock: FakeClock) -> None:
     @app.job(retry=Backoff(None, base="1m", cap="24h", jitter=False))
     def scrape() -> None:
         raise TimeoutError("the shop is slow")

@@ -3,16 +3,16 @@
 
 import pytest
 
-from holdfast import Backoff, Holdfast, PermanentError
-from holdfast.core.decide import decide, succeed
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Failed, GivenUp, Misfired, Skipped, Stopped, Succeeded
-from holdfast.core.ids import JobId
-from holdfast.core.state import FINAL, State
-from holdfast.errors import TransitionRefused
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Backoff, Outlast, PermanentError
+from outlast.core.decide import decide, succeed
+from outlast.core.delivery import Delivery
+from outlast.core.event import Failed, GivenUp, Misfired, Skipped, Stopped, Succeeded
+from outlast.core.ids import JobId
+from outlast.core.state import FINAL, State
+from outlast.errors import TransitionRefused
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import (
     SECOND,
     SUCCEEDED,
     claim_order,
@@ -30,7 +30,7 @@ WAY = Backoff(5, base="5m", cap="24h", jitter=False)
 
 @pytest.mark.req("S3-1.a")
 async def test_a_new_job_is_pending_and_the_next_claim_returns_it(
-    app: Holdfast, store: SqliteStore
+    app: Outlast, store: SqliteStore
 ) -> None:
     @app.job
     def scrape(source: int) -> None: ...
@@ -55,7 +55,7 @@ async def test_a_claimed_job_is_running_and_says_by_whom(store: SqliteStore) -> 
 
 
 @pytest.mark.req("S3-1.c")
-async def test_a_timeout_makes_it_retryable(app: Holdfast) -> None:
+async def test_a_timeout_makes_it_retryable(app: Outlast) -> None:
     @app.job(retry=WAY, unknown_error="permanent")
     def scrape() -> None:
         raise TimeoutError("the shop is slow")
@@ -69,7 +69,7 @@ async def test_a_timeout_makes_it_retryable(app: Holdfast) -> None:
 
 @pytest.mark.req("S3-1.d")
 async def test_a_job_that_returned_succeeded_and_is_never_claimed_again(
-    app: Holdfast, store: SqliteStore, clock: FakeClock
+    app: Outlast, store: SqliteStore, clock: FakeClock
 ) -> None:
     @app.job
     def scrape() -> None:
@@ -99,9 +99,9 @@ async def test_a_failed_job_is_never_claimed_whenever(
         await store.open()
 
     assert claims == []
-    assert {state for (state,) in sql.rows("SELECT state FROM holdfast_ends")} == {"dead_letter"}
+    assert {state for (state,) in sql.rows("SELECT state FROM outlast_ends")} == {"dead_letter"}
     sql.refuses(
-        "INSERT INTO holdfast_waiting (job, state, queue, type, name, delivery, priority, position,"
+        "INSERT INTO outlast_waiting (job, state, queue, type, name, delivery, priority, position,"
         " available_at, created_at, token, failures, losses)"
         " VALUES (1, 'queued', 'default', 'feed.fetch', 'a', 'lease', 0, 0, 1, 1, 1, 0, 0)"
     )
@@ -125,7 +125,7 @@ async def test_only_a_running_job_can_succeed(store: SqliteStore) -> None:
 
 
 @pytest.mark.req("S3-1.h")
-async def test_a_permanent_error_fails_at_once(app: Holdfast, clock: FakeClock) -> None:
+async def test_a_permanent_error_fails_at_once(app: Outlast, clock: FakeClock) -> None:
     calls = []
 
     @app.job(retry=WAY)
@@ -206,14 +206,14 @@ def test_no_event_leads_from_any_state_to_an_unlisted_one() -> None:
 async def test_the_database_lets_nothing_leave_an_end(store: SqliteStore, sql: Sql) -> None:
     for event in (SUCCEEDED, Skipped(), Stopped(), Failed("no", permanent=True)):
         await ended(store, event)
-    states = sql.rows("SELECT job, state FROM holdfast_ends")
+    states = sql.rows("SELECT job, state FROM outlast_ends")
 
     for state in [*State, "nonsense"]:
-        sql.refuses(f"UPDATE holdfast_ends SET state = '{state}'")
-    sql.refuses("DELETE FROM holdfast_ends")
+        sql.refuses(f"UPDATE outlast_ends SET state = '{state}'")
+    sql.refuses("DELETE FROM outlast_ends")
     for job, _ in states:
         sql.refuses(
-            "INSERT INTO holdfast_waiting (job, state, queue, type, name, delivery, priority,"
+            "INSERT INTO outlast_waiting (job, state, queue, type, name, delivery, priority,"
             " position, available_at, created_at, token, failures, losses)"
             f" VALUES ({job}, 'queued', 'default', 'a', 'a', 'lease', 0, 0, 1, 1, 1, 0, 0)"
         )

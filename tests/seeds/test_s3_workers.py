@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Run
-from holdfast.clock import micros
-from holdfast.core.state import State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Outlast, Run
+from outlast.clock import micros
+from outlast.core.state import State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import (
     SUCCEEDED,
     new_id,
     put,
@@ -18,7 +18,7 @@ from holdfast.testing.conformance.make import (
     started,
     take,
 )
-from holdfast.worker.tidy import Tidy
+from outlast.worker.tidy import Tidy
 
 from .crashing import wrecks
 from .crews import work_and_note
@@ -42,8 +42,8 @@ async def test_two_processes_claim_twenty_jobs_and_each_is_returned_once(path: P
 @pytest.mark.req("S3-2.l")
 def test_one_claim_sets_state_holder_start_and_heartbeat_together(tmp_path: Path) -> None:
     four = (
-        "SELECT state = 'running', holder, started_at, lease_until FROM holdfast_job_state AS s"
-        " WHERE NOT EXISTS (SELECT 1 FROM holdfast_runs WHERE job = s.seq)"
+        "SELECT state = 'running', holder, started_at, lease_until FROM outlast_job_state AS s"
+        " WHERE NOT EXISTS (SELECT 1 FROM outlast_runs WHERE job = s.seq)"
     )
 
     seen = [row for wreck in wrecks("claim_some", tmp_path) for row in Sql(wreck.path).rows(four)]
@@ -75,7 +75,7 @@ async def test_claiming_and_handing_back_the_job_are_one_transaction(path: Path)
 @pytest.mark.req("S3-2.o")
 async def test_two_workers_process_twenty_jobs_twenty_times(path: Path, clock: FakeClock) -> None:
     ran: list[str] = []
-    apps = [Holdfast(SqliteStore(path, clock=clock), poll="5ms") for _ in range(2)]
+    apps = [Outlast(SqliteStore(path, clock=clock), poll="5ms") for _ in range(2)]
 
     for app in apps:
 
@@ -98,7 +98,7 @@ async def test_two_workers_process_twenty_jobs_twenty_times(path: Path, clock: F
 
 @pytest.mark.req("S3-2.o")
 async def test_the_late_result_of_a_zombie_is_refused(
-    app: Holdfast, store: SqliteStore, clock: FakeClock
+    app: Outlast, store: SqliteStore, clock: FakeClock
 ) -> None:
     @app.job
     async def scrape(run: Run) -> str:
@@ -133,7 +133,7 @@ async def test_two_worker_processes_take_no_job_twice(path: Path, tmp_path: Path
     assert sorted(executed) == sorted(jobs)
     assert states == [State.SUCCEEDED] * 20
     # What would have waited there for too long was handed back, and is none.
-    assert sql.value("SELECT count(*) FROM holdfast_runs WHERE status <> 'released'") == 20
+    assert sql.value("SELECT count(*) FROM outlast_runs WHERE status <> 'released'") == 20
     assert refused == [0, 0]
 
 
@@ -144,15 +144,15 @@ async def test_migrating_makes_the_schema_and_migrating_again_does_nothing(
     schema = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
 
     await (await opened(path, clock=FakeClock())).close()
-    first, version = sql.rows(schema), sql.value("SELECT version FROM holdfast_meta")
+    first, version = sql.rows(schema), sql.value("SELECT version FROM outlast_meta")
     store = await opened(path, clock=FakeClock())
     claim = await started(store)
     await store.close()
     await (await opened(path, clock=FakeClock())).close()
 
-    columns = {row[1] for row in sql.rows("PRAGMA table_info(holdfast_open_runs)")}
+    columns = {row[1] for row in sql.rows("PRAGMA table_info(outlast_open_runs)")}
     assert {"token", "worker", "started_at", "lease_until"} <= columns
     assert version >= 1
     assert sql.rows(schema) == first
-    assert sql.value("SELECT version FROM holdfast_meta") == version
-    assert sql.rows("SELECT id, state FROM holdfast_job_state") == [(claim.id, "running")]
+    assert sql.value("SELECT version FROM outlast_meta") == version
+    assert sql.rows("SELECT id, state FROM outlast_job_state") == [(claim.id, "running")]

@@ -66,7 +66,7 @@ def test_right_after_a_crash_in_mid_job_its_row_still_says_running(
     tree.kill()
 
     assert ledger.state(job) == "running"
-    assert ledger.rows("SELECT finished_at FROM holdfast_job_state WHERE id = ?", job) == [(None,)]
+    assert ledger.rows("SELECT finished_at FROM outlast_job_state WHERE id = ?", job) == [(None,)]
 
 
 @pytest.mark.req("S1-4.1.b", "S1-4.1.c")
@@ -81,7 +81,7 @@ def test_running_job_completes_within_the_grace_and_then_the_worker_exits(
 
     assert tree.wait() == 0
     assert (ledger.ends(job), ledger.results(job)) == ([("succeeded", None)], ["7"])
-    assert ledger.rows("SELECT count(*) FROM holdfast_open_runs") == [(0,)]
+    assert ledger.rows("SELECT count(*) FROM outlast_open_runs") == [(0,)]
     assert ledger.is_sound
 
 
@@ -116,7 +116,7 @@ def test_job_that_outlasts_the_grace_is_closed_like_a_crash(grow: Grow, ledger: 
 
     assert tree.wait() == 0
     assert ledger.ends(job) == [("lost", "shutdown")]
-    links = ledger.rows("SELECT state, failures FROM holdfast_job_state WHERE retry_of = ?", job)
+    links = ledger.rows("SELECT state, failures FROM outlast_job_state WHERE retry_of = ?", job)
     assert links == [("queued", 1)]
 
 

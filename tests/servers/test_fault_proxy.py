@@ -9,8 +9,8 @@ import asyncpg
 import psycopg
 import pytest
 
-from holdfast.testing.servers.postgres import PostgresServer
-from holdfast.testing.servers.proxy import FaultProxy, fault_proxy
+from outlast.testing.servers.postgres import PostgresServer
+from outlast.testing.servers.proxy import FaultProxy, fault_proxy
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.servers.dynamodb import shared_dynamodb
-from holdfast.testing.servers.etcd import shared_etcd
-from holdfast.testing.servers.processes import DATA, PATIENCE, serving
+from outlast.testing.servers.dynamodb import shared_dynamodb
+from outlast.testing.servers.etcd import shared_etcd
+from outlast.testing.servers.processes import DATA, PATIENCE, serving
 
 pytestmark = pytest.mark.slow
 

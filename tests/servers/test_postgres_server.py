@@ -11,10 +11,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from holdfast.testing.servers import wheel
-from holdfast.testing.servers.postgres import PostgresServer, ServerFailed, postgres_server
-from holdfast.testing.servers.processes import is_alive, serving
-from holdfast.testing.servers.shared import SCHEMAS, places, shared_postgres
+from outlast.testing.servers import wheel
+from outlast.testing.servers.postgres import PostgresServer, ServerFailed, postgres_server
+from outlast.testing.servers.processes import is_alive, serving
+from outlast.testing.servers.shared import SCHEMAS, places, shared_postgres
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_a_server_that_cannot_start_shows_its_log() -> None:
 
 KILLED = """
 import sys, time
-from holdfast.testing.servers.postgres import postgres_server
+from outlast.testing.servers.postgres import postgres_server
 
 with postgres_server() as server:
     print(server.folder, flush=True)

@@ -8,8 +8,8 @@ import asyncpg
 import psycopg
 import pytest
 
-from holdfast.testing.servers.pooler import TransactionPooler, transaction_pooler
-from holdfast.testing.servers.postgres import PostgresServer, postgres_server
+from outlast.testing.servers.pooler import TransactionPooler, transaction_pooler
+from outlast.testing.servers.postgres import PostgresServer, postgres_server
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from holdfast.clock import SystemClock
-from holdfast.core.ids import Ids
-from holdfast.errors import HoldfastError
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import make_job, take_many
+from outlast.clock import SystemClock
+from outlast.core.ids import Ids
+from outlast.errors import OutlastError
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import make_job, take_many
 
 IDS = Ids(SystemClock().now, secrets.randbits)
 Report = dict[str, Any]
@@ -30,7 +30,7 @@ async def add(store: SqliteStore) -> str:
 async def outcome(work: Awaitable[Any]) -> str:
     try:
         await work
-    except HoldfastError as error:
+    except OutlastError as error:
         return f"{type(error).__name__}: {error}"
     return "done"
 

@@ -5,11 +5,11 @@ from typing import Final
 HOSTILE: Final[list[str]] = [
     # SQL
     "'", "''", '"', "`", ";", "--", "/*", "*/", "\\", "\\'", "%", "_", "?", ":name", "@name", "$1",
-    "'; DROP TABLE holdfast_jobs; --",
+    "'; DROP TABLE outlast_jobs; --",
     "' OR '1'='1",
-    "1); DELETE FROM holdfast_ends; --",
+    "1); DELETE FROM outlast_ends; --",
     "x' UNION SELECT * FROM sqlite_schema --",
-    "'||(SELECT id FROM holdfast_jobs)||'",
+    "'||(SELECT id FROM outlast_jobs)||'",
     "NULL", "null", "0", "-1", "1e999", "0x7fffffffffffffff", "9223372036854775808",
     # JSON
     "{}", "[]", '"', "]", "}", '","', "\\u0000", "\\ud800", "true", "NaN", '{"a":1}', "$.a", "#-1",

@@ -15,14 +15,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, Self
 
-import holdfast
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
+import outlast
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
 
 PATIENCE: Final = 30.0
 """Seconds after which something counts as stuck; nothing waits that long when all is well."""
 
-SOURCES: Final = Path(holdfast.__file__).parent
+SOURCES: Final = Path(outlast.__file__).parent
 SQL: Final = SOURCES / "store" / "sqlite" / "sql"
 FILES: Final = ("", "-wal", "-shm")
 
@@ -143,7 +143,7 @@ class Worlds:
 
 
 def environment() -> dict[str, str]:
-    """For processes that must find the same holdfast, wherever they run."""
+    """For processes that must find the same outlast, wherever they run."""
     found_in = [str(SOURCES.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(found_in)}
 

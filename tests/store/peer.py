@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.clock import SystemClock
-from holdfast.core.decide import succeed
-from holdfast.core.ids import Ids
-from holdfast.errors import HoldfastError
-from holdfast.store.around import Hint, Topic
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import make_job, take_many
+from outlast.clock import SystemClock
+from outlast.core.decide import succeed
+from outlast.core.ids import Ids
+from outlast.errors import OutlastError
+from outlast.store.around import Hint, Topic
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import make_job, take_many
 
 IDS = Ids(SystemClock().now, secrets.randbits)
 
@@ -73,7 +73,7 @@ async def main() -> None:
         answer: Any
         try:
             answer = await getattr(orders, order)(*given)
-        except HoldfastError as error:
+        except OutlastError as error:
             answer = f"{type(error).__name__}: {error}"
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

@@ -8,15 +8,15 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-from holdfast.clock import SystemClock
-from holdfast.core import event as ev
-from holdfast.core.decide import decide, succeed
-from holdfast.core.delivery import Delivery
-from holdfast.core.ids import Ids
-from holdfast.core.run import Claim, Holder
-from holdfast.core.state import Loss
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.conformance.make import TYPE, make_job
+from outlast.clock import SystemClock
+from outlast.core import event as ev
+from outlast.core.decide import decide, succeed
+from outlast.core.delivery import Delivery
+from outlast.core.ids import Ids
+from outlast.core.run import Claim, Holder
+from outlast.core.state import Loss
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.conformance.make import TYPE, make_job
 
 IDS = Ids(SystemClock().now, secrets.randbits)
 LEASE = timedelta(minutes=5)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.store.postgres.statements import Statement, statements
+from outlast.store.postgres.statements import Statement, statements
 
 from .pg_worlds import GROUP, JOB
 

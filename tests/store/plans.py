@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from holdfast.store.sqlite.statements import statements
+from outlast.store.sqlite.statements import statements
 
 WALKS = {"Rewind", "Last"}
 BOUNDS = {"IdxGT", "IdxGE", "IdxLT", "IdxLE"}

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import CancelRequested
-from holdfast.core.violation import Code
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import (
+from outlast.core.delivery import Delivery
+from outlast.core.event import CancelRequested
+from outlast.core.violation import Code
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import (
     FAILED,
     ended,
     job_of,
@@ -67,23 +67,23 @@ class Vandal:
         self._connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", row)  # noqa: S608 - ours
 
     def id(self, seq: int) -> str:
-        found = self._connection.execute("SELECT id FROM holdfast_jobs WHERE seq = ?", (seq,))
+        found = self._connection.execute("SELECT id FROM outlast_jobs WHERE seq = ?", (seq,))
         return str(found.fetchone()[0])
 
     def second_job(self, like: int, **over: Any) -> None:
         """Another job like that one, waiting."""
-        self.copy("holdfast_jobs", "seq", like, **{"seq": STRANGER, "id": NOBODY, **over})
-        self.copy("holdfast_waiting", "job", like, job=STRANGER)
+        self.copy("outlast_jobs", "seq", like, **{"seq": STRANGER, "id": NOBODY, **over})
+        self.copy("outlast_waiting", "job", like, job=STRANGER)
 
     def event(self, job: int, kind: str, token: int = 0) -> None:
-        self.insert("holdfast_events", job=job, at=1, kind=kind, token=token)
+        self.insert("outlast_events", job=job, at=1, kind=kind, token=token)
 
     def end(self, job: int, state: str, like: int) -> None:
-        self.copy("holdfast_ends", "job", like, job=job, state=state, queue="queued")
+        self.copy("outlast_ends", "job", like, job=job, state=state, queue="queued")
 
     def reserve(self, number: int, job_id: str, queue: str, status: str = "active") -> None:
         self.insert(
-            "holdfast_reservations",
+            "outlast_reservations",
             id=f"{number:036}", queue=queue, job_id=job_id, caller="c", request="r", status=status,
             reserved_at=1, expires_at=2, span=1, until=2,
             ended_at=None if status == "active" else 2,
@@ -92,14 +92,14 @@ class Vandal:
     def group(self, mode: str, **members: str) -> None:
         """A sealed group of those jobs, each in that waiting state."""
         self.insert(
-            "holdfast_groups",
+            "outlast_groups",
             seq=7, id=f"{7:036}", mode=mode, on_failure="stop", total=len(members), created_at=1,
             sealed_at=1,
         )  # fmt: skip
         for name, state in members.items():
             seq = {"queued": QUEUED, "other": OTHER}[name]
-            self.run("UPDATE holdfast_jobs SET grp = 7 WHERE seq = ?", seq)
-            self.run("UPDATE holdfast_waiting SET grp = 7, state = ? WHERE job = ?", state, seq)
+            self.run("UPDATE outlast_jobs SET grp = 7 WHERE seq = ?", seq)
+            self.run("UPDATE outlast_waiting SET grp = 7, state = ? WHERE job = ?", state, seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,55 +137,55 @@ def _sql(*statements: str) -> Callable[[Vandal], None]:
 
 
 def _ran_twice(v: Vandal) -> None:
-    v.copy("holdfast_runs", "job", LINK, token=2, run_id=NOBODY)
-    v.run("UPDATE holdfast_ends SET token = 2, failures = 2 WHERE job = ?", LINK)
-    v.run("UPDATE holdfast_waiting SET failures = 2 WHERE job = ?", NEXT)
+    v.copy("outlast_runs", "job", LINK, token=2, run_id=NOBODY)
+    v.run("UPDATE outlast_ends SET token = 2, failures = 2 WHERE job = ?", LINK)
+    v.run("UPDATE outlast_waiting SET failures = 2 WHERE job = ?", NEXT)
 
 
 def _waits_again(v: Vandal) -> None:
-    v.copy("holdfast_runs", "job", LINK, job=NEXT, run_id=NOBODY, status="released")
-    v.run("UPDATE holdfast_waiting SET token = 1 WHERE job = ?", NEXT)
+    v.copy("outlast_runs", "job", LINK, job=NEXT, run_id=NOBODY, status="released")
+    v.run("UPDATE outlast_waiting SET token = 1 WHERE job = ?", NEXT)
 
 
 def _followed_twice(v: Vandal) -> None:
-    v.drop("holdfast_jobs_retry_of")
+    v.drop("outlast_jobs_retry_of")
     v.second_job(NEXT)
 
 
 def _unfollowed(v: Vandal) -> None:
-    v.run("DELETE FROM holdfast_waiting WHERE job = ?", NEXT)
-    v.run("DELETE FROM holdfast_jobs WHERE seq = ?", NEXT)
+    v.run("DELETE FROM outlast_waiting WHERE job = ?", NEXT)
+    v.run("DELETE FROM outlast_jobs WHERE seq = ?", NEXT)
 
 
 def _predecessor_gone(v: Vandal) -> None:
     for table in ("runs", "ends", "events"):
-        v.run(f"DELETE FROM holdfast_{table} WHERE job = ?", LINK)  # noqa: S608 - ours
-    v.run("DELETE FROM holdfast_jobs WHERE seq = ?", LINK)
+        v.run(f"DELETE FROM outlast_{table} WHERE job = ?", LINK)  # noqa: S608 - ours
+    v.run("DELETE FROM outlast_jobs WHERE seq = ?", LINK)
 
 
 def _reserved_twice(v: Vandal) -> None:
-    v.drop("holdfast_reservations_active")
+    v.drop("outlast_reservations_active")
     v.reserve(1, v.id(QUEUED), "queued")
     v.reserve(2, v.id(QUEUED), "queued")
 
 
 def _once_overlaps(v: Vandal) -> None:
-    v.drop("holdfast_open_name")
-    v.copy("holdfast_jobs", "seq", ONCE, seq=STRANGER, id=NOBODY)
-    v.copy("holdfast_open_runs", "job", ONCE, job=STRANGER, run_id=NOBODY)
+    v.drop("outlast_open_name")
+    v.copy("outlast_jobs", "seq", ONCE, seq=STRANGER, id=NOBODY)
+    v.copy("outlast_open_runs", "job", ONCE, job=STRANGER, run_id=NOBODY)
 
 
 def _key(scope: str, seq: int | None) -> Callable[[Vandal], None]:
     def do(v: Vandal) -> None:
         job_id = NOBODY if seq is None else v.id(seq)
-        v.insert("holdfast_keys", scope=scope, key="x", bucket="", job_id=job_id)
+        v.insert("outlast_keys", scope=scope, key="x", bucket="", job_id=job_id)
 
     return do
 
 
 _C = Code
 PLANTS: Final = (
-    Plant(_C.STANDS_NOWHERE, ("jobs seq=3",), 3, _sql("DELETE FROM holdfast_waiting WHERE job=3")),
+    Plant(_C.STANDS_NOWHERE, ("jobs seq=3",), 3, _sql("DELETE FROM outlast_waiting WHERE job=3")),
     Plant(
         _C.STANDS_TWICE,
         ("waiting job=3", "ends job=3"),
@@ -197,51 +197,51 @@ PLANTS: Final = (
         ("open_runs job=2", "ends job=2"),
         2,
         lambda v: v.copy(
-            "holdfast_ends", "job", DEAD, job=RETRIED, queue="retried", token=1, failures=1
+            "outlast_ends", "job", DEAD, job=RETRIED, queue="retried", token=1, failures=1
         ),
     ),
     Plant(
         _C.UNLIKE_ITS_JOB,
         ("jobs seq=3", "waiting job=3"),
         3,
-        _sql("UPDATE holdfast_waiting SET queue='elsewhere' WHERE job=3"),
+        _sql("UPDATE outlast_waiting SET queue='elsewhere' WHERE job=3"),
     ),
     Plant(
         _C.UNLIKE_ITS_JOB,
         ("jobs seq=6", "open_runs job=6"),
         6,
-        _sql("UPDATE holdfast_open_runs SET name='another' WHERE job=6"),
+        _sql("UPDATE outlast_open_runs SET name='another' WHERE job=6"),
     ),
     Plant(
         _C.UNLIKE_ITS_JOB,
         ("jobs seq=1", "ends job=1"),
         1,
-        _sql("UPDATE holdfast_ends SET queue='elsewhere' WHERE job=1"),
+        _sql("UPDATE outlast_ends SET queue='elsewhere' WHERE job=1"),
     ),
     Plant(
         _C.UNLIKE_ITS_JOB,
         ("jobs seq=3", "waiting job=3"),
         3,
-        _sql("UPDATE holdfast_waiting SET grp=77 WHERE job=3"),
+        _sql("UPDATE outlast_waiting SET grp=77 WHERE job=3"),
     ),
     Plant(
         _C.WORD_UNKNOWN,
         ("waiting job=3",),
         3,
-        _sql("UPDATE holdfast_waiting SET state='dozing' WHERE job=3"),
+        _sql("UPDATE outlast_waiting SET state='dozing' WHERE job=3"),
     ),
     Plant(
         _C.WORD_UNKNOWN,
         ("runs job=2 token=1",),
         2,
-        _sql("UPDATE holdfast_runs SET status='odd' WHERE job=2"),
+        _sql("UPDATE outlast_runs SET status='odd' WHERE job=2"),
         frozenset({_C.COUNTS_UNPROVEN}),
     ),
     Plant(
         _C.WORD_UNKNOWN,
         ("ends job=1",),
         1,
-        _sql("UPDATE holdfast_ends SET state='over' WHERE job=1"),
+        _sql("UPDATE outlast_ends SET state='over' WHERE job=1"),
         frozenset({_C.END_UNEXPLAINED, _C.END_UNTOLD}),
     ),
     Plant(_C.WAITS_AGAIN, ("waiting job=5",), NEXT, _waits_again),
@@ -251,8 +251,8 @@ PLANTS: Final = (
         ("runs job=6 token=1", "open_runs job=6"),
         ONCE,
         lambda v: (
-            v.copy("holdfast_runs", "job", LINK, job=ONCE, run_id=NOBODY, status="released"),
-            v.run("UPDATE holdfast_open_runs SET token = 2 WHERE job = ?", ONCE),
+            v.copy("outlast_runs", "job", LINK, job=ONCE, run_id=NOBODY, status="released"),
+            v.run("UPDATE outlast_open_runs SET token = 2 WHERE job = ?", ONCE),
         )[0],
     ),
     Plant(
@@ -260,92 +260,92 @@ PLANTS: Final = (
         ("runs job=1 token=3",),
         1,
         _sql(
-            "UPDATE holdfast_runs SET token=3 WHERE job=1",
-            "UPDATE holdfast_ends SET token=3 WHERE job=1",
+            "UPDATE outlast_runs SET token=3 WHERE job=1",
+            "UPDATE outlast_ends SET token=3 WHERE job=1",
         ),
     ),
     Plant(
         _C.TOKEN_APART,
         ("ends job=1", "runs job=1 token=1"),
         1,
-        _sql("UPDATE holdfast_ends SET token=5 WHERE job=1"),
+        _sql("UPDATE outlast_ends SET token=5 WHERE job=1"),
     ),
     Plant(
         _C.TOKEN_APART,
         ("open_runs job=2",),
         2,
-        _sql("DELETE FROM holdfast_runs WHERE job=2"),
+        _sql("DELETE FROM outlast_runs WHERE job=2"),
         frozenset({_C.COUNTS_UNPROVEN}),
     ),
     Plant(
         _C.OPEN_NOT_LAST,
         ("open_runs job=2", "runs job=2 token=1"),
         2,
-        _sql("UPDATE holdfast_open_runs SET token=1 WHERE job=2"),
+        _sql("UPDATE outlast_open_runs SET token=1 WHERE job=2"),
     ),
     Plant(
         _C.RUN_UNFINISHED,
         ("runs job=4 token=1",),
         LINK,
-        _sql("UPDATE holdfast_runs SET finished_at='never' WHERE job=4"),
+        _sql("UPDATE outlast_runs SET finished_at='never' WHERE job=4"),
     ),
     Plant(
         _C.RESULT_ASTRAY,
         ("runs job=4 token=1",),
         LINK,
-        _sql("UPDATE holdfast_runs SET result='1' WHERE job=4"),
+        _sql("UPDATE outlast_runs SET result='1' WHERE job=4"),
     ),
     Plant(
         _C.HOLDER_GONE,
         ("open_runs job=2",),
         2,
-        _sql("UPDATE holdfast_open_runs SET worker=999 WHERE job=2"),
+        _sql("UPDATE outlast_open_runs SET worker=999 WHERE job=2"),
     ),
     Plant(
         _C.HOLDER_GONE,
         ("runs job=1 token=1",),
         1,
-        _sql("UPDATE holdfast_runs SET worker=999 WHERE job=1"),
+        _sql("UPDATE outlast_runs SET worker=999 WHERE job=1"),
     ),
     Plant(
         _C.WENT_ON,
         ("runs job=2 token=1", "open_runs job=2"),
         2,
         _sql(
-            "UPDATE holdfast_runs SET status='succeeded' WHERE job=2",
-            "UPDATE holdfast_open_runs SET failures=0 WHERE job=2",
+            "UPDATE outlast_runs SET status='succeeded' WHERE job=2",
+            "UPDATE outlast_open_runs SET failures=0 WHERE job=2",
         ),
     ),
     Plant(
         _C.END_UNEXPLAINED,
         ("ends job=1", "runs job=1 token=1"),
         1,
-        _sql("UPDATE holdfast_runs SET status='released', result=NULL WHERE job=1"),
+        _sql("UPDATE outlast_runs SET status='released', result=NULL WHERE job=1"),
     ),
     Plant(
         _C.END_UNEXPLAINED,
         ("ends job=8",),
         DROPPED,
         _sql(
-            "UPDATE holdfast_ends SET state='succeeded' WHERE job=8",
-            "DELETE FROM holdfast_events WHERE job=8",
+            "UPDATE outlast_ends SET state='succeeded' WHERE job=8",
+            "DELETE FROM outlast_events WHERE job=8",
         ),
     ),
     Plant(
         _C.END_APART,
         ("ends job=1", "runs job=1 token=1"),
         1,
-        _sql("UPDATE holdfast_ends SET at=at+1 WHERE job=1"),
+        _sql("UPDATE outlast_ends SET at=at+1 WHERE job=1"),
     ),
-    Plant(_C.END_UNTOLD, ("ends job=7",), DEAD, _sql("DELETE FROM holdfast_events WHERE job=7")),
+    Plant(_C.END_UNTOLD, ("ends job=7",), DEAD, _sql("DELETE FROM outlast_events WHERE job=7")),
     Plant(
-        _C.END_UNTOLD, ("ends job=8",), DROPPED, _sql("UPDATE holdfast_ends SET at=1 WHERE job=8")
+        _C.END_UNTOLD, ("ends job=8",), DROPPED, _sql("UPDATE outlast_ends SET at=1 WHERE job=8")
     ),
     Plant(
         _C.EVENT_CONTRADICTS,
         ("ends job=8", "events id=4"),
         DROPPED,
-        _sql("UPDATE holdfast_ends SET state='skipped' WHERE job=8"),
+        _sql("UPDATE outlast_ends SET state='skipped' WHERE job=8"),
     ),
     Plant(
         _C.EVENT_CONTRADICTS,
@@ -358,13 +358,13 @@ PLANTS: Final = (
         _C.COUNTS_UNPROVEN,
         ("waiting job=3",),
         3,
-        _sql("UPDATE holdfast_waiting SET failures=3 WHERE job=3"),
+        _sql("UPDATE outlast_waiting SET failures=3 WHERE job=3"),
     ),
     Plant(
         _C.COUNTS_UNPROVEN,
         ("waiting job=5",),
         NEXT,
-        _sql("UPDATE holdfast_waiting SET failures=0 WHERE job=5"),
+        _sql("UPDATE outlast_waiting SET failures=0 WHERE job=5"),
     ),
     Plant(
         _C.FOLLOWED_TWICE,
@@ -385,19 +385,19 @@ PLANTS: Final = (
         _C.ROOT_BROKEN,
         ("jobs seq=5", "jobs id={4}"),
         NEXT,
-        _sql("UPDATE holdfast_jobs SET root=3 WHERE seq=5"),
+        _sql("UPDATE outlast_jobs SET root=3 WHERE seq=5"),
     ),
     Plant(
         _C.ROOT_BROKEN,
         ("jobs seq=5", "jobs id={4}"),
         NEXT,
-        _sql("UPDATE holdfast_jobs SET root=77 WHERE seq=5"),
+        _sql("UPDATE outlast_jobs SET root=77 WHERE seq=5"),
     ),
     Plant(
         _C.PARAMS_BROKEN,
         ("jobs seq=3",),
         3,
-        _sql("UPDATE holdfast_jobs SET params='{' WHERE seq=3"),
+        _sql("UPDATE outlast_jobs SET params='{' WHERE seq=3"),
     ),
     Plant(
         _C.RESERVATION_LEFT,
@@ -415,41 +415,41 @@ PLANTS: Final = (
         _C.BLOCKED_ALONE,
         ("waiting job=3",),
         3,
-        _sql("UPDATE holdfast_waiting SET state='blocked' WHERE job=3"),
+        _sql("UPDATE outlast_waiting SET state='blocked' WHERE job=3"),
     ),
     Plant(
         _C.GROUP_GONE,
         ("jobs seq=3",),
         3,
         _sql(
-            "UPDATE holdfast_jobs SET grp=77 WHERE seq=3",
-            "UPDATE holdfast_waiting SET grp=77 WHERE job=3",
+            "UPDATE outlast_jobs SET grp=77 WHERE seq=3",
+            "UPDATE outlast_waiting SET grp=77 WHERE job=3",
         ),
     ),
     Plant(
         _C.RUN_OF_NO_JOB,
         ("runs job=99 token=1",),
         None,
-        lambda v: v.copy("holdfast_runs", "job", DONE, job=STRANGER, run_id=NOBODY),
+        lambda v: v.copy("outlast_runs", "job", DONE, job=STRANGER, run_id=NOBODY),
     ),
     Plant(_C.EVENT_OF_NO_JOB, ("events id=6",), None, lambda v: v.event(STRANGER, "cancelled")),
     Plant(
         _C.PLACE_OF_NO_JOB,
         ("waiting job=99",),
         None,
-        lambda v: v.copy("holdfast_waiting", "job", QUEUED, job=STRANGER),
+        lambda v: v.copy("outlast_waiting", "job", QUEUED, job=STRANGER),
     ),
     Plant(
         _C.PLACE_OF_NO_JOB,
         ("open_runs job=99",),
         None,
-        lambda v: v.copy("holdfast_open_runs", "job", RETRIED, job=STRANGER, run_id=NOBODY),
+        lambda v: v.copy("outlast_open_runs", "job", RETRIED, job=STRANGER, run_id=NOBODY),
     ),
     Plant(
         _C.PLACE_OF_NO_JOB,
         ("ends job=99",),
         None,
-        lambda v: v.copy("holdfast_ends", "job", DONE, job=STRANGER),
+        lambda v: v.copy("outlast_ends", "job", DONE, job=STRANGER),
     ),
     Plant(_C.KEY_OF_NO_JOB, ("keys scope=active key=x",), None, _key("active", None)),
     Plant(_C.KEY_LEFT, ("keys scope=active key=x",), DONE, _key("active", DONE)),
@@ -459,7 +459,7 @@ PLANTS: Final = (
         ("slots series=s slot_at=1",),
         NEXT,
         lambda v: v.insert(
-            "holdfast_slots",
+            "outlast_slots",
             series="s",
             slot_at=1,
             outcome="manual",
@@ -472,7 +472,7 @@ PLANTS: Final = (
         _C.SLOT_NOT_ITS_OWN,
         ("jobs seq=3",),
         QUEUED,
-        lambda v: v.run("UPDATE holdfast_jobs SET slot_at = 1 WHERE seq = ?", QUEUED),
+        lambda v: v.run("UPDATE outlast_jobs SET slot_at = 1 WHERE seq = ?", QUEUED),
     ),
     Plant(
         _C.RESERVATION_OF_NO_JOB,

@@ -3,7 +3,7 @@
 import sqlite3
 from dataclasses import dataclass
 
-from holdfast.store.sqlite.migrate import migrations
+from outlast.store.sqlite.migrate import migrations
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def references() -> list[Reference]:
 def names(kind: str) -> list[str]:
     """The names of all tables, indexes or triggers of ours."""
     found = _ask(f"SELECT name FROM sqlite_schema WHERE type = '{kind}' ORDER BY name")  # noqa: S608 - our own words
-    return [name for (name,) in found if name.startswith("holdfast_")]
+    return [name for (name,) in found if name.startswith("outlast_")]
 
 
 def _ask(question: str) -> list[tuple[object, ...]]:

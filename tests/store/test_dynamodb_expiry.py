@@ -8,18 +8,18 @@ from typing import Any
 import boto3
 import pytest
 
-from holdfast.clock import SystemClock
-from holdfast.core.job import Key
-from holdfast.core.run import Lease
-from holdfast.errors import InvalidJob, StoreReadOnly
-from holdfast.store.keyvalue.dynamodb import DynamoDBEngine
-from holdfast.store.keyvalue.dynamodb_table import Table
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.store.open import open_store
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import HOUR, SECOND, SUCCEEDED, make_job, settle, started
-from holdfast.testing.servers.dynamodb import MOST_WRITES, url
-from holdfast.verify import verify
+from outlast.clock import SystemClock
+from outlast.core.job import Key
+from outlast.core.run import Lease
+from outlast.errors import InvalidJob, StoreReadOnly
+from outlast.store.keyvalue.dynamodb import DynamoDBEngine
+from outlast.store.keyvalue.dynamodb_table import Table
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.store.open import open_store
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import HOUR, SECOND, SUCCEEDED, make_job, settle, started
+from outlast.testing.servers.dynamodb import MOST_WRITES, url
+from outlast.verify import verify
 
 pytestmark = pytest.mark.slow
 
@@ -90,7 +90,7 @@ async def test_migrate_turns_it_on_for_a_table_made_by_hand_and_twice_is_fine(
     await keyvalue.migrate()
     await keyvalue.migrate()
 
-    assert before == "off; `holdfast db migrate` turns it on"
+    assert before == "off; `outlast db migrate` turns it on"
     assert (await keyvalue.facts())["expiry"] == "by expires_at"
     await keyvalue.close()
 

@@ -8,15 +8,15 @@ from typing import Any
 import boto3
 import pytest
 
-from holdfast.core.event import CancelRequested, Failed
-from holdfast.core.ids import Ids
-from holdfast.core.job import Key
-from holdfast.errors import NotOurStore, StoreMissing
-from holdfast.store.base import Added
-from holdfast.store.keyvalue.dynamodb import DynamoDBEngine
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.core.event import CancelRequested, Failed
+from outlast.core.ids import Ids
+from outlast.core.job import Key
+from outlast.errors import NotOurStore, StoreMissing
+from outlast.store.base import Added
+from outlast.store.keyvalue.dynamodb import DynamoDBEngine
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     LEASE,
     SECOND,
@@ -29,8 +29,8 @@ from holdfast.testing.conformance.make import (
     started,
     take,
 )
-from holdfast.testing.servers.dynamodb import MOST_WRITES
-from holdfast.testing.stores import ids_for_test
+from outlast.testing.servers.dynamodb import MOST_WRITES
+from outlast.testing.stores import ids_for_test
 
 pytestmark = pytest.mark.slow
 

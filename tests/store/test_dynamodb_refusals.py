@@ -9,9 +9,9 @@ from threading import Thread
 
 import pytest
 
-from holdfast.core.run import Lease
-from holdfast.errors import (
-    HoldfastError,
+from outlast.core.run import Lease
+from outlast.errors import (
+    OutlastError,
     PayloadTooLarge,
     StoreBroken,
     StoreBusy,
@@ -19,11 +19,11 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from holdfast.store.base import Store
-from holdfast.store.open import open_store
-from holdfast.testing.conformance.make import job_of, put, started
-from holdfast.testing.servers import dynamodb as local
-from holdfast.testing.servers.program import free_ports
+from outlast.store.base import Store
+from outlast.store.open import open_store
+from outlast.testing.conformance.make import job_of, put, started
+from outlast.testing.servers import dynamodb as local
+from outlast.testing.servers.program import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_refusal_is_one_line_with_what_to_do(
-    code: str, told: str, error: type[HoldfastError], line: str
+    code: str, told: str, error: type[OutlastError], line: str
 ) -> None:
     with _refusing(code, told) as endpoint:
         store = open_store(local.url(endpoint, "jobs"))

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Holdfast, Run
-from holdfast.core.job import Key
-from holdfast.store.open import open_store
-from holdfast.testing.conformance.make import SUCCEEDED, make_job, put_group, settle, started, sweep
-from holdfast.testing.servers import dynamodb as local
-from holdfast.testing.servers.dynamodb_gate import Gate, dynamodb_gate
-from holdfast.verify import verify
+from outlast import Outlast, Run
+from outlast.core.job import Key
+from outlast.store.open import open_store
+from outlast.testing.conformance.make import SUCCEEDED, make_job, put_group, settle, started, sweep
+from outlast.testing.servers import dynamodb as local
+from outlast.testing.servers.dynamodb_gate import Gate, dynamodb_gate
+from outlast.verify import verify
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ async def _made(gate: Gate, table: str) -> None:
 
 
 async def _work(gate: Gate, table: str) -> None:
-    app = Holdfast(local.url(gate.endpoint, table), poll="50ms", tick="50ms")
+    app = Outlast(local.url(gate.endpoint, table), poll="50ms", tick="50ms")
 
     @app.job
     async def work(run: Run, n: int) -> int:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.store.keyvalue.port import Key, Write
-from holdfast.store.open import open_store
+from outlast.store.keyvalue.port import Key, Write
+from outlast.store.open import open_store
 
 if TYPE_CHECKING:
-    from holdfast.store.keyvalue.store import KeyValueStore
-    from holdfast.testing.servers.etcd import EtcdCluster
+    from outlast.store.keyvalue.store import KeyValueStore
+    from outlast.testing.servers.etcd import EtcdCluster
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ BEAT = 0.4
 
 HOLDER = """
 import asyncio, sys
-from holdfast.store.open import open_store
+from outlast.store.open import open_store
 
 async def main():
     store = open_store(sys.argv[1])

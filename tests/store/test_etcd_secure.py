@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.state import State
-from holdfast.errors import StoreReadOnly, StoreUnavailable
-from holdfast.store.open import open_store
-from holdfast.testing.conformance.make import SUCCEEDED, job_of, put, settle, take
-from holdfast.testing.servers.etcd_secure import SecureEtcd, secure_etcd
-from holdfast.testing.servers.program import free_ports
+from outlast.core.state import State
+from outlast.errors import StoreReadOnly, StoreUnavailable
+from outlast.store.open import open_store
+from outlast.testing.conformance.make import SUCCEEDED, job_of, put, settle, take
+from outlast.testing.servers.etcd_secure import SecureEtcd, secure_etcd
+from outlast.testing.servers.program import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("etcd_secure")]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.store.keyvalue.etcd import EtcdEngine
-from holdfast.store.keyvalue.etcd_watch import Watch
-from holdfast.store.keyvalue.etcd_wire import Cluster, Wire
-from holdfast.store.keyvalue.port import Key, Write
+from outlast.store.keyvalue.etcd import EtcdEngine
+from outlast.store.keyvalue.etcd_watch import Watch
+from outlast.store.keyvalue.etcd_wire import Cluster, Wire
+from outlast.store.keyvalue.port import Key, Write
 
 if TYPE_CHECKING:
-    from holdfast.testing.servers.etcd import EtcdCluster
+    from outlast.testing.servers.etcd import EtcdCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("etcd_watch")]
 """One after the other: a compaction is of the whole cluster, and what it forgets another misses."""

@@ -5,17 +5,17 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from holdfast.clock import SystemClock
-from holdfast.core.violation import Code
-from holdfast.errors import ClockApart, InvalidJob, SchemaTooNew, StoreBusy
-from holdfast.store.keyvalue import runs
-from holdfast.store.keyvalue.leases import FleetClock, Leases
-from holdfast.store.keyvalue.port import Conditions, Entry, Key, Span, Write
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.store.keyvalue.unit import Unit
-from holdfast.store.open import open_store
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.clock import SystemClock
+from outlast.core.violation import Code
+from outlast.errors import ClockApart, InvalidJob, SchemaTooNew, StoreBusy
+from outlast.store.keyvalue import runs
+from outlast.store.keyvalue.leases import FleetClock, Leases
+from outlast.store.keyvalue.port import Conditions, Entry, Key, Span, Write
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.store.keyvalue.unit import Unit
+from outlast.store.open import open_store
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     SECOND,
     claim_order,
@@ -24,9 +24,9 @@ from holdfast.testing.conformance.make import (
     started,
     take_many,
 )
-from holdfast.testing.memory_engine import MemoryEngine
-from holdfast.testing.stores import ids_for_test
-from holdfast.verify import verify
+from outlast.testing.memory_engine import MemoryEngine
+from outlast.testing.stores import ids_for_test
+from outlast.verify import verify
 
 
 async def _opened(engine: MemoryEngine, clock: FakeClock | None = None) -> KeyValueStore:
@@ -61,7 +61,7 @@ def test_address_that_cannot_be_is_refused_by_what_is_wrong_with_it(url: str, to
 
 
 def test_hosts_without_a_port_have_the_usual_one() -> None:
-    from holdfast.store.keyvalue.etcd_wire import hosts  # noqa: PLC0415 - needs its driver
+    from outlast.store.keyvalue.etcd_wire import hosts  # noqa: PLC0415 - needs its driver
 
     assert hosts("a,b:1234,[::1]") == ["a:2379", "b:1234", "[::1]:2379"]
 
@@ -133,7 +133,7 @@ async def test_machine_whose_clock_is_far_off_is_refused() -> None:
 
 async def test_records_of_a_newer_version_are_refused() -> None:
     engine = MemoryEngine()
-    await engine.transact({}, [Write(Key("holdfast", "version"), {"version": 99})])
+    await engine.transact({}, [Write(Key("outlast", "version"), {"version": 99})])
 
     with pytest.raises(SchemaTooNew, match="version 99"):
         await _opened(engine)
@@ -149,7 +149,7 @@ class _Contended(MemoryEngine):
 
 
 async def test_unit_that_never_comes_through_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.store.keyvalue.unit.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("outlast.store.keyvalue.unit.LONGEST_PAUSE", 0.0)
     engine = _Contended()
     store = await _opened(engine)
     engine.is_lost = True

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.store.base import Store
-from holdfast.store.open import open_store
-from holdfast.testing import sizes
-from holdfast.testing.conformance.make import put, take_many
-from holdfast.testing.servers import dynamodb as local
+from outlast.store.base import Store
+from outlast.store.open import open_store
+from outlast.testing import sizes
+from outlast.testing.conformance.make import put, take_many
+from outlast.testing.servers import dynamodb as local
 
 if TYPE_CHECKING:
-    from holdfast.testing.servers.etcd import EtcdCluster
+    from outlast.testing.servers.etcd import EtcdCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -8,20 +8,20 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from holdfast.core.run import Holder
-from holdfast.core.worker import WorkerInfo
-from holdfast.errors import StoreUnavailable
-from holdfast.store.keyvalue import layout
-from holdfast.store.keyvalue.lives import Lives
-from holdfast.store.keyvalue.locks import Lock
-from holdfast.store.keyvalue.port import LEASE as NAME
-from holdfast.store.keyvalue.port import Conditions, Keep, Key, Write
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import HOUR, LEASE, TYPE, put, settle, take
-from holdfast.testing.conformance.make import SUCCEEDED as DONE
-from holdfast.testing.memory_engine import MemoryEngine
-from holdfast.testing.stores import ids_for_test
+from outlast.core.run import Holder
+from outlast.core.worker import WorkerInfo
+from outlast.errors import StoreUnavailable
+from outlast.store.keyvalue import layout
+from outlast.store.keyvalue.lives import Lives
+from outlast.store.keyvalue.locks import Lock
+from outlast.store.keyvalue.port import LEASE as NAME
+from outlast.store.keyvalue.port import Conditions, Keep, Key, Write
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import HOUR, LEASE, TYPE, put, settle, take
+from outlast.testing.conformance.make import SUCCEEDED as DONE
+from outlast.testing.memory_engine import MemoryEngine
+from outlast.testing.stores import ids_for_test
 
 TREE = "tree.dead"
 DEAD = Holder(instance_id="host-1", boot_id=TREE)
@@ -233,7 +233,7 @@ async def test_lease_is_seen_to_be_kept_only_by_who_looked_a_moment_ago(
     engine: MemoryEngine, leases: _Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("holdfast.store.keyvalue.lives.time.monotonic", lambda: now)
+    monkeypatch.setattr("outlast.store.keyvalue.lives.time.monotonic", lambda: now)
     monkeypatch.setattr(leases, "left", AsyncMock(return_value=3))
     await leases.put(Write(Key(layout.LIFE, "other"), {}), span=3)
     lives, seen = Lives(engine, "own"), []

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.core.event import Failed
-from holdfast.store.keyvalue import layout
-from holdfast.store.keyvalue.port import Entry, Key, Write
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import job_of, put, settle, started
-from holdfast.testing.memory_engine import MemoryEngine
+from outlast.core.event import Failed
+from outlast.store.keyvalue import layout
+from outlast.store.keyvalue.port import Entry, Key, Write
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import job_of, put, settle, started
+from outlast.testing.memory_engine import MemoryEngine
 
 MINUTE = timedelta(minutes=1)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.decide import Standing, decide
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import (
+from outlast.core.decide import Standing, decide
+from outlast.core.delivery import Delivery
+from outlast.core.event import (
     Abandoned,
     Abandonment,
     CancelRequested,
@@ -18,17 +18,17 @@ from holdfast.core.event import (
     Misfired,
     Moved,
 )
-from holdfast.core.group import GroupMode, NewGroup, OnMemberFailure
-from holdfast.core.ids import JobId
-from holdfast.core.job import Key, NewJob, Slot
-from holdfast.core.order import Ordering
-from holdfast.core.place import Edit, Place, Where
-from holdfast.core.reservation import NewReservation, ReservationId
-from holdfast.core.schedule import Outcome
-from holdfast.store.base import Queue
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.core.group import GroupMode, NewGroup, OnMemberFailure
+from outlast.core.ids import JobId
+from outlast.core.job import Key, NewJob, Slot
+from outlast.core.order import Ordering
+from outlast.core.place import Edit, Place, Where
+from outlast.core.reservation import NewReservation, ReservationId
+from outlast.core.schedule import Outcome
+from outlast.store.base import Queue
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     MANY,
     SUCCEEDED,
@@ -40,7 +40,7 @@ from holdfast.testing.conformance.make import (
     take,
     take_many,
 )
-from holdfast.testing.pairs import MakeWorld, Pairs, Verb
+from outlast.testing.pairs import MakeWorld, Pairs, Verb
 
 MOMENT = timedelta(milliseconds=1)
 SMALLEST = 10
@@ -48,7 +48,7 @@ SMALLEST = 10
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.store.keyvalue.unit.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("outlast.store.keyvalue.unit.FIRST_PAUSE", 0.0)
 
 
 def _id(name: str) -> JobId:

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.config import Settings
+from outlast import Outlast
+from outlast.config import Settings
 
 DYNAMODB = "dynamodb://jobs?region=eu-central-1"
 SECOND = timedelta(seconds=1)
@@ -22,7 +22,7 @@ SECOND = timedelta(seconds=1)
 def test_store_says_how_often_it_wants_to_be_looked_at(
     url: str, poll: timedelta, tick: timedelta
 ) -> None:
-    plain, other = Holdfast(url).settings, Holdfast(url, settings=Settings(lease="30s")).settings
+    plain, other = Outlast(url).settings, Outlast(url, settings=Settings(lease="30s")).settings
 
     assert (plain.poll, plain.tick) == (other.poll, other.tick) == (poll, tick)
     assert other.lease == 30 * SECOND
@@ -30,15 +30,15 @@ def test_store_says_how_often_it_wants_to_be_looked_at(
 
 @pytest.mark.parametrize("poll", ["500ms", "2s"])
 def test_what_the_app_says_wins_though_it_is_the_usual(poll: str) -> None:
-    by_name = Holdfast(DYNAMODB, poll=poll).settings
-    by_settings = Holdfast(DYNAMODB, settings=Settings(poll=poll, tick="1s")).settings
+    by_name = Outlast(DYNAMODB, poll=poll).settings
+    by_settings = Outlast(DYNAMODB, settings=Settings(poll=poll, tick="1s")).settings
 
     assert by_name.poll == by_settings.poll == Settings(poll=poll).poll
     assert (by_name.tick, by_settings.tick) == (5 * SECOND, SECOND)
 
 
 def test_settings_that_a_store_has_chosen_go_to_other_processes_as_they_are() -> None:
-    chosen = Holdfast(DYNAMODB).settings
+    chosen = Outlast(DYNAMODB).settings
 
     assert Settings.load(chosen.dump()) == chosen
     assert chosen.with_(lease="60s").poll == 5 * SECOND

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.core.group import NewGroup
-from holdfast.core.job import Key as DedupeKey
-from holdfast.core.order import Ordering
-from holdfast.core.schedule import Outcome, Schedule
-from holdfast.core.violation import Code
-from holdfast.store.base import Filter, Queue
-from holdfast.store.keyvalue import layout
-from holdfast.store.keyvalue.port import Entry, Key, Span, Write
-from holdfast.store.keyvalue.store import KeyValueStore
-from holdfast.store.schedules import Fired, SetSchedule
-from holdfast.testing.clock import START, FakeClock
-from holdfast.testing.conformance.make import (
+from outlast import Outlast
+from outlast.core.group import NewGroup
+from outlast.core.job import Key as DedupeKey
+from outlast.core.order import Ordering
+from outlast.core.schedule import Outcome, Schedule
+from outlast.core.violation import Code
+from outlast.store.base import Filter, Queue
+from outlast.store.keyvalue import layout
+from outlast.store.keyvalue.port import Entry, Key, Span, Write
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.store.schedules import Fired, SetSchedule
+from outlast.testing.clock import START, FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     MANY,
     make_firing,
@@ -29,13 +29,13 @@ from holdfast.testing.conformance.make import (
     put,
     put_schedule,
 )
-from holdfast.testing.memory_engine import MemoryEngine
-from holdfast.testing.servers import dynamodb as local
-from holdfast.testing.stores import ids_for_test
-from holdfast.verify import verify
+from outlast.testing.memory_engine import MemoryEngine
+from outlast.testing.servers import dynamodb as local
+from outlast.testing.stores import ids_for_test
+from outlast.verify import verify
 
 if TYPE_CHECKING:
-    from holdfast.testing.servers.etcd import EtcdCluster
+    from outlast.testing.servers.etcd import EtcdCluster
 
 SMALLEST = 10
 SOON = 30.0
@@ -193,7 +193,7 @@ async def _stands(store: KeyValueStore, schedule: Schedule) -> Schedule:
 
 async def _works(url: str) -> None:
     """A worker brings its app's schedule in, triggers it on time and runs what it makes."""
-    app, ran = Holdfast(url, poll="50ms"), asyncio.Event()
+    app, ran = Outlast(url, poll="50ms"), asyncio.Event()
     app.job(name="tick")(ran.set)
     app.schedule("ticking", every="1s", job_type="tick", coalesce=True, misfire_grace="1m")
 

@@ -13,17 +13,17 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from holdfast.core.ids import JobId
-from holdfast.core.job import Key
-from holdfast.core.order import Ordering
-from holdfast.core.state import State
-from holdfast.errors import InvalidJob, StoreBusy
-from holdfast.store.around import Hint
-from holdfast.store.base import Added, Queue
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.conformance.make import job_of, make_job, put
-from holdfast.testing.postgres_wreck import empty
-from holdfast.testing.servers.postgres import PostgresServer
+from outlast.core.ids import JobId
+from outlast.core.job import Key
+from outlast.core.order import Ordering
+from outlast.core.state import State
+from outlast.errors import InvalidJob, StoreBusy
+from outlast.store.around import Hint
+from outlast.store.base import Added, Queue
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.conformance.make import job_of, make_job, put
+from outlast.testing.postgres_wreck import empty
+from outlast.testing.servers.postgres import PostgresServer
 
 from .pg_callers import CALLERS, INVOICE, Caller, with_driver
 
@@ -247,9 +247,9 @@ async def test_savepoint_of_the_caller_is_respected(store: PostgresStore, caller
     kept, dropped = make_job(), make_job()
 
     await store.add_within(caller.tx, [kept])
-    await caller.run("SAVEPOINT holdfast_item")
+    await caller.run("SAVEPOINT outlast_item")
     await store.add_within(caller.tx, [dropped])
-    await caller.run("ROLLBACK TO SAVEPOINT holdfast_item")
+    await caller.run("ROLLBACK TO SAVEPOINT outlast_item")
     await caller.commit()
 
     assert [job and job.id for job in await store.get([kept.id, dropped.id])] == [kept.id, None]

@@ -7,17 +7,17 @@ import asyncpg
 import psycopg
 import pytest
 
-from holdfast.core.ids import JobId
-from holdfast.core.job import Key, Slot
-from holdfast.core.order import Ordering
-from holdfast.errors import StoreUnavailable
-from holdfast.store.base import Added, Queue
-from holdfast.store.postgres import patience
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.clock import START
-from holdfast.testing.conformance.make import job_of, make_job
-from holdfast.testing.postgres_wreck import empty
-from holdfast.testing.servers.postgres import PostgresServer
+from outlast.core.ids import JobId
+from outlast.core.job import Key, Slot
+from outlast.core.order import Ordering
+from outlast.errors import StoreUnavailable
+from outlast.store.base import Added, Queue
+from outlast.store.postgres import patience
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.clock import START
+from outlast.testing.conformance.make import job_of, make_job
+from outlast.testing.postgres_wreck import empty
+from outlast.testing.servers.postgres import PostgresServer
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ class Cutter:
             with psycopg.connect(self._url, autocommit=True) as killer:
                 killer.execute(
                     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-                    "WHERE application_name = 'holdfast' AND datname = current_database()"
+                    "WHERE application_name = 'outlast' AND datname = current_database()"
                 )
 
 
@@ -193,7 +193,7 @@ async def test_one_bad_job_among_many_is_found_in_few_steps(own_url: str, bad: s
     assert added[321].refused == "its params are not JSON"
     assert len(seen) < 100
     connection = await asyncpg.connect(store.address.dsn)
-    numbers = await connection.fetch("SELECT id::text FROM holdfast.jobs ORDER BY seq")
+    numbers = await connection.fetch("SELECT id::text FROM outlast.jobs ORDER BY seq")
     await connection.close()
     assert [row[0] for row in numbers] == [job.id for job in jobs if job is not jobs[321]]
     await store.close()

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Failed
-from holdfast.core.job import Key, Slot
-from holdfast.core.reservation import NewReservation, ReservationId
-from holdfast.core.state import FINAL, WAITING, RunStatus, State
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.clock import START
-from holdfast.testing.conformance.make import (
+from outlast.core.delivery import Delivery
+from outlast.core.event import Failed
+from outlast.core.job import Key, Slot
+from outlast.core.reservation import NewReservation, ReservationId
+from outlast.core.state import FINAL, WAITING, RunStatus, State
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.clock import START
+from outlast.testing.conformance.make import (
     HOUR,
     ended,
     make_job,
@@ -32,16 +32,16 @@ from holdfast.testing.conformance.make import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.testing.servers.postgres import PostgresServer
+    from outlast.testing.servers.postgres import PostgresServer
 
-JOB = "holdfast: a job is frozen at its first claim"
-RUN = "holdfast: a closed run is frozen"
-OPEN_RUN = "holdfast: of an open run only lease, cancel mark, progress and artifacts change"
-PLACE = "holdfast: of a waiting job only its place and state change"
-END = "holdfast: an end is final"
-SLOT = "holdfast: a slot is (claimed|answered) once"
-SCHEDULE = "holdfast: an edit raises the version of a schedule, and only its triggers move it on"
-GROUP = "holdfast: a group is sealed once, closed once and then swept"
+JOB = "outlast: a job is frozen at its first claim"
+RUN = "outlast: a closed run is frozen"
+OPEN_RUN = "outlast: of an open run only lease, cancel mark, progress and artifacts change"
+PLACE = "outlast: of a waiting job only its place and state change"
+END = "outlast: an end is final"
+SLOT = "outlast: a slot is (claimed|answered) once"
+SCHEDULE = "outlast: an edit raises the version of a schedule, and only its triggers move it on"
+GROUP = "outlast: a group is sealed once, closed once and then swept"
 CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
 
 MAY_CHANGE = {
@@ -97,11 +97,11 @@ class World:
 
     async def copied(self, table: str, where: str, **over: Any) -> None:
         """Insert a row like that one, with something else in it."""
-        [row] = await self.db.fetch(f"SELECT * FROM holdfast.{table} WHERE {where}")  # noqa: S608 - ours
+        [row] = await self.db.fetch(f"SELECT * FROM outlast.{table} WHERE {where}")  # noqa: S608 - ours
         made = {name: value for name, value in row.items() if name != "ord"} | over
         places = ", ".join(f"${n}" for n in range(1, len(made) + 1))
         names = ", ".join(made)
-        into = f"INSERT INTO holdfast.{table} ({names}) VALUES ({places})"  # noqa: S608 - ours
+        into = f"INSERT INTO outlast.{table} ({names}) VALUES ({places})"  # noqa: S608 - ours
         async with self.db.transaction():
             await self.db.execute(into, *made.values())
 
@@ -157,7 +157,7 @@ async def world(made: tuple[str, dict[str, str]]) -> AsyncIterator[World]:
 async def test_all_columns_but_those_that_may_change_are_frozen(world: World, table: str) -> None:
     found = await world.db.fetch(
         "SELECT column_name, data_type FROM information_schema.columns"
-        " WHERE table_schema = 'holdfast' AND table_name = $1",
+        " WHERE table_schema = 'outlast' AND table_name = $1",
         table,
     )
     frozen = [(name, kind) for name, kind in found if name not in MAY_CHANGE[table]]
@@ -165,14 +165,14 @@ async def test_all_columns_but_those_that_may_change_are_frozen(world: World, ta
     assert len(frozen) + len(MAY_CHANGE[table]) == len(found), "a column that is not there"
     for name, kind in frozen:
         value = ANOTHER[kind].format(name)
-        change = f"UPDATE holdfast.{table} SET {name} = {value}"  # noqa: S608 - ours
+        change = f"UPDATE outlast.{table} SET {name} = {value}"  # noqa: S608 - ours
         with pytest.raises(asyncpg.IntegrityConstraintViolationError, match=FROZEN[table]):
             async with world.db.transaction():
                 await world.db.execute(change)
 
 
 async def test_params_may_be_edited_before_the_first_claim_only(world: World) -> None:
-    edit = "UPDATE holdfast.jobs SET params = '{\"a\": 1}' WHERE id = $1"
+    edit = "UPDATE outlast.jobs SET params = '{\"a\": 1}' WHERE id = $1"
 
     assert await world.db.execute(edit, world.waits) == "UPDATE 1"
     for job in (world.runs, world.ended, world.failed):
@@ -180,14 +180,14 @@ async def test_params_may_be_edited_before_the_first_claim_only(world: World) ->
 
 
 async def test_cancel_mark_is_never_taken_back(world: World) -> None:
-    mark = "UPDATE holdfast.open_runs SET cancel = $2 WHERE job = $1"
+    mark = "UPDATE outlast.open_runs SET cancel = $2 WHERE job = $1"
     await world.db.execute(mark, world.runs, True)
 
     await world.refused(mark, world.runs, False, match=OPEN_RUN)
 
 
 async def test_empty_column_of_a_closed_run_is_filled_once(world: World) -> None:
-    fill = "UPDATE holdfast.runs SET exit_code = $2, error = $3 WHERE job = $1"
+    fill = "UPDATE outlast.runs SET exit_code = $2, error = $3 WHERE job = $1"
     await world.db.execute(fill, world.ended, 1, "late")
 
     await world.refused(fill, world.ended, 2, "late", match=RUN)
@@ -195,7 +195,7 @@ async def test_empty_column_of_a_closed_run_is_filled_once(world: World) -> None
 
 
 async def test_artifacts_are_appended_and_never_taken_back(world: World) -> None:
-    keep = "UPDATE holdfast.runs SET artifacts = $2 WHERE job = $1"
+    keep = "UPDATE outlast.runs SET artifacts = $2 WHERE job = $1"
     await world.db.execute(keep, world.ended, '["a"]')
     await world.db.execute(keep, world.ended, '["a","b"]')
 
@@ -204,7 +204,7 @@ async def test_artifacts_are_appended_and_never_taken_back(world: World) -> None
 
 
 async def test_failure_may_be_declared_dead_and_nothing_else(world: World) -> None:
-    declare = "UPDATE holdfast.ends SET state = $2 WHERE job = $1"
+    declare = "UPDATE outlast.ends SET state = $2 WHERE job = $1"
     for state in FINAL - {State.DEAD_LETTER}:
         await world.refused(declare, world.failed, state, match=END)
         await world.refused(declare, world.ended, state, match=END)
@@ -214,9 +214,9 @@ async def test_failure_may_be_declared_dead_and_nothing_else(world: World) -> No
 
 
 async def test_group_is_sealed_once_closed_once_and_then_swept(world: World) -> None:
-    unseal = "UPDATE holdfast.groups SET sealed_at = NULL WHERE id = $1"
-    close = "UPDATE holdfast.groups SET closing = $2, reason = $3 WHERE id = $1"
-    sweep = "UPDATE holdfast.groups SET swept = $2 WHERE id = $1"
+    unseal = "UPDATE outlast.groups SET sealed_at = NULL WHERE id = $1"
+    close = "UPDATE outlast.groups SET closing = $2, reason = $3 WHERE id = $1"
+    sweep = "UPDATE outlast.groups SET swept = $2 WHERE id = $1"
 
     await world.refused(unseal, world.sealed, match=GROUP)
     await world.refused(close, world.sealed, None, "why", match=GROUP)
@@ -228,16 +228,16 @@ async def test_group_is_sealed_once_closed_once_and_then_swept(world: World) -> 
 
 
 async def test_claimed_slot_may_be_skipped_and_is_kept_for_ever(world: World) -> None:
-    answer = "UPDATE holdfast.slots SET outcome = $1 WHERE job = $2"
+    answer = "UPDATE outlast.slots SET outcome = $1 WHERE job = $2"
 
     assert await world.db.execute(answer, "skipped", world.ended) == "UPDATE 1"
     for outcome in ("ran", "late", "manual", "missed"):
         await world.refused(answer, outcome, world.ended, match=SLOT)
-    await world.refused("DELETE FROM holdfast.slots", match="slots are kept for ever")
+    await world.refused("DELETE FROM outlast.slots", match="slots are kept for ever")
 
 
 async def test_whoever_takes_a_claimed_slot_is_told_what_an_index_would_say(world: World) -> None:
-    take = "UPDATE holdfast.slots SET job = $1 WHERE job = $2"
+    take = "UPDATE outlast.slots SET job = $1 WHERE job = $2"
 
     with pytest.raises(asyncpg.UniqueViolationError, match="claimed once, for ever"):
         async with world.db.transaction():
@@ -246,7 +246,7 @@ async def test_whoever_takes_a_claimed_slot_is_told_what_an_index_would_say(worl
 
 async def test_slot_without_a_job_is_taken_by_hand_and_by_nothing_else(world: World) -> None:
     await world.copied("slots", f"job = '{world.ended}'", slot_at=1, outcome="missed", job=None)
-    take = "UPDATE holdfast.slots SET outcome = $1, job = $2 WHERE slot_at = 1"
+    take = "UPDATE outlast.slots SET outcome = $1, job = $2 WHERE slot_at = 1"
 
     for outcome in ("ran", "late", "skipped"):
         await world.refused(take, outcome, world.waits, match=SLOT)
@@ -255,23 +255,23 @@ async def test_slot_without_a_job_is_taken_by_hand_and_by_nothing_else(world: Wo
 
 
 async def test_version_of_a_schedule_only_rises(world: World) -> None:
-    write = "UPDATE holdfast.schedules SET version = version + $1, enabled = false"
+    write = "UPDATE outlast.schedules SET version = version + $1, enabled = false"
 
     await world.refused(write, -1, match=SCHEDULE)
     assert await world.db.execute(write, 1) == "UPDATE 1"
 
 
 async def test_job_that_has_not_ended_cannot_be_deleted(world: World) -> None:
-    delete = "DELETE FROM holdfast.jobs WHERE id = $1"
+    delete = "DELETE FROM outlast.jobs WHERE id = $1"
     for job in (world.waits, world.runs, world.once, world.follows):
-        await world.refused(delete, job, match="holdfast: a job that has not ended")
+        await world.refused(delete, job, match="outlast: a job that has not ended")
 
     assert await world.db.execute(delete, world.ended) == "DELETE 1"
 
 
 @pytest.mark.parametrize("table", ["runs", "ends"])
 async def test_record_of_a_stored_job_cannot_be_deleted(world: World, table: str) -> None:
-    delete = f"DELETE FROM holdfast.{table} WHERE job = $1"  # noqa: S608 - ours
+    delete = f"DELETE FROM outlast.{table} WHERE job = $1"  # noqa: S608 - ours
 
     await world.refused(delete, world.ended, match="goes only with its job")
 

@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 import asyncpg
 import pytest
 
-from holdfast.clock import SystemClock
-from holdfast.core.decide import succeed
-from holdfast.core.run import Claim
-from holdfast.core.state import State
-from holdfast.errors import OperatorError, StoreReadOnly, StoreUnavailable
-from holdfast.store.base import Filter, Queue
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.conformance.make import (
+from outlast.clock import SystemClock
+from outlast.core.decide import succeed
+from outlast.core.run import Claim
+from outlast.core.state import State
+from outlast.errors import OperatorError, StoreReadOnly, StoreUnavailable
+from outlast.store.base import Filter, Queue
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.conformance.make import (
     LEASE,
     MANY,
     job_of,
@@ -27,8 +27,8 @@ from holdfast.testing.conformance.make import (
     take,
     take_many,
 )
-from holdfast.testing.servers.postgres import PostgresServer
-from holdfast.testing.servers.proxy import FaultProxy, fault_proxy
+from outlast.testing.servers.postgres import PostgresServer
+from outlast.testing.servers.proxy import FaultProxy, fault_proxy
 
 HOUR = timedelta(hours=1)
 
@@ -144,7 +144,7 @@ async def test_claim_whose_answer_was_lost_is_answered_all_the_same(
 FAULT = """
 CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'another was in the way' USING ERRCODE = 'deadlock_detected'; END $$;
-CREATE TRIGGER fault BEFORE INSERT ON holdfast.open_runs FOR EACH ROW WHEN (NEW.priority < 0)
+CREATE TRIGGER fault BEFORE INSERT ON outlast.open_runs FOR EACH ROW WHEN (NEW.priority < 0)
 EXECUTE FUNCTION fault();
 """
 
@@ -189,7 +189,7 @@ async def test_deadlock_is_begun_anew(store: PostgresStore, operator: asyncpg.Co
     one, two = await started(store, active_key="one"), await started(store, active_key="two")
     first, second = sorted([one, two], key=lambda claim: claim.id)
     await operator.execute("SET deadlock_timeout = '60s'")
-    lock = "SELECT 1 FROM holdfast.open_runs WHERE job = $1 FOR UPDATE"
+    lock = "SELECT 1 FROM outlast.open_runs WHERE job = $1 FOR UPDATE"
     other = operator.transaction()
     await other.start()
     await operator.execute(lock, second.id)
@@ -264,9 +264,9 @@ async def test_server_without_room_for_connections_is_waited_for(
             await put(store)
             await operator.execute("ALTER ROLE crowded NOSUPERUSER CONNECTION LIMIT 0")
             await operator.execute(
-                "GRANT ALL ON SCHEMA holdfast TO crowded; "
-                "GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO crowded; "
-                "GRANT ALL ON ALL SEQUENCES IN SCHEMA holdfast TO crowded"
+                "GRANT ALL ON SCHEMA outlast TO crowded; "
+                "GRANT ALL ON ALL TABLES IN SCHEMA outlast TO crowded; "
+                "GRANT ALL ON ALL SEQUENCES IN SCHEMA outlast TO crowded"
             )
             await _drop_connections(operator)
             adding = asyncio.create_task(put(store))

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import pytest
 
-from holdfast.core.delivery import Delivery
-from holdfast.store.base import Queue
-from holdfast.store.postgres.floors import SPARING, Floors, Look
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.conformance.make import TYPE, make_holder, make_job
+from outlast.core.delivery import Delivery
+from outlast.store.base import Queue
+from outlast.store.postgres.floors import SPARING, Floors, Look
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.conformance.make import TYPE, make_holder, make_job
 
 SLOW = Look([b"\x01"], 0.05, 0.06, was_full=True)
 QUICK = Look((), 0.001, 0.005, was_full=True)

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from holdfast.core.decide import decide
-from holdfast.core.event import Moved
-from holdfast.core.ids import JobId
-from holdfast.core.place import Place, Where
-from holdfast.core.run import Claim
-from holdfast.core.state import State
-from holdfast.store.base import Filter
-from holdfast.store.postgres import lines
-from holdfast.store.postgres.address import address
-from holdfast.store.postgres.database import connect
-from holdfast.store.postgres.migrate import migrate
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.store.postgres.work import Lane, Row
-from holdfast.testing.conformance.make import LEASE, SUCCEEDED, make_holder, make_job, new_id
+from outlast.core.decide import decide
+from outlast.core.event import Moved
+from outlast.core.ids import JobId
+from outlast.core.place import Place, Where
+from outlast.core.run import Claim
+from outlast.core.state import State
+from outlast.store.base import Filter
+from outlast.store.postgres import lines
+from outlast.store.postgres.address import address
+from outlast.store.postgres.database import connect
+from outlast.store.postgres.migrate import migrate
+from outlast.store.postgres.store import PostgresStore
+from outlast.store.postgres.work import Lane, Row
+from outlast.testing.conformance.make import LEASE, SUCCEEDED, make_holder, make_job, new_id
 
 from .pg_worlds import GROUP, JOB, crowd, leave_alone
 
 if TYPE_CHECKING:
-    from holdfast.testing.servers.postgres import PostgresServer
+    from outlast.testing.servers.postgres import PostgresServer
 
 FEW, CROWD, RUNNING, BATCH = 2_000, 20_000, 200, 10
 TYPES = ("type-0", "type-1", "type-2")

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Callable
 import asyncpg
 import pytest
 
-from holdfast.core.decide import succeed
-from holdfast.core.event import CancelRequested
-from holdfast.store.around import Hint, Topic
-from holdfast.store.postgres import ear, voice
-from holdfast.store.postgres.address import Address
-from holdfast.store.postgres.channels import EVERYTHING, LONGEST, payload
-from holdfast.store.postgres.database import connect
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.conformance.make import put, settle, started
+from outlast.core.decide import succeed
+from outlast.core.event import CancelRequested
+from outlast.store.around import Hint, Topic
+from outlast.store.postgres import ear, voice
+from outlast.store.postgres.address import Address
+from outlast.store.postgres.channels import EVERYTHING, LONGEST, payload
+from outlast.store.postgres.database import connect
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.conformance.make import put, settle, started
 
 
 class Ears:
@@ -168,7 +168,7 @@ async def test_who_cannot_hear_says_so_once_and_goes_on(
         return False
 
     monkeypatch.setattr(ear, "hears_itself", never)
-    monkeypatch.setattr("holdfast.store.postgres.exchange.hears_itself", never)
+    monkeypatch.setattr("outlast.store.postgres.exchange.hears_itself", never)
     with caplog.at_level(logging.WARNING):
         ears = Ears()
         store.listen(ears, topics=[Topic.WORK])

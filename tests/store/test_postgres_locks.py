@@ -10,10 +10,10 @@ import asyncpg
 import psycopg
 import pytest
 
-from holdfast.store.postgres import locks
-from holdfast.store.postgres.locks import PostgresHold
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.servers.postgres import PostgresServer
+from outlast.store.postgres import locks
+from outlast.store.postgres.locks import PostgresHold
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.servers.postgres import PostgresServer
 
 from .kit import PATIENCE
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from holdfast.errors import StoreBusy, StoreSealed
-from holdfast.store.moving import OPEN, Kind, Stage, Step
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.store.postgres.verbs import footing
-from holdfast.testing.conformance.make import make_job, put, take_many
+from outlast.errors import StoreBusy, StoreSealed
+from outlast.store.moving import OPEN, Kind, Stage, Step
+from outlast.store.postgres.store import PostgresStore
+from outlast.store.postgres.verbs import footing
+from outlast.testing.conformance.make import make_job, put, take_many
 
 SEAL = Step(
     stage=Stage.SEALED,

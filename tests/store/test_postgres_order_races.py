@@ -7,16 +7,16 @@ from itertools import chain
 
 import pytest
 
-from holdfast.core.decide import decide
-from holdfast.core.event import Moved
-from holdfast.core.group import GroupMode, NewGroup
-from holdfast.core.order import Ordering
-from holdfast.core.place import Place, Where
-from holdfast.core.reservation import NewReservation, ReservationId
-from holdfast.core.state import State
-from holdfast.store.base import Filter, Queue
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import decide
+from outlast.core.event import Moved
+from outlast.core.group import GroupMode, NewGroup
+from outlast.core.order import Ordering
+from outlast.core.place import Place, Where
+from outlast.core.reservation import NewReservation, ReservationId
+from outlast.core.state import State
+from outlast.store.base import Filter, Queue
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.conformance.make import (
     HOUR,
     MANY,
     SUCCEEDED,

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.store.postgres.address import address
-from holdfast.store.postgres.database import connect
-from holdfast.store.postgres.migrate import migrate
-from holdfast.store.postgres.statements import statements
-from holdfast.store.postgres.work import Lane
+from outlast.store.postgres.address import address
+from outlast.store.postgres.database import connect
+from outlast.store.postgres.migrate import migrate
+from outlast.store.postgres.statements import statements
+from outlast.store.postgres.work import Lane
 
 from .pg_plans import Plan, Planner
 from .pg_worlds import crowd, leave_alone
 
 if TYPE_CHECKING:
-    from holdfast.testing.servers.postgres import PostgresServer
+    from outlast.testing.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.xdist_group("postgres-plans")
 """A world for each, made once."""

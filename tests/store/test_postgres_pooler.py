@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from holdfast.core.decide import succeed
-from holdfast.core.state import State
-from holdfast.store.base import Filter, Queue
-from holdfast.store.postgres import ear
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.conformance.make import LEASE, MANY, job_of, put, take_many
-from holdfast.testing.servers.pooler import TransactionPooler, transaction_pooler
-from holdfast.testing.servers.postgres import PostgresServer
+from outlast.core.decide import succeed
+from outlast.core.state import State
+from outlast.store.base import Filter, Queue
+from outlast.store.postgres import ear
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.conformance.make import LEASE, MANY, job_of, put, take_many
+from outlast.testing.servers.pooler import TransactionPooler, transaction_pooler
+from outlast.testing.servers.postgres import PostgresServer
 
 
 @pytest.fixture

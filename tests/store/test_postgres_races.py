@@ -8,12 +8,12 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.state import State
-from holdfast.store.base import Filter, Queue
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.conformance.make import MANY, make_job
-from holdfast.testing.sizes import SIZES
+from outlast.core.delivery import Delivery
+from outlast.core.state import State
+from outlast.store.base import Filter, Queue
+from outlast.store.postgres.store import PostgresStore
+from outlast.testing.conformance.make import MANY, make_job
+from outlast.testing.sizes import SIZES
 
 from .kit import Peer
 

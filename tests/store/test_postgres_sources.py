@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store.postgres.statements import TRANSACTION, in_schema, statements
+from outlast.store.postgres.statements import TRANSACTION, in_schema, statements
 
 from .kit import SOURCES
 
@@ -52,8 +52,8 @@ def test_every_statement_is_one_statement() -> None:
 
 def test_schema_of_another_name_takes_the_place_of_ours_everywhere() -> None:
     for name, each in statements("elsewhere").items():
-        assert "holdfast." not in LITERAL.sub("''", each.text), name
-    assert in_schema("SELECT holdfast.micros()", "b") == 'SELECT "b".micros()'
+        assert "outlast." not in LITERAL.sub("''", each.text), name
+    assert in_schema("SELECT outlast.micros()", "b") == 'SELECT "b".micros()'
 
 
 @pytest.mark.parametrize("path", _modules(), ids=lambda path: path.name)

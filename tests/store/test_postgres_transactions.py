@@ -12,13 +12,13 @@ import asyncpg
 import psycopg
 import pytest
 
-from holdfast.core.decide import Change, decide
-from holdfast.core.run import Claim
-from holdfast.core.state import State
-from holdfast.errors import HoldfastError, RunError, TransactionTimeout
-from holdfast.store.postgres.store import PostgresStore
-from holdfast.store.postgres.transaction import PostgresTransaction
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import Change, decide
+from outlast.core.run import Claim
+from outlast.core.state import State
+from outlast.errors import OutlastError, RunError, TransactionTimeout
+from outlast.store.postgres.store import PostgresStore
+from outlast.store.postgres.transaction import PostgresTransaction
+from outlast.testing.conformance.make import (
     FAILED,
     LOST,
     SUCCEEDED,
@@ -28,8 +28,8 @@ from holdfast.testing.conformance.make import (
     settle,
     started,
 )
-from holdfast.testing.postgres_wreck import empty
-from holdfast.testing.servers.postgres import PostgresServer
+from outlast.testing.postgres_wreck import empty
+from outlast.testing.servers.postgres import PostgresServer
 
 LONG = timedelta(seconds=30)
 SHORT = timedelta(milliseconds=80)
@@ -105,7 +105,7 @@ async def _left(outside: asyncpg.Connection) -> int:
     """How many connections of handlers the server still has, once they have had time to go."""
     for _ in range(3000):
         number: int = await outside.fetchval(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast handler' "
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'outlast handler' "
             "AND datname = current_database()"
         )
         if number == 0:
@@ -129,7 +129,7 @@ async def test_effect_and_finish_are_committed_together(
     assert committed
     assert (before, await _effects(outside)) == (0, 1)
     assert (await job_of(store, claim.id)).state is State.SUCCEEDED
-    assert await outside.fetchval("SELECT count(*) FROM holdfast.unfinished") == 0
+    assert await outside.fetchval("SELECT count(*) FROM outlast.unfinished") == 0
     assert await _left(outside) == 0
 
 
@@ -190,7 +190,7 @@ async def test_finish_that_cannot_be_kept_takes_the_effect_with_it(
 
     try:
         committed = await transaction.commit([unkeepable])
-    except HoldfastError:
+    except OutlastError:
         committed = False
 
     assert not committed
@@ -301,11 +301,11 @@ async def test_methods_that_would_end_it_are_refused(
     connection = transaction.connection
     if blocking:
         for end in (connection.commit, connection.rollback, connection.close, connection.__enter__):
-            with pytest.raises(RunError, match="leave commit, rollback and close to Holdfast"):
+            with pytest.raises(RunError, match="leave commit, rollback and close to Outlast"):
                 end()
     else:
         for end in (connection.close, connection.reset):
-            with pytest.raises(RunError, match="leave commit, rollback and close to Holdfast"):
+            with pytest.raises(RunError, match="leave commit, rollback and close to Outlast"):
                 await end()
 
     with pytest.raises(RunError):
@@ -433,7 +433,7 @@ async def test_transaction_ended_by_its_owner_is_not_called_late(
 ) -> None:
     await transaction.rollback()
 
-    with pytest.raises(HoldfastError) as over:
+    with pytest.raises(OutlastError) as over:
         await transaction.commit(_end(claim))
 
     assert not isinstance(over.value, TransactionTimeout)
@@ -480,7 +480,7 @@ async def test_connection_cut_in_between_leaves_both_or_neither(
         await transaction.connection.execute(INVOICE)
     cut.append(transaction._pid)
 
-    with pytest.raises(HoldfastError):
+    with pytest.raises(OutlastError):
         await transaction.commit(_end(claim))
 
     assert not cut, "it was cut"
@@ -506,7 +506,7 @@ async def test_connection_cut_after_the_commit_has_left_both(
     await mine.add_within(transaction.connection, [following := make_job()])
     cut.append(1)
 
-    with pytest.raises(HoldfastError):
+    with pytest.raises(OutlastError):
         await transaction.commit(_end(claim))
 
     assert (await job_of(store, claim.id)).state is State.SUCCEEDED

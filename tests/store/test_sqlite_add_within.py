@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.ids import JobId
-from holdfast.core.job import Key
-from holdfast.core.state import State
-from holdfast.errors import InvalidJob, StoreBusy
-from holdfast.store.base import Added
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import job_of, make_job, put
-from holdfast.testing.sqlite_bench import dump
+from outlast.core.ids import JobId
+from outlast.core.job import Key
+from outlast.core.state import State
+from outlast.errors import InvalidJob, StoreBusy
+from outlast.store.base import Added
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import job_of, make_job, put
+from outlast.testing.sqlite_bench import dump
 
 from .kit import Peer
 
@@ -159,9 +159,9 @@ async def test_savepoint_of_the_caller_is_respected(
 
     own.execute("BEGIN IMMEDIATE")
     await store.add_within(own, [kept])
-    own.execute("SAVEPOINT holdfast_item")
+    own.execute("SAVEPOINT outlast_item")
     await store.add_within(own, [dropped])
-    own.execute("ROLLBACK TO holdfast_item")
+    own.execute("ROLLBACK TO outlast_item")
     own.execute("COMMIT")
 
     assert [job and job.id for job in await store.get([kept.id, dropped.id])] == [kept.id, None]
@@ -177,7 +177,7 @@ async def test_foreign_keys_turned_off_by_the_caller_make_no_orphans(
     own.commit()
 
     assert added.refused
-    assert dump(path)["holdfast_jobs"] == []
+    assert dump(path)["outlast_jobs"] == []
 
 
 async def test_connection_through_a_link_is_one_to_this_file(
@@ -228,7 +228,7 @@ async def test_connection_without_a_transaction_is_told_to_begin_one(
     with pytest.raises(InvalidJob, match="run BEGIN IMMEDIATE on it first"):
         await store.add_within(own, [make_job()])
 
-    assert dump(path)["holdfast_jobs"] == []
+    assert dump(path)["outlast_jobs"] == []
 
 
 async def test_connection_that_cannot_get_the_lock_says_who_has_it(
@@ -256,4 +256,4 @@ async def test_transaction_that_has_read_an_older_moment_is_told_it_is_too_late(
         await store.add_within(own, [make_job()])
 
     own.execute("ROLLBACK")
-    assert len(dump(path)["holdfast_jobs"]) == 1
+    assert len(dump(path)["outlast_jobs"]) == 1

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import InvalidJob
-from holdfast.store.open import open_store
-from holdfast.store.sqlite.store import BUSY, SqliteStore
-from holdfast.testing.conformance.make import put
+from outlast.errors import InvalidJob
+from outlast.store.open import open_store
+from outlast.store.sqlite.store import BUSY, SqliteStore
+from outlast.testing.conformance.make import put
 
 
 def _opened(url: str) -> SqliteStore:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.state import State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.core.state import State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     LAPSED,
     LEASE,

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Failed
-from holdfast.core.job import Key, Slot
-from holdfast.core.state import FINAL, WAITING, RunStatus, State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START
-from holdfast.testing.conformance.make import ended, new_id, put, settle, started
+from outlast.core.delivery import Delivery
+from outlast.core.event import Failed
+from outlast.core.job import Key, Slot
+from outlast.core.state import FINAL, WAITING, RunStatus, State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START
+from outlast.testing.conformance.make import ended, new_id, put, settle, started
 
 from .kit import DbOf
 from .schema import Reference, references
@@ -71,10 +71,10 @@ async def chained(store: SqliteStore) -> None:
 def test_row_that_refers_to_nothing_is_refused(db_of: DbOf, reference: Reference) -> None:
     db = db_of(one_of_each)
     fresh: dict[str, Any] = {
-        "holdfast_jobs": {"seq": None, "id": new_id(), "retry_of": 2, "root": 1},
-        "holdfast_open_runs": {"job": 4, "run_id": new_id()},
-        "holdfast_runs": {"job": 2, "token": 9, "run_id": new_id()},
-        "holdfast_events": {"id": None},
+        "outlast_jobs": {"seq": None, "id": new_id(), "retry_of": 2, "root": 1},
+        "outlast_open_runs": {"job": 4, "run_id": new_id()},
+        "outlast_runs": {"job": 2, "token": 9, "run_id": new_id()},
+        "outlast_events": {"id": None},
     }.get(reference.table, {})
 
     orphan = _row(db, reference.table, **fresh) | {reference.column: NOWHERE}
@@ -85,88 +85,88 @@ def test_row_that_refers_to_nothing_is_refused(db_of: DbOf, reference: Reference
 def test_job_runs_once_at_a_time(db_of: DbOf) -> None:
     db = db_of(running_then_waiting)
 
-    second = _row(db, "holdfast_open_runs", token=2, run_id=new_id())
+    second = _row(db, "outlast_open_runs", token=2, run_id=new_id())
 
-    _refused(db, "holdfast_open_runs", second, "UNIQUE|holdfast: that")
+    _refused(db, "outlast_open_runs", second, "UNIQUE|outlast: that")
 
 
 def test_job_ends_once(db_of: DbOf) -> None:
     db = db_of(ended_then_running_then_waiting)
 
-    second = _row(db, "holdfast_ends", state="cancelled")
+    second = _row(db, "outlast_ends", state="cancelled")
 
-    _refused(db, "holdfast_ends", second, "UNIQUE|holdfast: that")
+    _refused(db, "outlast_ends", second, "UNIQUE|outlast: that")
 
 
 def test_job_has_one_successor(db_of: DbOf) -> None:
     db = db_of(chained)
 
-    second = _row(db, "holdfast_jobs", seq=None, id=new_id())
+    second = _row(db, "outlast_jobs", seq=None, id=new_id())
 
     assert second["retry_of"] == 1
-    _refused(db, "holdfast_jobs", second, "UNIQUE")
+    _refused(db, "outlast_jobs", second, "UNIQUE")
 
 
 def test_once_job_of_a_name_runs_once_at_a_time(db_of: DbOf) -> None:
     db = db_of(once_running_then_waiting)
 
-    second = _row(db, "holdfast_open_runs", job=2, run_id=new_id())
+    second = _row(db, "outlast_open_runs", job=2, run_id=new_id())
 
-    _refused(db, "holdfast_open_runs", second, "UNIQUE|holdfast: that")
+    _refused(db, "outlast_open_runs", second, "UNIQUE|outlast: that")
 
 
 @pytest.mark.parametrize("delivery", [Delivery.CHAIN, Delivery.ONCE])
 def test_started_job_that_runs_once_never_waits_again(db_of: DbOf, delivery: Delivery) -> None:
     db = db_of(running_then_waiting)
-    db.execute("DROP TRIGGER holdfast_waiting_unended")  # so that only the check is left
+    db.execute("DROP TRIGGER outlast_waiting_unended")  # so that only the check is left
 
-    waiting = _row(db, "holdfast_waiting", job=1, delivery=delivery, token=1)
+    waiting = _row(db, "outlast_waiting", job=1, delivery=delivery, token=1)
 
-    _refused(db, "holdfast_waiting", waiting, "runs_again")
+    _refused(db, "outlast_waiting", waiting, "runs_again")
 
 
 @pytest.mark.parametrize("delivery", [Delivery.CHAIN, Delivery.ONCE])
 def test_job_that_runs_once_has_one_token(db_of: DbOf, delivery: Delivery) -> None:
     db = db_of(running_then_waiting)
 
-    second = _row(db, "holdfast_open_runs", job=2, token=2, delivery=delivery, run_id=new_id())
+    second = _row(db, "outlast_open_runs", job=2, token=2, delivery=delivery, run_id=new_id())
 
-    _refused(db, "holdfast_open_runs", second, "one_run")
+    _refused(db, "outlast_open_runs", second, "one_run")
 
 
 @pytest.mark.parametrize("token", [0, -1])
 def test_run_without_a_token_is_refused(db_of: DbOf, token: int) -> None:
     db = db_of(running_then_waiting)
 
-    unfenced = _row(db, "holdfast_open_runs", job=2, token=token, run_id=new_id())
+    unfenced = _row(db, "outlast_open_runs", job=2, token=token, run_id=new_id())
 
-    _refused(db, "holdfast_open_runs", unfenced, "token_rises")
+    _refused(db, "outlast_open_runs", unfenced, "token_rises")
 
 
-@pytest.mark.parametrize("table", ["holdfast_waiting", "holdfast_open_runs"])
+@pytest.mark.parametrize("table", ["outlast_waiting", "outlast_open_runs"])
 def test_ended_job_comes_back_nowhere(db_of: DbOf, table: str) -> None:
     db = db_of(ended_then_running_then_waiting)
 
     back = _row(db, table, job=1)
 
-    _refused(db, table, back, "holdfast: an ended job never|or has ended does not wait")
+    _refused(db, table, back, "outlast: an ended job never|or has ended does not wait")
 
 
 def test_job_that_runs_does_not_wait(db_of: DbOf) -> None:
     db = db_of(running_then_waiting)
 
-    waiting = _row(db, "holdfast_waiting", job=1)
+    waiting = _row(db, "outlast_waiting", job=1)
 
-    _refused(db, "holdfast_waiting", waiting, "holdfast: a job that runs")
+    _refused(db, "outlast_waiting", waiting, "outlast: a job that runs")
 
 
 @pytest.mark.parametrize("job", [2, 3], ids=["running", "waiting"])
 def test_job_that_runs_or_waits_has_no_end(db_of: DbOf, job: int) -> None:
     db = db_of(ended_then_running_then_waiting)
 
-    early = _row(db, "holdfast_ends", job=job)
+    early = _row(db, "outlast_ends", job=job)
 
-    _refused(db, "holdfast_ends", early, "holdfast: a job that waits or runs has not ended")
+    _refused(db, "outlast_ends", early, "outlast: a job that waits or runs has not ended")
 
 
 ALL_STATES = [*State, "unknown", "QUEUED", "", "queued "]
@@ -175,36 +175,36 @@ ALL_STATES = [*State, "unknown", "QUEUED", "", "queued "]
 @pytest.mark.parametrize("state", ALL_STATES)
 def test_job_waits_in_waiting_states_only(db_of: DbOf, state: str) -> None:
     db = db_of(running_then_waiting)
-    db.execute("DROP TRIGGER holdfast_waiting_unended")  # so that only the check is left
+    db.execute("DROP TRIGGER outlast_waiting_unended")  # so that only the check is left
 
-    waiting = _row(db, "holdfast_waiting", job=1, state=state)
+    waiting = _row(db, "outlast_waiting", job=1, state=state)
 
     if state in WAITING:
-        _insert(db, "holdfast_waiting", waiting)
+        _insert(db, "outlast_waiting", waiting)
     else:
-        _refused(db, "holdfast_waiting", waiting, "waiting_state")
+        _refused(db, "outlast_waiting", waiting, "waiting_state")
 
 
 @pytest.mark.parametrize("state", ALL_STATES)
 def test_job_ends_in_final_states_only(db_of: DbOf, state: str) -> None:
     db = db_of(ended_then_running_then_waiting)
-    db.execute("DROP TRIGGER holdfast_ends_alone")  # so that only the check on the state is left
+    db.execute("DROP TRIGGER outlast_ends_alone")  # so that only the check on the state is left
 
-    end = _row(db, "holdfast_ends", job=2, state=state)
+    end = _row(db, "outlast_ends", job=2, state=state)
 
     if state in FINAL:
-        _insert(db, "holdfast_ends", end)
+        _insert(db, "outlast_ends", end)
     else:
-        _refused(db, "holdfast_ends", end, "end_state")
+        _refused(db, "outlast_ends", end, "end_state")
 
 
 @pytest.mark.parametrize("status", [*RunStatus, "unknown", "SUCCEEDED", ""])
 def test_closed_run_has_a_final_status(db_of: DbOf, status: str) -> None:
     db = db_of(ended_then_running_then_waiting)
 
-    run = _row(db, "holdfast_runs", token=2, run_id=new_id(), status=status)
+    run = _row(db, "outlast_runs", token=2, run_id=new_id(), status=status)
 
     if status in set(RunStatus) - {RunStatus.RUNNING}:
-        _insert(db, "holdfast_runs", run)
+        _insert(db, "outlast_runs", run)
     else:
-        _refused(db, "holdfast_runs", run, "run_status")
+        _refused(db, "outlast_runs", run, "run_status")

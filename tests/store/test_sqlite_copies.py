@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import CancelRequested, Failed
-from holdfast.core.job import Key
-from holdfast.core.order import Ordering
-from holdfast.store.base import Filter, Queue
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.core.delivery import Delivery
+from outlast.core.event import CancelRequested, Failed
+from outlast.core.job import Key
+from outlast.core.order import Ordering
+from outlast.store.base import Filter, Queue
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     MANY,
     SUCCEEDED,
@@ -29,7 +29,7 @@ from holdfast.testing.conformance.make import (
     settle,
     started,
 )
-from holdfast.testing.sqlite_bench import dump
+from outlast.testing.sqlite_bench import dump
 
 from .kit import FILES, files, opened, raw
 
@@ -129,7 +129,7 @@ async def test_copy_made_while_jobs_come_and_go_is_whole(store: SqliteStore, pat
         here.backup(there, pages=1, progress=None)
     await put(store)
 
-    assert len(dump(elsewhere)["holdfast_jobs"]) == len(dump(path)["holdfast_jobs"]) - 1
+    assert len(dump(elsewhere)["outlast_jobs"]) == len(dump(path)["outlast_jobs"]) - 1
     async with opened(elsewhere) as copy:
         assert await copy.peek("default", limit=MANY)
 
@@ -175,6 +175,6 @@ async def test_outsider_reads_every_job_through_the_view(store: SqliteStore, pat
 
     with raw(path) as outsider:
         outsider.row_factory = sqlite3.Row
-        rows = outsider.execute("SELECT * FROM holdfast_job_state").fetchall()
+        rows = outsider.execute("SELECT * FROM outlast_job_state").fetchall()
 
     assert {(row["id"], row["state"]) for row in rows} == {(job.id, job.state) for job in jobs}

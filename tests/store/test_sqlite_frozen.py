@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import CancelRequested, Failed, Skipped, Succeeded
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import (
+from outlast.core.delivery import Delivery
+from outlast.core.event import CancelRequested, Failed, Skipped, Succeeded
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import (
     HOUR,
     ended,
     job_of,
@@ -29,11 +29,11 @@ FILLED_ONCE = {"exit_code", "error"}
 RUN_MAY_CHANGE = FILLED_ONCE | {"artifacts"}
 OPEN_RUN_MAY_CHANGE = {"lease_until", "cancel", "progress", "artifacts"}
 
-JOB = "holdfast: a job is frozen at its first claim"
-RUN = "holdfast: a closed run is frozen"
-OPEN_RUN = "holdfast: of an open run only lease, cancel mark, progress and artifacts change"
-END = "holdfast: an end is final"
-GROUP = "holdfast: a group is sealed once, closed once and then swept"
+JOB = "outlast: a job is frozen at its first claim"
+RUN = "outlast: a closed run is frozen"
+OPEN_RUN = "outlast: of an open run only lease, cancel mark, progress and artifacts change"
+END = "outlast: an end is final"
+GROUP = "outlast: a group is sealed once, closed once and then swept"
 
 
 async def waiting(store: SqliteStore) -> None:
@@ -112,7 +112,7 @@ def _passes(db: sqlite3.Connection, statement: str) -> None:
     assert db.execute(statement).rowcount == 1
 
 
-@_each("holdfast_jobs", but={"params"})
+@_each("outlast_jobs", but={"params"})
 def test_waiting_job_is_frozen_but_for_its_params(db_of: DbOf, column: Column) -> None:
     db = db_of(waiting)
 
@@ -122,10 +122,10 @@ def test_waiting_job_is_frozen_but_for_its_params(db_of: DbOf, column: Column) -
 def test_params_may_be_edited_before_the_first_claim(db_of: DbOf) -> None:
     db = db_of(waiting)
 
-    _passes(db, "UPDATE holdfast_jobs SET params = '[1]'")
+    _passes(db, "UPDATE outlast_jobs SET params = '[1]'")
 
 
-@_each("holdfast_jobs")
+@_each("outlast_jobs")
 @_in(claimed, put_back, succeeded, cancelled_unrun)
 def test_job_is_frozen_once_it_was_claimed_or_ended(
     db_of: DbOf, world: Make, column: Column
@@ -135,14 +135,14 @@ def test_job_is_frozen_once_it_was_claimed_or_ended(
     _refused(db, column.update, JOB)
 
 
-@_each("holdfast_open_runs", but=OPEN_RUN_MAY_CHANGE)
+@_each("outlast_open_runs", but=OPEN_RUN_MAY_CHANGE)
 def test_open_run_is_frozen(db_of: DbOf, column: Column) -> None:
     db = db_of(claimed)
 
     _refused(db, column.update, OPEN_RUN)
 
 
-@_each("holdfast_runs", but=RUN_MAY_CHANGE)
+@_each("outlast_runs", but=RUN_MAY_CHANGE)
 @_in(succeeded, skipped, dead, put_back)
 def test_closed_run_is_frozen(db_of: DbOf, world: Make, column: Column) -> None:
     db = db_of(world)
@@ -150,7 +150,7 @@ def test_closed_run_is_frozen(db_of: DbOf, world: Make, column: Column) -> None:
     _refused(db, column.update, RUN)
 
 
-@_each("holdfast_ends")
+@_each("outlast_ends")
 @_in(succeeded, skipped, dead, cancelled_unrun, done_once)
 def test_end_is_frozen(db_of: DbOf, world: Make, column: Column) -> None:
     db = db_of(world)
@@ -158,14 +158,14 @@ def test_end_is_frozen(db_of: DbOf, world: Make, column: Column) -> None:
     _refused(db, column.update, END)
 
 
-@_each("holdfast_ends", but={"state"})
+@_each("outlast_ends", but={"state"})
 def test_failed_end_is_frozen_but_for_its_state(db_of: DbOf, column: Column) -> None:
     db = db_of(failed)
 
     _refused(db, column.update, END)
 
 
-@_each("holdfast_ends", but={"state", "reason"})
+@_each("outlast_ends", but={"state", "reason"})
 def test_declaring_a_failure_dead_changes_state_and_reason_only(
     db_of: DbOf, column: Column
 ) -> None:
@@ -177,70 +177,70 @@ def test_declaring_a_failure_dead_changes_state_and_reason_only(
 def test_failure_may_be_declared_dead_once(db_of: DbOf) -> None:
     db = db_of(failed)
 
-    _passes(db, "UPDATE holdfast_ends SET state = 'dead_letter', reason = 'hopeless'")
+    _passes(db, "UPDATE outlast_ends SET state = 'dead_letter', reason = 'hopeless'")
 
-    _refused(db, "UPDATE holdfast_ends SET state = 'failed'", END)
-    _refused(db, "UPDATE holdfast_ends SET reason = 'changed my mind'", END)
+    _refused(db, "UPDATE outlast_ends SET state = 'failed'", END)
+    _refused(db, "UPDATE outlast_ends SET reason = 'changed my mind'", END)
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "skipped", "cancelled", "dead_letter"])
 def test_success_stays_one(db_of: DbOf, state: str) -> None:
     db = db_of(succeeded)
 
-    _refused(db, f"UPDATE holdfast_ends SET state = '{state}', reason = 'x'", END)  # noqa: S608 - from the list above
+    _refused(db, f"UPDATE outlast_ends SET state = '{state}', reason = 'x'", END)  # noqa: S608 - from the list above
 
 
 @pytest.mark.parametrize("column", sorted(FILLED_ONCE))
 def test_empty_column_of_a_closed_run_is_filled_once(db_of: DbOf, column: str) -> None:
     db = db_of(succeeded)
 
-    _passes(db, f"UPDATE holdfast_runs SET {column} = 3")  # noqa: S608 - from the list above
+    _passes(db, f"UPDATE outlast_runs SET {column} = 3")  # noqa: S608 - from the list above
 
-    _refused(db, f"UPDATE holdfast_runs SET {column} = 4", RUN)  # noqa: S608 - same
-    _refused(db, f"UPDATE holdfast_runs SET {column} = NULL", RUN)  # noqa: S608 - same
+    _refused(db, f"UPDATE outlast_runs SET {column} = 4", RUN)  # noqa: S608 - same
+    _refused(db, f"UPDATE outlast_runs SET {column} = NULL", RUN)  # noqa: S608 - same
 
 
 def test_error_that_was_written_stays(db_of: DbOf) -> None:
     db = db_of(dead)
 
-    _refused(db, "UPDATE holdfast_runs SET error = 'all is well'", RUN)
+    _refused(db, "UPDATE outlast_runs SET error = 'all is well'", RUN)
 
 
 def test_lease_moves_and_a_cancel_mark_is_set_but_never_taken_back(db_of: DbOf) -> None:
     db = db_of(claimed)
 
-    _passes(db, "UPDATE holdfast_open_runs SET lease_until = 7")
-    _passes(db, "UPDATE holdfast_open_runs SET cancel = 1")
+    _passes(db, "UPDATE outlast_open_runs SET lease_until = 7")
+    _passes(db, "UPDATE outlast_open_runs SET cancel = 1")
 
-    _refused(db, "UPDATE holdfast_open_runs SET cancel = 0", OPEN_RUN)
+    _refused(db, "UPDATE outlast_open_runs SET cancel = 0", OPEN_RUN)
 
 
-@_each("holdfast_groups", but={"swept"})
+@_each("outlast_groups", but={"swept"})
 def test_stopped_group_is_frozen(db_of: DbOf, column: Column) -> None:
     db = db_of(stopped_group)
 
     _refused(db, column.update, GROUP)
 
 
-@_each("holdfast_groups", but={"closing"})
+@_each("outlast_groups", but={"closing"})
 def test_sealed_group_is_frozen_until_it_closes(db_of: DbOf, column: Column) -> None:
     db = db_of(sealed_group)
 
     _refused(db, column.update, GROUP)
-    _passes(db, "UPDATE holdfast_groups SET closing = 'skip', reason = 'enough'")
+    _passes(db, "UPDATE outlast_groups SET closing = 'skip', reason = 'enough'")
 
 
 def test_group_is_swept_once_and_for_all(db_of: DbOf) -> None:
     db = db_of(stopped_group)
 
-    _passes(db, "UPDATE holdfast_groups SET swept = 1")
+    _passes(db, "UPDATE outlast_groups SET swept = 1")
 
-    _refused(db, "UPDATE holdfast_groups SET swept = 0", GROUP)
+    _refused(db, "UPDATE outlast_groups SET swept = 0", GROUP)
 
 
 WITH_ARTIFACTS = [
-    ("holdfast_open_runs", open_with_artifacts),
-    ("holdfast_runs", closed_with_artifacts),
+    ("outlast_open_runs", open_with_artifacts),
+    ("outlast_runs", closed_with_artifacts),
 ]
 
 
@@ -270,4 +270,4 @@ def test_artifacts_are_never_taken_back_changed_or_spoiled(
 ) -> None:
     db = db_of(world)
 
-    _refused(db, f"UPDATE {table} SET artifacts = '{other}'", "holdfast: |CHECK")  # noqa: S608 - from the list above
+    _refused(db, f"UPDATE {table} SET artifacts = '{other}'", "outlast: |CHECK")  # noqa: S608 - from the list above

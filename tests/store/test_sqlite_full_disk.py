@@ -9,14 +9,14 @@ from typing import Protocol
 
 import pytest
 
-from holdfast.core.decide import decide
-from holdfast.core.event import Succeeded
-from holdfast.core.run import Claim
-from holdfast.core.state import State
-from holdfast.errors import StoreFull
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import decide
+from outlast.core.event import Succeeded
+from outlast.core.run import Claim
+from outlast.core.state import State
+from outlast.errors import StoreFull
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import (
     SECOND,
     job_of,
     make_job,
@@ -26,7 +26,7 @@ from holdfast.testing.conformance.make import (
     started,
     take_many,
 )
-from holdfast.testing.sqlite_bench import dump
+from outlast.testing.sqlite_bench import dump
 
 from .kit import opened, writing
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.decide import decide
-from holdfast.core.event import Failed, Succeeded
-from holdfast.core.job import Key
-from holdfast.core.state import State
-from holdfast.errors import HoldfastError
-from holdfast.store.around import Hint
-from holdfast.store.base import Filter, Queue
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.store.sqlite.writer import GROUP
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import decide
+from outlast.core.event import Failed, Succeeded
+from outlast.core.job import Key
+from outlast.core.state import State
+from outlast.errors import OutlastError
+from outlast.store.around import Hint
+from outlast.store.base import Filter, Queue
+from outlast.store.sqlite.store import SqliteStore
+from outlast.store.sqlite.writer import GROUP
+from outlast.testing.conformance.make import (
     LEASE,
     MANY,
     SUCCEEDED,
@@ -30,7 +30,7 @@ from holdfast.testing.conformance.make import (
     started,
     take_many,
 )
-from holdfast.testing.sqlite_bench import dump
+from outlast.testing.sqlite_bench import dump
 
 from .kit import Trace, raw
 
@@ -122,9 +122,9 @@ async def test_failing_request_never_sinks_its_neighbours_in_the_group(
     added, refused, no_queue, applied, not_applied, too_long, also_added, renewed, claims = answers
     assert [one.created for one in (*added, *also_added)] == [True, True]
     assert refused[0].refused
-    assert isinstance(no_queue, HoldfastError)
+    assert isinstance(no_queue, OutlastError)
     assert (applied, not_applied) == ([True], [False])
-    assert isinstance(too_long, HoldfastError)
+    assert isinstance(too_long, OutlastError)
     assert renewed[0].held
     assert [claim.id for claim in claims] == [good.id, last.id]
     assert (await job_of(store, second.id)).state is State.RUNNING
@@ -145,7 +145,7 @@ async def test_what_is_done_again_after_a_neighbour_failed_is_done_once(
 
     assert await kinds(store, claim.id) == ["retry"]
     assert [run.artifacts for run in await store.runs(claim.id)] == [("a.txt",)]
-    assert len(dump(path)["holdfast_jobs"]) == 2
+    assert len(dump(path)["outlast_jobs"]) == 2
 
 
 async def test_hand_edited_row_sinks_nobody_else_in_the_group(
@@ -153,7 +153,7 @@ async def test_hand_edited_row_sinks_nobody_else_in_the_group(
 ) -> None:
     spoiled, sound = await started(store), await started(store)
     db.execute("PRAGMA ignore_check_constraints = ON")
-    db.execute("UPDATE holdfast_open_runs SET artifacts = '[no json' WHERE job = 1")
+    db.execute("UPDATE outlast_open_runs SET artifacts = '[no json' WHERE job = 1")
 
     failed, attached, [added] = await together(
         store.attach(spoiled.lease, ["a.txt"]),
@@ -161,7 +161,7 @@ async def test_hand_edited_row_sinks_nobody_else_in_the_group(
         store.add([make_job()]),
     )
 
-    assert isinstance(failed, HoldfastError)
+    assert isinstance(failed, OutlastError)
     assert attached is True
     assert added.created
 
@@ -240,5 +240,5 @@ async def test_listener_that_fails_costs_nobody_his_answer(store: SqliteStore) -
 
 def _stored(path: Path) -> int:
     with raw(path) as outsider:
-        [count] = outsider.execute("SELECT count(*) FROM holdfast_jobs").fetchone()
+        [count] = outsider.execute("SELECT count(*) FROM outlast_jobs").fetchone()
     return int(count)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.decide import decide
-from holdfast.core.event import Failed, GroupStopped
-from holdfast.core.group import GroupMode, OnMemberFailure
-from holdfast.store.base import Filter
-from holdfast.store.sqlite import reader
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import decide
+from outlast.core.event import Failed, GroupStopped
+from outlast.core.group import GroupMode, OnMemberFailure
+from outlast.store.base import Filter
+from outlast.store.sqlite import reader
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     SUCCEEDED,
     make_job,

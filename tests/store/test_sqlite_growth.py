@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.decide import decide
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Event, Failed, Moved
-from holdfast.core.order import Ordering
-from holdfast.core.place import Place, Where
-from holdfast.store.base import Filter, Queue
-from holdfast.store.sqlite import reader
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import HOUR, LEASE, SUCCEEDED, make_job, new_id, take_many
+from outlast.core.decide import decide
+from outlast.core.delivery import Delivery
+from outlast.core.event import Event, Failed, Moved
+from outlast.core.order import Ordering
+from outlast.core.place import Place, Where
+from outlast.store.base import Filter, Queue
+from outlast.store.sqlite import reader
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import HOUR, LEASE, SUCCEEDED, make_job, new_id, take_many
 
 from .kit import Make, Worlds, opened, reading, writing
 

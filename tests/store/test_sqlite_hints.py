@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.decide import succeed
-from holdfast.core.event import CancelRequested, Edited, Moved
-from holdfast.core.place import Edit, Place, Where
-from holdfast.store.around import Hint, Topic
-from holdfast.store.sqlite.hints import voice
-from holdfast.store.sqlite.hints.place import meeting_place
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import succeed
+from outlast.core.event import CancelRequested, Edited, Moved
+from outlast.core.place import Edit, Place, Where
+from outlast.store.around import Hint, Topic
+from outlast.store.sqlite.hints import voice
+from outlast.store.sqlite.hints.place import meeting_place
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     HOUR,
     SUCCEEDED,
     job_of,
@@ -259,7 +259,7 @@ async def test_closing_takes_the_socket_and_the_thread_away(path: Path) -> None:
 
     assert len(while_open) == 1
     assert not _is_there(place)
-    assert "holdfast-hints" not in [thread.name for thread in threading.enumerate()]
+    assert "outlast-hints" not in [thread.name for thread in threading.enumerate()]
 
 
 async def test_listener_may_leave_from_its_own_hint(
@@ -296,7 +296,7 @@ async def test_socket_of_a_killed_listener_is_forgotten(
 FORKING = """
 import asyncio, os, sys
 from pathlib import Path
-from holdfast.store.sqlite.store import SqliteStore
+from outlast.store.sqlite.store import SqliteStore
 
 store = SqliteStore(Path(sys.argv[1]))
 asyncio.run(store.open())
@@ -473,8 +473,8 @@ async def test_without_a_place_to_meet_all_is_right_and_only_slower(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG, "holdfast.store")
-    ours = runtime / f"holdfast-{os.geteuid()}"
+    caplog.set_level(logging.DEBUG, "outlast.store")
+    ours = runtime / f"outlast-{os.geteuid()}"
     if trouble == "long":
         (runtime / ("x" * 100)).mkdir()
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime / ("x" * 100)))
@@ -512,7 +512,7 @@ async def test_without_a_runtime_folder_the_temporary_one_will_do(
         await put(rival)
 
         assert await heard.next()
-        assert meeting_place(path).parent == runtime / f"holdfast-{os.geteuid()}"
+        assert meeting_place(path).parent == runtime / f"outlast-{os.geteuid()}"
         assert meeting_place(path).parent.stat().st_mode & 0o777 == 0o700
 
 

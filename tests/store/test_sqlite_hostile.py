@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.decide import decide, succeed
-from holdfast.core.event import Event, Failed, Released, Skipped, Succeeded
-from holdfast.core.ids import JobId
-from holdfast.core.job import Job, Key, NewJob, Slot
-from holdfast.errors import HoldfastError
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import decide, succeed
+from outlast.core.event import Event, Failed, Released, Skipped, Succeeded
+from outlast.core.ids import JobId
+from outlast.core.job import Job, Key, NewJob, Slot
+from outlast.errors import OutlastError
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START
+from outlast.testing.conformance.make import (
     LEASE,
     MANY,
     last_run,
@@ -25,7 +25,7 @@ from holdfast.testing.conformance.make import (
     started,
     take_many,
 )
-from holdfast.testing.sqlite_bench import dump
+from outlast.testing.sqlite_bench import dump
 
 from .hostile import HOSTILE
 
@@ -155,7 +155,7 @@ async def test_artifact_is_kept_exactly_or_refused(store: SqliteStore) -> None:
         try:
             if await store.attach(claim.lease, [text]):
                 kept.append(text)
-        except (HoldfastError, ValueError):
+        except (OutlastError, ValueError):
             pass
 
     assert (await last_run(store, claim.id)).artifacts == tuple(kept)
@@ -169,7 +169,7 @@ async def test_holder_is_kept_exactly_or_refused(store: SqliteStore) -> None:
             claims = await store.claim(
                 make_holder(text), queue="default", types=["feed.fetch"], limit=MANY, lease=LEASE
             )
-        except (HoldfastError, ValueError):
+        except (OutlastError, ValueError):
             claims = []
 
         run = await store.runs(job_id)

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import OperatorError, StoreReadOnly
-from holdfast.store.sqlite.locks import lock_folder
-from holdfast.store.sqlite.store import SqliteStore
+from outlast.errors import OperatorError, StoreReadOnly
+from outlast.store.sqlite.locks import lock_folder
+from outlast.store.sqlite.store import SqliteStore
 
 from .kit import PATIENCE, environment, opened
 
 HOLDER = """
 import asyncio, os, subprocess, sys
 from pathlib import Path
-from holdfast.store.sqlite.store import SqliteStore
+from outlast.store.sqlite.store import SqliteStore
 
 store = SqliteStore(Path(sys.argv[1]))
 asyncio.run(store.open())

@@ -4,18 +4,18 @@ import sqlite3
 
 import pytest
 
-from holdfast.core.event import Skipped
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import SUCCEEDED, ended, put, settle, started
+from outlast.core.event import Skipped
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import SUCCEEDED, ended, put, settle, started
 
 from .kit import DbOf
 from .schema import columns
 
 OTHER = {
-    "holdfast_jobs": ("params", "'[\"another\"]'"),
-    "holdfast_open_runs": ("token", "7"),
-    "holdfast_runs": ("status", "'failed'"),
-    "holdfast_ends": ("state", "'cancelled'"),
+    "outlast_jobs": ("params", "'[\"another\"]'"),
+    "outlast_open_runs": ("token", "7"),
+    "outlast_runs": ("status", "'failed'"),
+    "outlast_ends": ("state", "'cancelled'"),
 }
 """For each table a column, and another value that its checks would take."""
 
@@ -44,24 +44,24 @@ def test_waiting_job_cannot_be_deleted(db_of: DbOf) -> None:
     db = db_of(waiting)
 
     with pytest.raises(sqlite3.IntegrityError, match="a job that has not ended cannot be deleted"):
-        db.execute("DELETE FROM holdfast_jobs")
+        db.execute("DELETE FROM outlast_jobs")
 
 
 async def test_running_job_cannot_be_deleted(store: SqliteStore, db: sqlite3.Connection) -> None:
     claim = await started(store)
 
     with pytest.raises(sqlite3.IntegrityError, match="a job that has not ended cannot be deleted"):
-        db.execute("DELETE FROM holdfast_jobs")
+        db.execute("DELETE FROM outlast_jobs")
 
     assert await settle(store, claim, SUCCEEDED)
 
 
 def test_ended_job_goes_with_all_its_records(db_of: DbOf) -> None:
-    tables = ("holdfast_runs", "holdfast_ends", "holdfast_events")
+    tables = ("outlast_runs", "outlast_ends", "outlast_events")
     db = db_of(skipped)
     before = [len(_rows(db, table)) for table in tables]
 
-    db.execute("DELETE FROM holdfast_jobs")
+    db.execute("DELETE FROM outlast_jobs")
 
     assert before == [1, 1, 1]
     assert [_rows(db, table) for table in tables] == [[], [], []]
@@ -70,9 +70,9 @@ def test_ended_job_goes_with_all_its_records(db_of: DbOf) -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ("holdfast_runs", "holdfast: a run goes only with its job"),
-        ("holdfast_ends", "holdfast: an end goes only with its job"),
-        ("holdfast_open_runs", "holdfast: "),
+        ("outlast_runs", "outlast: a run goes only with its job"),
+        ("outlast_ends", "outlast: an end goes only with its job"),
+        ("outlast_open_runs", "outlast: "),
     ],
 )
 def test_record_cannot_be_deleted_by_itself(db_of: DbOf, table: str, message: str) -> None:

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.decide import succeed
-from holdfast.core.group import NewGroup
-from holdfast.core.job import Slot
-from holdfast.core.reservation import ReservationId
-from holdfast.core.run import Lease
-from holdfast.core.schedule import Firing, Outcome
-from holdfast.errors import StoreClosed
-from holdfast.store.base import Filter, Queue, Store
-from holdfast.store.moving import Kind, Stage, Step
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import START
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import succeed
+from outlast.core.group import NewGroup
+from outlast.core.job import Slot
+from outlast.core.reservation import ReservationId
+from outlast.core.run import Lease
+from outlast.core.schedule import Firing, Outcome
+from outlast.errors import StoreClosed
+from outlast.store.base import Filter, Queue, Store
+from outlast.store.moving import Kind, Stage, Step
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import START
+from outlast.testing.conformance.make import (
     HOUR,
     LEASE,
     SECOND,
@@ -35,8 +35,8 @@ from holdfast.testing.conformance.make import (
     put,
     take_many,
 )
-from holdfast.testing.conformance.reservations import make_reservation
-from holdfast.testing.sqlite_bench import dump
+from outlast.testing.conformance.reservations import make_reservation
+from outlast.testing.sqlite_bench import dump
 
 from .kit import PATIENCE, environment, files, opened
 
@@ -216,7 +216,7 @@ async def test_closed_store_leaves_no_thread_behind(path: Path) -> None:
 
     left = set(threading.enumerate()) - before
 
-    assert [thread.name for thread in left if thread.name.startswith("holdfast-")] == []
+    assert [thread.name for thread in left if thread.name.startswith("outlast-")] == []
 
 
 def _fork(path: Path, part: str) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def test_store_inherited_through_a_fork_is_refused_and_harms_nobody(path: Path) 
         assert str(path) in answer
         assert "before a fork; open a store of your own" in answer
     assert set(report["found"]) == set(report["stored"])
-    assert len(dump(path)["holdfast_jobs"]) == 3
+    assert len(dump(path)["outlast_jobs"]) == 3
 
 
 @pytest.mark.slow

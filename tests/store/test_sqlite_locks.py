@@ -9,12 +9,12 @@ from time import monotonic
 
 import pytest
 
-from holdfast.core.decide import decide
-from holdfast.core.state import State
-from holdfast.errors import HoldfastError, StoreBusy
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import decide
+from outlast.core.state import State
+from outlast.errors import OutlastError, StoreBusy
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import (
     LEASE,
     SECOND,
     SUCCEEDED,
@@ -26,7 +26,7 @@ from holdfast.testing.conformance.make import (
     started,
     take_many,
 )
-from holdfast.testing.sqlite_bench import dump
+from outlast.testing.sqlite_bench import dump
 
 from .kit import PATIENCE, Peer, Trace, files, opened, raw
 
@@ -49,7 +49,7 @@ def locked(peer: Peer, path: Path, store: SqliteStore) -> Iterator[Peer]:
     peer.ask("unlock_file")
 
 
-def _names_the_lock(error: HoldfastError, path: Path, peer: Peer) -> bool:
+def _names_the_lock(error: OutlastError, path: Path, peer: Peer) -> bool:
     who = f"by process {peer.pid}" if TELLS_WHO else ""
     return all(part in str(error) for part in (str(path), "locked", who, "wait longer"))
 

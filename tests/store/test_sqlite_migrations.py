@@ -9,30 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import OperatorError
-from holdfast.store.sqlite import migrate
-from holdfast.store.sqlite.migrate import migrations
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import claim_order, ended, put, started
-from holdfast.testing.sqlite_bench import dump
+from outlast.errors import OperatorError
+from outlast.store.sqlite import migrate
+from outlast.store.sqlite.migrate import migrations
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import claim_order, ended, put, started
+from outlast.testing.sqlite_bench import dump
 
 from .kit import Peer, opened, raw
 
 ROUNDS = 10
 NEWEST = max(migrations())
-GOOD = "CREATE TABLE holdfast_notes (job INTEGER REFERENCES holdfast_jobs (seq), note TEXT);\n"
-BAD = f"{GOOD}CREATE INDEX holdfast_noted ON holdfast_notes (nothing);\n"
+GOOD = "CREATE TABLE outlast_notes (job INTEGER REFERENCES outlast_jobs (seq), note TEXT);\n"
+BAD = f"{GOOD}CREATE INDEX outlast_noted ON outlast_notes (nothing);\n"
 
 
 def _next_step(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """As if the next Holdfast brought one more step."""
+    """As if the next Outlast brought one more step."""
     steps = {**migrations(), NEWEST + 1: script}
     monkeypatch.setattr(migrate, "migrations", lambda: steps)
 
 
 def _version(path: Path) -> int:
     with raw(path) as outsider:
-        [version] = outsider.execute("SELECT version FROM holdfast_meta").fetchone()
+        [version] = outsider.execute("SELECT version FROM outlast_meta").fetchone()
     return int(version)
 
 
@@ -86,9 +86,9 @@ async def test_older_file_is_brought_up_and_keeps_all_it_has(
     after = dump(path)
     assert kept == [waiting]
     assert _version(path) == NEWEST + 1
-    assert after["holdfast_notes"] == []
-    assert after["holdfast_jobs"] == before["holdfast_jobs"]
-    assert after["holdfast_ends"] == before["holdfast_ends"]
+    assert after["outlast_notes"] == []
+    assert after["outlast_jobs"] == before["outlast_jobs"]
+    assert after["outlast_ends"] == before["outlast_ends"]
 
 
 async def test_step_that_fails_half_way_leaves_a_usable_file(
@@ -156,7 +156,7 @@ def test_two_processes_open_a_new_file_at_the_same_moment(
     assert answers == [None] * 2 * ROUNDS
     for number in range(ROUNDS):
         assert _version(tmp_path / f"{number}.db") == NEWEST
-        assert len(dump(tmp_path / f"{number}.db")["holdfast_meta"]) == 1
+        assert len(dump(tmp_path / f"{number}.db")["outlast_meta"]) == 1
 
 
 async def test_second_opener_finds_the_work_of_the_first_done(path: Path, peer: Peer) -> None:

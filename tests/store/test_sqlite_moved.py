@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from holdfast.errors import StoreBroken
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import make_job, put
+from outlast.errors import StoreBroken
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import make_job, put
 
 NAMES = ("jobs.db", "jobs.db-wal", "jobs.db-shm")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.state import State
-from holdfast.errors import HoldfastError, NotOurStore, OperatorError, SchemaTooNew, StoreBroken
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import ended, put
-from holdfast.testing.sqlite_bench import dump
+from outlast.core.state import State
+from outlast.errors import NotOurStore, OperatorError, OutlastError, SchemaTooNew, StoreBroken
+from outlast.store.base import Filter
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import ended, put
+from outlast.testing.sqlite_bench import dump
 
 from .kit import files, opened, raw
 
@@ -26,8 +26,8 @@ NO_DATABASES = {
 }
 
 
-async def _refusal(path: Path, *, adopt: bool = False) -> HoldfastError:
-    with pytest.raises(HoldfastError) as refused:
+async def _refusal(path: Path, *, adopt: bool = False) -> OutlastError:
+    with pytest.raises(OutlastError) as refused:
         await SqliteStore(path, adopt=adopt).open()
     return refused.value
 
@@ -41,11 +41,11 @@ def _foreign(path: Path, mode: str) -> None:
 
 
 async def _newer(path: Path, mode: str) -> None:
-    """A file as a later Holdfast would leave it."""
+    """A file as a later Outlast would leave it."""
     async with opened(path) as store:
         await put(store)
     with raw(path) as later:
-        later.execute("UPDATE holdfast_meta SET version = 99")
+        later.execute("UPDATE outlast_meta SET version = 99")
         later.execute(f"PRAGMA journal_mode = {mode}")
 
 
@@ -99,7 +99,7 @@ async def test_adopted_database_keeps_its_own_tables_and_gets_ours(path: Path, m
 
     tables = dump(path)
     assert tables["books"] == [("Emma",), ("Walden",)]
-    assert len(tables["holdfast_ends"]) == 1
+    assert len(tables["outlast_ends"]) == 1
     async with opened(path) as again:
         [job] = await again.get([job_id])
     assert job is not None
@@ -108,7 +108,7 @@ async def test_adopted_database_keeps_its_own_tables_and_gets_ours(path: Path, m
 
 @pytest.mark.parametrize("mode", ["WAL", "DELETE"])
 @pytest.mark.parametrize("adopt", [False, True])
-async def test_file_of_a_newer_holdfast_is_refused_untouched(
+async def test_file_of_a_newer_outlast_is_refused_untouched(
     path: Path, mode: str, adopt: bool
 ) -> None:
     await _newer(path, mode)
@@ -119,20 +119,20 @@ async def test_file_of_a_newer_holdfast_is_refused_untouched(
     assert isinstance(error, SchemaTooNew)
     assert str(path) in str(error)
     assert "schema 99" in str(error)
-    assert "upgrade Holdfast" in str(error)
+    assert "upgrade Outlast" in str(error)
     assert path.read_bytes() == before
     assert files(path) == [""]
 
 
-async def test_newer_holdfast_may_have_added_to_its_own_table(path: Path) -> None:
+async def test_newer_outlast_may_have_added_to_its_own_table(path: Path) -> None:
     await _newer(path, "WAL")
     with raw(path) as later:
         later.execute(
             "CREATE TABLE kept (one INTEGER, version INTEGER, boot_id TEXT, who NOT NULL)"
         )
-        later.execute("INSERT INTO kept SELECT one, version, boot_id, 'node' FROM holdfast_meta")
-        later.execute("DROP TABLE holdfast_meta")
-        later.execute("ALTER TABLE kept RENAME TO holdfast_meta")
+        later.execute("INSERT INTO kept SELECT one, version, boot_id, 'node' FROM outlast_meta")
+        later.execute("DROP TABLE outlast_meta")
+        later.execute("ALTER TABLE kept RENAME TO outlast_meta")
 
     error = await _refusal(path)
 
@@ -203,7 +203,7 @@ async def test_store_that_could_not_be_opened_opens_once_the_cause_is_gone(path:
     job_id = await put(store)
     await store.close()
     with raw(path) as outsider:
-        assert outsider.execute("SELECT id FROM holdfast_jobs").fetchall() == [(job_id,)]
+        assert outsider.execute("SELECT id FROM outlast_jobs").fetchall() == [(job_id,)]
 
 
 async def test_refusal_says_what_sqlite_said_too(path: Path) -> None:

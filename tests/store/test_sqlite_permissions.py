@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from holdfast.errors import HoldfastError, OperatorError, StoreReadOnly
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import make_job, put
+from outlast.errors import OperatorError, OutlastError, StoreReadOnly
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import make_job, put
 
 from .kit import opened
 
@@ -51,8 +51,8 @@ async def path(folder: Path) -> Path:
     return file
 
 
-async def _refusal(path: Path) -> HoldfastError:
-    with unprivileged(), pytest.raises(HoldfastError) as refused:
+async def _refusal(path: Path) -> OutlastError:
+    with unprivileged(), pytest.raises(OutlastError) as refused:
         await SqliteStore(path).open()
     return refused.value
 
@@ -102,10 +102,10 @@ async def test_file_that_may_not_even_be_read_is_refused(path: Path) -> None:
 
 
 async def test_place_where_no_file_can_be_made_is_refused() -> None:
-    error = await _refusal(Path("/proc/holdfast-jobs.db"))
+    error = await _refusal(Path("/proc/outlast-jobs.db"))
 
     assert isinstance(error, OperatorError)
-    assert "/proc/holdfast-jobs.db" in str(error)
+    assert "/proc/outlast-jobs.db" in str(error)
 
 
 async def test_permissions_put_right_the_same_store_opens(path: Path) -> None:

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import Failed
-from holdfast.core.group import GroupMode
-from holdfast.core.order import Ordering
-from holdfast.store.base import Queue
-from holdfast.store.sqlite.statements import statements
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import (
+from outlast.core.delivery import Delivery
+from outlast.core.event import Failed
+from outlast.core.group import GroupMode
+from outlast.core.order import Ordering
+from outlast.store.base import Queue
+from outlast.store.sqlite.statements import statements
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import (
     HOUR,
     MANY,
     SUCCEEDED,
@@ -31,16 +31,16 @@ pytestmark = pytest.mark.xdist_group("sqlite-plans")
 """A world for each, made once."""
 
 GROWS = {
-    "holdfast_jobs",
-    "holdfast_waiting",
-    "holdfast_open_runs",
-    "holdfast_runs",
-    "holdfast_ends",
-    "holdfast_events",
-    "holdfast_keys",
-    "holdfast_slots",
-    "holdfast_groups",
-    "holdfast_reservations",
+    "outlast_jobs",
+    "outlast_waiting",
+    "outlast_open_runs",
+    "outlast_runs",
+    "outlast_ends",
+    "outlast_events",
+    "outlast_keys",
+    "outlast_slots",
+    "outlast_groups",
+    "outlast_reservations",
 }
 HELD = [
     "reservation.end",
@@ -53,38 +53,38 @@ HELD = [
 ]
 """Go through the queues that are held, by an index of those alone: mostly there is none."""
 WALKS_ON_PURPOSE = {
-    **{name: {"holdfast_reservations"} for name in HELD},
-    "reservation.latest": {"holdfast_reservations"},  # from the newest down, until it has its page
-    "read.counts": {"holdfast_waiting", "holdfast_open_runs", "holdfast_ends"},  # it counts them
-    "read.find": {"holdfast_jobs"},  # from the newest down, until it has its page
-    "group.closing": {"holdfast_groups"},  # those that close and were not swept, by their index
-    "group.sweepable": {"holdfast_groups"},  # the same
-    "group.sweep": {"holdfast_groups"},  # the same
-    "read.lapsed": {"holdfast_open_runs"},  # few: what runs now
-    "read.chores": {"holdfast_open_runs", "holdfast_reservations", "holdfast_groups"},  # the same
-    "read.trees": {"holdfast_open_runs"},  # few: what runs now
-    "claim.count_open": {"holdfast_open_runs"},  # the same
-    "place.normalise": {"holdfast_waiting"},  # it numbers all of a queue
-    "worker.delete": {"holdfast_open_runs"},  # few: what runs now
-    "read.orphans": {"holdfast_runs"},  # once at every start
-    "schema.lapse_all": {"holdfast_open_runs"},  # once after a restart
+    **{name: {"outlast_reservations"} for name in HELD},
+    "reservation.latest": {"outlast_reservations"},  # from the newest down, until it has its page
+    "read.counts": {"outlast_waiting", "outlast_open_runs", "outlast_ends"},  # it counts them
+    "read.find": {"outlast_jobs"},  # from the newest down, until it has its page
+    "group.closing": {"outlast_groups"},  # those that close and were not swept, by their index
+    "group.sweepable": {"outlast_groups"},  # the same
+    "group.sweep": {"outlast_groups"},  # the same
+    "read.lapsed": {"outlast_open_runs"},  # few: what runs now
+    "read.chores": {"outlast_open_runs", "outlast_reservations", "outlast_groups"},  # the same
+    "read.trees": {"outlast_open_runs"},  # few: what runs now
+    "claim.count_open": {"outlast_open_runs"},  # the same
+    "place.normalise": {"outlast_waiting"},  # it numbers all of a queue
+    "worker.delete": {"outlast_open_runs"},  # few: what runs now
+    "read.orphans": {"outlast_runs"},  # once at every start
+    "schema.lapse_all": {"outlast_open_runs"},  # once after a restart
     # For people who ask: what is live, never what is kept.
-    "read.find_live": {"holdfast_waiting", "holdfast_open_runs"},
-    "view.backlog": {"holdfast_waiting"},
-    "view.running": {"holdfast_open_runs"},
-    "view.open_runs": {"holdfast_open_runs"},
-    "view.held": {"holdfast_open_runs"},
+    "read.find_live": {"outlast_waiting", "outlast_open_runs"},
+    "view.backlog": {"outlast_waiting"},
+    "view.running": {"outlast_open_runs"},
+    "view.open_runs": {"outlast_open_runs"},
+    "view.held": {"outlast_open_runs"},
     # `verify`, when somebody asks for it: once for all pages together.
     "audit.orphans": {
-        "holdfast_runs",
-        "holdfast_waiting",
-        "holdfast_open_runs",
-        "holdfast_ends",
-        "holdfast_reservations",
+        "outlast_runs",
+        "outlast_waiting",
+        "outlast_open_runs",
+        "outlast_ends",
+        "outlast_reservations",
     },
-    "audit.keys": {"holdfast_keys", "holdfast_slots"},
-    "audit.slots": {"holdfast_jobs"},
-    "audit.doubles": {"holdfast_open_runs", "holdfast_reservations"},
+    "audit.keys": {"outlast_keys", "outlast_slots"},
+    "audit.slots": {"outlast_jobs"},
+    "audit.doubles": {"outlast_open_runs", "outlast_reservations"},
 }
 PLANNED = sorted(
     name
@@ -93,95 +93,95 @@ PLANNED = sorted(
     and name != "schema.drop_statistics"  # of a table that most files do not have
 )
 INTENDED = {
-    **{name: ["INDEX holdfast_reservations_active"] for name in HELD},
+    **{name: ["INDEX outlast_reservations_active"] for name in HELD},
     "claim.gate": [
         "PRIMARY KEY (name=?)",
-        "INDEX holdfast_reservations_active (queue=?)",
+        "INDEX outlast_reservations_active (queue=?)",
     ],
-    "apply.check_silent": ["INDEX holdfast_reservations_job (job_id=?)"],
-    "reservation.active": ["INDEX holdfast_reservations_active (queue=?)"],
-    "reservation.place": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
-    "reservation.prune": ["INDEX holdfast_reservations_job (job_id=?)"],
-    "finish.limited": ["INDEX holdfast_queues_limited"],
-    "apply.limited": ["INDEX holdfast_queues_limited"],
+    "apply.check_silent": ["INDEX outlast_reservations_job (job_id=?)"],
+    "reservation.active": ["INDEX outlast_reservations_active (queue=?)"],
+    "reservation.place": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
+    "reservation.prune": ["INDEX outlast_reservations_job (job_id=?)"],
+    "finish.limited": ["INDEX outlast_queues_limited"],
+    "apply.limited": ["INDEX outlast_queues_limited"],
     "claim.pick": [
-        "INDEX holdfast_waiting_ready (queue=? AND type=?)",
-        "INDEX holdfast_open_name (name=?)",
-        "INDEX holdfast_waiting_once (name=? AND queue=?)",
+        "INDEX outlast_waiting_ready (queue=? AND type=?)",
+        "INDEX outlast_open_name (name=?)",
+        "INDEX outlast_waiting_once (name=? AND queue=?)",
     ],
-    "claim.promote": ["INDEX holdfast_waiting_due (available_at<?)"],
+    "claim.promote": ["INDEX outlast_waiting_due (available_at<?)"],
     "read.lapsed": ["INTEGER PRIMARY KEY (rowid=?)"],
-    "read.overdue": ["INDEX holdfast_waiting_deadline (start_deadline>? AND start_deadline<?)"],
+    "read.overdue": ["INDEX outlast_waiting_deadline (start_deadline>? AND start_deadline<?)"],
     "read.peek": [
-        "INDEX holdfast_waiting_ready (queue=? AND type>?)",
-        "INDEX holdfast_waiting_ready (queue=? AND type=?)",
-        "INDEX holdfast_waiting_due (available_at<?)",
+        "INDEX outlast_waiting_ready (queue=? AND type>?)",
+        "INDEX outlast_waiting_ready (queue=? AND type=?)",
+        "INDEX outlast_waiting_due (available_at<?)",
     ],
-    "place.lowest": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
-    "place.highest": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
-    "place.before": ["INDEX holdfast_waiting_place (queue=? AND priority=? AND position>? AND "],
-    "place.after": ["INDEX holdfast_waiting_place (queue=? AND priority=? AND "],
+    "place.lowest": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
+    "place.highest": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
+    "place.before": ["INDEX outlast_waiting_place (queue=? AND priority=? AND position>? AND "],
+    "place.after": ["INDEX outlast_waiting_place (queue=? AND priority=? AND "],
     "place.unplaced": [
         "waiting_ready (queue=? AND type=? AND priority=? AND position=? AND available_at<?)",
         "position=? AND available_at=? AND created_at<?)",
         "position=? AND available_at=? AND created_at=? AND job<?)",
-        "INDEX holdfast_waiting_due (available_at<?)",
-        "INDEX holdfast_waiting_blocked (queue=? AND priority=? AND (available_at,created_at)<",
+        "INDEX outlast_waiting_due (available_at<?)",
+        "INDEX outlast_waiting_blocked (queue=? AND priority=? AND (available_at,created_at)<",
     ],
-    "place.edit": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
+    "place.edit": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
     "place.write": ["INTEGER PRIMARY KEY (rowid=?)"],
     "read.held": ["INTEGER PRIMARY KEY (rowid>?)"],
     "read.adrift": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
     "read.unfollowed": [
-        "INDEX holdfast_ends_state (state=?)",
-        "INDEX holdfast_jobs_retry_of (retry_of=?)",
+        "INDEX outlast_ends_state (state=?)",
+        "INDEX outlast_jobs_retry_of (retry_of=?)",
     ],
     "apply.grouped": [
         "g USING INTEGER PRIMARY KEY (rowid=?)",
-        "INDEX holdfast_jobs_retry_of (retry_of=?)",
+        "INDEX outlast_jobs_retry_of (retry_of=?)",
     ],
     "finish.grouped": ["g USING INTEGER PRIMARY KEY (rowid=?)"],
-    "group.next": ["INDEX holdfast_waiting_grp (grp=? AND job>?)"],
-    "group.unblock": ["INDEX holdfast_waiting_grp (grp=?)"],
-    "group.seal": ["INDEX holdfast_jobs_grp (grp=?)"],
+    "group.next": ["INDEX outlast_waiting_grp (grp=? AND job>?)"],
+    "group.unblock": ["INDEX outlast_waiting_grp (grp=?)"],
+    "group.seal": ["INDEX outlast_jobs_grp (grp=?)"],
     "group.close": ["INTEGER PRIMARY KEY (rowid=?)"],
-    "group.over": ["INDEX holdfast_waiting_grp (grp=?)", "INDEX holdfast_open_grp (grp=?)"],
-    "group.closing": ["INDEX holdfast_groups_closing"],
-    "group.sweep": ["INDEX holdfast_groups_closing"],
-    "group.expired": ["INDEX holdfast_groups_unsealed (created_at<?)"],
+    "group.over": ["INDEX outlast_waiting_grp (grp=?)", "INDEX outlast_open_grp (grp=?)"],
+    "group.closing": ["INDEX outlast_groups_closing"],
+    "group.sweep": ["INDEX outlast_groups_closing"],
+    "group.expired": ["INDEX outlast_groups_unsealed (created_at<?)"],
     "group.left_over": [
-        "INDEX holdfast_waiting_grp (grp=? AND job>?)",
-        "INDEX holdfast_open_grp (grp=? AND job>?)",
+        "INDEX outlast_waiting_grp (grp=? AND job>?)",
+        "INDEX outlast_open_grp (grp=? AND job>?)",
     ],
-    "group.members": ["INDEX holdfast_jobs_grp (grp=? AND seq<?)"],
-    "group.get": ["INDEX holdfast_jobs_grp (grp=?)"],
-    "group.find": ["INDEX holdfast_jobs_grp (grp=?)", "INTEGER PRIMARY KEY (rowid<?)"],
-    "prune.groups": ["INDEX holdfast_jobs_grp (grp=?)"],
-    "prune.empty_groups": ["INDEX holdfast_groups_abandoned (created_at<?)"],
+    "group.members": ["INDEX outlast_jobs_grp (grp=? AND seq<?)"],
+    "group.get": ["INDEX outlast_jobs_grp (grp=?)"],
+    "group.find": ["INDEX outlast_jobs_grp (grp=?)", "INTEGER PRIMARY KEY (rowid<?)"],
+    "prune.groups": ["INDEX outlast_jobs_grp (grp=?)"],
+    "prune.empty_groups": ["INDEX outlast_groups_abandoned (created_at<?)"],
     "read.runs": ["PRIMARY KEY (job=?)"],
     "read.stream": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
-    "record.get": ["INDEX sqlite_autoindex_holdfast_records_1 (kind=? AND key=?)"],
-    "record.write": ["INDEX sqlite_autoindex_holdfast_records_1 (kind=? AND key=?)"],
-    "read.events": ["INDEX holdfast_events_job (job=?)"],
-    "worker.delete": ["INDEX holdfast_runs_worker (worker=?)"],
+    "record.get": ["INDEX sqlite_autoindex_outlast_records_1 (kind=? AND key=?)"],
+    "record.write": ["INDEX sqlite_autoindex_outlast_records_1 (kind=? AND key=?)"],
+    "read.events": ["INDEX outlast_events_job (job=?)"],
+    "worker.delete": ["INDEX outlast_runs_worker (worker=?)"],
     "lease.report": ["INTEGER PRIMARY KEY (rowid=?)"],
     "audit.dossiers": [
         "INTEGER PRIMARY KEY (rowid>?)",
         "INTEGER PRIMARY KEY (rowid=?)",
         "PRIMARY KEY (job=?)",
-        "INDEX holdfast_events_job (job=?)",
-        "INDEX holdfast_jobs_retry_of (retry_of=?)",
-        "INDEX holdfast_reservations_job (job_id=?)",
+        "INDEX outlast_events_job (job=?)",
+        "INDEX outlast_jobs_retry_of (retry_of=?)",
+        "INDEX outlast_reservations_job (job_id=?)",
     ],
-    "read.chain": ["INDEX holdfast_jobs_root (root=?)"],
+    "read.chain": ["INDEX outlast_jobs_root (root=?)"],
     "prune.pick": [
-        "INDEX holdfast_ends_state (state=? AND at<?)",
-        "INDEX holdfast_jobs_retry_of (retry_of=?)",
+        "INDEX outlast_ends_state (state=? AND at<?)",
+        "INDEX outlast_jobs_retry_of (retry_of=?)",
     ],
-    "prune.delete": ["INTEGER PRIMARY KEY (rowid=?)", "INDEX holdfast_jobs_root (root=?)"],
+    "prune.delete": ["INTEGER PRIMARY KEY (rowid=?)", "INDEX outlast_jobs_root (root=?)"],
     "apply.check_open": ["INTEGER PRIMARY KEY (rowid=?)"],
-    "apply.free_keys": ["INDEX holdfast_keys_active (job_id=?"],
-    "add.place": ["INDEX holdfast_waiting_place (queue=? AND priority=?)"],
+    "apply.free_keys": ["INDEX outlast_keys_active (job_id=?"],
+    "add.place": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
     "add.key_holder": ["PRIMARY KEY (scope=? AND key=? AND bucket=?)"],
     "add.slot_holder": ["PRIMARY KEY (series=? AND slot_at=?)"],
 }

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store.sqlite import database
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import MANY, SECOND, put
+from outlast.store.sqlite import database
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import MANY, SECOND, put
 
 from .kit import files, opened, raw, reading, writing
 
@@ -50,7 +50,7 @@ async def test_reader_cannot_write(store: SqliteStore) -> None:
     [reader] = reading(store)
 
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        reader.execute("DELETE FROM holdfast_waiting")
+        reader.execute("DELETE FROM outlast_waiting")
 
     assert len(await store.peek("default", limit=MANY)) == 1
 
@@ -102,7 +102,7 @@ async def test_scratch_tables_never_reach_the_file(store: SqliteStore, path: Pat
     with raw(path) as outsider:
         names = {name for (name,) in outsider.execute("SELECT name FROM sqlite_schema")}
 
-    assert names.isdisjoint({"holdfast_picked", "holdfast_changes"})
+    assert names.isdisjoint({"outlast_picked", "outlast_changes"})
 
 
 @pytest.mark.parametrize("version", [(3, 38, 0), (3, 40, 1), (3, 51, 2)])

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.state import State
-from holdfast.store.base import Filter
-from holdfast.store.sqlite.reader import THREADS
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import (
+from outlast.core.state import State
+from outlast.store.base import Filter
+from outlast.store.sqlite.reader import THREADS
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import (
     MANY,
     SUCCEEDED,
     claim_order,
@@ -139,7 +139,7 @@ async def test_counts_are_asked_again_when_anybody_has_edited_the_file(
     before = dict(await store.counts())
 
     with raw(path) as outsider:
-        outsider.execute("UPDATE holdfast_waiting SET state = 'blocked'")
+        outsider.execute("UPDATE outlast_waiting SET state = 'blocked'")
 
     assert before == {QUEUED: 1}
     assert dict(await store.counts()) == {("default", State.BLOCKED): 1}
@@ -151,7 +151,7 @@ async def test_file_edited_while_closed_is_read_afresh(path: Path) -> None:
         await store.counts()
         await store.close()
         with raw(path) as outsider:
-            outsider.execute("UPDATE holdfast_waiting SET state = 'blocked'")
+            outsider.execute("UPDATE outlast_waiting SET state = 'blocked'")
         await store.open()
 
         assert dict(await store.counts()) == {("default", State.BLOCKED): 1}

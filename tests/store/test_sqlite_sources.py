@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.decide import Guard
-from holdfast.core.delivery import Delivery
-from holdfast.core.dossier import StrayKind
-from holdfast.core.event import Kind
-from holdfast.core.group import Closing, GroupMode
-from holdfast.core.order import Ordering
-from holdfast.core.reservation import ReservationStatus
-from holdfast.core.schedule import Outcome
-from holdfast.core.state import RunStatus, State
-from holdfast.store.sqlite.migrate import migrations
-from holdfast.store.sqlite.statements import statements
+from outlast.core.decide import Guard
+from outlast.core.delivery import Delivery
+from outlast.core.dossier import StrayKind
+from outlast.core.event import Kind
+from outlast.core.group import Closing, GroupMode
+from outlast.core.order import Ordering
+from outlast.core.reservation import ReservationStatus
+from outlast.core.schedule import Outcome
+from outlast.core.state import RunStatus, State
+from outlast.store.sqlite.migrate import migrations
+from outlast.store.sqlite.statements import statements
 
 from .kit import SOURCES, SQL
 
@@ -26,18 +26,18 @@ STATUSES = {*RunStatus, *ReservationStatus}
 LITERAL = re.compile(r"'((?:[^']|'')*)'")
 STATE_COLUMN = re.compile(r"\b(?:state|to_state|was)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
 STATUS_COLUMN = re.compile(r"\b(?:status|run_status)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
-OTHER_WORDS = {"sqlite_stat1", "holdfast_*", "~",
+OTHER_WORDS = {"sqlite_stat1", "outlast_*", "~",
     "active", "key",  # scopes of keys
     "ended",  # the guard `state`, once it is known to be an end
     "cancel_requested",  # a reason
     "%06x", "there is no job ", "job ", " has not ended", " has a successor already: ",
-    "table", "holdfast_meta",  # of the schema
+    "table", "outlast_meta",  # of the schema
     "", "$[#]", " token=", " key=", " bucket=", " slot_at=",  # the rows that strays are
     *(f"{table} {column}=" for table, column in (
         ("runs", "job"), ("waiting", "job"), ("open_runs", "job"), ("ends", "job"),
         ("events", "id"), ("reservations", "id"), ("groups", "id"), ("keys", "scope"),
         ("slots", "series"), ("jobs", "seq"),
-    )), "holdfast_", "events", "records", "schedules",  # numbers that no row bears any more
+    )), "outlast_", "events", "records", "schedules",  # numbers that no row bears any more
     "keys scope=active key=", "sequential", "parallel",
 }  # fmt: skip
 BUILT_FROM_FILES = {("migrate.py", "statement"), ("guarded.py", "args")}

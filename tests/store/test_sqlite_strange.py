@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.decide import succeed
-from holdfast.core.ids import JobId
-from holdfast.core.job import Slot
-from holdfast.core.run import Lease
-from holdfast.errors import HoldfastError
-from holdfast.store.base import Filter, Queue
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.conformance.make import LEASE, MANY, make_job, put, take_many
-from holdfast.testing.sqlite_bench import dump
+from outlast.core.decide import succeed
+from outlast.core.ids import JobId
+from outlast.core.job import Slot
+from outlast.core.run import Lease
+from outlast.errors import OutlastError
+from outlast.store.base import Filter, Queue
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.conformance.make import LEASE, MANY, make_job, put, take_many
+from outlast.testing.sqlite_bench import dump
 
 from .hostile import HOSTILE
 
@@ -47,7 +47,7 @@ async def test_asking_for_what_is_not_there_finds_nothing_or_says_why(
     for text in HOSTILE:
         try:
             found = await READS[verb](store, text)
-        except HoldfastError:
+        except OutlastError:
             continue
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not ours
             strange.append(f"{text[:40]!a}: {type(error).__name__}")
@@ -79,10 +79,10 @@ async def test_queue_of_a_strange_name_is_refused(store: SqliteStore, path: Path
     for text in HOSTILE:
         try:
             await store.set_queue(Queue(name=text))
-        except (HoldfastError, ValueError):
+        except (OutlastError, ValueError):
             refused.add(text)
 
-    names = {name for name, *_ in dump(path)["holdfast_queues"]}
+    names = {name for name, *_ in dump(path)["outlast_queues"]}
     assert names == set(HOSTILE) - refused
     assert names >= allowed & set(HOSTILE)
 

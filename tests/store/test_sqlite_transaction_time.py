@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.decide import Change, decide
-from holdfast.core.run import Claim
-from holdfast.core.state import State
-from holdfast.errors import HoldfastError, StoreBusy, TransactionTimeout
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.store.sqlite.transaction import SqliteTransaction
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import Change, decide
+from outlast.core.run import Claim
+from outlast.core.state import State
+from outlast.errors import OutlastError, StoreBusy, TransactionTimeout
+from outlast.store.sqlite.store import SqliteStore
+from outlast.store.sqlite.transaction import SqliteTransaction
+from outlast.testing.conformance.make import (
     LOST,
     SUCCEEDED,
     job_of,
@@ -23,7 +23,7 @@ from holdfast.testing.conformance.make import (
     put,
     settle,
 )
-from holdfast.testing.sqlite_bench import dump
+from outlast.testing.sqlite_bench import dump
 
 from .kit import PATIENCE, Trace, opened
 
@@ -164,7 +164,7 @@ async def test_transaction_ended_by_its_owner_is_not_called_late(
 ) -> None:
     await transaction.rollback()
 
-    with pytest.raises(HoldfastError) as over:
+    with pytest.raises(OutlastError) as over:
         await transaction.commit(_end(claim))
 
     assert not isinstance(over.value, TransactionTimeout)

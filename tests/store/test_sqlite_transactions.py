@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.decide import Change, decide
-from holdfast.core.run import Claim
-from holdfast.core.state import State
-from holdfast.errors import HoldfastError
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.store.sqlite.transaction import SqliteTransaction
-from holdfast.testing.conformance.make import (
+from outlast.core.decide import Change, decide
+from outlast.core.run import Claim
+from outlast.core.state import State
+from outlast.errors import OutlastError
+from outlast.store.sqlite.store import SqliteStore
+from outlast.store.sqlite.transaction import SqliteTransaction
+from outlast.testing.conformance.make import (
     FAILED,
     LOST,
     SUCCEEDED,
@@ -23,7 +23,7 @@ from holdfast.testing.conformance.make import (
     settle,
     started,
 )
-from holdfast.testing.sqlite_bench import dump
+from outlast.testing.sqlite_bench import dump
 
 from .kit import PATIENCE
 
@@ -122,7 +122,7 @@ async def test_handler_that_ends_the_transaction_by_itself_is_told(
     transaction.connection.execute(INVOICE)
     transaction.connection.execute(statement)
 
-    with pytest.raises(HoldfastError):
+    with pytest.raises(OutlastError):
         await transaction.commit(_end(claim))
 
     assert (await job_of(store, claim.id)).state is State.RUNNING, "the finish was not written"
@@ -137,7 +137,7 @@ async def test_finish_that_cannot_be_kept_takes_the_effect_with_it(
 
     try:
         committed = await transaction.commit([unkeepable])
-    except HoldfastError:
+    except OutlastError:
         committed = False
 
     assert not committed

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.violation import Code
-from holdfast.store.sqlite.statements import statements
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import make_job, put
-from holdfast.verify import KEPT, Report, verify
+from outlast.core.violation import Code
+from outlast.store.sqlite.statements import statements
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import make_job, put
+from outlast.verify import KEPT, Report, verify
 
 from .kit import Trace, Worlds, opened
 from .planted import OTHER, PLANTS, QUEUED, Plant, Vandal, plant, sound_world
@@ -25,7 +25,7 @@ async def _verified(path: Path) -> Report:
 
 def _ids(path: Path) -> dict[int, str]:
     with closing(sqlite3.connect(path)) as connection:
-        return dict(connection.execute("SELECT seq, id FROM holdfast_jobs"))
+        return dict(connection.execute("SELECT seq, id FROM outlast_jobs"))
 
 
 def test_every_violation_is_planted() -> None:
@@ -62,7 +62,7 @@ async def test_chain_that_goes_on_keeps_its_active_key(worlds: Worlds) -> None:
 
     def do(vandal: Vandal) -> None:
         root = vandal.id(4)
-        vandal.insert("holdfast_keys", scope="active", key="x", bucket="", job_id=root)
+        vandal.insert("outlast_keys", scope="active", key="x", bucket="", job_id=root)
 
     plant(path, do)
 
@@ -91,7 +91,7 @@ async def test_group_that_fills_or_closes_may_have_members_that_nothing_unblocks
 
     def do(vandal: Vandal) -> None:
         vandal.group("sequential", queued="blocked", other="blocked")
-        vandal.run(f"UPDATE holdfast_groups SET {change}")  # noqa: S608 - ours
+        vandal.run(f"UPDATE outlast_groups SET {change}")  # noqa: S608 - ours
 
     plant(path, do)
 
@@ -114,7 +114,7 @@ async def test_reservation_of_a_job_that_waits_is_sound(worlds: Worlds) -> None:
 async def test_report_names_so_many_and_counts_the_rest(store: SqliteStore, path: Path) -> None:
     number = KEPT + 5
     await store.add([make_job() for _ in range(number)])
-    plant(path, lambda v: v.run("DELETE FROM holdfast_waiting"))
+    plant(path, lambda v: v.run("DELETE FROM outlast_waiting"))
 
     report = await verify(store)
 
@@ -128,8 +128,8 @@ async def test_many_strays_of_one_kind_hide_no_other(store: SqliteStore, path: P
         for number in range(5):
             vandal.event(100 + number, "cancelled")
             key = f"k{number}"
-            vandal.insert("holdfast_keys", scope="active", key=key, bucket="", job_id="nobody")
-        vandal.copy("holdfast_waiting", "job", 1, job=99)
+            vandal.insert("outlast_keys", scope="active", key=key, bucket="", job_id="nobody")
+        vandal.copy("outlast_waiting", "job", 1, job=99)
 
     plant(path, do)
 

@@ -2,9 +2,9 @@
 
 import sqlite3
 
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     FAILED,
     HOUR,
     MANY,
@@ -16,7 +16,7 @@ from holdfast.testing.conformance.make import (
 
 
 def _rows(db: sqlite3.Connection) -> list[str]:
-    ours = "SELECT instance_id FROM holdfast_workers WHERE id > 0 ORDER BY id"
+    ours = "SELECT instance_id FROM outlast_workers WHERE id > 0 ORDER BY id"
     found = db.execute(ours).fetchall()
     return [name for (name,) in found]
 

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from holdfast.errors import StoreBusy, StoreUnavailable
-from holdfast.telemetry.complaint import Complaint
+from outlast.errors import StoreBusy, StoreUnavailable
+from outlast.telemetry.complaint import Complaint
 
-LOG = logging.getLogger("holdfast.worker")
+LOG = logging.getLogger("outlast.worker")
 GONE = StoreUnavailable("nobody answers")
 
 

@@ -5,14 +5,14 @@ from random import Random
 
 import pytest
 
-from holdfast import Holdfast, Run
-from holdfast.core.ids import Ids
-from holdfast.telemetry import Kind, Sample, Told, Totals, errors_in_full, listen, metrics, samples
-from holdfast.telemetry.tell import is_heard, tell
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.model_store import ModelStore
+from outlast import Outlast, Run
+from outlast.core.ids import Ids
+from outlast.telemetry import Kind, Sample, Told, Totals, errors_in_full, listen, metrics, samples
+from outlast.telemetry.tell import is_heard, tell
+from outlast.testing.clock import FakeClock
+from outlast.testing.model_store import ModelStore
 
-log = logging.getLogger("holdfast.tests.telemetry")
+log = logging.getLogger("outlast.tests.telemetry")
 
 
 @pytest.fixture
@@ -35,15 +35,15 @@ async def ended(app, *handlers, **options):
 async def app():
     clock = FakeClock()
     store = ModelStore(clock, Ids(clock.now, Random(5).getrandbits))
-    async with Holdfast(store, poll="5ms", tick="5ms") as holdfast:
-        yield holdfast
+    async with Outlast(store, poll="5ms", tick="5ms") as outlast:
+        yield outlast
 
 
 async def test_line_and_metric_are_made_of_the_same_facts(app, caplog, heard):
     def rows(run: Run) -> None:
         run.rows(7)
 
-    with caplog.at_level(logging.INFO, logger="holdfast.jobs"):
+    with caplog.at_level(logging.INFO, logger="outlast.jobs"):
         await ended(app, rows)
 
     logged = [record.facts for record in caplog.records if hasattr(record, "facts")]
@@ -62,7 +62,7 @@ async def test_line_and_metric_are_made_of_the_same_facts(app, caplog, heard):
 
 
 async def test_who_listens_hears_of_runs_that_the_log_leaves_out(app, caplog, heard):
-    caplog.set_level(logging.ERROR, logger="holdfast")
+    caplog.set_level(logging.ERROR, logger="outlast")
 
     await ended(app, lambda: None, name="quiet")
 
@@ -83,7 +83,7 @@ async def test_words_of_an_error_are_for_who_listens_and_not_in_the_log(app, cap
     assert error.words is not None
     assert error.words.startswith("Traceback")
     assert "a secret word" in error.words
-    ours = [record for record in caplog.records if record.name.startswith("holdfast")]
+    ours = [record for record in caplog.records if record.name.startswith("outlast")]
     assert "secret" not in "".join(str(vars(record)) for record in ours)
     [full] = [record for record in caplog.records if record.name == "theirs"]
     assert "a secret word" in full.getMessage()
@@ -111,7 +111,7 @@ def test_a_sink_that_raises_disturbs_nobody_and_is_told_of_once(caplog):
 
 
 def test_nothing_is_gathered_when_nobody_hears():
-    quiet = logging.getLogger("holdfast.tests.quiet")
+    quiet = logging.getLogger("outlast.tests.quiet")
     quiet.setLevel(logging.ERROR)
     leave = listen(lambda _: None)
     with_a_sink = is_heard(quiet, logging.INFO)

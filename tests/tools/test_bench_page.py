@@ -14,12 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 SPEED = Row(
     label="drain",
     unit="jobs/s",
-    values={"holdfast": [300.0, 400.0, 500.0], "pgqueuer": [100.0, 200.0, 100.0]},
+    values={"outlast": [300.0, 400.0, 500.0], "pgqueuer": [100.0, 200.0, 100.0]},
 )
 DELAY = Row(
     label="pick-up",
     unit="ms",
-    values={"holdfast": [4.0], "pgqueuer": [2.0], "procrastinate": [8.0]},
+    values={"outlast": [4.0], "pgqueuer": [2.0], "procrastinate": [8.0]},
     digits=2,
     low_is_good=True,
 )

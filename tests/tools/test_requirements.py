@@ -16,7 +16,7 @@ TOOL = ROOT / "tools" / "requirements.py"
 
 
 def load_tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("holdfast_requirements_tool", TOOL)
+    spec = importlib.util.spec_from_file_location("outlast_requirements_tool", TOOL)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

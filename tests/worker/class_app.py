@@ -5,7 +5,7 @@ import sys
 
 from pydantic import BaseModel
 
-from holdfast import Command, Holdfast, Run
+from outlast import Command, Outlast, Run
 
 
 class Number(BaseModel):
@@ -33,11 +33,11 @@ class ExitHandler(Numbered):
         return Command([sys.executable, "-c", f"raise SystemExit({payload.value})"], ok=(3,))
 
 
-def register(app: Holdfast) -> None:
+def register(app: Outlast) -> None:
     app.job(executor="process")(DoubleHandler)
     app.job(executor="process")(DoubleLaterHandler)
     app.job(executor="command")(ExitHandler)
 
 
-app = Holdfast("sqlite:///never-opened.db")
+app = Outlast("sqlite:///never-opened.db")
 register(app)

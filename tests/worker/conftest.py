@@ -7,7 +7,7 @@ from math import inf
 import pytest
 from worker_world import quick
 
-from holdfast.worker import dispatch, stock
+from outlast.worker import dispatch, stock
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from holdfast import (
+from outlast import (
     Backoff,
     Cancel,
     Command,
-    Holdfast,
+    Outlast,
     PermanentError,
     RetryAfter,
     Run,
@@ -193,7 +193,7 @@ def cmd(argv: list[str], cwd: str | None = None, artifacts: list[str] | None = N
 
 
 def cmd_env() -> Command:
-    code = "import os; print(*(os.environ[n] for n in ('COLOUR', 'HOLDFAST_TOKEN', 'PATH')))"
+    code = "import os; print(*(os.environ[n] for n in ('COLOUR', 'OUTLAST_TOKEN', 'PATH')))"
     return Command([PYTHON, "-c", code], env={"COLOUR": "rot"})
 
 
@@ -249,7 +249,7 @@ PROCESSES = (
 COMMANDS = (cmd, cmd_env, cmd_skips, cmd_forgets, cmd_raises)
 
 
-def register(app: Holdfast) -> Holdfast:
+def register(app: Outlast) -> Outlast:
     for handler in PROCESSES:
         app.job(executor="process", retry=ONCE_MORE)(handler)
     app.job(executor="process", delivery="once")(which_slot)
@@ -263,12 +263,12 @@ def register(app: Holdfast) -> Holdfast:
     return app
 
 
-app = register(Holdfast("sqlite:///never-opened.db"))
+app = register(Outlast("sqlite:///never-opened.db"))
 
 
 async def main(path: str, logs: str) -> None:
     """A worker in a process of its own, to be killed."""
-    served = register(Holdfast(f"sqlite:///{path}", logs=logs))
+    served = register(Outlast(f"sqlite:///{path}", logs=logs))
     async with served, served.worker(app_address=ADDRESS):
         await asyncio.Event().wait()
 

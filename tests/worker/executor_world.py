@@ -5,19 +5,19 @@ from typing import Any
 
 from worker_world import until
 
-from holdfast import Handle, Holdfast
-from holdfast.core.run import RunRecord
+from outlast import Handle, Outlast
+from outlast.core.run import RunRecord
 
 LONG = "60s"
 """A process must start and import the app first, on a busy machine."""
 
 
-async def run(app: Holdfast, name: str, *args: Any) -> Handle[Any]:
+async def run(app: Outlast, name: str, *args: Any) -> Handle[Any]:
     """Enqueue a job of that type."""
     return await app.registry.get(name).enqueue(*args)
 
 
-async def first_run(app: Holdfast, handle: Handle[Any]) -> RunRecord:
+async def first_run(app: Outlast, handle: Handle[Any]) -> RunRecord:
     return (await app.runs(handle.id))[0]
 
 

@@ -8,13 +8,13 @@ import os
 import signal
 import sys
 
-from holdfast import Backoff, Holdfast, Run
-from holdfast.store.postgres.store import PostgresStore
+from outlast import Backoff, Outlast, Run
+from outlast.store.postgres.store import PostgresStore
 
 INSERT = "INSERT INTO effects VALUES ('paid')"
 
 
-def register(app: Holdfast, kind: str) -> None:
+def register(app: Outlast, kind: str) -> None:
     retry = Backoff(3, base="1ms", jitter=False)
     if kind == "thread":
 
@@ -39,7 +39,7 @@ async def main(url: str, kind: str, statement: str, when: str) -> None:
         if is_open and name == statement and is_done == (when == "after"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    app = Holdfast(PostgresStore(url, probe=probe), poll="20ms")
+    app = Outlast(PostgresStore(url, probe=probe), poll="20ms")
     register(app, kind)
     async with app, app.worker():
         await asyncio.Event().wait()

@@ -3,14 +3,14 @@
 from collections.abc import Collection
 from typing import Any
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.ids import JobId
-from holdfast.core.run import Claim, Holder
-from holdfast.store.base import Filter, Store
-from holdfast.testing.conformance.make import LEASE, MANY, TYPE, new_id, put
-from holdfast.testing.invariants import Dump, check_dump
-from holdfast.verify import verify
-from holdfast.worker.recover import Recovered, Recovery
+from outlast.core.delivery import Delivery
+from outlast.core.ids import JobId
+from outlast.core.run import Claim, Holder
+from outlast.store.base import Filter, Store
+from outlast.testing.conformance.make import LEASE, MANY, TYPE, new_id, put
+from outlast.testing.invariants import Dump, check_dump
+from outlast.verify import verify
+from outlast.worker.recover import Recovered, Recovery
 
 BEFORE = Holder(instance_id="worker-1", boot_id="boot-1")
 NOW = Holder(instance_id="worker-1", boot_id="boot-2")

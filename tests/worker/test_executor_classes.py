@@ -7,7 +7,7 @@ from class_app import register
 from executor_world import LONG
 from worker_world import quick
 
-from holdfast import State
+from outlast import State
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from executor_app import ADDRESS, PYTHON, register
 from executor_world import LONG, first_run, gone, parent_of, run, text_of, word
 from worker_world import SOON, all_slots_work, kinds, quick, statuses, until
 
-from holdfast import Command, CommandFailed, State
-from holdfast.worker.executors import command as command_module
+from outlast import Command, CommandFailed, State
+from outlast.worker.executors import command as command_module
 
 pytestmark = pytest.mark.slow
 
@@ -139,7 +139,7 @@ async def test_output_is_bounded_with_a_marker_and_never_blocks_it(path, tmp_pat
 
         record = await first_run(app, handle)
     text = text_of(record.log_path)
-    assert text == "x" * 100_000 + "\n[holdfast: only 100,000 bytes are kept]\n"
+    assert text == "x" * 100_000 + "\n[outlast: only 100,000 bytes are kept]\n"
     assert record.error.endswith("xthe end")
     assert len(record.error) < 10_000
 

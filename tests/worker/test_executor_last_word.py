@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.ids import JobId, RunId
-from holdfast.core.run import Claim
-from holdfast.worker.executors.process_main import Inside, RemoteRun
+from outlast.core.delivery import Delivery
+from outlast.core.ids import JobId, RunId
+from outlast.core.run import Claim
+from outlast.worker.executors.process_main import Inside, RemoteRun
 
 CLAIM = Claim(
     JobId("00000000-0000-7000-8000-000000000001"),

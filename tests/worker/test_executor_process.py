@@ -9,9 +9,9 @@ from executor_app import ADDRESS, register
 from executor_world import LONG, gone, run, word
 from worker_world import SOON, all_slots_work, kinds, quick, statuses, until
 
-from holdfast import JobNotSucceeded, State
-from holdfast.worker.executors import process
-from holdfast.worker.slots import TOO_MANY
+from outlast import JobNotSucceeded, State
+from outlast.worker.executors import process
+from outlast.worker.slots import TOO_MANY
 
 pytestmark = pytest.mark.slow
 

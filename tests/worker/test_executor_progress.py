@@ -10,11 +10,11 @@ from executor_app import ADDRESS, register
 from executor_world import LONG, run, word
 from worker_world import SOON, quick, statuses, take_away, until
 
-from holdfast import LeaseLost, Run, RunError, State, StopRequested
-from holdfast.core.progress import Progress
-from holdfast.errors import StoreBusy
-from holdfast.store.open import open_store
-from holdfast.worker.report import BETWEEN, Reporter
+from outlast import LeaseLost, Run, RunError, State, StopRequested
+from outlast.core.progress import Progress
+from outlast.errors import StoreBusy
+from outlast.store.open import open_store
+from outlast.worker.report import BETWEEN, Reporter
 
 
 class Reports:

@@ -4,14 +4,14 @@ import pytest
 from executor_app import double, double_later
 from worker_world import quick
 
-from holdfast import Command, Holdfast, InvalidType, Snooze
-from holdfast.jobs.executing import STOPS
-from holdfast.worker.executors.all import all_executors
+from outlast import Command, InvalidType, Outlast, Snooze
+from outlast.jobs.executing import STOPS
+from outlast.worker.executors.all import all_executors
 
 
 @pytest.fixture
 def bare():
-    return Holdfast("sqlite:///never-opened.db")
+    return Outlast("sqlite:///never-opened.db")
 
 
 def command() -> Command:

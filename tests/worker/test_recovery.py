@@ -6,8 +6,8 @@ import logging
 import pytest
 from recovery_world import BEFORE, NOW, OTHER, PRESETS, check_invariants, recover, start
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.event import (
+from outlast.core.delivery import Delivery
+from outlast.core.event import (
     CancelRequested,
     Failed,
     Kind,
@@ -15,11 +15,11 @@ from holdfast.core.event import (
     Skipped,
     Stopped,
 )
-from holdfast.core.run import NOBODY
-from holdfast.core.state import RunStatus, State
-from holdfast.store.sqlite.store import SqliteStore
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.make import (
+from outlast.core.run import NOBODY
+from outlast.core.state import RunStatus, State
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
     FAILED,
     HOUR,
     LEASE,
@@ -35,11 +35,11 @@ from holdfast.testing.conformance.make import (
     take,
     take_many,
 )
-from holdfast.testing.sqlite_bench import dump
-from holdfast.testing.sqlite_recovery import close_unfollowed
-from holdfast.testing.sqlite_wreck import SqliteWrecker
-from holdfast.worker import recover as module
-from holdfast.worker.recover import Recovered
+from outlast.testing.sqlite_bench import dump
+from outlast.testing.sqlite_recovery import close_unfollowed
+from outlast.testing.sqlite_wreck import SqliteWrecker
+from outlast.worker import recover as module
+from outlast.worker.recover import Recovered
 
 CHAIN = {"delivery": Delivery.CHAIN}
 
@@ -271,7 +271,7 @@ async def test_orphan_run_is_told_copied_and_removed(store, wrecker, caplog):
     copy = json.loads(event.detail)
     assert done == Recovered(orphans=1)
     assert (copy["run_id"], copy["result"]) == (claim.run_id, SUCCEEDED.result)
-    assert dump(store.path)["holdfast_runs"] == []
+    assert dump(store.path)["outlast_runs"] == []
     assert f"orphan run removed run={claim.run_id}" in caplog.text
     assert await recover(store) == Recovered()
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.ids import Ids
-from holdfast.core.run import Holder
-from holdfast.store.base import Store
-from holdfast.testing import sqlite_recovery
-from holdfast.testing.clock import FakeClock
-from holdfast.testing.conformance.race import race
-from holdfast.testing.crash import Crasher, clocked
-from holdfast.testing.scenarios import World
-from holdfast.testing.sqlite_recovery import BENCH, EXPECTED, NEXT_BOOT, Told, told
-from holdfast.worker.recover import Recovered, Recovery
+from outlast.core.ids import Ids
+from outlast.core.run import Holder
+from outlast.store.base import Store
+from outlast.testing import sqlite_recovery
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.race import race
+from outlast.testing.crash import Crasher, clocked
+from outlast.testing.scenarios import World
+from outlast.testing.sqlite_recovery import BENCH, EXPECTED, NEXT_BOOT, Told, told
+from outlast.worker.recover import Recovered, Recovery
 
 AGAIN = 2000
 """Later recoveries number their jobs from here."""
@@ -58,7 +58,7 @@ def test_killed_around_any_of_its_commits_and_started_again_it_ends_the_same(tmp
     # Killed anywhere else it is as before or after a commit: the sweep of each verb shows that.
     asyncio.run(broken(tmp_path / "whole.db"))
     _, expected = asyncio.run(recovered(tmp_path / "whole.db"))
-    with Crasher("holdfast.testing.sqlite_recovery:BENCH") as crasher:
+    with Crasher("outlast.testing.sqlite_recovery:BENCH") as crasher:
         points = crasher.points(tmp_path / "after.db", "recover")
         assert {"apply.check_adrift", "orphan.delete", "apply.successors"} <= {
             point.name for point in points

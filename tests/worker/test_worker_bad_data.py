@@ -8,11 +8,11 @@ import pytest
 from pydantic import AfterValidator, BaseModel, field_serializer
 from worker_world import SOON, all_slots_work, query, quick, statuses
 
-from holdfast import Backoff, InvalidType, Run, State
+from outlast import Backoff, InvalidType, Run, State
 
 
 def set_params(path, handle, text):
-    query(path, "UPDATE holdfast_jobs SET params = ? WHERE id = ?", text, handle.id)
+    query(path, "UPDATE outlast_jobs SET params = ? WHERE id = ?", text, handle.id)
 
 
 @pytest.mark.parametrize("delivery", ["lease", "chain", "once"])

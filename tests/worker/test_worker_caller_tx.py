@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from worker_world import SOON, query, quick
 
-from holdfast import InvalidJob, Run, State
+from outlast import InvalidJob, Run, State
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def conn(send, path):
 
 
 def stored(path):
-    return query(path, "SELECT count(*) FROM holdfast_jobs")[0][0]
+    return query(path, "SELECT count(*) FROM outlast_jobs")[0][0]
 
 
 async def test_a_worker_runs_it_only_once_the_caller_has_committed(app, send, conn, path):

@@ -6,7 +6,7 @@ import threading
 import pytest
 from worker_world import SOON, all_slots_work, kinds, quick, reaches, shaky, statuses, until
 
-from holdfast import Backoff, Run, Snooze, State
+from outlast import Backoff, Run, Snooze, State
 
 
 @pytest.mark.parametrize("kind", ["queued", "scheduled", "retry_wait"])

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 from worker_world import AT_ONCE, SOON, all_slots_work, locked, query, quick, statuses
 
-from holdfast import Run, State
+from outlast import Run, State
 
 
 @pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
@@ -107,7 +107,7 @@ async def test_workers_started_at_the_same_moment_open_one_store(path):
 
     assert results == [0, 1, 2, 3]
     started = set(threading.enumerate()) - before
-    assert [each for each in started if "holdfast-writer" in each.name] == []
+    assert [each for each in started if "outlast-writer" in each.name] == []
     assert len(started) < 20
 
 
@@ -122,8 +122,8 @@ async def test_drained_means_that_everything_due_has_ended_durably(app, path):
     later = await work.options(delay="1h").enqueue(-1)
     async with app.worker() as worker:
         await worker.drained()
-        left = query(path, "SELECT count(*) FROM holdfast_open_runs")
-        queued = query(path, "SELECT count(*) FROM holdfast_waiting WHERE state = 'queued'")
+        left = query(path, "SELECT count(*) FROM outlast_open_runs")
+        queued = query(path, "SELECT count(*) FROM outlast_waiting WHERE state = 'queued'")
 
         assert (left, queued, worker.unwritten) == ([(0,)], [(0,)], [])
     assert (await later.job()).state is State.SCHEDULED

@@ -12,7 +12,7 @@ from worker_world import (
     until,
 )
 
-from holdfast import Backoff, Run, State
+from outlast import Backoff, Run, State
 
 LEASE = {"lease": "2s", "renew": "50ms"}
 """The other process must not lose its jobs before it is killed, however busy the machine is."""
@@ -79,7 +79,7 @@ async def test_a_handler_that_blocks_its_event_loop_keeps_its_lease(app, path):
         return -run.token
 
     def is_renewed() -> bool:
-        ends.update(query(path, "SELECT lease_until FROM holdfast_open_runs"))
+        ends.update(query(path, "SELECT lease_until FROM outlast_open_runs"))
         return len(ends) > 5
 
     handle = await leased.enqueue(True)

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from worker_world import SOON, all_slots_work, kinds, reaches, statuses
 
-from holdfast import Backoff, RetryAfter, Run, Snooze, State
+from outlast import Backoff, RetryAfter, Run, Snooze, State
 
 QUICKLY = Backoff(3, base="1ms", jitter=False)
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.event import Kind
-from holdfast.core.ids import JobId
-from holdfast.core.run import Holder
-from holdfast.core.state import RunStatus, State
-from holdfast.core.worker import TREE
-from holdfast.store.base import Store
-from holdfast.store.open import open_store
-from holdfast.store.postgres.parts import upkeep
-from holdfast.testing.conformance.make import TYPE, job_of, kinds, new_id, put
-from holdfast.worker.tidy import Tidy
+from outlast.core.event import Kind
+from outlast.core.ids import JobId
+from outlast.core.run import Holder
+from outlast.core.state import RunStatus, State
+from outlast.core.worker import TREE
+from outlast.store.base import Store
+from outlast.store.open import open_store
+from outlast.store.postgres.parts import upkeep
+from outlast.testing.conformance.make import TYPE, job_of, kinds, new_id, put
+from outlast.worker.tidy import Tidy
 
 LEASE = timedelta(hours=1)
 DEAD = Holder(instance_id="worker-1", boot_id=f"{TREE}dead")

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from worker_world import AT_ONCE, SOON, kinds, statuses
 
-from holdfast import Backoff, JobNotSucceeded, PermanentError, Run, State, TransientError
+from outlast import Backoff, JobNotSucceeded, PermanentError, Run, State, TransientError
 
 CANARY = "canary-7f3a"
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from worker_world import SOON, quick, statuses, take_away, taken, until
 
-from holdfast import Backoff, State
-from holdfast.core.run import Holder
-from holdfast.worker import stock
+from outlast import Backoff, State
+from outlast.core.run import Holder
+from outlast.worker import stock
 
 BACKLOG = 600
 DEAD = Holder(instance_id="dead", boot_id="earlier")

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 from worker_world import AT_ONCE, SOON, quick, until
 
-from holdfast import Backoff, GroupState, Holdfast, Skip, State
-from holdfast.core.group import NewGroup
-from holdfast.worker.groups import ABANDONED, GroupSweep
-from holdfast.worker.tidy import Tidy
+from outlast import Backoff, GroupState, Outlast, Skip, State
+from outlast.core.group import NewGroup
+from outlast.worker.groups import ABANDONED, GroupSweep
+from outlast.worker.tidy import Tidy
 
 ONE_TRY = Backoff(1)
 
@@ -88,7 +88,7 @@ async def test_a_failure_in_a_sequence_does_what_was_chosen(app, on_failure, ran
     ("on_failure", "end"), [("stop", State.CANCELLED), ("skip", State.SKIPPED)]
 )
 async def test_who_waits_beside_a_failure_is_ended_before_the_next_tick(tmp_path, on_failure, end):
-    app = Holdfast(f"sqlite:///{tmp_path / 'jobs.db'}", tick="1h", prefetch=0)
+    app = Outlast(f"sqlite:///{tmp_path / 'jobs.db'}", tick="1h", prefetch=0)
     swept = asyncio.Event()
 
     @app.job(retry=ONE_TRY)
@@ -250,7 +250,7 @@ async def test_a_group_that_nobody_completed_is_stopped_after_a_while(app, monke
     sweep = GroupSweep(app.store, app._ids.job)
 
     early = await sweep.run_once()
-    monkeypatch.setattr("holdfast.worker.groups.ABANDONED", timedelta(0))
+    monkeypatch.setattr("outlast.worker.groups.ABANDONED", timedelta(0))
     late = await sweep.run_once()
 
     assert timedelta(minutes=10) == ABANDONED

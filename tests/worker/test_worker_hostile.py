@@ -8,7 +8,7 @@ import threading
 import pytest
 from worker_world import SOON, all_slots_work, statuses
 
-from holdfast import Backoff, Run, State
+from outlast import Backoff, Run, State
 
 TWICE = Backoff(2, base="1ms")
 
@@ -239,7 +239,7 @@ class Deaf(logging.Filter):
 
 
 async def test_log_filter_that_raises_costs_no_job_and_no_slot(app, monkeypatch):
-    jobs = logging.getLogger("holdfast.jobs")
+    jobs = logging.getLogger("outlast.jobs")
     monkeypatch.setattr(jobs, "filters", [Deaf()])
     monkeypatch.setattr(jobs, "level", logging.DEBUG)
 

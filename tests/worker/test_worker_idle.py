@@ -6,11 +6,11 @@ from collections import Counter
 import pytest
 from worker_world import PATIENCE, SOON, until
 
-from holdfast import Holdfast, State
-from holdfast.store.base import Capability
-from holdfast.store.open import open_store
-from holdfast.worker.dispatch import EMPTY_LOOKS
-from holdfast.worker.tidy import Tidy
+from outlast import Outlast, State
+from outlast.store.base import Capability
+from outlast.store.open import open_store
+from outlast.worker.dispatch import EMPTY_LOOKS
+from outlast.worker.tidy import Tidy
 
 QUIET = {"listen", "open", "close", "capabilities", "exists", "path"}
 """What asks nothing of the database."""
@@ -42,7 +42,7 @@ def counting(path):
 
 async def test_idle_worker_asks_its_store_at_most_twice_a_second(counting):
     """With the settings that everybody has who sets none."""
-    app, loop = Holdfast(counting), asyncio.get_running_loop()
+    app, loop = Outlast(counting), asyncio.get_running_loop()
 
     @app.job
     async def noop() -> None: ...
@@ -72,7 +72,7 @@ async def test_look_that_finds_nothing_is_the_only_question_of_a_tick(counting):
 
 async def test_worker_that_rests_is_woken_at_once(counting):
     """It looks less often when there is nothing: not for those who tell it of work."""
-    app = Holdfast(counting, poll="1h")
+    app = Outlast(counting, poll="1h")
 
     @app.job
     async def noop() -> int:
@@ -92,7 +92,7 @@ async def test_worker_that_rests_is_woken_at_once(counting):
 
 async def test_who_waits_for_all_work_need_not_wait_for_the_next_poll(path):
     """However rare polls are: the last end may still be on its way when nothing is left to take."""
-    app = Holdfast(f"sqlite:///{path}", poll="1h")
+    app = Outlast(f"sqlite:///{path}", poll="1h")
 
     @app.job
     def note(number: int) -> None: ...

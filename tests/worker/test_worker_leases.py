@@ -19,8 +19,8 @@ from worker_world import (
     until,
 )
 
-from holdfast import Backoff, Run, Skip, Snooze, State
-from holdfast.testing.clock import FakeClock
+from outlast import Backoff, Run, Skip, Snooze, State
+from outlast.testing.clock import FakeClock
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 from worker_world import SOON, quick
 
-from holdfast import State
+from outlast import State
 
 MANY = 40
 PATIENT = {"poll": "60s", "tick": "60s"}

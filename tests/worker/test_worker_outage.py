@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 from worker_world import SOON, all_slots_work, locked, query, quick, shaky, statuses, until
 
-from holdfast import Backoff, Run, State
-from holdfast.errors import StoreBusy, StoreFull
+from outlast import Backoff, Run, State
+from outlast.errors import StoreBusy, StoreFull
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ async def test_an_outage_longer_than_the_lease_loses_nothing(path):
         runs = [run for handle in handles for run in await statuses(app, handle)]
         assert len(runs) - len(handles) >= refused
     assert results == [0, 1, 2, 3]
-    assert query(path, "SELECT count(*) FROM holdfast_ends") == [(4,)]
+    assert query(path, "SELECT count(*) FROM outlast_ends") == [(4,)]
 
 
 @pytest.mark.slow
@@ -195,7 +195,7 @@ async def test_a_full_disk_holds_ends_back_until_there_is_room(disk):
             await until(lambda: worker.unwritten == [handle.id])
             with pytest.raises(StoreFull, match="nothing was written"):
                 await app.enqueue_many([work.bind(10**n) for n in range(5)] * 400)
-            stored = query(disk.path, "SELECT count(*) FROM holdfast_jobs")
+            stored = query(disk.path, "SELECT count(*) FROM outlast_jobs")
             disk.free(app)
             result = await handle.result(SOON)
             await worker.drained()
@@ -207,4 +207,4 @@ async def test_a_full_disk_holds_ends_back_until_there_is_room(disk):
 
 
 def app_has_open_run(path):
-    return query(path, "SELECT count(*) FROM holdfast_open_runs") == [(1,)]
+    return query(path, "SELECT count(*) FROM outlast_open_runs") == [(1,)]

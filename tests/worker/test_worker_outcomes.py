@@ -3,8 +3,8 @@
 import pytest
 from worker_world import AT_ONCE, SOON, all_slots_work, kinds, statuses
 
-from holdfast import Backoff, Cancel, RetryAfter, Run, Skip, Snooze, State
-from holdfast.core.outcome import Outcome
+from outlast import Backoff, Cancel, RetryAfter, Run, Skip, Snooze, State
+from outlast.core.outcome import Outcome
 
 HOSTILE = {"huge": "x" * 300_000, "surrogate": "a\ud800b", "nul": "a\0b", "astral": "🦀" * 40_000}
 

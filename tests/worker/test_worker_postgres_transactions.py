@@ -11,8 +11,8 @@ import pytest
 from pg_transaction_child import register
 from worker_world import AT_ONCE, QUICK, SOON, all_slots_work, statuses, with_roll_call
 
-from holdfast import Backoff, Cancel, Holdfast, Run, RunError, Skip, State
-from holdfast.store.base import Filter
+from outlast import Backoff, Cancel, Outlast, Run, RunError, Skip, State
+from outlast.store.base import Filter
 
 CHILD = Path(__file__).with_name("pg_transaction_child.py")
 
@@ -26,7 +26,7 @@ def url(postgres_url):
 
 @pytest.fixture
 async def app(url):
-    async with with_roll_call(Holdfast(url, settings=QUICK)) as app:
+    async with with_roll_call(Outlast(url, settings=QUICK)) as app:
         await app._client.open()
         yield app
 
@@ -141,7 +141,7 @@ async def test_a_transaction_that_takes_too_long_is_undone_and_told(url, outside
             threading.Event().wait(0.8)
 
     settings = QUICK.with_(transaction="600ms")
-    async with with_roll_call(Holdfast(url, settings=settings)) as app:
+    async with with_roll_call(Outlast(url, settings=settings)) as app:
         pay = paying(app, thread, inside=overstay, retry=AT_ONCE)
         async with app.worker():
             handle = await pay.enqueue()

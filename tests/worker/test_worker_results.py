@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 from worker_world import SOON, statuses
 
-from holdfast import Run, State
+from outlast import Run, State
 
 
 class Line(BaseModel):

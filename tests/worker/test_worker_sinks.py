@@ -13,18 +13,18 @@ from executor_world import LONG
 from pydantic import AfterValidator
 from worker_world import AT_ONCE, SOON, all_slots_work, query, statuses, take_away
 
-from holdfast import (
+from outlast import (
     Backoff,
     Command,
     Failure,
-    Holdfast,
     InvalidType,
+    Outlast,
     RetryAfter,
     Run,
     Snooze,
     State,
 )
-from holdfast.worker import failures
+from outlast.worker import failures
 
 SECRET = "hunter2 & co"  # noqa: S105 - the one that must not be told
 
@@ -42,11 +42,11 @@ class Told(list[Failure]):
 
 
 @pytest.fixture
-def told(app: Holdfast) -> Told:
+def told(app: Outlast) -> Told:
     return app.on_failure(Told())
 
 
-async def test_each_failed_attempt_is_told_and_no_other(app: Holdfast, told: Told) -> None:
+async def test_each_failed_attempt_is_told_and_no_other(app: Outlast, told: Told) -> None:
     @app.job(retry=AT_ONCE)
     async def flaky(run: Run) -> int | Snooze:
         if run.token == 1:
@@ -76,12 +76,12 @@ async def test_each_failed_attempt_is_told_and_no_other(app: Holdfast, told: Tol
     ]
 
 
-async def test_it_is_told_when_it_is_on_record(path, app: Holdfast) -> None:
+async def test_it_is_told_when_it_is_on_record(path, app: Outlast) -> None:
     seen = []
 
     @app.on_failure
     def look(failure: Failure) -> None:
-        seen.append(query(path, "SELECT count(*) FROM holdfast_runs WHERE status = 'failed'"))
+        seen.append(query(path, "SELECT count(*) FROM outlast_runs WHERE status = 'failed'"))
 
     @app.job(retry=Backoff(1))
     def broken() -> None:
@@ -138,7 +138,7 @@ KINDS: list[tuple[Callable[..., object], dict[str, object], str]] = [
     ("handler", "how", "error"), KINDS, ids=[each[0].__name__ for each in KINDS]
 )
 async def test_however_a_handler_fails_it_is_told_without_its_secret(
-    app: Holdfast, told: Told, caplog, handler, how, error
+    app: Outlast, told: Told, caplog, handler, how, error
 ) -> None:
     caplog.set_level(logging.DEBUG)
     kind = app.job(retry=Backoff(1), **how)(handler)
@@ -158,7 +158,7 @@ async def test_however_a_handler_fails_it_is_told_without_its_secret(
     assert all("hunter2" not in str(vars(record)) for record in caplog.records)
 
 
-async def test_a_handler_in_a_process_of_its_own_is_told_alike(app: Holdfast, told: Told) -> None:
+async def test_a_handler_in_a_process_of_its_own_is_told_alike(app: Outlast, told: Told) -> None:
     kind = app.job(name="fail", executor="process", retry=Backoff(1))(executor_app.fail)
 
     async with app.worker(app_address=executor_app.ADDRESS):
@@ -172,7 +172,7 @@ async def test_a_handler_in_a_process_of_its_own_is_told_alike(app: Holdfast, to
 
 
 async def test_stored_params_that_no_longer_fit_are_told_and_logged(
-    path, app: Holdfast, rival: Holdfast, caplog
+    path, app: Outlast, rival: Outlast, caplog
 ) -> None:
     told = rival.on_failure(Told())
 
@@ -193,7 +193,7 @@ async def test_stored_params_that_no_longer_fit_are_told_and_logged(
     assert len(lines) == 1
 
 
-async def test_shown_fields_are_shown_to_whom_they_were_promised(app: Holdfast) -> None:
+async def test_shown_fields_are_shown_to_whom_they_were_promised(app: Outlast) -> None:
     some, others = Told(), Told()
     app.on_failure(some, show=["user"])
     app.on_failure(others)
@@ -215,7 +215,7 @@ async def test_shown_fields_are_shown_to_whom_they_were_promised(app: Holdfast) 
 
 @pytest.mark.parametrize("error", [ConnectionError(SECRET), SystemExit(3), KeyboardInterrupt()])
 async def test_a_sink_that_fails_harms_no_job_and_no_other_sink(
-    app: Holdfast, caplog, error: BaseException
+    app: Outlast, caplog, error: BaseException
 ) -> None:
     def broken_sink(failure: Failure) -> None:
         raise error
@@ -243,7 +243,7 @@ async def test_a_sink_that_fails_harms_no_job_and_no_other_sink(
 
 
 async def test_a_sink_that_never_answers_holds_up_nobody(
-    app: Holdfast, caplog, monkeypatch: pytest.MonkeyPatch
+    app: Outlast, caplog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "LAST_WORDS", timedelta(milliseconds=50))
     monkeypatch.setattr(failures, "MOST_UNTOLD", 2)
@@ -270,7 +270,7 @@ async def test_a_sink_that_never_answers_holds_up_nobody(
 
 
 async def test_what_the_sinks_have_not_heard_they_hear_before_the_worker_is_gone(
-    app: Holdfast,
+    app: Outlast,
 ) -> None:
     told = []
 
@@ -330,7 +330,7 @@ class Nasty(Exception):
 
 
 async def test_an_exception_that_cannot_be_looked_at_is_told_all_the_same(
-    app: Holdfast, told: Told
+    app: Outlast, told: Told
 ) -> None:
     @app.job(retry=Backoff(1))
     async def nasty() -> None:
@@ -351,12 +351,12 @@ class Later:
 
 
 @pytest.mark.parametrize("sink", [None, "sentry", afterwards, Later(), Told])
-def test_what_can_be_no_sink_is_refused(app: Holdfast, sink) -> None:
+def test_what_can_be_no_sink_is_refused(app: Outlast, sink) -> None:
     with pytest.raises(InvalidType, match="a sink of failures is"):
         app.on_failure(sink)
 
 
 @pytest.mark.parametrize("show", ["user_id", [""], [3], map(str, range(2_000))])
-def test_what_can_be_no_field_is_refused(app: Holdfast, show) -> None:
+def test_what_can_be_no_field_is_refused(app: Outlast, show) -> None:
     with pytest.raises(InvalidType, match="show"):
         app.on_failure(print, show=show)

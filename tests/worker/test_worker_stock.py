@@ -1,9 +1,9 @@
 """How much work a worker holds ready: by how long the jobs of each type take, not all alike."""
 
-from holdfast.core.delivery import Delivery
-from holdfast.core.ids import JobId, RunId
-from holdfast.core.run import Claim
-from holdfast.worker.stock import AT_HAND, TOO_LONG, Stock
+from outlast.core.delivery import Delivery
+from outlast.core.ids import JobId, RunId
+from outlast.core.run import Claim
+from outlast.worker.stock import AT_HAND, TOO_LONG, Stock
 
 
 def claims(kind, many):

@@ -16,7 +16,7 @@ from worker_world import (
     until,
 )
 
-from holdfast import Backoff, Run, State
+from outlast import Backoff, Run, State
 
 
 async def test_running_jobs_end_within_the_grace(app):

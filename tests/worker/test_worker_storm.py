@@ -8,7 +8,7 @@ import pytest
 import worker_storm
 from worker_world import Child, make_effects, query, quick
 
-from holdfast import State, TransitionRefused
+from outlast import State, TransitionRefused
 
 JOBS = 300
 KILLS = 3
@@ -61,7 +61,7 @@ async def test_in_a_storm_every_job_ends_once_and_every_effect_is_there_once(pat
     }
     assert effects == Counter(done)
     assert len(done) > JOBS // 2
-    assert query(path, "SELECT count(*) FROM holdfast_runs WHERE status = 'lost'")[0][0] >= KILLS
+    assert query(path, "SELECT count(*) FROM outlast_runs WHERE status = 'lost'")[0][0] >= KILLS
 
 
 async def cancel_some(jobs, rng):
@@ -77,15 +77,13 @@ async def cancel_some(jobs, rng):
 
 
 async def every_job_has_one_end(path):
-    left = (
-        "SELECT (SELECT count(*) FROM holdfast_waiting), (SELECT count(*) FROM holdfast_open_runs)"
-    )
+    left = "SELECT (SELECT count(*) FROM outlast_waiting), (SELECT count(*) FROM outlast_open_runs)"
     assert query(path, left) == [(0, 0)]
-    assert query(path, "SELECT count(*) FROM holdfast_ends") == query(
-        path, "SELECT count(*) FROM holdfast_jobs"
+    assert query(path, "SELECT count(*) FROM outlast_ends") == query(
+        path, "SELECT count(*) FROM outlast_jobs"
     )
-    assert query(path, "SELECT count(*) FROM holdfast_runs WHERE status = 'succeeded'") == query(
-        path, "SELECT count(*) FROM holdfast_ends WHERE state = 'succeeded'"
+    assert query(path, "SELECT count(*) FROM outlast_runs WHERE status = 'succeeded'") == query(
+        path, "SELECT count(*) FROM outlast_ends WHERE state = 'succeeded'"
     )
     assert query(path, "PRAGMA integrity_check") == [("ok",)]
 

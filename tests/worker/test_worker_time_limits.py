@@ -15,8 +15,8 @@ from worker_world import (
     until,
 )
 
-from holdfast import Backoff, Run, State
-from holdfast.testing.clock import FakeClock
+from outlast import Backoff, Run, State
+from outlast.testing.clock import FakeClock
 
 TWICE = Backoff(2, base="1ms")
 OFTEN = Backoff(50, base="1ms")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from worker_world import AT_ONCE, SOON, all_slots_work, effects, make_effects, query, quick
 
-from holdfast import Backoff, Run, RunError, State
+from outlast import Backoff, Run, RunError, State
 
 INSERT = "INSERT INTO effects VALUES (?, ?)"
 
@@ -104,4 +104,4 @@ async def test_a_job_enqueued_inside_is_part_of_it(app, path, thread):
         result = await follower.result(SOON)
 
     assert (result, effects(path)) == (2, ["paid"])
-    assert query(path, "SELECT count(*) FROM holdfast_jobs WHERE type = 'follow_up'") == [(1,)]
+    assert query(path, "SELECT count(*) FROM outlast_jobs WHERE type = 'follow_up'") == [(1,)]

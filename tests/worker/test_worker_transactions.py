@@ -15,7 +15,7 @@ from worker_world import (
     statuses,
 )
 
-from holdfast import Backoff, Cancel, RetryAfter, Run, Skip, Snooze, State
+from outlast import Backoff, Cancel, RetryAfter, Run, Skip, Snooze, State
 
 INSERT = "INSERT INTO effects VALUES (?, ?)"
 
@@ -31,7 +31,7 @@ async def app(path):
 @pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
 async def test_effect_and_end_are_seen_at_the_same_moment(app, path, thread):
     seen = []
-    look = "SELECT (SELECT count(*) FROM effects), (SELECT count(*) FROM holdfast_ends)"
+    look = "SELECT (SELECT count(*) FROM effects), (SELECT count(*) FROM outlast_ends)"
 
     if thread:
 

@@ -20,8 +20,8 @@ from worker_world import (
     statuses,
 )
 
-from holdfast import Backoff, Run, State
-from holdfast.errors import TransactionTimeout
+from outlast import Backoff, Run, State
+from outlast.errors import TransactionTimeout
 
 INSERT = "INSERT INTO effects VALUES (?, ?)"
 

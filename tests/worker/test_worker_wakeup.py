@@ -8,7 +8,7 @@ import tempfile
 import pytest
 from worker_world import Child, quick
 
-from holdfast import Backoff, Run, State
+from outlast import Backoff, Run, State
 
 SLOW = {"poll": "10m", "renew": "10m", "lease": "1h", "tick": "10m"}
 """Without a hint nothing would be noticed before the test is over."""

@@ -16,8 +16,8 @@ from pathlib import Path
 import worker_storm
 from worker_world import quick
 
-from holdfast import Backoff, Holdfast, Run
-from holdfast.errors import TransactionTimeout
+from outlast import Backoff, Outlast, Run
+from outlast.errors import TransactionTimeout
 
 
 def say(*words: object) -> None:
@@ -29,7 +29,7 @@ async def stay() -> None:
     await asyncio.Event().wait()
 
 
-def holding(app: Holdfast) -> None:
+def holding(app: Outlast) -> None:
     """Takes one job of each delivery and never ends any."""
 
     async def hold(run: Run) -> None:
@@ -41,7 +41,7 @@ def holding(app: Holdfast) -> None:
     app.job(name="once", delivery="once")(hold)
 
 
-def frozen(app: Holdfast) -> None:
+def frozen(app: Outlast) -> None:
     """Ends when told to: long after the parent has frozen and thawed it."""
 
     @app.job(name="leased", retry=Backoff(3))
@@ -51,7 +51,7 @@ def frozen(app: Holdfast) -> None:
         return "from the zombie"
 
 
-def blocking(app: Holdfast) -> None:
+def blocking(app: Outlast) -> None:
     """Blocks the event loop itself, until it is told to go on."""
 
     @app.job(name="leased", retry=Backoff(3))
@@ -62,7 +62,7 @@ def blocking(app: Holdfast) -> None:
         return run.token
 
 
-def effect_inside(app: Holdfast) -> None:
+def effect_inside(app: Outlast) -> None:
     """Stops inside its transaction, the effect written."""
 
     @app.job(name="effect", retry=Backoff(3, base="1ms"))
@@ -73,7 +73,7 @@ def effect_inside(app: Holdfast) -> None:
             await stay()
 
 
-def effect_after(app: Holdfast) -> None:
+def effect_after(app: Outlast) -> None:
     """Stops after its transaction, just before it returns."""
 
     @app.job(name="effect", retry=Backoff(3, base="1ms"))
@@ -103,7 +103,7 @@ def write_on(run: Run, conn: sqlite3.Connection) -> None:
             refused += 1
 
 
-def overrun(app: Holdfast) -> None:
+def overrun(app: Outlast) -> None:
     """Writes as fast as it can until somebody stops it."""
 
     @app.job(name="pay", retry=Backoff(10, base="1ms", cap="1ms"))
@@ -112,7 +112,7 @@ def overrun(app: Holdfast) -> None:
             write_on(run, conn)
 
 
-def overrun_thread(app: Holdfast) -> None:
+def overrun_thread(app: Outlast) -> None:
     """The same in a thread."""
 
     @app.job(name="pay", retry=Backoff(10, base="1ms", cap="1ms"))
@@ -121,7 +121,7 @@ def overrun_thread(app: Holdfast) -> None:
             write_on(run, conn)
 
 
-def idle(app: Holdfast) -> None:
+def idle(app: Outlast) -> None:
     """Says when it has found nothing to do, and holds whatever it gets until it is cancelled."""
 
     class Idle(logging.Handler):
@@ -129,13 +129,13 @@ def idle(app: Holdfast) -> None:
             if "nothing to take" in record.getMessage():
                 say("idle")
 
-    worker = logging.getLogger("holdfast.worker")
+    worker = logging.getLogger("outlast.worker")
     worker.setLevel(logging.DEBUG)
     worker.addHandler(Idle())
     holding(app)
 
 
-def storm(app: Holdfast) -> None:
+def storm(app: Outlast) -> None:
     worker_storm.register(app, started=lambda job_id: say("started", job_id))
 
 

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holdfast import Backoff, Holdfast, Run, Snooze
+from outlast import Backoff, Outlast, Run, Snooze
 
 PATIENT = Backoff(200, base="5ms", cap="50ms")
 IMPATIENT = Backoff(2, base="1ms")
 
 
-def register(app: Holdfast, *, started: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+def register(app: Outlast, *, started: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """The types by name. Those that succeed leave exactly one row in `effects`."""
 
     @app.job(retry=PATIENT)

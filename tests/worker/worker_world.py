@@ -11,11 +11,11 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from holdfast import Backoff, Handle, Holdfast, Settings, State
-from holdfast.clock import Clock
-from holdfast.errors import StoreBusy
-from holdfast.store.open import open_store
-from holdfast.testing.clock import FakeClock
+from outlast import Backoff, Handle, Outlast, Settings, State
+from outlast.clock import Clock
+from outlast.errors import StoreBusy
+from outlast.store.open import open_store
+from outlast.testing.clock import FakeClock
 
 T = TypeVar("T")
 
@@ -31,19 +31,19 @@ AT_ONCE = Backoff(3, base="1ms", jitter=False)
 CHILD = Path(__file__).with_name("worker_child.py")
 
 
-def quick(path: Path, *, busy: float | None = None, **overrides: Any) -> Holdfast:
+def quick(path: Path, *, busy: float | None = None, **overrides: Any) -> Outlast:
     """An app on that file with quick settings; `all_slots_work` needs the type it registers."""
     url = f"sqlite:///{path}" + ("" if busy is None else f"?busy={busy}")
-    return with_roll_call(Holdfast(url, settings=QUICK.with_(**overrides)))
+    return with_roll_call(Outlast(url, settings=QUICK.with_(**overrides)))
 
 
-def shaky(path: Path, *, clock: Clock | None = None, **overrides: Any) -> tuple[Holdfast, "Shaky"]:
+def shaky(path: Path, *, clock: Clock | None = None, **overrides: Any) -> tuple[Outlast, "Shaky"]:
     """The same over a store whose verbs are counted, and fail when told to."""
     store = Shaky(open_store(f"sqlite:///{path}", clock=clock))
-    return with_roll_call(Holdfast(store, settings=QUICK.with_(**overrides))), store
+    return with_roll_call(Outlast(store, settings=QUICK.with_(**overrides))), store
 
 
-def with_roll_call(app: Holdfast) -> Holdfast:
+def with_roll_call(app: Outlast) -> Outlast:
     barriers: dict[str, asyncio.Barrier] = {}
 
     @app.job(name="roll_call", retry=Backoff(1))
@@ -55,7 +55,7 @@ def with_roll_call(app: Holdfast) -> Holdfast:
     return app
 
 
-async def all_slots_work(app: Holdfast, slots: int = 2) -> bool:
+async def all_slots_work(app: Outlast, slots: int = 2) -> bool:
     """Whether a worker can still run that many jobs at the same time: none of its slots died."""
     call = str(asyncio.get_running_loop().time())
     roll_call = app.registry.get("roll_call")
@@ -64,12 +64,12 @@ async def all_slots_work(app: Holdfast, slots: int = 2) -> bool:
     return all(job.state is State.SUCCEEDED for job in ends)
 
 
-async def statuses(app: Holdfast, handle: Handle[Any]) -> list[tuple[str, str | None]]:
+async def statuses(app: Outlast, handle: Handle[Any]) -> list[tuple[str, str | None]]:
     """How each run of that job ended, and why."""
     return [(str(run.status), run.reason) for run in await app.runs(handle.id)]
 
 
-async def kinds(app: Holdfast, handle: Handle[Any]) -> list[str]:
+async def kinds(app: Outlast, handle: Handle[Any]) -> list[str]:
     """What was recorded of that job."""
     return [str(event.kind) for event in await app.events(handle.id)]
 
@@ -121,8 +121,8 @@ async def take_away(path: Path, handle: Handle[Any]) -> None:
 
 def _lapse(path: Path, handle: Handle[Any]) -> bool:
     sql = (
-        "UPDATE holdfast_open_runs SET lease_until = 0 "
-        "WHERE token = 1 AND job = (SELECT seq FROM holdfast_jobs WHERE id = ?) RETURNING job"
+        "UPDATE outlast_open_runs SET lease_until = 0 "
+        "WHERE token = 1 AND job = (SELECT seq FROM outlast_jobs WHERE id = ?) RETURNING job"
     )
     return bool(query(path, sql, handle.id))
 

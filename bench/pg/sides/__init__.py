@@ -5,8 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import Protocol, cast
 
-OURS = "holdfast"
-TREE = "holdfast worker"
+OURS = "outlast"
+TREE = "outlast worker"
 """The same system as its command runs it: a supervisor and a child process."""
 
 MODULES = {OURS: "ours", TREE: "tree", "pgqueuer": "queuer", "procrastinate": "deferrer"}

@@ -1,4 +1,4 @@
-"""Holdfast: the embedded worker and the typed API, as a user has them."""
+"""Outlast: the embedded worker and the typed API, as a user has them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -6,18 +6,18 @@ from contextlib import asynccontextmanager
 
 from bench.pg import marks
 from bench.pg.loop import run
-from holdfast import Holdfast, JobType
-from holdfast.store.base import Store
+from outlast import JobType, Outlast
+from outlast.store.base import Store
 
-IS_LEFT = "SELECT EXISTS (SELECT FROM holdfast.waiting) OR EXISTS (SELECT FROM holdfast.open_runs)"
+IS_LEFT = "SELECT EXISTS (SELECT FROM outlast.waiting) OR EXISTS (SELECT FROM outlast.open_runs)"
 FINISH = None
 COMMAND = None
 MANY = 1_000
 
 
-def make(url: str | Store) -> tuple[Holdfast, JobType[[float], None]]:
+def make(url: str | Store) -> tuple[Outlast, JobType[[float], None]]:
     """The app, and its one job type."""
-    app = Holdfast(url)
+    app = Outlast(url)
 
     @app.job
     async def noop(sent: float) -> None:
@@ -44,7 +44,7 @@ def work(url: str) -> None:
 
 
 class Client:
-    def __init__(self, app: Holdfast, noop: JobType[[float], None]) -> None:
+    def __init__(self, app: Outlast, noop: JobType[[float], None]) -> None:
         self._app, self._noop = app, noop
 
     async def one(self, sent: float) -> None:

@@ -1,4 +1,4 @@
-"""Holdfast as `holdfast worker` runs it: the same but for the processes."""
+"""Outlast as `outlast worker` runs it: the same but for the processes."""
 
 import sys
 
@@ -6,4 +6,4 @@ from bench.pg.sides.ours import FINISH, IS_LEFT, client, install, work
 
 __all__ = ["COMMAND", "FINISH", "IS_LEFT", "client", "install", "work"]
 
-COMMAND = [sys.executable, "-m", "holdfast", "worker", "bench.pg.app:app", "--log-level=warning"]
+COMMAND = [sys.executable, "-m", "outlast", "worker", "bench.pg.app:app", "--log-level=warning"]

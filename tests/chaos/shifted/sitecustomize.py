@@ -4,7 +4,7 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from holdfast.clock import SystemClock
+from outlast.clock import SystemClock
 
 
 def now(_: SystemClock) -> datetime:

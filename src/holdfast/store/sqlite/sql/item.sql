@@ -1,9 +1,0 @@
--- @save
--- An item of its own: what the database refuses takes nothing else with it.
-SAVEPOINT holdfast_item;
-
--- @undo
-ROLLBACK TO holdfast_item;
-
--- @keep
-RELEASE holdfast_item;

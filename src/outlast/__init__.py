@@ -1,0 +1,212 @@
+"""Outlast: durable background jobs and schedules.
+
+Each name is loaded when it is first asked for, so that a command that needs none starts at once.
+"""
+
+import importlib as _importlib
+import typing as _typing
+
+if _typing.TYPE_CHECKING:
+    from outlast.app import Outlast
+    from outlast.config import Settings
+    from outlast.context import Run
+    from outlast.core.command import Command
+    from outlast.core.failure import Failure
+    from outlast.core.group import Group, GroupState
+    from outlast.core.job import Job, Slot
+    from outlast.core.lineage import Lineage
+    from outlast.core.outcome import Cancel, RetryAfter, Skip, Snooze
+    from outlast.core.queue import Pause
+    from outlast.core.retry import Backoff
+    from outlast.core.schedule import Outcome, Schedule, SlotRecord
+    from outlast.core.state import State
+    from outlast.core.template import Template
+    from outlast.errors import (
+        CallerError,
+        CommandFailed,
+        DuplicateJob,
+        GroupNotFound,
+        InvalidGroup,
+        InvalidJob,
+        InvalidParams,
+        InvalidSchedule,
+        InvalidType,
+        JobNotFound,
+        JobNotSucceeded,
+        LeaseLost,
+        NoWorker,
+        OperatorError,
+        OutlastError,
+        PayloadTooLarge,
+        PermanentError,
+        QueueBusy,
+        RunError,
+        ScheduleChanged,
+        SlotTaken,
+        StopRequested,
+        SyncMisused,
+        TemplateChanged,
+        TransientError,
+        TransitionRefused,
+        UnknownSchedule,
+        UnknownTemplate,
+        UnknownType,
+        WaitTimeout,
+    )
+    from outlast.jobs.bulk import SomeRefused
+    from outlast.jobs.groups import GroupHandle
+    from outlast.jobs.handle import Handle
+    from outlast.jobs.jobtype import Bound, JobType
+    from outlast.store.base import Queue
+    from outlast.sync import Sync
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Backoff",
+    "Bound",
+    "CallerError",
+    "Cancel",
+    "Command",
+    "CommandFailed",
+    "DuplicateJob",
+    "Failure",
+    "Group",
+    "GroupHandle",
+    "GroupNotFound",
+    "GroupState",
+    "Handle",
+    "InvalidGroup",
+    "InvalidJob",
+    "InvalidParams",
+    "InvalidSchedule",
+    "InvalidType",
+    "Job",
+    "JobNotFound",
+    "JobNotSucceeded",
+    "JobType",
+    "LeaseLost",
+    "Lineage",
+    "NoWorker",
+    "OperatorError",
+    "Outcome",
+    "Outlast",
+    "OutlastError",
+    "Pause",
+    "PayloadTooLarge",
+    "PermanentError",
+    "Queue",
+    "QueueBusy",
+    "RetryAfter",
+    "Run",
+    "RunError",
+    "Schedule",
+    "ScheduleChanged",
+    "Settings",
+    "Skip",
+    "Slot",
+    "SlotRecord",
+    "SlotTaken",
+    "Snooze",
+    "SomeRefused",
+    "State",
+    "StopRequested",
+    "Sync",
+    "SyncMisused",
+    "Template",
+    "TemplateChanged",
+    "TransientError",
+    "TransitionRefused",
+    "UnknownSchedule",
+    "UnknownTemplate",
+    "UnknownType",
+    "WaitTimeout",
+    "__version__",
+]
+
+_AT: _typing.Final = {
+    "outlast.app": ("Outlast",),
+    "outlast.config": ("Settings",),
+    "outlast.context": ("Run",),
+    "outlast.core.command": ("Command",),
+    "outlast.core.failure": ("Failure",),
+    "outlast.core.group": (
+        "Group",
+        "GroupState",
+    ),
+    "outlast.core.job": (
+        "Job",
+        "Slot",
+    ),
+    "outlast.core.lineage": ("Lineage",),
+    "outlast.core.outcome": (
+        "Cancel",
+        "RetryAfter",
+        "Skip",
+        "Snooze",
+    ),
+    "outlast.core.queue": ("Pause",),
+    "outlast.core.retry": ("Backoff",),
+    "outlast.core.schedule": (
+        "Outcome",
+        "Schedule",
+        "SlotRecord",
+    ),
+    "outlast.core.state": ("State",),
+    "outlast.core.template": ("Template",),
+    "outlast.errors": (
+        "CallerError",
+        "CommandFailed",
+        "DuplicateJob",
+        "GroupNotFound",
+        "OutlastError",
+        "InvalidGroup",
+        "InvalidJob",
+        "InvalidParams",
+        "InvalidSchedule",
+        "InvalidType",
+        "JobNotFound",
+        "JobNotSucceeded",
+        "LeaseLost",
+        "NoWorker",
+        "OperatorError",
+        "PayloadTooLarge",
+        "PermanentError",
+        "QueueBusy",
+        "RunError",
+        "ScheduleChanged",
+        "SlotTaken",
+        "StopRequested",
+        "SyncMisused",
+        "TemplateChanged",
+        "TransientError",
+        "TransitionRefused",
+        "UnknownSchedule",
+        "UnknownTemplate",
+        "UnknownType",
+        "WaitTimeout",
+    ),
+    "outlast.jobs.bulk": ("SomeRefused",),
+    "outlast.jobs.groups": ("GroupHandle",),
+    "outlast.jobs.handle": ("Handle",),
+    "outlast.jobs.jobtype": (
+        "Bound",
+        "JobType",
+    ),
+    "outlast.store.base": ("Queue",),
+    "outlast.sync": ("Sync",),
+}
+"""Where each of them is."""
+
+_WHERE: _typing.Final = {name: module for module, names in _AT.items() for name in names}
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(_importlib.import_module(_WHERE[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -1,0 +1,6 @@
+"""`python -m outlast`: the same as the command `outlast`."""
+
+from outlast.cli.main import main
+
+if __name__ == "__main__":
+    main(prog_name="outlast")

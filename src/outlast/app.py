@@ -1,0 +1,385 @@
+"""The front door: an app over one store."""
+
+import os
+import re
+import secrets
+import socket
+from collections.abc import (
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import contextmanager
+from functools import partial
+from random import SystemRandom
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+from outlast.admin import Admin
+from outlast.clock import SystemClock
+from outlast.config import SettingOptions, Settings
+from outlast.context import Run
+from outlast.core.failure import Sink
+from outlast.core.ids import Ids
+from outlast.core.retry import Backoff
+from outlast.core.span import Span
+from outlast.core.watch import Watch
+from outlast.jobs import bulk
+from outlast.jobs.client import Client
+from outlast.jobs.decorator import AsyncHandler, Decorator, Ending, Handler
+from outlast.jobs.executing import ExecutorName
+from outlast.jobs.groups import (
+    GroupHandle,
+    ModeName,
+    OnFailureName,
+    start_group,
+)
+from outlast.jobs.handle import Handle
+from outlast.jobs.handler_class import default_name
+from outlast.jobs.jobtype import Bound, JobType
+from outlast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
+from outlast.jobs.registry import Registry
+from outlast.jobs.templates import Templates
+from outlast.store.base import Store
+from outlast.store.open import open_store
+from outlast.store.rhythm import Paced
+from outlast.store.taking_over import take_over
+from outlast.sync import Sync
+
+if TYPE_CHECKING:
+    from outlast.scheduler.book import Declared, Schedules
+    from outlast.scheduler.planning import Options
+    from outlast.worker.embedded import Beside, Worker
+    from outlast.worker.engine import Engine
+    from outlast.worker.held import Held
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound=Sink)
+
+
+class Outlast(Admin):
+    """Durable jobs over one store.
+
+    `app = Outlast("sqlite:///jobs.db")`. Nothing is opened until it is needed; `async with app:`
+    closes it at the end. Settings may be given by name: `Outlast(url, lease="30s", renew="10s")`.
+    """
+
+    def __init__(
+        self,
+        url: str | Store,
+        *,
+        settings: Settings | None = None,
+        **overrides: Unpack[SettingOptions],
+    ) -> None:
+        given = (settings or Settings()).with_(**overrides)
+        self.registry = Registry()
+        self.url = url if isinstance(url, str) else None
+        self._declared: dict[str, Declared] = {}
+        self._watches: list[Watch] = []
+        self._ids = Ids(SystemClock().now, secrets.randbits)
+        self._store = _store(url, self._ids)
+        self.settings = _suited(given, self._store)
+        self._client = Client(
+            self._store,
+            settings=self.settings,
+            ids=self._ids,
+            load_result=self.registry.load_result,
+            dump_params=self.registry.dump_params,
+            opened=partial(take_over, open_store=open_store),
+        )
+
+    @overload
+    def job(self, handler: type[AsyncHandler[R]], /) -> JobType[..., R]: ...
+    @overload
+    def job(self, handler: type[Handler[R]], /) -> JobType[..., R]: ...
+    @overload
+    def job(
+        self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, R | Ending]], /
+    ) -> JobType[P, R]: ...
+    @overload
+    def job(self, function: Callable[P, Coroutine[Any, Any, R | Ending]], /) -> JobType[P, R]: ...
+    @overload
+    def job(self, function: Callable[Concatenate[Run, P], R | Ending], /) -> JobType[P, R]: ...
+    @overload
+    def job(self, function: Callable[P, R | Ending], /) -> JobType[P, R]: ...
+    @overload
+    def job(
+        self,
+        *,
+        name: str | None = None,
+        delivery: DeliveryName = "lease",
+        retry: Backoff | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        max_runtime: Span | None = None,
+        executor: ExecutorName | None = None,
+        errors: ErrorNames | None = None,
+        unknown_error: VerdictName = "transient",
+    ) -> Decorator: ...
+    def job(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        delivery: DeliveryName = "lease",
+        retry: Backoff | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        max_runtime: Span | None = None,
+        executor: ExecutorName | None = None,
+        errors: ErrorNames | None = None,
+        unknown_error: VerdictName = "transient",
+    ) -> Any:
+        """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
+
+        The handler may be `async def` or `def` (run in a thread), and may take the `run: Run`
+        first. Its other arguments are what `enqueue` takes. `executor="process"` runs it in a
+        process of its own, which can be killed; `executor="command"` runs the Command it returns;
+        for both, `max_runtime` also counts the time their process takes to start.
+        `errors` says which exceptions are worth another try: `{KeyError: "permanent"}`.
+        A class with `payload_model()` and `handle(payload)` is a handler too, and each run makes
+        one; write `daily = app.job(DailyHandler)`, for mypy overlooks decorators of classes.
+        InvalidType if a setting contradicts another.
+        """
+
+        def register(handler: Callable[..., Any]) -> JobType[..., Any]:
+            policy = Policy.new(
+                name=default_name(handler) if name is None else name,
+                delivery=delivery,
+                retry=retry,
+                queue=queue,
+                priority=priority,
+                max_runtime=max_runtime,
+                executor=executor,
+                errors=errors,
+                unknown_error=unknown_error,
+            )
+            job_type: JobType[..., Any] = JobType(handler, policy, self._client)
+            self.registry.add(job_type)
+            return job_type
+
+        return register if function is None else register(function)
+
+    def on_failure(self, sink: S, *, show: Iterable[str] = ()) -> S:
+        """Tell `sink` of every failed attempt: `app.on_failure(Sentry(), show=["user_id"])`.
+
+        It is called with a `Failure`, in a thread of its own, by the worker whose attempt it was,
+        if that was made afterwards; what it does, or raises, changes nothing for the job. Of the
+        payload it gets the names of all fields and the values of those in `show` (`order.city` for
+        one inside another); the other values are also taken out of what the error says. Also a
+        decorator.
+        """
+        self._watches.append(Watch.new(sink, show))
+        return sink
+
+    async def enqueue_many(self, bound: Iterable[Bound[R]], *, tx: Any = None) -> list[Handle[R]]:
+        """Store many jobs: `await app.enqueue_many(send.bind(n) for n in range(10_000))`.
+
+        Each one is stored or refused alone; SomeRefused, at the end, names those that were not.
+        """
+        return await bulk.enqueue_many(self._client, bound, tx=tx)
+
+    async def group(
+        self,
+        bound: Iterable[Bound[Any]],
+        *,
+        mode: ModeName = "parallel",
+        on_failure: OnFailureName | None = None,
+        name: str | None = None,
+    ) -> GroupHandle:
+        """Jobs watched together: `await app.group([load.bind(), send.bind()], mode="sequential")`.
+
+        All are checked first, and none runs before all are stored; if one cannot be, none does.
+        `parallel` runs them as workers are free, `sequential` one after the other. When a member
+        fails for good or is cancelled, `on_failure` says what becomes of the others: `continue`
+        (the default of `parallel`), `stop` (of `sequential`): who waits is cancelled and who runs
+        is asked to stop, or `skip`: who waits is skipped. What a worker has taken by then, also to
+        have it ready (`prefetch`), runs. At most 100,000 jobs.
+        """
+        return await start_group(self._client, bound, mode=mode, on_failure=on_failure, name=name)
+
+    def worker(
+        self,
+        *,
+        queues: Sequence[str] = ("default",),
+        concurrency: int | None = None,
+        types: Collection[str] | None = None,
+        instance_id: str | None = None,
+        app_address: str | None = None,
+    ) -> "Worker":
+        """A worker in this process: `async with app.worker(): …`. It takes only types it knows.
+
+        `app_address` (`"myapp:app"`) is where the processes of `executor="process"` find the app;
+        left out, it is looked for in the module of each such handler.
+        """
+        from outlast.worker.embedded import Worker  # noqa: PLC0415 - callers may never need one
+
+        return Worker(
+            self._store,
+            self.registry,
+            self.settings,
+            ids=self._ids,
+            random=SystemRandom().random,
+            beside=self._beside(),
+            instance_id=instance_id or _instance_id(),
+            queues=queues,
+            types=types,
+            concurrency=concurrency,
+            app_address=app_address,
+            watches=tuple(self._watches),
+        )
+
+    def _beside(self) -> "Beside":
+        """What runs beside the jobs of an embedded worker: the schedules."""
+        from outlast.scheduler.loop import bring_in, keep_triggering  # noqa: PLC0415 - same
+
+        async def trigger(store: Store) -> None:
+            await bring_in(self.sync_schedules)
+            # Without the lock, whose file would stay beside the database: one file is the promise.
+            poll = self.settings.poll
+            await keep_triggering(store, self._ids.job, poll, by_turns=False)
+
+        return trigger
+
+    def engine(
+        self,
+        held: "Held",
+        *,
+        queues: Sequence[str] | None,
+        types: Collection[str] | None,
+        concurrency: int | None,
+        app_address: str,
+    ) -> "Engine":
+        """What takes and runs this app's jobs, for whoever renews their leases elsewhere."""
+        from outlast.worker.engine import Engine  # noqa: PLC0415 - callers may never need one
+
+        return Engine(
+            self._store,
+            self.registry,
+            self.settings,
+            ids=self._ids,
+            random=SystemRandom().random,
+            held=held,
+            queues=self.registry.queues() if queues is None else queues,
+            types=types,
+            concurrency=concurrency,
+            app_address=app_address,
+            watches=tuple(self._watches),
+        )
+
+    def sync(self) -> Sync:
+        """For code that is not async: `with app.sync() as wait: job = wait(send.enqueue(3))`."""
+        return Sync(self._client.open, self.close)
+
+    @property
+    def templates(self) -> Templates:
+        """Stored job definitions by name: save, get, all, remove, enqueue."""
+        return Templates(self._client, self.registry)
+
+    def schedule(
+        self,
+        name: str,
+        cron: str | None = None,
+        job_type: JobType[..., Any] | str | None = None,
+        *,
+        coalesce: bool,
+        misfire_grace: Span,
+        **options: Unpack["Options"],
+    ) -> None:
+        """Declare a schedule: `app.schedule("nightly", "0 2 * * *", report, coalesce=True, …)`.
+
+        Or `every="15m"` instead of an expression, and `template="weekly"` instead of a type. A
+        worker brings it into the store when it starts; edited there later, it stays so until the
+        declaration changes. After an outage, slots that are late by more than `misfire_grace` are
+        `missed`; of the others each runs, or with `coalesce` only the last.
+        """
+        from outlast.scheduler.book import declare  # noqa: PLC0415 - callers may never need one
+
+        asked: dict[str, Any] = {
+            **options,
+            "cron": cron,
+            "job_type": job_type,
+            "coalesce": coalesce,
+            "misfire_grace": misfire_grace,
+        }
+        self._declared[name] = declare(name, asked, self._declared)
+
+    @property
+    def schedules(self) -> "Schedules":
+        """Stored schedules by name: save, edit, pause, resume, next, run, backfill, history."""
+        from outlast.scheduler.book import Schedules  # noqa: PLC0415 - same
+
+        return Schedules(self._client, self.registry)
+
+    async def sync_schedules(self) -> None:
+        """Bring the schedules that this app declares into the store, as its workers do."""
+        if self._declared:
+            await self.schedules.sync(self._declared)
+
+    @property
+    def store(self) -> Store:
+        """The store itself, for tools; it is opened by whoever uses it first."""
+        return self._store
+
+    @contextmanager
+    def using(self, store: Store, *, ids: Ids | None = None) -> Iterator[None]:
+        """For a block, this app over another store: `with app.using(store): …`, as tests do.
+
+        Its job types, and the workers made meanwhile, follow; so does every handle, so take none
+        across the end of the block. It closes neither store. Blocks may be nested; no other thread
+        may be using the app when one begins or ends.
+        """
+        kept = self._store, self._ids
+        with self._client.using(store, ids or self._ids):
+            self._store, self._ids = store, ids or self._ids
+            try:
+                yield
+            finally:
+                self._store, self._ids = kept
+
+    async def close(self) -> None:
+        """Let go of the store; twice is fine."""
+        await self._client.close()
+
+    async def __aenter__(self) -> Self:
+        await self._client.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _store(url: str | Store, ids: Ids) -> Store:
+    if isinstance(url, str) or not hasattr(url, "add"):
+        return open_store(cast("str", url), ids=ids)  # which says what an address looks like
+    return url
+
+
+def _suited(given: Settings, store: Store) -> Settings:
+    if not isinstance(store, Paced):
+        return given
+    return given.suited(poll=store.rhythm.poll, tick=store.rhythm.tick)
+
+
+def _instance_id() -> str:
+    host = re.sub(r"[^A-Za-z0-9_.:-]", "-", socket.gethostname()) or "host"
+    return f"{host[:100]}-{os.getpid()}"

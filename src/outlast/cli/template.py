@@ -1,0 +1,76 @@
+"""`outlast template`: stored job definitions."""
+
+import json
+from typing import Any
+
+import click
+
+from outlast.cli.enqueue import arguments
+from outlast.cli.frame import Desk, verb
+
+
+@click.group("template")
+def command() -> None:
+    """Stored job definitions: save, list, use."""
+
+
+@verb("ls")
+async def ls(desk: Desk, /) -> None:
+    """Every template."""
+    templates = await desk.app.templates.all()
+    if desk.out.as_json:
+        for each in templates:
+            desk.out.record(each)
+        return
+    desk.out.table(
+        ("NAME", "TYPE", "QUEUE", ">PRIORITY", "UPDATED", "ARGS"),
+        [
+            (
+                t.name,
+                t.type,
+                t.queue or "",
+                "" if t.priority is None else str(t.priority),
+                f"{t.updated_at:%F %T}",
+                t.params,
+            )
+            for t in templates
+        ],
+    )
+
+
+@verb("save", creates=True)
+@click.argument("name")
+@click.argument("type_name", metavar="TYPE")
+@click.argument("args", default="{}")
+@click.option("--queue")
+@click.option("--priority", type=int)
+@click.option("--max-attempts", type=int)
+async def save(desk: Desk, /, name: str, type_name: str, args: str, **options: Any) -> None:
+    """Save a template of TYPE with ARGS, a JSON object that may leave some out."""
+    desk.require_types()
+    job_type = desk.app.registry.get(type_name)
+    desk.out.record(
+        await desk.app.templates.save(name, job_type, params=arguments(args), **options)
+    )
+
+
+@verb("rm")
+@click.argument("name")
+async def rm(desk: Desk, /, name: str) -> None:
+    """Remove a template; jobs made from it stay as they are."""
+    await desk.app.templates.remove(name)
+    desk.out.say(f"{name} is gone")
+
+
+@verb("enqueue")
+@click.argument("name")
+@click.argument("args", default="{}")
+async def enqueue(desk: Desk, /, name: str, args: str) -> None:
+    """Enqueue a job from a template; ARGS, a JSON object, go over the template's own."""
+    desk.require_types()
+    handle = await desk.app.templates.enqueue(name, **arguments(args))
+    desk.out.line(json.dumps({"id": handle.id}) if desk.out.as_json else handle.id)
+
+
+for each in (ls, save, rm, enqueue):
+    command.add_command(each)

@@ -1,0 +1,38 @@
+"""`outlast verify`: the store proves its own history."""
+
+import click
+
+from outlast.cli.frame import Desk, Exit, verb
+from outlast.verify import verify
+
+SHOWN = 50
+
+
+@verb("verify")
+@click.option("-n", "--limit", type=click.IntRange(1, 100_000), default=SHOWN, show_default=True)
+async def command(desk: Desk, /, limit: int) -> int:
+    """Go through every job, run, event and reservation, and prove or refute the invariants.
+
+    Exit 0: all hold. Exit 1: some do not; each violation names the rows and the safe repair. It
+    may be run while workers work.
+    """
+    with desk.out.progress("verify", None) as advance:
+        done = 0
+
+        def moved(now: int, total: int) -> None:
+            nonlocal done
+            advance(now - done, total)
+            done = now
+
+        report = await verify(desk.app.store, progress=moved)
+    for violation in report.violations[:limit]:
+        if desk.out.as_json:
+            desk.out.record(violation)
+        else:
+            desk.out.line(f"{violation.code}  {violation.job_id or ''}  {violation.what}")
+            desk.out.line(f"    rows: {', '.join(violation.rows)}\n    repair: {violation.repair}")
+    desk.out.say(
+        f"{report.jobs:,} jobs, {report.runs:,} runs, {report.events:,} events: "
+        f"{len(report.violations):,} violations, in {report.seconds:.1f} s"
+    )
+    return Exit.FAILED if report.violations else Exit.FINE

@@ -1,0 +1,126 @@
+"""`outlast worker`: run jobs until told to stop."""
+
+import asyncio
+import logging
+import os
+import secrets
+import sys
+from random import SystemRandom
+
+import click
+
+from outlast.cli.logs import FORMATS, LEVELS, configure
+from outlast.cli.where import find
+from outlast.clock import SystemClock
+from outlast.core.ids import Ids
+from outlast.errors import OutlastError
+from outlast.scheduler.loop import keep_triggering
+from outlast.store.open import open_store
+from outlast.worker.processes.plan import Exit, Plan
+from outlast.worker.processes.supervisor import Supervisor
+
+log = logging.getLogger("outlast.worker")
+
+CHILD = ["-m", "outlast.cli.child"]
+
+
+def _names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(name.strip() for name in value.split(","))
+
+
+def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    units = {"K": 2**10, "M": 2**20, "G": 2**30}
+    number, unit = value[:-1], units.get(value[-1:].upper())
+    if unit is None or not number.isdigit() or not int(number):
+        raise click.BadParameter(f"{value!r} is no size; write for example 500M or 2G")
+    return int(number) * unit
+
+
+@click.command("worker")
+@click.argument("app", required=False)
+@click.option(
+    "-q", "--queues", callback=_names, help="Which queues, separated by commas [all of the app's]."
+)
+@click.option("-t", "--types", callback=_names, help="Which job types, separated by commas [all].")
+@click.option(
+    "-p",
+    "--processes",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="How many child processes.",
+)
+@click.option(
+    "-c",
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    help="How many jobs each child runs at a time [the app's setting].",
+)
+@click.option(
+    "--burst",
+    is_flag=True,
+    help="Run what is due, then exit: 0 if nothing failed for good, else 1.",
+)
+@click.option(
+    "--instance-id",
+    envvar="OUTLAST_INSTANCE_ID",
+    help="This worker's lasting name [host and a number].",
+)
+@click.option(
+    "--topology",
+    type=click.Choice(["pool", "single"]),
+    default="pool",
+    show_default=True,
+    help="single: refuse to start beside another one of the same scope.",
+)
+@click.option(
+    "--scope", default="default", show_default=True, help="What a single worker is the only one of."
+)
+@click.option("--max-jobs", type=click.IntRange(1), help="Replace a child after so many jobs.")
+@click.option("--max-memory", callback=_bytes, help="Replace a child that uses more, such as 500M.")
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
+def command(app: str | None, **options: object) -> None:
+    """Run the jobs of APP, given as module:attribute, in OUTLAST_APP or in pyproject.toml.
+
+    SIGTERM or Ctrl-C: take no more, let running jobs end within the app's grace, hand back the
+    rest, exit 0. A second one: hand back everything now, exit 1. Exit 2: the app, an option or
+    the store cannot work; exit 3: another worker has that identity or scope.
+    """
+    plan = Plan(app=_address(app), **options)  # type: ignore[arg-type]  # click has checked them
+    configure(plan.log_level, plan.log_format, unhurried=True)
+    sys.exit(asyncio.run(_run(plan)))
+
+
+def _address(app: str | None) -> str:
+    try:
+        found = find(app, None).app
+    except OutlastError as error:
+        raise click.UsageError(str(error)) from error
+    if found is None:
+        raise click.UsageError("which app? give it as module:attribute, such as jobs:app")
+    return found.value
+
+
+def _leave() -> None:
+    log.error("the store does not answer; leaving what is unwritten to whoever reclaims it")
+    logging.shutdown()  # which writes it
+    os._exit(Exit.FAILED)
+
+
+async def _run(plan: Plan) -> int:
+    clock = SystemClock()
+    ids = Ids(clock.now, secrets.randbits)
+    supervisor = Supervisor(
+        plan,
+        program=CHILD,
+        open_store=open_store,
+        clock=clock,
+        ids=ids,
+        random=SystemRandom().random,
+        leave=_leave,
+        beside=lambda store, settings: keep_triggering(store, ids.job, settings.poll),
+    )
+    return await supervisor.run()

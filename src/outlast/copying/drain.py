@@ -1,0 +1,63 @@
+"""Waiting until nothing runs in a sealed store: workers end their jobs, or hand them back."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from outlast.core.decide import decide
+from outlast.core.event import Lost
+from outlast.core.ids import JobId
+from outlast.core.job import Job
+from outlast.core.state import Loss
+from outlast.errors import TransitionRefused
+from outlast.store.around import Hint, Topic
+from outlast.store.base import Store
+
+LOOK: Final = 0.5
+"""Seconds between two looks, if nobody tells of an end before."""
+
+LAST_WRITES: Final = timedelta(seconds=20)
+"""How long after the grace a worker may take to hand back, and a dead one's lease to lapse."""
+
+AT_ONCE: Final = 500
+NAMED: Final = 5
+
+
+async def drain(store: Store, *, new_id: Callable[[], JobId]) -> None:
+    """Until no run is open; TransitionRefused, naming who holds what, if it takes too long."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def wake(_: Hint) -> None:
+        loop.call_soon_threadsafe(ended.set)
+
+    deaf = store.listen(wake, topics=[Topic.ENDED])
+    try:
+        while jobs := await store.held(besides="", limit=AT_ONCE):
+            ended.clear()
+            if not await _reclaim(store, new_id):
+                await _require_time(store, jobs)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK):
+                        await ended.wait()
+    finally:
+        deaf()
+
+
+async def _reclaim(store: Store, new_id: Callable[[], JobId]) -> int:
+    """What a dead worker held: nobody else may be there to see it."""
+    lapsed = await store.lapsed(limit=AT_ONCE)
+    changes = [decide(job, Lost(Loss.LEASE_EXPIRED), new_id=new_id) for job in lapsed]
+    return sum(await store.apply(changes)) if changes else 0
+
+
+async def _require_time(store: Store, jobs: Sequence[Job]) -> None:
+    grace = (await store.footing()).grace
+    if grace is None or await store.now() > grace + LAST_WRITES:
+        held = ", ".join(f"{job.id} ({job.type}) by {job.holder}" for job in jobs[:NAMED])
+        raise TransitionRefused(
+            f"{len(jobs):,} jobs still run after the grace: {held}; the source works on. Stop "
+            "these workers or give a longer --grace, and run the same command again"
+        )

@@ -1,0 +1,48 @@
+"""Which errors are worth another try."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from outlast.errors import InvalidParams, PayloadTooLarge, PermanentError, TransientError
+
+
+class Verdict(StrEnum):
+    """What an error says about trying again."""
+
+    TRANSIENT = "transient"  # it may pass: retry
+    PERMANENT = "permanent"  # it will not: close at once
+
+
+ErrorMap = Mapping[type[BaseException], Verdict]
+
+DECISIONS: ErrorMap = MappingProxyType(
+    {
+        PermanentError: Verdict.PERMANENT,
+        InvalidParams: Verdict.PERMANENT,
+        PayloadTooLarge: Verdict.PERMANENT,
+        TransientError: Verdict.TRANSIENT,
+    }
+)
+"""Errors that say themselves what they are."""
+
+GUESSES: ErrorMap = MappingProxyType(
+    {TimeoutError: Verdict.TRANSIENT, ConnectionError: Verdict.TRANSIENT}
+)
+"""Errors that usually pass, unless a type knows better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classifier:
+    """What a handler decides, or its type maps, whichever names the error's class more exactly;
+    then what is usual; then the default for the unknown."""
+
+    errors: ErrorMap = field(default_factory=dict)
+    unknown: Verdict = Verdict.TRANSIENT
+
+    def verdict(self, error: BaseException) -> Verdict:
+        kinds = type(error).__mro__  # the most specific class first
+        told = (self.errors.get(kind) or DECISIONS.get(kind) for kind in kinds)
+        guessed = (GUESSES.get(kind) for kind in kinds)
+        return next(filter(None, (*told, *guessed)), self.unknown)

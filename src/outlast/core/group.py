@@ -1,0 +1,169 @@
+"""Groups: jobs that are watched together, and what the end of one means for the others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from outlast.core.job import NewJob
+from outlast.core.limits import check_key, shown
+from outlast.core.state import FINAL, State
+from outlast.errors import InvalidGroup
+
+MOST_MEMBERS: Final = 1_000_000
+MEMBER_FAILED: Final = "member_failed"
+NEVER_COMPLETED: Final = "never_completed"
+"""Why a group closes that nobody stopped: a member's end, or members that never came."""
+
+_ID: Final = 36
+
+GOOD: Final = frozenset({State.SUCCEEDED, State.SKIPPED})
+"""The ends after which a group goes on; any other end of a member is a failure."""
+
+
+class GroupMode(StrEnum):
+    """When the members may run."""
+
+    PARALLEL = "parallel"  # all at once, as far as there are workers
+    SEQUENTIAL = "sequential"  # one after the other, in the order given
+
+
+class OnMemberFailure(StrEnum):
+    """What a member that fails means for those that have not ended."""
+
+    STOP = "stop"  # those that wait are cancelled, those that run are asked to stop
+    CONTINUE = "continue"  # nothing: they go on
+    SKIP = "skip"  # those that wait end `skipped`, those that run may finish
+
+
+class Closing(StrEnum):
+    """How the members left over in a group end."""
+
+    STOP = "stop"  # cancelled
+    SKIP = "skip"  # skipped, unless they run
+
+
+class GroupState(StrEnum):
+    """Where a group stands, told from its members."""
+
+    FILLING = "filling"  # not all of its members are stored yet; none of them runs
+    RUNNING = "running"  # some member has not ended
+    SUCCEEDED = "succeeded"  # every member succeeded or was skipped
+    FAILED = "failed"  # all have ended, and some failed for good
+    CANCELLED = (
+        "cancelled"  # all have ended, none failed, but some were cancelled or it was stopped
+    )
+
+
+class Step(StrEnum):
+    """What a group does after the end of a member."""
+
+    NOTHING = "nothing"  # its other members are as free as they were
+    NEXT = "next"  # the next blocked member may run
+    STOP = "stop"  # it closes: whoever is left is cancelled
+    SKIP = "skip"  # it closes: whoever waits is skipped
+
+
+def after(mode: GroupMode, on_failure: OnMemberFailure, end: State) -> Step:
+    """What the end of a member means; a link of a chain that got a successor has not ended."""
+    if end not in GOOD and on_failure is not OnMemberFailure.CONTINUE:
+        return Step(on_failure)
+    return Step.NEXT if mode is GroupMode.SEQUENTIAL else Step.NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewGroup:
+    """A group to be stored, before any of its members."""
+
+    id: str
+    total: int
+    mode: GroupMode = GroupMode.PARALLEL
+    on_failure: OnMemberFailure = OnMemberFailure.CONTINUE
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group as the store has it. `counts` has each member once, a chain by its last job."""
+
+    id: str
+    seq: int
+    name: str | None
+    mode: GroupMode
+    on_failure: OnMemberFailure
+    total: int
+    created_at: datetime
+    sealed_at: datetime | None
+    closing: Closing | None
+    reason: str | None
+    counts: Mapping[State, int]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it waits or runs, or ever will."""
+        is_complete = self.sealed_at is not None or self.closing is not None
+        return is_complete and all(state in FINAL for state in self.counts)
+
+    @property
+    def state(self) -> GroupState:
+        if not self.is_over:
+            is_filling = self.sealed_at is None and self.closing is None
+            return GroupState.FILLING if is_filling else GroupState.RUNNING
+        if {State.FAILED, State.DEAD_LETTER} & self.counts.keys():
+            return GroupState.FAILED
+        is_cancelled = self.closing is not None or State.CANCELLED in self.counts
+        return GroupState.CANCELLED if is_cancelled else GroupState.SUCCEEDED
+
+    @property
+    def done(self) -> int:
+        """How many members have ended; those that were pruned since are among them."""
+        ended = sum(count for state, count in self.counts.items() if state in FINAL)
+        pruned = self.total - sum(self.counts.values()) if self.sealed_at is not None else 0
+        return ended + pruned
+
+    @property
+    def progress(self) -> float:
+        """From 0 to 1: the share of members that have ended."""
+        return self.done / self.total
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingGroup:
+    """A group that closes and may have members left over."""
+
+    id: str
+    closing: Closing
+
+
+def check_group(new: NewGroup) -> NewGroup:
+    """`new`, if it can be stored; InvalidGroup otherwise."""
+    if not isinstance(new.id, str) or len(new.id) != _ID:
+        raise InvalidGroup(f"the id of a group is {shown(new.id)}; use a UUID")
+    if new.name is not None:
+        try:
+            check_key(new.name, what="the name of a group")
+        except ValueError as error:
+            raise InvalidGroup(str(error)) from error
+    if isinstance(new.total, bool) or not isinstance(new.total, int):
+        raise InvalidGroup(f"the total of a group is {shown(new.total)}; use a whole number")
+    if not 1 <= new.total <= MOST_MEMBERS:
+        raise InvalidGroup(
+            f"a group of {shown(new.total)} members; it must have 1 to {MOST_MEMBERS:,}"
+        )
+    return new
+
+
+def why_no_member(
+    new: NewJob, *, is_known: bool, is_sealed: bool, closing: str | None
+) -> str | None:
+    """Why a job cannot become a member of its group, which stands so; None if it can."""
+    if new.group_id is None:
+        return "it is to be a member of a group, but has no group_id"
+    if new.retry_of is not None:
+        return "a retry cannot be a new member of a group; leave one of the two out"
+    if not is_known:
+        return f"there is no group {shown(new.group_id)}; add the group before its members"
+    if closing is not None:
+        return f"group {new.group_id} was stopped ({closing}); start another"
+    return f"group {new.group_id} is complete; start another" if is_sealed else None

@@ -1,0 +1,109 @@
+"""Jobs: what is asked for, and how it stands."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from outlast.core.delivery import Delivery
+from outlast.core.ids import JobId
+from outlast.core.state import FINAL, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One occurrence of a series: claimed at most once, for ever."""
+
+    series: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A dedupe key: one job per (key, bucket), for ever."""
+
+    key: str
+    bucket: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: many alike are made from one dictionary
+class NewJob:
+    """A job to be stored. Due `at` a moment, or `delay` after the store takes it, or at once."""
+
+    id: JobId
+    type: str
+    params: str
+    name: str
+    queue: str = "default"
+    delivery: Delivery = Delivery.LEASE
+    priority: int = 0
+    max_attempts: int | None = 5
+    delay: timedelta | None = None
+    at: datetime | None = None
+    start_within: timedelta | None = None
+    slot: Slot | None = None
+    key: Key | None = None
+    active_key: str | None = None
+    group_id: str | None = None
+    member: bool = False  # of the group of that id; a group_id alone changes nothing
+    template_id: str | None = None
+    template_at: datetime | None = None  # which version of it: when that was written
+    schedule_id: str | None = None
+    retry_of: JobId | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing in the store can stand in its way: no key, no slot, no predecessor."""
+        return (
+            self.key is None
+            and self.slot is None
+            and self.active_key is None
+            and self.retry_of is None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as the store has it: what was asked, and where it stands at one moment.
+
+    What was asked never changes once a worker has claimed it; the rest follows its runs.
+    """
+
+    id: JobId
+    seq: int
+    type: str
+    name: str
+    params: str
+    queue: str
+    delivery: Delivery
+    priority: int
+    position: int
+    max_attempts: int | None
+    created_at: datetime
+    available_at: datetime
+    slot_at: datetime | None
+    start_deadline: datetime | None
+    retry_of: JobId | None
+    root_id: JobId
+    group_id: str | None
+    template_id: str | None
+    template_at: datetime | None
+    schedule_id: str | None
+    state: State
+    reason: str | None
+    token: int
+    failures: int
+    losses: int
+    cancel_requested: bool
+    holder: str | None
+    boot_id: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    progress: str | None = None  # JSON: the last that its open run reported
+
+    @property
+    def queued_at(self) -> datetime:
+        """When it was accepted into its queue: the moment it was created."""
+        return self.created_at
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in FINAL

@@ -1,0 +1,83 @@
+"""Bounds on every name, number and text that may enter a store."""
+
+import re
+from typing import Final
+
+from outlast.errors import InvalidJob
+
+MAX_PAYLOAD: Final = 256 * 1024
+MAX_ERROR: Final = 64 * 1024
+MAX_DEPTH: Final = 100
+MAX_PROGRESS: Final = 4 * 1024
+MAX_KEY: Final = 512
+MAX_REASON: Final = 1024
+MAX_ARTIFACTS: Final = 1000
+MAX_ARTIFACTS_SIZE: Final = 128 * 1024
+MAX_PATH: Final = 4096
+MIN_EXIT_CODE: Final = -(2**31)
+MAX_EXIT_CODE: Final = 2**32 - 1
+MIN_PRIORITY: Final = -32_768
+MAX_PRIORITY: Final = 32_767
+
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
+_CUT = " … [cut]"
+_SHOWN = 80
+
+
+def check_name(value: str, *, what: str) -> str:
+    """`value`, if it can name a type, queue, job, worker or series; InvalidJob otherwise."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise InvalidJob(
+            f"{what} is {shown(value)}; use 1 to 128 of the characters A-Z a-z 0-9 _ . : -"
+        )
+    return value
+
+
+def check_key(value: str, *, what: str, empty: bool = False) -> str:
+    """`value`, if it can be a dedupe key: free text, bounded, storable everywhere."""
+    if not isinstance(value, str) or len(value) > MAX_KEY or not (value or empty):
+        raise InvalidJob(f"{what} is {shown(value)}; use text of 1 to {MAX_KEY} characters")
+    if not is_storable(value):
+        raise InvalidJob(f"{what} is {shown(value)}; NUL and lone surrogates cannot be stored")
+    return value
+
+
+def check_priority(value: int) -> int:
+    """`value`, if it is a priority; higher goes first."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidJob(f"priority is {shown(value)}; use a whole number")
+    if not MIN_PRIORITY <= value <= MAX_PRIORITY:
+        raise InvalidJob(
+            f"priority is {shown(value)}; it must lie in {MIN_PRIORITY:,}…{MAX_PRIORITY:,}"
+        )
+    return value
+
+
+def is_storable(text: str) -> bool:
+    """Whether every store can keep `text`: no NUL, no lone surrogate."""
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def cut(text: str, limit: int = MAX_ERROR) -> str:
+    """`text` made storable and short enough, with a marker where it was cut."""
+    clean = text[: limit + 1].replace("\0", "␀").encode("utf-8", "replace")
+    if len(clean) <= limit and len(text) <= limit:
+        return clean.decode()
+    head = clean[: max(0, limit - len(_CUT.encode()))]
+    return head.decode("utf-8", "ignore") + _CUT
+
+
+def is_cut(text: str) -> bool:
+    """Whether `cut` took something off its end."""
+    return text.endswith(_CUT)
+
+
+def shown(value: object) -> str:
+    """A value for an error's text: plain characters, and not too many of them."""
+    try:
+        text = ascii(value[:_SHOWN] if isinstance(value, str) else value)
+    except ValueError:  # an int of thousands of digits
+        return (
+            f"a number of {value.bit_length():,} bits" if isinstance(value, int) else "unprintable"
+        )
+    return text[:_SHOWN] + "…" if len(text) > _SHOWN else text

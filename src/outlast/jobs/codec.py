@@ -1,0 +1,168 @@
+"""Params and results as JSON text, checked by Pydantic on the way in and on the way out."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from types import NoneType
+from typing import Any, Final, NotRequired, Protocol
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic_core import CoreConfig, SchemaSerializer
+from typing_extensions import TypedDict
+
+from outlast.errors import InvalidParams, InvalidType, PermanentError
+from outlast.jobs.payload import check_params, check_value, to_text
+
+_CONFIG: Final = ConfigDict(
+    extra="forbid", allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
+)
+# Once validated, values of these types are exactly what they say, so writing them needs no check.
+_PLAIN: Final = (int, str, float, bool, NoneType, Any)
+_SHOWN: Final = 5
+_WORDS: Final = {"string_unicode": "holds a lone surrogate, which cannot be stored; remove it"}
+
+
+class Codec(Protocol):
+    """What a job type's params go through, whatever they are made of."""
+
+    def dump(self, params: dict[str, Any]) -> str:
+        """The JSON text of a call's arguments; InvalidParams or PayloadTooLarge."""
+        ...
+
+    def load(self, text: str) -> dict[str, Any]:
+        """The arguments to call the handler with; InvalidParams if they no longer fit it."""
+        ...
+
+    def partial(self) -> "ParamsCodec":
+        """The same for some of the arguments."""
+        ...
+
+
+class ParamsCodec:
+    """The arguments of one job type. One left out stays out: the handler's default applies."""
+
+    __slots__ = ("_from_json", "_hints", "_partial", "_to_json", "_type_name", "_validate", "_what")
+
+    def __init__(
+        self, type_name: str, hints: Mapping[str, Any], *, optional: Collection[str] = ()
+    ) -> None:
+        self._type_name = type_name
+        self._hints = hints
+        self._partial: ParamsCodec | None = None
+        self._what = f'params of "{type_name}"'
+        made = adapter(_shape(hints, optional), self._what, config=None)
+        self._validate = made.validator.validate_python
+        self._from_json = reader(made)
+        self._to_json = writer(made, hints.values())
+
+    def partial(self) -> "ParamsCodec":
+        """The same for some of the arguments: each one given is checked, any may be missing."""
+        if self._partial is None:  # it takes a millisecond to make, and most types need none
+            self._partial = ParamsCodec(self._type_name, self._hints, optional=self._hints)
+        return self._partial
+
+    def dump(self, params: dict[str, Any]) -> str:
+        """The JSON text of `params`; InvalidParams or PayloadTooLarge if they cannot be stored."""
+        check_params(params, what=self._what)
+        try:
+            valid = self._validate(params)
+        except ValidationError as error:
+            raise InvalidParams(explained(self._what, error)) from None
+        return to_text(self._to_json, valid, what=self._what)
+
+    def load(self, text: str) -> dict[str, Any]:
+        """The arguments to call the handler with; InvalidParams if they no longer fit it."""
+        try:
+            params: dict[str, Any] = self._from_json(text)
+        except ValidationError as error:
+            raise InvalidParams(explained(self._what, error)) from None
+        return params
+
+
+class ResultCodec:
+    """What one job type returns. None is kept as nothing at all."""
+
+    __slots__ = ("_from_json", "_nothing", "_to_json", "_validate", "_what")
+
+    def __init__(self, type_name: str, hint: Any) -> None:
+        self._what = f'result of "{type_name}"'
+        self._nothing = hint is NoneType
+        made = adapter(hint, self._what, config=_CONFIG)
+        self._validate = made.validator.validate_python
+        self._from_json = reader(made)
+        self._to_json = writer(made, [hint])
+
+    def dump(self, value: Any) -> str | None:
+        """The JSON text of a result; no retry helps one that cannot be stored, so it says so."""
+        if self._nothing:
+            return None
+        try:
+            check_value(value, what=self._what)
+            valid = self._validate(value)
+            return None if valid is None else to_text(self._to_json, valid, what=self._what)
+        except ValidationError as error:
+            raise PermanentError(explained(self._what, error)) from None
+        except InvalidParams as error:
+            raise PermanentError(str(error)) from error
+
+    def load(self, text: str | None) -> Any:
+        """The result as the handler's annotation says it."""
+        if text is None:
+            return None
+        try:
+            return self._from_json(text)
+        except ValidationError as error:
+            raise InvalidParams(explained(self._what, error)) from None
+
+
+def _shape(hints: Mapping[str, Any], optional: Collection[str]) -> Any:
+    # A TypedDict, since a model would reserve names such as `json` and `copy` for itself.
+    fields = {name: NotRequired[hint] if name in optional else hint for name, hint in hints.items()}
+    typed_dict: Any = TypedDict
+    shape = typed_dict("Params", fields)
+    shape.__pydantic_config__ = _CONFIG
+    return shape
+
+
+def adapter(shape: Any, what: str, *, config: ConfigDict | None) -> TypeAdapter[Any]:
+    """What Pydantic makes of a type; InvalidType if it cannot."""
+    try:
+        return TypeAdapter(shape, config=config)
+    except PydanticUserError as error:
+        if config is not None:  # models, dataclasses and typed dicts bring their own
+            return adapter(shape, what, config=None)
+        reason = str(error).partition("\n")[0].partition(". Set ")[0][:300]
+        raise InvalidType(f"{what} cannot be stored: {reason}; use types Pydantic knows") from error
+
+
+def reader(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
+    """From JSON text to what it says; ValidationError if it does not fit."""
+    validate = adapter.validator.validate_json
+
+    def read(text: str) -> Any:  # a partial would cost as much again as the reading
+        # Names as well as aliases: what was written by name must be read by name.
+        return validate(text, by_alias=True, by_name=True)
+
+    return read
+
+
+def writer(adapter: TypeAdapter[Any], hints: Iterable[Any]) -> Callable[[Any], bytes]:
+    """From values that were checked to JSON."""
+    strict = not all(hint in _PLAIN for hint in hints)
+    # Given again, for a TypedDict keeps its own configuration from its fields' serialisers.
+    to_json = SchemaSerializer(adapter.core_schema, CoreConfig(ser_json_bytes="base64")).to_json
+    # Strict refuses a model changed behind Pydantic's back; the check costs more than the writing.
+    return partial(to_json, round_trip=True, warnings="error") if strict else to_json
+
+
+def explained(what: str, error: ValidationError) -> str:
+    """Which fields are wrong and why, without the values: they may be secret."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    lines = [_line(each["loc"], _WORDS.get(each["type"], each["msg"])) for each in found[:_SHOWN]]
+    more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+    return f"{what} refused: {'; '.join(lines)}{more}"
+
+
+def _line(path: tuple[int | str, ...], message: str) -> str:
+    where = ".".join(str(step) for step in path)[:128]
+    return f'field "{where}": {message[:300]}' if where else message[:300]

@@ -1,0 +1,61 @@
+"""What `@app.job` takes and gives back, as type checkers see it."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from pydantic import BaseModel
+
+from outlast.context import Run
+from outlast.core.command import Command
+from outlast.core.outcome import Cancel, RetryAfter, Skip, Snooze
+from outlast.jobs.jobtype import JobType
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+# Each by name, not by their base: pyright takes only these exact types out of a handler's union.
+Ending = Snooze | Skip | Cancel | RetryAfter | Command
+
+
+class AsyncHandler(Protocol[R_co]):
+    """A class that handles jobs; `handle` may take the Run before its payload."""
+
+    @classmethod
+    def payload_model(cls) -> type[BaseModel]: ...
+    @property
+    def handle(self) -> Callable[..., Coroutine[Any, Any, R_co | Ending]]: ...
+
+
+class Handler(Protocol[R_co]):
+    """The same with a plain method, which runs in a thread."""
+
+    @classmethod
+    def payload_model(cls) -> type[BaseModel]: ...
+    @property
+    def handle(self) -> Callable[..., R_co | Ending]: ...
+
+
+class Decorator(Protocol):
+    """What `@app.job(…)` is: `run` leaves the signature, the endings leave the result."""
+
+    @overload
+    def __call__(self, handler: type[AsyncHandler[R]], /) -> JobType[..., R]: ...
+    @overload
+    def __call__(self, handler: type[Handler[R]], /) -> JobType[..., R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, R | Ending]], /
+    ) -> JobType[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R | Ending]], /
+    ) -> JobType[P, R]: ...
+    # A handler of commands returns nothing else, which would leave no type for the result.
+    @overload
+    def __call__(self, function: Callable[Concatenate[Run, P], Ending], /) -> JobType[P, None]: ...
+    @overload
+    def __call__(self, function: Callable[P, Ending], /) -> JobType[P, None]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Run, P], R | Ending], /) -> JobType[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R | Ending], /) -> JobType[P, R]: ...

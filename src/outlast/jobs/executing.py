@@ -1,0 +1,57 @@
+"""Where a handler can run, and what stopping it means there."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
+
+from outlast.errors import InvalidType
+
+ExecutorName = Literal["async", "thread", "process", "command"]
+Stops = Literal["now", "at the next await", "at a checkpoint"]
+
+STOPS: Final[Mapping[ExecutorName, Stops]] = MappingProxyType(
+    {
+        "async": "at the next await",
+        "thread": "at a checkpoint",
+        "process": "now",
+        "command": "now",
+    }
+)
+"""When a handler that is asked to stop does. "now": it is killed, whatever it is doing."""
+
+
+def choose_executor(
+    function: Callable[..., Any], asked: str | None, type_name: str
+) -> ExecutorName:
+    """What its type asks for, or what its signature says; InvalidType if the two contradict."""
+    own: ExecutorName = "async" if inspect.iscoroutinefunction(function) else "thread"
+    where = f'job type "{type_name}"'
+    match asked:
+        case None:
+            return own
+        case "process":
+            _check_findable(function, where)
+            return "process"
+        case "command" if own == "async":
+            raise InvalidType(f"{where}: a command handler only says what to run; make it a `def`")
+        case "command":
+            return "command"
+        case "async" | "thread" if asked == own:
+            return own
+        case "async" | "thread":
+            kind = "async def" if own == "async" else "def"
+            raise InvalidType(f"{where}: it is a `{kind}`, so executor {asked} contradicts it")
+        case _:
+            known = ", ".join(get_args(ExecutorName))
+            raise InvalidType(f"{where}: executor is {asked!r:.80}; use one of {known}")
+
+
+def _check_findable(function: Callable[..., Any], where: str) -> None:
+    """Its process imports the module and asks the app for the type: that must register it."""
+    name = str(getattr(function, "__qualname__", ""))
+    if "<" in name:
+        raise InvalidType(
+            f"{where}: its handler is {name}, which another process could not find; define it "
+            "with `def` at the top level of its module"
+        )

@@ -1,0 +1,249 @@
+"""Groups as callers have them: stored as a whole or not run at all, watched, stopped."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+from outlast.core.group import (
+    Closing,
+    ClosingGroup,
+    Group,
+    GroupMode,
+    NewGroup,
+    OnMemberFailure,
+    check_group,
+)
+from outlast.core.ids import JobId
+from outlast.core.job import Job, NewJob
+from outlast.core.limits import shown
+from outlast.core.span import Span, to_span
+from outlast.core.state import State
+from outlast.errors import (
+    DuplicateJob,
+    GroupNotFound,
+    InvalidGroup,
+    OperatorError,
+    TransitionRefused,
+    UnknownType,
+    WaitTimeout,
+)
+from outlast.jobs.client import Client
+from outlast.jobs.jobtype import Bound, Configured
+from outlast.jobs.options import Mould
+from outlast.jobs.sweeping import end_left_over
+from outlast.jobs.waiting import until_over
+from outlast.store.base import Added, Filter, Store
+
+ModeName = Literal["parallel", "sequential"]
+OnFailureName = Literal["stop", "continue", "skip"]
+
+MOST: Final = 100_000
+"""Members of one group: all of them are held in memory, and checked, before the first is stored."""
+
+CHUNK: Final = 1000
+PAGE: Final = 100
+_LONGEST_PAGE: Final = 10_000
+_LONGEST_ID: Final = 64
+
+
+class GroupHandle:
+    """A caller's hold on one group: wait for it, read it, list its jobs, stop it."""
+
+    __slots__ = ("_client", "id")
+
+    def __init__(self, group_id: str, client: Client) -> None:
+        self.id = group_id
+        self._client = client
+
+    async def record(self) -> Group:
+        """The group as it stands now; GroupNotFound if there is none."""
+        group = await (await self._client.store()).group(self.id)
+        if group is None:
+            raise missing(self.id)
+        return group
+
+    async def wait(self, timeout: Span | None = None) -> Group:  # noqa: ASYNC109 - WaitTimeout names the group
+        """The group once all its members have ended; WaitTimeout after that long."""
+        store = await self._client.store()
+        seconds = None if timeout is None else to_span(timeout, what="timeout").total_seconds()
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                is_known = await until_over(store, self.id, poll=self._client.poll)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise WaitTimeout(
+                f"group {self.id} is not over within {timeout}; it goes on, so wait again or "
+                "cancel it"
+            ) from error
+        if not is_known:
+            raise missing(self.id)
+        return await self.record()
+
+    async def jobs(
+        self,
+        *,
+        states: Collection[State] | None = None,
+        limit: int = PAGE,
+        before: int | None = None,
+    ) -> list[Job]:
+        """A page of its jobs, the last one first; `before=jobs[-1].seq` gives the next page.
+
+        A member that was retried as a chain is there with every job of it.
+        """
+        store = await self._client.store()
+        wanted = Filter(group=self.id, states=None if states is None else frozenset(states))
+        return await store.find(wanted, limit=check_page(limit), before=before)
+
+    async def cancel(self, reason: str | None = None) -> Group:
+        """Stop it: members that wait are cancelled, those that run are asked to stop.
+
+        The group as it stands then: `cancelled`, or `running` while somebody was asked and has not
+        stopped yet. TransitionRefused if it is over already.
+        """
+        store = await self._client.store()
+        await store.stop_group(self.id, reason=reason)
+        group = await self.record()
+        if group.closing is None:
+            raise TransitionRefused(f"group {self.id} is {group.state}; nothing is left to cancel")
+        await end_left_over(store, ClosingGroup(self.id, group.closing), self._client.ids.job)
+        return await self.record()
+
+    def __repr__(self) -> str:
+        return f"GroupHandle({self.id})"
+
+
+async def start_group(
+    client: Client,
+    bound: Iterable[Bound[Any]],
+    *,
+    mode: ModeName,
+    on_failure: OnFailureName | None,
+    name: str | None,
+) -> GroupHandle:
+    """Check everything, store every member, and only then let the first of them run."""
+    how = _choice(GroupMode, mode, "mode")
+    default = "stop" if how is GroupMode.SEQUENTIAL else "continue"
+    then = _choice(OnMemberFailure, default if on_failure is None else on_failure, "on_failure")
+    members = _members(client, bound)
+    group_id, total = client.ids.job(), len(members)
+    new = check_group(NewGroup(id=group_id, total=total, mode=how, on_failure=then, name=name))
+    store = await client.store()
+    await store.add_group(new)
+    filling = _Filling(client, store, group_id)
+    try:
+        await filling.fill(members)
+    except Exception:
+        await filling.give_up()
+        raise
+    return GroupHandle(group_id, client)
+
+
+def group_id_of(text: str) -> str:
+    """`text`, if it could be a group's id; GroupNotFound if no store can have one like it."""
+    if not isinstance(text, str) or not text.isascii() or not 0 < len(text) <= _LONGEST_ID:
+        raise missing(text)
+    return text
+
+
+def check_page(limit: int) -> int:
+    """`limit`, if a page may be that long; ValueError otherwise."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _LONGEST_PAGE:
+        raise ValueError(f"limit is {shown(limit)}; use a whole number from 1 to {_LONGEST_PAGE:,}")
+    return limit
+
+
+def missing(group_id: object) -> GroupNotFound:
+    """The error for a group that is not there."""
+    return GroupNotFound(
+        f"no group {shown(group_id)} is in this store; it was never stored, or pruned since"
+    )
+
+
+class _Filling:
+    """A group on its way into the store."""
+
+    def __init__(self, client: Client, store: Store, group_id: JobId) -> None:
+        self._client = client
+        self._store = store
+        self._id = group_id
+        self._moulds: dict[Configured[..., Any], Mould] = {}
+
+    async def fill(self, members: Sequence[Bound[Any]]) -> None:
+        """Store them in the order given, then seal the group."""
+        for start in range(0, len(members), CHUNK):
+            chunk = members[start : start + CHUNK]
+            ids = self._client.ids.jobs(len(chunk))
+            jobs = [self._job(each, job_id) for each, job_id in zip(chunk, ids, strict=True)]
+            answers = await self._store.add(jobs)
+            for place, (job, added) in enumerate(zip(jobs, answers, strict=True), start):
+                self._require_stored(place, job, added)
+        if not await self._store.seal_group(self._id):
+            raise InvalidGroup(f"group {self._id} was stopped before all its members were stored")
+
+    async def give_up(self) -> None:
+        """Nothing of it has run or will: end what is stored, or leave that to a worker."""
+        with suppress(OperatorError):  # whoever called gets the first error, not this one
+            await self._store.stop_group(self._id, reason="member_refused")
+            closing = ClosingGroup(self._id, Closing.STOP)
+            await end_left_over(self._store, closing, self._client.ids.job)
+
+    def _job(self, bound: Bound[Any], job_id: JobId) -> NewJob:
+        configured = bound.configured
+        if configured not in self._moulds:
+            like = configured.make(job_id, "")
+            self._moulds[configured] = Mould(replace(like, group_id=self._id, member=True))
+        return self._moulds[configured].make(job_id, bound.params)
+
+    def _require_stored(self, place: int, job: NewJob, added: Added) -> None:
+        what = f'member {place} of the group (a job of type "{job.type}") was not stored'
+        if added.refused is not None:
+            raise InvalidGroup(f"{what}: {added.refused}; the whole group was stopped, unrun")
+        if added.id != job.id:
+            raise DuplicateJob(
+                f"{what}: job {added.id} has its key or slot; the whole group was stopped, unrun. "
+                "Use another key, or leave that job out",
+                existing=added.id,
+            )
+
+
+def _members(client: Client, bound: Iterable[Bound[Any]]) -> list[Bound[Any]]:
+    """Every member, checked by its place."""
+    members: list[Bound[Any]] = []
+    for place, each in enumerate(bound):
+        if place >= MOST:
+            raise InvalidGroup(f"a group of more than {MOST:,} jobs; start several groups")
+        _require_ours(client, place, each)
+        members.append(each)
+    if not members:
+        raise InvalidGroup("a group without jobs; give it at least one")
+    return members
+
+
+def _require_ours(client: Client, place: int, each: object) -> None:
+    if not isinstance(each, Bound):
+        raise InvalidGroup(
+            f"member {place} of the group is {shown(each)}; give bound jobs: send.bind(…)"
+        )
+    configured = each.configured
+    if configured.client is not client:
+        raise UnknownType(
+            f'member {place} of the group: job type "{configured.type.name}" belongs to another '
+            "app; register it here"
+        )
+    if configured.tx is not None:
+        raise InvalidGroup(
+            f"member {place} of the group has a tx; a group is stored by itself, so leave tx out"
+        )
+    if configured.group_id is not None:
+        raise InvalidGroup(
+            f"member {place} of the group has a group_id already; leave it out, the group has one"
+        )
+
+
+def _choice(kind: Any, value: object, what: str) -> Any:
+    if not isinstance(value, str) or value not in set(kind):
+        raise InvalidGroup(f"{what} is {shown(value)}; use {', '.join(kind)}")
+    return kind(value)

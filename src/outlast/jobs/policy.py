@@ -1,0 +1,121 @@
+"""How a job type wants its jobs treated, checked when it is registered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Literal
+
+from outlast.core.classify import Classifier, Verdict
+from outlast.core.delivery import Delivery
+from outlast.core.limits import check_name, check_priority
+from outlast.core.retry import Backoff
+from outlast.core.span import Span, to_span
+from outlast.errors import InvalidJob, InvalidType
+
+DeliveryName = Literal["lease", "chain", "once"]
+VerdictName = Literal["transient", "permanent"]
+ErrorNames = Mapping[type[BaseException], VerdictName]
+
+_NEVER_AGAIN: Final = Backoff(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The settings of one job type, without its handler. No executor: its signature says which."""
+
+    name: str
+    delivery: Delivery = Delivery.LEASE
+    retry: Backoff
+    classifier: Classifier
+    queue: str = "default"
+    priority: int = 0
+    max_runtime: timedelta | None = None
+    executor: str | None = None
+
+    @classmethod
+    def new(
+        cls,
+        *,
+        name: str,
+        delivery: str = "lease",
+        retry: Backoff | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        max_runtime: Span | None = None,
+        executor: str | None = None,
+        errors: Mapping[type[BaseException], str] | None = None,
+        unknown_error: str = "transient",
+    ) -> "Policy":
+        """The policy, all of it checked; InvalidType says which setting cannot be."""
+        try:
+            check_name(name, what="the name of a job type")
+        except InvalidJob as error:
+            raise InvalidType(str(error)) from error
+        where = f'job type "{name}"'
+        kind = _delivery(delivery, where)
+        try:
+            return cls(
+                name=name,
+                delivery=kind,
+                retry=_retry(retry, kind, where),
+                classifier=_classifier(errors or {}, unknown_error, where),
+                queue=check_name(queue, what="queue"),
+                priority=check_priority(priority),
+                max_runtime=_runtime(max_runtime),
+                executor=executor,
+            )
+        except InvalidType:
+            raise
+        except ValueError as error:
+            raise InvalidType(f"{where}: {error}") from error
+
+
+def _delivery(value: str, where: str) -> Delivery:
+    known = ", ".join(each for each in Delivery if each is not Delivery.BROADCAST)
+    try:
+        delivery = Delivery(value)
+    except ValueError:
+        raise InvalidType(f"{where}: delivery is {value!r:.80}; use one of {known}") from None
+    if delivery is Delivery.BROADCAST:
+        raise InvalidType(
+            f"{where}: delivery broadcast is reserved until the cluster exists; use one of {known}"
+        )
+    return delivery
+
+
+def _retry(retry: Backoff | None, delivery: Delivery, where: str) -> Backoff:
+    if delivery is Delivery.ONCE:
+        if retry is not None:
+            raise InvalidType(
+                f"{where}: delivery once never runs again, so retry contradicts it; "
+                'leave retry out, or use delivery "lease" or "chain"'
+            )
+        return _NEVER_AGAIN
+    if retry is not None and not isinstance(retry, Backoff):
+        raise InvalidType(f"{where}: retry is {retry!r:.80}; use Backoff(max_attempts=5)")
+    return retry or Backoff()
+
+
+def _classifier(errors: Mapping[type[BaseException], str], unknown: str, where: str) -> Classifier:
+    for kind in errors:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise InvalidType(f"{where}: errors names {kind!r:.80}; use exception classes")
+    verdicts = {kind: _verdict(value, f"errors[{kind.__name__}]") for kind, value in errors.items()}
+    return Classifier(errors=verdicts, unknown=_verdict(unknown, "unknown_error"))
+
+
+def _verdict(value: str, what: str) -> Verdict:
+    try:
+        return Verdict(value)
+    except ValueError:
+        known = " or ".join(Verdict)
+        raise ValueError(f"{what} is {value!r:.80}; use {known}") from None
+
+
+def _runtime(value: Span | None) -> timedelta | None:
+    if value is None:
+        return None
+    span = to_span(value, what="max_runtime")
+    if not span:
+        raise ValueError('max_runtime is zero; give a span such as "10m", or leave it out')
+    return span

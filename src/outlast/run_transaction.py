@@ -1,0 +1,81 @@
+"""The block of `run.transaction()`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from outlast.errors import RunError
+from outlast.store.base import Transaction
+
+Begin = Callable[[bool], Awaitable[Transaction]]
+"""What a worker hands to a Run so that it can open its transaction; called on the worker's loop.
+
+True: for a handler in a thread, which uses the connection without `await`.
+"""
+
+
+class RunTransaction:
+    """Opens on entering, rolls back when an exception leaves."""
+
+    __slots__ = ("_begin", "_entered", "_loop", "opened")
+
+    def __init__(self, begin: Begin, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._begin = begin
+        self._loop = loop
+        self._entered = False
+        self.opened: Transaction | None = None
+
+    async def __aenter__(self) -> Any:
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            raise RunError("this handler runs in a thread; write `with run.transaction()`")
+        return await self._open(blocking=False)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            await self._undo()
+
+    def __enter__(self) -> Any:
+        return self._from_thread(partial(self._open, blocking=True))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._from_thread(self._undo)
+
+    async def _open(self, *, blocking: bool) -> Any:
+        if self._entered:
+            raise RunError("this transaction was entered before; there is one per run")
+        self._entered = True
+        self.opened = await self._begin(blocking)
+        return self.opened.connection
+
+    async def _undo(self) -> None:
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            await opened.rollback()
+            opened.check()  # its time was over: then that is why the handler failed
+
+    def _from_thread(self, step: Callable[[], Any]) -> Any:
+        # Waiting for the loop from the loop's own thread would wait for ever.
+        if self._loop is None or _on_a_loop():
+            raise RunError("this handler is async; write `async with run.transaction()`")
+        return asyncio.run_coroutine_threadsafe(step(), self._loop).result()
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

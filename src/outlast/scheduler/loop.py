@@ -1,0 +1,106 @@
+"""The trigger loop: sleeps until the next slot, and leaves the work to one process at a time."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final
+
+from outlast.core.ids import JobId
+from outlast.errors import CallerError, OperatorError, StoreClosed
+from outlast.scheduler.trigger import Trigger
+from outlast.store.around import Hold
+from outlast.store.base import Store
+from outlast.telemetry.complaint import Complaint
+
+log = logging.getLogger("outlast.scheduler")
+
+LOCK: Final = "scheduler"
+"""Held by whoever triggers. It is thrift: without it all would try, and one would win each slot."""
+
+TAKE_OVER: Final = 1.0
+"""How often the others look whether the lock is free, in seconds; as rarely as for jobs, if that
+is rarer, for there are stores where each look is paid for."""
+
+LATEST_TAKE_OVER: Final = 5.0
+
+AHEAD: Final = timedelta(seconds=5)
+"""How long before a trigger what it fires is made ready."""
+
+LAST_MOMENT: Final = 0.5
+"""So shortly before a trigger, in seconds, nothing more is made ready: it might be late for it."""
+
+EARLY: Final = 0.1
+"""Seconds by which it is sure to be that near when it looks again."""
+
+PAUSE: Final = 1.0
+
+RESTS: Final = 20
+"""How many polls long it sleeps at most: as late may it be for a slot of a schedule just saved."""
+
+
+async def keep_triggering(
+    store: Store, new_id: Callable[[], JobId], poll: timedelta, *, by_turns: bool = True
+) -> None:
+    """Trigger what is due, on time, until cancelled.
+
+    `by_turns`: one process at a time does it, and the others stand by.
+    """
+    trigger, complaint = Trigger(store, new_id), Complaint(log, "trigger schedules")
+    stand_by = min(max(TAKE_OVER, poll.total_seconds()), LATEST_TAKE_OVER)
+    hold: Hold | None = None
+    try:
+        while True:
+            try:
+                hold = hold or (await store.hold(LOCK) if by_turns else None)
+                is_our_turn = hold is not None or not by_turns
+                pause = await _step(trigger, poll.total_seconds()) if is_our_turn else stand_by
+                complaint.over()
+            except OperatorError as error:
+                if isinstance(error, StoreClosed):
+                    raise
+                complaint.about(error)
+                pause = PAUSE
+            await asyncio.sleep(pause)
+    finally:
+        if hold is not None:
+            await hold.release()
+
+
+async def bring_in(sync: Callable[[], Awaitable[None]]) -> None:
+    """Bring what the code declares into the store, however long that takes to be ready for it.
+
+    What cannot be is said, and keeps nobody from triggering the rest.
+    """
+    while True:
+        try:
+            return await sync()
+        except OperatorError as error:
+            if isinstance(error, StoreClosed):
+                raise
+            log.warning("cannot write the declared schedules yet, will try again: %s", error)
+            await asyncio.sleep(PAUSE)
+        except CallerError as error:
+            log.error("the declared schedules are not all right: %s", error)  # noqa: TRY400 - one clear line
+            return None
+
+
+async def _step(trigger: Trigger, poll: float) -> float:
+    """One round; how many seconds until the next. Never very long: others add schedules."""
+    began = asyncio.get_running_loop().time()
+    try:
+        done = await trigger.run_once()
+        if done.next_trigger_at is None:
+            return RESTS * poll
+        left = (done.next_trigger_at - done.now).total_seconds()
+        if left > AHEAD.total_seconds():
+            return min(RESTS * poll, left - AHEAD.total_seconds() + EARLY)
+        if left > LAST_MOMENT:
+            await trigger.prepare(done.next_trigger_at, AHEAD)
+    except OperatorError:
+        raise
+    except Exception:
+        log.exception("a round of triggers failed; it will be tried again")
+        return PAUSE
+    took = asyncio.get_running_loop().time() - began
+    return min(RESTS * poll, max(0.0, left - took))

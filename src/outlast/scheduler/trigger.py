@@ -1,0 +1,313 @@
+"""Triggers what is due: each slot answered once, by whichever process comes first."""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import compress, pairwise, takewhile
+from typing import Any, Final
+
+from outlast.core.decide import decide
+from outlast.core.delivery import Delivery
+from outlast.core.event import Lost
+from outlast.core.ids import JobId
+from outlast.core.job import Job, Slot
+from outlast.core.limits import MAX_REASON, cut
+from outlast.core.schedule import (
+    CLAIMED,
+    LATE,
+    MOST_DUE,
+    Firing,
+    Outcome,
+    Schedule,
+    Verdict,
+    instance_keys,
+    judge,
+    planned_at,
+)
+from outlast.core.state import Loss
+from outlast.errors import InvalidSchedule
+from outlast.scheduler.cron import due_slots, next_slot
+from outlast.scheduler.making import Maker, Mould
+from outlast.store.base import Store
+from outlast.store.schedules import Fired
+from outlast.telemetry.tell import is_heard, tell
+
+log = logging.getLogger("outlast.scheduler")
+
+AT_ONCE: Final = 1000
+"""How many schedules one step looks at."""
+
+TOGETHER: Final = 500
+"""How many slots one write answers: each waits for the disk, and holds up who else writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triggered:
+    """What one step did, and when there is more to do."""
+
+    outcomes: Mapping[Outcome, int]
+    now: datetime
+    next_trigger_at: datetime | None
+
+
+class Trigger:
+    """Each step can be killed anywhere, and any number of processes may take it at once."""
+
+    def __init__(self, store: Store, new_id: Callable[[], JobId]) -> None:
+        self._store = store
+        self._new_id = new_id
+        self._following: dict[tuple[str, int, datetime], datetime | None] = {}
+        self._ready: dict[str, tuple[Schedule, Firing]] = {}
+        self._prepared_for: datetime | None = None
+
+    async def run_once(self) -> Triggered:
+        """Answer every slot that is due; those of a schedule in their order."""
+        outcomes = await self._fire_ready()
+        due = await self._store.due_schedules(limit=AT_ONCE)
+        if due.schedules:
+            round_ = Round(self._store, self._new_id, due.now, self._next_slot)
+            outcomes += await round_.answer(due.schedules)
+            self._following.clear()
+        is_more = len(due.schedules) == AT_ONCE
+        soonest = due.now if is_more else due.next_trigger_at
+        return Triggered(outcomes=outcomes, now=due.now, next_trigger_at=soonest)
+
+    async def prepare(self, moment: datetime, ahead: timedelta) -> None:
+        """Make ready what is due within `ahead`, so that many at one moment are all on time.
+
+        Once for each `moment`, the next trigger there is. Not what is made of a template: that is
+        read when its time has come.
+        """
+        if moment == self._prepared_for:
+            return
+        self._prepared_for = moment
+        soon = await self._store.due_schedules(ahead=ahead, limit=AT_ONCE)
+        known = {name: ready for name, ready in self._ready.items() if ready[0] in soon.schedules}
+        for schedule in soon.schedules:
+            planned = schedule.next_trigger_at
+            if schedule.id in known or schedule.plan.template is not None or planned is None:
+                continue
+            round_ = Round(self._store, self._new_id, planned, self._next_slot)
+            [firing, *others] = await round_.firings(schedule, frozenset())
+            if not others:
+                known[schedule.id] = schedule, firing
+            await asyncio.sleep(0)  # what is due now comes first
+        self._ready = known
+
+    async def _fire_ready(self) -> Counter[Outcome]:
+        """What was made ready and is due on time; whatever is odd about one is left for later."""
+        outcomes: Counter[Outcome] = Counter()
+        if not self._ready:
+            return outcomes
+        now = await self._store.now()
+        due = [each for each in self._ready.values() if now - LATE <= each[1].planned <= now]
+        running = await self._store.running_names({_name(schedule) for schedule, _ in due})
+        firable = [each for each in due if _name(each[0]) not in running]
+        firable.sort(key=lambda each: each[1].planned)
+        for start in range(0, len(firable), TOGETHER):
+            together = firable[start : start + TOGETHER]
+            fired = await self._store.fire([firing for _, firing in together])
+            for (schedule, firing), answer in zip(together, fired, strict=True):
+                if answer is Fired.WRITTEN:
+                    outcomes[firing.outcome] += 1
+                tell_slot(schedule, firing, answer, now)
+        self._ready = {n: each for n, each in self._ready.items() if each[1].planned > now}
+        return outcomes
+
+    def _next_slot(self, schedule: Schedule, at: datetime) -> datetime | None:
+        known = schedule.id, schedule.version, at
+        if known not in self._following:
+            self._following[known] = next_slot(schedule.plan.rule, at)
+        return self._following[known]
+
+
+def _name(schedule: Schedule) -> str:
+    return schedule.plan.making.name
+
+
+NextSlot = Callable[[Schedule, datetime], datetime | None]
+
+
+class Round:
+    """The due schedules of one moment, answered together."""
+
+    def __init__(
+        self, store: Store, new_id: Callable[[], JobId], now: datetime, following: NextSlot
+    ) -> None:
+        self._store = store
+        self._new_id = new_id
+        self._now = now
+        self._following = following
+        self._maker = Maker(store)
+        self._schedules: dict[str, Schedule] = {}
+        self._waiting: dict[str, deque[Firing]] = {}
+        self.outcomes: Counter[Outcome] = Counter()
+
+    async def answer(self, schedules: Sequence[Schedule]) -> Counter[Outcome]:
+        """What became of how many slots."""
+        running = await self._running(schedules)
+        for schedule in schedules:
+            self._schedules[schedule.id] = schedule
+            self._waiting[schedule.id] = deque(await self.firings(schedule, running))
+        while batch := self._next_batch():
+            self._read(batch, await self._store.fire(batch))
+        return self.outcomes
+
+    async def _running(self, schedules: Sequence[Schedule]) -> frozenset[str]:
+        """Names of `once` jobs that run, after those whose lease is over were closed."""
+        makings = [schedule.plan.making for schedule in schedules]
+        names = {making.name for making in makings if making.delivery is Delivery.ONCE}
+        running = await self._store.running_names(names) if names else frozenset()
+        if not running:
+            return running
+        lapsed = [job for job in await self._store.lapsed(limit=AT_ONCE) if job.name in running]
+        await self._close(lapsed)
+        return await self._store.running_names(running) if lapsed else running
+
+    async def _close(self, stale: Sequence[Job]) -> None:
+        lost = Lost(Loss.LEASE_EXPIRED)
+        closed = await self._store.apply(
+            [decide(each, lost, new_id=self._new_id) for each in stale]
+        )
+        for job in compress(stale, closed):  # of the others, somebody else told
+            facts = {"job": job.id, "token": job.token, "reason": "lease_expired"}
+            tell(log, logging.WARNING, "job_lost", {**facts, "holder": job.holder})
+
+    async def firings(self, schedule: Schedule, running: frozenset[str]) -> list[Firing]:
+        """The answers to the slots of one schedule that are due, if nothing is in their way."""
+        verdicts = self._verdicts(schedule)
+        ends = [*(verdict.at for verdict in verdicts[1:]), self._after(schedule, verdicts[-1])]
+        pairs = zip(verdicts, ends, strict=True)
+        firings = [_firing(schedule, verdict, following) for verdict, following in pairs]
+        if len(firings) >= MOST_DUE:
+            firings[0] = replace(firings[0], reason=f"left out: those before {ends[0]}")
+        wanting = [firing for firing in firings if firing.outcome in CLAIMED]
+        if not wanting:
+            return firings
+        try:
+            mould = await self._maker.mould(schedule)
+        except InvalidSchedule as error:
+            log.error("schedule %s cannot make its job: %s", schedule.name, error)  # noqa: TRY400 - said
+            return [_unmade(each, str(error)) if each in wanting else each for each in firings]
+        if mould.making.name in running:
+            return [_overlap(each) if each in wanting else each for each in firings]
+        return [self._with_job(each, schedule, mould) for each in firings]
+
+    def _verdicts(self, schedule: Schedule) -> list[Verdict]:
+        assert schedule.next_slot is not None
+        following = self._following(schedule, schedule.next_slot)
+        if following is None or following > self._now:  # as it mostly is
+            return judge(schedule, [schedule.next_slot], self._now)
+        due = due_slots(schedule.plan.rule, schedule.next_slot, self._now)
+        is_ready = partial(self._is_ready, schedule)
+        return judge(schedule, list(takewhile(is_ready, due)), self._now)
+
+    def _is_ready(self, schedule: Schedule, at: datetime) -> bool:
+        return planned_at(schedule.id, schedule.plan.jitter, at) <= self._now
+
+    def _after(self, schedule: Schedule, last: Verdict) -> datetime | None:
+        return self._following(schedule, last.at)
+
+    def _with_job(self, firing: Firing, schedule: Schedule, mould: Mould) -> Firing:
+        if firing.outcome not in CLAIMED:
+            return firing
+        within = firing.planned - firing.slot.at + schedule.plan.misfire_grace
+        keys = instance_keys(schedule)
+        job = mould.job(
+            self._new_id(), firing.slot.at, start_within=within, key=keys[0] if keys else None
+        )
+        return replace(firing, job=job)
+
+    def _next_batch(self) -> list[Firing]:
+        batch: list[Firing] = []
+        for waiting in self._waiting.values():
+            batch += list(waiting)[: TOGETHER - len(batch)]
+            if len(batch) == TOGETHER:
+                break
+        return batch
+
+    def _read(self, batch: Sequence[Firing], fired: Sequence[Fired]) -> None:
+        """Go through the answers; one that must be asked otherwise holds up those behind it."""
+        held_up: set[str] = set()
+        for firing, answer in zip(batch, fired, strict=True):
+            if firing.schedule_id in held_up:
+                if answer is Fired.WRITTEN:  # by turns with another process
+                    self._tell(firing, answer)
+                continue
+            waiting = self._waiting[firing.schedule_id]
+            if answer is Fired.STALE:  # another process was first, or it was edited
+                held_up.add(firing.schedule_id)
+                waiting.clear()
+                continue
+            waiting.popleft()
+            if answer is Fired.BUSY or answer is Fired.REFUSED:
+                held_up.add(firing.schedule_id)
+                waiting.appendleft(self._otherwise(firing, answer))
+                continue
+            self._tell(firing, answer)
+        self._waiting = {name: left for name, left in self._waiting.items() if left}
+
+    def _otherwise(self, firing: Firing, answer: Fired) -> Firing:
+        if answer is Fired.REFUSED:
+            return _unmade(firing, "the store cannot keep its job")
+        assert firing.job is not None
+        keys = instance_keys(self._schedules[firing.schedule_id])
+        following = dict(pairwise(keys)).get(firing.job.active_key or "")
+        if following is None:
+            return _overlap(firing)
+        return replace(firing, job=replace(firing.job, active_key=following))
+
+    def _tell(self, firing: Firing, answer: Fired) -> None:
+        if answer is Fired.WRITTEN:
+            self.outcomes[firing.outcome] += 1
+        tell_slot(self._schedules[firing.schedule_id], firing, answer, self._now)
+
+
+def tell_slot(schedule: Schedule, firing: Firing, answer: Fired, now: datetime) -> None:
+    """One line in the log for each slot that was answered, or that somebody had taken."""
+    if answer is Fired.TAKEN:
+        facts = {"schedule": schedule.name, "slot": firing.slot.at.isoformat()}
+        tell(log, logging.INFO, "slot_taken", facts)
+    if answer is Fired.WRITTEN:
+        _tell_written(schedule, firing, now)
+
+
+def _tell_written(schedule: Schedule, firing: Firing, now: datetime) -> None:
+    level = logging.WARNING if firing.outcome is Outcome.MISSED else logging.INFO
+    if not is_heard(log, level):
+        return
+    facts: dict[str, Any] = {
+        "schedule": schedule.name,
+        "slot": firing.slot.at.isoformat(),
+        "outcome": str(firing.outcome),
+        "lateness_seconds": round((now - firing.planned).total_seconds(), 6),
+        **({"job": firing.job.id} if firing.job else {}),
+        **({"reason": firing.reason} if firing.reason else {}),
+    }
+    tell(log, level, "slot", facts)
+
+
+def _firing(schedule: Schedule, verdict: Verdict, following: datetime | None) -> Firing:
+    plan = schedule.plan
+    at = None if following is None else planned_at(schedule.id, plan.jitter, following)
+    return Firing(
+        schedule_id=schedule.id,
+        version=schedule.version,
+        slot=Slot(series=schedule.series, at=verdict.at),
+        outcome=verdict.outcome,
+        planned=verdict.planned,
+        next_slot=following,
+        next_trigger_at=at,
+    )
+
+
+def _overlap(firing: Firing) -> Firing:
+    return replace(firing, outcome=Outcome.OVERLAP, job=None)
+
+
+def _unmade(firing: Firing, why: str) -> Firing:
+    return replace(firing, outcome=Outcome.MISSED, job=None, reason=cut(why, MAX_REASON))

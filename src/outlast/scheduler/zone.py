@@ -1,0 +1,92 @@
+"""Local times of a zone as moments: those that do not exist, and those that come twice."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from outlast.core.limits import shown
+from outlast.core.schedule import Fold, Gap, Rule
+from outlast.errors import InvalidSchedule
+
+DAY = timedelta(days=1)
+SECOND = timedelta(seconds=1)
+
+
+class Note(StrEnum):
+    """What is odd about an occurrence."""
+
+    SKIPPED = "skipped"  # there is no such local time, and the rule passes over it
+    MOVED = "moved"  # there is no such local time: it runs when the clock has gone forward
+    FIRST = "first"  # the first of two
+    SECOND = "second"  # the second of two
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Occurrence:
+    """One local time of a rule. `at` is the moment; for one that is skipped, where it would be."""
+
+    at: datetime
+    local: datetime
+    note: Note | None = None
+
+
+def zone(name: str) -> ZoneInfo:
+    """The zone of that name; InvalidSchedule if there is none."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
+        raise InvalidSchedule(
+            f"timezone is {shown(name)}; use a name such as Europe/Berlin, or UTC"
+        ) from error
+
+
+def moments(local: datetime, tz: ZoneInfo, rule: Rule) -> list[Occurrence]:
+    """What becomes of one local time (naive) by the rule's policies; the earliest first."""
+    first = local.replace(tzinfo=tz)
+    second = first.replace(fold=1)
+    before, after = first.utcoffset(), second.utcoffset()
+    if before == after:
+        return [Occurrence(first.astimezone(UTC), local)]
+    assert before is not None
+    assert after is not None
+    if before < after:
+        moved = _jump(second.astimezone(UTC), first.astimezone(UTC), tz)
+        note = Note.SKIPPED if rule.gap is Gap.SKIP else Note.MOVED
+        return [Occurrence(moved, local, note)]
+    both = [
+        Occurrence(first.astimezone(UTC), local, Note.FIRST),
+        Occurrence(second.astimezone(UTC), local, Note.SECOND),
+    ]
+    match rule.fold:
+        case Fold.FIRST:
+            return both[:1]
+        case Fold.SECOND:
+            return both[1:]
+        case Fold.BOTH:
+            return both
+
+
+def earlier(after: datetime, tz: ZoneInfo) -> datetime:
+    """A local time from which on nothing after that moment is overlooked.
+
+    Near a change of the clock one local time stands for two moments, so it begins before that.
+    """
+    local = after.astimezone(tz)
+    offsets = [
+        (after + days * DAY).astimezone(tz).utcoffset() or timedelta(0) for days in (-1, 0, 1)
+    ]
+    return local.replace(tzinfo=None) - (max(offsets) - min(offsets))
+
+
+def _jump(low: datetime, high: datetime, tz: ZoneInfo) -> datetime:
+    """The moment between the two at which the zone's offset changes."""
+    old = low.astimezone(tz).utcoffset()
+    while high - low > SECOND:
+        middle = low + (high - low) // 2
+        middle = middle.replace(microsecond=0)
+        if middle.astimezone(tz).utcoffset() == old:
+            low = middle
+        else:
+            high = middle
+    return high

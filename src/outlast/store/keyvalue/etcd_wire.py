@@ -1,0 +1,216 @@
+"""Requests to an etcd cluster by its JSON gateway: one endpoint after the other, never for ever."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, NamedTuple, NoReturn
+
+import aiohttp
+
+from outlast.errors import (
+    OperatorError,
+    PayloadTooLarge,
+    StoreBroken,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+REQUEST: Final = 1.5
+"""Seconds for one request: a follower without a leader lets a request hang."""
+
+PATIENCE: Final = 30.0
+"""Seconds for all tries of one request, on all endpoints."""
+
+PAUSE: Final = 0.05
+_UNAUTHENTICATED: Final = 16
+_DENIED: Final = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where an etcd cluster is, and how to get in."""
+
+    hosts: tuple[str, ...]
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        scheme = "http" if self.tls is None else "https"
+        return tuple(f"{scheme}://{host}" for host in self.hosts)
+
+
+class Unanswered(Exception):
+    """It is not known what became of the request."""
+
+
+class Wire:
+    """Asks whoever answers."""
+
+    def __init__(self, cluster: Cluster, *, patience: float = PATIENCE) -> None:
+        self._cluster = cluster
+        self._patience = patience
+        self._at = 0
+        self._token: str | None = None
+        self._sessions: dict[asyncio.AbstractEventLoop, _Opened] = {}
+        self.date: datetime | None = None
+
+    @property
+    def where(self) -> str:
+        return ", ".join(self._cluster.hosts)
+
+    async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The answer to a request that may be repeated; StoreUnavailable if nobody gives one."""
+        over = asyncio.get_running_loop().time() + self._patience
+        while True:
+            try:
+                return await self.ask_once(path, body)
+            except Unanswered as error:
+                if asyncio.get_running_loop().time() > over:
+                    raise self.unreachable(error) from error
+                await asyncio.sleep(PAUSE)
+
+    async def ask_once(self, path: str, body: Mapping[str, Any]) -> Any:
+        """One try at one endpoint; Unanswered, and the next one's turn, if it does not answer."""
+        asked, endpoint = self._at, self._endpoint()
+        try:
+            return await self._post(endpoint, path, body)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._turn_from(asked)
+            raise Unanswered(f"{endpoint}: {str(error) or type(error).__name__}") from error
+        except Unanswered:
+            self._turn_from(asked)
+            raise
+
+    def _endpoint(self) -> str:
+        return self._cluster.endpoints[self._at % len(self._cluster.endpoints)]
+
+    def _turn_from(self, asked: int) -> None:
+        """Once for all who asked there: each of them a step, and three would be where they were."""
+        self._at = max(self._at, asked + 1)
+
+    def unreachable(self, error: BaseException) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"no etcd endpoint of {self.where} answered for {self._patience:.0f} s (the last one: "
+            f"{error}); it waits until one does, so look at the cluster"
+        )
+
+    async def stream(self, path: str) -> tuple[aiohttp.ClientSession, str, Mapping[str, str]]:
+        """What a request that stays open needs: the session, the address and the headers."""
+        return await self._session(), self._endpoint() + path, self._headers()
+
+    async def close(self) -> None:
+        """Those of other loops close with their loop."""
+        await self.leave()
+        self._sessions.clear()
+
+    async def leave(self) -> None:
+        opened = self._sessions.pop(asyncio.get_running_loop(), None)
+        if opened is not None:
+            await opened.until.aclose()
+
+    async def _post(self, endpoint: str, path: str, body: Mapping[str, Any]) -> Any:
+        if self._cluster.user is not None and self._token is None:
+            await self._authenticate(endpoint)
+        session = await self._session()
+        async with session.post(
+            endpoint + path, data=json.dumps(body), headers=self._headers()
+        ) as answer:
+            text = await answer.read()
+            self._note_date(answer.headers.get("Date"))
+            if answer.status == 200:  # noqa: PLR2004 - what every reader knows
+                return json.loads(text)
+        return self._fail(text, answer.status)
+
+    async def _authenticate(self, endpoint: str) -> None:
+        wanted = {"name": self._cluster.user, "password": self._cluster.password or ""}
+        session = await self._session()
+        async with session.post(
+            f"{endpoint}/v3/auth/authenticate", data=json.dumps(wanted)
+        ) as answer:
+            text = await answer.read()
+            if answer.status != 200:  # noqa: PLR2004 - same
+                self._fail(text, answer.status)
+        self._token = json.loads(text)["token"]
+
+    def _headers(self) -> Mapping[str, str]:
+        return {} if self._token is None else {"Authorization": self._token}
+
+    async def _session(self) -> aiohttp.ClientSession:
+        """One for each loop: a store may be used by one after the other, or by several."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._sessions:
+            for ended in [each for each in self._sessions if each.is_closed()]:
+                del self._sessions[ended]
+            until = _session(self._cluster)
+            self._sessions[loop] = _Opened(await anext(until), until)
+        return self._sessions[loop].session
+
+    def _note_date(self, text: str | None) -> None:
+        self.date = None if text is None else parsedate_to_datetime(text)
+
+    def _fail(self, text: bytes, status: int) -> NoReturn:
+        try:
+            told = json.loads(text)
+        except ValueError:
+            raise Unanswered(f"status {status}") from None
+        message, code = str(told.get("message") or told.get("error") or told), told.get("code")
+        is_old = code == _UNAUTHENTICATED or "auth store is old" in message
+        if is_old and self._cluster.user is not None and self._token is not None:
+            self._token = None  # it has expired, or somebody changed who may do what
+            raise Unanswered(message)
+        error = _translated(code, message, self.where)
+        raise error if error is not None else Unanswered(message)
+
+
+class _Opened(NamedTuple):
+    """A session, and what closes it."""
+
+    session: aiohttp.ClientSession
+    until: AsyncGenerator[aiohttp.ClientSession, None]
+
+
+async def _session(cluster: Cluster) -> AsyncGenerator[aiohttp.ClientSession, None]:
+    """A generator, for a loop that ends closes its generators: nobody need tell us that it does."""
+    connector = aiohttp.TCPConnector(ssl=cluster.tls or True, limit=64)
+    timeout = aiohttp.ClientTimeout(total=REQUEST)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        yield session
+
+
+def _translated(code: int | None, message: str, where: str) -> Exception | None:
+    """What no other endpoint would answer otherwise; None: ask again."""
+    if code in (_DENIED, _UNAUTHENTICATED) or "authentication failed" in message:
+        return StoreReadOnly(
+            f"etcd at {where} refuses us: {message}; give user and password in the address, and "
+            "grant that user the prefix"
+        )
+    if "user name is empty" in message:
+        return StoreReadOnly(f"etcd at {where} wants a user: etcd://user:password@host/prefix")
+    if "too large" in message or "too many operations" in message:
+        return PayloadTooLarge(f"etcd at {where} cannot take it in one transaction: {message}")
+    if "space exceeded" in message:
+        return StoreFull(
+            f"etcd at {where} is full: {message}; compact and defragment it, then disarm its alarm"
+        )
+    return _unknown(code, message, where)
+
+
+def _unknown(code: int | None, message: str, where: str) -> OperatorError | None:
+    is_ours = code in {3, 12}  # an argument, or something that it does not know
+    return StoreBroken(f"etcd at {where} did not understand us: {message}") if is_ours else None
+
+
+def hosts(text: str) -> Sequence[str]:
+    """`a:2379,b` → both with their port."""
+    return [each if _has_port(each) else f"{each}:2379" for each in text.split(",") if each]
+
+
+def _has_port(host: str) -> bool:
+    return host.rpartition(":")[2].isdigit() and not host.endswith("]")

@@ -1,0 +1,36 @@
+"""Who holds a lock, as it is kept: each by a number, which tells whose life it goes with."""
+
+from dataclasses import dataclass, replace
+
+from outlast.store.keyvalue.port import Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holders:
+    """One who has it alone, or all who share it."""
+
+    is_shared: bool
+    numbers: tuple[str, ...] = ()
+
+    def plus(self, number: str) -> "Holders":
+        return replace(self, numbers=(*self.numbers, number))
+
+    def without(self, number: str) -> "Holders":
+        return replace(self, numbers=tuple(n for n in self.numbers if n != number))
+
+
+def number(owner: str, count: int) -> str:
+    """The number of one hold of an owner's."""
+    return f"{owner}.{count}"
+
+
+def owner(number: str) -> str:
+    return number.rpartition(".")[0]
+
+
+def to_value(holders: Holders) -> Value:
+    return {"is_shared": holders.is_shared, "holders": list(holders.numbers)}
+
+
+def from_value(value: Value) -> Holders:
+    return Holders(is_shared=value["is_shared"], numbers=tuple(value["holders"]))

@@ -1,0 +1,61 @@
+"""When a lease is over, by a clock nobody can set."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from outlast.clock import MICROSECOND, Clock, SystemClock, micros
+
+SHARED: Final = "shared"
+"""The boot of a clock that all machines share."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnd:
+    """When a lease is over: a reading of the lease clock, and the boot that it belongs to."""
+
+    at: int
+    boot: str
+
+
+class Leases:
+    """Ends of leases from spans. `margin` is by how much two machines' clocks may differ."""
+
+    def __init__(self, clock: Clock, *, margin: timedelta = timedelta(0)) -> None:
+        self._clock = clock
+        self._margin = margin // MICROSECOND
+
+    @property
+    def boot(self) -> str:
+        return self._clock.boot_id()
+
+    @property
+    def past(self) -> int:
+        """Every end up to this reading, of this boot, is over."""
+        return self._clock.monotonic() - self._margin
+
+    def end(self, span: timedelta) -> LeaseEnd:
+        return LeaseEnd(self._clock.monotonic() + span // MICROSECOND, self._clock.boot_id())
+
+    def is_over(self, end: LeaseEnd) -> bool:
+        return end.boot != self.boot or end.at <= self.past
+
+
+class FleetClock:
+    """A clock that machines share: wall time as it was at the start, carried on by the machine.
+
+    Whoever sets the wall clock later moves no lease: only the start of a process looks at it.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._ahead = micros(self._clock.now()) - self._clock.monotonic()
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def monotonic(self) -> int:
+        return self._clock.monotonic() + self._ahead
+
+    def boot_id(self) -> str:
+        return SHARED

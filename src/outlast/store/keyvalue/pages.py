@@ -1,0 +1,27 @@
+"""Going through all that a part holds, a page at a time."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from outlast.store.keyvalue.desk import Desk
+from outlast.store.keyvalue.port import Entry, Span
+
+PAGE: Final = 500
+
+
+async def through(desk: Desk, part: str) -> AsyncIterator[Entry]:
+    """Every record of a part, in order; who writes meanwhile may be seen or not."""
+    async for page in pages(desk, part):
+        for entry in page:
+            yield entry
+
+
+async def pages(desk: Desk, part: str) -> AsyncIterator[Sequence[Entry]]:
+    """The same, as it is read."""
+    start = ""
+    while True:
+        page = await desk.engine.range(Span(part, start), limit=PAGE)
+        yield page
+        if len(page) < PAGE:
+            return
+        start = page[-1].key.sort + "\0"

@@ -1,0 +1,56 @@
+"""Whether somebody still changes a record, by looking at it for long enough."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from outlast.store.keyvalue.port import Engine, Entry, Key
+
+PATIENCE: Final = 5
+"""Beats that may be missed before a holder counts as dead."""
+
+MOST: Final = 1_000
+"""Records of which it is remembered when they last changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A version that was seen last at `at`, and for how long it has been watched until then."""
+
+    version: str
+    at: float
+    watched: float = 0.0
+
+
+class Pulse:
+    """Remembers what it saw: who is looked at every second need not be waited for each time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._seen: dict[Key, Sight] = {}
+
+    async def look(self, keys: Sequence[Key]) -> list[Entry | None]:
+        """The records as they are; `judged` then tells of each."""
+        asked = time.monotonic()
+        found = await self._engine.get(keys)
+        if time.monotonic() - asked > self._engine.limits.beat:
+            self._seen.clear()  # the engine was away, for whoever should have beaten, too
+        return found
+
+    def judged(self, entry: Entry) -> bool | None:
+        """True: gone. False: alive a moment ago. None: it was not watched for long enough."""
+        now, beat = time.monotonic(), self._engine.limits.beat
+        before = self._seen.pop(entry.key, None)
+        if before is None or before.version != entry.version:
+            self._remember(entry.key, Sight(entry.version, now))
+            return False if before is not None and now - before.at <= PATIENCE * beat else None
+        # What was not looked at counts for one beat at most: the engine may have been away.
+        watched = before.watched + min(now - before.at, beat)
+        self._remember(entry.key, Sight(entry.version, now, watched))
+        return True if watched >= PATIENCE * beat else None
+
+    def _remember(self, key: Key, sight: Sight) -> None:
+        self._seen[key] = sight
+        while len(self._seen) > MOST:
+            del self._seen[next(iter(self._seen))]

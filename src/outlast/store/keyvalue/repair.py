@@ -1,0 +1,187 @@
+"""What recovery looks for, and what retention takes away."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from outlast.core.delivery import Delivery
+from outlast.core.event import EventRecord, Kind
+from outlast.core.job import Job
+from outlast.core.state import State
+from outlast.store.keyvalue import groups, layout, places, queues, reservations, runs, shelf
+from outlast.store.keyvalue.desk import Desk
+from outlast.store.keyvalue.finishing import settle
+from outlast.store.keyvalue.jobs import chain_of
+from outlast.store.keyvalue.kept import Kept, tombstone
+from outlast.store.keyvalue.port import Entry, Span
+from outlast.store.keyvalue.unit import Unit
+
+ALL: Final = 1_000_000
+PAGE: Final = 200
+PRUNED: Final = frozenset({State.SUCCEEDED, State.SKIPPED, State.CANCELLED})
+
+
+async def held(
+    desk: Desk, *, besides: str, instance_id: str | None, after: int, limit: int
+) -> list[Job]:
+    """Running jobs of other boots, in the order in which they were stored."""
+
+    async def work(unit: Unit) -> list[Job]:
+        open_runs = [
+            entry.value
+            for name in await queues.names(unit)
+            for entry in await queues.open_entries(unit, name, limit=ALL)
+        ]
+        others = [v for v in open_runs if v["boot"] != besides and v["seq"] > after]
+        own = [v for v in others if instance_id is None or v["holder"] == instance_id]
+        own.sort(key=lambda value: value["seq"])
+        ids = list(dict.fromkeys(value["id"] for value in own))  # one that is renewed is met twice
+        found = await shelf.load_many(unit, ids[:limit])
+        return [kept.job for kept in found if kept is not None and kept.is_open]
+
+    return await desk.do(work)
+
+
+async def adrift(desk: Desk, *, after: int, limit: int) -> list[Job]:
+    """Jobs whose record has lost its state; through everything there is."""
+    return await _listed(desk, lambda kept: kept.is_loose, after, limit)
+
+
+async def unfollowed(desk: Desk, *, after: int, limit: int) -> list[Job]:
+    """Failed links of chains that nothing follows; through everything there is."""
+    return await _listed(desk, _is_unfollowed, after, limit)
+
+
+def _is_unfollowed(kept: Kept) -> bool:
+    is_failed = kept.job.delivery is Delivery.CHAIN and kept.job.state is State.FAILED
+    return is_failed and kept.successor is None
+
+
+async def _listed(desk: Desk, fits: Callable[[Kept], bool], after: int, limit: int) -> list[Job]:
+    found: list[Job] = []
+    while len(found) < limit:
+        page = await desk.do(partial(shelf.everything, after=after, limit=PAGE))
+        found += [kept.job for kept in page if fits(kept)]
+        if not page:
+            break
+        after = page[-1].job.seq
+    return found[:limit]
+
+
+async def remove_orphans(desk: Desk, *, limit: int) -> list[EventRecord]:
+    """Take the closed runs of jobs that are gone, and leave a copy of each."""
+    removed: list[EventRecord] = []
+    start = ""
+    while len(removed) < limit:
+        entries = await desk.engine.range(Span(layout.RUN, start), limit=PAGE)
+        for entry in entries:
+            if len(removed) < limit:
+                event = await desk.do(partial(_remove, desk=desk, entry=entry))
+                removed += [event] if event is not None else []
+        if len(entries) < PAGE:
+            break
+        start = entries[-1].key.sort + "\0"
+    return removed
+
+
+async def _remove(unit: Unit, *, desk: Desk, entry: Entry) -> EventRecord | None:
+    job_id, token = entry.value["job_id"], entry.value["token"]
+    if await unit.get(layout.pointer(job_id)) is not None or await unit.get(entry.key) is None:
+        return None
+    unit.require(layout.pointer(job_id))
+    left = await unit.get(layout.artifacts_key(job_id, token))
+    run = runs.record(entry.value, None, tuple(left["artifacts"]) if left else ())
+    unit.delete(entry.key)
+    if left is not None:
+        unit.delete(layout.artifacts_key(job_id, token))
+    number = await shelf.tell(
+        unit,
+        Kind.ORPHAN_RUN_REMOVED,
+        at=desk.now(),
+        run_id=run.run_id,
+        token=token,
+        reason=run.status.value,
+        detail=json.dumps(asdict(run), default=str),
+    )
+    told = await unit.get(layout.stream_key(number))
+    assert told is not None
+    return runs.event(told)
+
+
+async def prune(desk: Desk, *, older_than: timedelta, limit: int) -> int:
+    """Delete chains that ended that long ago, the earliest first; how many jobs went."""
+    await settle(desk)
+    before = desk.now() - older_than
+    gone, chains, start = 0, 0, ""
+    while chains < limit:
+        span = Span(layout.ENDED, start, layout.deadline_sort(before, -(1 << 62)))
+        entries = await desk.engine.range(span, limit=PAGE)
+        for entry in entries:
+            if chains < limit and entry.value["tip"] and entry.value["state"] in PRUNED:
+                work = partial(_prune, desk=desk, job_id=entry.value["id"], before=before)
+                jobs = await desk.do(work)
+                gone, chains = gone + jobs, chains + bool(jobs)
+        if len(entries) < PAGE:
+            break
+        start = entries[-1].key.sort + "\0"
+    await _forget_groups(desk, before)
+    await places.forget_left(desk)
+    return gone
+
+
+async def _prune(unit: Unit, *, desk: Desk, job_id: str, before: datetime) -> int:
+    chain = await chain_of(unit, job_id)
+    if not chain or chain[-1].job.id != job_id or not _is_old(chain[-1], before):
+        return 0
+    group_id = chain[0].member
+    group = None if group_id is None else await groups.load(unit, group_id)
+    if group is not None and not group.is_over:
+        return 0
+    until = None if desk.tombstones is None else desk.now() + desk.tombstones
+    for kept in reversed(chain):
+        await forget(unit, kept, until)
+    for kept in chain[:-1]:  # links that are followed: who could still change them?
+        unit.trust(layout.job_key(kept.job))
+        unit.trust(layout.pointer(kept.job.id))
+    if group is not None:
+        left = group.present - sum(kept.member is not None for kept in chain)
+        groups.save(unit, group, replace(group, present=left) if left > 0 else None)
+    return len(chain)
+
+
+def _is_old(tip: Kept, before: datetime) -> bool:
+    ended = tip.job.finished_at
+    return tip.job.state in PRUNED and ended is not None and ended < before
+
+
+async def forget(unit: Unit, kept: Kept, until: datetime | None = None) -> None:
+    """The job with its runs and events; what it was deduplicated by stays, as a tombstone."""
+    job_id = kept.job.id
+    shelf.save(unit, kept, None)
+    if kept.key is not None:
+        unit.put(layout.dedupe_key(kept.key), tombstone(kept, kept.key, until))
+    for part in (layout.RUN, layout.ARTIFACTS):
+        for entry in await unit.range(layout.of_job(part, job_id), limit=ALL):
+            unit.delete(entry.key)
+    for entry in await unit.range(layout.of_job(layout.EVENT, job_id), limit=ALL):
+        unit.delete(entry.key)
+        unit.delete(layout.stream_key(entry.value["id"]))
+    held_by = None if kept.reservation is None else await reservations.load(unit, kept.reservation)
+    if held_by is not None and not held_by.reservation.is_active:
+        reservations.forget(unit, held_by)
+
+
+async def _forget_groups(desk: Desk, before: datetime) -> None:
+    """Groups that were stopped before they were complete, and have nobody left."""
+    for found in await groups.listed(Unit(desk.engine), groups.EMPTIED, limit=ALL):
+        if found.present == 0 and found.group.created_at < before:
+            await desk.do(partial(_forget_group, group_id=found.group.id))
+
+
+async def _forget_group(unit: Unit, *, group_id: str) -> None:
+    kept = await groups.load(unit, group_id)
+    if kept is not None and kept.present == 0:
+        groups.save(unit, kept, None)

@@ -1,0 +1,52 @@
+"""Schedules that do not agree with what they are found by, for `verify`."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping
+from functools import partial
+from typing import Final
+
+from outlast.core.dossier import Stray, StrayKind
+from outlast.store.keyvalue import layout, schedules
+from outlast.store.keyvalue.desk import Desk
+from outlast.store.keyvalue.pages import through
+from outlast.store.keyvalue.port import Key, Value
+from outlast.store.keyvalue.unit import Unit
+
+FOUND_BY: Final = (layout.SCHEDULE_NAME, layout.TRIGGER)
+
+
+async def strays(desk: Desk) -> AsyncIterator[Stray]:
+    """From one reading of all; whoever looks wrong there is looked at again, at one moment."""
+    held: dict[str, dict[Key, Value | None]] = defaultdict(dict)
+    for part in (layout.SCHEDULE, layout.STANDING, *FOUND_BY):
+        async for entry in through(desk, part):
+            held[entry.value["id"]][entry.key] = entry.value
+    for schedule_id, records in held.items():
+        if _apart(schedule_id, records):
+            rows = await desk.do(partial(_look, schedule_id=schedule_id, seen=list(records)))
+            if rows:
+                yield Stray(kind=StrayKind.SCHEDULE, rows=rows, about=schedule_id)
+
+
+async def _look(unit: Unit, *, schedule_id: str, seen: Collection[Key]) -> tuple[str, ...]:
+    own = schedules.keys(schedule_id)
+    await unit.fetch([*own, *seen])
+    wanted = schedules.found_by(*[await unit.get(key) for key in own])
+    await unit.fetch(list(wanted))
+    records = {key: await unit.get(key) for key in {*own, *seen, *wanted}}
+    await unit.require_unchanged()
+    return _apart(schedule_id, records)
+
+
+def _apart(schedule_id: str, records: Mapping[Key, Value | None]) -> tuple[str, ...]:
+    """Where one half is without the other, and entries that are missing or too many."""
+    planned, standing = [records.get(key) for key in schedules.keys(schedule_id)]
+    if (planned and planned["version"]) != (standing and standing["version"]):
+        return tuple(f"{key.part} {key.sort}" for key in schedules.keys(schedule_id))
+    found = {
+        key
+        for key, value in records.items()
+        if key.part in FOUND_BY and value is not None and value["id"] == schedule_id
+    }
+    apart = found ^ schedules.found_by(planned, standing)
+    return tuple(f"{key.part} {key.sort}" for key in sorted(apart))

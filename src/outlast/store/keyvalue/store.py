@@ -1,0 +1,266 @@
+"""The store: the contract's verbs over whatever engine it is given."""
+
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from random import Random
+
+from outlast.clock import Clock
+from outlast.core.decide import Change
+from outlast.core.event import EventRecord
+from outlast.core.ids import Ids, JobId
+from outlast.core.job import Job, NewJob
+from outlast.core.run import Claim, Holder, Lease, RunRecord
+from outlast.core.state import State
+from outlast.errors import SchemaTooNew, StoreClosed
+from outlast.store.around import Hint, Topic
+from outlast.store.base import Added, Capability, Filter, Renewal
+from outlast.store.keyvalue import (
+    add,
+    apply,
+    claim,
+    finishing,
+    jobs,
+    repair,
+    skew,
+    upkeep,
+    workers,
+)
+from outlast.store.keyvalue.desk import Desk
+from outlast.store.keyvalue.footing import while_open
+from outlast.store.keyvalue.hints import Ear
+from outlast.store.keyvalue.leases import FleetClock, Leases
+from outlast.store.keyvalue.locks import Lock, Locks
+from outlast.store.keyvalue.moving_surface import KeyValueMoving
+from outlast.store.keyvalue.port import Engine, Key, Write
+from outlast.store.keyvalue.schedule_surface import KeyValueSchedules
+from outlast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
+from outlast.store.keyvalue.unit import Units
+from outlast.store.listeners import Listeners
+from outlast.store.migrating import Migrates
+from outlast.store.rhythm import Rhythm
+from outlast.store.upkeep import Chores
+
+VERSION = 1
+"""Of the records; a store that a newer Outlast wrote has a higher one."""
+
+MAX_SKEW = timedelta(seconds=5)
+"""By how much the clocks of two machines may differ."""
+
+TICK = timedelta(seconds=1)
+_OURS = Key("outlast", "version")
+
+
+@while_open
+class KeyValueStore(
+    KeyValueQueues, KeyValueGroups, KeyValueSchedules, KeyValueAround, KeyValueMoving
+):
+    """Ordered keys and small transactions, whoever keeps them.
+
+    Without a `clock`, leases go by one that all machines share, `max_skew` apart at most.
+    """
+
+    capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.CHORES})
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        max_skew: timedelta = MAX_SKEW,
+        tombstones: timedelta | None = None,
+    ) -> None:
+        """`tombstones`: how long a bucket's key is remembered once its job is pruned; None: for
+        ever. For engines that take away by themselves what is past its time."""
+        self._engine = engine
+        self._clock: Clock = clock or FleetClock()
+        self._tombstones = tombstones
+        self._margin = max_skew if clock is None else timedelta(0)
+        self._ids = ids or Ids(self._clock.now, secrets.randbits)
+        self._listeners = Listeners()
+        self._opened: tuple[Desk, Locks] | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """Where everything is kept."""
+        return self._engine
+
+    @property
+    def rhythm(self) -> Rhythm:
+        """As often as its engine wants to be asked; tidying no more often than looking."""
+        poll = timedelta(seconds=self._engine.limits.poll)
+        return Rhythm(poll=poll, tick=max(TICK, poll))
+
+    def exists(self) -> bool:
+        return self._engine.exists()
+
+    async def open(self) -> None:
+        if self._opened is not None:
+            return
+        try:
+            await self._engine.open()
+            is_new = await self._require_version()
+            if self._margin:
+                await skew.require(self._engine, self._clock, self._margin)
+        except BaseException:
+            await self._engine.close()  # nobody will close what was never open
+            raise
+        random = Random(secrets.randbits(64))  # noqa: S311 - how long to pause is no secret
+        units = Units(self._engine, random, lambda note: finishing.finish(self._desk, note))
+        desk = Desk(
+            units=units,
+            clock=self._clock,
+            leases=Leases(self._clock, margin=self._margin),
+            ids=self._ids,
+            wake=self._listeners.tell,
+            known=set(),
+            tombstones=self._tombstones,
+        )
+        self._opened = desk, Locks(self._engine, secrets.token_hex(8))
+        if not is_new:
+            await finishing.settle(desk)
+        self._listeners.connect(Ear(self._engine, self._listeners.wake))
+
+    async def migrate(self) -> None:
+        self._require_open()
+        if isinstance(self._engine, Migrates):
+            await self._engine.migrate()
+
+    async def close(self) -> None:
+        if self._opened is not None:
+            _, locks = self._opened
+            self._opened = None
+            self._listeners.disconnect()
+            await locks.close()
+            await self._engine.close()
+
+    @property
+    def _desk(self) -> Desk:
+        return self._require_open()[0]
+
+    def _require_open(self) -> tuple[Desk, Locks]:
+        if self._opened is None:
+            raise StoreClosed("the store is not open; await open() first")
+        return self._opened
+
+    async def _require_version(self) -> bool:
+        """Whether nobody was here before."""
+        if await self._engine.transact({_OURS: None}, [Write(_OURS, {"version": VERSION})]):
+            return True
+        [entry] = await self._engine.get([_OURS])
+        if entry is not None and entry.value["version"] > VERSION:
+            raise SchemaTooNew(
+                f"its records are of version {entry.value['version']}, and this Outlast knows "
+                f"version {VERSION}; use the newer Outlast"
+            )
+        return False
+
+    async def add(self, new: Sequence[NewJob]) -> list[Added]:
+        return await add.add(self._desk, new)
+
+    async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
+        return await jobs.get(self._desk, job_ids)
+
+    async def claim(
+        self,
+        holder: Holder,
+        *,
+        queue: str,
+        types: Collection[str],
+        limit: int,
+        prefetch: int = 0,
+        lease: timedelta,
+    ) -> list[Claim]:
+        return await claim.claim(
+            self._desk,
+            holder,
+            queue=queue,
+            types=types,
+            limit=limit,
+            prefetch=prefetch,
+            lease=lease,
+        )
+
+    async def apply(self, changes: Sequence[Change]) -> list[bool]:
+        return await apply.apply(self._desk, changes)
+
+    async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
+        return await jobs.renew(self._desk, leases, span)
+
+    async def lapsed(self, *, limit: int) -> list[Job]:
+        return await jobs.lapsed(self._desk, limit=limit)
+
+    async def overdue(self, *, limit: int) -> list[Job]:
+        return await jobs.overdue(self._desk, limit=limit)
+
+    async def promote_due(self, *, limit: int) -> int:
+        return await claim.promote_due(self._desk, limit=limit)
+
+    async def peek(self, queue: str, *, limit: int) -> list[Job]:
+        return await jobs.peek(self._desk, queue, limit=limit)
+
+    async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
+        return await jobs.find(self._desk, what, limit=limit, before=before)
+
+    async def counts(self) -> Mapping[tuple[str, State], int]:
+        return await jobs.counts(self._desk)
+
+    async def chain(self, job_id: JobId) -> list[Job]:
+        return await jobs.chain(self._desk, job_id)
+
+    async def prune(self, *, older_than: timedelta, limit: int) -> int:
+        gone = await repair.prune(self._desk, older_than=older_than, limit=limit)
+        await workers.forget(self._desk, self._desk.now() - older_than)
+        return gone
+
+    async def runs(self, job_id: JobId) -> list[RunRecord]:
+        return await jobs.runs_of(self._desk, job_id)
+
+    async def report(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+        return await jobs.report(self._desk, reports)
+
+    async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
+        return await jobs.attach(self._desk, lease, artifacts)
+
+    async def events(self, job_id: JobId | None) -> list[EventRecord]:
+        return await jobs.events(self._desk, job_id)
+
+    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
+        return await jobs.stream(self._desk, after=after, limit=limit)
+
+    async def held(
+        self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
+    ) -> list[Job]:
+        return await repair.held(
+            self._desk, besides=besides, instance_id=instance_id, after=after, limit=limit
+        )
+
+    async def adrift(self, *, after: int = 0, limit: int) -> list[Job]:
+        return await repair.adrift(self._desk, after=after, limit=limit)
+
+    async def unfollowed(self, *, after: int = 0, limit: int) -> list[Job]:
+        return await repair.unfollowed(self._desk, after=after, limit=limit)
+
+    async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
+        return await repair.remove_orphans(self._desk, limit=limit)
+
+    async def concerns(self) -> list[str]:
+        told = await self._engine.concerns()
+        if self._margin:
+            told += await skew.concerns(self._engine, self._clock, self._margin)
+        return told
+
+    async def chores(self, *, abandoned: timedelta) -> Chores:
+        return await upkeep.chores(*self._require_open(), abandoned=abandoned)
+
+    async def hold(self, name: str, *, shared: bool = False) -> Lock | None:
+        return await self._require_open()[1].hold(name, shared=shared)
+
+    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+        return await self._require_open()[1].vacant(names)
+
+    def listen(
+        self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
+    ) -> Callable[[], None]:
+        return self._listeners.add(wake, topics)

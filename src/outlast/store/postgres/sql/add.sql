@@ -1,0 +1,204 @@
+-- @alike
+-- Many that differ in nothing but id and params. In a `position` queue it stores none: those are
+-- placed under the queue's lock. A known id is refused by the index, with all the others. Ids and
+-- params come as one text each: a driver looks at every element of an array.
+WITH t AS MATERIALIZED (
+  SELECT c.now, coalesce(:at::bigint, c.now + :delay::bigint, c.now) AS due
+  FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
+  WHERE CASE
+    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    ELSE true
+  END
+),
+n AS MATERIALIZED (
+  SELECT u.id::uuid AS id, u.params::json AS params, nextval('outlast.jobs_seq_seq') AS seq
+  FROM unnest(string_to_array(:ids::text, ','), string_to_array(:params::text, :mark::text))
+    AS u (id, params)
+  WHERE NOT EXISTS (
+    SELECT 1 FROM outlast.queues WHERE name = :queue::text AND ordering = 'position'
+  )
+),
+j AS (
+  INSERT INTO outlast.jobs (
+    id, seq, type, name, queue, delivery, params, max_attempts, created_at, start_deadline,
+    group_id, template_id, template_at, schedule_id
+  )
+  SELECT
+    n.id, n.seq, :type::text, :name::text, :queue::text, :delivery::text, n.params,
+    :max_attempts::integer, t.now, t.due + :within::bigint,
+    :group_id::text, :template_id::text, :template_at::bigint, :schedule_id::text
+  FROM n, t
+),
+w AS (
+  INSERT INTO outlast.waiting (
+    job, seq, state, queue, type, name, delivery, priority, position,
+    available_at, created_at, start_deadline, token, failures, losses
+  )
+  SELECT
+    n.id, n.seq, CASE WHEN t.due <= t.now THEN 'queued' ELSE 'scheduled' END,
+    :queue::text, :type::text, :name::text, :delivery::text, :priority::smallint, 0,
+    t.due, t.now, t.due + :within::bigint, 0, 0, 0
+  FROM n, t
+)
+SELECT
+  s.stored,
+  CASE
+    WHEN s.stored > 0 AND t.due <= t.now AND :channel::text IS NOT NULL
+      THEN pg_notify(:channel::text, :queue::text)
+  END
+FROM t, (SELECT count(*) AS stored FROM n) AS s;
+
+-- @mixed
+-- Many of any kind, with the keys and slots they take. A slot that was answered without a job is
+-- taken by hand, which its row then tells; of one that somebody claimed since the look, a trigger
+-- says what an index would. `placed`: their positions were counted under
+-- the locks of their queues; without it none is stored if one is for a `position` queue.
+WITH t AS MATERIALIZED (
+  SELECT c.now
+  FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
+  WHERE CASE
+    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    ELSE true
+  END
+),
+n AS MATERIALIZED (
+  SELECT
+    u.id::uuid AS id, u.params::json AS params, nextval('outlast.jobs_seq_seq') AS seq,
+    u.type, u.name, u.queue, u.delivery, u.max_attempts, u.priority,
+    coalesce(u.position, 0) AS position, t.now,
+    coalesce(u.at, t.now + u.delay, greatest(t.now, u.slot_at)) AS due, u.slot_at, u.within,
+    u.retry_of::uuid AS retry_of, u.root::uuid AS root, u.group_id, u.grp::uuid AS grp,
+    u.template_id, u.template_at, u.schedule_id, coalesce(u.active, false) AS active
+  FROM
+    t,
+    unnest(
+      :ids::text[], :params::text[], :types::text[], :names::text[], :queues::text[],
+      :deliveries::text[], :max_attempts::integer[], :priorities::smallint[],
+      :positions::bigint[], :ats::bigint[], :delays::bigint[], :slots::bigint[],
+      :withins::bigint[], :retries::text[], :roots::text[], :group_ids::text[], :grps::text[],
+      :template_ids::text[], :template_ats::bigint[], :schedule_ids::text[], :actives::boolean[]
+    ) AS u (
+      id, params, type, name, queue, delivery, max_attempts, priority, position, at, delay,
+      slot_at, within, retry_of, root, group_id, grp, template_id, template_at, schedule_id,
+      active
+    )
+  WHERE :placed::boolean OR NOT EXISTS (
+    SELECT 1 FROM outlast.queues WHERE name = ANY(:queues::text[]) AND ordering = 'position'
+  )
+),
+j AS (
+  INSERT INTO outlast.jobs (
+    id, seq, type, name, queue, delivery, params, max_attempts, created_at, slot_at,
+    start_deadline, retry_of, root, group_id, grp, template_id, template_at, schedule_id, active
+  )
+  SELECT
+    n.id, n.seq, n.type, n.name, n.queue, n.delivery, n.params, n.max_attempts, n.now, n.slot_at,
+    coalesce(n.slot_at, n.due) + n.within, n.retry_of, n.root, n.group_id, n.grp,
+    n.template_id, n.template_at, n.schedule_id, n.active
+  FROM n
+),
+w AS (
+  INSERT INTO outlast.waiting (
+    job, seq, state, queue, type, name, delivery, priority, position, available_at, created_at,
+    start_deadline, token, failures, losses, grp, active
+  )
+  SELECT
+    n.id, n.seq,
+    CASE WHEN n.grp IS NOT NULL THEN 'blocked' WHEN n.due <= n.now THEN 'queued' ELSE 'scheduled' END,
+    n.queue, n.type, n.name, n.delivery, n.priority, n.position, n.due, n.now,
+    coalesce(n.slot_at, n.due) + n.within, 0, 0, 0, n.grp, n.active
+  FROM n
+),
+s AS (
+  INSERT INTO outlast.slots AS o (series, slot_at, outcome, planned, actual, schedule_id, job)
+  SELECT u.series, u.slot_at, 'manual', u.slot_at, t.now, u.schedule_id, u.job::uuid
+  FROM
+    t,
+    unnest(
+      :slot_series::text[], :slot_ats::bigint[], :slot_schedules::text[], :slot_jobs::text[]
+    ) AS u (series, slot_at, schedule_id, job)
+  WHERE EXISTS (SELECT 1 FROM n)
+  ON CONFLICT (series, slot_at) DO UPDATE
+  SET outcome = 'manual', actual = excluded.actual, job = excluded.job, reason = o.outcome
+),
+k AS (
+  INSERT INTO outlast.keys (scope, key, bucket, job)
+  SELECT u.scope, u.key, u.bucket, u.job::uuid
+  FROM unnest(:key_scopes::text[], :keys::text[], :buckets::text[], :key_jobs::text[])
+    AS u (scope, key, bucket, job)
+  WHERE EXISTS (SELECT 1 FROM n)
+),
+q AS (
+  SELECT string_agg(DISTINCT n.queue, ' ') AS queues
+  FROM n
+  WHERE n.grp IS NULL AND n.due <= n.now
+)
+SELECT
+  (SELECT count(*) FROM n),
+  q.queues,
+  CASE
+    WHEN q.queues IS NOT NULL AND :channel::text IS NOT NULL
+      THEN pg_notify(
+        :channel::text, CASE WHEN octet_length(q.queues) <= 7000 THEN q.queues ELSE '' END
+      )
+  END
+FROM q;
+
+-- @placed
+-- Which of these queues give each of their jobs a position.
+SELECT name FROM outlast.queues WHERE name = ANY(:queues::text[]) AND ordering = 'position';
+
+-- @hold
+-- The jobs to be followed stay until the commit.
+SELECT id FROM outlast.jobs WHERE id = ANY(:ids::text[]::uuid[]) ORDER BY id FOR KEY SHARE;
+
+-- @look
+-- What stands in the way of new jobs, and where they are to go: ids that are stored, slots and keys
+-- that are taken (a slot without a job is answered, and still free), the ends that are to be followed, the last positions of `position` queues. LIMIT
+-- keeps the planner from going through a table that was empty when it last looked.
+SELECT 'known' AS what, u.id AS a, NULL AS b, NULL AS c, NULL AS d
+FROM unnest(:ids::text[]) AS u (id)
+CROSS JOIN LATERAL (SELECT 1 FROM outlast.jobs WHERE id = u.id::uuid LIMIT 1) AS j
+UNION ALL
+SELECT 'slot', u.series, u.slot_at::text, '', s.job::text
+FROM unnest(:slot_series::text[], :slot_ats::bigint[]) AS u (series, slot_at)
+CROSS JOIN LATERAL (
+  SELECT job FROM outlast.slots WHERE series = u.series AND slot_at = u.slot_at LIMIT 1
+) AS s
+UNION ALL
+SELECT u.scope, u.key, u.bucket, '', k.job::text
+FROM unnest(:key_scopes::text[], :keys::text[], :buckets::text[]) AS u (scope, key, bucket)
+CROSS JOIN LATERAL (
+  SELECT job FROM outlast.keys
+  WHERE scope = u.scope AND key = u.key AND bucket = u.bucket
+  LIMIT 1
+) AS k
+UNION ALL
+SELECT
+  'before', u.id, j.root::text,
+  (SELECT 'ended' FROM outlast.ends AS e WHERE e.job = u.id::uuid),
+  (SELECT f.id::text FROM outlast.jobs AS f WHERE f.retry_of = u.id::uuid)
+FROM unnest(:befores::text[]) AS u (id)
+CROSS JOIN LATERAL (
+  SELECT coalesce(root, id) AS root FROM outlast.jobs WHERE id = u.id::uuid LIMIT 1
+) AS j
+UNION ALL
+SELECT
+  'place', q.name, u.priority::text, q.gap::text,
+  greatest(
+    0,
+    (
+      SELECT max(w.position) FROM outlast.waiting AS w
+      WHERE w.queue = q.name AND w.priority = u.priority AND w.position <> 0
+    )
+  )::text
+FROM unnest(:queues::text[], :priorities::smallint[]) AS u (queue, priority)
+JOIN outlast.queues AS q ON q.name = u.queue AND q.ordering = 'position';
+
+-- @retried
+-- Told of the job before, in the transaction that stores the new one.
+INSERT INTO outlast.events (job, at, kind, token, detail)
+SELECT e.job, :now::bigint, 'retried', e.token, u.id
+FROM unnest(:ids::text[], :retries::text[]) AS u (id, retry_of)
+JOIN outlast.ends AS e ON e.job = u.retry_of::uuid
+ORDER BY e.job;

@@ -1,0 +1,433 @@
+-- @take
+-- What stands before a claim, and the claim itself if nothing does: one statement, so that leaving
+-- `waiting` and the open run are one commit. It always answers one row. Each type's own index range
+-- gives its first few. Where there are several types, how many of each is found without locking, so
+-- that nobody else has to pass over jobs that are not taken here after all; at least one of each is
+-- looked at, since the ones counted may be in somebody else's hands by now. Beyond :limit only
+-- prefetchable jobs (`lease`, never lost) are taken, hence the two ranges of each type. :gated says
+-- that the caller holds the queue's lock and has looked; :only is the job the queue is held for.
+-- A floor is the place up to which this worker has taken everything: it is passed over, and with it
+-- the dead rows below, but for those of a higher priority; of one that only prefetches (:limit is 0),
+-- all that may be prefetched. Where the look took long, how far it came
+-- is answered, and how long it and all the rest took.
+WITH gate AS MATERIALIZED (
+  SELECT
+    coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
+      AS is_paused,
+    q.concurrency,
+    EXISTS (
+      SELECT 1 FROM outlast.reservations AS r WHERE r.queue = :queue::text AND r.status = 'active'
+    ) AS is_reserved,
+    NOT :promoted::boolean AND EXISTS (
+      SELECT 1 FROM outlast.waiting AS w
+      WHERE w.state IN ('scheduled', 'retry_wait') AND w.available_at <= c.now
+    ) AS is_due,
+    (
+      SELECT k.id FROM outlast.workers AS k
+      WHERE k.instance_id = :instance::text AND k.boot_id = :boot::text
+    ) AS worker,
+    c.now
+  FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
+  LEFT JOIN outlast.queues AS q ON q.name = :queue::text
+  WHERE CASE
+    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    ELSE true
+  END  -- who is being moved takes nothing
+),
+door AS MATERIALIZED (
+  SELECT g.now, g.worker
+  FROM gate AS g
+  WHERE g.worker IS NOT NULL
+    AND (
+      :gated::boolean
+      OR NOT g.is_paused AND g.concurrency IS NULL AND NOT g.is_reserved AND NOT g.is_due
+    )
+),
+ranges AS MATERIALIZED (
+  SELECT t.type, s.low, s.high, d.now
+  FROM door AS d
+  CROSS JOIN unnest(:types::text[], :floors::bytea[]) AS t (type, floor)
+  CROSS JOIN LATERAL (
+    VALUES (''::bytea, substr(t.floor, 1, 2)), (t.floor, '\xffffffffffffffffffffffff'::bytea)
+  ) AS s (low, high)
+  WHERE s.low < s.high AND :only::uuid IS NULL
+),
+shares AS MATERIALIZED (
+  SELECT s.type,
+    count(*) FILTER (WHERE s.place <= :limit::bigint) AS first,
+    count(*) FILTER (WHERE s.place > :limit::bigint) AS more
+  FROM (
+    SELECT p.type, p.place
+    FROM (
+      SELECT u.type, u.prefetchable, row_number() OVER (ORDER BY u.ord) AS place
+      FROM (
+        SELECT t.type, f.ord, f.prefetchable
+        FROM ranges AS t
+        CROSS JOIN LATERAL (
+          SELECT w.ord, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
+          FROM outlast.waiting AS w
+          WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
+            AND w.ord > t.low AND w.ord < t.high
+            AND (w.start_deadline IS NULL OR w.start_deadline >= t.now)
+            AND (
+              w.delivery <> 'once'
+              OR NOT EXISTS (
+                SELECT 1 FROM outlast.open_runs AS o
+                WHERE o.delivery = 'once' AND o.name = w.name
+              )
+              AND w.job = (
+                SELECT e.job FROM outlast.waiting AS e
+                WHERE e.delivery = 'once' AND e.state = 'queued'
+                  AND e.name = w.name AND e.queue = w.queue
+                  AND (e.start_deadline IS NULL OR e.start_deadline >= t.now)
+                  AND e.type = ANY(:types::text[])
+                ORDER BY e.ord
+                LIMIT 1
+              )
+            )
+          ORDER BY w.ord
+          LIMIT :limit::bigint
+        ) AS f
+        UNION
+        SELECT t.type, f.ord, true
+        FROM ranges AS t
+        CROSS JOIN LATERAL (
+          SELECT w.ord FROM outlast.waiting AS w
+          WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
+            AND w.ord > t.low AND w.ord < t.high
+            AND (w.start_deadline IS NULL OR w.start_deadline >= t.now)
+            AND w.delivery = 'lease' AND w.losses = 0
+          ORDER BY w.ord
+          LIMIT CASE WHEN :prefetch::bigint > 0 THEN :limit::bigint + :prefetch::bigint ELSE 0 END
+        ) AS f
+      ) AS u
+    ) AS p
+    WHERE p.place <= :limit::bigint OR p.prefetchable
+    ORDER BY p.place
+    LIMIT :limit::bigint + :prefetch::bigint
+  ) AS s
+  WHERE cardinality(:types::text[]) > 1
+  GROUP BY s.type
+),
+lanes AS MATERIALIZED (
+  SELECT t.type, t.floor, d.now,
+    CASE
+      WHEN cardinality(:types::text[]) = 1 THEN :limit::bigint
+      ELSE greatest(coalesce(s.first, 0), least(1, :limit::bigint))
+    END AS first,
+    CASE
+      WHEN cardinality(:types::text[]) = 1 THEN :prefetch::bigint
+      ELSE greatest(coalesce(s.more, 0), least(1, :prefetch::bigint))
+    END AS more
+  FROM door AS d
+  CROSS JOIN unnest(:types::text[], :floors::bytea[]) AS t (type, floor)
+  LEFT JOIN shares AS s ON s.type = t.type
+  WHERE :only::uuid IS NULL
+),
+firsts AS MATERIALIZED (
+  SELECT l.type, f.at, f.ord, f.prefetchable
+  FROM lanes AS l
+  CROSS JOIN LATERAL (
+    SELECT r.at, r.ord, r.prefetchable
+    FROM ranges AS s
+    CROSS JOIN LATERAL (
+      SELECT w.ctid AS at, w.ord, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
+      FROM outlast.waiting AS w
+      WHERE w.queue = :queue::text AND w.type = l.type AND w.state = 'queued'
+        AND w.ord > s.low AND w.ord < s.high
+        AND (w.start_deadline IS NULL OR w.start_deadline >= l.now)
+        AND (
+          w.delivery <> 'once'
+          OR NOT EXISTS (
+            SELECT 1 FROM outlast.open_runs AS o WHERE o.delivery = 'once' AND o.name = w.name
+          )
+          AND w.job = (
+            SELECT e.job FROM outlast.waiting AS e
+            WHERE e.delivery = 'once' AND e.state = 'queued'
+              AND e.name = w.name AND e.queue = w.queue
+              AND (e.start_deadline IS NULL OR e.start_deadline >= l.now)
+              AND e.type = ANY(:types::text[])
+            ORDER BY e.ord
+            LIMIT 1
+          )
+        )
+      ORDER BY w.ord
+      LIMIT l.first
+      FOR UPDATE SKIP LOCKED
+    ) AS r
+    WHERE s.type = l.type
+    LIMIT l.first
+  ) AS f
+),
+lasts AS MATERIALIZED (
+  SELECT l.type, l.floor, l.now, l.more, f.ord
+  FROM lanes AS l
+  LEFT JOIN LATERAL (
+    SELECT f.ord FROM firsts AS f WHERE f.type = l.type ORDER BY f.ord DESC LIMIT 1
+  ) AS f ON true
+),
+mores AS MATERIALIZED (
+  SELECT l.type, m.at, m.ord
+  FROM lasts AS l
+  CROSS JOIN LATERAL (
+    SELECT w.ctid AS at, w.ord
+    FROM outlast.waiting AS w
+    WHERE w.queue = :queue::text AND w.type = l.type AND w.state = 'queued'
+      AND w.ord > greatest(l.ord, l.floor)
+      AND (w.start_deadline IS NULL OR w.start_deadline >= l.now)
+      AND w.delivery = 'lease' AND w.losses = 0
+    ORDER BY w.ord
+    LIMIT l.more
+    FOR UPDATE SKIP LOCKED
+  ) AS m
+),
+found AS MATERIALIZED (
+  SELECT coalesce(l.ord, m.ord) AS ord, clock_timestamp() AS at
+  FROM lasts AS l
+  LEFT JOIN LATERAL (
+    SELECT m.ord FROM mores AS m
+    WHERE m.type = l.type AND cardinality(:types::text[]) = 1
+    ORDER BY m.ord DESC
+    LIMIT 1
+  ) AS m ON true
+),
+held AS MATERIALIZED (
+  SELECT w.ctid AS at
+  FROM door AS d
+  CROSS JOIN outlast.waiting AS w
+  WHERE w.job = :only::uuid AND w.state = 'queued' AND w.type = ANY(:types::text[])
+    AND (w.start_deadline IS NULL OR w.start_deadline >= d.now)
+    AND (
+      w.delivery <> 'once'
+      OR NOT EXISTS (
+        SELECT 1 FROM outlast.open_runs AS o WHERE o.delivery = 'once' AND o.name = w.name
+      )
+    )
+  FOR UPDATE OF w SKIP LOCKED
+),
+left_behind AS (
+  DELETE FROM outlast.waiting
+  WHERE (SELECT count(*) FROM found) >= 0  -- so that the time is taken before anything is written
+    AND ctid = ANY(
+    CASE
+      WHEN :only::uuid IS NOT NULL THEN ARRAY(SELECT at FROM held)
+      WHEN cardinality(:types::text[]) = 1 THEN ARRAY(
+        SELECT at FROM firsts UNION ALL SELECT at FROM mores
+      )
+      ELSE ARRAY(
+        SELECT r.at
+        FROM (
+          SELECT p.at, p.prefetchable, row_number() OVER (ORDER BY p.ord) AS place
+          FROM (
+            SELECT at, ord, prefetchable FROM firsts UNION ALL SELECT at, ord, true FROM mores
+          ) AS p
+        ) AS r
+        WHERE r.place <= :limit::bigint OR r.prefetchable
+        ORDER BY r.place
+        LIMIT :limit::bigint + :prefetch::bigint
+      )
+    END
+  )
+  RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
+    losses, grp, active, ord
+),
+opened AS (
+  INSERT INTO outlast.open_runs (
+    job, seq, run_id, token, worker, started_at, lease_until, queue, name, delivery, priority,
+    position, available_at, failures, losses, grp, active, plain
+  )
+  SELECT
+    b.job, b.seq,
+    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1 + :opened::bigint), 6, '0'))::uuid,
+    b.token + 1, d.worker, d.now, coalesce(:mono::bigint, d.now) + :lease::bigint, b.queue, b.name,
+    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.grp, b.active,
+    NOT :gated::boolean AND NOT b.active AND CASE
+      WHEN b.grp IS NULL THEN true
+      ELSE coalesce((SELECT g.mode = 'parallel' FROM outlast.groups AS g WHERE g.id = b.grp), false)
+    END
+  FROM left_behind AS b
+  CROSS JOIN door AS d
+  RETURNING job, run_id, token, delivery, failures, losses
+)
+SELECT
+  g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
+  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
+  (
+    SELECT array_agg(f.ord) FROM found AS f
+    WHERE f.at - statement_timestamp() > interval '4 milliseconds'
+  ),
+  (SELECT extract(epoch FROM max(f.at) - statement_timestamp())::double precision FROM found AS f),
+  extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
+FROM gate AS g
+CROSS JOIN (
+  SELECT
+    array_agg(o.job::text) AS jobs, array_agg(o.token) AS tokens,
+    array_agg(o.run_id::text) AS runs, array_agg(o.type) AS types,
+    array_agg(o.params) AS params, array_agg(o.delivery) AS deliveries,
+    array_agg(o.failures) AS failures, array_agg(o.losses) AS losses,
+    array_agg(o.max_attempts) AS most,
+    CASE WHEN count(o.slot_at) > 0 THEN array_agg(o.slot_at) END AS slots
+  FROM (
+    SELECT o.job, o.token, o.run_id, j.type, j.params::text AS params, o.delivery, o.failures,
+      o.losses, j.max_attempts, j.slot_at
+    FROM opened AS o
+    JOIN outlast.jobs AS j ON j.id = o.job
+    ORDER BY o.run_id
+  ) AS o
+) AS c;
+
+-- @few
+-- The same for a queue without a backlog, where a claim takes all there is and a plan for every case
+-- would take longer to set up than to carry out: one look at each type, nothing beyond :limit. What
+-- it locks and leaves, because of several types, is free again at once.
+WITH gate AS MATERIALIZED (
+  SELECT
+    coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > c.now), false)
+      AS is_paused,
+    q.concurrency,
+    EXISTS (
+      SELECT 1 FROM outlast.reservations AS r WHERE r.queue = :queue::text AND r.status = 'active'
+    ) AS is_reserved,
+    NOT :promoted::boolean AND EXISTS (
+      SELECT 1 FROM outlast.waiting AS w
+      WHERE w.state IN ('scheduled', 'retry_wait') AND w.available_at <= c.now
+    ) AS is_due,
+    (
+      SELECT k.id FROM outlast.workers AS k
+      WHERE k.instance_id = :instance::text AND k.boot_id = :boot::text
+    ) AS worker,
+    c.now
+  FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
+  LEFT JOIN outlast.queues AS q ON q.name = :queue::text
+  WHERE CASE
+    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    ELSE true
+  END  -- who is being moved takes nothing
+),
+picked AS MATERIALIZED (
+  SELECT f.at, f.ord
+  FROM gate AS g
+  CROSS JOIN unnest(:types::text[]) AS t (type)
+  CROSS JOIN LATERAL (
+    SELECT w.ctid AS at, w.ord
+    FROM outlast.waiting AS w
+    WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
+      AND (w.start_deadline IS NULL OR w.start_deadline >= g.now)
+      AND (
+        w.delivery <> 'once'
+        OR NOT EXISTS (
+          SELECT 1 FROM outlast.open_runs AS o WHERE o.delivery = 'once' AND o.name = w.name
+        )
+        AND w.job = (
+          SELECT e.job FROM outlast.waiting AS e
+          WHERE e.delivery = 'once' AND e.state = 'queued'
+            AND e.name = w.name AND e.queue = w.queue
+            AND (e.start_deadline IS NULL OR e.start_deadline >= g.now)
+            AND e.type = ANY(:types::text[])
+          ORDER BY e.ord
+          LIMIT 1
+        )
+      )
+    ORDER BY w.ord
+    LIMIT :limit::bigint
+    FOR UPDATE SKIP LOCKED
+  ) AS f
+  WHERE g.worker IS NOT NULL
+    AND NOT g.is_paused AND g.concurrency IS NULL AND NOT g.is_reserved AND NOT g.is_due
+),
+left_behind AS (
+  DELETE FROM outlast.waiting
+  WHERE ctid = ANY(ARRAY(SELECT p.at FROM picked AS p ORDER BY p.ord LIMIT :limit::bigint))
+  RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
+    losses, grp, active, ord
+),
+opened AS (
+  INSERT INTO outlast.open_runs (
+    job, seq, run_id, token, worker, started_at, lease_until, queue, name, delivery, priority,
+    position, available_at, failures, losses, grp, active, plain
+  )
+  SELECT
+    b.job, b.seq,
+    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1), 6, '0'))::uuid,
+    b.token + 1, g.worker, g.now, coalesce(:mono::bigint, g.now) + :lease::bigint, b.queue, b.name,
+    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.grp, b.active,
+    NOT b.active AND CASE
+      WHEN b.grp IS NULL THEN true
+      ELSE coalesce((SELECT s.mode = 'parallel' FROM outlast.groups AS s WHERE s.id = b.grp), false)
+    END
+  FROM left_behind AS b
+  CROSS JOIN gate AS g
+  RETURNING job, run_id, token, delivery, failures, losses
+)
+SELECT
+  g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
+  c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
+  NULL::bytea[], NULL::double precision,
+  extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision
+FROM gate AS g
+CROSS JOIN (
+  SELECT
+    array_agg(o.job::text) AS jobs, array_agg(o.token) AS tokens,
+    array_agg(o.run_id::text) AS runs, array_agg(o.type) AS types,
+    array_agg(o.params) AS params, array_agg(o.delivery) AS deliveries,
+    array_agg(o.failures) AS failures, array_agg(o.losses) AS losses,
+    array_agg(o.max_attempts) AS most,
+    CASE WHEN count(o.slot_at) > 0 THEN array_agg(o.slot_at) END AS slots
+  FROM (
+    SELECT o.job, o.token, o.run_id, j.type, j.params::text AS params, o.delivery, o.failures,
+      o.losses, j.max_attempts, j.slot_at
+    FROM opened AS o
+    JOIN outlast.jobs AS j ON j.id = o.job
+    ORDER BY o.run_id
+  ) AS o
+) AS c;
+
+-- @promote
+-- What another claim promotes at this moment is passed over: it is promoted.
+UPDATE outlast.waiting
+SET state = 'queued'
+WHERE ctid = ANY(ARRAY(
+  SELECT w.ctid FROM outlast.waiting AS w
+  WHERE w.state IN ('scheduled', 'retry_wait')
+    AND w.available_at <= (SELECT coalesce(:now::bigint, outlast.micros()))
+    AND (
+      SELECT CASE
+        WHEN EXISTS (SELECT 1 FROM outlast.footing)
+          THEN outlast.require_open(coalesce(:now::bigint, outlast.micros()))
+        ELSE true
+      END
+    )
+  ORDER BY w.available_at, w.seq
+  LIMIT :limit::bigint
+  FOR UPDATE SKIP LOCKED
+));
+
+-- @worker
+INSERT INTO outlast.workers (instance_id, boot_id)
+VALUES (:instance::text, :boot::text)
+ON CONFLICT DO NOTHING;
+
+-- @gate
+-- What stands before a claim of this queue, asked under its lock; a row in any case.
+SELECT
+  coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > :now::bigint), false),
+  q.concurrency,
+  r.id IS NOT NULL,
+  r.job,
+  CASE
+    WHEN q.concurrency IS NULL THEN 0
+    ELSE (SELECT count(*) FROM outlast.open_runs AS o WHERE o.queue = :queue::text)
+  END
+FROM (SELECT 1) AS one
+LEFT JOIN outlast.queues AS q ON q.name = :queue::text
+LEFT JOIN outlast.reservations AS r ON r.queue = :queue::text AND r.status = 'active';
+
+-- @opened
+-- What claims took whose answer never came: the runs of each are numbered under one prefix.
+SELECT
+  o.job::text, o.token, o.run_id::text, j.type, j.params::text, o.delivery, o.failures, o.losses,
+  j.max_attempts, j.slot_at
+FROM outlast.open_runs AS o
+JOIN outlast.jobs AS j ON j.id = o.job
+WHERE left(o.run_id::text, 30) = ANY(:prefixes::text[])
+ORDER BY o.run_id;

@@ -1,0 +1,57 @@
+-- @lock
+-- One at a time in each of these queues, until the transaction ends; taken in one order by everybody,
+-- so that no two wait for each other. The schema's name is part of the lock's.
+SELECT pg_advisory_xact_lock(l.key)
+FROM (
+  SELECT DISTINCT hashtextextended('outlast.queue ' || n.name, 0) AS key
+  FROM unnest(:names::text[]) AS n (name)
+  ORDER BY key
+) AS l;
+
+-- @settle
+-- Waits for the claims under way, which may not know of the limit that is about to be set, and lets
+-- none begin before it is: whoever counts afterwards sees what they took.
+LOCK TABLE outlast.open_runs IN SHARE MODE;
+
+-- @set
+INSERT INTO outlast.queues (name, ordering, gap, concurrency)
+VALUES (:name::text, :ordering::text, :gap::integer, :concurrency::integer)
+ON CONFLICT (name) DO UPDATE SET
+  ordering = excluded.ordering,
+  gap = excluded.gap,
+  concurrency = excluded.concurrency;
+
+-- @get
+SELECT
+  name, ordering, gap, concurrency, paused_at, pause_reason, resume_at,
+  coalesce(:now::bigint, outlast.micros())
+FROM outlast.queues
+WHERE name = :name::text;
+
+-- @all
+SELECT
+  name, ordering, gap, concurrency, paused_at, pause_reason, resume_at,
+  coalesce(:now::bigint, outlast.micros())
+FROM outlast.queues
+ORDER BY name;
+
+-- @pause
+INSERT INTO outlast.queues (name, ordering, gap, paused_at, pause_reason, resume_at)
+VALUES (
+  :name::text, :ordering::text, :gap::integer, :now::bigint, :reason::text, :until::bigint
+)
+ON CONFLICT (name) DO UPDATE SET
+  paused_at = excluded.paused_at,
+  pause_reason = excluded.pause_reason,
+  resume_at = excluded.resume_at;
+
+-- @resume
+-- One whose time has passed is over already.
+UPDATE outlast.queues
+SET paused_at = NULL, pause_reason = NULL, resume_at = NULL
+WHERE name = :name::text AND paused_at IS NOT NULL
+  AND (resume_at IS NULL OR resume_at > :now::bigint);
+
+-- @record
+INSERT INTO outlast.events (queue, at, kind, token, reason, detail)
+VALUES (:name::text, :now::bigint, :kind::text, 0, :reason::text, :detail::text);

@@ -1,0 +1,280 @@
+-- A row is looked up by `LATERAL (… OFFSET 0)` throughout. It keeps the planner from taking the view
+-- of a job apart, which has more joins than it reorders and would be read whole before it is joined;
+-- and from a plan that goes through a table whole because that was empty when the plan was made.
+
+-- @get
+SELECT s.*
+FROM unnest(:ids::uuid[]) AS i (id)
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = i.id OFFSET 0) AS s;
+
+-- @peek
+-- The order index is by type, so: which types wait, then the first few of each, sorted together
+-- with what the next claim would promote before it looks.
+WITH RECURSIVE types (type) AS (
+  (
+    SELECT w.type
+    FROM outlast.waiting AS w
+    WHERE w.queue = :queue::text AND w.state = 'queued'
+    ORDER BY w.type
+    LIMIT 1
+  )
+  UNION ALL
+  SELECT n.type
+  FROM types AS t
+  CROSS JOIN LATERAL (
+    SELECT w.type
+    FROM outlast.waiting AS w
+    WHERE w.queue = :queue::text AND w.state = 'queued' AND w.type > t.type
+    ORDER BY w.type
+    LIMIT 1
+  ) AS n
+)
+SELECT s.*
+FROM (
+  SELECT n.job, n.ord
+  FROM (
+    SELECT q.job, q.ord
+    FROM types AS t
+    CROSS JOIN LATERAL (
+      SELECT i.job, i.ord
+      FROM outlast.waiting AS i
+      WHERE i.queue = :queue::text AND i.type = t.type AND i.state = 'queued'
+      ORDER BY i.ord
+      LIMIT :limit::bigint
+    ) AS q
+    UNION ALL
+    SELECT d.job, d.ord
+    FROM (
+      SELECT p.job, p.queue, p.ord
+      FROM outlast.waiting AS p
+      WHERE p.state IN ('scheduled', 'retry_wait')
+        AND p.available_at <= (SELECT coalesce(:now::bigint, outlast.micros()))
+      ORDER BY p.available_at, p.seq
+      LIMIT :promoted::bigint
+    ) AS d
+    WHERE d.queue = :queue::text
+  ) AS n
+  ORDER BY n.ord
+  LIMIT :limit::bigint
+) AS w
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = w.job OFFSET 0) AS s
+ORDER BY w.ord;
+
+-- @find
+-- From the newest down, until the page is full. Who stands nowhere has no state to be found by.
+SELECT s.*
+FROM (
+  SELECT j.id, j.seq
+  FROM outlast.jobs AS j
+  WHERE j.seq < coalesce(:before::bigint, 9223372036854775807)
+    AND (:queue::text IS NULL OR j.queue = :queue::text)
+    AND (:type::text IS NULL OR j.type = :type::text)
+    AND (
+      :states::text[] IS NULL
+      OR coalesce(
+        (SELECT e.state FROM outlast.ends AS e WHERE e.job = j.id),
+        (SELECT w.state FROM outlast.waiting AS w WHERE w.job = j.id),
+        (SELECT 'running' FROM outlast.open_runs AS o WHERE o.job = j.id)
+      ) = ANY(:states::text[])
+    )
+  ORDER BY j.seq DESC
+  LIMIT :limit::bigint
+) AS j
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s
+ORDER BY j.seq DESC;
+
+-- @find_live
+-- By where a job stands, so that the cost is that of the few, not of all that were ever stored.
+SELECT s.*
+FROM (
+  SELECT found.job, found.seq
+  FROM (
+    (
+      SELECT w.job, w.seq
+      FROM outlast.waiting AS w
+      WHERE w.state = ANY(:states::text[])
+        AND :states::text[] && ARRAY['queued', 'scheduled', 'retry_wait', 'blocked']
+        AND w.seq < coalesce(:before::bigint, 9223372036854775807)
+        AND (:queue::text IS NULL OR w.queue = :queue::text)
+        AND (:type::text IS NULL OR w.type = :type::text)
+      ORDER BY w.seq DESC
+      LIMIT :limit::bigint
+    )
+    UNION ALL
+    (
+      SELECT o.job, o.seq
+      FROM outlast.open_runs AS o
+      WHERE 'running' = ANY(:states::text[])
+        AND o.seq < coalesce(:before::bigint, 9223372036854775807)
+        AND (:queue::text IS NULL OR o.queue = :queue::text)
+        AND (
+          :type::text IS NULL
+          OR :type::text = (SELECT j.type FROM outlast.jobs AS j WHERE j.id = o.job)
+        )
+      ORDER BY o.seq DESC
+      LIMIT :limit::bigint
+    )
+    UNION ALL
+    SELECT e.job, e.seq
+    FROM unnest(:states::text[]) AS t (state)
+    CROSS JOIN LATERAL (
+      SELECT i.job, i.seq
+      FROM outlast.ends AS i
+      WHERE i.state = t.state AND i.state <> 'succeeded'
+        AND i.seq < coalesce(:before::bigint, 9223372036854775807)
+        AND (:queue::text IS NULL OR i.queue = :queue::text)
+        AND (
+          :type::text IS NULL
+          OR :type::text = (SELECT j.type FROM outlast.jobs AS j WHERE j.id = i.job)
+        )
+      ORDER BY i.seq DESC
+      LIMIT :limit::bigint
+    ) AS e
+  ) AS found
+  ORDER BY found.seq DESC
+  LIMIT :limit::bigint
+) AS f
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = f.job OFFSET 0) AS s
+ORDER BY f.seq DESC;
+
+-- @find_id
+SELECT s.*
+FROM (
+  SELECT j.id, j.seq
+  FROM outlast.jobs AS j
+  WHERE j.id BETWEEN :first::uuid AND :last::uuid
+    AND j.seq < coalesce(:before::bigint, 9223372036854775807)
+) AS j
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s
+ORDER BY j.seq DESC;
+
+-- @find_key
+SELECT s.*
+FROM (
+  SELECT DISTINCT c.id, c.seq
+  FROM outlast.keys AS k
+  CROSS JOIN LATERAL (
+    SELECT j.id, j.seq FROM outlast.jobs AS j WHERE j.id = k.job
+    UNION ALL
+    SELECT j.id, j.seq FROM outlast.jobs AS j WHERE j.root = k.job
+  ) AS c
+  WHERE k.scope IN ('key', 'active') AND k.key = :key::text
+    AND c.seq < coalesce(:before::bigint, 9223372036854775807)
+) AS j
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s
+ORDER BY j.seq DESC;
+
+-- @whole
+-- For what goes through everything on purpose: read tables in a row, and join them by hashing.
+SELECT
+  set_config('enable_seqscan', 'on', true),
+  set_config('enable_hashjoin', 'on', true);
+
+-- @counts
+SELECT queue, state, count(*) FROM outlast.waiting GROUP BY queue, state
+UNION ALL
+SELECT queue, 'running', count(*) FROM outlast.open_runs GROUP BY queue
+UNION ALL
+SELECT queue, state, count(*) FROM outlast.ends GROUP BY queue, state;
+
+-- @chain
+SELECT s.*
+FROM (SELECT coalesce(j.root, j.id) AS root FROM outlast.jobs AS j WHERE j.id = :id::uuid) AS r
+CROSS JOIN LATERAL (
+  SELECT j.id, j.seq FROM outlast.jobs AS j WHERE j.id = r.root
+  UNION ALL
+  SELECT j.id, j.seq FROM outlast.jobs AS j WHERE j.root = r.root
+) AS c
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = c.id OFFSET 0) AS s
+ORDER BY c.seq;
+
+-- @runs
+SELECT
+  r.run_id, j.id, r.token, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
+  r.finished_at, r.error, r.result::text, r.exit_code, r.log_path,
+  coalesce(r.artifacts, '[]')::text, j.params::text, j.template_id, j.template_at,
+  r.progress::text
+FROM outlast.jobs AS j
+JOIN outlast.runs AS r ON r.job = j.id
+CROSS JOIN LATERAL (SELECT * FROM outlast.workers AS h WHERE h.id = r.worker OFFSET 0) AS k
+WHERE j.id = :id::uuid
+UNION ALL
+SELECT
+  o.run_id, j.id, o.token, 'running', NULL, k.instance_id, k.boot_id, o.started_at,
+  NULL, NULL, NULL, NULL, NULL,
+  coalesce(o.artifacts, '[]')::text, j.params::text, j.template_id, j.template_at,
+  o.progress::text
+FROM outlast.jobs AS j
+JOIN outlast.open_runs AS o ON o.job = j.id
+CROSS JOIN LATERAL (SELECT * FROM outlast.workers AS h WHERE h.id = o.worker OFFSET 0) AS k
+WHERE j.id = :id::uuid
+ORDER BY 3;
+
+-- @events
+SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
+FROM outlast.events AS e
+WHERE e.job = :id::uuid
+ORDER BY e.id;
+
+-- @events_of_no_job
+SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
+FROM outlast.events AS e
+WHERE e.job IS NULL
+ORDER BY e.id;
+
+-- @stream
+-- Only what no transaction under way can still add to: see the ids of the events.
+SELECT e.id, e.at, e.job, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
+FROM outlast.events AS e
+WHERE e.id > :after::bigint
+  AND e.id < (
+    (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + outlast.event_epoch()) << 24
+  )
+ORDER BY e.id
+LIMIT :limit::bigint;
+
+-- @held
+SELECT s.*
+FROM (
+  SELECT o.job, o.seq
+  FROM outlast.open_runs AS o
+  LEFT JOIN LATERAL (
+    SELECT * FROM outlast.workers AS h WHERE h.id = o.worker OFFSET 0
+  ) AS k ON true
+  WHERE o.seq > :after::bigint AND k.boot_id IS DISTINCT FROM :besides::text
+    AND (:instance::text IS NULL OR k.instance_id = :instance::text)
+  ORDER BY o.seq
+  LIMIT :limit::bigint
+) AS o
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = o.job OFFSET 0) AS s
+ORDER BY o.seq;
+
+-- @adrift
+-- The left join over everything, once at every start.
+SELECT s.*
+FROM (
+  SELECT j.id, j.seq
+  FROM outlast.jobs AS j
+  WHERE j.seq > :after::bigint
+    AND NOT EXISTS (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id)
+    AND NOT EXISTS (SELECT 1 FROM outlast.waiting AS w WHERE w.job = j.id)
+    AND NOT EXISTS (SELECT 1 FROM outlast.open_runs AS o WHERE o.job = j.id)
+  ORDER BY j.seq
+  LIMIT :limit::bigint
+) AS j
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s
+ORDER BY j.seq;
+
+-- @unfollowed
+SELECT s.*
+FROM (
+  SELECT e.job, e.seq
+  FROM outlast.ends AS e
+  WHERE e.state = 'failed' AND e.seq > :after::bigint
+    AND (SELECT j.delivery FROM outlast.jobs AS j WHERE j.id = e.job) = 'chain'
+    AND (SELECT n.id FROM outlast.jobs AS n WHERE n.retry_of = e.job) IS NULL
+  ORDER BY e.seq
+  LIMIT :limit::bigint
+) AS e
+CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = e.job OFFSET 0) AS s
+ORDER BY e.seq;

@@ -1,0 +1,41 @@
+-- @enlist
+-- A claim of an earlier moment may have left a row already.
+INSERT INTO outlast.workers AS k (instance_id, boot_id, started_at, seen_at, alive_until, info)
+VALUES (:instance::text, :boot::text, :now::bigint, :now::bigint, -1, :info::json)
+ON CONFLICT (instance_id, boot_id) DO UPDATE SET
+  started_at = excluded.started_at,
+  seen_at = excluded.seen_at,
+  stopped_at = NULL,
+  alive_until = excluded.alive_until,
+  info = excluded.info;
+
+-- @beat
+UPDATE outlast.workers
+SET
+  seen_at = coalesce(:now::bigint, outlast.micros()),
+  alive_until = coalesce(:mono::bigint, outlast.micros()) + :span::bigint
+WHERE instance_id = :instance::text AND boot_id = :boot::text
+  AND started_at IS NOT NULL AND stopped_at IS NULL
+RETURNING id;
+
+-- @retire
+UPDATE outlast.workers
+SET stopped_at = :now::bigint
+WHERE instance_id = :instance::text AND boot_id = :boot::text
+  AND started_at IS NOT NULL AND stopped_at IS NULL;
+
+-- @list
+SELECT
+  instance_id, boot_id, info::text, started_at, seen_at, stopped_at,
+  stopped_at IS NULL AND alive_until > coalesce(:mono::bigint, outlast.micros())
+FROM outlast.workers
+WHERE started_at IS NOT NULL
+ORDER BY started_at, instance_id, boot_id;
+
+-- @forget
+-- Long stopped, or long silent. The row itself stays while runs point at it.
+UPDATE outlast.workers
+SET started_at = NULL, seen_at = NULL, stopped_at = NULL, alive_until = NULL, info = NULL
+WHERE started_at IS NOT NULL
+  AND coalesce(stopped_at, seen_at) < :before::bigint
+  AND (stopped_at IS NOT NULL OR alive_until <= :mono::bigint);

@@ -1,0 +1,19 @@
+"""Swapping records: written only by whoever knows the last version."""
+
+from outlast.core.record import Record, Swap
+from outlast.store import rows
+from outlast.store.postgres.work import Work
+
+
+async def swap(work: Work, wish: Swap) -> Record | None:
+    """The record as written or deleted; None if its version is another one."""
+    where = {"kind": wish.kind, "key": wish.key}
+    if wish.value is None:
+        found = await work.rows("record.delete", expected=wish.expected, **where)
+    elif wish.expected is None:
+        found = await work.rows("record.create", value=wish.value, now=work.now, **where)
+    else:
+        found = await work.rows(
+            "record.write", value=wish.value, expected=wish.expected, now=work.now, **where
+        )
+    return rows.record(tuple(found[0])) if found else None

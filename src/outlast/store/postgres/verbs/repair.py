@@ -1,0 +1,19 @@
+"""Removing what should never be there: runs whose job is gone."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from outlast.core.event import EventRecord
+from outlast.store import rows
+from outlast.store.postgres.work import Work
+from outlast.store.rows import dumps
+
+
+async def remove_orphans(work: Work, found: Sequence[Mapping[str, Any]]) -> list[EventRecord]:
+    """Each copied to the events and deleted, unless somebody was quicker."""
+    removed: list[EventRecord] = []
+    for run in found:
+        which = {"job": run["job"], "token": run["token"]}
+        told = await work.rows("orphan.remove", now=work.now, detail=dumps(run), **which)
+        removed += [rows.event(tuple(row)) for row in told]
+    return removed

@@ -1,0 +1,29 @@
+"""Rows of queues into records."""
+
+from datetime import datetime
+from typing import Any
+
+from outlast.clock import moment
+from outlast.core.order import Ordering
+from outlast.core.queue import Pause
+from outlast.store.base import Queue
+
+
+def queue(row: tuple[Any, ...], now: datetime) -> Queue:
+    """The queue as it stands at that moment."""
+    name, ordering, gap, concurrency, *paused = row
+    return Queue(
+        name=name,
+        ordering=Ordering(ordering),
+        gap=gap,
+        concurrency=concurrency,
+        pause=_pause(now, *paused),
+    )
+
+
+def _pause(now: datetime, at: int | None, reason: str | None, until: int | None) -> Pause | None:
+    if at is None:
+        return None
+    end = None if until is None else moment(until)
+    pause = Pause(at=moment(at), reason=reason, until=end)
+    return None if pause.is_over(now) else pause

@@ -1,0 +1,23 @@
+"""Rows of reservations into records."""
+
+from typing import Any
+
+from outlast.clock import moment
+from outlast.core.ids import JobId
+from outlast.core.reservation import Reservation, ReservationId, ReservationStatus
+
+
+def reservation(row: tuple[Any, ...]) -> Reservation:
+    number, queue, job_id, caller, request, status, reason, reserved_at, expires_at, ended_at = row
+    return Reservation(
+        id=ReservationId(number),
+        queue=queue,
+        job_id=JobId(job_id),
+        caller=caller,
+        request=request,
+        status=ReservationStatus(status),
+        reason=reason,
+        reserved_at=moment(reserved_at),
+        expires_at=moment(expires_at),
+        ended_at=None if ended_at is None else moment(ended_at),
+    )

@@ -1,0 +1,57 @@
+"""Schedules and slots as rows, and rows as schedules and slots."""
+
+from typing import Any
+
+from outlast.clock import micros, moment
+from outlast.core.job import Slot
+from outlast.core.schedule import Outcome, Schedule, SlotRecord
+from outlast.core.schedule_text import from_text, to_text
+from outlast.store.rows import Row
+from outlast.store.schedules import SetSchedule
+
+
+def schedule(row: Row) -> Schedule:
+    schedule_id, name, plan, version, created_at, updated_at, slot, trigger_at, last = row
+    return Schedule(
+        id=schedule_id,
+        plan=from_text(name, plan),
+        version=version,
+        created_at=moment(created_at),
+        updated_at=moment(updated_at),
+        next_slot=_moment(slot),
+        next_trigger_at=_moment(trigger_at),
+        last_triggered_at=_moment(last),
+    )
+
+
+def values(value: SetSchedule) -> dict[str, Any]:
+    """What is bound to write a schedule."""
+    return {
+        "name": value.plan.name,
+        "plan": to_text(value.plan),
+        "enabled": value.plan.enabled,
+        "next_slot": number(value.next_slot),
+        "next_trigger_at": number(value.next_trigger_at),
+    }
+
+
+def slot(row: Row) -> SlotRecord:
+    series, at, outcome, planned, actual, schedule_id, job_id, reason = row
+    return SlotRecord(
+        slot=Slot(series=series, at=moment(at)),
+        outcome=Outcome(outcome),
+        planned=moment(planned),
+        actual=moment(actual),
+        schedule_id=schedule_id,
+        job_id=job_id,
+        reason=reason,
+    )
+
+
+def number(at: Any) -> int | None:
+    """A moment as it is bound; None stays None."""
+    return None if at is None else micros(at)
+
+
+def _moment(microseconds: int | None) -> Any:
+    return None if microseconds is None else moment(microseconds)

@@ -1,0 +1,544 @@
+-- What was asked is in `jobs` and never rewritten. Live rows are few and apart from history: a job
+-- is in exactly one of `waiting`, `open_runs` and `ends`. Moments are microseconds since 1970 (UTC).
+
+CREATE TABLE outlast_jobs (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE CONSTRAINT id_shape CHECK (length(id) = 36),
+  type TEXT NOT NULL
+    CONSTRAINT type_name CHECK (length(type) BETWEEN 1 AND 128 AND type NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  name TEXT NOT NULL
+    CONSTRAINT job_name CHECK (length(name) BETWEEN 1 AND 128 AND name NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  queue TEXT NOT NULL
+    CONSTRAINT queue_name CHECK (length(queue) BETWEEN 1 AND 128 AND queue NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  delivery TEXT NOT NULL CONSTRAINT known_delivery CHECK (delivery IN ('lease', 'chain', 'once')),
+  params TEXT NOT NULL
+    CONSTRAINT params_size CHECK (length(CAST(params AS BLOB)) <= 262144)
+    CONSTRAINT params_json CHECK (json_valid(params)),
+  max_attempts INTEGER CONSTRAINT attempts CHECK (max_attempts BETWEEN 1 AND 1000000),
+  created_at INTEGER NOT NULL,
+  slot_at INTEGER,
+  start_deadline INTEGER,
+  retry_of INTEGER REFERENCES outlast_jobs (seq),
+  root INTEGER REFERENCES outlast_jobs (seq),  -- NULL: it is the root of its chain
+  group_id TEXT,
+  grp INTEGER REFERENCES outlast_groups (seq),  -- NULL: a group_id alone changes nothing
+  template_id TEXT,
+  template_at INTEGER,  -- the version of its template: when that was last written
+  schedule_id TEXT,
+  CONSTRAINT chain_links CHECK ((retry_of IS NULL) = (root IS NULL))
+);
+-- One successor per job, ever: what makes repeating a retry harmless.
+CREATE UNIQUE INDEX outlast_jobs_retry_of ON outlast_jobs (retry_of) WHERE retry_of IS NOT NULL;
+CREATE INDEX outlast_jobs_root ON outlast_jobs (root) WHERE root IS NOT NULL;
+CREATE INDEX outlast_jobs_grp ON outlast_jobs (grp, seq) WHERE grp IS NOT NULL;
+
+CREATE TABLE outlast_waiting (
+  job INTEGER PRIMARY KEY REFERENCES outlast_jobs (seq),
+  state TEXT NOT NULL
+    CONSTRAINT waiting_state CHECK (state IN ('blocked', 'scheduled', 'queued', 'retry_wait')),
+  queue TEXT NOT NULL,
+  type TEXT NOT NULL,
+  name TEXT NOT NULL,
+  delivery TEXT NOT NULL,
+  priority INTEGER NOT NULL CONSTRAINT priority_range CHECK (priority BETWEEN -32768 AND 32767),
+  position INTEGER NOT NULL,
+  available_at INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  start_deadline INTEGER,
+  token INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  losses INTEGER NOT NULL,
+  grp INTEGER,
+  -- A started `once` or `chain` job never comes back.
+  CONSTRAINT runs_again CHECK (token = 0 OR delivery = 'lease')
+);
+-- The claim order, by type so that a worker pays nothing for the types it does not serve.
+CREATE INDEX outlast_waiting_ready ON outlast_waiting
+  (queue, type, priority DESC, position, available_at, created_at, job)
+  WHERE state = 'queued';
+CREATE INDEX outlast_waiting_due ON outlast_waiting (available_at, job)
+  WHERE state IN ('scheduled', 'retry_wait');
+CREATE INDEX outlast_waiting_deadline ON outlast_waiting (start_deadline, job)
+  WHERE start_deadline IS NOT NULL;
+CREATE INDEX outlast_waiting_once ON outlast_waiting
+  (name, queue, priority DESC, position, available_at, created_at, job)
+  WHERE delivery = 'once' AND state = 'queued';
+-- Whoever has a position of its own, in order; 0 is what a `scheduled` queue gives everybody.
+CREATE INDEX outlast_waiting_place ON outlast_waiting
+  (queue, priority, position, available_at, created_at, job)
+  WHERE position <> 0;
+-- Those of the blocked that have none, for whoever gives them one.
+CREATE INDEX outlast_waiting_blocked ON outlast_waiting
+  (queue, priority, available_at, created_at, job)
+  WHERE state = 'blocked' AND position = 0;
+CREATE INDEX outlast_waiting_grp ON outlast_waiting (grp, job) WHERE grp IS NOT NULL;
+
+-- Whoever ran a job has a row, for its runs to point at. What follows `boot_id` is there only while
+-- it is enlisted: `started_at` says whether it is.
+CREATE TABLE outlast_workers (
+  id INTEGER PRIMARY KEY,
+  instance_id TEXT NOT NULL CONSTRAINT instance_name CHECK (length(instance_id) BETWEEN 1 AND 128),
+  boot_id TEXT NOT NULL,
+  started_at INTEGER,
+  seen_at INTEGER,
+  stopped_at INTEGER,
+  alive_until INTEGER,  -- of the monotonic clock of the boot in outlast_meta
+  info TEXT CONSTRAINT info_json CHECK (info IS NULL OR json_valid(info)),
+  UNIQUE (instance_id, boot_id),
+  CONSTRAINT enlisted CHECK (
+    (started_at IS NULL) = (info IS NULL)
+    AND (started_at IS NULL) = (seen_at IS NULL)
+    AND (started_at IS NULL) = (alive_until IS NULL)
+  )
+);
+CREATE INDEX outlast_workers_enlisted ON outlast_workers (started_at)
+  WHERE started_at IS NOT NULL;
+-- Nobody: whose a run is that left no trace of its worker.
+INSERT INTO outlast_workers (id, instance_id, boot_id) VALUES (0, '?', '?');
+
+-- The row is the lease: a finish that finds none, or another token, is stale.
+CREATE TABLE outlast_open_runs (
+  job INTEGER PRIMARY KEY REFERENCES outlast_jobs (seq),
+  run_id TEXT NOT NULL,
+  token INTEGER NOT NULL CONSTRAINT token_rises CHECK (token > 0),
+  worker INTEGER NOT NULL REFERENCES outlast_workers (id),
+  started_at INTEGER NOT NULL,
+  lease_until INTEGER NOT NULL,  -- of the monotonic clock of the boot in outlast_meta
+  cancel INTEGER NOT NULL DEFAULT 0,
+  artifacts TEXT NOT NULL DEFAULT '[]'
+    CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144)
+    CONSTRAINT artifacts_json CHECK (json_valid(artifacts)),
+  progress TEXT
+    CONSTRAINT progress_size CHECK (length(CAST(progress AS BLOB)) <= 4096)
+    CONSTRAINT progress_json CHECK (progress IS NULL OR json_valid(progress)),
+  queue TEXT NOT NULL,
+  name TEXT NOT NULL,
+  delivery TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  available_at INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  losses INTEGER NOT NULL,
+  grp INTEGER,
+  -- A job that executes at most once has one token.
+  CONSTRAINT one_run CHECK (token = 1 OR delivery = 'lease')
+);
+CREATE UNIQUE INDEX outlast_open_name ON outlast_open_runs (name) WHERE delivery = 'once';
+CREATE INDEX outlast_open_grp ON outlast_open_runs (grp, job) WHERE grp IS NOT NULL;
+
+CREATE TABLE outlast_runs (
+  job INTEGER NOT NULL REFERENCES outlast_jobs (seq) ON DELETE CASCADE,
+  token INTEGER NOT NULL,
+  run_id TEXT NOT NULL UNIQUE,
+  status TEXT NOT NULL CONSTRAINT run_status
+    CHECK (status IN ('succeeded', 'failed', 'lost', 'released', 'skipped', 'cancelled')),
+  reason TEXT,
+  worker INTEGER NOT NULL REFERENCES outlast_workers (id),
+  started_at INTEGER NOT NULL,
+  finished_at INTEGER NOT NULL,
+  error TEXT CONSTRAINT error_size CHECK (length(CAST(error AS BLOB)) <= 65536),
+  result TEXT
+    CONSTRAINT result_size CHECK (length(CAST(result AS BLOB)) <= 262144)
+    CONSTRAINT result_json CHECK (result IS NULL OR json_valid(result)),
+  exit_code INTEGER CONSTRAINT exit_code_range CHECK (exit_code BETWEEN -2147483648 AND 4294967295),
+  log_path TEXT CONSTRAINT log_path_size CHECK (log_path <> '' AND length(log_path) <= 4096),
+  artifacts TEXT NOT NULL DEFAULT '[]'
+    CONSTRAINT artifacts_size CHECK (length(CAST(artifacts AS BLOB)) <= 262144)
+    CONSTRAINT artifacts_json CHECK (json_valid(artifacts)),
+  progress TEXT
+    CONSTRAINT progress_size CHECK (length(CAST(progress AS BLOB)) <= 4096)
+    CONSTRAINT progress_json CHECK (progress IS NULL OR json_valid(progress)),
+  PRIMARY KEY (job, token)
+) WITHOUT ROWID;
+
+-- So that a worker's row can go when its last run has.
+CREATE INDEX outlast_runs_worker ON outlast_runs (worker);
+
+-- One terminal record per job: its key makes that a constraint.
+CREATE TABLE outlast_ends (
+  job INTEGER PRIMARY KEY REFERENCES outlast_jobs (seq) ON DELETE CASCADE,
+  state TEXT NOT NULL CONSTRAINT end_state
+    CHECK (state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled')),
+  reason TEXT,
+  at INTEGER NOT NULL,
+  queue TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  available_at INTEGER NOT NULL,
+  token INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  losses INTEGER NOT NULL
+);
+CREATE INDEX outlast_ends_state ON outlast_ends (state, at);
+-- The few that did not succeed are looked for among the many that did.
+CREATE INDEX outlast_ends_odd ON outlast_ends (state, job) WHERE state <> 'succeeded';
+
+-- Keys point at the root of a chain. 'key' rows stay for ever, also when their job is pruned;
+-- 'active' rows go when the chain ends.
+CREATE TABLE outlast_keys (
+  scope TEXT NOT NULL CONSTRAINT key_scope CHECK (scope IN ('key', 'active')),
+  key TEXT NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
+  bucket TEXT NOT NULL CONSTRAINT bucket_size CHECK (length(bucket) <= 512),
+  job_id TEXT NOT NULL,
+  PRIMARY KEY (scope, key, bucket)
+) WITHOUT ROWID;
+CREATE INDEX outlast_keys_active ON outlast_keys (job_id) WHERE scope = 'active';
+
+CREATE TABLE outlast_slots (
+  series TEXT NOT NULL CONSTRAINT series_name
+    CHECK (length(series) BETWEEN 1 AND 128 AND series NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  slot_at INTEGER NOT NULL,
+  outcome TEXT NOT NULL CONSTRAINT slot_outcome
+    CHECK (outcome IN ('ran', 'late', 'manual', 'skipped', 'missed', 'coalesced', 'overlap')),
+  planned INTEGER NOT NULL,  -- when it was to be triggered
+  actual INTEGER NOT NULL,  -- when it was answered
+  schedule_id TEXT,
+  job_id TEXT,
+  reason TEXT CONSTRAINT reason_size CHECK (length(reason) <= 1024),
+  PRIMARY KEY (series, slot_at),
+  -- Claimed for ever by the job; without one it may still be run by hand.
+  CONSTRAINT slot_claim CHECK ((job_id IS NULL) = (outcome IN ('missed', 'coalesced', 'overlap')))
+) WITHOUT ROWID;
+CREATE INDEX outlast_slots_job ON outlast_slots (job_id) WHERE job_id IS NOT NULL;
+
+-- A write replaces the row, so that no version is ever given twice; a trigger moves it on.
+CREATE TABLE outlast_schedules (
+  version INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE CONSTRAINT id_shape CHECK (length(id) = 36),
+  name TEXT NOT NULL UNIQUE CONSTRAINT schedule_name
+    CHECK (length(name) BETWEEN 1 AND 128 AND name NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  plan TEXT NOT NULL
+    CONSTRAINT plan_size CHECK (length(CAST(plan AS BLOB)) <= 524288)
+    CONSTRAINT plan_json CHECK (json_valid(plan)),
+  enabled INTEGER NOT NULL CHECK (enabled IN (0, 1)),
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  next_slot INTEGER,
+  next_trigger_at INTEGER,
+  last_triggered_at INTEGER,
+  CONSTRAINT next_one CHECK ((next_slot IS NULL) = (next_trigger_at IS NULL))
+);
+CREATE INDEX outlast_schedules_due ON outlast_schedules (next_trigger_at, id)
+  WHERE enabled AND next_trigger_at IS NOT NULL;
+
+CREATE TABLE outlast_queues (
+  name TEXT PRIMARY KEY
+    CONSTRAINT queue_name CHECK (length(name) BETWEEN 1 AND 128 AND name NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  ordering TEXT NOT NULL CHECK (ordering IN ('scheduled', 'position')),
+  gap INTEGER NOT NULL CHECK (gap BETWEEN 1 AND 1000000),
+  concurrency INTEGER CHECK (concurrency BETWEEN 1 AND 1000000),  -- NULL: no limit
+  paused_at INTEGER,
+  pause_reason TEXT,
+  resume_at INTEGER,  -- NULL: when somebody says so
+  CONSTRAINT pause CHECK (paused_at IS NOT NULL OR (pause_reason IS NULL AND resume_at IS NULL))
+) WITHOUT ROWID;
+-- So that an end that makes room costs nothing where nobody has set a limit.
+CREATE INDEX outlast_queues_limited ON outlast_queues (name) WHERE concurrency IS NOT NULL;
+
+-- A direct run holds its queue: nothing else is taken while its reservation is active.
+CREATE TABLE outlast_reservations (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE CONSTRAINT id_shape CHECK (length(id) = 36),
+  queue TEXT NOT NULL
+    CONSTRAINT queue_name CHECK (length(queue) BETWEEN 1 AND 128 AND queue NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  job_id TEXT NOT NULL,
+  caller TEXT NOT NULL CONSTRAINT caller_name CHECK (length(caller) BETWEEN 1 AND 128),
+  request TEXT NOT NULL CONSTRAINT request_size CHECK (length(request) BETWEEN 1 AND 512),
+  status TEXT NOT NULL DEFAULT 'active'
+    CONSTRAINT reservation_status CHECK (status IN ('active', 'released', 'expired')),
+  reason TEXT,
+  reserved_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  span INTEGER NOT NULL CHECK (span > 0),
+  until INTEGER NOT NULL,  -- of the monotonic clock of the boot in outlast_meta
+  ended_at INTEGER,
+  CONSTRAINT reservation_end CHECK ((status = 'active') = (ended_at IS NULL))
+);
+-- One active reservation per queue, ever.
+CREATE UNIQUE INDEX outlast_reservations_active ON outlast_reservations (queue)
+  WHERE status = 'active';
+CREATE INDEX outlast_reservations_job ON outlast_reservations (job_id);
+
+-- Jobs watched together. `closing` says how the members left over end.
+CREATE TABLE outlast_groups (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE CONSTRAINT id_shape CHECK (length(id) = 36),
+  name TEXT CONSTRAINT group_name CHECK (length(name) BETWEEN 1 AND 512),
+  mode TEXT NOT NULL CONSTRAINT group_mode CHECK (mode IN ('parallel', 'sequential')),
+  on_failure TEXT NOT NULL CONSTRAINT group_failure CHECK (on_failure IN ('stop', 'continue', 'skip')),
+  total INTEGER NOT NULL CONSTRAINT group_size CHECK (total BETWEEN 1 AND 1000000),
+  created_at INTEGER NOT NULL,
+  sealed_at INTEGER,  -- NULL: not all of its members are stored yet
+  closing TEXT CONSTRAINT group_closing CHECK (closing IN ('stop', 'skip')),
+  reason TEXT,
+  swept INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX outlast_groups_unsealed ON outlast_groups (created_at)
+  WHERE sealed_at IS NULL AND closing IS NULL;
+CREATE INDEX outlast_groups_abandoned ON outlast_groups (created_at)
+  WHERE sealed_at IS NULL AND swept;
+CREATE INDEX outlast_groups_closing ON outlast_groups (seq) WHERE closing IS NOT NULL AND NOT swept;
+
+-- Small documents that are compared and swapped: templates, and whatever else is set by name.
+-- A write replaces the row, so that no version is ever given twice.
+CREATE TABLE outlast_records (
+  version INTEGER PRIMARY KEY AUTOINCREMENT,
+  kind TEXT NOT NULL
+    CONSTRAINT kind_name CHECK (length(kind) BETWEEN 1 AND 128 AND kind NOT GLOB '*[^A-Za-z0-9_.:-]*'),
+  key TEXT NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
+  value TEXT NOT NULL
+    CONSTRAINT value_size CHECK (length(CAST(value AS BLOB)) <= 262144)
+    CONSTRAINT value_json CHECK (json_valid(value)),
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  UNIQUE (kind, key)
+);
+
+-- Everything unusual; the routine claim and success are told by the run itself.
+CREATE TABLE outlast_events (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  job INTEGER REFERENCES outlast_jobs (seq) ON DELETE CASCADE,  -- NULL: of no job
+  queue TEXT,  -- of which it tells, if of no job
+  at INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  token INTEGER NOT NULL,
+  run_id TEXT,
+  reason TEXT,
+  detail TEXT CONSTRAINT detail_size CHECK (length(CAST(detail AS BLOB)) <= 2097152)
+);
+CREATE INDEX outlast_events_job ON outlast_events (job);
+
+-- The second lock: what the code promises not to do, the database refuses.
+CREATE TRIGGER outlast_jobs_frozen BEFORE UPDATE ON outlast_jobs
+WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.type IS NOT OLD.type
+  OR NEW.name IS NOT OLD.name OR NEW.queue IS NOT OLD.queue OR NEW.delivery IS NOT OLD.delivery
+  OR NEW.max_attempts IS NOT OLD.max_attempts OR NEW.created_at IS NOT OLD.created_at
+  OR NEW.slot_at IS NOT OLD.slot_at OR NEW.start_deadline IS NOT OLD.start_deadline
+  OR NEW.retry_of IS NOT OLD.retry_of OR NEW.root IS NOT OLD.root
+  OR NEW.group_id IS NOT OLD.group_id OR NEW.grp IS NOT OLD.grp
+  OR NEW.template_id IS NOT OLD.template_id OR NEW.template_at IS NOT OLD.template_at
+  OR NEW.schedule_id IS NOT OLD.schedule_id
+  OR (NEW.params IS NOT OLD.params
+    AND NOT EXISTS (SELECT 1 FROM outlast_waiting WHERE job = OLD.seq AND token = 0))
+BEGIN SELECT RAISE(ABORT, 'outlast: a job is frozen at its first claim'); END;
+
+CREATE TRIGGER outlast_jobs_kept BEFORE DELETE ON outlast_jobs
+WHEN NOT EXISTS (SELECT 1 FROM outlast_ends WHERE job = OLD.seq)
+BEGIN SELECT RAISE(ABORT, 'outlast: a job that has not ended cannot be deleted'); END;
+
+CREATE TRIGGER outlast_runs_frozen BEFORE UPDATE ON outlast_runs
+WHEN NEW.job IS NOT OLD.job OR NEW.token IS NOT OLD.token OR NEW.run_id IS NOT OLD.run_id
+  OR NEW.status IS NOT OLD.status OR NEW.reason IS NOT OLD.reason OR NEW.worker IS NOT OLD.worker
+  OR NEW.started_at IS NOT OLD.started_at OR NEW.finished_at IS NOT OLD.finished_at
+  OR NEW.result IS NOT OLD.result OR NEW.log_path IS NOT OLD.log_path
+  OR NEW.progress IS NOT OLD.progress
+  OR (OLD.exit_code IS NOT NULL AND NEW.exit_code IS NOT OLD.exit_code)
+  OR (OLD.error IS NOT NULL AND NEW.error IS NOT OLD.error)
+  OR substr(NEW.artifacts, 1, length(OLD.artifacts) - 1)
+    <> substr(OLD.artifacts, 1, length(OLD.artifacts) - 1)
+BEGIN SELECT RAISE(ABORT, 'outlast: a closed run is frozen'); END;
+
+CREATE TRIGGER outlast_runs_kept BEFORE DELETE ON outlast_runs
+WHEN EXISTS (SELECT 1 FROM outlast_jobs WHERE seq = OLD.job)
+BEGIN SELECT RAISE(ABORT, 'outlast: a run goes only with its job'); END;
+
+CREATE TRIGGER outlast_open_frozen BEFORE UPDATE ON outlast_open_runs
+WHEN NEW.job IS NOT OLD.job OR NEW.run_id IS NOT OLD.run_id OR NEW.token IS NOT OLD.token
+  OR NEW.worker IS NOT OLD.worker OR NEW.started_at IS NOT OLD.started_at
+  OR NEW.queue IS NOT OLD.queue OR NEW.name IS NOT OLD.name OR NEW.delivery IS NOT OLD.delivery
+  OR NEW.priority IS NOT OLD.priority OR NEW.position IS NOT OLD.position
+  OR NEW.available_at IS NOT OLD.available_at OR NEW.failures IS NOT OLD.failures
+  OR NEW.losses IS NOT OLD.losses OR NEW.grp IS NOT OLD.grp OR NEW.cancel < OLD.cancel
+  OR substr(NEW.artifacts, 1, length(OLD.artifacts) - 1)
+    <> substr(OLD.artifacts, 1, length(OLD.artifacts) - 1)
+BEGIN SELECT RAISE(ABORT, 'outlast: of an open run only lease, cancel mark, progress and artifacts change'); END;
+
+CREATE TRIGGER outlast_open_unended BEFORE INSERT ON outlast_open_runs
+WHEN EXISTS (SELECT 1 FROM outlast_ends WHERE job = NEW.job)
+BEGIN SELECT RAISE(ABORT, 'outlast: an ended job never runs again'); END;
+
+CREATE TRIGGER outlast_open_kept BEFORE DELETE ON outlast_open_runs
+WHEN NOT EXISTS (SELECT 1 FROM outlast_runs WHERE job = OLD.job AND token = OLD.token)
+BEGIN SELECT RAISE(ABORT, 'outlast: an open run goes only when it is closed'); END;
+
+-- INSERT OR REPLACE would delete the row that is there without asking any other trigger.
+CREATE TRIGGER outlast_jobs_once BEFORE INSERT ON outlast_jobs
+WHEN EXISTS (SELECT 1 FROM outlast_jobs WHERE seq = NEW.seq)
+  OR EXISTS (SELECT 1 FROM outlast_jobs WHERE id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'outlast: that job is stored already'); END;
+
+CREATE TRIGGER outlast_open_once BEFORE INSERT ON outlast_open_runs
+WHEN EXISTS (SELECT 1 FROM outlast_open_runs WHERE job = NEW.job)
+BEGIN SELECT RAISE(ABORT, 'outlast: that job runs already'); END;
+
+CREATE TRIGGER outlast_runs_once BEFORE INSERT ON outlast_runs
+WHEN EXISTS (SELECT 1 FROM outlast_runs WHERE job = NEW.job AND token = NEW.token)
+  OR EXISTS (SELECT 1 FROM outlast_runs WHERE run_id = NEW.run_id)
+BEGIN SELECT RAISE(ABORT, 'outlast: that run is closed already'); END;
+
+CREATE TRIGGER outlast_ends_once BEFORE INSERT ON outlast_ends
+WHEN EXISTS (SELECT 1 FROM outlast_ends WHERE job = NEW.job)
+BEGIN SELECT RAISE(ABORT, 'outlast: that job has ended already'); END;
+
+CREATE TRIGGER outlast_waiting_unended BEFORE INSERT ON outlast_waiting
+WHEN EXISTS (SELECT 1 FROM outlast_ends WHERE job = NEW.job)
+  OR EXISTS (SELECT 1 FROM outlast_open_runs WHERE job = NEW.job)
+BEGIN SELECT RAISE(ABORT, 'outlast: a job that runs or has ended does not wait'); END;
+
+CREATE TRIGGER outlast_waiting_frozen BEFORE UPDATE ON outlast_waiting
+WHEN NEW.job IS NOT OLD.job OR NEW.queue IS NOT OLD.queue OR NEW.type IS NOT OLD.type
+  OR NEW.name IS NOT OLD.name OR NEW.delivery IS NOT OLD.delivery
+  OR NEW.created_at IS NOT OLD.created_at OR NEW.start_deadline IS NOT OLD.start_deadline
+  OR NEW.token IS NOT OLD.token OR NEW.failures IS NOT OLD.failures
+  OR NEW.losses IS NOT OLD.losses OR NEW.grp IS NOT OLD.grp
+BEGIN SELECT RAISE(ABORT, 'outlast: of a waiting job only its place and state change'); END;
+
+CREATE TRIGGER outlast_ends_alone BEFORE INSERT ON outlast_ends
+WHEN EXISTS (SELECT 1 FROM outlast_waiting WHERE job = NEW.job)
+  OR EXISTS (SELECT 1 FROM outlast_open_runs WHERE job = NEW.job)
+BEGIN SELECT RAISE(ABORT, 'outlast: a job that waits or runs has not ended'); END;
+
+CREATE TRIGGER outlast_ends_frozen BEFORE UPDATE ON outlast_ends
+WHEN NOT (OLD.state = 'failed' AND NEW.state = 'dead_letter')
+  OR NEW.job IS NOT OLD.job OR NEW.at IS NOT OLD.at OR NEW.queue IS NOT OLD.queue
+  OR NEW.priority IS NOT OLD.priority OR NEW.position IS NOT OLD.position
+  OR NEW.available_at IS NOT OLD.available_at OR NEW.token IS NOT OLD.token
+  OR NEW.failures IS NOT OLD.failures OR NEW.losses IS NOT OLD.losses
+BEGIN SELECT RAISE(ABORT, 'outlast: an end is final'); END;
+
+CREATE TRIGGER outlast_ends_kept BEFORE DELETE ON outlast_ends
+WHEN EXISTS (SELECT 1 FROM outlast_jobs WHERE seq = OLD.job)
+BEGIN SELECT RAISE(ABORT, 'outlast: an end goes only with its job'); END;
+
+CREATE TRIGGER outlast_slots_frozen BEFORE UPDATE ON outlast_slots
+WHEN NEW.series IS NOT OLD.series OR NEW.slot_at IS NOT OLD.slot_at
+  OR NEW.planned IS NOT OLD.planned
+  OR (OLD.job_id IS NOT NULL
+    AND (NEW.job_id IS NOT OLD.job_id OR NEW.schedule_id IS NOT OLD.schedule_id
+      OR NEW.actual IS NOT OLD.actual OR NEW.reason IS NOT OLD.reason
+      OR NEW.outcome NOT IN (OLD.outcome, 'skipped')))
+  OR (OLD.job_id IS NULL AND NEW.outcome IS NOT 'manual')
+BEGIN SELECT RAISE(ABORT, 'outlast: a slot is claimed once, for ever'); END;
+
+CREATE TRIGGER outlast_slots_kept BEFORE DELETE ON outlast_slots
+BEGIN SELECT RAISE(ABORT, 'outlast: slots are kept for ever'); END;
+
+CREATE TRIGGER outlast_schedules_frozen BEFORE UPDATE ON outlast_schedules
+WHEN NEW.version IS NOT OLD.version OR NEW.id IS NOT OLD.id OR NEW.name IS NOT OLD.name
+  OR NEW.plan IS NOT OLD.plan OR NEW.enabled IS NOT OLD.enabled
+  OR NEW.created_at IS NOT OLD.created_at OR NEW.updated_at IS NOT OLD.updated_at
+BEGIN SELECT RAISE(ABORT, 'outlast: a schedule is written anew, and only its triggers move it on'); END;
+
+CREATE TRIGGER outlast_groups_frozen BEFORE UPDATE ON outlast_groups
+WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.name IS NOT OLD.name
+  OR NEW.mode IS NOT OLD.mode OR NEW.on_failure IS NOT OLD.on_failure
+  OR NEW.total IS NOT OLD.total OR NEW.created_at IS NOT OLD.created_at
+  OR (OLD.sealed_at IS NOT NULL AND NEW.sealed_at IS NOT OLD.sealed_at)
+  OR (OLD.closing IS NOT NULL
+    AND (NEW.closing IS NOT OLD.closing OR NEW.reason IS NOT OLD.reason))
+  OR (NEW.closing IS NULL AND NEW.reason IS NOT NULL)
+  OR NEW.swept < OLD.swept OR (NEW.swept AND NEW.closing IS NULL)
+BEGIN SELECT RAISE(ABORT, 'outlast: a group is sealed once, closed once and then swept'); END;
+
+-- Groups that are not over: not complete yet, or some member waits or runs.
+CREATE VIEW outlast_live_groups AS
+SELECT g.seq, g.id
+FROM outlast_groups AS g
+WHERE g.sealed_at IS NULL AND g.closing IS NULL
+  OR EXISTS (SELECT 1 FROM outlast_waiting AS w WHERE w.grp = g.seq)
+  OR EXISTS (SELECT 1 FROM outlast_open_runs AS o WHERE o.grp = g.seq);
+
+-- One line per group, its members counted, a chain by its last job.
+CREATE VIEW outlast_group_state AS
+SELECT
+  g.id, g.seq, g.name, g.mode, g.on_failure, g.total, g.created_at, g.sealed_at, g.closing,
+  g.reason,
+  (
+    SELECT json_group_object(c.state, c.number)
+    FROM (
+      SELECT
+        coalesce(w.state, CASE WHEN o.job IS NOT NULL THEN 'running' END, e.state, 'running')
+          AS state,
+        count(*) AS number
+      FROM outlast_jobs AS j INDEXED BY outlast_jobs_grp
+      LEFT JOIN outlast_waiting AS w ON w.job = j.seq
+      LEFT JOIN outlast_open_runs AS o ON o.job = j.seq
+      LEFT JOIN outlast_ends AS e ON e.job = j.seq
+      WHERE j.grp = g.seq
+        AND NOT EXISTS (
+          SELECT 1 FROM outlast_jobs AS s WHERE s.retry_of = j.seq AND +s.grp = j.grp
+        )
+      GROUP BY 1
+    ) AS c
+  ) AS counts
+FROM outlast_groups AS g;
+
+-- Jobs whose chain belongs to a group that is not over. A chain began as a member or has none: a retry by hand,
+-- which is no member, still holds on to the links before it.
+CREATE VIEW outlast_grouped AS
+SELECT j.seq AS job
+FROM outlast_jobs AS j
+CROSS JOIN outlast_jobs AS r ON r.seq = coalesce(j.root, j.seq)
+CROSS JOIN outlast_live_groups AS g ON g.seq = r.grp;
+
+-- One line per job, wherever it stands. One that stands nowhere was running when it was last seen;
+-- its counts are those of its runs and of the job whose closing write brought it about.
+CREATE VIEW outlast_job_state AS
+SELECT
+  j.seq, j.id, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, j.created_at,
+  j.slot_at, j.start_deadline, p.id AS retry_of, coalesce(r.id, j.id) AS root_id,
+  j.group_id, j.template_id, j.template_at, j.schedule_id,
+  coalesce(w.state, CASE WHEN o.job IS NOT NULL THEN 'running' END, e.state, 'running') AS state,
+  e.reason,
+  coalesce(w.priority, o.priority, e.priority, 0) AS priority,
+  coalesce(w.position, o.position, e.position, 0) AS position,
+  coalesce(w.available_at, o.available_at, e.available_at, j.created_at) AS available_at,
+  coalesce(
+    w.token, o.token, e.token,
+    (SELECT token FROM outlast_runs WHERE job = j.seq ORDER BY token DESC LIMIT 1),
+    0
+  ) AS token,
+  coalesce(
+    w.failures, o.failures, e.failures,
+    (SELECT count(*) FROM outlast_runs WHERE job = j.seq AND status IN ('failed', 'lost'))
+    + coalesce(
+      (
+        SELECT failures FROM outlast_ends
+        WHERE job = j.retry_of
+          AND EXISTS (SELECT 1 FROM outlast_events WHERE job = j.retry_of AND kind = 'chained')
+      ),
+      0
+    )
+  ) AS failures,
+  coalesce(
+    w.losses, o.losses, e.losses,
+    (SELECT count(*) FROM outlast_runs WHERE job = j.seq AND status = 'lost')
+    + coalesce(
+      (
+        SELECT losses FROM outlast_ends
+        WHERE job = j.retry_of
+          AND EXISTS (SELECT 1 FROM outlast_events WHERE job = j.retry_of AND kind = 'chained')
+      ),
+      0
+    )
+  ) AS losses,
+  coalesce(o.cancel, 0) AS cancel_requested,
+  k.instance_id AS holder,
+  k.boot_id,
+  coalesce(
+    (SELECT started_at FROM outlast_runs WHERE job = j.seq ORDER BY token LIMIT 1),
+    o.started_at
+  ) AS started_at,
+  e.at AS finished_at,
+  o.lease_until,
+  o.progress
+FROM outlast_jobs AS j
+LEFT JOIN outlast_jobs AS p ON p.seq = j.retry_of
+LEFT JOIN outlast_jobs AS r ON r.seq = j.root
+LEFT JOIN outlast_waiting AS w ON w.job = j.seq
+LEFT JOIN outlast_open_runs AS o ON o.job = j.seq
+LEFT JOIN outlast_ends AS e ON e.job = j.seq
+LEFT JOIN outlast_workers AS k ON k.id = coalesce(
+  o.worker,
+  (SELECT worker FROM outlast_runs WHERE job = j.seq ORDER BY token DESC LIMIT 1)
+);

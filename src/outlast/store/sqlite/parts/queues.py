@@ -1,0 +1,68 @@
+"""Queues, and reservations of them."""
+
+from datetime import timedelta
+from typing import Any
+
+from outlast.core.job import NewJob
+from outlast.core.reservation import NewReservation, Reservation, ReservationId
+from outlast.store.base import Queue
+from outlast.store.reservations import Reserved
+from outlast.store.rows import queues as queue_rows
+from outlast.store.rows import reservations as reservation_rows
+from outlast.store.sqlite import verbs
+from outlast.store.sqlite.parts.asking import Asking
+
+
+class SqliteQueues(Asking):
+    """Queues, and reservations of them."""
+
+    async def set_queue(self, queue: Queue) -> None:
+        await self._writer.ask(verbs.set_queue, [queue])
+
+    async def queue(self, name: str) -> Queue:
+        found = await self._reader.rows("queue.get", name=name)
+        return queue_rows.queue(found[0], self._clock.now()) if found else Queue(name=name)
+
+    async def queues(self) -> list[Queue]:
+        found = await self._reader.rows("queue.all")
+        return [queue_rows.queue(row, self._clock.now()) for row in found]
+
+    async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
+        await self._writer.ask(verbs.pause, [(name, reason, span)])
+
+    async def resume(self, name: str) -> bool:
+        resumed: bool = (await self._writer.ask(verbs.resume, [name]))[0]
+        return resumed
+
+    async def normalise(self, queue: str) -> int:
+        changed: int = (await self._writer.ask(verbs.normalise, [queue]))[0]
+        return changed
+
+    async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
+        reserved: Reserved = (await self._writer.ask(verbs.reserve, [(new, job)]))[0]
+        return reserved
+
+    async def keep(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+        kept: bool = (await self._writer.ask(verbs.keep, [(reservation_id, span)]))[0]
+        return kept
+
+    async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
+        found = await self._reservations("reservation.get", id=reservation_id)
+        return found[0] if found else None
+
+    async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
+        if active_only:
+            return await self._reservations("reservation.held", limit=limit)
+        return await self._reservations("reservation.latest", limit=limit)
+
+    async def lapsed_reservations(self, *, limit: int) -> list[Reservation]:
+        mono = self._clock.monotonic()
+        return await self._reservations("reservation.lapsed", mono=mono, limit=limit)
+
+    async def free_reservations(self, *, limit: int) -> list[Reservation]:
+        freed: list[Reservation] = (await self._writer.ask(verbs.free_reservations, [limit]))[0]
+        return freed
+
+    async def _reservations(self, name: str, **values: Any) -> list[Reservation]:
+        found = await self._reader.rows(name, **values)
+        return [reservation_rows.reservation(row) for row in found]

@@ -1,0 +1,74 @@
+"""Schedules and slots."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from outlast.clock import micros, moment
+from outlast.core.event import ZERO
+from outlast.core.schedule import Firing, Schedule, SlotRecord, check_plan
+from outlast.core.span import MICROSECOND
+from outlast.store.rows import dumps
+from outlast.store.rows import schedules as schedule_rows
+from outlast.store.schedules import Due, Fired, SetSchedule
+from outlast.store.sqlite import verbs
+from outlast.store.sqlite.parts.asking import Asking
+from outlast.store.sqlite.reader import Ask
+
+_LAST = datetime.max.replace(tzinfo=UTC)
+
+
+class SqliteSchedules(Asking):
+    """Schedules and slots."""
+
+    async def now(self) -> datetime:
+        return self._clock.now()
+
+    async def set_schedule(
+        self, schedule_id: str, *, expected: int | None, value: SetSchedule | None
+    ) -> Schedule | None:
+        if value is not None:
+            check_plan(value.plan)
+        wish = verbs.Setting(id=schedule_id, expected=expected, value=value)
+        written: Schedule | None = (await self._writer.ask(verbs.set_schedule, [wish]))[0]
+        return written
+
+    async def schedule(self, name: str) -> Schedule | None:
+        found = await self._reader.rows("schedule.get", name=name)
+        return schedule_rows.schedule(found[0]) if found else None
+
+    async def schedules(self, *, after: str = "", limit: int) -> list[Schedule]:
+        found = await self._reader.rows("schedule.page", after=after, limit=limit)
+        return [schedule_rows.schedule(row) for row in found]
+
+    async def due_schedules(self, *, ahead: timedelta = ZERO, limit: int) -> Due:
+        now = self._clock.now()
+        return await self._reader.together(partial(_due, now=now, ahead=ahead, limit=limit))
+
+    async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
+        return await self._writer.ask(verbs.fire, firings) if firings else []
+
+    async def slots(
+        self, series: str, *, before: datetime | None = None, limit: int
+    ) -> list[SlotRecord]:
+        asked = {"before": micros(before or _LAST), "limit": limit}
+        found = await self._reader.rows("schedule.slots", series=series, **asked)
+        return [schedule_rows.slot(row) for row in found]
+
+    async def slot_rows(self, series: str, moments: Sequence[datetime]) -> list[SlotRecord | None]:
+        asked = dumps([micros(at) for at in moments])
+        found = await self._reader.rows("schedule.slot_rows", series=series, moments=asked)
+        rows = {row.slot.at: row for row in map(schedule_rows.slot, found)}
+        return [rows.get(at) for at in moments]
+
+    async def running_names(self, names: Collection[str]) -> frozenset[str]:
+        asked = dumps(sorted(names))
+        found = await self._reader.rows("schedule.running_names", names=asked)
+        return frozenset(name for (name,) in found)
+
+
+def _due(ask: Ask, *, now: datetime, ahead: timedelta, limit: int) -> Due:
+    until = micros(now) + ahead // MICROSECOND
+    ready = [schedule_rows.schedule(row) for row in ask("schedule.due", until=until, limit=limit)]
+    [(later,)] = ask("schedule.later", until=until)
+    return Due(now=now, schedules=ready, next_trigger_at=None if later is None else moment(later))

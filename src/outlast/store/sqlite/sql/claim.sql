@@ -1,0 +1,127 @@
+-- @promote
+UPDATE outlast_waiting
+SET state = 'queued'
+WHERE job IN (
+  SELECT job FROM outlast_waiting
+  WHERE state IN ('scheduled', 'retry_wait') AND available_at <= :now
+  ORDER BY available_at, job
+  LIMIT :limit
+);
+
+-- @gate
+-- What stands before a claim of this queue; a row in any case.
+SELECT
+  coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > :now), 0),
+  q.concurrency,
+  r.id IS NOT NULL,
+  j.seq
+FROM (SELECT 1)
+LEFT JOIN outlast_queues AS q ON q.name = :queue
+LEFT JOIN outlast_reservations AS r ON r.queue = :queue AND r.status = 'active'
+LEFT JOIN outlast_jobs AS j ON j.id = r.job_id;
+
+-- @count_open
+-- All that runs now is few; an index for this would cost every claim and every end.
+SELECT count(*) FROM outlast_open_runs WHERE queue = :queue;
+
+-- @clear
+DELETE FROM temp.outlast_picked;
+
+-- @pick
+-- Each type's own index range gives its first few; only those are sorted together. Beyond :limit
+-- only prefetchable jobs (`lease`, never lost) are taken, hence the two ranges of each type.
+INSERT INTO temp.outlast_picked (job)
+SELECT job
+FROM (
+  SELECT
+    w.job,
+    w.delivery,
+    w.losses,
+    row_number() OVER (
+      ORDER BY w.priority DESC, w.position, w.available_at, w.created_at, w.job
+    ) AS place
+  FROM json_each(:types) AS t
+  CROSS JOIN outlast_waiting AS w ON w.job IN (
+    SELECT job FROM (
+      SELECT i.job FROM outlast_waiting AS i
+      WHERE i.queue = :queue AND i.type = t.value AND i.state = 'queued'
+        AND (i.start_deadline IS NULL OR i.start_deadline >= :now)
+        AND (
+          i.delivery <> 'once'
+          OR NOT EXISTS (
+            SELECT 1 FROM outlast_open_runs AS o WHERE o.delivery = 'once' AND o.name = i.name
+          )
+          AND i.job = (
+            SELECT e.job FROM outlast_waiting AS e
+            WHERE e.delivery = 'once' AND e.name = i.name AND e.queue = i.queue
+              AND e.state = 'queued'
+              AND (e.start_deadline IS NULL OR e.start_deadline >= :now)
+              AND e.type IN (SELECT value FROM json_each(:types))
+            ORDER BY e.priority DESC, e.position, e.available_at, e.created_at, e.job
+            LIMIT 1
+          )
+        )
+      ORDER BY i.priority DESC, i.position, i.available_at, i.created_at, i.job
+      LIMIT :limit
+    )
+    UNION
+    SELECT job FROM (
+      SELECT i.job FROM outlast_waiting AS i
+      WHERE i.queue = :queue AND i.type = t.value AND i.state = 'queued'
+        AND (i.start_deadline IS NULL OR i.start_deadline >= :now)
+        AND i.delivery = 'lease' AND i.losses = 0 AND :prefetch > 0
+      ORDER BY i.priority DESC, i.position, i.available_at, i.created_at, i.job
+      LIMIT :limit + :prefetch
+    )
+  )
+)
+WHERE place <= :limit OR (delivery = 'lease' AND losses = 0)
+ORDER BY place
+LIMIT :limit + :prefetch;
+
+-- @pick_reserved
+-- The queue is held for this one; what else keeps a job from being taken still does.
+INSERT INTO temp.outlast_picked (job)
+SELECT w.job
+FROM outlast_waiting AS w
+WHERE w.job = :job AND w.state = 'queued'
+  AND w.type IN (SELECT value FROM json_each(:types))
+  AND (w.start_deadline IS NULL OR w.start_deadline >= :now)
+  AND (
+    w.delivery <> 'once'
+    OR NOT EXISTS (
+      SELECT 1 FROM outlast_open_runs AS o WHERE o.delivery = 'once' AND o.name = w.name
+    )
+  );
+
+-- @worker
+INSERT INTO outlast_workers (instance_id, boot_id)
+VALUES (:instance, :boot)
+ON CONFLICT DO NOTHING;
+
+-- @open
+INSERT INTO outlast_open_runs (
+  job, run_id, token, worker, started_at, lease_until,
+  queue, name, delivery, priority, position, available_at, failures, losses, grp
+)
+SELECT
+  w.job, :prefix || printf('%06x', p.n - 1), w.token + 1, k.id, :now, :until,
+  w.queue, w.name, w.delivery, w.priority, w.position, w.available_at, w.failures, w.losses, w.grp
+FROM temp.outlast_picked AS p
+CROSS JOIN outlast_workers AS k ON k.instance_id = :instance AND k.boot_id = :boot
+CROSS JOIN outlast_waiting AS w ON w.job = p.job;
+
+-- @leave
+DELETE FROM outlast_waiting WHERE job IN (SELECT job FROM temp.outlast_picked);
+
+-- @claimed
+-- One row for all: reading many would hand the interpreter lock back and forth for each.
+SELECT json_group_array(
+  json_array(
+    j.id, o.token, o.run_id, j.type, j.params, j.delivery, o.failures, o.losses, j.max_attempts,
+    j.slot_at
+  )
+)
+FROM temp.outlast_picked AS p
+CROSS JOIN outlast_open_runs AS o ON o.job = p.job
+CROSS JOIN outlast_jobs AS j ON j.seq = p.job;

@@ -1,0 +1,9 @@
+-- @save
+-- An item of its own: what the database refuses takes nothing else with it.
+SAVEPOINT outlast_item;
+
+-- @undo
+ROLLBACK TO outlast_item;
+
+-- @keep
+RELEASE outlast_item;

@@ -1,0 +1,53 @@
+"""Setting queues, pausing them and letting them go on."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from outlast.clock import moment
+from outlast.core.event import Kind
+from outlast.core.order import GAP, Ordering
+from outlast.core.span import MICROSECOND
+from outlast.store.base import Queue
+from outlast.store.rows import require_storable
+from outlast.store.sqlite.verbs.footing import while_open
+from outlast.store.sqlite.writer import Work
+
+
+@while_open
+def set_queue(work: Work, queues: Sequence[Queue]) -> list[None]:
+    for queue in queues:
+        values: dict[str, Any] = {"name": queue.name, "ordering": queue.ordering, "gap": queue.gap}
+        work.run("queue.set", concurrency=queue.concurrency, **values)
+        work.queues.add(queue.name)  # there may be room now
+    return [None] * len(queues)
+
+
+@while_open
+def pause(work: Work, asked: Sequence[tuple[str, str | None, timedelta | None]]) -> list[None]:
+    for name, reason, span in asked:
+        require_storable([reason])
+        until = None if span is None else work.now + span // MICROSECOND
+        defaults = {"ordering": Ordering.SCHEDULED, "gap": GAP}  # if nobody has set it
+        work.run("queue.pause", name=name, reason=reason, until=until, now=work.now, **defaults)
+        detail = None if until is None else moment(until).isoformat()
+        _record(work, name, Kind.PAUSED, reason, detail)
+    return [None] * len(asked)
+
+
+@while_open
+def resume(work: Work, names: Sequence[str]) -> list[bool]:
+    return [_resume(work, name) for name in names]
+
+
+def _resume(work: Work, name: str) -> bool:
+    if not work.run("queue.resume", name=name, now=work.now).rowcount:
+        return False
+    _record(work, name, Kind.RESUMED, None, None)
+    work.queues.add(name)
+    return True
+
+
+def _record(work: Work, name: str, kind: Kind, reason: str | None, detail: str | None) -> None:
+    values = {"name": name, "kind": kind, "reason": reason, "detail": detail}
+    work.run("queue.record", now=work.now, **values)

@@ -1,0 +1,128 @@
+"""Writing schedules, and answering their slots: each firing alone, all of it or nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from outlast.clock import micros
+from outlast.core.schedule import Firing, Schedule
+from outlast.store.rows import schedules as schedule_rows
+from outlast.store.schedules import Fired, SetSchedule
+from outlast.store.sqlite.verbs.add import insert_keyed
+from outlast.store.sqlite.verbs.alone import alone
+from outlast.store.sqlite.verbs.footing import while_open
+from outlast.store.sqlite.verbs.together import fire_together
+from outlast.store.sqlite.writer import Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A wish to write a schedule, to create it (nothing expected) or to delete it (no value)."""
+
+    id: str
+    expected: int | None
+    value: SetSchedule | None
+
+
+@while_open
+def set_schedule(work: Work, settings: Sequence[Setting]) -> list[Schedule | None]:
+    return [
+        _delete_schedule(work, each)
+        if each.value is None
+        else _write_schedule(work, each, each.value)
+        for each in settings
+    ]
+
+
+@while_open
+def fire(work: Work, firings: Sequence[Firing]) -> list[Fired]:
+    if not work.careful and len(firings) > 1 and fire_together(work, firings):
+        return [Fired.WRITTEN] * len(firings)
+    return [_fire_alone(work, firing) for firing in firings]
+
+
+def _write_schedule(work: Work, asked: Setting, value: SetSchedule) -> Schedule | None:
+    bound = schedule_rows.values(value) | {"id": asked.id}
+    known = {"id": asked.id, "expected": asked.expected}
+    found = work.run("schedule.expected", name=bound["name"], **known).fetchone()
+    if found is None:
+        return None
+    created_at, updated_at, last = found
+    work.run("schedule.delete", **known)
+    work.run(
+        "schedule.write",
+        created_at=work.now if created_at is None else created_at,
+        updated_at=work.now if updated_at is None else max(work.now, updated_at + 1),
+        last_triggered_at=last,
+        **bound,
+    )
+    return _read_schedule(work, asked.id)
+
+
+def _delete_schedule(work: Work, asked: Setting) -> Schedule | None:
+    there = _read_schedule(work, asked.id)
+    gone = work.run("schedule.delete", id=asked.id, expected=asked.expected)
+    return there if gone.rowcount > 0 else None
+
+
+def _read_schedule(work: Work, schedule_id: str) -> Schedule | None:
+    found = work.run("schedule.get", name=schedule_id).fetchone()
+    return None if found is None else schedule_rows.schedule(found)
+
+
+def _fire_alone(work: Work, firing: Firing) -> Fired:
+    """A job that the database refuses undoes all of a batch; then each is tried by itself."""
+    if not work.careful:
+        return _fire(work, firing)
+    fired = alone(work, lambda: _fire(work, firing))
+    return fired if isinstance(fired, Fired) else Fired.REFUSED
+
+
+def _fire(work: Work, firing: Firing) -> Fired:
+    at = micros(firing.slot.at)
+    has_row, is_busy = work.run("schedule.look", **_looked_for(firing), at=at).fetchone()
+    onward = {
+        "at": at,
+        "id": firing.schedule_id,
+        "version": firing.version,
+        "next_slot": schedule_rows.number(firing.next_slot),
+        "next_trigger_at": schedule_rows.number(firing.next_trigger_at),
+    }
+    if has_row:
+        passed = work.run("schedule.pass_by", **onward)
+        return Fired.TAKEN if passed.rowcount > 0 else Fired.STALE
+    if is_busy:
+        stands = work.one("schedule.stands", at=at, id=onward["id"], version=onward["version"])
+        return Fired.BUSY if stands else Fired.STALE
+    if work.run("schedule.go_on", triggers=firing.job is not None, **onward).rowcount < 1:
+        return Fired.STALE
+    _answer_slot(work, firing, at)
+    return Fired.WRITTEN
+
+
+def _looked_for(firing: Firing) -> dict[str, Any]:
+    job = firing.job
+    key = job.key if job else None
+    return {
+        "series": firing.slot.series,
+        "job_id": job and job.id,
+        "key": key and key.key,
+        "bucket": key and key.bucket,
+        "active_key": job and job.active_key,
+    }
+
+
+def _answer_slot(work: Work, firing: Firing, at: int) -> None:
+    if firing.job is not None:
+        insert_keyed(work, replace(firing.job, slot=firing.slot))
+    work.run(
+        "schedule.claim_slot",
+        series=firing.slot.series,
+        at=at,
+        now=work.now,
+        id=firing.schedule_id,
+        outcome=firing.outcome,
+        planned=micros(firing.planned),
+        job_id=None if firing.job is None else firing.job.id,
+        reason=firing.reason,
+    )

@@ -1,0 +1,89 @@
+"""The small writing verbs: renewing, reporting, attaching, promoting, pruning."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from itertools import groupby
+
+from outlast.core.limits import MAX_PROGRESS, is_storable
+from outlast.core.run import Lease
+from outlast.core.span import MICROSECOND
+from outlast.store.base import Renewal
+from outlast.store.rows import dumps
+from outlast.store.sqlite.verbs.footing import while_open
+from outlast.store.sqlite.verbs.worker import forget_workers
+from outlast.store.sqlite.writer import Work
+
+
+def renew(work: Work, asked: Sequence[tuple[Lease, timedelta]]) -> list[Renewal]:
+    """Neighbours that ask for the same span are renewed together."""
+    renewals: list[Renewal] = []
+    for span, group in groupby(asked, key=lambda item: item[1]):
+        leases = dumps([(lease.job_id, lease.token) for lease, _ in group])
+        work.run("lease.renew", leases=leases, until=work.mono + span // MICROSECOND)
+        work.run("reservation.renew", leases=leases, now=work.now, mono=work.mono)
+        held = dict(json.loads(work.one("lease.renewed", leases=leases)))
+        count = len(json.loads(leases))
+        renewals += [Renewal(n in held, bool(held.get(n))) for n in range(count)]
+    return renewals
+
+
+def report(work: Work, asked: Sequence[tuple[Lease, str]]) -> list[bool]:
+    """In rounds, since two reports of one run must not share a statement."""
+    answers: list[bool] = []
+    together: dict[Lease, str] = {}
+    for lease, progress in asked:
+        if lease in together:
+            answers += _report(work, together)
+            together = {}
+        together[lease] = progress
+    return answers + _report(work, together)
+
+
+def attach(work: Work, asked: Sequence[tuple[Lease, Sequence[str]]]) -> list[bool]:
+    return [_attach(work, lease, artifacts) for lease, artifacts in asked]
+
+
+@while_open
+def promote(work: Work, limits: Sequence[int]) -> list[int]:
+    return [work.run("claim.promote", now=work.now, limit=limit).rowcount for limit in limits]
+
+
+@while_open
+def prune(work: Work, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
+    return [_prune(work, older_than, limit) for older_than, limit in asked]
+
+
+def _report(work: Work, together: Mapping[Lease, str]) -> list[bool]:
+    kept = [text if _is_progress(text) else "" for text in together.values()]
+    pairs = zip(together, kept, strict=True)
+    reports = dumps([(lease.job_id, lease.token, text) for lease, text in pairs])
+    work.run("lease.report", reports=reports)
+    taken = set(json.loads(work.one("lease.reported", reports=reports)))
+    return [n in taken for n in range(len(together))]
+
+
+def _is_progress(text: str) -> bool:
+    return is_storable(text) and len(text.encode()) <= MAX_PROGRESS
+
+
+def _attach(work: Work, lease: Lease, artifacts: Sequence[str]) -> bool:
+    values = {"id": lease.job_id, "token": lease.token, "artifacts": dumps(list(artifacts))}
+    if work.run("lease.attach_open", **values).rowcount:
+        return True
+    return work.run("lease.attach_closed", **values).rowcount > 0
+
+
+def _prune(work: Work, older_than: timedelta, limit: int) -> int:
+    work.run("claim.clear")
+    before = work.now - older_than // MICROSECOND
+    gone = 0
+    if work.run("prune.pick", before=before, limit=limit).rowcount > 0:
+        groups = work.one("prune.groups_of")
+        work.run("reservation.prune")
+        gone = work.run("prune.delete").rowcount
+        if groups != "[]":
+            work.run("prune.groups", groups=groups)
+    work.run("prune.empty_groups", before=before)
+    forget_workers(work, before, limit)
+    return gone

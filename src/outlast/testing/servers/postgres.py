@@ -1,0 +1,210 @@
+"""A real PostgreSQL server of our own, on this machine and for this process alone."""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+from outlast.testing.servers import processes, wheel
+
+NEWEST: Final = wheel.VERSIONS[0]
+USER: Final = "postgres"
+PORTS: Final = range(20_000, 30_000)
+"""Below those that a system gives to clients: none takes ours while the server is down."""
+
+SETTINGS: Final = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "300",
+    "scram_iterations": "1",  # the password keeps neighbours out, not an attacker with a dump
+    "timezone": "Asia/Kathmandu",  # whoever leans on the server's time zone is 5:45 wrong
+    "dynamic_shared_memory_type": "mmap",  # in the folder, so that it goes with it
+    "log_line_prefix": "%m [%p] %d ",
+}
+QUICK: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+"""Nothing is flushed: a killed server keeps its commits, a machine without power would not."""
+
+PATIENCE: Final = 120
+"""Seconds for a start or a stop, on a busy machine, recovery included."""
+
+
+class ServerFailed(Exception):
+    """A program of PostgreSQL ended badly; its own words are in the message."""
+
+
+@contextmanager
+def postgres_server(
+    version: str = NEWEST, *, durable: bool = False, settings: Mapping[str, str] | None = None
+) -> Iterator["PostgresServer"]:
+    """A server that is running, and is gone with the block, or with this process if that is killed.
+
+    `durable` flushes as PostgreSQL does by default; without it tests are quicker, and a `kill`
+    still loses nothing, for the operating system stays alive.
+    """
+    with _folder() as folder, _watched(folder):
+        server = PostgresServer.create(folder, version, durable=durable, settings=settings)
+        try:
+            yield server
+        finally:
+            processes.end_all(server.data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresServer:
+    """One server: where it is, its power switch and its databases."""
+
+    folder: Path
+    version: str
+    port: int
+    password: str = field(repr=False)
+    programs: Path
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        version: str = NEWEST,
+        *,
+        durable: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Make the data folder below `folder`, which must be one that all may enter; start it."""
+        server = cls(
+            folder=folder,
+            version=version,
+            port=_free_port(),
+            password=secrets.token_hex(8),
+            programs=wheel.programs(version, folder),
+        )
+        server._init({**SETTINGS, **({} if durable else QUICK), **(settings or {})})
+        server.start()
+        return server
+
+    @property
+    def data(self) -> Path:
+        return self.folder / processes.DATA
+
+    @property
+    def log(self) -> str:
+        """What the server has logged since it was made."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "log"
+
+    def url(self, database: str = "postgres", *, port: int | None = None) -> str:
+        """For a client; `port` is that of a proxy in between."""
+        where = f"127.0.0.1:{port or self.port}"
+        return f"postgresql://{USER}:{self.password}@{where}/{database}"
+
+    def new_database(self) -> str:
+        """The address of a database that nobody has used."""
+        name = f"test_{secrets.token_hex(6)}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy")
+        return self.url(name)
+
+    def drop_database(self, name: str) -> None:
+        """Whoever is connected to it is sent away."""
+        self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def execute(self, sql: str, database: str = "postgres") -> str:
+        """One statement outside any transaction, by `psql`; rows as lines, columns split by `|`."""
+        command = ["psql", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align"]
+        return self._run(*command, "--set=ON_ERROR_STOP=1", "--command", sql, self.url(database))
+
+    def start(self) -> None:
+        """Returns when it answers; recovery after a `kill` is over then."""
+        self._control("start", "-o", f"-p {self.port}", "-l", str(self._log))
+
+    def stop(self) -> None:
+        """An orderly stop; clients that are connected are sent away first."""
+        self._control("stop", "-m", "fast")
+
+    def kill(self) -> None:
+        """`kill -9` of the server and all its processes, as if the machine had lost its power."""
+        processes.kill_all(self.data)
+        # Left behind they name an id that a zombie has, or by then somebody else: no start then.
+        for left in (self.data / "postmaster.pid", *self.folder.glob(".s.PGSQL.*")):
+            left.unlink(missing_ok=True)
+
+    def _init(self, settings: Mapping[str, str]) -> None:
+        self._log.touch(0o644)
+        wheel.give(self._log)
+        secret = self.folder / "password"
+        secret.write_text(self.password)
+        wheel.give(secret)
+        auth = ["-A", "scram-sha-256", f"--pwfile={secret}", "-c", "scram_iterations=1"]
+        self._run("initdb", "-D", str(self.data), "-U", USER, "-N", "--locale=C", "-EUTF8", *auth)
+        secret.unlink()
+        lines = [f"{name} = '{value}'\n" for name, value in settings.items()]
+        with self.data.joinpath("postgresql.conf").open("a", encoding="utf-8") as file:
+            file.writelines([*lines, f"unix_socket_directories = '{self.folder}'\n"])
+
+    def _control(self, *words: str) -> None:
+        try:
+            self._run("pg_ctl", "-D", str(self.data), "-w", "-t", str(PATIENCE), *words)
+        except ServerFailed as error:
+            raise ServerFailed(f"{error}\nits log ends with:\n{self.log[-2000:]}") from None
+
+    def _run(self, program: str, *words: str) -> str:
+        done = subprocess.run(  # noqa: S603 - a program of the wheel
+            [self.programs / program, *words],
+            **wheel.identity(),
+            cwd=self.folder,  # where its user may look
+            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE + 60,
+            check=False,
+        )
+        if done.returncode:
+            raise ServerFailed(f"{program} of PostgreSQL {self.version} failed: {done.stdout}")
+        return done.stdout.strip()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = new_folder()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def new_folder() -> Path:
+    """For one server: short, as a socket's path must be, and the server's user may enter it."""
+    folder = Path(tempfile.mkdtemp(prefix="outlast-pg-"))
+    wheel.give(folder)
+    folder.chmod(0o755)
+    return folder
+
+
+@contextmanager
+def _watched(folder: Path) -> Iterator[None]:
+    lock = folder / "in-use"
+    held = processes.hold(lock)
+    try:
+        processes.watch(lock, folder)
+        yield
+    finally:
+        os.close(held)
+
+
+def _free_port() -> int:
+    """One where nobody listens now; each process looks from a place of its own."""
+    start = os.getpid() * 61 + secrets.randbelow(61)
+    for step in range(len(PORTS)):
+        port = PORTS[(start + step) % len(PORTS)]
+        with closing(socket.socket()) as trial, suppress(OSError):
+            trial.bind(("127.0.0.1", port))
+            return port
+    raise ServerFailed(f"no port from {PORTS.start} to {PORTS.stop - 1} is free")

@@ -1,0 +1,82 @@
+"""Fixtures for tests of jobs; beside the package, since importing any part of that imports it all.
+
+pytest loads this in every run wherever Outlast is installed, so nothing is imported until a test
+asks for it.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from outlast.app import Outlast
+    from outlast.store.base import Store
+    from outlast.testing.clock import FakeClock
+    from outlast.testing.harness import Harness
+
+STORES = ("sqlite", "model")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("outlast", "durable background jobs")
+    group.addoption(
+        "--outlast-store", choices=STORES, help="where `outlast` keeps the jobs of a test"
+    )
+    parser.addini("outlast_store", f"one of {', '.join(STORES)}", default=STORES[0])
+    parser.addini("outlast_app", "the app that `outlast` tests, as module:attribute", default="")
+
+
+@pytest.fixture
+def outlast_clock() -> "FakeClock":
+    """The clock of the test: it stands still until it is told to move."""
+    from outlast.testing.clock import FakeClock  # noqa: PLC0415 - only who asks pays
+
+    return FakeClock()
+
+
+@pytest.fixture
+def outlast_store(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    outlast_clock: "FakeClock",
+) -> Iterator["Store"]:
+    """A store for this test alone: a SQLite file, or a model of a store in memory."""
+    from outlast.testing.stores import store_for_test  # noqa: PLC0415 - same
+
+    kind = request.config.getoption("outlast_store") or request.config.getini("outlast_store")
+    if kind not in STORES:
+        raise pytest.UsageError(f"outlast_store is {kind!r:.80}; use one of {', '.join(STORES)}")
+    with store_for_test(kind, tmp_path_factory.mktemp("outlast"), outlast_clock) as store:
+        yield store
+
+
+@pytest.fixture
+def outlast_app(request: pytest.FixtureRequest) -> "Outlast":
+    """The app under test, from the setting `outlast_app`; define this fixture to say otherwise."""
+    from outlast.cli.load import load_app  # noqa: PLC0415 - same
+
+    address = request.config.getini("outlast_app")
+    if not address:
+        raise pytest.UsageError(
+            "which app does `outlast` test? Set `outlast_app = myapp:app` in pytest's settings, "
+            "or define a fixture `outlast_app` that returns it"
+        )
+    return load_app(address)
+
+
+@pytest.fixture
+def outlast(
+    outlast_app: "Outlast",
+    outlast_store: "Store",
+    outlast_clock: "FakeClock",
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator["Harness"]:
+    """The app on this test's store and clock; afterwards it is as it was."""
+    from outlast.testing.harness import Harness  # noqa: PLC0415 - same
+    from outlast.testing.stores import ids_for_test  # noqa: PLC0415 - same
+
+    logs = tmp_path_factory.getbasetemp() / "outlast-logs"
+    ids = ids_for_test(outlast_clock)
+    with Harness(outlast_app, outlast_store, outlast_clock, ids=ids, logs=logs) as harness:
+        yield harness
