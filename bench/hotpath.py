@@ -22,7 +22,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId, RunId
 from outlast.core.run import Claim, Holder, Lease
 from outlast.store.base import Renewal
-from outlast.worker.processes.board import Board, HeldOnBoard
+from outlast.worker.supervisor.shared_lease_table import Board, HeldOnBoard
 
 SLOW = 0.006
 """How long a statement over a few hundred jobs takes, in seconds, where a server does it."""

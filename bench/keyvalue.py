@@ -22,7 +22,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import NewJob
 from outlast.core.run import Claim, Holder, Lease
 from outlast.core.worker import WorkerInfo
-from outlast.store.keyvalue.port import Engine
+from outlast.store.keyvalue.engine import Engine
 from outlast.store.keyvalue.store import KeyValueStore
 
 BACKLOGS: Final = (100, 1_000, 10_000)
@@ -65,10 +65,7 @@ def _server(name: str, folder: Path) -> Iterator[Callable[[Meter], Engine]]:
         with shared_etcd(folder) as cluster:
             yield lambda meter: Metered(_etcd(cluster.hosts), meter)
         return
-    from outlast.testing.servers.dynamodb import (  # noqa: PLC0415 - same
-        CREDENTIALS,
-        shared_dynamodb,
-    )
+    from outlast.testing.servers.dynamodb import CREDENTIALS, shared_dynamodb  # noqa: PLC0415 - same
 
     os.environ.update(CREDENTIALS)
     with shared_dynamodb(folder) as endpoint:
@@ -76,14 +73,14 @@ def _server(name: str, folder: Path) -> Iterator[Callable[[Meter], Engine]]:
 
 
 def _etcd(hosts: tuple[str, ...]) -> Engine:
-    from outlast.store.keyvalue.etcd import EtcdEngine  # noqa: PLC0415 - only if asked for
-    from outlast.store.keyvalue.etcd_wire import Cluster  # noqa: PLC0415 - same
+    from outlast.store.keyvalue.engines.etcd.client import Cluster  # noqa: PLC0415 - same
+    from outlast.store.keyvalue.engines.etcd.engine import EtcdEngine  # noqa: PLC0415 - only if asked for
 
     return EtcdEngine(Cluster(hosts=hosts), prefix="bench")
 
 
 def _dynamodb(endpoint: str, meter: Meter) -> Engine:
-    from outlast.store.keyvalue.dynamodb import DynamoDBEngine  # noqa: PLC0415 - only if asked
+    from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine  # noqa: PLC0415 - only if asked
     from outlast.testing.servers.dynamodb import MOST_WRITES  # noqa: PLC0415 - same
 
     engine = DynamoDBEngine(

@@ -8,7 +8,7 @@ from bench.metered import Spent
 from outlast.core.delivery import Delivery
 from outlast.core.job import Slot
 from outlast.core.schedule import Firing, Making, Outcome, Plan, Rule, Schedule
-from outlast.store.schedules import Fired, SetSchedule
+from outlast.store.contract.schedules import Fired, SetSchedule
 
 if TYPE_CHECKING:
     from bench.keyvalue import Bench

@@ -5,8 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from outlast.store.keyvalue.dynamodb import DynamoDBEngine
-from outlast.store.keyvalue.port import (
+from outlast.store.keyvalue.engine import (
     Conditions,
     Engine,
     Entry,
@@ -17,6 +16,7 @@ from outlast.store.keyvalue.port import (
     Span,
     Write,
 )
+from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
 
 WRITING = frozenset({"PutItem", "DeleteItem", "TransactWriteItems", "UpdateItem"})
 METERED = WRITING | {"GetItem", "BatchGetItem", "Query"}

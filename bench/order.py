@@ -15,7 +15,7 @@ from bench.probe import Probe
 from bench.progress import tell
 from bench.report import spread, table
 from outlast import Outlast
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.store.base import Queue
 from outlast.store.sqlite.store import SqliteStore
 

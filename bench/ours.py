@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.probe import GAP, LIMIT, WARM, Probe, pick_up, rate
 from outlast import JobType, Outlast, State
-from outlast.store.sqlite.database import connect
+from outlast.store.sqlite.connection import connect
 from outlast.store.sqlite.store import SqliteStore
 
 Noop = JobType[[float], None]

@@ -54,7 +54,7 @@ def outlast_store(
 @pytest.fixture
 def outlast_app(request: pytest.FixtureRequest) -> "Outlast":
     """The app under test, from the setting `outlast_app`; define this fixture to say otherwise."""
-    from outlast.cli.load import load_app  # noqa: PLC0415 - same
+    from outlast.cli.app_loader import load_app  # noqa: PLC0415 - same
 
     address = request.config.getini("outlast_app")
     if not address:

@@ -52,7 +52,7 @@ def _left_out(items: list[pytest.Item]) -> set[pytest.Item]:
 
     The same code has all of it on an engine in memory. `make proof` leaves nothing out.
     """
-    from outlast.testing import sizes  # noqa: PLC0415 - its assertions are rewritten first
+    from outlast.testing.conformance import sizes  # noqa: PLC0415 - its assertions are rewritten first
 
     if sizes.SIZES.every_case_on_servers:
         return set()
@@ -70,7 +70,7 @@ def postgres(
     tmp_path_factory: pytest.TempPathFactory, worker_id: str
 ) -> Iterator["PostgresServer"]:
     """A PostgreSQL server, the newest, for all of this session; it does not flush."""
-    from outlast.testing.servers.shared import shared_postgres  # noqa: PLC0415 - only who asks
+    from outlast.testing.servers.postgres_shared import shared_postgres  # noqa: PLC0415 - only who asks
 
     base = tmp_path_factory.getbasetemp()
     with shared_postgres(base if worker_id == "master" else base.parent) as server:
@@ -80,7 +80,7 @@ def postgres(
 @pytest.fixture(scope="session")
 def postgres_places(postgres: "PostgresServer") -> Iterator[Iterator[str]]:
     """Addresses without end, for `postgres_url`."""
-    from outlast.testing.servers.shared import places  # noqa: PLC0415 - only who asks
+    from outlast.testing.servers.postgres_shared import places  # noqa: PLC0415 - only who asks
 
     with places(postgres) as addresses:
         yield addresses
@@ -105,10 +105,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator["
 @pytest.fixture(scope="session")
 def dynamodb(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
     """The endpoint of a DynamoDB Local for all of this session, and credentials for it."""
-    from outlast.testing.servers.dynamodb import (  # noqa: PLC0415 - only who asks
-        CREDENTIALS,
-        shared_dynamodb,
-    )
+    from outlast.testing.servers.dynamodb import CREDENTIALS, shared_dynamodb  # noqa: PLC0415 - only who asks
 
     base = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:

@@ -17,7 +17,7 @@ from bench.pg.ground import Ground
 from bench.pg.rows import Row
 from bench.pg.sides import MODULES, PEERS, TREE
 from outlast.testing.servers.postgres import NEWEST, postgres_server
-from outlast.testing.servers.wheel import VERSIONS
+from outlast.testing.servers.postgres_binaries import VERSIONS
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 """Flushing is on; the rest keeps checkpoints, which meet one side by chance, out of the rounds."""

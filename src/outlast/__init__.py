@@ -9,7 +9,6 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from outlast.app import Outlast
     from outlast.config import Settings
-    from outlast.context import Run
     from outlast.core.command import Command
     from outlast.core.failure import Failure
     from outlast.core.group import Group, GroupState
@@ -53,10 +52,11 @@ if _typing.TYPE_CHECKING:
         UnknownType,
         WaitTimeout,
     )
-    from outlast.jobs.bulk import SomeRefused
+    from outlast.jobs.enqueue_many import SomeRefused
     from outlast.jobs.groups import GroupHandle
     from outlast.jobs.handle import Handle
     from outlast.jobs.jobtype import Bound, JobType
+    from outlast.run_context import Run
     from outlast.store.base import Queue
     from outlast.sync import Sync
 
@@ -127,7 +127,7 @@ __all__ = [
 _AT: _typing.Final = {
     "outlast.app": ("Outlast",),
     "outlast.config": ("Settings",),
-    "outlast.context": ("Run",),
+    "outlast.run_context": ("Run",),
     "outlast.core.command": ("Command",),
     "outlast.core.failure": ("Failure",),
     "outlast.core.group": (
@@ -186,7 +186,7 @@ _AT: _typing.Final = {
         "UnknownType",
         "WaitTimeout",
     ),
-    "outlast.jobs.bulk": ("SomeRefused",),
+    "outlast.jobs.enqueue_many": ("SomeRefused",),
     "outlast.jobs.groups": ("GroupHandle",),
     "outlast.jobs.handle": ("Handle",),
     "outlast.jobs.jobtype": (

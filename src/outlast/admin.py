@@ -11,26 +11,21 @@ from typing import (
     Any,
 )
 
+from outlast.core.duration import Span
 from outlast.core.event import EventRecord
 from outlast.core.explain import Explanation, explain
 from outlast.core.group import Group
 from outlast.core.job import Job
 from outlast.core.lineage import Lineage
 from outlast.core.run import RunRecord
-from outlast.core.span import Span
 from outlast.core.state import State
-from outlast.jobs import placing, queues, retrying
+from outlast.jobs import positions, queues, retry
 from outlast.jobs.client import Client
-from outlast.jobs.following import event_stream
-from outlast.jobs.groups import (
-    PAGE,
-    GroupHandle,
-    check_page,
-    group_id_of,
-)
+from outlast.jobs.completion import job_id_of, missing
+from outlast.jobs.event_stream import event_stream
+from outlast.jobs.groups import PAGE, GroupHandle, check_page, group_id_of
 from outlast.jobs.handle import Handle
-from outlast.jobs.placing import End
-from outlast.jobs.waiting import job_id_of, missing
+from outlast.jobs.positions import End
 from outlast.store.base import Queue
 
 if TYPE_CHECKING:
@@ -79,7 +74,7 @@ class Admin:
 
     async def lineage(self, job_id: str) -> Lineage:
         """The chain that job belongs to, from its root to its tip, with every attempt."""
-        return await retrying.lineage(self._client, job_id_of(job_id))
+        return await retry.lineage(self._client, job_id_of(job_id))
 
     async def retry(self, job_id: str) -> Handle[Any]:
         """Do a job again that failed, was skipped or cancelled: a new job, counting from zero.
@@ -87,7 +82,7 @@ class Admin:
         It follows the last job of the chain, and copies what was asked. TransitionRefused if that
         one has not ended so, or is delivered once; DuplicateJob if somebody retried it meanwhile.
         """
-        return await retrying.retry(self._client, job_id_of(job_id))
+        return await retry.retry(self._client, job_id_of(job_id))
 
     async def retry_many(
         self,
@@ -102,7 +97,7 @@ class Admin:
         Dead letters, unless `states` says which. Left out are jobs that were retried already, so
         it may be repeated, and those delivered once.
         """
-        return await retrying.retry_many(
+        return await retry.retry_many(
             self._client, states=states, queue=queue, type=type, limit=limit
         )
 
@@ -122,7 +117,7 @@ class Admin:
         queue or priority.
         """
         place = {"before": before, "after": after, "swap": swap}
-        return await placing.move(self._client, job_id_of(job_id), to, **place)
+        return await positions.move(self._client, job_id_of(job_id), to, **place)
 
     async def edit(
         self,
@@ -140,17 +135,17 @@ class Admin:
         its due time, or in a `position` queue behind them. TransitionRefused if it does not wait
         any more.
         """
-        return await placing.edit(
+        return await positions.edit(
             self._client, job_id_of(job_id), params=params, priority=priority, delay=delay, at=at
         )
 
     async def next_jobs(self, queue: str = "default", limit: int = 10) -> list[Job]:
         """The next jobs of a queue in the order in which they are taken; what is due counts."""
-        return await placing.next_jobs(self._client, queue, limit)
+        return await positions.next_jobs(self._client, queue, limit)
 
     async def normalise(self, queue: str) -> int:
         """Make the positions of a queue even again (100, 200, 300 …); how many changed."""
-        return await placing.normalise(self._client, queue)
+        return await positions.normalise(self._client, queue)
 
     async def set_queue(
         self,

@@ -31,40 +31,35 @@ from typing import (
 from outlast.admin import Admin
 from outlast.clock import SystemClock
 from outlast.config import SettingOptions, Settings
-from outlast.context import Run
+from outlast.core.duration import Span
 from outlast.core.failure import Sink
+from outlast.core.failure_sink import Watch
 from outlast.core.ids import Ids
 from outlast.core.retry import Backoff
-from outlast.core.span import Span
-from outlast.core.watch import Watch
-from outlast.jobs import bulk
+from outlast.jobs import enqueue_many
 from outlast.jobs.client import Client
 from outlast.jobs.decorator import AsyncHandler, Decorator, Ending, Handler
-from outlast.jobs.executing import ExecutorName
-from outlast.jobs.groups import (
-    GroupHandle,
-    ModeName,
-    OnFailureName,
-    start_group,
-)
+from outlast.jobs.executor_choice import ExecutorName
+from outlast.jobs.groups import GroupHandle, ModeName, OnFailureName, start_group
 from outlast.jobs.handle import Handle
 from outlast.jobs.handler_class import default_name
 from outlast.jobs.jobtype import Bound, JobType
 from outlast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import Templates
+from outlast.run_context import Run
 from outlast.store.base import Store
 from outlast.store.open import open_store
 from outlast.store.rhythm import Paced
-from outlast.store.taking_over import take_over
+from outlast.store.transfer_completion import take_over
 from outlast.sync import Sync
 
 if TYPE_CHECKING:
-    from outlast.scheduler.book import Declared, Schedules
-    from outlast.scheduler.planning import Options
+    from outlast.scheduler.plan_builder import Options
+    from outlast.scheduler.schedules import Declared, Schedules
     from outlast.worker.embedded import Beside, Worker
     from outlast.worker.engine import Engine
-    from outlast.worker.held import Held
+    from outlast.worker.lease_table import Held
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -191,7 +186,7 @@ class Outlast(Admin):
 
         Each one is stored or refused alone; SomeRefused, at the end, names those that were not.
         """
-        return await bulk.enqueue_many(self._client, bound, tx=tx)
+        return await enqueue_many.enqueue_many(self._client, bound, tx=tx)
 
     async def group(
         self,
@@ -307,7 +302,7 @@ class Outlast(Admin):
         declaration changes. After an outage, slots that are late by more than `misfire_grace` are
         `missed`; of the others each runs, or with `coalesce` only the last.
         """
-        from outlast.scheduler.book import declare  # noqa: PLC0415 - callers may never need one
+        from outlast.scheduler.schedules import declare  # noqa: PLC0415 - callers may never need one
 
         asked: dict[str, Any] = {
             **options,
@@ -321,7 +316,7 @@ class Outlast(Admin):
     @property
     def schedules(self) -> "Schedules":
         """Stored schedules by name: save, edit, pause, resume, next, run, backfill, history."""
-        from outlast.scheduler.book import Schedules  # noqa: PLC0415 - same
+        from outlast.scheduler.schedules import Schedules  # noqa: PLC0415 - same
 
         return Schedules(self._client, self.registry)
 

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
-from outlast.core.span import MICROSECOND, Span, to_span
+from outlast.core.duration import MICROSECOND, Span, to_span
 
 RENEWALS_PER_LEASE: Final = 3
 """A lease must outlive two renewals that failed."""

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from outlast.core.duration import Span, to_span
 from outlast.core.failure import Failure, Frame, Raised
-from outlast.core.span import Span, to_span
 from outlast.errors import InvalidType, OperatorError
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from outlast.clock import Clock, SystemClock
-from outlast.core.verify import stray_violation, violations
-from outlast.core.violation import Violation
+from outlast.core.audit.checks import stray_violation, violations
+from outlast.core.audit.violation import Violation
 from outlast.errors import InvalidJob
-from outlast.store.audit import Audits
+from outlast.store.contract.audit import Audits
 
 PAGE: Final = 500
 MOST_PAGE: Final = 10_000

@@ -12,7 +12,7 @@ from outlast.core.ids import Ids, JobId
 from outlast.core.run import Claim, Holder
 from outlast.store.base import Filter
 from outlast.testing.clock import FakeClock
-from outlast.testing.model_store import ModelStore
+from outlast.testing.model.store import ModelStore
 
 HOLDER = Holder(instance_id="hand", boot_id="boot-1")
 

@@ -10,7 +10,7 @@ import pytest
 from outlast import Outlast, Settings, State
 from outlast.core.event import Succeeded
 from outlast.errors import InvalidJob, NotOurStore, StoreClosed, StoreReadOnly
-from outlast.testing.model_store import ModelStore
+from outlast.testing.model.store import ModelStore
 
 
 class Slow(ModelStore):

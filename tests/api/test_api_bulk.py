@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from outlast import DuplicateJob, InvalidJob, InvalidParams, SomeRefused
-from outlast.jobs.bulk import CHUNK
+from outlast.jobs.enqueue_many import CHUNK
 from outlast.store.base import Added
 
 

@@ -8,7 +8,7 @@ import pytest
 from outlast import InvalidJob, InvalidParams, NoWorker, Outlast, QueueBusy, Settings, State
 from outlast.core.event import Failed, Succeeded
 from outlast.core.reservation import ReservationStatus
-from outlast.jobs.direct import Direct
+from outlast.jobs.direct_run import Direct
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 MANY = 100

@@ -29,7 +29,7 @@ def die(app, hand):
 
 
 async def test_the_stream_tells_all_and_ends(app, die, monkeypatch):
-    monkeypatch.setattr("outlast.jobs.following._PAGE", 2)
+    monkeypatch.setattr("outlast.jobs.event_stream._PAGE", 2)
     ids = await die(5)
 
     events = [event async for event in app.event_stream()]

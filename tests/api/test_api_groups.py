@@ -22,7 +22,7 @@ from outlast.core.group import Closing, GroupMode, OnMemberFailure
 from outlast.errors import StoreBusy
 from outlast.jobs import groups
 from outlast.store.base import Filter
-from outlast.testing.model_store import ModelStore
+from outlast.testing.model.store import ModelStore
 
 NOBODY = "00000000-0000-7000-8000-ffffffffffff"
 

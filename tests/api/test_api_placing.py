@@ -14,7 +14,7 @@ from outlast import (
     UnknownType,
 )
 from outlast.core.event import Released, Succeeded
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.store.base import Queue
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from outlast import InvalidJob, Pause, Queue
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 
 
 async def test_queue_is_set_and_read(app):

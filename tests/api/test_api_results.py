@@ -11,17 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, computed_field
 
-from outlast import (
-    Cancel,
-    InvalidParams,
-    PayloadTooLarge,
-    PermanentError,
-    RetryAfter,
-    Skip,
-    Snooze,
-)
+from outlast import Cancel, InvalidParams, PayloadTooLarge, PermanentError, RetryAfter, Skip, Snooze
 from outlast.jobs.codec import ParamsCodec, ResultCodec
-from outlast.jobs.payload import is_storable
+from outlast.jobs.payload_limits import is_storable
 
 TEXT = st.text().filter(is_storable)
 JSON = st.recursive(

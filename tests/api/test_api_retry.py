@@ -186,7 +186,7 @@ async def test_repeating_it_retries_nothing_twice(app, dead, hand):
 
 
 async def test_many_pages_are_gone_through(app, store, monkeypatch, dead):
-    monkeypatch.setattr("outlast.jobs.retrying._PAGE", 2)
+    monkeypatch.setattr("outlast.jobs.retry._PAGE", 2)
     before = [await dead(number) for number in range(5)]
     await app.retry(before[3].id)
 

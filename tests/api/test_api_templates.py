@@ -7,14 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from pydantic import BaseModel, Field
 
-from outlast import (
-    DuplicateJob,
-    InvalidJob,
-    InvalidParams,
-    Outlast,
-    PayloadTooLarge,
-    UnknownType,
-)
+from outlast import DuplicateJob, InvalidJob, InvalidParams, Outlast, PayloadTooLarge, UnknownType
 from outlast.core.template import Template, merge
 from outlast.errors import TemplateChanged, UnknownTemplate
 

@@ -6,7 +6,7 @@ import pytest
 
 from outlast import JobNotFound, Outlast
 from outlast.errors import StoreClosed
-from outlast.testing.model_store import ModelStore
+from outlast.testing.model.store import ModelStore
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from outlast import Outlast
+from outlast.core.audit.violation import Violation
 from outlast.core.delivery import Delivery
-from outlast.core.violation import Violation
 from outlast.jobs.jobtype import Bound
 from outlast.store.sqlite.store import SqliteStore
 from outlast.verify import Report, verify

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.testing import sizes
+from outlast.testing.conformance import sizes
 
 from .tree import until
 

@@ -12,7 +12,7 @@ from outlast.core.state import State
 from outlast.errors import StoreUnavailable
 from outlast.store.base import Filter, Store
 from outlast.store.open import open_store
-from outlast.testing.conformance.make import make_job, put, take_many
+from outlast.testing.conformance.factories import make_job, put, take_many
 from outlast.testing.servers.etcd import EtcdCluster, etcd_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

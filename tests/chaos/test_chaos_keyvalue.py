@@ -12,9 +12,9 @@ import pytest
 from outlast import Handle, Outlast, State
 from outlast.testing.servers import dynamodb as local
 from outlast.testing.servers.dynamodb import dynamodb_local
-from outlast.testing.servers.dynamodb_gate import dynamodb_gate
 from outlast.testing.servers.etcd import EtcdCluster, etcd_cluster
 from outlast.verify import verify
+from support.servers.dynamodb_proxy import dynamodb_gate
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -5,7 +5,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from outlast.worker.processes.plan import Exit
+from outlast.worker.supervisor.options import Exit
 
 from .tree import until
 

@@ -5,7 +5,7 @@ from signal import SIGINT, SIGTERM
 
 import pytest
 
-from outlast.testing import sizes
+from outlast.testing.conformance import sizes
 
 from .test_chaos_outages import locked
 from .tree import LEASE, SHORT, until

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from outlast.testing import sizes
+from outlast.testing.conformance import sizes
 
 from .storm import CONCURRENCY, LEASE, storm
 

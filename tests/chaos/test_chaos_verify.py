@@ -8,9 +8,9 @@ from threading import Event
 
 import pytest
 
-from outlast.core.violation import Violation
+from outlast.core.audit.violation import Violation
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing import sizes
+from outlast.testing.conformance import sizes
 from outlast.verify import Report, verify
 
 from .ledger import Ledger

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from outlast.cli.load import load_app
+from outlast.cli.app_loader import load_app
 from outlast.cli.main import main
 
 APP = """

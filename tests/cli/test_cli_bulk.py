@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from outlast.cli import bulk, search
+from outlast.cli import cancel_retry, job_search
 
 from .conftest import Cli
 
@@ -44,8 +44,8 @@ def test_finished_jobs_do_not_hide_one_to_cancel(cli: Cli, monkeypatch: pytest.M
     for n in range(3):
         cli.enqueue("add", f'{{"left": {n}}}')
     cli.burst()
-    monkeypatch.setattr(search, "PAGE", 1)
-    monkeypatch.setattr(bulk, "matching", partial(search.matching, most=2))
+    monkeypatch.setattr(job_search, "PAGE", 1)
+    monkeypatch.setattr(cancel_retry, "matching", partial(job_search.matching, most=2))
 
     cli.out("cancel", "type:add", "--yes")
 

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from outlast.cli.where import Setting, Where, find
+from outlast.cli.target import Setting, Where, find
 from outlast.cli.worker import _address
 
 from .conftest import Cli

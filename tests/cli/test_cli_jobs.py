@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from outlast.cli.load import load_app
+from outlast.cli.app_loader import load_app
 
 from .conftest import Cli
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from outlast.cli.main import main
 from outlast.store.postgres import migrate
-from outlast.store.postgres.concerns import of_keeper
+from outlast.store.postgres.health import of_keeper
 from outlast.testing.servers.postgres import PostgresServer
 
 SECRET = "guess-me-not"  # noqa: S105 - no server knows it
@@ -211,7 +211,7 @@ def test_a_missing_driver_is_said_with_the_command(database: str) -> None:
 
 def test_doctor_names_who_holds_vacuum_back(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run("db", "migrate", url=database)
-    monkeypatch.setattr("outlast.store.postgres.concerns.LONG", 0)
+    monkeypatch.setattr("outlast.store.postgres.health.LONG", 0)
 
     async def doctor_beside_an_old_reader() -> tuple[int, Result]:
         reader = await asyncpg.connect(database, server_settings={"application_name": "report"})

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from outlast.cli.load import load_app
+from outlast.cli.app_loader import load_app
 from outlast.scheduler.trigger import Trigger
-from outlast.store.schedules import SetSchedule
+from outlast.store.contract.schedules import SetSchedule
 
 from .conftest import Cli
 

@@ -40,7 +40,9 @@ def test_each_command_is_where_it_is_said_to_be(name: str) -> None:
 
 
 def test_worker_never_loads_rich() -> None:
-    program = "import outlast.cli.worker, outlast.cli.child, sys; print('rich' in sys.modules)"
+    program = (
+        "import outlast.cli.worker, outlast.cli.worker_child, sys; print('rich' in sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

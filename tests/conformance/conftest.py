@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from outlast.core.ids import Ids
-from outlast.testing import sizes
 from outlast.testing.clock import FakeClock
+from outlast.testing.conformance import sizes
 
 SERVERS = frozenset({"test_dynamodb", "test_etcd"})
 

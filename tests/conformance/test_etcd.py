@@ -9,20 +9,20 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from outlast.core.ids import Ids
-from outlast.store.keyvalue.etcd import EtcdEngine
-from outlast.store.keyvalue.etcd_wire import Cluster
+from outlast.store.keyvalue.engines.etcd.client import Cluster
+from outlast.store.keyvalue.engines.etcd.engine import EtcdEngine
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import *  # noqa: F403 - the suite
-from outlast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
+from outlast.testing.conformance.concurrency import *  # noqa: F403 - capability SHARED
+from outlast.testing.conformance.concurrency_documents import *  # noqa: F403 - same
+from outlast.testing.conformance.concurrency_queues import *  # noqa: F403 - the same, of queues
+from outlast.testing.conformance.concurrency_schedules import *  # noqa: F403 - same
+from outlast.testing.conformance.corruption_detection import *  # noqa: F403 - what verify finds
+from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - what recovery repairs
 from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
-from outlast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
-from outlast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
-from outlast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
-from outlast.testing.conformance.shared_records import *  # noqa: F403 - same
-from outlast.testing.conformance.shared_schedules import *  # noqa: F403 - same
-from outlast.testing.histories import history_machine
-from outlast.testing.keyvalue_wreck import KeyValueWrecker
+from outlast.testing.conformance.histories.machine import history_machine
+from support.corruption.keyvalue import KeyValueWrecker
 
 if TYPE_CHECKING:
     from outlast.testing.servers.etcd import EtcdCluster

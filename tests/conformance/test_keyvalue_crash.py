@@ -15,25 +15,26 @@ from outlast.core.event import Lost, Unblocked
 from outlast.core.run import Holder
 from outlast.core.state import FINAL, Loss, State
 from outlast.store.base import Filter
-from outlast.store.keyvalue import layout, places
-from outlast.store.keyvalue.port import Engine, Key
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Engine, Key
+from outlast.store.keyvalue.operations import positions
 from outlast.store.keyvalue.store import KeyValueStore
-from outlast.testing.broken_scenarios import broken_scenarios
-from outlast.testing.crash import ACT_IDS, clocked
-from outlast.testing.keyvalue_wreck import KeyValueWrecker
-from outlast.testing.memory_engine import MemoryEngine
-from outlast.testing.mortal_engine import Died, MortalEngine
-from outlast.testing.place_scenarios import PLACES
-from outlast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES, World
-from outlast.testing.scenarios_groups import GROUP_SCENARIOS
-from outlast.testing.scenarios_schedules import SCHEDULES
 from outlast.verify import verify
-from outlast.worker.recover import Recovery
+from outlast.worker.maintenance.recovery import Recovery
+from support.corruption.keyvalue import KeyValueWrecker
+from support.crash.runner import ACT_IDS, clocked
+from support.crash.scenarios import HOLDER, LEASE, SCENARIOS, TYPES, World
+from support.crash.scenarios_groups import GROUP_SCENARIOS
+from support.crash.scenarios_positions import PLACES
+from support.crash.scenarios_recovery import broken_scenarios
+from support.crash.scenarios_schedules import SCHEDULES
+from support.engines.crashing import Died, MortalEngine
+from support.engines.memory import MemoryEngine
 
 pytestmark = pytest.mark.slow
 
 NEWCOMER = Holder(instance_id="newcomer", boot_id="boot-9")
-VOLATILE = ("counter", layout.QUEUE_NAME, places.PAGES)
+VOLATILE = ("counter", key_layout.QUEUE_NAME, positions.PAGES)
 """Numbers that were drawn and not used, names on a list, and plans that were never decided."""
 
 
@@ -129,7 +130,7 @@ async def test_killed_between_any_two_transactions_it_is_made_whole(
 
         left = await _dump(engine)
         assert name in SEVERAL or left in ends, f"died before {number} of {steps}"
-        assert not [key for key in left if key.part == layout.PENDING]
+        assert not [key for key in left if key.part == key_layout.PENDING]
         await _everything_ends(engine, sound=name in SOUND)
 
 

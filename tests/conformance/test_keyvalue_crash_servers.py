@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from outlast.store.keyvalue import notes
-from outlast.store.keyvalue.dynamodb import DynamoDBEngine
-from outlast.store.keyvalue.etcd import EtcdEngine
-from outlast.store.keyvalue.etcd_wire import Cluster
-from outlast.store.keyvalue.port import Engine
+from outlast.store.keyvalue import intents
+from outlast.store.keyvalue.engine import Engine
+from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
+from outlast.store.keyvalue.engines.etcd.client import Cluster
+from outlast.store.keyvalue.engines.etcd.engine import EtcdEngine
 from outlast.store.keyvalue.store import KeyValueStore
-from outlast.testing.crash import ACT_IDS, clocked
-from outlast.testing.mortal_engine import Died, MortalEngine
-from outlast.testing.scenarios import SCENARIOS, World
-from outlast.testing.scenarios_groups import GROUP_SCENARIOS
-from outlast.testing.scenarios_schedules import SCHEDULES
+from outlast.testing.conformance.sizes import DEFAULT, VARIABLE
 from outlast.testing.servers.dynamodb import MOST_WRITES
-from outlast.testing.sizes import DEFAULT, VARIABLE
 from outlast.verify import verify
+from support.crash.runner import ACT_IDS, clocked
+from support.crash.scenarios import SCENARIOS, World
+from support.crash.scenarios_groups import GROUP_SCENARIOS
+from support.crash.scenarios_schedules import SCHEDULES
+from support.engines.crashing import Died, MortalEngine
 
 if TYPE_CHECKING:
     from outlast.testing.servers.etcd import EtcdCluster
@@ -73,7 +73,7 @@ async def _die_everywhere(make: Make, name: str) -> None:
         store = KeyValueStore(engine, clock=clock, ids=ids)
         await store.open()
         assert (await verify(store)).violations == (), f"died before {number} of {steps}"
-        assert await notes.left(engine) == []
+        assert await intents.left(engine) == []
         await store.close()
 
 

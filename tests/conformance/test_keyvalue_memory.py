@@ -8,12 +8,12 @@ from outlast.core.ids import Ids
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import *  # noqa: F403 - the suite
-from outlast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
+from outlast.testing.conformance.corruption_detection import *  # noqa: F403 - what verify finds
+from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - what recovery repairs
 from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
-from outlast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
-from outlast.testing.histories import history_machine
-from outlast.testing.keyvalue_wreck import KeyValueWrecker
-from outlast.testing.memory_engine import MemoryEngine
+from outlast.testing.conformance.histories.machine import history_machine
+from support.corruption.keyvalue import KeyValueWrecker
+from support.engines.memory import MemoryEngine
 
 SMALLEST = 10
 """Records per transaction: what DynamoDB Local takes. The servers' own modules have theirs."""

@@ -7,12 +7,12 @@ import pytest
 from outlast.core.ids import Ids
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import *  # noqa: F403 - the suite
-from outlast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
+from outlast.testing.conformance.corruption import ModelWrecker
+from outlast.testing.conformance.corruption_detection import *  # noqa: F403 - what verify finds
+from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - what recovery repairs
 from outlast.testing.conformance.durable import *  # noqa: F403 - it forgets nothing either
-from outlast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
-from outlast.testing.histories import history_machine
-from outlast.testing.model_store import ModelStore
-from outlast.testing.wreck import ModelWrecker
+from outlast.testing.conformance.histories.machine import history_machine
+from outlast.testing.model.store import ModelStore
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ from outlast.core.ids import Ids
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import *  # noqa: F403 - the suite
-from outlast.testing.conformance.broken import *  # noqa: F403 - what recovery repairs
+from outlast.testing.conformance.concurrency import *  # noqa: F403 - capability SHARED
+from outlast.testing.conformance.concurrency_documents import *  # noqa: F403 - same
+from outlast.testing.conformance.concurrency_queues import *  # noqa: F403 - the same, of queues
+from outlast.testing.conformance.concurrency_schedules import *  # noqa: F403 - same
+from outlast.testing.conformance.corruption_detection import *  # noqa: F403 - what verify finds
+from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - what recovery repairs
 from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
-from outlast.testing.conformance.refuted import *  # noqa: F403 - what verify finds
-from outlast.testing.conformance.shared import *  # noqa: F403 - capability SHARED
-from outlast.testing.conformance.shared_queues import *  # noqa: F403 - the same, of queues
-from outlast.testing.conformance.shared_records import *  # noqa: F403 - same
-from outlast.testing.conformance.shared_schedules import *  # noqa: F403 - same
-from outlast.testing.postgres_clock import DatabaseClock
-from outlast.testing.postgres_kept import Kept, kept_connections
-from outlast.testing.postgres_settled import Settled
-from outlast.testing.postgres_wreck import PostgresWrecker
+from support.corruption.postgres import PostgresWrecker
+from support.postgres.clock import DatabaseClock
+from support.postgres.connection_reuse import Kept, kept_connections
+from support.postgres.shared_store import Settled
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

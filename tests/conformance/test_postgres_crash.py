@@ -17,18 +17,18 @@ from outlast.core.state import FINAL, Loss, State
 from outlast.errors import OperatorError
 from outlast.scheduler.trigger import Trigger
 from outlast.store.base import Filter
-from outlast.store.postgres.address import Address
 from outlast.store.postgres.statements import statements
 from outlast.store.postgres.store import PostgresStore
-from outlast.testing import sizes
-from outlast.testing.crash import Crasher, Point, brings_nothing_new, chosen, clocked, play
-from outlast.testing.postgres_bench import BENCH, dump, make
-from outlast.testing.postgres_wreck import empty_on
-from outlast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
-from outlast.testing.scenarios_moving import MOVING
+from outlast.store.postgres.url import Address
+from outlast.testing.conformance import sizes
 from outlast.testing.servers.postgres import PostgresServer
 from outlast.verify import verify
-from outlast.worker.recover import Recovery
+from outlast.worker.maintenance.recovery import Recovery
+from support.corruption.postgres import empty_on
+from support.crash.postgres_target import BENCH, dump, make
+from support.crash.runner import Crasher, Point, brings_nothing_new, chosen, clocked, play
+from support.crash.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
+from support.crash.scenarios_transfer import MOVING
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,7 +69,7 @@ ODD = {
 
 @pytest.fixture(scope="module")
 def crasher() -> Iterator[Crasher]:
-    with Crasher("outlast.testing.postgres_bench:BENCH") as helper:
+    with Crasher("support.crash.postgres_target:BENCH") as helper:
         yield helper
 
 

@@ -8,9 +8,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from outlast.core.ids import Ids
 from outlast.testing.clock import FakeClock
-from outlast.testing.histories import history_machine
-from outlast.testing.postgres_clock import DatabaseClock
-from outlast.testing.postgres_settled import Emptied
+from outlast.testing.conformance.histories.machine import history_machine
+from support.postgres.clock import DatabaseClock
+from support.postgres.shared_store import Emptied
 
 if TYPE_CHECKING:
     from outlast.store.postgres.store import PostgresStore

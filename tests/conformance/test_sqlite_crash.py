@@ -14,12 +14,12 @@ from outlast.core.state import FINAL, Loss, State
 from outlast.store.base import Filter
 from outlast.store.sqlite.statements import statements
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.crash import Crasher, Point, chosen, clocked, play
-from outlast.testing.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
-from outlast.testing.scenarios_moving import MOVING
-from outlast.testing.sqlite_bench import BENCH, dump
 from outlast.verify import verify
-from outlast.worker.recover import Recovery
+from outlast.worker.maintenance.recovery import Recovery
+from support.crash.runner import Crasher, Point, chosen, clocked, play
+from support.crash.scenarios import HOLDER, LEASE, SCENARIOS, TYPES
+from support.crash.scenarios_transfer import MOVING
+from support.crash.sqlite_target import BENCH, dump
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,7 +38,7 @@ ELSEWHERE = {"schema.is_ours", "schema.is_empty"} | {
 
 @pytest.fixture(scope="module")
 def crasher() -> Iterator[Crasher]:
-    with Crasher("outlast.testing.sqlite_bench:BENCH") as helper:
+    with Crasher("support.crash.sqlite_target:BENCH") as helper:
         yield helper
 
 

@@ -8,19 +8,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from outlast.copying import Copied, Copier
 from outlast.core.ids import Ids, JobId
 from outlast.errors import StoreMoved, StoreSealed
 from outlast.store.base import Store
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.sqlite.store import SqliteStore
-from outlast.store.taking_over import take_over
+from outlast.store.transfer_completion import take_over
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import make_job
-from outlast.testing.memory_engine import MemoryEngine
-from outlast.testing.model_store import ModelStore
-from outlast.testing.postgres_clock import DatabaseClock
+from outlast.testing.conformance.factories import make_job
+from outlast.testing.model.store import ModelStore
+from outlast.transfer import Copied, Copier
+from support.engines.memory import MemoryEngine
+from support.postgres.clock import DatabaseClock
 
 FROM, TO = "sqlite:////source.db", "sqlite:////target.db"
 SEAL = timedelta(seconds=30)

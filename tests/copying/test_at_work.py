@@ -19,7 +19,7 @@ from outlast.clock import SystemClock
 from outlast.core.state import State
 from outlast.errors import StoreMoved, StoreSealed
 from outlast.store.base import Filter, Store
-from outlast.store.moving import Stage, Step
+from outlast.store.contract.transfer import Stage, Step
 from outlast.store.open import open_store
 from outlast.verify import verify
 
@@ -33,7 +33,7 @@ SOON = timedelta(milliseconds=100)
 PROGRAM = """
 import asyncio, os, signal, sys
 from datetime import timedelta
-from outlast.copying import Copier
+from outlast.transfer import Copier
 from outlast.core.ids import Ids
 from outlast.store.open import open_store
 from random import Random

@@ -3,14 +3,14 @@
 from random import Random
 
 from outlast.core.ids import Ids
+from outlast.store.contract.transfer import Stage
 from outlast.store.keyvalue.store import KeyValueStore
-from outlast.store.moving import Stage
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.copying import FILLING, copied, everything, furnish
-from outlast.testing.memory_engine import MemoryEngine
-from outlast.testing.model_store import ModelStore
-from outlast.testing.mortal_engine import Died, MortalEngine
+from outlast.testing.conformance.transfer_rows import FILLING, copied, everything, furnish
+from outlast.testing.model.store import ModelStore
 from outlast.verify import verify
+from support.engines.crashing import Died, MortalEngine
+from support.engines.memory import MemoryEngine
 
 EVERY = 3
 """Every so many transactions: they are many, and alike."""

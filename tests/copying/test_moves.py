@@ -10,10 +10,9 @@ from outlast.core.event import Released
 from outlast.core.run import Lease
 from outlast.errors import OperatorError, StoreBusy, StoreMoved, StoreSealed, TransitionRefused
 from outlast.store.base import Store
-from outlast.store.moving import Stage
+from outlast.store.contract.transfer import Stage
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.copying import everything, furnish
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     make_holder,
     make_worker,
     put,
@@ -21,6 +20,7 @@ from outlast.testing.conformance.make import (
     started,
     take_many,
 )
+from outlast.testing.conformance.transfer_rows import everything, furnish
 from outlast.verify import verify
 
 from .kit import FROM, SEAL, TO, Died, Life, Mortal, accepting, accepts, make_store, move
@@ -225,7 +225,7 @@ async def test_where_a_seal_is_not_seen_at_once_nobody_may_work(
 async def test_broken_source_is_refused_before_it_is_sealed(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    from outlast.testing.sqlite_wreck import SqliteWrecker  # noqa: PLC0415 - here alone
+    from support.corruption.sqlite import SqliteWrecker  # noqa: PLC0415 - here alone
 
     async with worlds(tmp_path, clock) as (source, target):
         job = await put(source, queue="broken")

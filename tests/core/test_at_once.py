@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from outlast.core.at_once import at_once
+from outlast.core.sync_coroutine import at_once
 
 
 async def _answer(number: int) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.core.order import GAP, next_position, sort_key
+from outlast.core.ordering import GAP, next_position, sort_key
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 

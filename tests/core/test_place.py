@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.core.at_once import at_once
 from outlast.core.ids import JobId
-from outlast.core.order import Ordering, first_position, next_position, normalised, spread
-from outlast.core.place import ROOM, Edit, Place, Spot, Where, rearrange
+from outlast.core.ordering import Ordering, first_position, next_position, normalised, spread
+from outlast.core.position import ROOM, Edit, Place, Spot, Where, rearrange
+from outlast.core.sync_coroutine import at_once
 from outlast.errors import InvalidJob
 
 TARGET = JobId("the-target")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from outlast.core.duration import LONGEST, to_span
 from outlast.core.retry import MOST_ATTEMPTS, Backoff, is_spent
-from outlast.core.span import LONGEST, to_span
 
 MICROSECOND = timedelta(microseconds=1)
 

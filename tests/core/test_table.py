@@ -12,7 +12,7 @@ from outlast.core.decide import CLAIM, SUCCESS, TABLE, Change, Successor, decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import Event
 from outlast.core.ids import JobId, RunId
-from outlast.core.place import Edit, Place, Where
+from outlast.core.position import Edit, Place, Where
 from outlast.core.run import Claim
 from outlast.core.state import FINAL, Loss, RunStatus, State
 from outlast.errors import TransitionRefused

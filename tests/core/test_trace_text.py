@@ -4,8 +4,8 @@ import traceback
 
 import pytest
 
+from outlast.core.failure_sink import raised_by
 from outlast.core.trace_text import read_trace
-from outlast.core.watch import raised_by
 
 
 class Oddity(Exception):

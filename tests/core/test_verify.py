@@ -6,14 +6,23 @@ from typing import Any
 
 import pytest
 
+from outlast.core.audit.checks import stray_violation, violations
+from outlast.core.audit.history_checks import ASIDE, EXPLAINED_BY, GOES_ON, TELLS
+from outlast.core.audit.model import (
+    Before,
+    ClosedRun,
+    Dossier,
+    Place,
+    Stray,
+    StrayKind,
+    Told,
+    Where,
+)
+from outlast.core.audit.violation import REPAIRS, STRAYS, Code
 from outlast.core.delivery import Delivery
-from outlast.core.dossier import Before, ClosedRun, Dossier, Place, Stray, StrayKind, Told, Where
 from outlast.core.event import Kind
-from outlast.core.history import ASIDE, EXPLAINED_BY, GOES_ON, TELLS
 from outlast.core.ids import JobId, RunId
 from outlast.core.state import FINAL, RunStatus, State
-from outlast.core.verify import stray_violation, violations
-from outlast.core.violation import REPAIRS, STRAYS, Code
 
 from .transitions import stories
 

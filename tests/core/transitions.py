@@ -13,7 +13,7 @@ from outlast.core import event as ev
 from outlast.core.delivery import Delivery
 from outlast.core.event import Event
 from outlast.core.ids import JobId
-from outlast.core.place import Edit, Place, Where
+from outlast.core.position import Edit, Place, Where
 from outlast.core.state import Loss, RunStatus, State
 
 GRIDS: Final = {

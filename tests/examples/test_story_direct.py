@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from outlast import Handle, Outlast, QueueBusy, State
-from outlast.testing.conformance.make import take_many
+from outlast.testing.conformance.factories import take_many
 from outlast.testing.harness import Harness
 from story_studio import queries, words
 from story_studio.studio import QUEUE, Studio

@@ -18,7 +18,7 @@ import pytest
 
 import outlast as package
 from outlast import Backoff, InvalidParams, Outlast, Queue, State
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.testing.harness import Harness
 from outlast.verify import verify
 from story_studio import queries, words

@@ -10,17 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from outlast import (
-    Backoff,
-    Outlast,
-    PermanentError,
-    RetryAfter,
-    Run,
-    RunError,
-    Skip,
-    Snooze,
-    State,
-)
+from outlast import Backoff, Outlast, PermanentError, RetryAfter, Run, RunError, Skip, Snooze, State
 from outlast.core.state import RunStatus
 from outlast.testing import drain as draining
 from outlast.testing.clock import START

@@ -10,7 +10,7 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId, RunId
 from outlast.core.run import Claim, Lease
-from outlast.worker.processes.board import ENTRIES, Board, Entry, HeldOnBoard
+from outlast.worker.supervisor.shared_lease_table import ENTRIES, Board, Entry, HeldOnBoard
 
 MINUTE = timedelta(minutes=1)
 
@@ -120,7 +120,7 @@ def test_what_a_killed_process_wrote_is_still_there(board):
     program = f"""
 import os, signal, sys
 from test_board import claim
-from outlast.worker.processes.board import Board, HeldOnBoard
+from outlast.worker.supervisor.shared_lease_table import Board, HeldOnBoard
 held = HeldOnBoard(Board({board.fd}), lambda: 5)
 held.take([claim(1, token=3)])
 held.start(claim(1, token=3), executor="async", limit=None)

@@ -6,8 +6,8 @@ import pytest
 
 from outlast.config import Settings
 from outlast.testing.clock import FakeClock
-from outlast.worker.processes.care import Care
-from outlast.worker.processes.kin import Role
+from outlast.worker.supervisor.child_process import Role
+from outlast.worker.supervisor.watchdog import Care
 
 
 class Silent:

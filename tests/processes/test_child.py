@@ -4,7 +4,7 @@ import asyncio
 from types import MappingProxyType
 
 from outlast.config import Settings
-from outlast.worker.processes.child import Child
+from outlast.worker.supervisor.child_main import Child
 
 
 class Line:

@@ -10,9 +10,9 @@ import pytest
 from outlast.core.run import Holder
 from outlast.telemetry import Told
 from outlast.testing.clock import FakeClock
-from outlast.worker.processes.board import Board
-from outlast.worker.processes.family import Family, Unfit
-from outlast.worker.processes.kin import Kin, Role
+from outlast.worker.supervisor.child_pool import Family, Unfit
+from outlast.worker.supervisor.child_process import Kin, Role
+from outlast.worker.supervisor.shared_lease_table import Board
 
 HOLDER = Holder(instance_id="here", boot_id="now")
 SIGKILLED = -9

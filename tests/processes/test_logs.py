@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from outlast.cli.logs import Unhurried
+from outlast.cli.logging_setup import Unhurried
 
 MANY = 5_000
 WAITING = 100

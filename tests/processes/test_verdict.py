@@ -7,12 +7,12 @@ from outlast.core.ids import Ids, JobId
 from outlast.core.run import Lease
 from outlast.core.state import Loss, RunStatus, State
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import SUCCEEDED, job_of, new_id, put, started, take
-from outlast.testing.conformance.make import settle as settle_event
-from outlast.testing.model_store import ModelStore
-from outlast.worker.processes.board import Entry
-from outlast.worker.processes.care import is_late
-from outlast.worker.processes.verdict import LONGEST_CALM, Findings, settle, to_blame
+from outlast.testing.conformance.factories import SUCCEEDED, job_of, new_id, put, started, take
+from outlast.testing.conformance.factories import settle as settle_event
+from outlast.testing.model.store import ModelStore
+from outlast.worker.supervisor.crash_attribution import LONGEST_CALM, Findings, settle, to_blame
+from outlast.worker.supervisor.shared_lease_table import Entry
+from outlast.worker.supervisor.watchdog import is_late
 
 A, B, C = (Lease(JobId(name), 1) for name in "ABC")
 

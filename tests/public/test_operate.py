@@ -41,7 +41,7 @@ def test_block_runs_inside_an_app(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("outlast.telemetry.tell._sinks", [])  # or a page's would stay
+    monkeypatch.setattr("outlast.telemetry.events._sinks", [])  # or a page's would stay
     names: dict[str, object] = {}
 
     exec(AROUND + textwrap.indent(BLOCKS[number][1], " " * 8), names)  # noqa: S102 - our own page

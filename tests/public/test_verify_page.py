@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from outlast.core.violation import REPAIRS
+from outlast.core.audit.violation import REPAIRS
 
 PAGE = Path(__file__).parents[2] / "docs" / "operate" / "verify.md"
 

@@ -12,15 +12,15 @@ from outlast import Outlast
 from outlast.core.ids import Ids
 from outlast.scheduler.trigger import Trigger
 from outlast.store.base import Store
-from outlast.store.keyvalue.port import Engine
+from outlast.store.keyvalue.engine import Engine
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.memory_engine import MemoryEngine
-from outlast.testing.model_store import ModelStore
-from outlast.testing.postgres_clock import DatabaseClock
-from outlast.testing.sizes import DEFAULT, VARIABLE
+from outlast.testing.conformance.sizes import DEFAULT, VARIABLE
+from outlast.testing.model.store import ModelStore
+from support.engines.memory import MemoryEngine
+from support.postgres.clock import DatabaseClock
 
 
 @pytest.fixture
@@ -65,9 +65,9 @@ def _engine(request: pytest.FixtureRequest) -> Engine:
     """Where no test has been, in memory or on the session's server."""
     if request.param == "keyvalue":
         return MemoryEngine(most_writes=10)
-    from outlast.store.keyvalue.dynamodb import DynamoDBEngine  # noqa: PLC0415 - only who asks
-    from outlast.store.keyvalue.etcd import EtcdEngine  # noqa: PLC0415 - same
-    from outlast.store.keyvalue.etcd_wire import Cluster  # noqa: PLC0415 - same
+    from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine  # noqa: PLC0415 - only who asks
+    from outlast.store.keyvalue.engines.etcd.client import Cluster  # noqa: PLC0415 - same
+    from outlast.store.keyvalue.engines.etcd.engine import EtcdEngine  # noqa: PLC0415 - same
     from outlast.testing.servers.dynamodb import MOST_WRITES  # noqa: PLC0415 - same
 
     server, prefix = request.getfixturevalue(request.param), f"scheduler-{secrets.token_hex(6)}"

@@ -17,7 +17,7 @@ from outlast.core.schedule import Firing, Outcome
 from outlast.core.state import State
 from outlast.scheduler.trigger import Trigger
 from outlast.store.base import Filter, Store
-from outlast.store.schedules import Fired
+from outlast.store.contract.schedules import Fired
 from outlast.testing.clock import START, FakeClock
 from outlast.verify import verify
 

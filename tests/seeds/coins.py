@@ -9,7 +9,7 @@ from typing import Any, Final
 from outlast import Outlast, Run
 from outlast.core.run import Holder
 from outlast.store.open import open_store
-from outlast.testing.conformance.make import LEASE
+from outlast.testing.conformance.factories import LEASE
 
 TYPE: Final = "scrape"
 

@@ -19,11 +19,10 @@ from outlast.core.run import Claim
 from outlast.core.state import Loss, State
 from outlast.store.base import Queue
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing import sizes
 from outlast.testing.clock import FakeClock
-from outlast.testing.crash import ACT_IDS, Probe
-from outlast.testing.place_scenarios import PLACES, STATES
-from outlast.testing.scenarios import (
+from outlast.testing.conformance import sizes
+from support.crash.runner import ACT_IDS, Probe
+from support.crash.scenarios import (
     CHAIN,
     LEASE,
     ONCE,
@@ -37,8 +36,9 @@ from outlast.testing.scenarios import (
     reserving,
     settling,
 )
-from outlast.testing.scenarios_moving import MOVING
-from outlast.testing.sqlite_bench import BENCH, dump
+from support.crash.scenarios_positions import PLACES, STATES
+from support.crash.scenarios_transfer import MOVING
+from support.crash.sqlite_target import BENCH, dump
 
 from .kit import Child
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from companion.companion import Companion, Rules
-from outlast.store.keyvalue.dynamodb import DynamoDBEngine
+from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.servers.dynamodb import MOST_WRITES

@@ -12,9 +12,9 @@ from outlast import Outlast
 from outlast.core.job import Job
 from outlast.store.base import Filter, Store
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.quick_start import quick_start
-from outlast.testing.sqlite_bench import dump
+from outlast.testing.conformance.fork_server import quick_start
 from outlast.worker.embedded import Worker
+from support.crash.sqlite_target import dump
 
 PATIENCE: Final = 60.0
 """Seconds after which a silent child counts as stuck; nothing waits that long when all is well."""

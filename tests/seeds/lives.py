@@ -31,7 +31,7 @@ from outlast.errors import TransitionRefused
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.sqlite_bench import dump
+from support.crash.sqlite_target import dump
 
 from .parts import LEASE, SECOND, TYPE
 

@@ -19,7 +19,7 @@ from outlast.errors import OperatorError
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.worker.recover import Recovery
+from outlast.worker.maintenance.recovery import Recovery
 
 SECOND: Final = timedelta(seconds=1)
 LEASE: Final = timedelta(seconds=15)

@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
+from outlast.testing.conformance.sizes import DEFAULT, VARIABLE
 from outlast.testing.servers import dynamodb as local
-from outlast.testing.sizes import DEFAULT, VARIABLE
 
 SQL: Final = ("sqlite", "postgresql")
 ONE_MACHINE: Final = "max_skew=0"

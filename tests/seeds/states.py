@@ -30,11 +30,11 @@ from outlast.core.event import (
     Unblocked,
 )
 from outlast.core.ids import JobId
-from outlast.core.place import Edit, Place, Where
+from outlast.core.position import Edit, Place, Where
 from outlast.core.state import Loss, RunStatus, State
 from outlast.errors import TransitionRefused
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     SUCCEEDED,

@@ -21,8 +21,8 @@ from outlast.core.schedule import Outcome
 from outlast.core.state import Loss, RunStatus
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import new_id
-from outlast.worker.recover import Recovery
+from outlast.testing.conformance.factories import new_id
+from outlast.worker.maintenance.recovery import Recovery
 
 from .kit import Sql, drain
 from .newsroom import HOUR, Newsroom, article, dead, write

@@ -12,7 +12,7 @@ from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.telemetry import Totals, listen
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     LEASE,
     MANY,
     SECOND,
@@ -22,7 +22,7 @@ from outlast.testing.conformance.make import (
     new_id,
     put,
 )
-from outlast.worker.recover import Recovered, Recovery
+from outlast.worker.maintenance.recovery import Recovered, Recovery
 
 from .crews import hold_a_brief
 from .kit import Child, Sql, opened

@@ -7,7 +7,7 @@ import pytest
 
 from outlast.core.schedule import Outcome
 from outlast.testing.clock import START
-from outlast.testing.sizes import SIZES
+from outlast.testing.conformance.sizes import SIZES
 
 from .kit import race
 from .places import address, keyvalue

@@ -18,7 +18,7 @@ from outlast.scheduler.trigger import Trigger
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import last_run
+from outlast.testing.conformance.factories import last_run
 from outlast.verify import verify
 
 from .kit import Sql

@@ -13,7 +13,7 @@ from outlast.core.ids import JobId
 from outlast.core.state import Loss, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     SUCCEEDED,

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from outlast.core.audit.violation import Code
 from outlast.core.decide import CLAIM
 from outlast.core.state import State
-from outlast.core.violation import Code
 from outlast.store.base import Filter
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import LAPSED, MANY, make_holder, new_id, settle
-from outlast.testing.invariants import Dump, check_dump
+from outlast.testing.conformance.factories import LAPSED, MANY, make_holder, new_id, settle
+from outlast.testing.conformance.histories.invariants import Dump, check_dump
 from outlast.verify import verify
-from outlast.worker.recover import Recovery
+from outlast.worker.maintenance.recovery import Recovery
 
 from .crashing import Wreck
 from .kit import Child, Sql, opened

@@ -10,12 +10,12 @@ import pytest
 from outlast import Outlast
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.core.state import State
 from outlast.store.base import Queue, Store
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     SUCCEEDED,
@@ -26,7 +26,7 @@ from outlast.testing.conformance.make import (
     started,
     take,
 )
-from outlast.testing.sqlite_bench import dump
+from support.crash.sqlite_target import dump
 
 from .kit import Child, Sql, ask, copy_of, drain, live, opened, order_of
 from .lives import random_work, work_on

@@ -12,8 +12,8 @@ from outlast import OperatorError, Outlast
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import job_of, put, take, take_many
-from outlast.worker import finish
+from outlast.testing.conformance.factories import job_of, put, take, take_many
+from outlast.worker import finisher
 
 from .kit import Sql, ask
 from .parts import enqueue_on_a_full_disk
@@ -81,7 +81,7 @@ async def test_a_run_that_cannot_be_inserted_undoes_the_whole_dispatch(
 @asynccontextmanager
 async def a_locked_out_worker(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator:
     """A worker whose handler has just returned, and a lock that keeps it from saying so."""
-    monkeypatch.setattr(finish, "LONGEST_PAUSE", 0.005)
+    monkeypatch.setattr(finisher, "LONGEST_PAUSE", 0.005)
     store = SqliteStore(path, clock=FakeClock(), busy=0.01)
     locked, blocker = asyncio.Event(), Sql(path)
 

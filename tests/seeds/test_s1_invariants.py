@@ -17,7 +17,7 @@ from outlast.core.state import State
 from outlast.store.base import Renewal
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     LEASE,
     LOST,

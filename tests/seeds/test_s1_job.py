@@ -12,7 +12,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     LOST,
     SECOND,

@@ -9,12 +9,12 @@ import pytest
 
 from outlast import OperatorError, Outlast, TransitionRefused
 from outlast.core.event import Released
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.core.state import State
 from outlast.store.base import Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import claim_order, job_of, put, settle, take
+from outlast.testing.conformance.factories import claim_order, job_of, put, settle, take
 
 from .crashing import wrecks
 from .kit import Sql, ask, copy_of, opened, order_of

@@ -10,11 +10,11 @@ import pytest
 from outlast import Outlast, Run
 from outlast.core.event import Failed
 from outlast.core.group import GroupMode
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.store.base import Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     SECOND,
     claim_order,
     group_of,

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from outlast.core import order
+from outlast.core import ordering
 from outlast.store.postgres import migrate as postgres_migrate
 from outlast.store.postgres import statements as postgres_statements
 from outlast.store.sqlite import migrate, statements
 from outlast.store.sqlite.statements import statements as all_statements
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import SUCCEEDED, ended, put, started
+from outlast.testing.conformance.factories import SUCCEEDED, ended, put, started
 
 from .kit import Sql
 from .sources import SOURCE, VERBS, WRITES, run_by_verb, shipped_modules, texts, written_by
@@ -245,4 +245,4 @@ def test_the_order_in_code_uses_stored_fields_only() -> None:
     now = FakeClock().now()
     stored = SimpleNamespace(priority=3, position=100, available_at=now, created_at=now, seq=7)
 
-    assert order.sort_key(stored) == (-3, 100, now, now, 7)  # and it has no other field to ask
+    assert ordering.sort_key(stored) == (-3, 100, now, now, 7)  # and it has no other field to ask

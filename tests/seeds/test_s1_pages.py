@@ -13,7 +13,7 @@ from outlast.core.state import State
 from outlast.store.base import Queue
 from outlast.store.sqlite.migrate import migrations
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import FAILED, next_ids, put, settle, take
+from outlast.testing.conformance.factories import FAILED, next_ids, put, settle, take
 
 from .kit import Sql
 

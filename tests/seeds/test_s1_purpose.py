@@ -13,7 +13,7 @@ from outlast import Outlast
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     SUCCEEDED,
     claim_order,

@@ -13,7 +13,7 @@ from outlast.core.run import Claim, Holder
 from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     SECOND,
@@ -29,9 +29,9 @@ from outlast.testing.conformance.make import (
     take,
     take_many,
 )
-from outlast.testing.sqlite_bench import dump
-from outlast.testing.sqlite_wreck import SqliteWrecker
-from outlast.worker.recover import Recovered, Recovery
+from outlast.worker.maintenance.recovery import Recovered, Recovery
+from support.corruption.sqlite import SqliteWrecker
+from support.crash.sqlite_target import dump
 
 from .crews import hold_a_story
 from .kit import Child, Sql, jobs_of, opened, race

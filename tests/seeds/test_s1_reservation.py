@@ -18,7 +18,7 @@ from outlast.core.reservation import Reservation
 from outlast.core.state import RunStatus
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     MANY,
     SUCCEEDED,
     TYPE,

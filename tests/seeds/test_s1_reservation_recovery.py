@@ -23,7 +23,7 @@ from outlast.core.run import Holder
 from outlast.core.state import RunStatus
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     MANY,
     SECOND,
@@ -36,10 +36,10 @@ from outlast.testing.conformance.make import (
     take_many,
 )
 from outlast.testing.conformance.reservations import make_reservation, reserve
-from outlast.worker import reservations
-from outlast.worker.recover import Recovered, Recovery
-from outlast.worker.reservations import ReservationCare
-from outlast.worker.tidy import Tidy
+from outlast.worker.maintenance import reservation_monitor
+from outlast.worker.maintenance.loop import Tidy
+from outlast.worker.maintenance.recovery import Recovered, Recovery
+from outlast.worker.maintenance.reservation_monitor import ReservationCare
 
 from .direct import QUEUE, call, executed, register, s1, work
 from .kit import Child, Sql, drain
@@ -182,7 +182,7 @@ async def test_job_handed_back_outlives_its_reservation(
 async def test_lapsed_one_older_than_many_others_is_found(
     store: SqliteStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reservations, "AT_ONCE", 2)
+    monkeypatch.setattr(reservation_monitor, "AT_ONCE", 2)
     oldest = await left_by_the_living(store)
     clock.advance(SPAN)
     for n in range(2):

@@ -13,7 +13,7 @@ from outlast.clock import micros
 from outlast.core.delivery import Delivery
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     SUCCEEDED,
     ended,

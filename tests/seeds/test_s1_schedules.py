@@ -15,8 +15,8 @@ from outlast.scheduler.trigger import Trigger
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.crash import Crasher
 from outlast.verify import verify
+from support.crash.runner import Crasher
 
 from .kit import Sql, opened
 
@@ -235,7 +235,7 @@ async def test_a_fresh_process_reads_it_and_still_triggers(
 @pytest.mark.slow
 @pytest.mark.req("S1-2.3.n")
 async def test_killed_anywhere_in_a_trigger_its_slot_has_one_job(tmp_path: Path) -> None:
-    with Crasher("outlast.testing.sqlite_bench:BENCH") as crasher:
+    with Crasher("support.crash.sqlite_target:BENCH") as crasher:
         points = crasher.points(tmp_path / "whole.db", "schedule_fire_together")
         for point in points:
             path = tmp_path / f"{point.nth}.db"

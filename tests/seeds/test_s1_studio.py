@@ -17,12 +17,12 @@ from outlast import State
 from outlast.core.run import Claim, Holder
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import FAILED, SUCCEEDED, job_of, new_id, settle, take
-from outlast.testing.sqlite_recovery import close_unfollowed
-from outlast.worker.recover import Recovered, Recovery
+from outlast.testing.conformance.factories import FAILED, SUCCEEDED, job_of, new_id, settle, take
+from outlast.worker.maintenance.recovery import Recovered, Recovery
 from story_studio import queries, words
 from story_studio.studio import MAX_RETRIES, QUEUE, Studio
 from story_studio.words import JobRow, JobRunRow, JobStatus
+from support.crash.sqlite_recovery import close_unfollowed
 
 from .kit import copy_of, drain, names_in, opened
 

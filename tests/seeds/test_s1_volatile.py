@@ -7,18 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.core.state import State
 from outlast.store.base import Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
-    HOUR,
-    claim_order,
-    job_of,
-    put,
-    take,
-)
+from outlast.testing.conformance.factories import HOUR, claim_order, job_of, put, take
 
 from .crews import fail_two_stories, hold_a_story
 from .kit import QUICK, SHORT, Child, Sql, ask, jobs_of, live, opened, order_of

@@ -15,7 +15,7 @@ from companion.handlers import HANDLERS, DailySummaryHandler, UserSyncHandler, t
 from outlast import InvalidParams, Outlast, Run, State, UnknownType
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.worker.tidy import Tidy
+from outlast.worker.maintenance.loop import Tidy
 
 from .companions import MONDAY, QUICK, TUESDAY, Forgetful, die_in_a_summary
 from .kit import Child, Sql, drain

@@ -9,7 +9,7 @@ from companion.companion import Companion
 from outlast import State
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import HOUR, SECOND, TICK, claim_order
+from outlast.testing.conformance.factories import HOUR, SECOND, TICK, claim_order
 
 from .companions import MONDAY, TUESDAY
 from .dynamo import friend, kept, outsider, table

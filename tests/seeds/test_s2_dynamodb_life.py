@@ -14,7 +14,7 @@ from outlast.store.base import Queue
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.open import open_store
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     LEASE,
     SECOND,
@@ -28,8 +28,8 @@ from outlast.testing.conformance.make import (
     take_many,
 )
 from outlast.testing.servers.dynamodb import url
-from outlast.testing.servers.dynamodb_gate import dynamodb_gate
-from outlast.worker.tidy import Tidy
+from outlast.worker.maintenance.loop import Tidy
+from support.servers.dynamodb_proxy import dynamodb_gate
 
 from .companions import MONDAY
 from .dynamo import friend, kept, outsider, table

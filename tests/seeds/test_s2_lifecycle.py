@@ -11,7 +11,7 @@ from outlast.core.event import Failed
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     SECOND,
     SUCCEEDED,

@@ -11,7 +11,7 @@ from outlast.core.event import Lost
 from outlast.core.state import Loss, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     LEASE,
     SUCCEEDED,
     TICK,
@@ -22,7 +22,7 @@ from outlast.testing.conformance.make import (
     take,
     take_many,
 )
-from outlast.worker.tidy import Tidied, Tidy
+from outlast.worker.maintenance.loop import Tidied, Tidy
 
 from .crews import hold_a_story
 from .kit import QUICK, SHORT, Child, ask, live, opened

@@ -10,7 +10,7 @@ from outlast import Backoff, Outlast, Run
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import LEASE, TICK, started
+from outlast.testing.conformance.factories import LEASE, TICK, started
 
 from .kit import Sql, drain
 

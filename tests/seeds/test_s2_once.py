@@ -10,8 +10,8 @@ from outlast.core.decide import succeed
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import LAPSED, LEASE, settle, started, take_many
-from outlast.testing.scenarios import HOLDER, TYPES
+from outlast.testing.conformance.factories import LAPSED, LEASE, settle, started, take_many
+from support.crash.scenarios import HOLDER, TYPES
 
 from .crashing import effect, wrecks
 from .crews import schedule_summary

@@ -9,8 +9,8 @@ from outlast.core.event import Failed
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import SUCCEEDED, ended, job_of
-from outlast.worker.tidy import Tidy
+from outlast.testing.conformance.factories import SUCCEEDED, ended, job_of
+from outlast.worker.maintenance.loop import Tidy
 
 from .kit import drain, jobs_of
 

@@ -12,10 +12,10 @@ from companion.companion import Companion, Rules
 from outlast.core.run import Claim, Holder
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.model_store import ModelStore
+from outlast.testing.model.store import ModelStore
 from outlast.testing.stores import ids_for_test
 from outlast.worker.engine import Engine
-from outlast.worker.held import HeldHere
+from outlast.worker.lease_table import HeldHere
 
 from .companions import MONDAY, QUICK
 from .kit import drain, live

@@ -20,7 +20,7 @@ from outlast.core.ids import JobId
 from outlast.core.state import Loss, RunStatus
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import LEASE
+from outlast.testing.conformance.factories import LEASE
 
 from .companions import MONDAY, TUESDAY
 from .kit import drain

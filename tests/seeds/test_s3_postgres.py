@@ -14,13 +14,13 @@ from outlast.core.run import Claim
 from outlast.core.state import RunStatus, State
 from outlast.store.base import Store
 from outlast.store.open import open_store
-from outlast.store.postgres.address import address
 from outlast.store.postgres.statements import statements
 from outlast.store.postgres.store import PostgresStore
+from outlast.store.postgres.url import address
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import job_of, new_id, put, take, take_many
-from outlast.testing.postgres_clock import DatabaseClock
-from outlast.worker.tidy import Tidied, Tidy
+from outlast.testing.conformance.factories import job_of, new_id, put, take, take_many
+from outlast.worker.maintenance.loop import Tidied, Tidy
+from support.postgres.clock import DatabaseClock
 
 from .coins import TYPE, claim_all, claim_none, collect, hold
 from .kit import PATIENCE, QUICK, SHORT, Child, jobs_of, race

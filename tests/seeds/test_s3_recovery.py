@@ -9,13 +9,8 @@ from outlast import Backoff, Outlast
 from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
-    job_of,
-    new_id,
-    put,
-    take,
-)
-from outlast.worker.tidy import Tidied, Tidy
+from outlast.testing.conformance.factories import job_of, new_id, put, take
+from outlast.worker.maintenance.loop import Tidied, Tidy
 
 from .kit import drain
 

@@ -12,7 +12,7 @@ from outlast.core.state import FINAL, State
 from outlast.errors import TransitionRefused
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     SECOND,
     SUCCEEDED,
     claim_order,

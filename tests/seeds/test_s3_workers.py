@@ -10,15 +10,8 @@ from outlast.clock import micros
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
-    SUCCEEDED,
-    new_id,
-    put,
-    settle,
-    started,
-    take,
-)
-from outlast.worker.tidy import Tidy
+from outlast.testing.conformance.factories import SUCCEEDED, new_id, put, settle, started, take
+from outlast.worker.maintenance.loop import Tidy
 
 from .crashing import wrecks
 from .crews import work_and_note

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from outlast.testing.servers.postgres import PostgresServer
-from outlast.testing.servers.proxy import FaultProxy, fault_proxy
+from support.servers.fault_proxy import FaultProxy, fault_proxy
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.testing.servers.dynamodb import shared_dynamodb
 from outlast.testing.servers.etcd import shared_etcd
-from outlast.testing.servers.processes import DATA, PATIENCE, serving
+from outlast.testing.servers.process_tree import DATA, PATIENCE, serving
 
 pytestmark = pytest.mark.slow
 

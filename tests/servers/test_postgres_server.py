@@ -11,10 +11,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from outlast.testing.servers import wheel
+from outlast.testing.servers import postgres_binaries
 from outlast.testing.servers.postgres import PostgresServer, ServerFailed, postgres_server
-from outlast.testing.servers.processes import is_alive, serving
-from outlast.testing.servers.shared import SCHEMAS, places, shared_postgres
+from outlast.testing.servers.postgres_shared import SCHEMAS, places, shared_postgres
+from outlast.testing.servers.process_tree import is_alive, serving
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ async def ask(url: str, sql: str) -> object:
         await connection.close()
 
 
-@pytest.mark.parametrize("version", wheel.VERSIONS)
+@pytest.mark.parametrize("version", postgres_binaries.VERSIONS)
 async def test_each_version_starts_and_says_so(version: str) -> None:
     with postgres_server(version) as server:
         told = await ask(server.url(), "SHOW server_version")
@@ -191,7 +191,9 @@ def test_a_database_full_of_schemas_is_dropped(server: PostgresServer) -> None:
 
 def test_programs_where_nobody_may_look_run_from_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A virtual environment in root's home."""
-    monkeypatch.setattr(wheel, "programs", lambda *where: wheel.copied(*where) / "bin")
+    monkeypatch.setattr(
+        postgres_binaries, "programs", lambda *where: postgres_binaries.copied(*where) / "bin"
+    )
 
     with postgres_server() as server:
         assert server.programs.is_relative_to(server.folder)
@@ -204,7 +206,7 @@ def test_a_place_in_a_private_folder_is_not_open_to_all(tmp_path: Path) -> None:
 
     place.parent.chmod(0o700)
 
-    assert not wheel._is_open_to_all(place)
+    assert not postgres_binaries._is_open_to_all(place)
 
 
 def test_the_watcher_hears_no_ctrl_c() -> None:

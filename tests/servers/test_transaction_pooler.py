@@ -8,8 +8,8 @@ import asyncpg
 import psycopg
 import pytest
 
-from outlast.testing.servers.pooler import TransactionPooler, transaction_pooler
 from outlast.testing.servers.postgres import PostgresServer, postgres_server
+from support.servers.transaction_pooler import TransactionPooler, transaction_pooler
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from outlast.core.ids import Ids
 from outlast.core.run import Claim
+from outlast.store.sqlite.handler_transaction import SqliteTransaction
 from outlast.store.sqlite.store import SqliteStore
-from outlast.store.sqlite.transaction import SqliteTransaction
 from outlast.testing.clock import FakeClock
 
 from .kit import PATIENCE, DbOf, Peer, Trace, Worlds, opened, raw
@@ -79,7 +79,7 @@ def second_peer() -> Iterator[Peer]:
 @pytest.fixture
 async def claim(store: SqliteStore, path: Path) -> Claim:
     """A run under way, and a table for its effects."""
-    from outlast.testing.conformance.make import started  # noqa: PLC0415 - once it is rewritten
+    from outlast.testing.conformance.factories import started  # noqa: PLC0415 - once it is rewritten
 
     with raw(path) as own:
         own.execute("CREATE TABLE effects (what TEXT)")

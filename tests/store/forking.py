@@ -15,7 +15,7 @@ from outlast.core.ids import Ids
 from outlast.errors import OutlastError
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import make_job, take_many
+from outlast.testing.conformance.factories import make_job, take_many
 
 IDS = Ids(SystemClock().now, secrets.randbits)
 Report = dict[str, Any]

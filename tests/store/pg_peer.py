@@ -16,7 +16,7 @@ from outlast.core.ids import Ids
 from outlast.core.run import Claim, Holder
 from outlast.core.state import Loss
 from outlast.store.postgres.store import PostgresStore
-from outlast.testing.conformance.make import TYPE, make_job
+from outlast.testing.conformance.factories import TYPE, make_job
 
 IDS = Ids(SystemClock().now, secrets.randbits)
 LEASE = timedelta(minutes=5)

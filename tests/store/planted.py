@@ -7,19 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from outlast.core.audit.violation import Code
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested
-from outlast.core.violation import Code
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import (
-    FAILED,
-    ended,
-    job_of,
-    put,
-    settle,
-    started,
-    take,
-)
+from outlast.testing.conformance.factories import FAILED, ended, job_of, put, settle, started, take
 
 DONE, RETRIED, QUEUED, LINK, NEXT, ONCE, DEAD, DROPPED, OTHER, CLOSED = range(1, 11)
 """The jobs of the world, by their seq."""

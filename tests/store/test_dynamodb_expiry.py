@@ -12,12 +12,12 @@ from outlast.clock import SystemClock
 from outlast.core.job import Key
 from outlast.core.run import Lease
 from outlast.errors import InvalidJob, StoreReadOnly
-from outlast.store.keyvalue.dynamodb import DynamoDBEngine
-from outlast.store.keyvalue.dynamodb_table import Table
+from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
+from outlast.store.keyvalue.engines.dynamodb.table import Table
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.open import open_store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import HOUR, SECOND, SUCCEEDED, make_job, settle, started
+from outlast.testing.conformance.factories import HOUR, SECOND, SUCCEEDED, make_job, settle, started
 from outlast.testing.servers.dynamodb import MOST_WRITES, url
 from outlast.verify import verify
 

@@ -13,10 +13,10 @@ from outlast.core.ids import Ids
 from outlast.core.job import Key
 from outlast.errors import NotOurStore, StoreMissing
 from outlast.store.base import Added
-from outlast.store.keyvalue.dynamodb import DynamoDBEngine
+from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     LEASE,
     SECOND,

@@ -21,9 +21,9 @@ from outlast.errors import (
 )
 from outlast.store.base import Store
 from outlast.store.open import open_store
-from outlast.testing.conformance.make import job_of, put, started
+from outlast.testing.conformance.factories import job_of, put, started
 from outlast.testing.servers import dynamodb as local
-from outlast.testing.servers.program import free_ports
+from outlast.testing.servers.server_process import free_ports
 
 pytestmark = pytest.mark.slow
 

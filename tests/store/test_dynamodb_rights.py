@@ -10,10 +10,17 @@ import pytest
 from outlast import Outlast, Run
 from outlast.core.job import Key
 from outlast.store.open import open_store
-from outlast.testing.conformance.make import SUCCEEDED, make_job, put_group, settle, started, sweep
+from outlast.testing.conformance.factories import (
+    SUCCEEDED,
+    make_job,
+    put_group,
+    settle,
+    started,
+    sweep,
+)
 from outlast.testing.servers import dynamodb as local
-from outlast.testing.servers.dynamodb_gate import Gate, dynamodb_gate
 from outlast.verify import verify
+from support.servers.dynamodb_proxy import Gate, dynamodb_gate
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from outlast.store.keyvalue.etcd_wire import Cluster, Wire
+from outlast.store.keyvalue.engines.etcd.client import Cluster, Wire
 
 ASKERS = 3
 """As many as there are endpoints: a step by each of them, and all were where they had been."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from outlast.store.keyvalue.port import Key, Write
+from outlast.store.keyvalue.engine import Key, Write
 from outlast.store.open import open_store
 
 if TYPE_CHECKING:

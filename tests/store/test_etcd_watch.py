@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from outlast.store.keyvalue.etcd import EtcdEngine
-from outlast.store.keyvalue.etcd_watch import Watch
-from outlast.store.keyvalue.etcd_wire import Cluster, Wire
-from outlast.store.keyvalue.port import Key, Write
+from outlast.store.keyvalue.engine import Key, Write
+from outlast.store.keyvalue.engines.etcd.client import Cluster, Wire
+from outlast.store.keyvalue.engines.etcd.engine import EtcdEngine
+from outlast.store.keyvalue.engines.etcd.watch import Watch
 
 if TYPE_CHECKING:
     from outlast.testing.servers.etcd import EtcdCluster

@@ -6,16 +6,16 @@ from datetime import datetime, timedelta
 import pytest
 
 from outlast.clock import SystemClock
-from outlast.core.violation import Code
+from outlast.core.audit.violation import Code
 from outlast.errors import ClockApart, InvalidJob, SchemaTooNew, StoreBusy
-from outlast.store.keyvalue import runs
+from outlast.store.keyvalue.engine import Conditions, Entry, Key, Span, Write
 from outlast.store.keyvalue.leases import FleetClock, Leases
-from outlast.store.keyvalue.port import Conditions, Entry, Key, Span, Write
+from outlast.store.keyvalue.repositories import runs
 from outlast.store.keyvalue.store import KeyValueStore
-from outlast.store.keyvalue.unit import Unit
+from outlast.store.keyvalue.unit_of_work import Unit
 from outlast.store.open import open_store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     SECOND,
     claim_order,
@@ -24,9 +24,9 @@ from outlast.testing.conformance.make import (
     started,
     take_many,
 )
-from outlast.testing.memory_engine import MemoryEngine
 from outlast.testing.stores import ids_for_test
 from outlast.verify import verify
+from support.engines.memory import MemoryEngine
 
 
 async def _opened(engine: MemoryEngine, clock: FakeClock | None = None) -> KeyValueStore:
@@ -61,7 +61,7 @@ def test_address_that_cannot_be_is_refused_by_what_is_wrong_with_it(url: str, to
 
 
 def test_hosts_without_a_port_have_the_usual_one() -> None:
-    from outlast.store.keyvalue.etcd_wire import hosts  # noqa: PLC0415 - needs its driver
+    from outlast.store.keyvalue.engines.etcd.client import hosts  # noqa: PLC0415 - needs its driver
 
     assert hosts("a,b:1234,[::1]") == ["a:2379", "b:1234", "[::1]:2379"]
 
@@ -149,7 +149,7 @@ class _Contended(MemoryEngine):
 
 
 async def test_unit_that_never_comes_through_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.store.keyvalue.unit.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("outlast.store.keyvalue.unit_of_work.LONGEST_PAUSE", 0.0)
     engine = _Contended()
     store = await _opened(engine)
     engine.is_lost = True

@@ -10,8 +10,8 @@ import pytest
 
 from outlast.store.base import Store
 from outlast.store.open import open_store
-from outlast.testing import sizes
-from outlast.testing.conformance.make import put, take_many
+from outlast.testing.conformance import sizes
+from outlast.testing.conformance.factories import put, take_many
 from outlast.testing.servers import dynamodb as local
 
 if TYPE_CHECKING:

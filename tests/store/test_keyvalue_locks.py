@@ -11,17 +11,17 @@ import pytest
 from outlast.core.run import Holder
 from outlast.core.worker import WorkerInfo
 from outlast.errors import StoreUnavailable
-from outlast.store.keyvalue import layout
-from outlast.store.keyvalue.lives import Lives
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import LEASE as NAME
+from outlast.store.keyvalue.engine import Conditions, Keep, Key, Write
+from outlast.store.keyvalue.liveness import Lives
 from outlast.store.keyvalue.locks import Lock
-from outlast.store.keyvalue.port import LEASE as NAME
-from outlast.store.keyvalue.port import Conditions, Keep, Key, Write
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import HOUR, LEASE, TYPE, put, settle, take
-from outlast.testing.conformance.make import SUCCEEDED as DONE
-from outlast.testing.memory_engine import MemoryEngine
+from outlast.testing.conformance.factories import HOUR, LEASE, TYPE, put, settle, take
+from outlast.testing.conformance.factories import SUCCEEDED as DONE
 from outlast.testing.stores import ids_for_test
+from support.engines.memory import MemoryEngine
 
 TREE = "tree.dead"
 DEAD = Holder(instance_id="host-1", boot_id=TREE)
@@ -48,8 +48,8 @@ async def store(engine: MemoryEngine) -> AsyncIterator[KeyValueStore]:
 
 async def _die_with(engine: MemoryEngine, name: str, *, shared: bool = True) -> None:
     """Leave what a killed process leaves."""
-    lock = Write(Key(layout.LOCK, name), {"is_shared": shared, "holders": ["gone.1"]})
-    life = Write(Key(layout.LIFE, "gone"), {"beats": 7})
+    lock = Write(Key(key_layout.LOCK, name), {"is_shared": shared, "holders": ["gone.1"]})
+    life = Write(Key(key_layout.LIFE, "gone"), {"beats": 7})
     assert await engine.transact({}, [lock, life])
 
 
@@ -69,7 +69,7 @@ async def test_lock_of_one_who_shows_no_life_is_taken_over_with_what_is_left_of_
 
     assert vacant == {"host-1"}
     assert lock is not None
-    assert await engine.get([Key(layout.LIFE, "gone")]) == [None]
+    assert await engine.get([Key(key_layout.LIFE, "gone")]) == [None]
 
 
 async def test_lock_outlives_a_blocked_event_loop() -> None:
@@ -106,13 +106,13 @@ async def test_whoever_was_taken_for_dead_has_lost_its_lock(
 ) -> None:
     lock = await store.hold("host-1")
     there = {"is_shared": False, "holders": ["another.1"]}
-    await engine.transact({}, [Write(Key(layout.LOCK, "host-1"), there)])
+    await engine.transact({}, [Write(Key(key_layout.LOCK, "host-1"), there)])
 
     assert lock is not None
     await _until_lost(lock)
     await lock.release()
 
-    [kept] = await engine.get([Key(layout.LOCK, "host-1")])
+    [kept] = await engine.get([Key(key_layout.LOCK, "host-1")])
     assert kept is not None
     assert kept.value == there
 
@@ -124,7 +124,7 @@ class _Slow(MemoryEngine):
 
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
         is_done = await super().transact(conditions, writes)
-        if self.cut and writes[0].key.part == layout.LOCK:
+        if self.cut and writes[0].key.part == key_layout.LOCK:
             self.cut = False
             raise asyncio.CancelledError
         return is_done
@@ -226,16 +226,18 @@ async def test_holder_with_a_lease_writes_nothing_while_it_lives(
 
     assert written == []
     await store.close()
-    assert not [key for key in engine.everything() if key.part in {layout.LOCK, layout.LIFE}]
+    assert not [
+        key for key in engine.everything() if key.part in {key_layout.LOCK, key_layout.LIFE}
+    ]
 
 
 async def test_lease_is_seen_to_be_kept_only_by_who_looked_a_moment_ago(
     engine: MemoryEngine, leases: _Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("outlast.store.keyvalue.lives.time.monotonic", lambda: now)
+    monkeypatch.setattr("outlast.store.keyvalue.liveness.time.monotonic", lambda: now)
     monkeypatch.setattr(leases, "left", AsyncMock(return_value=3))
-    await leases.put(Write(Key(layout.LIFE, "other"), {}), span=3)
+    await leases.put(Write(Key(key_layout.LIFE, "other"), {}), span=3)
     lives, seen = Lives(engine, "own"), []
 
     for moment in (0.0, 0.9, 1.1, 100.0, 101.1):
@@ -304,7 +306,7 @@ async def test_all_who_share_one_lock_let_go_of_it_while_the_others_beat(
     await asyncio.gather(*(hold.release() for hold in holds if hold is not None))
 
     assert None not in holds
-    assert await engine.get([Key(layout.LOCK, TREE)]) == [None]
+    assert await engine.get([Key(key_layout.LOCK, TREE)]) == [None]
     for each in stores:
         await each.close()
 

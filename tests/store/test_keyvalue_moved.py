@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from outlast.core.event import Failed
-from outlast.store.keyvalue import layout
-from outlast.store.keyvalue.port import Entry, Key, Write
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Entry, Key, Write
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import job_of, put, settle, started
-from outlast.testing.memory_engine import MemoryEngine
+from outlast.testing.conformance.factories import job_of, put, settle, started
+from support.engines.memory import MemoryEngine
 
 MINUTE = timedelta(minutes=1)
 
@@ -23,7 +23,7 @@ class Torn(MemoryEngine):
 
     async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
         act, self.between = self.between, None
-        if act is None or not any(key.part == layout.JOB for key in keys):
+        if act is None or not any(key.part == key_layout.JOB for key in keys):
             self.between = act
             return await super().get(keys)
         early = {key: (await super(Torn, self).get([key]))[0] for key in keys if key.part == "job"}
@@ -50,7 +50,9 @@ async def test_job_that_moves_between_two_reads_of_a_batch_is_found(
     claim = await started(store)
     moved = (await job_of(store, claim.id)).available_at + MINUTE
     seen = store._desk.units._seen
-    seen.note(claim.id, f"scheduled#{layout.stamp(moved)}#{claim.id}")  # as whoever moves it does
+    seen.note(
+        claim.id, f"scheduled#{key_layout.stamp(moved)}#{claim.id}"
+    )  # as whoever moves it does
 
     async def move() -> None:
         assert await settle(store, claim, Failed("it broke", delay=MINUTE))
@@ -64,7 +66,7 @@ async def test_job_whose_record_was_deleted_by_hand_is_none(
     store: KeyValueStore, engine: Torn
 ) -> None:
     job_id = await put(store)
-    key = layout.job_key(await job_of(store, job_id))
+    key = key_layout.job_key(await job_of(store, job_id))
     await engine.transact({}, [Write(key, None)])
 
     assert await store.get([job_id]) == [None]

@@ -21,14 +21,14 @@ from outlast.core.event import (
 from outlast.core.group import GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import JobId
 from outlast.core.job import Key, NewJob, Slot
-from outlast.core.order import Ordering
-from outlast.core.place import Edit, Place, Where
+from outlast.core.ordering import Ordering
+from outlast.core.position import Edit, Place, Where
 from outlast.core.reservation import NewReservation, ReservationId
 from outlast.core.schedule import Outcome
 from outlast.store.base import Queue
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     MANY,
     SUCCEEDED,
@@ -40,7 +40,7 @@ from outlast.testing.conformance.make import (
     take,
     take_many,
 )
-from outlast.testing.pairs import MakeWorld, Pairs, Verb
+from support.engines.linearizability import MakeWorld, Pairs, Verb
 
 MOMENT = timedelta(milliseconds=1)
 SMALLEST = 10
@@ -48,7 +48,7 @@ SMALLEST = 10
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.store.keyvalue.unit.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("outlast.store.keyvalue.unit_of_work.FIRST_PAUSE", 0.0)
 
 
 def _id(name: str) -> JobId:

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from outlast import Outlast
+from outlast.core.audit.violation import Code
 from outlast.core.group import NewGroup
 from outlast.core.job import Key as DedupeKey
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.core.schedule import Outcome, Schedule
-from outlast.core.violation import Code
 from outlast.store.base import Filter, Queue
-from outlast.store.keyvalue import layout
-from outlast.store.keyvalue.port import Entry, Key, Span, Write
+from outlast.store.contract.schedules import Fired, SetSchedule
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Entry, Key, Span, Write
 from outlast.store.keyvalue.store import KeyValueStore
-from outlast.store.schedules import Fired, SetSchedule
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     MANY,
     make_firing,
@@ -29,17 +29,17 @@ from outlast.testing.conformance.make import (
     put,
     put_schedule,
 )
-from outlast.testing.memory_engine import MemoryEngine
 from outlast.testing.servers import dynamodb as local
 from outlast.testing.stores import ids_for_test
 from outlast.verify import verify
+from support.engines.memory import MemoryEngine
 
 if TYPE_CHECKING:
     from outlast.testing.servers.etcd import EtcdCluster
 
 SMALLEST = 10
 SOON = 30.0
-GHOST = Key(layout.TRIGGER, layout.trigger_sort(START, "nobody"))
+GHOST = Key(key_layout.TRIGGER, key_layout.trigger_sort(START, "nobody"))
 
 
 class _Counted(MemoryEngine):
@@ -136,7 +136,9 @@ async def test_looking_for_what_is_due_costs_what_is_due() -> None:
     assert engine.read == 2  # the one that is due, and the next
 
 
-@pytest.mark.parametrize("part", [layout.SCHEDULE_NAME, layout.TRIGGER, layout.STANDING])
+@pytest.mark.parametrize(
+    "part", [key_layout.SCHEDULE_NAME, key_layout.TRIGGER, key_layout.STANDING]
+)
 async def test_entry_that_a_schedule_lacks_is_found_by_verify(part: str) -> None:
     engine = MemoryEngine()
     store = await _opened(engine)
@@ -148,7 +150,7 @@ async def test_entry_that_a_schedule_lacks_is_found_by_verify(part: str) -> None
     assert await _found(store) == [Code.SCHEDULE_APART]
 
 
-@pytest.mark.parametrize("part", [layout.SCHEDULE_NAME, layout.TRIGGER])
+@pytest.mark.parametrize("part", [key_layout.SCHEDULE_NAME, key_layout.TRIGGER])
 async def test_entry_that_a_schedule_lacks_is_written_when_it_is_saved(part: str) -> None:
     engine = MemoryEngine()
     store = await _opened(engine)
@@ -179,7 +181,7 @@ async def test_schedule_of_which_half_is_gone_stops_no_other() -> None:
     broken = await put_schedule(store, START, name="broken")
     whole = await put_schedule(store, START, name="whole")
 
-    await engine.transact({}, [Write(Key(layout.SCHEDULE, broken.id), None)])
+    await engine.transact({}, [Write(Key(key_layout.SCHEDULE, broken.id), None)])
 
     assert (await store.due_schedules(limit=MANY)).schedules == [whole]
     assert await store.schedules(limit=MANY) == [whole]

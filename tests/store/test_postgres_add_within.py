@@ -15,15 +15,15 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from outlast.core.ids import JobId
 from outlast.core.job import Key
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.core.state import State
 from outlast.errors import InvalidJob, StoreBusy
 from outlast.store.around import Hint
 from outlast.store.base import Added, Queue
 from outlast.store.postgres.store import PostgresStore
-from outlast.testing.conformance.make import job_of, make_job, put
-from outlast.testing.postgres_wreck import empty
+from outlast.testing.conformance.factories import job_of, make_job, put
 from outlast.testing.servers.postgres import PostgresServer
+from support.corruption.postgres import empty
 
 from .pg_callers import CALLERS, INVOICE, Caller, with_driver
 

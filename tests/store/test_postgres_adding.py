@@ -9,15 +9,15 @@ import pytest
 
 from outlast.core.ids import JobId
 from outlast.core.job import Key, Slot
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.errors import StoreUnavailable
 from outlast.store.base import Added, Queue
-from outlast.store.postgres import patience
+from outlast.store.postgres import retry
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.clock import START
-from outlast.testing.conformance.make import job_of, make_job
-from outlast.testing.postgres_wreck import empty
+from outlast.testing.conformance.factories import job_of, make_job
 from outlast.testing.servers.postgres import PostgresServer
+from support.corruption.postgres import empty
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ async def test_pauses_grow_and_are_drawn() -> None:
         return "answered"
 
     store = PostgresStore("postgresql://localhost/nowhere?wait=60")
-    assert await patience.patiently(ask, store.address, lambda: next(draws)) == "answered"
+    assert await retry.patiently(ask, store.address, lambda: next(draws)) == "answered"
     assert (asked, list(draws)) == (4, [])
 
 

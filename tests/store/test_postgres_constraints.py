@@ -19,7 +19,7 @@ from outlast.core.reservation import NewReservation, ReservationId
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.clock import START
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     ended,
     make_job,

@@ -15,7 +15,7 @@ from outlast.core.state import State
 from outlast.errors import OperatorError, StoreReadOnly, StoreUnavailable
 from outlast.store.base import Filter, Queue
 from outlast.store.postgres.store import PostgresStore
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     LEASE,
     MANY,
     job_of,
@@ -28,7 +28,7 @@ from outlast.testing.conformance.make import (
     take_many,
 )
 from outlast.testing.servers.postgres import PostgresServer
-from outlast.testing.servers.proxy import FaultProxy, fault_proxy
+from support.servers.fault_proxy import FaultProxy, fault_proxy
 
 HOUR = timedelta(hours=1)
 

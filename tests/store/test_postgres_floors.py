@@ -8,9 +8,9 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.store.base import Queue
-from outlast.store.postgres.floors import SPARING, Floors, Look
+from outlast.store.postgres.operations.scan_floor import SPARING, Floors, Look
 from outlast.store.postgres.store import PostgresStore
-from outlast.testing.conformance.make import TYPE, make_holder, make_job
+from outlast.testing.conformance.factories import TYPE, make_holder, make_job
 
 SLOW = Look([b"\x01"], 0.05, 0.06, was_full=True)
 QUICK = Look((), 0.001, 0.005, was_full=True)

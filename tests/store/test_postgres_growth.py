@@ -15,17 +15,17 @@ import pytest
 from outlast.core.decide import decide
 from outlast.core.event import Moved
 from outlast.core.ids import JobId
-from outlast.core.place import Place, Where
+from outlast.core.position import Place, Where
 from outlast.core.run import Claim
 from outlast.core.state import State
 from outlast.store.base import Filter
-from outlast.store.postgres import lines
-from outlast.store.postgres.address import address
-from outlast.store.postgres.database import connect
+from outlast.store.postgres import pool
+from outlast.store.postgres.connection import connect
 from outlast.store.postgres.migrate import migrate
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.postgres.work import Lane, Row
-from outlast.testing.conformance.make import LEASE, SUCCEEDED, make_holder, make_job, new_id
+from outlast.store.postgres.unit_of_work import Lane, Row
+from outlast.store.postgres.url import address
+from outlast.testing.conformance.factories import LEASE, SUCCEEDED, make_holder, make_job, new_id
 
 from .pg_worlds import GROUP, JOB, crowd, leave_alone
 
@@ -117,7 +117,7 @@ async def _cost(url: str, act: Act, monkeypatch: pytest.MonkeyPatch) -> Counter[
     store = PostgresStore(url)
     await store.open()
     with monkeypatch.context() as patched:
-        patched.setattr(lines, "Lane", CountingLane)
+        patched.setattr(pool, "Lane", CountingLane)
         CountingLane.blocks.clear()
         await act(store)
         await store.close()

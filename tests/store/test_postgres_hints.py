@@ -10,12 +10,12 @@ import pytest
 from outlast.core.decide import succeed
 from outlast.core.event import CancelRequested
 from outlast.store.around import Hint, Topic
-from outlast.store.postgres import ear, voice
-from outlast.store.postgres.address import Address
-from outlast.store.postgres.channels import EVERYTHING, LONGEST, payload
-from outlast.store.postgres.database import connect
+from outlast.store.postgres.connection import connect
+from outlast.store.postgres.notify import listener, notifier
+from outlast.store.postgres.notify.channels import EVERYTHING, LONGEST, payload
 from outlast.store.postgres.store import PostgresStore
-from outlast.testing.conformance.make import put, settle, started
+from outlast.store.postgres.url import Address
+from outlast.testing.conformance.factories import put, settle, started
 
 
 class Ears:
@@ -167,8 +167,8 @@ async def test_who_cannot_hear_says_so_once_and_goes_on(
     async def never(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(ear, "hears_itself", never)
-    monkeypatch.setattr("outlast.store.postgres.exchange.hears_itself", never)
+    monkeypatch.setattr(listener, "hears_itself", never)
+    monkeypatch.setattr("outlast.store.postgres.notify.bridge.hears_itself", never)
     with caplog.at_level(logging.WARNING):
         ears = Ears()
         store.listen(ears, topics=[Topic.WORK])
@@ -176,7 +176,7 @@ async def test_who_cannot_hear_says_so_once_and_goes_on(
             while "no notifications arrive" not in caplog.text:  # noqa: ASYNC110 - a thread aside
                 await asyncio.sleep(0.01)
 
-    assert ear.DEAF in await store.concerns()
+    assert listener.DEAF in await store.concerns()
     assert caplog.text.count("no notifications arrive") == 1
     assert await put(store)
 
@@ -198,8 +198,8 @@ async def test_two_who_speak_at_once_share_one_connection(
         opened.append(await connect(where))
         return opened[-1]
 
-    monkeypatch.setattr(voice, "connect", counted)
-    speaker = voice.Voice(store.address)
+    monkeypatch.setattr(notifier, "connect", counted)
+    speaker = notifier.Voice(store.address)
 
     await asyncio.gather(*(speaker.say({"nobody_listens": ""}) for _ in range(3)))
     await speaker.close()

@@ -7,10 +7,10 @@ import asyncpg
 import pytest
 
 from outlast.errors import StoreBusy, StoreSealed
-from outlast.store.moving import OPEN, Kind, Stage, Step
+from outlast.store.contract.transfer import OPEN, Kind, Stage, Step
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.postgres.verbs import footing
-from outlast.testing.conformance.make import make_job, put, take_many
+from outlast.testing.conformance.factories import make_job, put, take_many
 
 SEAL = Step(
     stage=Stage.SEALED,

@@ -10,13 +10,13 @@ import pytest
 from outlast.core.decide import decide
 from outlast.core.event import Moved
 from outlast.core.group import GroupMode, NewGroup
-from outlast.core.order import Ordering
-from outlast.core.place import Place, Where
+from outlast.core.ordering import Ordering
+from outlast.core.position import Place, Where
 from outlast.core.reservation import NewReservation, ReservationId
 from outlast.core.state import State
 from outlast.store.base import Filter, Queue
 from outlast.store.postgres.store import PostgresStore
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     MANY,
     SUCCEEDED,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from outlast.store.postgres.address import address
-from outlast.store.postgres.database import connect
+from outlast.store.postgres.connection import connect
 from outlast.store.postgres.migrate import migrate
 from outlast.store.postgres.statements import statements
-from outlast.store.postgres.work import Lane
+from outlast.store.postgres.unit_of_work import Lane
+from outlast.store.postgres.url import address
 
 from .pg_plans import Plan, Planner
 from .pg_worlds import crowd, leave_alone

@@ -7,11 +7,11 @@ import pytest
 from outlast.core.decide import succeed
 from outlast.core.state import State
 from outlast.store.base import Filter, Queue
-from outlast.store.postgres import ear
+from outlast.store.postgres.notify import listener
 from outlast.store.postgres.store import PostgresStore
-from outlast.testing.conformance.make import LEASE, MANY, job_of, put, take_many
-from outlast.testing.servers.pooler import TransactionPooler, transaction_pooler
+from outlast.testing.conformance.factories import LEASE, MANY, job_of, put, take_many
 from outlast.testing.servers.postgres import PostgresServer
+from support.servers.transaction_pooler import TransactionPooler, transaction_pooler
 
 
 @pytest.fixture
@@ -60,6 +60,6 @@ async def test_locks_are_held_through_a_pooler(store: PostgresStore) -> None:
 async def test_that_nothing_is_heard_is_a_concern(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ear, "PATIENCE", 0.3)
+    monkeypatch.setattr(listener, "PATIENCE", 0.3)
 
-    assert ear.DEAF in await store.concerns()
+    assert listener.DEAF in await store.concerns()

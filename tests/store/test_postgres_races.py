@@ -12,8 +12,8 @@ from outlast.core.delivery import Delivery
 from outlast.core.state import State
 from outlast.store.base import Filter, Queue
 from outlast.store.postgres.store import PostgresStore
-from outlast.testing.conformance.make import MANY, make_job
-from outlast.testing.sizes import SIZES
+from outlast.testing.conformance.factories import MANY, make_job
+from outlast.testing.conformance.sizes import SIZES
 
 from .kit import Peer
 

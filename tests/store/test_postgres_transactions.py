@@ -16,9 +16,9 @@ from outlast.core.decide import Change, decide
 from outlast.core.run import Claim
 from outlast.core.state import State
 from outlast.errors import OutlastError, RunError, TransactionTimeout
+from outlast.store.postgres.handler_transaction import PostgresTransaction
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.postgres.transaction import PostgresTransaction
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     LOST,
     SUCCEEDED,
@@ -28,8 +28,8 @@ from outlast.testing.conformance.make import (
     settle,
     started,
 )
-from outlast.testing.postgres_wreck import empty
 from outlast.testing.servers.postgres import PostgresServer
+from support.corruption.postgres import empty
 
 LONG = timedelta(seconds=30)
 SHORT = timedelta(milliseconds=80)

@@ -15,8 +15,8 @@ from outlast.core.state import State
 from outlast.errors import InvalidJob, StoreBusy
 from outlast.store.base import Added
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import job_of, make_job, put
-from outlast.testing.sqlite_bench import dump
+from outlast.testing.conformance.factories import job_of, make_job, put
+from support.crash.sqlite_target import dump
 
 from .kit import Peer
 

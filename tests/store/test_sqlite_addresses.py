@@ -8,7 +8,7 @@ import pytest
 from outlast.errors import InvalidJob
 from outlast.store.open import open_store
 from outlast.store.sqlite.store import BUSY, SqliteStore
-from outlast.testing.conformance.make import put
+from outlast.testing.conformance.factories import put
 
 
 def _opened(url: str) -> SqliteStore:

@@ -8,7 +8,7 @@ import pytest
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     LAPSED,
     LEASE,

@@ -11,7 +11,7 @@ from outlast.core.job import Key, Slot
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START
-from outlast.testing.conformance.make import ended, new_id, put, settle, started
+from outlast.testing.conformance.factories import ended, new_id, put, settle, started
 
 from .kit import DbOf
 from .schema import Reference, references

@@ -13,11 +13,11 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed
 from outlast.core.job import Key
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.store.base import Filter, Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     MANY,
     SUCCEEDED,
@@ -29,7 +29,7 @@ from outlast.testing.conformance.make import (
     settle,
     started,
 )
-from outlast.testing.sqlite_bench import dump
+from support.crash.sqlite_target import dump
 
 from .kit import FILES, files, opened, raw
 

@@ -12,7 +12,7 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed, Skipped, Succeeded
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     ended,
     job_of,

@@ -16,7 +16,7 @@ from outlast.core.state import State
 from outlast.errors import StoreFull
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     SECOND,
     job_of,
     make_job,
@@ -26,7 +26,7 @@ from outlast.testing.conformance.make import (
     started,
     take_many,
 )
-from outlast.testing.sqlite_bench import dump
+from support.crash.sqlite_target import dump
 
 from .kit import opened, writing
 

@@ -17,7 +17,7 @@ from outlast.store.around import Hint
 from outlast.store.base import Filter, Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.store.sqlite.writer import GROUP
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     LEASE,
     MANY,
     SUCCEEDED,
@@ -30,7 +30,7 @@ from outlast.testing.conformance.make import (
     started,
     take_many,
 )
-from outlast.testing.sqlite_bench import dump
+from support.crash.sqlite_target import dump
 
 from .kit import Trace, raw
 

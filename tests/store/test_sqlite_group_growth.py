@@ -13,7 +13,7 @@ from outlast.store.base import Filter
 from outlast.store.sqlite import reader
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     SUCCEEDED,
     make_job,

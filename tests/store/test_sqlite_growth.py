@@ -12,13 +12,20 @@ import pytest
 from outlast.core.decide import decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import Event, Failed, Moved
-from outlast.core.order import Ordering
-from outlast.core.place import Place, Where
+from outlast.core.ordering import Ordering
+from outlast.core.position import Place, Where
 from outlast.store.base import Filter, Queue
 from outlast.store.sqlite import reader
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import HOUR, LEASE, SUCCEEDED, make_job, new_id, take_many
+from outlast.testing.conformance.factories import (
+    HOUR,
+    LEASE,
+    SUCCEEDED,
+    make_job,
+    new_id,
+    take_many,
+)
 
 from .kit import Make, Worlds, opened, reading, writing
 

@@ -18,13 +18,13 @@ import pytest
 
 from outlast.core.decide import succeed
 from outlast.core.event import CancelRequested, Edited, Moved
-from outlast.core.place import Edit, Place, Where
+from outlast.core.position import Edit, Place, Where
 from outlast.store.around import Hint, Topic
-from outlast.store.sqlite.hints import voice
-from outlast.store.sqlite.hints.place import meeting_place
+from outlast.store.sqlite.notify import notifier
+from outlast.store.sqlite.notify.socket_dir import meeting_place
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     SUCCEEDED,
     job_of,
@@ -430,7 +430,9 @@ async def test_folder_is_read_again_only_when_it_has_changed(
     path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads, really = [], os.scandir
-    monkeypatch.setattr(voice.os, "scandir", lambda folder: reads.append(folder) or really(folder))
+    monkeypatch.setattr(
+        notifier.os, "scandir", lambda folder: reads.append(folder) or really(folder)
+    )
     first, second = Heard(), Heard()
     async with opened(path) as listener, opened(path, clock=clock) as teller:
         listener.listen(first.hear)

@@ -14,7 +14,7 @@ from outlast.errors import OutlastError
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     LEASE,
     MANY,
     last_run,
@@ -25,7 +25,7 @@ from outlast.testing.conformance.make import (
     started,
     take_many,
 )
-from outlast.testing.sqlite_bench import dump
+from support.crash.sqlite_target import dump
 
 from .hostile import HOSTILE
 

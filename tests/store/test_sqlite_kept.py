@@ -6,7 +6,7 @@ import pytest
 
 from outlast.core.event import Skipped
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import SUCCEEDED, ended, put, settle, started
+from outlast.testing.conformance.factories import SUCCEEDED, ended, put, settle, started
 
 from .kit import DbOf
 from .schema import columns

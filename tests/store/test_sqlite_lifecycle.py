@@ -21,10 +21,10 @@ from outlast.core.run import Lease
 from outlast.core.schedule import Firing, Outcome
 from outlast.errors import StoreClosed
 from outlast.store.base import Filter, Queue, Store
-from outlast.store.moving import Kind, Stage, Step
+from outlast.store.contract.transfer import Kind, Stage, Step
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     LEASE,
     SECOND,
@@ -36,7 +36,7 @@ from outlast.testing.conformance.make import (
     take_many,
 )
 from outlast.testing.conformance.reservations import make_reservation
-from outlast.testing.sqlite_bench import dump
+from support.crash.sqlite_target import dump
 
 from .kit import PATIENCE, environment, files, opened
 

@@ -14,7 +14,7 @@ from outlast.core.state import State
 from outlast.errors import OutlastError, StoreBusy
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     LEASE,
     SECOND,
     SUCCEEDED,
@@ -26,7 +26,7 @@ from outlast.testing.conformance.make import (
     started,
     take_many,
 )
-from outlast.testing.sqlite_bench import dump
+from support.crash.sqlite_target import dump
 
 from .kit import PATIENCE, Peer, Trace, files, opened, raw
 

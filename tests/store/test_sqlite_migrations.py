@@ -13,8 +13,8 @@ from outlast.errors import OperatorError
 from outlast.store.sqlite import migrate
 from outlast.store.sqlite.migrate import migrations
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import claim_order, ended, put, started
-from outlast.testing.sqlite_bench import dump
+from outlast.testing.conformance.factories import claim_order, ended, put, started
+from support.crash.sqlite_target import dump
 
 from .kit import Peer, opened, raw
 

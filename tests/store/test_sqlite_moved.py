@@ -6,7 +6,7 @@ import pytest
 
 from outlast.errors import StoreBroken
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import make_job, put
+from outlast.testing.conformance.factories import make_job, put
 
 NAMES = ("jobs.db", "jobs.db-wal", "jobs.db-shm")
 

@@ -11,8 +11,8 @@ from outlast.core.state import State
 from outlast.errors import NotOurStore, OperatorError, OutlastError, SchemaTooNew, StoreBroken
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import ended, put
-from outlast.testing.sqlite_bench import dump
+from outlast.testing.conformance.factories import ended, put
+from support.crash.sqlite_target import dump
 
 from .kit import files, opened, raw
 

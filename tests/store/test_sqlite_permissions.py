@@ -12,7 +12,7 @@ import pytest
 
 from outlast.errors import OperatorError, OutlastError, StoreReadOnly
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import make_job, put
+from outlast.testing.conformance.factories import make_job, put
 
 from .kit import opened
 

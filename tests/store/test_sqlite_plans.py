@@ -8,11 +8,11 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
 from outlast.core.group import GroupMode
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.store.base import Queue
 from outlast.store.sqlite.statements import statements
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     MANY,
     SUCCEEDED,

@@ -10,7 +10,7 @@ from outlast.core.state import State
 from outlast.store.base import Filter
 from outlast.store.sqlite.reader import THREADS
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     MANY,
     SUCCEEDED,
     claim_order,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from outlast.core.audit.model import StrayKind
 from outlast.core.decide import Guard
 from outlast.core.delivery import Delivery
-from outlast.core.dossier import StrayKind
 from outlast.core.event import Kind
 from outlast.core.group import Closing, GroupMode
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.core.reservation import ReservationStatus
 from outlast.core.schedule import Outcome
 from outlast.core.state import RunStatus, State
@@ -40,7 +40,7 @@ OTHER_WORDS = {"sqlite_stat1", "outlast_*", "~",
     )), "outlast_", "events", "records", "schedules",  # numbers that no row bears any more
     "keys scope=active key=", "sequential", "parallel",
 }  # fmt: skip
-BUILT_FROM_FILES = {("migrate.py", "statement"), ("guarded.py", "args")}
+BUILT_FROM_FILES = {("migrate.py", "statement"), ("guarded_connection.py", "args")}
 """What may be executed though it is no constant: a migration, and a handler's own statements."""
 SQL_WORDS = re.compile(
     r"\b(SELECT|INSERT|UPDATE|DELETE|REPLACE|CREATE|DROP|ALTER|PRAGMA|ATTACH|VALUES|WHERE)\b\s"

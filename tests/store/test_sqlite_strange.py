@@ -14,8 +14,8 @@ from outlast.core.run import Lease
 from outlast.errors import OutlastError
 from outlast.store.base import Filter, Queue
 from outlast.store.sqlite.store import SqliteStore
-from outlast.testing.conformance.make import LEASE, MANY, make_job, put, take_many
-from outlast.testing.sqlite_bench import dump
+from outlast.testing.conformance.factories import LEASE, MANY, make_job, put, take_many
+from support.crash.sqlite_target import dump
 
 from .hostile import HOSTILE
 

@@ -12,9 +12,9 @@ from outlast.core.decide import Change, decide
 from outlast.core.run import Claim
 from outlast.core.state import State
 from outlast.errors import OutlastError, StoreBusy, TransactionTimeout
+from outlast.store.sqlite.handler_transaction import SqliteTransaction
 from outlast.store.sqlite.store import SqliteStore
-from outlast.store.sqlite.transaction import SqliteTransaction
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     LOST,
     SUCCEEDED,
     job_of,
@@ -23,7 +23,7 @@ from outlast.testing.conformance.make import (
     put,
     settle,
 )
-from outlast.testing.sqlite_bench import dump
+from support.crash.sqlite_target import dump
 
 from .kit import PATIENCE, Trace, opened
 

@@ -11,9 +11,9 @@ from outlast.core.decide import Change, decide
 from outlast.core.run import Claim
 from outlast.core.state import State
 from outlast.errors import OutlastError
+from outlast.store.sqlite.handler_transaction import SqliteTransaction
 from outlast.store.sqlite.store import SqliteStore
-from outlast.store.sqlite.transaction import SqliteTransaction
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     LOST,
     SUCCEEDED,
@@ -23,7 +23,7 @@ from outlast.testing.conformance.make import (
     settle,
     started,
 )
-from outlast.testing.sqlite_bench import dump
+from support.crash.sqlite_target import dump
 
 from .kit import PATIENCE
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from outlast.core.violation import Code
+from outlast.core.audit.violation import Code
 from outlast.store.sqlite.statements import statements
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import make_job, put
+from outlast.testing.conformance.factories import make_job, put
 from outlast.verify import KEPT, Report, verify
 
 from .kit import Trace, Worlds, opened

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from outlast.errors import StoreBusy, StoreUnavailable
-from outlast.telemetry.complaint import Complaint
+from outlast.telemetry.outage_log import Complaint
 
 LOG = logging.getLogger("outlast.worker")
 GONE = StoreUnavailable("nobody answers")

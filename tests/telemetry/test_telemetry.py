@@ -8,9 +8,9 @@ import pytest
 from outlast import Outlast, Run
 from outlast.core.ids import Ids
 from outlast.telemetry import Kind, Sample, Told, Totals, errors_in_full, listen, metrics, samples
-from outlast.telemetry.tell import is_heard, tell
+from outlast.telemetry.events import is_heard, tell
 from outlast.testing.clock import FakeClock
-from outlast.testing.model_store import ModelStore
+from outlast.testing.model.store import ModelStore
 
 log = logging.getLogger("outlast.tests.telemetry")
 

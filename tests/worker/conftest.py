@@ -7,7 +7,7 @@ from math import inf
 import pytest
 from worker_world import quick
 
-from outlast.worker import dispatch, stock
+from outlast.worker import dispatcher, prefetch
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ async def rival(path, app):
 @pytest.fixture
 def hoarding(monkeypatch):
     """Workers hold ready all they may, however slow the jobs are, and keep it."""
-    monkeypatch.setattr(dispatch, "FAIR", inf)
-    monkeypatch.setattr(dispatch, "TOO_LONG", inf)
-    monkeypatch.setattr(stock, "AT_HAND", inf)
-    monkeypatch.setattr(stock, "TOO_LONG", inf)
+    monkeypatch.setattr(dispatcher, "FAIR", inf)
+    monkeypatch.setattr(dispatcher, "TOO_LONG", inf)
+    monkeypatch.setattr(prefetch, "AT_HAND", inf)
+    monkeypatch.setattr(prefetch, "TOO_LONG", inf)
 
 
 @pytest.fixture(autouse=True)

@@ -14,17 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from outlast import (
-    Backoff,
-    Cancel,
-    Command,
-    Outlast,
-    PermanentError,
-    RetryAfter,
-    Run,
-    Skip,
-    Snooze,
-)
+from outlast import Backoff, Cancel, Command, Outlast, PermanentError, RetryAfter, Run, Skip, Snooze
 
 ADDRESS = "executor_app:app"
 ONCE_MORE = Backoff(2, base="1ms", jitter=False)

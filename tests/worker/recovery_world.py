@@ -7,10 +7,10 @@ from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId
 from outlast.core.run import Claim, Holder
 from outlast.store.base import Filter, Store
-from outlast.testing.conformance.make import LEASE, MANY, TYPE, new_id, put
-from outlast.testing.invariants import Dump, check_dump
+from outlast.testing.conformance.factories import LEASE, MANY, TYPE, new_id, put
+from outlast.testing.conformance.histories.invariants import Dump, check_dump
 from outlast.verify import verify
-from outlast.worker.recover import Recovered, Recovery
+from outlast.worker.maintenance.recovery import Recovered, Recovery
 
 BEFORE = Holder(instance_id="worker-1", boot_id="boot-1")
 NOW = Holder(instance_id="worker-1", boot_id="boot-2")

@@ -10,8 +10,8 @@ from executor_world import LONG, gone, run, word
 from worker_world import SOON, all_slots_work, kinds, quick, statuses, until
 
 from outlast import JobNotSucceeded, State
+from outlast.worker.execution_pool import TOO_MANY
 from outlast.worker.executors import process
-from outlast.worker.slots import TOO_MANY
 
 pytestmark = pytest.mark.slow
 

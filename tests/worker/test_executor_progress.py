@@ -14,7 +14,7 @@ from outlast import LeaseLost, Run, RunError, State, StopRequested
 from outlast.core.progress import Progress
 from outlast.errors import StoreBusy
 from outlast.store.open import open_store
-from outlast.worker.report import BETWEEN, Reporter
+from outlast.worker.progress_reporter import BETWEEN, Reporter
 
 
 class Reports:

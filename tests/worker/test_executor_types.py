@@ -5,8 +5,8 @@ from executor_app import double, double_later
 from worker_world import quick
 
 from outlast import Command, InvalidType, Outlast, Snooze
-from outlast.jobs.executing import STOPS
-from outlast.worker.executors.all import all_executors
+from outlast.jobs.executor_choice import STOPS
+from outlast.worker.executors.registry import all_executors
 
 
 @pytest.fixture

@@ -7,19 +7,12 @@ import pytest
 from recovery_world import BEFORE, NOW, OTHER, PRESETS, check_invariants, recover, start
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import (
-    CancelRequested,
-    Failed,
-    Kind,
-    Released,
-    Skipped,
-    Stopped,
-)
+from outlast.core.event import CancelRequested, Failed, Kind, Released, Skipped, Stopped
 from outlast.core.run import NOBODY
 from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     LEASE,
@@ -35,11 +28,11 @@ from outlast.testing.conformance.make import (
     take,
     take_many,
 )
-from outlast.testing.sqlite_bench import dump
-from outlast.testing.sqlite_recovery import close_unfollowed
-from outlast.testing.sqlite_wreck import SqliteWrecker
-from outlast.worker import recover as module
-from outlast.worker.recover import Recovered
+from outlast.worker.maintenance import recovery as module
+from outlast.worker.maintenance.recovery import Recovered
+from support.corruption.sqlite import SqliteWrecker
+from support.crash.sqlite_recovery import close_unfollowed
+from support.crash.sqlite_target import dump
 
 CHAIN = {"delivery": Delivery.CHAIN}
 

@@ -10,13 +10,13 @@ import pytest
 from outlast.core.ids import Ids
 from outlast.core.run import Holder
 from outlast.store.base import Store
-from outlast.testing import sqlite_recovery
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.race import race
-from outlast.testing.crash import Crasher, clocked
-from outlast.testing.scenarios import World
-from outlast.testing.sqlite_recovery import BENCH, EXPECTED, NEXT_BOOT, Told, told
-from outlast.worker.recover import Recovered, Recovery
+from outlast.testing.conformance.race_runner import race
+from outlast.worker.maintenance.recovery import Recovered, Recovery
+from support.crash import sqlite_recovery
+from support.crash.runner import Crasher, clocked
+from support.crash.scenarios import World
+from support.crash.sqlite_recovery import BENCH, EXPECTED, NEXT_BOOT, Told, told
 
 AGAIN = 2000
 """Later recoveries number their jobs from here."""
@@ -58,7 +58,7 @@ def test_killed_around_any_of_its_commits_and_started_again_it_ends_the_same(tmp
     # Killed anywhere else it is as before or after a commit: the sweep of each verb shows that.
     asyncio.run(broken(tmp_path / "whole.db"))
     _, expected = asyncio.run(recovered(tmp_path / "whole.db"))
-    with Crasher("outlast.testing.sqlite_recovery:BENCH") as crasher:
+    with Crasher("support.crash.sqlite_recovery:BENCH") as crasher:
         points = crasher.points(tmp_path / "after.db", "recover")
         assert {"apply.check_adrift", "orphan.delete", "apply.successors"} <= {
             point.name for point in points

@@ -14,8 +14,8 @@ from outlast.core.worker import TREE
 from outlast.store.base import Store
 from outlast.store.open import open_store
 from outlast.store.postgres.parts import upkeep
-from outlast.testing.conformance.make import TYPE, job_of, kinds, new_id, put
-from outlast.worker.tidy import Tidy
+from outlast.testing.conformance.factories import TYPE, job_of, kinds, new_id, put
+from outlast.worker.maintenance.loop import Tidy
 
 LEASE = timedelta(hours=1)
 DEAD = Holder(instance_id="worker-1", boot_id=f"{TREE}dead")

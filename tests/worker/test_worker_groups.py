@@ -8,8 +8,8 @@ from worker_world import AT_ONCE, SOON, quick, until
 
 from outlast import Backoff, GroupState, Outlast, Skip, State
 from outlast.core.group import NewGroup
-from outlast.worker.groups import ABANDONED, GroupSweep
-from outlast.worker.tidy import Tidy
+from outlast.worker.maintenance.group_closer import ABANDONED, GroupSweep
+from outlast.worker.maintenance.loop import Tidy
 
 ONE_TRY = Backoff(1)
 
@@ -250,7 +250,7 @@ async def test_a_group_that_nobody_completed_is_stopped_after_a_while(app, monke
     sweep = GroupSweep(app.store, app._ids.job)
 
     early = await sweep.run_once()
-    monkeypatch.setattr("outlast.worker.groups.ABANDONED", timedelta(0))
+    monkeypatch.setattr("outlast.worker.maintenance.group_closer.ABANDONED", timedelta(0))
     late = await sweep.run_once()
 
     assert timedelta(minutes=10) == ABANDONED

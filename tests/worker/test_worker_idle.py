@@ -9,8 +9,8 @@ from worker_world import PATIENCE, SOON, until
 from outlast import Outlast, State
 from outlast.store.base import Capability
 from outlast.store.open import open_store
-from outlast.worker.dispatch import EMPTY_LOOKS
-from outlast.worker.tidy import Tidy
+from outlast.worker.dispatcher import EMPTY_LOOKS
+from outlast.worker.maintenance.loop import Tidy
 
 QUIET = {"listen", "open", "close", "capabilities", "exists", "path"}
 """What asks nothing of the database."""

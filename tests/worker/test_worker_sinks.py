@@ -13,18 +13,8 @@ from executor_world import LONG
 from pydantic import AfterValidator
 from worker_world import AT_ONCE, SOON, all_slots_work, query, statuses, take_away
 
-from outlast import (
-    Backoff,
-    Command,
-    Failure,
-    InvalidType,
-    Outlast,
-    RetryAfter,
-    Run,
-    Snooze,
-    State,
-)
-from outlast.worker import failures
+from outlast import Backoff, Command, Failure, InvalidType, Outlast, RetryAfter, Run, Snooze, State
+from outlast.worker import failure_reporter
 
 SECRET = "hunter2 & co"  # noqa: S105 - the one that must not be told
 
@@ -245,8 +235,8 @@ async def test_a_sink_that_fails_harms_no_job_and_no_other_sink(
 async def test_a_sink_that_never_answers_holds_up_nobody(
     app: Outlast, caplog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "LAST_WORDS", timedelta(milliseconds=50))
-    monkeypatch.setattr(failures, "MOST_UNTOLD", 2)
+    monkeypatch.setattr(failure_reporter, "LAST_WORDS", timedelta(milliseconds=50))
+    monkeypatch.setattr(failure_reporter, "MOST_UNTOLD", 2)
     release, taken = threading.Event(), []
 
     @app.on_failure

@@ -3,7 +3,7 @@
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId, RunId
 from outlast.core.run import Claim
-from outlast.worker.stock import AT_HAND, TOO_LONG, Stock
+from outlast.worker.prefetch import AT_HAND, TOO_LONG, Stock
 
 
 def claims(kind, many):

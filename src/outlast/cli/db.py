@@ -2,15 +2,15 @@
 
 import click
 
-from outlast.cli.asking import agreed
-from outlast.cli.copy import command as copy
-from outlast.cli.frame import Desk, telling, verb
+from outlast.cli.command import Desk, telling, verb
+from outlast.cli.confirm import agreed
+from outlast.cli.db_copy import command as copy
 from outlast.cli.output import Output
-from outlast.cli.where import Where, find
-from outlast.core.span import to_span
+from outlast.cli.target import Where, find
+from outlast.core.duration import to_span
 from outlast.errors import InvalidJob
+from outlast.store.contract.transfer import Footing, Stage
 from outlast.store.migrating import Migrates
-from outlast.store.moving import Footing, Stage
 from outlast.store.open import KEYVALUE, POSTGRES
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from outlast.cli.frame import Exit, leave
+from outlast.cli.command import Exit, leave
 
 
 @click.command("demo")
@@ -31,8 +31,8 @@ def command(script: bool, keep: bool) -> None:
 def _run(folder: Path, *, script: bool, keep: bool) -> Exit:
     url = f"sqlite:///{folder / 'demo.db'}"
     os.environ["OUTLAST_DEMO_URL"] = url  # before the app is loaded, which reads it
-    from outlast.demo.crew import Crew  # noqa: PLC0415 - see above
     from outlast.demo.tour import ClaimFailed, Tour  # noqa: PLC0415 - see above
+    from outlast.demo.workers import Crew  # noqa: PLC0415 - see above
 
     crew = Crew(folder, url)
     try:

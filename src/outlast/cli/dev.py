@@ -12,8 +12,8 @@ from typing import Final
 
 import click
 
-from outlast.cli.frame import telling
-from outlast.cli.where import find
+from outlast.cli.command import telling
+from outlast.cli.target import find
 from outlast.errors import InvalidType
 
 LOOK: Final = 0.5

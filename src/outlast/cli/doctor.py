@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
-from outlast.cli.frame import Desk, Exit, verb
+from outlast.cli.command import Desk, Exit, verb
 from outlast.clock import SystemClock
+from outlast.core.duration import in_words
 from outlast.core.overview import Overview
-from outlast.core.span import in_words
 from outlast.core.worker import WorkerRecord
 from outlast.store.open import without_password
 

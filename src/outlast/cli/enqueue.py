@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from outlast.cli.frame import Desk, Exit, verb
+from outlast.cli.command import Desk, Exit, verb
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import InvalidJob, WaitTimeout

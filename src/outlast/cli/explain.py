@@ -2,7 +2,7 @@
 
 import click
 
-from outlast.cli.frame import Desk, verb
+from outlast.cli.command import Desk, verb
 from outlast.cli.show import find
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from outlast.cli.frame import Desk, Exit, verb
+from outlast.cli.command import Desk, Exit, verb
 from outlast.cli.output import ago, plain
 from outlast.clock import SystemClock
 from outlast.core.group import Group

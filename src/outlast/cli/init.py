@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from outlast.cli.frame import Exit, leave
+from outlast.cli.command import Exit, leave
 
 APP: Final = '''\
 """Background jobs. Start a worker with: outlast worker jobs:app"""

@@ -6,13 +6,13 @@ from datetime import datetime
 
 import click
 
-from outlast.cli.filters import Wanted, parse
-from outlast.cli.frame import Desk, verb
+from outlast.cli.command import Desk, verb
+from outlast.cli.job_filter import Wanted, parse
+from outlast.cli.job_search import matching
 from outlast.cli.output import ago
-from outlast.cli.search import matching
 from outlast.clock import SystemClock
+from outlast.core.duration import in_words
 from outlast.core.job import Job
-from outlast.core.span import in_words
 from outlast.core.state import State
 
 COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "WHAT")

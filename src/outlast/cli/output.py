@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal
 import click
 
 from outlast.cli.progress import Advance, Lines, bar
-from outlast.core.span import in_words
+from outlast.core.duration import in_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

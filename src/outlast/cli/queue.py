@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from outlast.cli.frame import Desk, verb
+from outlast.cli.command import Desk, verb
+from outlast.cli.move_edit import order as print_order
 from outlast.cli.output import ago
-from outlast.cli.place import order as print_order
 from outlast.clock import SystemClock
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.core.state import WAITING, State
 from outlast.store.base import Queue
 

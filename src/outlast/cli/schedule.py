@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
+from outlast.cli.command import Desk, verb
 from outlast.cli.enqueue import arguments
-from outlast.cli.frame import Desk, verb
+from outlast.core.duration import in_words
 from outlast.core.schedule import ADVISED_GRACE, Outcome, Schedule, SlotRecord
-from outlast.core.span import in_words
 from outlast.errors import InvalidSchedule
 from outlast.scheduler.preview import Upcoming
-from outlast.scheduler.zone import zone
+from outlast.scheduler.timezones import zone
 
 LIMIT = click.IntRange(1, 1000)
 

@@ -6,14 +6,14 @@ from datetime import datetime
 
 import click
 
-from outlast.cli.frame import Desk, verb
+from outlast.cli.command import Desk, verb
 from outlast.cli.jobs import what
 from outlast.cli.output import ago, plain
 from outlast.clock import SystemClock
+from outlast.core.duration import in_words
 from outlast.core.event import EventRecord
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
-from outlast.core.span import in_words
 from outlast.errors import InvalidJob
 from outlast.store.base import Filter
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
+from outlast.cli.command import Desk, verb
 from outlast.cli.enqueue import arguments
-from outlast.cli.frame import Desk, verb
 
 
 @click.group("template")

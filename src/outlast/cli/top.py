@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from outlast.cli.frame import Desk, verb
+from outlast.cli.command import Desk, verb
 from outlast.cli.output import ago
 from outlast.core.job import Job
 from outlast.core.overview import Overview

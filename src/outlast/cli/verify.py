@@ -2,7 +2,7 @@
 
 import click
 
-from outlast.cli.frame import Desk, Exit, verb
+from outlast.cli.command import Desk, Exit, verb
 from outlast.verify import verify
 
 SHOWN = 50

@@ -9,19 +9,19 @@ from random import SystemRandom
 
 import click
 
-from outlast.cli.logs import FORMATS, LEVELS, configure
-from outlast.cli.where import find
+from outlast.cli.logging_setup import FORMATS, LEVELS, configure
+from outlast.cli.target import find
 from outlast.clock import SystemClock
 from outlast.core.ids import Ids
 from outlast.errors import OutlastError
 from outlast.scheduler.loop import keep_triggering
 from outlast.store.open import open_store
-from outlast.worker.processes.plan import Exit, Plan
-from outlast.worker.processes.supervisor import Supervisor
+from outlast.worker.supervisor.options import Exit, Plan
+from outlast.worker.supervisor.supervisor import Supervisor
 
 log = logging.getLogger("outlast.worker")
 
-CHILD = ["-m", "outlast.cli.child"]
+CHILD = ["-m", "outlast.cli.worker_child"]
 
 
 def _names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:

@@ -13,11 +13,11 @@ from typing import Final, Protocol, assert_never
 from outlast.core import event as ev
 from outlast.core.delivery import Delivery, OnFailure, OnLoss
 from outlast.core.event import ZERO, Event, Kind
+from outlast.core.fast_dataclass import value
 from outlast.core.ids import JobId, RunId
-from outlast.core.place import Edit, Place
+from outlast.core.position import Edit, Place
 from outlast.core.retry import is_spent
 from outlast.core.state import WAITING, Loss, RunStatus, State
-from outlast.core.value import value
 from outlast.errors import TransitionRefused
 
 

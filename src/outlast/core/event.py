@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from outlast.core.ids import JobId, RunId
-from outlast.core.place import Edit, Place
+from outlast.core.position import Edit, Place
 from outlast.core.state import Loss, RunStatus
 
 ZERO = timedelta(0)

@@ -7,12 +7,12 @@ from enum import StrEnum
 from typing import Final
 
 from outlast.core.delivery import Delivery
+from outlast.core.duration import in_words
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.queue import Pause
 from outlast.core.reservation import Reservation
 from outlast.core.run import Holder
-from outlast.core.span import in_words
 from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from outlast.core.span import Span, to_span
+from outlast.core.duration import Span, to_span
 
 
 class Outcome:

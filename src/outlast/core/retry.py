@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from outlast.core.duration import Span, to_span
 from outlast.core.limits import shown
-from outlast.core.span import Span, to_span
 
 MOST_ATTEMPTS = 1_000_000
 

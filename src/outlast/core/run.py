@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Final
 
 from outlast.core.delivery import Delivery
+from outlast.core.fast_dataclass import value
 from outlast.core.ids import JobId, RunId
 from outlast.core.state import RunStatus, State
-from outlast.core.value import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

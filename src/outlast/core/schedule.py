@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Final
 
 from outlast.core.delivery import Delivery
+from outlast.core.duration import MICROSECOND, exactly
 from outlast.core.event import ZERO
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob, Slot
 from outlast.core.limits import MAX_PAYLOAD, check_name, is_storable, shown
-from outlast.core.span import MICROSECOND, exactly
 from outlast.errors import InvalidSchedule
 
 LATE: Final = timedelta(seconds=1)

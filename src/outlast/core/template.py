@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from outlast.core.record import Record
+from outlast.core.document import Record
 from outlast.core.schedule import Making
-from outlast.core.schedule_text import making_from
+from outlast.core.schedule_codec import making_from
 
 KIND: Final = "template"
 """The kind of record a template is kept as."""

@@ -13,11 +13,11 @@ from outlast.core.run import RunRecord
 from outlast.core.schedule import Outcome
 from outlast.core.state import RunStatus, State
 from outlast.demo import jobs
-from outlast.demo.crew import Crew
 from outlast.demo.jobs import app
+from outlast.demo.workers import Crew
 from outlast.jobs.handle import Handle
 from outlast.store.base import Filter
-from outlast.store.schedules import SetSchedule
+from outlast.store.contract.schedules import SetSchedule
 from outlast.verify import verify
 
 Say = Callable[[str], None]

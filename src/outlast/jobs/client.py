@@ -8,23 +8,17 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from outlast.concurrency import PerLoop
 from outlast.config import Settings
 from outlast.core.decide import decide
+from outlast.core.duration import Span, to_span
 from outlast.core.event import CancelRequested
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job
 from outlast.core.limits import MAX_REASON, cut, shown
-from outlast.core.span import Span, to_span
 from outlast.core.state import State
-from outlast.errors import (
-    JobNotSucceeded,
-    StoreClosed,
-    TransitionRefused,
-    UnknownType,
-    WaitTimeout,
-)
-from outlast.jobs.per_loop import PerLoop
-from outlast.jobs.waiting import Waiting, find, follow
+from outlast.errors import JobNotSucceeded, StoreClosed, TransitionRefused, UnknownType, WaitTimeout
+from outlast.jobs.completion import Waiting, find, follow
 from outlast.store.base import Store
 
 LoadResult = Callable[[str, str | None], Any]

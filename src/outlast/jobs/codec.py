@@ -11,7 +11,7 @@ from pydantic_core import CoreConfig, SchemaSerializer
 from typing_extensions import TypedDict
 
 from outlast.errors import InvalidParams, InvalidType, PermanentError
-from outlast.jobs.payload import check_params, check_value, to_text
+from outlast.jobs.payload_limits import check_params, check_value, to_text
 
 _CONFIG: Final = ConfigDict(
     extra="forbid", allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"

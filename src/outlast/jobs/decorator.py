@@ -5,10 +5,10 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from pydantic import BaseModel
 
-from outlast.context import Run
 from outlast.core.command import Command
 from outlast.core.outcome import Cancel, RetryAfter, Skip, Snooze
 from outlast.jobs.jobtype import JobType
+from outlast.run_context import Run
 
 P = ParamSpec("P")
 R = TypeVar("R")

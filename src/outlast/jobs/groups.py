@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Literal
 
+from outlast.core.duration import Span, to_span
 from outlast.core.group import (
     Closing,
     ClosingGroup,
@@ -18,7 +19,6 @@ from outlast.core.group import (
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.limits import shown
-from outlast.core.span import Span, to_span
 from outlast.core.state import State
 from outlast.errors import (
     DuplicateJob,
@@ -30,10 +30,10 @@ from outlast.errors import (
     WaitTimeout,
 )
 from outlast.jobs.client import Client
+from outlast.jobs.completion import until_over
+from outlast.jobs.group_closing import end_left_over
 from outlast.jobs.jobtype import Bound, Configured
 from outlast.jobs.options import Mould
-from outlast.jobs.sweeping import end_left_over
-from outlast.jobs.waiting import until_over
 from outlast.store.base import Added, Filter, Store
 
 ModeName = Literal["parallel", "sequential"]

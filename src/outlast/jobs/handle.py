@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from outlast.core.duration import Span
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.core.span import Span
 from outlast.core.state import State
-from outlast.jobs import placing
+from outlast.jobs import positions
 from outlast.jobs.client import Client
-from outlast.jobs.placing import End
+from outlast.jobs.positions import End
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -50,7 +50,9 @@ class Handle(Generic[R_co]):
         swap: str | None = None,
     ) -> Job:
         """Give it another place while it waits, as `app.move` does."""
-        return await placing.move(self._client, self.id, to, before=before, after=after, swap=swap)
+        return await positions.move(
+            self._client, self.id, to, before=before, after=after, swap=swap
+        )
 
     async def edit(
         self,
@@ -61,7 +63,7 @@ class Handle(Generic[R_co]):
         at: datetime | None = None,
     ) -> Job:
         """Change it while it waits, as `app.edit` does."""
-        return await placing.edit(
+        return await positions.edit(
             self._client, self.id, params=params, priority=priority, delay=delay, at=at
         )
 

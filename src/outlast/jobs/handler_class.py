@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel, RootModel
 
-from outlast.context import Run
 from outlast.errors import InvalidType
-from outlast.jobs.executing import choose_executor
+from outlast.jobs.executor_choice import choose_executor
 from outlast.jobs.model_codec import PAYLOAD, ModelCodec
 from outlast.jobs.signature import Signature, check_callable, read_hints, read_result
+from outlast.run_context import Run
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _GIVEN_ANYWAY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

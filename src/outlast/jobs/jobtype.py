@@ -7,13 +7,13 @@ from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from outlast.core.delivery import Delivery
+from outlast.core.duration import Span
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob, Slot
-from outlast.core.span import Span
 from outlast.errors import DuplicateJob, InvalidJob, InvalidParams
 from outlast.jobs.client import Client
-from outlast.jobs.direct import Direct, OnBusy, require_direct, run_now
-from outlast.jobs.executing import STOPS
+from outlast.jobs.direct_run import Direct, OnBusy, require_direct, run_now
+from outlast.jobs.executor_choice import STOPS
 from outlast.jobs.handle import Handle
 from outlast.jobs.handler_class import read_class
 from outlast.jobs.options import Mould, OnConflict, check_on_conflict, new_job

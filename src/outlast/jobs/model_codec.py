@@ -7,7 +7,7 @@ from pydantic.fields import FieldInfo
 
 from outlast.errors import InvalidParams
 from outlast.jobs.codec import ParamsCodec, adapter, explained, reader, writer
-from outlast.jobs.payload import check_params, to_text
+from outlast.jobs.payload_limits import check_params, to_text
 
 PAYLOAD: Final = "payload"
 """By which name the handler gets the model."""

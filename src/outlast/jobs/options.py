@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from outlast.core.delivery import Delivery
+from outlast.core.duration import Span, to_span
 from outlast.core.ids import JobId
 from outlast.core.job import Key, NewJob, Slot
 from outlast.core.limits import check_key, check_name, check_priority
 from outlast.core.retry import MOST_ATTEMPTS
-from outlast.core.span import Span, to_span
 from outlast.errors import InvalidJob
 from outlast.jobs.policy import Policy
 

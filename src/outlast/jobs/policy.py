@@ -7,9 +7,9 @@ from typing import Final, Literal
 
 from outlast.core.classify import Classifier, Verdict
 from outlast.core.delivery import Delivery
+from outlast.core.duration import Span, to_span
 from outlast.core.limits import check_name, check_priority
 from outlast.core.retry import Backoff
-from outlast.core.span import Span, to_span
 from outlast.errors import InvalidJob, InvalidType
 
 DeliveryName = Literal["lease", "chain", "once"]

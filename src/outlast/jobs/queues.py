@@ -2,10 +2,10 @@
 
 from typing import Literal
 
+from outlast.core.duration import Span, to_span
 from outlast.core.limits import check_name, shown
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.core.queue import check_concurrency, check_gap, check_reason
-from outlast.core.span import Span, to_span
 from outlast.errors import InvalidJob
 from outlast.jobs.client import Client
 from outlast.store.base import Queue

@@ -8,11 +8,11 @@ from operator import or_
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from outlast.context import Run
 from outlast.core.outcome import Outcome
 from outlast.errors import InvalidType
 from outlast.jobs.codec import Codec, ParamsCodec, ResultCodec
-from outlast.jobs.executing import ExecutorName, choose_executor
+from outlast.jobs.executor_choice import ExecutorName, choose_executor
+from outlast.run_context import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

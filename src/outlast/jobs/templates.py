@@ -7,11 +7,11 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final, TypedDict, Unpack
 
+from outlast.core.document import Record
+from outlast.core.duration import Span
 from outlast.core.job import Slot
 from outlast.core.limits import MAX_PAYLOAD, check_name, shown
-from outlast.core.record import Record
 from outlast.core.schedule import Making
-from outlast.core.span import Span
 from outlast.core.template import KIND, Template, from_record, merge, to_json, to_value
 from outlast.errors import (
     InvalidJob,

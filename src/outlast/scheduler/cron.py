@@ -10,11 +10,11 @@ from typing import Final
 from cronsim import CronSim, CronSimError
 
 from outlast.clock import EPOCH
+from outlast.core.duration import MICROSECOND, Span, exactly, to_span
 from outlast.core.limits import shown
 from outlast.core.schedule import MOST_DUE, SHORTEST, Fold, Gap, Rule
-from outlast.core.span import MICROSECOND, Span, exactly, to_span
 from outlast.errors import InvalidSchedule
-from outlast.scheduler.zone import Note, Occurrence, earlier, moments, zone
+from outlast.scheduler.timezones import Note, Occurrence, earlier, moments, zone
 
 LONGEST_EXPRESSION: Final = 256
 FIELDS: Final = 5

@@ -11,7 +11,7 @@ from outlast.errors import CallerError, OperatorError, StoreClosed
 from outlast.scheduler.trigger import Trigger
 from outlast.store.around import Hold
 from outlast.store.base import Store
-from outlast.telemetry.complaint import Complaint
+from outlast.telemetry.outage_log import Complaint
 
 log = logging.getLogger("outlast.scheduler")
 

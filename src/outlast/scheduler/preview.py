@@ -8,7 +8,7 @@ from itertools import islice
 
 from outlast.core.schedule import Rule
 from outlast.scheduler.cron import occurrences, since, slots
-from outlast.scheduler.zone import Note, zone
+from outlast.scheduler.timezones import Note, zone
 
 _SAYS = {
     Note.SKIPPED: "skipped: the clock goes forward over it",

@@ -31,10 +31,10 @@ from outlast.core.schedule import (
 from outlast.core.state import Loss
 from outlast.errors import InvalidSchedule
 from outlast.scheduler.cron import due_slots, next_slot
-from outlast.scheduler.making import Maker, Mould
+from outlast.scheduler.slot_job_factory import Maker, Mould
 from outlast.store.base import Store
-from outlast.store.schedules import Fired
-from outlast.telemetry.tell import is_heard, tell
+from outlast.store.contract.schedules import Fired
+from outlast.telemetry.events import is_heard, tell
 
 log = logging.getLogger("outlast.scheduler")
 

@@ -26,18 +26,18 @@ from outlast.core.decide import Change
 from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
-from outlast.core.order import GAP, Ordering
+from outlast.core.ordering import GAP, Ordering
 from outlast.core.queue import Pause
 from outlast.core.run import Claim, Holder, Lease, RunRecord
 from outlast.core.state import State
 from outlast.store.around import Hints, Locks, Workers
-from outlast.store.audit import Audits
-from outlast.store.groups import Groups
-from outlast.store.moving import Moving
-from outlast.store.records import Records
-from outlast.store.reservations import Reservations
-from outlast.store.schedules import Schedules
-from outlast.store.views import Views
+from outlast.store.contract.audit import Audits
+from outlast.store.contract.documents import Records
+from outlast.store.contract.groups import Groups
+from outlast.store.contract.insight import Views
+from outlast.store.contract.reservations import Reservations
+from outlast.store.contract.schedules import Schedules
+from outlast.store.contract.transfer import Moving
 
 PROMOTED_AT_ONCE: Final = 10_000
 """How many jobs one claim promotes at most; more that fall due together take several claims."""

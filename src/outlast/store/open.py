@@ -54,9 +54,9 @@ def _postgres(url: str, clock: Clock | None, ids: Ids | None) -> Store:
 
 
 def _keyvalue(url: str, clock: Clock | None, ids: Ids | None) -> Store:
-    from outlast.store.keyvalue import addresses  # noqa: PLC0415 - only when chosen
+    from outlast.store.keyvalue import url as keyvalue_url  # noqa: PLC0415 - only when chosen
 
-    make = addresses.etcd_store if url.startswith("etcd:") else addresses.dynamodb_store
+    make = keyvalue_url.etcd_store if url.startswith("etcd:") else keyvalue_url.dynamodb_store
     try:
         return make(url, clock=clock, ids=ids)
     except ModuleNotFoundError as error:

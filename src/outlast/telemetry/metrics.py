@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from outlast.telemetry.tell import Sink, Told
+from outlast.telemetry.events import Sink, Told
 
 Labels = Mapping[str, str]
 

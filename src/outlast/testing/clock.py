@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from outlast.clock import MICROSECOND
-from outlast.core.span import Span, to_span
+from outlast.core.duration import Span, to_span
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 JUST_BOOTED = 1_000_000

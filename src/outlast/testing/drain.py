@@ -22,9 +22,9 @@ from outlast.jobs.registry import Registry
 from outlast.store.around import Hint, Topic
 from outlast.store.base import Store
 from outlast.worker.engine import Engine
-from outlast.worker.execute import Active, Judge
-from outlast.worker.held import HeldHere
-from outlast.worker.tidy import Tidy
+from outlast.worker.lease_table import HeldHere
+from outlast.worker.maintenance.loop import Tidy
+from outlast.worker.run_outcome import Active, Judge
 
 HOLDER: Final = Holder(instance_id="test", boot_id="test")
 MOST: Final = 10_000

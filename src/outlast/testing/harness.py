@@ -9,15 +9,15 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from outlast.app import Outlast
 from outlast.config import check_count
+from outlast.core.duration import Span, to_span
 from outlast.core.ids import Ids
 from outlast.core.job import Job
-from outlast.core.span import Span, to_span
 from outlast.core.state import State
 from outlast.errors import InvalidType
 from outlast.jobs.jobtype import JobType
 from outlast.store.base import Filter, Store
-from outlast.testing.alone import run_alone
 from outlast.testing.clock import FakeClock
+from outlast.testing.direct_call import run_alone
 from outlast.testing.drain import Drained, Drainer
 from outlast.testing.enqueued import Wanted, explain, explain_unwanted
 from outlast.testing.loops import at_once, is_in_loop, new_runner

@@ -10,7 +10,7 @@ from outlast.core.ids import Ids
 from outlast.store.base import Store
 from outlast.store.open import open_store
 from outlast.testing.loops import in_own_loop
-from outlast.testing.model_store import ModelStore
+from outlast.testing.model.store import ModelStore
 
 
 def ids_for_test(clock: Clock, seed: int = 1) -> Ids:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
-from outlast.worker.execute import Active
+from outlast.worker.run_outcome import Active
 
 
 class Deadlines:

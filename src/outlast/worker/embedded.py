@@ -10,20 +10,20 @@ from contextlib import suppress
 from typing import Any, Self
 
 from outlast.config import Settings
+from outlast.core.failure_sink import Watch
 from outlast.core.ids import Ids, JobId
 from outlast.core.limits import check_name
 from outlast.core.run import Holder, Lease
-from outlast.core.watch import Watch
 from outlast.core.worker import WorkerInfo
 from outlast.errors import OperatorError
 from outlast.jobs.registry import Registry
 from outlast.store.around import Hint, Topic
 from outlast.store.base import Renewal, Store
 from outlast.worker.engine import Engine
-from outlast.worker.held import HeldHere
-from outlast.worker.renew import Renewer
-from outlast.worker.reservations import ReservationCare
-from outlast.worker.tidy import Tidy, look_around
+from outlast.worker.lease_renewer import Renewer
+from outlast.worker.lease_table import HeldHere
+from outlast.worker.maintenance.loop import Tidy, look_around
+from outlast.worker.maintenance.reservation_monitor import ReservationCare
 
 log = logging.getLogger("outlast.worker")
 

@@ -12,26 +12,26 @@ from typing import cast
 from outlast.config import Settings, check_count
 from outlast.core.decide import SUCCESS, Change
 from outlast.core.event import Stopped
+from outlast.core.failure_sink import Watch
 from outlast.core.ids import Ids, JobId
 from outlast.core.limits import check_name
 from outlast.core.run import Claim, Holder, Lease
 from outlast.core.state import State
-from outlast.core.watch import Watch
 from outlast.errors import InvalidType
 from outlast.jobs.registry import Registry
 from outlast.store.around import Hint
 from outlast.store.base import Capability, Renewal, Store, Transaction, Transactions
-from outlast.worker import telling
-from outlast.worker.dispatch import Dispatcher
-from outlast.worker.execute import Judge
-from outlast.worker.executors.address import find_addresses
-from outlast.worker.failures import Failures
-from outlast.worker.finish import Finisher
-from outlast.worker.groups import GroupSweep
-from outlast.worker.held import Held
-from outlast.worker.sealed import SealWatch
-from outlast.worker.service import every
-from outlast.worker.slots import Slots
+from outlast.worker import log_events
+from outlast.worker.dispatcher import Dispatcher
+from outlast.worker.execution_pool import Slots
+from outlast.worker.executors.app_address import find_addresses
+from outlast.worker.failure_reporter import Failures
+from outlast.worker.finisher import Finisher
+from outlast.worker.lease_table import Held
+from outlast.worker.maintenance.group_closer import GroupSweep
+from outlast.worker.maintenance.seal_monitor import SealWatch
+from outlast.worker.periodic import every
+from outlast.worker.run_outcome import Judge
 
 log = logging.getLogger("outlast.worker")
 
@@ -156,7 +156,7 @@ class Engine:
         if renewal.held:
             self._slots.give_up(lease, Stopped("cancel_requested"))
         elif self._slots.give_up(lease, None):
-            telling.job_lost(lease, reason="lease_lost")
+            log_events.job_lost(lease, reason="lease_lost")
             self._held.drop(lease)
 
     @property
@@ -228,7 +228,7 @@ class Engine:
     def _took(self, claims: Sequence[Claim]) -> None:
         for lease in self._held.take(claims):
             # Lost, reclaimed and claimed again, all here: nobody else would tell its first run.
-            telling.job_lost(lease, reason="lease_lost")
+            log_events.job_lost(lease, reason="lease_lost")
             self._slots.give_up(lease, None)
         self._slots.take(claims)
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from outlast.core.schedule import Firing
-from outlast.store.keyvalue.together import MOST_TEXT
+from outlast.store.keyvalue.batching import MOST_TEXT
 
 SCHEDULE: Final = 3
 """Records for each schedule: where it stands, and where it was and is found when it is due."""

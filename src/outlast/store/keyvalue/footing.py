@@ -6,11 +6,7 @@ from functools import wraps
 from typing import Any, Final, TypeVar
 
 from outlast.core.decide import Change
-from outlast.store.keyvalue import layout
-from outlast.store.keyvalue.desk import Desk
-from outlast.store.keyvalue.port import Engine, Key, Value
-from outlast.store.keyvalue.unit import Unit
-from outlast.store.moving import (
+from outlast.store.contract.transfer import (
     OPEN,
     Footing,
     Stage,
@@ -21,6 +17,10 @@ from outlast.store.moving import (
     refusal,
     to_row,
 )
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.engine import Engine, Key, Value
+from outlast.store.keyvalue.unit_of_work import Unit
 
 FOOTING: Final = Key("outlast", "footing")
 FRESH: Final = 1.0
@@ -115,4 +115,4 @@ COPIED: Final = "copied"
 
 
 def copied_key(job_id: str) -> Key:
-    return Key(COPIED, layout.fitted(job_id))
+    return Key(COPIED, key_layout.fitted(job_id))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from outlast.store.keyvalue.port import Value
+from outlast.store.keyvalue.engine import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

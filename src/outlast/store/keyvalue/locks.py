@@ -13,10 +13,10 @@ from threading import Lock as Mutex
 
 from outlast.core.limits import check_name
 from outlast.errors import OperatorError
-from outlast.store.keyvalue import holders, layout
+from outlast.store.keyvalue import holders, key_layout
+from outlast.store.keyvalue.engine import Engine, Entry, Key, Write
 from outlast.store.keyvalue.holders import Holders, from_value, to_value
-from outlast.store.keyvalue.lives import Lives
-from outlast.store.keyvalue.port import Engine, Entry, Key, Write
+from outlast.store.keyvalue.liveness import Lives
 from outlast.store.keyvalue.pulse import PATIENCE
 
 
@@ -35,7 +35,7 @@ class Lock:
 
     @property
     def key(self) -> Key:
-        return Key(layout.LOCK, self.name)
+        return Key(key_layout.LOCK, self.name)
 
 
 class Locks:
@@ -144,7 +144,7 @@ class Locks:
                 return True
 
     async def _look(self, names: Sequence[str]) -> list[Entry | None]:
-        return await self._engine.get([Key(layout.LOCK, name) for name in names])
+        return await self._engine.get([Key(key_layout.LOCK, name) for name in names])
 
     async def _is_free(self, entry: Entry | None) -> bool:
         """Whether nobody of its holders is left; one that is let go of meanwhile is not free."""

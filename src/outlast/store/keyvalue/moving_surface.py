@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from outlast.store.keyvalue import footing, loading
-from outlast.store.keyvalue.dumping import Dumper
+from outlast.store.contract.transfer import Footing, Kind, Row, Stage, Step, refuse_load
+from outlast.store.keyvalue import footing
 from outlast.store.keyvalue.footing import Gatekeeper
+from outlast.store.keyvalue.operations import transfer_load
+from outlast.store.keyvalue.operations.transfer_dump import Dumper
 from outlast.store.keyvalue.surface import Opened
-from outlast.store.moving import Footing, Kind, Row, Stage, Step, refuse_load
 
 
 class KeyValueMoving(Opened):
@@ -29,7 +30,7 @@ class KeyValueMoving(Opened):
     async def stand(self, step: Step) -> bool:
         taken = await footing.stand(self._desk, step)
         if taken and step.stage is Stage.OPEN:  # killed before that, a few records stay, unread
-            await loading.forget_copied(self._desk)
+            await transfer_load.forget_copied(self._desk)
         await self.gatekeeper.look()
         return taken
 
@@ -45,4 +46,4 @@ class KeyValueMoving(Opened):
         if present.stage is not Stage.FILLING:
             raise refuse_load(present)
         self._dumper = None  # what it remembers is no longer so
-        await loading.load(self._desk, kind, rows, gone)
+        await transfer_load.load(self._desk, kind, rows, gone)

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from outlast.store.keyvalue.desk import Desk
-from outlast.store.keyvalue.port import Entry, Span
+from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.engine import Entry, Span
 
 PAGE: Final = 500
 

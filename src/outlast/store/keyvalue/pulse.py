@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from outlast.store.keyvalue.port import Engine, Entry, Key
+from outlast.store.keyvalue.engine import Engine, Entry, Key
 
 PATIENCE: Final = 5
 """Beats that may be missed before a holder counts as dead."""

@@ -11,13 +11,23 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import EventRecord, Kind
 from outlast.core.job import Job
 from outlast.core.state import State
-from outlast.store.keyvalue import groups, layout, places, queues, reservations, runs, shelf
-from outlast.store.keyvalue.desk import Desk
-from outlast.store.keyvalue.finishing import settle
-from outlast.store.keyvalue.jobs import chain_of
-from outlast.store.keyvalue.kept import Kept, tombstone
-from outlast.store.keyvalue.port import Entry, Span
-from outlast.store.keyvalue.unit import Unit
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.engine import Entry, Span
+from outlast.store.keyvalue.intent_recovery import settle
+from outlast.store.keyvalue.operations import positions
+from outlast.store.keyvalue.operations.jobs import chain_of
+from outlast.store.keyvalue.repositories import (
+    groups,
+    queues,
+    reservations,
+    runs,
+)
+from outlast.store.keyvalue.repositories import (
+    jobs as job_repository,
+)
+from outlast.store.keyvalue.repositories.job_codec import Kept, tombstone
+from outlast.store.keyvalue.unit_of_work import Unit
 
 ALL: Final = 1_000_000
 PAGE: Final = 200
@@ -39,7 +49,7 @@ async def held(
         own = [v for v in others if instance_id is None or v["holder"] == instance_id]
         own.sort(key=lambda value: value["seq"])
         ids = list(dict.fromkeys(value["id"] for value in own))  # one that is renewed is met twice
-        found = await shelf.load_many(unit, ids[:limit])
+        found = await job_repository.load_many(unit, ids[:limit])
         return [kept.job for kept in found if kept is not None and kept.is_open]
 
     return await desk.do(work)
@@ -63,7 +73,7 @@ def _is_unfollowed(kept: Kept) -> bool:
 async def _listed(desk: Desk, fits: Callable[[Kept], bool], after: int, limit: int) -> list[Job]:
     found: list[Job] = []
     while len(found) < limit:
-        page = await desk.do(partial(shelf.everything, after=after, limit=PAGE))
+        page = await desk.do(partial(job_repository.everything, after=after, limit=PAGE))
         found += [kept.job for kept in page if fits(kept)]
         if not page:
             break
@@ -76,7 +86,7 @@ async def remove_orphans(desk: Desk, *, limit: int) -> list[EventRecord]:
     removed: list[EventRecord] = []
     start = ""
     while len(removed) < limit:
-        entries = await desk.engine.range(Span(layout.RUN, start), limit=PAGE)
+        entries = await desk.engine.range(Span(key_layout.RUN, start), limit=PAGE)
         for entry in entries:
             if len(removed) < limit:
                 event = await desk.do(partial(_remove, desk=desk, entry=entry))
@@ -89,15 +99,15 @@ async def remove_orphans(desk: Desk, *, limit: int) -> list[EventRecord]:
 
 async def _remove(unit: Unit, *, desk: Desk, entry: Entry) -> EventRecord | None:
     job_id, token = entry.value["job_id"], entry.value["token"]
-    if await unit.get(layout.pointer(job_id)) is not None or await unit.get(entry.key) is None:
+    if await unit.get(key_layout.pointer(job_id)) is not None or await unit.get(entry.key) is None:
         return None
-    unit.require(layout.pointer(job_id))
-    left = await unit.get(layout.artifacts_key(job_id, token))
+    unit.require(key_layout.pointer(job_id))
+    left = await unit.get(key_layout.artifacts_key(job_id, token))
     run = runs.record(entry.value, None, tuple(left["artifacts"]) if left else ())
     unit.delete(entry.key)
     if left is not None:
-        unit.delete(layout.artifacts_key(job_id, token))
-    number = await shelf.tell(
+        unit.delete(key_layout.artifacts_key(job_id, token))
+    number = await job_repository.tell(
         unit,
         Kind.ORPHAN_RUN_REMOVED,
         at=desk.now(),
@@ -106,7 +116,7 @@ async def _remove(unit: Unit, *, desk: Desk, entry: Entry) -> EventRecord | None
         reason=run.status.value,
         detail=json.dumps(asdict(run), default=str),
     )
-    told = await unit.get(layout.stream_key(number))
+    told = await unit.get(key_layout.stream_key(number))
     assert told is not None
     return runs.event(told)
 
@@ -117,7 +127,7 @@ async def prune(desk: Desk, *, older_than: timedelta, limit: int) -> int:
     before = desk.now() - older_than
     gone, chains, start = 0, 0, ""
     while chains < limit:
-        span = Span(layout.ENDED, start, layout.deadline_sort(before, -(1 << 62)))
+        span = Span(key_layout.ENDED, start, key_layout.deadline_sort(before, -(1 << 62)))
         entries = await desk.engine.range(span, limit=PAGE)
         for entry in entries:
             if chains < limit and entry.value["tip"] and entry.value["state"] in PRUNED:
@@ -128,7 +138,7 @@ async def prune(desk: Desk, *, older_than: timedelta, limit: int) -> int:
             break
         start = entries[-1].key.sort + "\0"
     await _forget_groups(desk, before)
-    await places.forget_left(desk)
+    await positions.forget_left(desk)
     return gone
 
 
@@ -144,8 +154,8 @@ async def _prune(unit: Unit, *, desk: Desk, job_id: str, before: datetime) -> in
     for kept in reversed(chain):
         await forget(unit, kept, until)
     for kept in chain[:-1]:  # links that are followed: who could still change them?
-        unit.trust(layout.job_key(kept.job))
-        unit.trust(layout.pointer(kept.job.id))
+        unit.trust(key_layout.job_key(kept.job))
+        unit.trust(key_layout.pointer(kept.job.id))
     if group is not None:
         left = group.present - sum(kept.member is not None for kept in chain)
         groups.save(unit, group, replace(group, present=left) if left > 0 else None)
@@ -160,15 +170,15 @@ def _is_old(tip: Kept, before: datetime) -> bool:
 async def forget(unit: Unit, kept: Kept, until: datetime | None = None) -> None:
     """The job with its runs and events; what it was deduplicated by stays, as a tombstone."""
     job_id = kept.job.id
-    shelf.save(unit, kept, None)
+    job_repository.save(unit, kept, None)
     if kept.key is not None:
-        unit.put(layout.dedupe_key(kept.key), tombstone(kept, kept.key, until))
-    for part in (layout.RUN, layout.ARTIFACTS):
-        for entry in await unit.range(layout.of_job(part, job_id), limit=ALL):
+        unit.put(key_layout.dedupe_key(kept.key), tombstone(kept, kept.key, until))
+    for part in (key_layout.RUN, key_layout.ARTIFACTS):
+        for entry in await unit.range(key_layout.of_job(part, job_id), limit=ALL):
             unit.delete(entry.key)
-    for entry in await unit.range(layout.of_job(layout.EVENT, job_id), limit=ALL):
+    for entry in await unit.range(key_layout.of_job(key_layout.EVENT, job_id), limit=ALL):
         unit.delete(entry.key)
-        unit.delete(layout.stream_key(entry.value["id"]))
+        unit.delete(key_layout.stream_key(entry.value["id"]))
     held_by = None if kept.reservation is None else await reservations.load(unit, kept.reservation)
     if held_by is not None and not held_by.reservation.is_active:
         reservations.forget(unit, held_by)

@@ -5,20 +5,21 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from functools import partial
 from typing import Final
 
-from outlast.core.dossier import Stray, StrayKind
-from outlast.store.keyvalue import layout, schedules
-from outlast.store.keyvalue.desk import Desk
+from outlast.core.audit.model import Stray, StrayKind
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.engine import Key, Value
 from outlast.store.keyvalue.pages import through
-from outlast.store.keyvalue.port import Key, Value
-from outlast.store.keyvalue.unit import Unit
+from outlast.store.keyvalue.repositories import schedules
+from outlast.store.keyvalue.unit_of_work import Unit
 
-FOUND_BY: Final = (layout.SCHEDULE_NAME, layout.TRIGGER)
+FOUND_BY: Final = (key_layout.SCHEDULE_NAME, key_layout.TRIGGER)
 
 
 async def strays(desk: Desk) -> AsyncIterator[Stray]:
     """From one reading of all; whoever looks wrong there is looked at again, at one moment."""
     held: dict[str, dict[Key, Value | None]] = defaultdict(dict)
-    for part in (layout.SCHEDULE, layout.STANDING, *FOUND_BY):
+    for part in (key_layout.SCHEDULE, key_layout.STANDING, *FOUND_BY):
         async for entry in through(desk, part):
             held[entry.value["id"]][entry.key] = entry.value
     for schedule_id, records in held.items():
@@ -29,7 +30,7 @@ async def strays(desk: Desk) -> AsyncIterator[Stray]:
 
 
 async def _look(unit: Unit, *, schedule_id: str, seen: Collection[Key]) -> tuple[str, ...]:
-    own = schedules.keys(schedule_id)
+    own = schedules.record_keys(schedule_id)
     await unit.fetch([*own, *seen])
     wanted = schedules.found_by(*[await unit.get(key) for key in own])
     await unit.fetch(list(wanted))
@@ -40,9 +41,9 @@ async def _look(unit: Unit, *, schedule_id: str, seen: Collection[Key]) -> tuple
 
 def _apart(schedule_id: str, records: Mapping[Key, Value | None]) -> tuple[str, ...]:
     """Where one half is without the other, and entries that are missing or too many."""
-    planned, standing = [records.get(key) for key in schedules.keys(schedule_id)]
+    planned, standing = [records.get(key) for key in schedules.record_keys(schedule_id)]
     if (planned and planned["version"]) != (standing and standing["version"]):
-        return tuple(f"{key.part} {key.sort}" for key in schedules.keys(schedule_id))
+        return tuple(f"{key.part} {key.sort}" for key in schedules.record_keys(schedule_id))
     found = {
         key
         for key, value in records.items()

@@ -5,7 +5,7 @@ from typing import Final
 
 from outlast.clock import Clock
 from outlast.errors import ClockApart
-from outlast.store.keyvalue.port import Engine
+from outlast.store.keyvalue.engine import Engine
 
 COARSE: Final = timedelta(seconds=1)
 """A server tells its time to the second."""

@@ -15,30 +15,21 @@ from outlast.core.state import State
 from outlast.errors import SchemaTooNew, StoreClosed
 from outlast.store.around import Hint, Topic
 from outlast.store.base import Added, Capability, Filter, Renewal
-from outlast.store.keyvalue import (
-    add,
-    apply,
-    claim,
-    finishing,
-    jobs,
-    repair,
-    skew,
-    upkeep,
-    workers,
-)
-from outlast.store.keyvalue.desk import Desk
+from outlast.store.keyvalue import intent_recovery, repair, skew, upkeep
+from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.engine import Engine, Key, Write
 from outlast.store.keyvalue.footing import while_open
-from outlast.store.keyvalue.hints import Ear
 from outlast.store.keyvalue.leases import FleetClock, Leases
 from outlast.store.keyvalue.locks import Lock, Locks
 from outlast.store.keyvalue.moving_surface import KeyValueMoving
-from outlast.store.keyvalue.port import Engine, Key, Write
+from outlast.store.keyvalue.notifications import Ear
+from outlast.store.keyvalue.operations import add, apply, claim, jobs, workers
 from outlast.store.keyvalue.schedule_surface import KeyValueSchedules
 from outlast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
-from outlast.store.keyvalue.unit import Units
-from outlast.store.listeners import Listeners
+from outlast.store.keyvalue.unit_of_work import Units
 from outlast.store.migrating import Migrates
 from outlast.store.rhythm import Rhythm
+from outlast.store.subscribers import Listeners
 from outlast.store.upkeep import Chores
 
 VERSION = 1
@@ -107,7 +98,7 @@ class KeyValueStore(
             await self._engine.close()  # nobody will close what was never open
             raise
         random = Random(secrets.randbits(64))  # noqa: S311 - how long to pause is no secret
-        units = Units(self._engine, random, lambda note: finishing.finish(self._desk, note))
+        units = Units(self._engine, random, lambda note: intent_recovery.finish(self._desk, note))
         desk = Desk(
             units=units,
             clock=self._clock,
@@ -119,7 +110,7 @@ class KeyValueStore(
         )
         self._opened = desk, Locks(self._engine, secrets.token_hex(8))
         if not is_new:
-            await finishing.settle(desk)
+            await intent_recovery.settle(desk)
         self._listeners.connect(Ear(self._engine, self._listeners.wake))
 
     async def migrate(self) -> None:

@@ -6,11 +6,13 @@ from typing import Final
 
 from outlast.clock import micros
 from outlast.core.worker import TREE
-from outlast.store.keyvalue import groups, jobs, layout, queues
-from outlast.store.keyvalue.desk import Desk
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.engine import Entry, Span
 from outlast.store.keyvalue.locks import Locks
-from outlast.store.keyvalue.port import Entry, Span
-from outlast.store.keyvalue.unit import Unit
+from outlast.store.keyvalue.operations import jobs
+from outlast.store.keyvalue.repositories import groups, queues
+from outlast.store.keyvalue.unit_of_work import Unit
 from outlast.store.upkeep import Chores
 
 ALL: Final = 1_000_000
@@ -21,12 +23,12 @@ async def chores(desk: Desk, locks: Locks, *, abandoned: timedelta) -> Chores:
     late, old = micros(desk.now()), micros(desk.now() - abandoned)
     names, queued, overdue, closing, filling, listed = await desk.engine.ranges(
         [
-            (Span(layout.QUEUE_NAME), ALL),
-            (Span(layout.QUEUE), ALL),
-            (Span(layout.DEADLINE, end=layout.number(late)), 1),
+            (Span(key_layout.QUEUE_NAME), ALL),
+            (Span(key_layout.QUEUE), ALL),
+            (Span(key_layout.DEADLINE, end=key_layout.number(late)), 1),
             (Span(groups.CLOSING), 1),
-            (Span(groups.FILLING, end=layout.number(old)), 1),
-            (Span(layout.WORKER), ALL),
+            (Span(groups.FILLING, end=key_layout.number(old)), 1),
+            (Span(key_layout.WORKER), ALL),
         ]
     )
     over = [span for entry in names for span in jobs.over(desk, entry.value["name"])]

@@ -14,18 +14,18 @@ from outlast.core.ids import Ids
 from outlast.core.limits import check_name
 from outlast.errors import StoreClosed
 from outlast.store.around import Hint, Topic
-from outlast.store.listeners import Listeners
-from outlast.store.postgres import concerns
-from outlast.store.postgres.address import address
+from outlast.store.postgres import health
 from outlast.store.postgres.aside import Aside
-from outlast.store.postgres.database import connect, translated
-from outlast.store.postgres.exchange import Exchange, Silent
-from outlast.store.postgres.lines import Lines
+from outlast.store.postgres.connection import connect, translated
 from outlast.store.postgres.locks import PostgresHold, PostgresLocks
 from outlast.store.postgres.migrate import is_ours, migrate
-from outlast.store.postgres.parts.asking import Asking
+from outlast.store.postgres.notify.bridge import Exchange, Silent
+from outlast.store.postgres.operations.base import Asking
+from outlast.store.postgres.pool import Lines
 from outlast.store.postgres.statements import Probe
-from outlast.store.postgres.work import Lane
+from outlast.store.postgres.unit_of_work import Lane
+from outlast.store.postgres.url import address
+from outlast.store.subscribers import Listeners
 
 
 class PostgresLife(Asking):
@@ -102,13 +102,13 @@ class PostgresLife(Asking):
     async def concerns(self) -> list[str]:
         ask = self._lines.rows
         [server] = await ask("doctor.server", schema=self.address.schema)
-        keepers = await ask("doctor.keeping", long=concerns.LONG)
+        keepers = await ask("doctor.keeping", long=health.LONG)
         [(waiting,)] = await ask("doctor.notifying")
         return [
-            *concerns.of_server(server),
-            *(concerns.of_keeper(row) for row in keepers),
-            *concerns.of_commits(waiting),
-            *concerns.of_locks(self._locks.lost),
+            *health.of_server(server),
+            *(health.of_keeper(row) for row in keepers),
+            *health.of_commits(waiting),
+            *health.of_locks(self._locks.lost),
             *await self._exchange.concerns(),
         ]
 

@@ -14,12 +14,12 @@ import asyncpg
 
 from outlast.core.limits import check_name
 from outlast.errors import OperatorError
-from outlast.store.postgres.address import Address
 from outlast.store.postgres.aside import Aside
-from outlast.store.postgres.database import translated
-from outlast.store.postgres.session import Session
+from outlast.store.postgres.connection import translated
+from outlast.store.postgres.dedicated_connection import Session
 from outlast.store.postgres.statements import Probe
-from outlast.store.postgres.work import Lane
+from outlast.store.postgres.unit_of_work import Lane
+from outlast.store.postgres.url import Address
 
 log = logging.getLogger("outlast.store")
 

@@ -6,9 +6,9 @@ from importlib import resources
 from typing import Final
 
 from outlast.errors import NotOurStore, OperatorError, SchemaTooNew
-from outlast.store.postgres.address import Address, address
 from outlast.store.postgres.statements import SCHEMA, in_schema, statements
-from outlast.store.postgres.work import Lane
+from outlast.store.postgres.unit_of_work import Lane
+from outlast.store.postgres.url import Address, address
 
 OLDEST: Final = 140000
 """The oldest server whose words the statements use."""

@@ -2,16 +2,16 @@
 
 from outlast.store.base import Capability
 from outlast.store.postgres.life import PostgresLife
+from outlast.store.postgres.operations.insight import PostgresViews
+from outlast.store.postgres.operations.jobs import PostgresReading
 from outlast.store.postgres.parts.adding import PostgresAdding
 from outlast.store.postgres.parts.around import PostgresAround
 from outlast.store.postgres.parts.groups import PostgresGroups
 from outlast.store.postgres.parts.moving import PostgresMoving
 from outlast.store.postgres.parts.queues import PostgresQueues
-from outlast.store.postgres.parts.reading import PostgresReading
 from outlast.store.postgres.parts.running import PostgresRunning
 from outlast.store.postgres.parts.schedules import PostgresSchedules
 from outlast.store.postgres.parts.upkeep import PostgresUpkeep
-from outlast.store.postgres.parts.views import PostgresViews
 
 
 class PostgresStore(

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from outlast.clock import moment
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.core.queue import Pause
 from outlast.store.base import Queue
 

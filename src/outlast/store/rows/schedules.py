@@ -5,9 +5,9 @@ from typing import Any
 from outlast.clock import micros, moment
 from outlast.core.job import Slot
 from outlast.core.schedule import Outcome, Schedule, SlotRecord
-from outlast.core.schedule_text import from_text, to_text
-from outlast.store.rows import Row
-from outlast.store.schedules import SetSchedule
+from outlast.core.schedule_codec import from_text, to_text
+from outlast.store.contract.schedules import SetSchedule
+from outlast.store.rows.jobs import Row
 
 
 def schedule(row: Row) -> Schedule:

@@ -10,7 +10,7 @@ from pathlib import Path
 from outlast.core.limits import check_name
 from outlast.core.worker import TREE
 from outlast.errors import OperatorError, StoreReadOnly
-from outlast.store.forks import kept_from_children
+from outlast.store.fork_safety import kept_from_children
 
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from outlast.errors import NotOurStore, SchemaTooNew
-from outlast.store.sqlite.database import translate
+from outlast.store.sqlite.connection import translate
 from outlast.store.sqlite.statements import Probe, run
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from outlast.errors import InvalidJob
-from outlast.store.rows import dumps
-from outlast.store.sqlite.database import connect, translated
+from outlast.store.rows.jobs import dumps
+from outlast.store.sqlite.connection import connect, translated
 from outlast.store.sqlite.statements import Probe, run
 
 T = TypeVar("T")

@@ -18,25 +18,25 @@ from outlast.core.job import NewJob
 from outlast.errors import StoreClosed
 from outlast.store.around import Hint, Topic
 from outlast.store.base import Added, Capability
-from outlast.store.listeners import Listeners
 from outlast.store.sqlite import verbs
-from outlast.store.sqlite.borrow import borrowed
-from outlast.store.sqlite.database import connect, require_version, require_writable, translated
-from outlast.store.sqlite.hints.exchange import Exchange
+from outlast.store.sqlite.caller_connection import borrowed
+from outlast.store.sqlite.connection import connect, require_version, require_writable, translated
+from outlast.store.sqlite.handler_transaction import SqliteTransaction
 from outlast.store.sqlite.locks import FileHold, FileLocks
 from outlast.store.sqlite.migrate import migrate, require_ours, write_ahead
+from outlast.store.sqlite.notify.bridge import Exchange
+from outlast.store.sqlite.operations.insight import SqliteViews
+from outlast.store.sqlite.operations.jobs import SqliteJobs
 from outlast.store.sqlite.parts.around import SqliteAround
 from outlast.store.sqlite.parts.groups import SqliteGroups
-from outlast.store.sqlite.parts.jobs import SqliteJobs
 from outlast.store.sqlite.parts.moving import SqliteMoving
 from outlast.store.sqlite.parts.queues import SqliteQueues
 from outlast.store.sqlite.parts.schedules import SqliteSchedules
 from outlast.store.sqlite.parts.upkeep import SqliteUpkeep
-from outlast.store.sqlite.parts.views import SqliteViews
 from outlast.store.sqlite.reader import Reader
 from outlast.store.sqlite.statements import Probe
-from outlast.store.sqlite.transaction import SqliteTransaction
 from outlast.store.sqlite.writer import Work, Writer
+from outlast.store.subscribers import Listeners
 
 BUSY = 30.0
 """Seconds to wait for a lock that somebody else holds."""

@@ -18,8 +18,8 @@ from typing import Any
 from outlast.clock import Clock, micros, moment
 from outlast.errors import InvalidJob, OutlastError, StoreBroken, StoreClosed
 from outlast.store.around import Hint
-from outlast.store.moving import OPEN, from_row, refusal
-from outlast.store.sqlite.database import translate
+from outlast.store.contract.transfer import OPEN, from_row, refusal
+from outlast.store.sqlite.connection import translate
 from outlast.store.sqlite.statements import Probe, run
 
 GROUP = 1000

@@ -8,7 +8,7 @@ from outlast.core.job import Job, Slot
 from outlast.core.state import State
 from outlast.store.base import Store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     LOST,

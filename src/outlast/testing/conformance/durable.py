@@ -3,10 +3,10 @@
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
 from outlast.core.job import Key
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.store.base import Added, Filter, Queue, Store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     LAPSED,

@@ -20,7 +20,7 @@ from outlast.core.state import State
 from outlast.errors import InvalidGroup
 from outlast.store.base import Filter, Store
 from outlast.testing.clock import START, FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     MANY,

@@ -6,7 +6,7 @@ from outlast.core.run import Lease
 from outlast.core.state import RunStatus, State
 from outlast.store.base import Filter, Store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     LOST,

@@ -5,7 +5,7 @@ from datetime import timedelta
 from outlast.core.state import State
 from outlast.store.base import Renewal, Store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     LAPSED,
     LEASE,

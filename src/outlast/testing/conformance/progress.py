@@ -8,7 +8,7 @@ from outlast.core.limits import MAX_PROGRESS
 from outlast.core.run import Lease
 from outlast.store.base import Store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     LAPSED,
     LEASE,

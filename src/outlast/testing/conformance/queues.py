@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 from outlast.core.event import EventRecord, Kind, Released
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.core.queue import Gate, Pause
 from outlast.core.state import State
 from outlast.store.around import Hint, Topic
 from outlast.store.base import Queue, Store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     LOST,

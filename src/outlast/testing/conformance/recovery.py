@@ -12,7 +12,7 @@ from outlast.core.run import Holder
 from outlast.core.state import Loss, RunStatus, State
 from outlast.store.base import Filter, Store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     LEASE,

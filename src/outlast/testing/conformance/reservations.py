@@ -20,7 +20,7 @@ from outlast.core.event import (
     Succeeded,
 )
 from outlast.core.job import Key
-from outlast.core.order import Ordering
+from outlast.core.ordering import Ordering
 from outlast.core.reservation import (
     NewReservation,
     Reservation,
@@ -30,9 +30,9 @@ from outlast.core.reservation import (
 )
 from outlast.core.state import Loss, State
 from outlast.store.base import Filter, Queue, Store
-from outlast.store.reservations import Reserved
+from outlast.store.contract.reservations import Reserved
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     HOUR,
     LEASE,
     MANY,

@@ -7,7 +7,7 @@ from outlast.core.event import CancelRequested, Failed, Skipped, Stopped
 from outlast.core.state import State
 from outlast.store.base import Store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     LOST,

@@ -6,7 +6,7 @@ from datetime import timedelta
 from outlast.core.worker import Topology, WorkerRecord
 from outlast.store.base import Store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.make import (
+from outlast.testing.conformance.factories import (
     FAILED,
     HOUR,
     LEASE,

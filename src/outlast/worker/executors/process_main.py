@@ -17,14 +17,14 @@ from os import PathLike
 from types import FrameType
 from typing import Any, Final
 
-from outlast.context import Run
 from outlast.core.classify import Verdict
 from outlast.core.limits import cut
 from outlast.core.outcome import Outcome
 from outlast.core.run import Claim
 from outlast.errors import UnknownType
 from outlast.jobs.registry import JobType, Registry
-from outlast.worker.executors.messages import encode, ordered, outcome
+from outlast.run_context import Run
+from outlast.worker.executors.process_protocol import encode, ordered, outcome
 
 BETWEEN_REPORTS: Final = 0.1
 ASKED_TO_END: Final = 128 + signal.SIGTERM

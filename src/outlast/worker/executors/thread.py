@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
-from outlast.jobs.executing import STOPS
-from outlast.worker.execute import Active
+from outlast.jobs.executor_choice import STOPS
+from outlast.worker.run_outcome import Active
 
 
 class ThreadExecutor:

@@ -10,14 +10,16 @@ from outlast.core.job import NewJob
 from outlast.errors import InvalidJob, StoreBusy
 from outlast.store.around import Hint, Topic
 from outlast.store.base import Added
-from outlast.store.postgres import handed
-from outlast.store.postgres.address import Address
-from outlast.store.postgres.borrow import borrowed
-from outlast.store.postgres.channels import channel, payload
-from outlast.store.postgres.database import AGAIN, connect, translated
-from outlast.store.postgres.parts.asking import Asking
-from outlast.store.postgres.patience import patiently
-from outlast.store.postgres.transaction import PostgresTransaction
+from outlast.store.postgres import handler_connection
+from outlast.store.postgres.caller_connection import borrowed
+from outlast.store.postgres.connection import AGAIN, connect, translated
+from outlast.store.postgres.handler_transaction import PostgresTransaction
+from outlast.store.postgres.notify.channels import channel, payload
+from outlast.store.postgres.operations.base import Asking
+from outlast.store.postgres.operations.savepoint import apart, is_refusal, is_taken, saved
+from outlast.store.postgres.retry import patiently
+from outlast.store.postgres.unit_of_work import Asks, Lane, Work, begun
+from outlast.store.postgres.url import Address
 from outlast.store.postgres.verbs.add import (
     LOOKS,
     add,
@@ -26,8 +28,6 @@ from outlast.store.postgres.verbs.add import (
     are_swift,
     needs_locks,
 )
-from outlast.store.postgres.verbs.alone import apart, is_refusal, is_taken, saved
-from outlast.store.postgres.work import Asks, Lane, Work, begun
 
 
 class PostgresAdding(Asking):
@@ -59,7 +59,9 @@ class PostgresAdding(Asking):
 
     async def begin(self, *, within: timedelta, blocking: bool = False) -> PostgresTransaction:
         lines = self._lines
-        opened = await (handed.blocking if blocking else handed.awaited)(self.address, self._probe)
+        opened = await (handler_connection.blocking if blocking else handler_connection.awaited)(
+            self.address, self._probe
+        )
         transaction = PostgresTransaction(
             opened, lines, clock=self._clock, within=within, tell=self._tell
         )

@@ -3,16 +3,16 @@
 from datetime import timedelta
 from functools import partial
 
-from outlast.core.dossier import Dossier, Stray
-from outlast.core.record import Record, Swap, check_swap
+from outlast.core.audit.model import Dossier, Stray
+from outlast.core.document import Record, Swap, check_swap
+from outlast.core.duration import MICROSECOND
 from outlast.core.run import Holder
-from outlast.core.span import MICROSECOND
 from outlast.core.worker import WorkerInfo, WorkerRecord
-from outlast.store import rows
-from outlast.store.postgres.parts.asking import Asking
+from outlast.store.postgres.operations.base import Asking
 from outlast.store.postgres.verbs import record, worker
 from outlast.store.postgres.verbs.footing import while_open
-from outlast.store.rows import audits
+from outlast.store.rows import audit
+from outlast.store.rows import jobs as job_rows
 
 
 class PostgresAround(Asking):
@@ -20,11 +20,11 @@ class PostgresAround(Asking):
 
     async def record(self, kind: str, key: str) -> Record | None:
         found = await self._lines.rows("record.get", kind=kind, key=key)
-        return rows.record(tuple(found[0])) if found else None
+        return job_rows.record(tuple(found[0])) if found else None
 
     async def records(self, kind: str) -> list[Record]:
         found = await self._lines.rows("record.all", kind=kind)
-        return [rows.record(tuple(row)) for row in found]
+        return [job_rows.record(tuple(row)) for row in found]
 
     async def swap(
         self, kind: str, key: str, *, expected: int | None, value: str | None
@@ -50,7 +50,7 @@ class PostgresAround(Asking):
 
     async def workers(self) -> list[WorkerRecord]:
         found = await self._lines.rows("worker.list", mono=self._mono)
-        return [rows.worker(tuple(row)) for row in found]
+        return [job_rows.worker(tuple(row)) for row in found]
 
     async def size(self) -> int:
         [(number,)] = await self._lines.rows("audit.size")
@@ -58,8 +58,8 @@ class PostgresAround(Asking):
 
     async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
         found = await self._lines.rows("audit.dossiers", after=after, limit=limit)
-        return [audits.dossier(tuple(row)) for row in found]
+        return [audit.dossier(tuple(row)) for row in found]
 
     async def strays(self, *, limit: int) -> list[Stray]:
-        pages = [await self._lines.rows(name, limit=limit) for name in audits.STRAYS]
-        return [audits.stray(tuple(row)) for page in pages for row in page]
+        pages = [await self._lines.rows(name, limit=limit) for name in audit.STRAYS]
+        return [audit.stray(tuple(row)) for page in pages for row in page]

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from outlast.core.decide import Change
 from outlast.store.around import Hint
-from outlast.store.moving import goes_on
-from outlast.store.postgres.parts.asking import Asking
-from outlast.store.postgres.patience import patiently
-from outlast.store.postgres.shape import known_uuid
-from outlast.store.postgres.verbs.alone import is_refusal, is_taken
+from outlast.store.contract.transfer import goes_on
+from outlast.store.postgres.operations.base import Asking
+from outlast.store.postgres.operations.savepoint import is_refusal, is_taken
+from outlast.store.postgres.retry import patiently
+from outlast.store.postgres.unit_of_work import Work
+from outlast.store.postgres.uuids import known_uuid
 from outlast.store.postgres.verbs.apply import apply, leaves_nothing
 from outlast.store.postgres.verbs.footing import require_open
-from outlast.store.postgres.work import Work
 
 AT_ONCE: Final = 1000
 """How many runs one statement finishes."""

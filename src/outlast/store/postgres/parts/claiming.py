@@ -10,14 +10,14 @@ from typing import Final
 
 from outlast.core.run import Claim, Holder
 from outlast.errors import StoreBusy, StoreUnavailable
-from outlast.store import rows
 from outlast.store.base import PROMOTED_AT_ONCE
-from outlast.store.postgres.database import AGAIN, GONE, translated
-from outlast.store.postgres.floors import SLOW, Look
-from outlast.store.postgres.parts.asking import Asking
-from outlast.store.postgres.patience import patiently
-from outlast.store.postgres.verbs.alone import is_taken
+from outlast.store.postgres.connection import AGAIN, GONE, translated
+from outlast.store.postgres.operations.base import Asking
+from outlast.store.postgres.operations.savepoint import is_taken
+from outlast.store.postgres.operations.scan_floor import SLOW, Look
+from outlast.store.postgres.retry import patiently
 from outlast.store.postgres.verbs.claim import Taken, Wanted, claim_gated, taken
+from outlast.store.rows import jobs as job_rows
 
 log = logging.getLogger("outlast.store")
 
@@ -60,7 +60,7 @@ class PostgresClaiming(Asking):
         """What it takes, or has taken if the answer that said so was lost."""
         lost = await self._lines.rows("claim.opened", prefixes=sent) if sent else []
         if lost:
-            return [rows.claim(row) for row in lost]
+            return [job_rows.claim(row) for row in lost]
         sent.append(self._ids.prefix())
         return await self._claim(replace(wanted, prefix=sent[-1]))
 

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+from outlast.core.duration import MICROSECOND
 from outlast.core.group import Closing, ClosingGroup, Group, NewGroup, check_group
 from outlast.core.job import Job
 from outlast.core.limits import MAX_REASON, cut
-from outlast.core.span import MICROSECOND
 from outlast.errors import InvalidGroup
-from outlast.store import rows
-from outlast.store.postgres.parts.asking import Asking
-from outlast.store.postgres.shape import known_uuid
+from outlast.store.postgres.operations.base import Asking
+from outlast.store.postgres.uuids import known_uuid
 from outlast.store.postgres.verbs import group as verbs
 from outlast.store.postgres.verbs.footing import while_open
+from outlast.store.rows import jobs as job_rows
 
 
 class PostgresGroups(Asking):
@@ -42,11 +42,11 @@ class PostgresGroups(Asking):
         if not known_uuid(group_id):
             return None
         found = await self._lines.rows("group.get", id=group_id)
-        return rows.group(tuple(found[0])) if found else None
+        return job_rows.group(tuple(found[0])) if found else None
 
     async def find_groups(self, *, limit: int, before: int | None = None) -> list[Group]:
         found = await self._lines.rows("group.find", limit=limit, before=before)
-        return [rows.group(tuple(row)) for row in found]
+        return [job_rows.group(tuple(row)) for row in found]
 
     async def groups_over(self, group_ids: Sequence[str]) -> list[bool | None]:
         known = [group_id for group_id in group_ids if known_uuid(group_id)]

@@ -5,8 +5,17 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from outlast.store.moving import COLUMNS, FIRST, Footing, Kind, Row, Step, from_row, plain
-from outlast.store.postgres.parts.asking import Asking
+from outlast.store.contract.transfer import (
+    COLUMNS,
+    FIRST,
+    Footing,
+    Kind,
+    Row,
+    Step,
+    from_row,
+    plain,
+)
+from outlast.store.postgres.operations.base import Asking
 from outlast.store.postgres.verbs.footing import stand
 from outlast.store.postgres.verbs.loading import load
 

@@ -7,14 +7,14 @@ from outlast.clock import moment
 from outlast.core.job import NewJob
 from outlast.core.reservation import NewReservation, Reservation, ReservationId
 from outlast.store.base import Queue
-from outlast.store.postgres.parts.asking import Asking
-from outlast.store.postgres.shape import known_uuid
-from outlast.store.postgres.verbs import place
+from outlast.store.contract.reservations import Reserved
+from outlast.store.postgres.operations import positions
+from outlast.store.postgres.operations.base import Asking
+from outlast.store.postgres.unit_of_work import Row
+from outlast.store.postgres.uuids import known_uuid
 from outlast.store.postgres.verbs import queue as verbs
 from outlast.store.postgres.verbs import reservation as direct
 from outlast.store.postgres.verbs.footing import while_open
-from outlast.store.postgres.work import Row
-from outlast.store.reservations import Reserved
 from outlast.store.rows import queues as queue_rows
 from outlast.store.rows import reservations as reservation_rows
 
@@ -39,7 +39,7 @@ class PostgresQueues(Asking):
         return await self._lines.transact(while_open(lambda work: verbs.resume(work, name)))
 
     async def normalise(self, queue: str) -> int:
-        return await self._lines.transact(while_open(lambda work: place.normalise(work, queue)))
+        return await self._lines.transact(while_open(lambda work: positions.normalise(work, queue)))
 
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
         return await self._lines.transact(while_open(lambda work: direct.reserve(work, new, job)))

@@ -5,19 +5,19 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventRecord
 from outlast.core.job import Job
 from outlast.core.run import Lease
-from outlast.core.span import MICROSECOND
-from outlast.store import rows
 from outlast.store.base import Renewal
 from outlast.store.postgres.parts.changing import PostgresChanging
 from outlast.store.postgres.parts.claiming import PostgresClaiming
-from outlast.store.postgres.patience import patiently
+from outlast.store.postgres.retry import patiently
+from outlast.store.postgres.unit_of_work import Row
 from outlast.store.postgres.verbs import upkeep
 from outlast.store.postgres.verbs.footing import while_open
 from outlast.store.postgres.verbs.repair import remove_orphans
-from outlast.store.postgres.work import Row
+from outlast.store.rows import jobs as job_rows
 
 
 class PostgresRunning(PostgresClaiming, PostgresChanging):
@@ -57,7 +57,7 @@ class PostgresRunning(PostgresClaiming, PostgresChanging):
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
         found = await self._lines.rows("orphan.find", limit=limit)
-        runs = [rows.orphan(tuple(row)) for row in found]
+        runs = [job_rows.orphan(tuple(row)) for row in found]
         verb = while_open(partial(remove_orphans, found=runs))
         return await self._lines.transact(verb) if runs else []
 

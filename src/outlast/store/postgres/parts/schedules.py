@@ -5,17 +5,17 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from outlast.clock import micros, moment
+from outlast.core.duration import MICROSECOND
 from outlast.core.event import ZERO
 from outlast.core.schedule import Firing, Schedule, SlotRecord, check_plan
-from outlast.core.span import MICROSECOND
-from outlast.store.postgres.parts.asking import Asking
-from outlast.store.postgres.shape import known_uuid
+from outlast.store.contract.schedules import Due, Fired, SetSchedule
+from outlast.store.postgres.operations.base import Asking
+from outlast.store.postgres.operations.savepoint import is_taken
+from outlast.store.postgres.uuids import known_uuid
 from outlast.store.postgres.verbs import schedule
-from outlast.store.postgres.verbs.alone import is_taken
 from outlast.store.postgres.verbs.footing import while_open
-from outlast.store.rows import LAST
 from outlast.store.rows import schedules as rows
-from outlast.store.schedules import Due, Fired, SetSchedule
+from outlast.store.rows.jobs import LAST
 
 
 class PostgresSchedules(Asking):

@@ -3,10 +3,10 @@
 from datetime import timedelta
 from typing import Any, Final
 
-from outlast.core.span import MICROSECOND
+from outlast.core.duration import MICROSECOND
 from outlast.core.worker import TREE
 from outlast.store.postgres.locks import lock_key
-from outlast.store.postgres.parts.asking import Asking
+from outlast.store.postgres.operations.base import Asking
 from outlast.store.upkeep import Chores
 
 CALM: Final = 15

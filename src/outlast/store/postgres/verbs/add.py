@@ -9,10 +9,7 @@ from typing import Any, Final, TypeVar
 from outlast.core.job import NewJob
 from outlast.errors import StoreBusy
 from outlast.store.base import Added
-from outlast.store.postgres.shape import known_uuid, known_uuids
-from outlast.store.postgres.verbs.alone import apart, is_taken, saved
-from outlast.store.postgres.verbs.group import group_of
-from outlast.store.postgres.verbs.plan import (
+from outlast.store.postgres.operations.add_plan import (
     Doors,
     Draft,
     Facts,
@@ -26,8 +23,11 @@ from outlast.store.postgres.verbs.plan import (
     span,
     written,
 )
+from outlast.store.postgres.operations.savepoint import apart, is_taken, saved
+from outlast.store.postgres.unit_of_work import Asks, Work
+from outlast.store.postgres.uuids import known_uuid, known_uuids
+from outlast.store.postgres.verbs.group import group_of
 from outlast.store.postgres.verbs.queue import lock_queues
-from outlast.store.postgres.work import Asks, Work
 
 _KIND = attrgetter(*(each.name for each in fields(NewJob) if each.name not in {"id", "params"}))
 

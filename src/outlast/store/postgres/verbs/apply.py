@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from outlast.core.decide import SUCCESS, Change
 from outlast.core.event import Kind
 from outlast.core.state import FINAL
-from outlast.store.postgres.verbs.alone import is_refusal, is_taken, saved
-from outlast.store.postgres.verbs.found import (
+from outlast.store.postgres.operations.apply_lookup import (
     Found,
     Subject,
     find,
@@ -14,10 +13,11 @@ from outlast.store.postgres.verbs.found import (
     rearranges,
     subjects,
 )
-from outlast.store.postgres.verbs.place import rearrange
-from outlast.store.postgres.verbs.ruling import Ruling, rule
-from outlast.store.postgres.verbs.writing import columns, move_groups, tell, write
-from outlast.store.postgres.work import Work
+from outlast.store.postgres.operations.apply_resolution import Ruling, rule
+from outlast.store.postgres.operations.apply_writes import columns, move_groups, tell, write
+from outlast.store.postgres.operations.positions import rearrange
+from outlast.store.postgres.operations.savepoint import is_refusal, is_taken, saved
+from outlast.store.postgres.unit_of_work import Work
 
 
 async def apply(

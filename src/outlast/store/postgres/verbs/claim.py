@@ -8,13 +8,13 @@ from typing import Any
 
 from outlast.clock import moment
 from outlast.core.delivery import Delivery
+from outlast.core.duration import MICROSECOND
 from outlast.core.queue import Gate
 from outlast.core.run import Claim, Holder
-from outlast.core.span import MICROSECOND
 from outlast.store.base import PROMOTED_AT_ONCE
+from outlast.store.postgres.unit_of_work import Row, Work
 from outlast.store.postgres.verbs.queue import lock_queues
 from outlast.store.postgres.verbs.reservation import use_reservation
-from outlast.store.postgres.work import Row, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 from outlast.clock import micros
 from outlast.core.schedule import Firing
-from outlast.store.postgres.verbs.plan import Facts, Name, Plan, answer, moment
-from outlast.store.schedules import Fired
+from outlast.store.contract.schedules import Fired
+from outlast.store.postgres.operations.add_plan import Facts, Name, Plan, answer, moment
 
 
 @dataclass(frozen=True, slots=True)

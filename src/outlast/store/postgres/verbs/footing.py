@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from outlast.clock import moment
-from outlast.store.moving import Stage, Step, after, from_row, to_row
-from outlast.store.postgres.work import Work
+from outlast.store.contract.transfer import Stage, Step, after, from_row, to_row
+from outlast.store.postgres.unit_of_work import Work
 
 T = TypeVar("T")
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
+from outlast.core.duration import MICROSECOND
 from outlast.core.group import (
     MEMBER_FAILED,
     NEVER_COMPLETED,
@@ -16,11 +17,10 @@ from outlast.core.group import (
     why_no_member,
 )
 from outlast.core.job import NewJob
-from outlast.core.span import MICROSECOND
 from outlast.core.state import State
-from outlast.store.postgres.shape import known_uuid
-from outlast.store.postgres.work import Row, Work
-from outlast.store.rows import require_storable
+from outlast.store.postgres.unit_of_work import Row, Work
+from outlast.store.postgres.uuids import known_uuid
+from outlast.store.rows.jobs import require_storable
 
 _FIRST: Final = 0
 _ALL: Final = 2**31

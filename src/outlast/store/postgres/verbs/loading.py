@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from outlast.clock import moment
-from outlast.store.moving import COLUMNS, Kind, Row, Stage, from_row, named, refuse_load
-from outlast.store.postgres.work import Work
-from outlast.store.rows import dumps
+from outlast.store.contract.transfer import COLUMNS, Kind, Row, Stage, from_row, named, refuse_load
+from outlast.store.postgres.unit_of_work import Work
+from outlast.store.rows.jobs import dumps
 
 STEPS: Final[Mapping[Kind, Sequence[str]]] = {
     Kind.QUEUES: ("copy.put_queues",),

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from outlast.clock import moment
+from outlast.core.duration import MICROSECOND
 from outlast.core.event import Kind
-from outlast.core.order import GAP, Ordering
-from outlast.core.span import MICROSECOND
+from outlast.core.ordering import GAP, Ordering
 from outlast.store.base import Queue
-from outlast.store.postgres.work import Work
-from outlast.store.rows import require_storable
+from outlast.store.postgres.unit_of_work import Work
+from outlast.store.rows.jobs import require_storable
 
 
 async def lock_queues(work: Work, names: Iterable[str]) -> None:

@@ -1,8 +1,8 @@
 """Swapping records: written only by whoever knows the last version."""
 
-from outlast.core.record import Record, Swap
-from outlast.store import rows
-from outlast.store.postgres.work import Work
+from outlast.core.document import Record, Swap
+from outlast.store.postgres.unit_of_work import Work
+from outlast.store.rows import jobs as job_rows
 
 
 async def swap(work: Work, wish: Swap) -> Record | None:
@@ -16,4 +16,4 @@ async def swap(work: Work, wish: Swap) -> Record | None:
         found = await work.rows(
             "record.write", value=wish.value, expected=wish.expected, now=work.now, **where
         )
-    return rows.record(tuple(found[0])) if found else None
+    return job_rows.record(tuple(found[0])) if found else None

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from outlast.core.event import EventRecord
-from outlast.store import rows
-from outlast.store.postgres.work import Work
-from outlast.store.rows import dumps
+from outlast.store.postgres.unit_of_work import Work
+from outlast.store.rows import jobs as job_rows
+from outlast.store.rows.jobs import dumps
 
 
 async def remove_orphans(work: Work, found: Sequence[Mapping[str, Any]]) -> list[EventRecord]:
@@ -15,5 +15,5 @@ async def remove_orphans(work: Work, found: Sequence[Mapping[str, Any]]) -> list
     for run in found:
         which = {"job": run["job"], "token": run["token"]}
         told = await work.rows("orphan.remove", now=work.now, detail=dumps(run), **which)
-        removed += [rows.event(tuple(row)) for row in told]
+        removed += [job_rows.event(tuple(row)) for row in told]
     return removed

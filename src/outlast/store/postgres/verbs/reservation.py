@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+from outlast.core.duration import MICROSECOND
 from outlast.core.job import NewJob
-from outlast.core.order import GAP
+from outlast.core.ordering import GAP
 from outlast.core.reservation import (
     HANDED_BACK,
     JOB_OVER,
@@ -12,12 +13,11 @@ from outlast.core.reservation import (
     Reservation,
     ReservationId,
 )
-from outlast.core.span import MICROSECOND
+from outlast.store.contract.reservations import Reserved
+from outlast.store.postgres.unit_of_work import Work
 from outlast.store.postgres.verbs.add import add
 from outlast.store.postgres.verbs.queue import lock_queues
-from outlast.store.postgres.work import Work
-from outlast.store.reservations import Reserved
-from outlast.store.rows import require_storable
+from outlast.store.rows.jobs import require_storable
 from outlast.store.rows.reservations import reservation
 
 

@@ -7,15 +7,15 @@ from functools import partial
 from outlast.clock import micros
 from outlast.core.job import NewJob
 from outlast.core.schedule import Firing, Schedule
-from outlast.store.postgres.shape import known_uuid
+from outlast.store.contract.schedules import Fired, SetSchedule
+from outlast.store.postgres.operations.add_plan import Doors, Facts, asked
+from outlast.store.postgres.operations.apply_writes import columns
+from outlast.store.postgres.operations.savepoint import apart
+from outlast.store.postgres.unit_of_work import Work
+from outlast.store.postgres.uuids import known_uuid
 from outlast.store.postgres.verbs.add import keep, lock, looking_again
-from outlast.store.postgres.verbs.alone import apart
 from outlast.store.postgres.verbs.firing import Fires, Stand, judge
-from outlast.store.postgres.verbs.plan import Doors, Facts, asked
-from outlast.store.postgres.verbs.writing import columns
-from outlast.store.postgres.work import Work
 from outlast.store.rows import schedules as rows
-from outlast.store.schedules import Fired, SetSchedule
 
 
 async def set_schedule(

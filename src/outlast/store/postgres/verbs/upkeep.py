@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, NoReturn
 
+from outlast.core.duration import MICROSECOND
 from outlast.core.limits import MAX_PROGRESS, is_storable
 from outlast.core.run import Lease
-from outlast.core.span import MICROSECOND
-from outlast.store.postgres.shape import known_uuid
+from outlast.store.postgres.unit_of_work import Work
+from outlast.store.postgres.uuids import known_uuid
 from outlast.store.postgres.verbs.worker import forget_workers
-from outlast.store.postgres.work import Work
-from outlast.store.rows import dumps
+from outlast.store.rows.jobs import dumps
 
 _MOST_TOKEN: Final = 2**31 - 1
 

@@ -2,12 +2,12 @@
 
 from outlast.core.run import Holder
 from outlast.core.worker import WorkerInfo
-from outlast.store import rows
-from outlast.store.postgres.work import Work
+from outlast.store.postgres.unit_of_work import Work
+from outlast.store.rows import jobs as job_rows
 
 
 async def enlist(work: Work, worker: WorkerInfo) -> None:
-    info = rows.worker_info(worker)
+    info = job_rows.worker_info(worker)
     await work.run("worker.enlist", info=info, now=work.now, **who(worker.holder))
 
 

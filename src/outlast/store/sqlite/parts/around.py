@@ -2,14 +2,14 @@
 
 from datetime import timedelta
 
-from outlast.core.dossier import Dossier, Stray
-from outlast.core.record import Record, Swap, check_swap
+from outlast.core.audit.model import Dossier, Stray
+from outlast.core.document import Record, Swap, check_swap
 from outlast.core.run import Holder
 from outlast.core.worker import WorkerInfo, WorkerRecord
-from outlast.store import rows
-from outlast.store.rows import audits
+from outlast.store.rows import audit
+from outlast.store.rows import jobs as job_rows
 from outlast.store.sqlite import verbs
-from outlast.store.sqlite.parts.asking import Asking
+from outlast.store.sqlite.operations.base import Asking
 
 
 class SqliteAround(Asking):
@@ -17,10 +17,10 @@ class SqliteAround(Asking):
 
     async def record(self, kind: str, key: str) -> Record | None:
         found = await self._reader.rows("record.get", kind=kind, key=key)
-        return rows.record(found[0]) if found else None
+        return job_rows.record(found[0]) if found else None
 
     async def records(self, kind: str) -> list[Record]:
-        return [rows.record(row) for row in await self._reader.rows("record.all", kind=kind)]
+        return [job_rows.record(row) for row in await self._reader.rows("record.all", kind=kind)]
 
     async def swap(
         self, kind: str, key: str, *, expected: int | None, value: str | None
@@ -41,7 +41,7 @@ class SqliteAround(Asking):
 
     async def workers(self) -> list[WorkerRecord]:
         found = await self._reader.rows("read.workers", mono=self._clock.monotonic())
-        return [rows.worker(row) for row in found]
+        return [job_rows.worker(row) for row in found]
 
     async def size(self) -> int:
         [(number,)] = await self._reader.rows("audit.size")
@@ -49,8 +49,8 @@ class SqliteAround(Asking):
 
     async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
         found = await self._reader.rows("audit.dossiers", after=after, limit=limit)
-        return [audits.dossier(row) for row in found]
+        return [audit.dossier(row) for row in found]
 
     async def strays(self, *, limit: int) -> list[Stray]:
-        pages = [await self._reader.rows(name, limit=limit) for name in audits.STRAYS]
-        return [audits.stray(row) for page in pages for row in page]
+        pages = [await self._reader.rows(name, limit=limit) for name in audit.STRAYS]
+        return [audit.stray(row) for page in pages for row in page]

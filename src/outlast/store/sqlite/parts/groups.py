@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from outlast.clock import micros
+from outlast.core.duration import MICROSECOND
 from outlast.core.group import Closing, ClosingGroup, Group, NewGroup, check_group
 from outlast.core.job import Job
 from outlast.core.limits import MAX_REASON, cut
-from outlast.core.span import MICROSECOND
-from outlast.store import rows
+from outlast.store.rows import jobs as job_rows
 from outlast.store.sqlite import verbs
-from outlast.store.sqlite.parts.asking import Asking
+from outlast.store.sqlite.operations.base import Asking
 
 
 class SqliteGroups(Asking):
@@ -32,11 +32,11 @@ class SqliteGroups(Asking):
 
     async def group(self, group_id: str) -> Group | None:
         found = await self._reader.rows("group.get", id=group_id)
-        return rows.group(found[0]) if found else None
+        return job_rows.group(found[0]) if found else None
 
     async def find_groups(self, *, limit: int, before: int | None = None) -> list[Group]:
         found = await self._reader.rows("group.find", limit=limit, before=before)
-        return [rows.group(row) for row in found]
+        return [job_rows.group(row) for row in found]
 
     async def groups_over(self, group_ids: Sequence[str]) -> list[bool | None]:
         found = await self._reader.rows("group.over", ids=list(group_ids))

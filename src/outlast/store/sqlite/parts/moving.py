@@ -3,9 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from outlast.store.moving import COLUMNS, FIRST, Footing, Kind, Row, Step, from_row, plain
+from outlast.store.contract.transfer import (
+    COLUMNS,
+    FIRST,
+    Footing,
+    Kind,
+    Row,
+    Step,
+    from_row,
+    plain,
+)
 from outlast.store.sqlite import verbs
-from outlast.store.sqlite.parts.asking import Asking
+from outlast.store.sqlite.operations.base import Asking
 
 READS: Final[Mapping[Kind, str]] = {
     Kind.QUEUES: "copy.queues",

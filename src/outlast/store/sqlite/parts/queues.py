@@ -6,11 +6,11 @@ from typing import Any
 from outlast.core.job import NewJob
 from outlast.core.reservation import NewReservation, Reservation, ReservationId
 from outlast.store.base import Queue
-from outlast.store.reservations import Reserved
+from outlast.store.contract.reservations import Reserved
 from outlast.store.rows import queues as queue_rows
 from outlast.store.rows import reservations as reservation_rows
 from outlast.store.sqlite import verbs
-from outlast.store.sqlite.parts.asking import Asking
+from outlast.store.sqlite.operations.base import Asking
 
 
 class SqliteQueues(Asking):

@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from outlast.clock import micros, moment
+from outlast.core.duration import MICROSECOND
 from outlast.core.event import ZERO
 from outlast.core.schedule import Firing, Schedule, SlotRecord, check_plan
-from outlast.core.span import MICROSECOND
-from outlast.store.rows import dumps
+from outlast.store.contract.schedules import Due, Fired, SetSchedule
 from outlast.store.rows import schedules as schedule_rows
-from outlast.store.schedules import Due, Fired, SetSchedule
+from outlast.store.rows.jobs import dumps
 from outlast.store.sqlite import verbs
-from outlast.store.sqlite.parts.asking import Asking
+from outlast.store.sqlite.operations.base import Asking
 from outlast.store.sqlite.reader import Ask
 
 _LAST = datetime.max.replace(tzinfo=UTC)

@@ -4,9 +4,9 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from outlast.clock import micros
-from outlast.core.span import MICROSECOND
+from outlast.core.duration import MICROSECOND
 from outlast.core.worker import TREE
-from outlast.store.sqlite.parts.asking import Asking
+from outlast.store.sqlite.operations.base import Asking
 from outlast.store.upkeep import Chores
 
 

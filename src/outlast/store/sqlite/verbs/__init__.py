@@ -1,8 +1,11 @@
 """The writing verbs of the contract: what each one does inside a transaction."""
 
-from outlast.store.sqlite.verbs.add import add
-from outlast.store.sqlite.verbs.apply import apply
-from outlast.store.sqlite.verbs.claim import Wanted, claim
+from outlast.store.sqlite.operations.add import add
+from outlast.store.sqlite.operations.apply import apply
+from outlast.store.sqlite.operations.claim import Wanted, claim
+from outlast.store.sqlite.operations.documents import swap
+from outlast.store.sqlite.operations.positions import normalise
+from outlast.store.sqlite.operations.workers import beat, enlist, retire
 from outlast.store.sqlite.verbs.footing import stand
 from outlast.store.sqlite.verbs.group import (
     add_group,
@@ -12,14 +15,11 @@ from outlast.store.sqlite.verbs.group import (
     sweep_groups,
 )
 from outlast.store.sqlite.verbs.loading import load
-from outlast.store.sqlite.verbs.place import normalise
 from outlast.store.sqlite.verbs.queue import pause, resume, set_queue
-from outlast.store.sqlite.verbs.record import swap
 from outlast.store.sqlite.verbs.repair import remove_orphans
 from outlast.store.sqlite.verbs.reservation import free_reservations, keep, reserve
 from outlast.store.sqlite.verbs.schedule import Setting, fire, set_schedule
 from outlast.store.sqlite.verbs.upkeep import attach, promote, prune, renew, report
-from outlast.store.sqlite.verbs.worker import beat, enlist, retire
 
 __all__ = [
     "Setting",

@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from outlast.clock import moment
-from outlast.store.moving import Stage, Step, after, from_row, to_row
+from outlast.store.contract.transfer import Stage, Step, after, from_row, to_row
 from outlast.store.sqlite.writer import Work
 
 T = TypeVar("T")

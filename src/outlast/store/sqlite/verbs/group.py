@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from outlast.core.duration import MICROSECOND
 from outlast.core.group import (
     MEMBER_FAILED,
     NEVER_COMPLETED,
@@ -16,9 +17,8 @@ from outlast.core.group import (
     why_no_member,
 )
 from outlast.core.job import NewJob
-from outlast.core.span import MICROSECOND
 from outlast.core.state import State
-from outlast.store.rows import require_storable
+from outlast.store.rows.jobs import require_storable
 from outlast.store.sqlite.verbs.footing import while_open
 from outlast.store.sqlite.writer import Work
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from outlast.clock import moment
-from outlast.store.moving import COLUMNS, Kind, Row, Stage, from_row, named, refuse_load
-from outlast.store.rows import dumps
+from outlast.store.contract.transfer import COLUMNS, Kind, Row, Stage, from_row, named, refuse_load
+from outlast.store.rows.jobs import dumps
 from outlast.store.sqlite.writer import Work
 
 Page = tuple[Kind, Sequence[Row], Sequence[Row]]

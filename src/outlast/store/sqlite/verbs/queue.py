@@ -5,11 +5,11 @@ from datetime import timedelta
 from typing import Any
 
 from outlast.clock import moment
+from outlast.core.duration import MICROSECOND
 from outlast.core.event import Kind
-from outlast.core.order import GAP, Ordering
-from outlast.core.span import MICROSECOND
+from outlast.core.ordering import GAP, Ordering
 from outlast.store.base import Queue
-from outlast.store.rows import require_storable
+from outlast.store.rows.jobs import require_storable
 from outlast.store.sqlite.verbs.footing import while_open
 from outlast.store.sqlite.writer import Work
 

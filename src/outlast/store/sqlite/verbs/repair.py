@@ -5,7 +5,7 @@ from typing import Any
 
 from outlast.clock import moment
 from outlast.core.event import EventRecord, Kind
-from outlast.store.rows import dumps
+from outlast.store.rows.jobs import dumps
 from outlast.store.sqlite.verbs.footing import while_open
 from outlast.store.sqlite.writer import Work
 

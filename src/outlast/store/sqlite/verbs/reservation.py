@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+from outlast.core.duration import MICROSECOND
 from outlast.core.job import NewJob
-from outlast.core.order import GAP
+from outlast.core.ordering import GAP
 from outlast.core.reservation import (
     HANDED_BACK,
     JOB_OVER,
@@ -12,11 +13,10 @@ from outlast.core.reservation import (
     Reservation,
     ReservationId,
 )
-from outlast.core.span import MICROSECOND
-from outlast.store.reservations import Reserved
-from outlast.store.rows import require_storable
+from outlast.store.contract.reservations import Reserved
+from outlast.store.rows.jobs import require_storable
 from outlast.store.rows.reservations import reservation
-from outlast.store.sqlite.verbs.add import add
+from outlast.store.sqlite.operations.add import add
 from outlast.store.sqlite.verbs.footing import while_open
 from outlast.store.sqlite.writer import Work
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from outlast.clock import micros
 from outlast.core.schedule import Firing, Schedule
+from outlast.store.contract.schedules import Fired, SetSchedule
 from outlast.store.rows import schedules as schedule_rows
-from outlast.store.schedules import Fired, SetSchedule
-from outlast.store.sqlite.verbs.add import insert_keyed
-from outlast.store.sqlite.verbs.alone import alone
+from outlast.store.sqlite.operations.add import insert_keyed
+from outlast.store.sqlite.operations.savepoint import alone
 from outlast.store.sqlite.verbs.footing import while_open
 from outlast.store.sqlite.verbs.together import fire_together
 from outlast.store.sqlite.writer import Work

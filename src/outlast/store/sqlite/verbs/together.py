@@ -8,9 +8,9 @@ from outlast.clock import micros
 from outlast.core.job import NewJob
 from outlast.core.schedule import Firing
 from outlast.core.state import State
-from outlast.store import rows
-from outlast.store.rows import dumps
+from outlast.store.rows import jobs as job_rows
 from outlast.store.rows import schedules as schedule_rows
+from outlast.store.rows.jobs import dumps
 from outlast.store.sqlite.writer import Work
 
 COLUMNS: Final = (
@@ -37,9 +37,9 @@ def fire_together(work: Work, firings: Sequence[Firing]) -> bool:
 
 
 def _insert_together(work: Work, jobs: Sequence[NewJob]) -> None:
-    bound = [rows.new_job(job, work.now) | {"id": job.id, "params": job.params} for job in jobs]
+    bound = [job_rows.new_job(job, work.now) | {"id": job.id, "params": job.params} for job in jobs]
     for values in bound:
-        rows.require_storable(values.values())
+        job_rows.require_storable(values.values())
     encoded = dumps([[values[name] for name in COLUMNS] for values in bound])
     last = work.run("schedule.jobs_together", jobs=encoded, now=work.now).lastrowid or 0
     first = last - len(jobs) + 1

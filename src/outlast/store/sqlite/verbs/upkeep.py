@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
 
+from outlast.core.duration import MICROSECOND
 from outlast.core.limits import MAX_PROGRESS, is_storable
 from outlast.core.run import Lease
-from outlast.core.span import MICROSECOND
 from outlast.store.base import Renewal
-from outlast.store.rows import dumps
+from outlast.store.rows.jobs import dumps
+from outlast.store.sqlite.operations.workers import forget_workers
 from outlast.store.sqlite.verbs.footing import while_open
-from outlast.store.sqlite.verbs.worker import forget_workers
 from outlast.store.sqlite.writer import Work
 
 

@@ -1,0 +1,123 @@
+"""The filter language of the command line: `state:dead_letter type:mail.* since:2h args.user=3`."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from outlast.core.duration import to_span
+from outlast.core.job import Job
+from outlast.core.state import State
+from outlast.errors import InvalidJob
+from outlast.store.base import Filter
+
+ALIASES: Final = {
+    "waiting": {State.BLOCKED, State.SCHEDULED, State.QUEUED, State.RETRY_WAIT},
+    "dead": {State.DEAD_LETTER},
+    "done": {State.SUCCEEDED},
+    "open": {State.BLOCKED, State.SCHEDULED, State.QUEUED, State.RETRY_WAIT, State.RUNNING},
+}
+KEYS: Final = ("state", "type", "queue", "key", "group", "id", "since", "args.<name>", "error")
+_WORD = re.compile(r"(?P<key>[a-z]+(?:\.[A-Za-z0-9_.-]+)?)[:=](?P<value>.*)", re.DOTALL)
+_GLOB = re.compile(r"[*?\[]")
+
+
+@dataclass(slots=True)
+class Wanted:
+    """Which jobs: what the store can look up, and what must be looked at one by one."""
+
+    store: Filter = field(default_factory=Filter)
+    type_like: str | None = None
+    queue_like: str | None = None
+    id_like: str | None = None
+    since: datetime | None = None
+    args: dict[str, str] = field(default_factory=dict)
+    error: str | None = None
+
+    def fits(self, job: Job) -> bool:
+        """Whether the job fits, as far as its own record tells; errors are its runs' affair."""
+        return (
+            _like(job.type, self.type_like)
+            and _like(job.queue, self.queue_like)
+            and (self.id_like is None or job.id.startswith(self.id_like))
+            and (self.since is None or job.created_at >= self.since)
+            and all(_argument(job.params, name) == value for name, value in self.args.items())
+        )
+
+
+def is_filter(word: str) -> bool:
+    """Whether it is meant as a filter; no id looks like one."""
+    return ":" in word or "=" in word
+
+
+def parse(words: Iterable[str], *, now: datetime) -> Wanted:
+    """What the words ask for; InvalidJob names the one that cannot be understood."""
+    wanted = Wanted()
+    for word in words:
+        found = _WORD.fullmatch(word)
+        if found is None:
+            raise InvalidJob(
+                f"{word!r:.80} is no filter; write key:value with one of {', '.join(KEYS)}"
+            )
+        _add(wanted, found["key"], found["value"], now)
+    return wanted
+
+
+def _add(wanted: Wanted, key: str, value: str, now: datetime) -> None:
+    match key.split(".", 1):
+        case ["state"]:
+            wanted.store = _with(wanted.store, states=frozenset(_states(value)))
+        case ["type"] if _GLOB.search(value):
+            wanted.type_like = value
+        case ["queue"] if _GLOB.search(value):
+            wanted.queue_like = value
+        case ["type" | "queue" | "group" | "key"]:
+            wanted.store = _with(wanted.store, **{key: value})
+        case ["id"]:
+            wanted.id_like = value
+        case ["since"]:
+            wanted.since = now - _span(value)
+        case ["args", name]:
+            wanted.args[name] = value
+        case ["error"]:
+            wanted.error = value.casefold()
+        case _:
+            raise InvalidJob(f"{key!r:.80} is no key of a filter; use one of {', '.join(KEYS)}")
+
+
+def _states(value: str) -> set[State]:
+    states: set[State] = set()
+    for name in value.split(","):
+        if name not in ALIASES and name not in set(State):
+            raise InvalidJob(f"state {name!r:.80} is unknown; use {', '.join([*State, *ALIASES])}")
+        states |= ALIASES.get(name) or {State(name)}
+    return states
+
+
+def _span(value: str) -> timedelta:
+    try:
+        return to_span(value, what="since")
+    except ValueError as error:
+        raise InvalidJob(str(error)) from error
+
+
+def _with(what: Filter, **changes: Any) -> Filter:
+    now = {name: getattr(what, name) for name in Filter.__slots__}
+    return Filter(**{**now, **changes})
+
+
+def _like(text: str, pattern: str | None) -> bool:
+    return pattern is None or fnmatchcase(text, pattern)
+
+
+def _argument(params: str, path: str) -> str | None:
+    """The argument of that name as text; `a.b` looks inside."""
+    value = json.loads(params)
+    for part in path.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return None
+        value = value[part]
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,76 @@
+"""`outlast logs`: what a job wrote while it ran, and what became of it."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import click
+
+from outlast.cli.command import Desk, verb
+from outlast.cli.show import find
+from outlast.core.ids import JobId
+from outlast.core.run import RunRecord
+
+POLL: Final = 0.2
+BLOCK: Final = 64 * 1024
+
+
+@verb("logs")
+@click.argument("job_id")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+async def command(desk: Desk, /, job_id: str, follow: bool) -> None:
+    """Print the log files of a job's runs, its progress and its events.
+
+    Only runs of a command have a log file of their own; the events of every job are told.
+    """
+    job = await find(desk, job_id)
+    tail = Tail(desk, job.id)
+    await tail.step()
+    while follow and not (await desk.app.get(job.id)).is_final:
+        await asyncio.sleep(POLL)
+        await tail.step()
+    await tail.step()
+
+
+class Tail:
+    """Prints what is new since the last step."""
+
+    def __init__(self, desk: Desk, job_id: JobId) -> None:
+        self._desk = desk
+        self._job_id = job_id
+        self._read: dict[str, int] = {}
+        self._events = 0
+        self._progress: str | None = None
+
+    async def step(self) -> None:
+        runs = await self._desk.app.runs(self._job_id)
+        for run in runs:
+            self._print_file(run)
+        if runs and runs[-1].progress != self._progress:
+            self._progress = runs[-1].progress
+            self._tell(f"progress {self._progress}", {"progress": self._progress})
+        events = await self._desk.app.events(self._job_id)
+        for event in events[self._events :]:
+            self._tell(f"{event.at:%T} {event.kind} {event.reason or ''}".rstrip(), event)
+        self._events = len(events)
+
+    def _tell(self, text: str, value: object) -> None:
+        if self._desk.out.as_json:
+            self._desk.out.record(value)
+        else:
+            self._desk.out.say(text)
+
+    def _print_file(self, run: RunRecord) -> None:
+        if run.log_path is None or not Path(run.log_path).is_file():
+            return
+        with Path(run.log_path).open("rb") as file:
+            file.seek(self._read.get(run.log_path, 0))
+            while block := file.read(BLOCK):
+                self._print(block, run)
+            self._read[run.log_path] = file.tell()
+
+    def _print(self, block: bytes, run: RunRecord) -> None:
+        if self._desk.out.as_json:
+            self._desk.out.record({"run_id": run.run_id, "log": block.decode(errors="replace")})
+        else:
+            click.echo(block, nl=False)  # whatever it is: a block may end within a character

@@ -1,5 +1,0 @@
-"""Moving everything from one store to another, with work going on at one of them at any moment."""
-
-from outlast.copying.copier import Copied, Copier, address_of
-
-__all__ = ["Copied", "Copier", "address_of"]

@@ -1,0 +1,1 @@
+"""Checks over everything stored about a job, used by `verify`."""

@@ -1,0 +1,136 @@
+"""What callers change of jobs that wait: their place, params, priority and due time."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from outlast.core.decide import decide
+from outlast.core.duration import Span
+from outlast.core.event import Edited, Event, Moved
+from outlast.core.ids import JobId
+from outlast.core.job import Job
+from outlast.core.limits import check_name, shown
+from outlast.core.position import Edit, Place, Where
+from outlast.core.state import WAITING
+from outlast.errors import InvalidJob, InvalidParams, TransitionRefused
+from outlast.jobs.client import Client
+from outlast.jobs.completion import find, job_id_of
+from outlast.jobs.options import check_due, check_whole_priority
+
+End = Literal["front", "back"]
+
+MOST_SHOWN: Final = 10_000
+_TRIES: Final = 100
+
+
+async def move(
+    client: Client,
+    job_id: JobId,
+    to: End | None = None,
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    swap: str | None = None,
+) -> Job:
+    """Give the job another place among those of its queue and priority; the job as it is then."""
+    place = _place(to, {Where.BEFORE: before, Where.AFTER: after, Where.SWAP: swap})
+
+    async def event(job: Job) -> Event:
+        if place.target is not None:
+            await _require_beside(client, job, place.target)
+        return Moved(place)
+
+    return await _settle(client, job_id, event)
+
+
+async def edit(
+    client: Client,
+    job_id: JobId,
+    *,
+    params: Mapping[str, Any] | None = None,
+    priority: int | None = None,
+    delay: Span | None = None,
+    at: datetime | None = None,
+) -> Job:
+    """Write what is given, and leave the rest; the job as it is then."""
+    due, moment = check_due(delay, at)
+    rest: dict[str, Any] = {"delay": due, "at": moment}
+    rest["priority"] = None if priority is None else check_whole_priority(priority)
+
+    async def event(job: Job) -> Event:
+        text = None if params is None else client.dump_params(job.type, _named(params))
+        return Edited(Edit(params=text, **rest))
+
+    return await _settle(client, job_id, event)
+
+
+async def next_jobs(client: Client, queue: str, limit: int) -> list[Job]:
+    """The next so many jobs of a queue, in the order in which they are taken."""
+    check_name(queue, what="queue")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_SHOWN:
+        raise InvalidJob(f"limit is {shown(limit)}; use a whole number from 1 to {MOST_SHOWN:,}")
+    return await (await client.store()).peek(queue, limit=limit)
+
+
+async def normalise(client: Client, queue: str) -> int:
+    """Make the positions of a queue even; how many changed."""
+    check_name(queue, what="queue")
+    return await (await client.store()).normalise(queue)
+
+
+async def _settle(client: Client, job_id: JobId, event: Callable[[Job], Awaitable[Event]]) -> Job:
+    """Decide and apply, again if the job or its target has moved on meanwhile."""
+    store = await client.store()
+    for _ in range(_TRIES):
+        job = await find(store, job_id)
+        _require_waiting(job)
+        change = decide(job, await event(job), new_id=client.ids.job)
+        if (await store.apply([change]))[0]:
+            return await find(store, job_id)
+    raise TransitionRefused(f"job {job_id} moved on {_TRIES} times meanwhile; try it again")
+
+
+def _require_waiting(job: Job) -> None:
+    if job.state not in WAITING:
+        raise TransitionRefused(
+            f"job {job.id} is {job.state}; only a job that waits can be moved or edited, so "
+            "cancel it, or enqueue another"
+        )
+
+
+async def _require_beside(client: Client, job: Job, target: JobId) -> None:
+    if target == job.id:
+        raise InvalidJob(f"job {job.id} was to be moved beside itself; name another job")
+    other = await find(await client.store(), target)
+    if other.state not in WAITING:
+        raise TransitionRefused(
+            f"job {other.id} is {other.state}; a job is moved only beside one that waits"
+        )
+    if other.queue != job.queue:
+        raise InvalidJob(
+            f'job {job.id} is in queue "{job.queue}" and job {other.id} in queue "{other.queue}"; '
+            "a job is moved only within its queue"
+        )
+    if other.priority != job.priority:
+        raise InvalidJob(
+            f"job {job.id} has priority {job.priority} and job {other.id} has {other.priority}; "
+            "edit the priority first, for a job is moved only among its own"
+        )
+
+
+def _place(to: str | None, beside: Mapping[Where, str | None]) -> Place:
+    asked = {where: target for where, target in beside.items() if target is not None}
+    if (to is not None) + len(asked) != 1:
+        raise InvalidJob('say one place to move it to: "front", "back", before=, after= or swap=')
+    if to is None:
+        [(where, target)] = asked.items()
+        return Place(where, job_id_of(target))
+    if to not in (Where.FRONT, Where.BACK):
+        raise InvalidJob(f'place is {shown(to)}; use "front", "back", before=, after= or swap=')
+    return Place(Where(to))
+
+
+def _named(params: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
+        raise InvalidParams("params is no mapping of names; give the whole arguments by name")
+    return dict(params)

@@ -1,0 +1,1 @@
+"""The store contract: one page per noun."""

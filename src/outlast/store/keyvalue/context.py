@@ -1,0 +1,43 @@
+"""What every verb works with: the engine in units, the clocks, numbers, and who is to be woken."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from outlast.clock import Clock
+from outlast.core.ids import Ids
+from outlast.store.around import Hint
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Engine
+from outlast.store.keyvalue.leases import Leases
+from outlast.store.keyvalue.unit_of_work import Unit, Units
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """Handed to every verb."""
+
+    units: Units
+    clock: Clock
+    leases: Leases
+    ids: Ids
+    wake: Callable[[Hint], None]
+    known: set[str]  # queues that are on the list already
+    tombstones: timedelta | None = None  # how long the keys of pruned jobs stay; None: for ever
+
+    @property
+    def engine(self) -> Engine:
+        return self.units.engine
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    async def do(self, work: Callable[[Unit], Awaitable[Answer]]) -> Answer:
+        return await self.units.do(work)
+
+    async def numbers(self, count: int) -> int:
+        """The first of so many numbers that nobody else has, higher than all before."""
+        return await self.engine.advance(key_layout.NUMBERS, count) - count + 1

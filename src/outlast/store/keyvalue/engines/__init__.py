@@ -1,0 +1,1 @@
+"""Engines of the key-value store: one folder per database."""

@@ -1,0 +1,165 @@
+"""The verbs of direct runs: a queue held for one job."""
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+
+from outlast.core.job import NewJob
+from outlast.core.ordering import first_position
+from outlast.core.reservation import (
+    HANDED_BACK,
+    JOB_OVER,
+    NewReservation,
+    Reservation,
+    ReservationId,
+    ReservationStatus,
+)
+from outlast.core.state import WAITING
+from outlast.store.around import Hint
+from outlast.store.base import Added
+from outlast.store.contract.reservations import Reserved
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.engine import Span
+from outlast.store.keyvalue.known import remember_queue
+from outlast.store.keyvalue.operations.add import put
+from outlast.store.keyvalue.repositories import jobs as job_repository
+from outlast.store.keyvalue.repositories import queues, reservations
+from outlast.store.keyvalue.repositories.job_codec import Kept
+from outlast.store.keyvalue.repositories.reservations import KeptReservation
+from outlast.store.keyvalue.unit_of_work import Unit
+
+ALL = 1_000_000
+
+
+async def reserve(desk: Desk, new: NewReservation, job: NewJob) -> Reserved:
+    """Hold the job's queue for it, and store it before all others of its priority."""
+    first = await desk.numbers(2)
+    await remember_queue(desk, job.queue)
+    reserved = await desk.do(partial(_reserve, desk=desk, new=new, job=job, first=first))
+    if reserved.created:
+        desk.wake(Hint(queues=frozenset({job.queue})))
+    return reserved
+
+
+async def _reserve(
+    unit: Unit, *, desk: Desk, new: NewReservation, job: NewJob, first: int
+) -> Reserved:
+    queue = await queues.load(unit, job.queue)
+    if queue.reservation is not None:
+        held = await reservations.load(unit, queue.reservation)
+        if held is None or not held.reservation.is_active:
+            await unit.require_unchanged([queues.key(job.queue)])
+        return Reserved(created=False, reservation=None if held is None else held.reservation)
+    lowest = (await queues.ends(unit, job.queue, job.priority))[0]
+    kept = await put(unit, job, first, desk.now(), reservation=first + 1)
+    if isinstance(kept, Added):
+        # Whoever has the job may have the queue too.
+        await unit.require_unchanged([queues.key(job.queue)])
+        is_refused = kept.refused is not None
+        return Reserved(
+            created=False, existing=None if is_refused else kept.id, refused=kept.refused
+        )
+    _put_first(unit, kept, lowest, queue.queue.gap)
+    held = _hold(desk, new, job, first + 1)
+    reservations.save(unit, held, is_new=True)
+    queues.save(unit, replace(queue, reservation=held.seq, reserved_for=job.id))
+    return Reserved(created=True, reservation=held.reservation)
+
+
+def _put_first(unit: Unit, kept: Kept, lowest: int | None, gap: int) -> None:
+    own = kept.job.position
+    position = first_position(own if lowest is None else min(own, lowest), gap)
+    job_repository.save(unit, kept, replace(kept, job=replace(kept.job, position=position)))
+
+
+def _hold(desk: Desk, new: NewReservation, job: NewJob, seq: int) -> KeptReservation:
+    now = desk.now()
+    held = Reservation(
+        id=new.id,
+        queue=job.queue,
+        job_id=job.id,
+        caller=new.caller,
+        request=new.request,
+        status=ReservationStatus.ACTIVE,
+        reason=None,
+        reserved_at=now,
+        expires_at=now + new.span,
+        ended_at=None,
+    )
+    silence = desk.leases.end(new.span)
+    return KeptReservation(reservation=held, seq=seq, silence=silence, span=new.span)
+
+
+async def keep(desk: Desk, number: ReservationId, span: timedelta) -> bool:
+    async def work(unit: Unit) -> bool:
+        kept = await reservations.find(unit, number)
+        if kept is None or not kept.reservation.is_active:
+            return False
+        reservations.save(unit, reservations.extended(kept, span, desk))
+        return True
+
+    return await desk.do(work)
+
+
+async def reservation(desk: Desk, number: ReservationId) -> Reservation | None:
+    kept = await reservations.find(Unit(desk.engine), number)
+    return None if kept is None else kept.reservation
+
+
+async def listed(desk: Desk, *, active_only: bool, limit: int) -> list[Reservation]:
+    """The latest first."""
+    if active_only:
+        latest = sorted(await _active(desk), key=lambda kept: -kept.seq)
+        return [kept.reservation for kept in latest][:limit]
+    found = await desk.engine.range(Span(key_layout.RESERVATION), limit=limit, reverse=True)
+    return [reservations.from_value(entry.value).reservation for entry in found]
+
+
+async def lapsed(desk: Desk, *, limit: int) -> list[Reservation]:
+    """Active ones that nobody renewed in time, the longest lapsed first."""
+    over = [kept for kept in await _active(desk) if desk.leases.is_over(kept.silence)]
+    boot = desk.leases.boot
+    over.sort(key=lambda kept: (kept.silence.boot == boot, kept.silence.at, kept.seq))
+    return [kept.reservation for kept in over[:limit]]
+
+
+async def free(desk: Desk, *, limit: int) -> list[Reservation]:
+    """Let those expire that hold a queue for nothing; as they are then."""
+    freed: list[Reservation] = []
+    for kept in sorted(await _active(desk), key=lambda each: each.seq):
+        if len(freed) == limit:
+            break
+        over = await desk.do(partial(_free, desk=desk, seq=kept.seq))
+        freed += [over] if over is not None else []
+    return freed
+
+
+async def _free(unit: Unit, *, desk: Desk, seq: int) -> Reservation | None:
+    kept = await reservations.load(unit, seq)
+    if kept is None or not kept.reservation.is_active:
+        return None
+    job = await job_repository.load(unit, kept.reservation.job_id)
+    reason = _why_free(desk, kept, job)
+    if reason is None:
+        return None
+    if job is not None:
+        unit.require(key_layout.job_key(job.job))
+    return await reservations.close(unit, kept, ReservationStatus.EXPIRED, reason, desk.now())
+
+
+def _why_free(desk: Desk, kept: KeptReservation, job: Kept | None) -> str | None:
+    if job is None or job.job.is_final:
+        return JOB_OVER
+    is_back = job.job.token > 0 and job.job.state in WAITING
+    return HANDED_BACK if is_back and desk.leases.is_over(kept.silence) else None
+
+
+async def _active(desk: Desk) -> list[KeptReservation]:
+    """At most one per queue, so there are few."""
+    unit = Unit(desk.engine)
+    entries = await unit.range(Span(key_layout.QUEUE), limit=ALL)
+    numbers = [e.value["reservation"] for e in entries if "reservation" in e.value]
+    await unit.fetch([reservations.key(number) for number in numbers])
+    found = [await reservations.load(unit, number) for number in numbers]
+    return [kept for kept in found if kept is not None and kept.reservation.is_active]

@@ -1,0 +1,1 @@
+"""Records of the key-value store: codecs, load and save."""

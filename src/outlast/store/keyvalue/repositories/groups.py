@@ -1,0 +1,239 @@
+"""Groups: their records, what members do to them, and what they do to members."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from outlast.core.event import Kind
+from outlast.core.group import (
+    MEMBER_FAILED,
+    Closing,
+    Group,
+    GroupMode,
+    OnMemberFailure,
+    Step,
+    after,
+    why_no_member,
+)
+from outlast.core.job import NewJob
+from outlast.core.limits import is_storable
+from outlast.core.state import State
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Entry, Key, Span, Value
+from outlast.store.keyvalue.repositories import jobs as job_repository
+from outlast.store.keyvalue.repositories.job_codec import Kept
+from outlast.store.keyvalue.unit_of_work import Unit
+
+ALL = 1_000_000
+CLOSING, FILLING, EMPTIED = "closing", "filling", "emptied"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptGroup:
+    """A group's record: `entered` members ever came, `present` are there, `left` have not ended."""
+
+    group: Group
+    entered: int = 0
+    present: int = 0
+    left: int = 0
+    is_swept: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        is_complete = self.group.sealed_at is not None or self.group.closing is not None
+        return is_complete and not self.left
+
+
+async def load(unit: Unit, group_id: str) -> KeptGroup | None:
+    if not isinstance(group_id, str) or not is_storable(group_id):
+        return None
+    pointer = await unit.get(_pointer(group_id))
+    value = None if pointer is None else await unit.get(key_of(pointer["seq"]))
+    return None if value is None else from_value(value)
+
+
+def save(unit: Unit, old: KeptGroup | None, new: KeptGroup | None) -> None:
+    """Write what became of it, with every entry that this changes."""
+    before = {} if old is None else dict(_indexes(old))
+    entries = {} if new is None else dict(_indexes(new))
+    for key in before.keys() - entries.keys():
+        unit.delete(key)
+    for key in entries.keys() - before.keys():
+        unit.put(key, entries[key])
+    known = new or old
+    assert known is not None
+    if new is None:
+        unit.delete(key_of(known.group.seq))
+    else:
+        unit.put(key_of(known.group.seq), to_value(new))
+
+
+async def why_refused(unit: Unit, new: NewJob) -> str | None:
+    """Why a job cannot become the member it wants to be; None if it can, or wants nothing."""
+    if not new.member:
+        return None
+    kept = await load(unit, new.group_id or "")
+    if kept is None:
+        return why_no_member(new, is_known=False, is_sealed=False, closing=None)
+    is_sealed = kept.group.sealed_at is not None
+    return why_no_member(new, is_known=True, is_sealed=is_sealed, closing=kept.group.closing)
+
+
+async def enter(unit: Unit, group_id: str) -> None:
+    """Count a new member."""
+    kept = await load(unit, group_id)
+    assert kept is not None
+    entered, present, left = kept.entered + 1, kept.present + 1, kept.left + 1
+    save(unit, kept, replace(kept, entered=entered, present=present, left=left))
+
+
+async def advance(
+    unit: Unit, was: Kept, now_kept: Kept, now: datetime, *, has_successor: bool
+) -> None:
+    """What the end of a member means for its group, in the unit that ends it."""
+    if now_kept.member is None:
+        return
+    kept = await load(unit, now_kept.member)
+    if kept is None:
+        return
+    counted = _counted(kept, was, now_kept, has_successor=has_successor)
+    step = _step(counted, now_kept, has_successor=has_successor)
+    if step in (Step.STOP, Step.SKIP):
+        counted = await _stop(unit, counted, now_kept, Closing(step), now)
+    elif step is Step.NEXT and was.job.state is not State.BLOCKED and kept.group.sealed_at:
+        await _unblock_next(unit, now_kept)
+    if counted != kept:
+        save(unit, kept, counted)
+
+
+def _counted(kept: KeptGroup, was: Kept, now_kept: Kept, *, has_successor: bool) -> KeptGroup:
+    ended = int(now_kept.job.is_final) - int(was.job.is_final)
+    came = int(has_successor)
+    return replace(kept, left=kept.left - ended + came, present=kept.present + came)
+
+
+def _step(kept: KeptGroup, member: Kept, *, has_successor: bool) -> Step:
+    is_over = member.job.is_final and not member.is_followed and not has_successor
+    if not is_over or kept.group.closing is not None:
+        return Step.NOTHING
+    return after(kept.group.mode, kept.group.on_failure, member.job.state)
+
+
+async def _stop(
+    unit: Unit, kept: KeptGroup, member: Kept, closing: Closing, now: datetime
+) -> KeptGroup:
+    await job_repository.tell(
+        unit,
+        Kind.GROUP_STOPPED,
+        at=now,
+        job_id=member.job.id,
+        token=member.job.token,
+        reason=closing.value,
+        detail=kept.group.id,
+    )
+    return replace(kept, group=replace(kept.group, closing=closing, reason=MEMBER_FAILED))
+
+
+async def _unblock_next(unit: Unit, member: Kept) -> None:
+    entries = await members(unit, member.member or "")
+    blocked = [e for e in entries if e["state"] == State.BLOCKED and e["seq"] > member.root_seq]
+    for entry in blocked[:1]:
+        await unblock(unit, entry["id"])
+
+
+async def unblock(unit: Unit, job_id: str) -> bool:
+    """Let a blocked member wait for its time only; whether it was blocked."""
+    kept = await job_repository.load(unit, job_id)
+    if kept is None or kept.is_loose or kept.job.state is not State.BLOCKED:
+        return False
+    job_repository.save(unit, kept, replace(kept, job=replace(kept.job, state=State.SCHEDULED)))
+    return True
+
+
+async def members(unit: Unit, group_id: str) -> list[Value]:
+    """What is known of every member without reading its job, in the order they came."""
+    found = await unit.range(Span(key_layout.member_part(group_id)), limit=ALL)
+    return [entry.value for entry in found]
+
+
+def counted(kept: KeptGroup, all_members: Sequence[Value]) -> Group:
+    """The group with its members counted, a chain by its last job."""
+    last = [each for each in all_members if not each["followed"]]
+    counts = Counter(State.RUNNING if each["loose"] else State(each["state"]) for each in last)
+    return replace(kept.group, counts=dict(counts))
+
+
+async def listed(unit: Unit, part: str, *, limit: int) -> list[KeptGroup]:
+    """The groups that an index of groups names."""
+    entries: list[Entry] = await unit.range(Span(part), limit=limit)
+    keys = [key_of(entry.value["seq"]) for entry in entries]
+    await unit.fetch(keys)
+    values = [await unit.get(key) for key in keys]
+    return [from_value(value) for value in values if value is not None]
+
+
+def _indexes(kept: KeptGroup) -> Iterator[tuple[Key, Value]]:
+    group, entry = kept.group, {"seq": kept.group.seq}
+    yield _pointer(group.id), entry
+    if group.sealed_at is None and group.closing is None:
+        yield Key(FILLING, key_layout.deadline_sort(group.created_at, group.seq)), entry
+    if group.closing is not None and not kept.is_swept:
+        yield Key(CLOSING, key_layout.number(group.seq)), entry
+    if kept.is_swept and group.sealed_at is None:
+        yield Key(EMPTIED, key_layout.number(group.seq)), entry
+
+
+def _pointer(group_id: str) -> Key:
+    return Key(f"group-id#{key_layout.fitted(group_id)}", key_layout.ONLY)
+
+
+def key_of(seq: int) -> Key:
+    """Where the group of that number is."""
+    return Key(key_layout.GROUP, key_layout.number(seq))
+
+
+def to_value(kept: KeptGroup) -> Value:
+    group = kept.group
+    value: dict[str, Any] = {
+        "id": group.id,
+        "seq": group.seq,
+        "name": group.name,
+        "mode": group.mode.value,
+        "on_failure": group.on_failure.value,
+        "total": group.total,
+        "created_at": key_layout.stamp(group.created_at),
+        "sealed_at": group.sealed_at and key_layout.stamp(group.sealed_at),
+        "closing": group.closing and group.closing.value,
+        "reason": group.reason,
+        "entered": kept.entered,
+        "present": kept.present,
+        "left": kept.left,
+        "is_swept": kept.is_swept,
+    }
+    return {name: each for name, each in value.items() if each is not None}
+
+
+def from_value(value: Value) -> KeptGroup:
+    sealed_at, closing = value.get("sealed_at"), value.get("closing")
+    group = Group(
+        id=value["id"],
+        seq=value["seq"],
+        name=value.get("name"),
+        mode=GroupMode(value["mode"]),
+        on_failure=OnMemberFailure(value["on_failure"]),
+        total=value["total"],
+        created_at=key_layout.at_stamp(value["created_at"]),
+        sealed_at=None if sealed_at is None else key_layout.at_stamp(sealed_at),
+        closing=None if closing is None else Closing(closing),
+        reason=value.get("reason"),
+        counts={},
+    )
+    return KeptGroup(
+        group=group,
+        entered=value["entered"],
+        present=value["present"],
+        left=value["left"],
+        is_swept=value["is_swept"],
+    )

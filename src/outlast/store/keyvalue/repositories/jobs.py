@@ -1,0 +1,177 @@
+"""Jobs in and out of a unit: a record is never written without its index entries."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from outlast.core.delivery import Delivery
+from outlast.core.event import Kind
+from outlast.core.ids import JobId, RunId
+from outlast.core.job import Job
+from outlast.core.state import RunStatus, State
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Key, Span
+from outlast.store.keyvalue.repositories import runs
+from outlast.store.keyvalue.repositories.job_codec import Kept, from_value, indexes, to_value
+from outlast.store.keyvalue.unit_of_work import Stale, Unfinished, Unit
+
+ALL = 1_000_000
+
+
+async def load(unit: Unit, job_id: str) -> Kept | None:
+    """The job as it stands; None if there is none."""
+    [kept] = await load_many(unit, [job_id])
+    return kept
+
+
+async def load_many(unit: Unit, job_ids: Sequence[str]) -> list[Kept | None]:
+    """Each job, in the order asked."""
+    pointers = [key_layout.pointer(job_id) for job_id in job_ids]
+    guesses = [sort for job_id in job_ids if (sort := unit.seen.at(job_id)) is not None]
+    await unit.fetch([*pointers, *(Key(key_layout.JOB, sort) for sort in guesses)])
+    places = [await unit.get(pointer) for pointer in pointers]
+    await unit.fetch([Key(key_layout.JOB, place["sort"]) for place in places if place])
+    found = zip(pointers, places, strict=True)
+    return [
+        await _behind(unit, pointer, place["sort"]) if place else None for pointer, place in found
+    ]
+
+
+async def load_at(unit: Unit, sort: str) -> Kept | None:
+    """The job whose record is there, for whoever came by an index entry; None if it has moved."""
+    value = await unit.get(Key(key_layout.JOB, sort))
+    return None if value is None else await _at(unit, sort)
+
+
+async def _behind(unit: Unit, pointer: Key, sort: str) -> Kept | None:
+    if await unit.get(Key(key_layout.JOB, sort)) is not None:
+        return await _at(unit, sort)
+    # Either it was moved between the two reads, or somebody deleted its record by hand, and
+    # nothing else of it: then nothing is there between two looks at one and the same pointer.
+    [record] = await unit.engine.get([Key(key_layout.JOB, sort)])
+    if record is None and await unit.is_unchanged([pointer]):
+        return None
+    raise Stale
+
+
+async def _at(unit: Unit, sort: str) -> Kept:
+    value = await unit.get(Key(key_layout.JOB, sort))
+    assert value is not None
+    kept = from_value(value)
+    unit.seen.note(kept.job.id, sort)
+    if kept.pending is not None:
+        await _require_finished(unit, Key(key_layout.PENDING, kept.pending))
+    return await _drifted(unit, kept) if kept.is_loose else kept
+
+
+async def _require_finished(unit: Unit, note: Key) -> None:
+    """The mark stays until the job is written again; the note itself tells."""
+    if (await unit.engine.get([note]))[0] is not None:
+        raise Unfinished(note)
+
+
+def save(unit: Unit, old: Kept | None, new: Kept | None) -> None:
+    """Write what became of the job, with every entry that this changes."""
+    before = {} if old is None else indexes(old)
+    after = {} if new is None else indexes(new)
+    for key in before.keys() - after.keys():
+        unit.delete(key)
+    for key in sorted(after):
+        if key not in before or before[key] != after[key]:
+            unit.put(key, after[key])
+    _save_record(unit, old, new)
+    if old is not None and old.is_open and not (new and new.is_open):
+        _end_name(unit, old.job)
+
+
+def _save_record(unit: Unit, old: Kept | None, new: Kept | None) -> None:
+    if old is not None and (
+        new is None or key_layout.job_key(old.job) != key_layout.job_key(new.job)
+    ):
+        unit.delete(key_layout.job_key(old.job))
+    if new is not None:
+        unit.put(key_layout.job_key(new.job), to_value(new))
+        unit.seen.note(new.job.id, key_layout.job_sort(new.job))
+
+
+def _end_name(unit: Unit, job: Job) -> None:
+    if job.delivery is Delivery.ONCE:
+        unit.delete(Key(key_layout.ONCE, job.name))
+
+
+async def tell(
+    unit: Unit,
+    kind: Kind,
+    *,
+    at: datetime,
+    job_id: JobId | None = None,
+    run_id: RunId | None = None,
+    token: int = 0,
+    reason: str | None = None,
+    detail: str | None = None,
+    queue: str | None = None,
+) -> int:
+    """Record an event, in this unit; its number."""
+    number = await unit.next_event()
+    event = {
+        "id": number,
+        "at": key_layout.stamp(at),
+        "job_id": job_id,
+        "run_id": run_id,
+        "kind": kind.value,
+        "token": token,
+        "reason": reason,
+        "detail": detail,
+        "queue": queue,
+    }
+    told = {name: value for name, value in event.items() if value is not None}
+    unit.put(key_layout.stream_key(number), told)
+    unit.put(key_layout.event_key(job_id, number), {"id": number})
+    return number
+
+
+async def _drifted(unit: Unit, kept: Kept) -> Kept:
+    """A job whose place is lost: as its runs and its chain bear it out."""
+    closed = await runs.closed(unit, kept.job)
+    before = await _chained_from(unit, kept.job)
+    ended = Counter(run.status for run in closed)
+    last = closed[-1] if closed else None
+    failures, losses = (before.failures, before.losses) if before else (0, 0)
+    job = replace(
+        kept.job,
+        state=State.RUNNING,
+        reason=None,
+        priority=0,
+        position=0,
+        token=last.token if last else 0,
+        failures=failures + ended[RunStatus.FAILED] + ended[RunStatus.LOST],
+        losses=losses + ended[RunStatus.LOST],
+        cancel_requested=False,
+        holder=last.holder if last else None,
+        boot_id=last.boot_id if last else None,
+        started_at=closed[0].started_at if closed else None,
+        finished_at=None,
+        progress=None,
+    )
+    return replace(kept, job=job, lease=None, lease_until=None, run_id=None, run_started_at=None)
+
+
+async def _chained_from(unit: Unit, job: Job) -> Job | None:
+    """The job whose closing write brought this one about; one retried by hand has none."""
+    if job.retry_of is None:
+        return None
+    told = await unit.range(key_layout.of_job(key_layout.EVENT, job.retry_of), limit=ALL)
+    found = await unit.engine.get([key_layout.stream_key(each.value["id"]) for each in told])
+    if not any(event and event.value.get("kind") == Kind.CHAINED for event in found):
+        return None
+    before = await load(unit, job.retry_of)
+    return None if before is None else before.job
+
+
+async def everything(unit: Unit, *, after: int = 0, limit: int = ALL) -> list[Kept]:
+    """Jobs in the order in which they were stored, from behind that `seq` on."""
+    span = Span(key_layout.SEQ, key_layout.number(after + 1))
+    entries = await unit.range(span, limit=limit)
+    found = await load_many(unit, [entry.value["id"] for entry in entries])
+    return [kept for kept in found if kept is not None]

@@ -1,0 +1,160 @@
+"""Queues: how they are kept, what they let through, and where a new job goes in them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from outlast.core.ordering import Ordering, next_position
+from outlast.core.queue import Gate, Pause
+from outlast.store.base import Queue
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Entry, Key, Span, Value
+from outlast.store.keyvalue.unit_of_work import Stale, Unfinished, Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptQueue:
+    """A queue as set, and what is going on in it.
+
+    `is_listed`: it was set or paused, not only used. `reservation` is the number of its active
+    one, `reserved_for` the job of that. `plan` names a note of positions still to be written.
+    """
+
+    queue: Queue
+    is_listed: bool = False
+    reservation: int | None = None
+    reserved_for: str | None = None
+    plan: str | None = None
+
+    def shown(self, now: datetime) -> Queue:
+        """The queue as it stands: a pause whose time has passed is none."""
+        pause = self.queue.pause
+        is_over = pause is not None and pause.is_over(now)
+        return replace(self.queue, pause=None) if is_over else self.queue
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether claims of it must go one at a time."""
+        return self.queue.concurrency is not None or self.reservation is not None
+
+
+def key(name: str) -> Key:
+    return Key(key_layout.QUEUE, key_layout.fitted(name))
+
+
+async def load(unit: Unit, name: str) -> KeptQueue:
+    """The queue, or its defaults."""
+    return _sound(name, await unit.get(key(name)))
+
+
+def span(name: str) -> Span:
+    """For whoever reads it among others; `found` takes what comes of it."""
+    part, sort = key(name)
+    return Span(part, sort, f"{sort}\0")
+
+
+def found(name: str, entries: Sequence[Entry]) -> KeptQueue:
+    return _sound(name, entries[0].value if entries else None)
+
+
+def _sound(name: str, value: Value | None) -> KeptQueue:
+    if value is not None and "plan" in value:
+        raise Unfinished(Key(key_layout.PENDING, value["plan"]))
+    return KeptQueue(queue=Queue(name=name)) if value is None else from_value(value)
+
+
+def save(unit: Unit, kept: KeptQueue) -> None:
+    """Write it; also as it is, so that only one of those who did so at once goes on."""
+    unit.put(key(kept.queue.name), to_value(kept))
+
+
+def to_value(kept: KeptQueue) -> Value:
+    queue, pause = kept.queue, kept.queue.pause
+    value: dict[str, Any] = {
+        "name": queue.name,
+        "ordering": queue.ordering.value,
+        "gap": queue.gap,
+        "concurrency": queue.concurrency,
+        "paused_at": pause and key_layout.stamp(pause.at),
+        "pause_reason": pause and pause.reason,
+        "paused_until": key_layout.stamp(pause.until) if pause and pause.until else None,
+        "is_listed": kept.is_listed,
+        "reservation": kept.reservation,
+        "reserved_for": kept.reserved_for,
+        "plan": kept.plan,
+    }
+    return {name: each for name, each in value.items() if each is not None}
+
+
+def from_value(value: Value) -> KeptQueue:
+    queue = Queue(
+        name=value["name"],
+        ordering=Ordering(value["ordering"]),
+        gap=value["gap"],
+        concurrency=value.get("concurrency"),
+        pause=_pause(value),
+    )
+    return KeptQueue(
+        queue=queue,
+        is_listed=value["is_listed"],
+        reservation=value.get("reservation"),
+        reserved_for=value.get("reserved_for"),
+        plan=value.get("plan"),
+    )
+
+
+def _pause(value: Value) -> Pause | None:
+    if "paused_at" not in value:
+        return None
+    until = value.get("paused_until")
+    return Pause(
+        at=key_layout.at_stamp(value["paused_at"]),
+        reason=value.get("pause_reason"),
+        until=key_layout.at_stamp(until) if until else None,
+    )
+
+
+async def gate(unit: Unit, kept: KeptQueue, now: datetime) -> Gate:
+    """What a claim meets; open runs are counted as far as the limit goes."""
+    limit = kept.queue.concurrency
+    running = [] if limit is None else await open_entries(unit, kept.queue.name, limit=limit)
+    if len({entry.value["id"] for entry in running}) < len(running):
+        raise Stale  # a lease was renewed meanwhile, and its run was met twice
+    return Gate(
+        is_paused=kept.shown(now).pause is not None,
+        concurrency=limit,
+        open_runs=len(running),
+        is_reserved=kept.reservation is not None,
+    )
+
+
+async def open_entries(unit: Unit, name: str, *, limit: int) -> list[Entry]:
+    return await unit.range(Span(key_layout.OPEN + name), limit=limit)
+
+
+async def new_position(unit: Unit, name: str, priority: int) -> int:
+    """Behind those that wait; in a queue of explicit positions, one at a time."""
+    kept = await load(unit, name)
+    if kept.queue.ordering is Ordering.SCHEDULED:
+        return 0
+    save(unit, kept)
+    return next_position((await ends(unit, name, priority))[1], kept.queue.gap)
+
+
+async def ends(unit: Unit, name: str, priority: int) -> tuple[int | None, int | None]:
+    """The lowest and the highest position of the waiting jobs of that priority."""
+    spans = [
+        key_layout.lane(part + name, priority) for part in (key_layout.READY, key_layout.LATER)
+    ]
+    first = [await unit.range(span, limit=1) for span in spans]
+    last = [await unit.range(span, limit=1, reverse=True) for span in spans]
+    low = [entry.value["position"] for entries in first for entry in entries]
+    high = [entry.value["position"] for entries in last for entry in entries]
+    return min(low, default=None), max(high, default=None)
+
+
+async def names(unit: Unit) -> list[str]:
+    """Every queue that ever had a job."""
+    found = await unit.range(Span(key_layout.QUEUE_NAME), limit=1_000_000)
+    return [entry.value["name"] for entry in found]

@@ -1,0 +1,140 @@
+"""Reservations: their records, and how they follow their job."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from outlast.clock import MICROSECOND
+from outlast.core.decide import Change
+from outlast.core.ids import JobId
+from outlast.core.reservation import Reservation, ReservationId, ReservationStatus, ending
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.engine import Key, Value
+from outlast.store.keyvalue.leases import LeaseEnd
+from outlast.store.keyvalue.repositories import queues
+from outlast.store.keyvalue.repositories.job_codec import Kept
+from outlast.store.keyvalue.unit_of_work import Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptReservation:
+    """A reservation, by its number, and until when somebody has promised to renew it."""
+
+    reservation: Reservation
+    seq: int
+    silence: LeaseEnd
+    span: timedelta
+
+
+async def load(unit: Unit, seq: int) -> KeptReservation | None:
+    value = await unit.get(key(seq))
+    return None if value is None else from_value(value)
+
+
+async def find(unit: Unit, number: str) -> KeptReservation | None:
+    """The one of that id."""
+    pointer = await unit.get(_pointer(number))
+    return None if pointer is None else await load(unit, pointer["seq"])
+
+
+def save(unit: Unit, kept: KeptReservation, *, is_new: bool = False) -> None:
+    unit.put(key(kept.seq), to_value(kept))
+    if is_new:
+        unit.put(_pointer(kept.reservation.id), {"seq": kept.seq})
+
+
+def extended(kept: KeptReservation, span: timedelta, desk: Desk) -> KeptReservation:
+    held = replace(kept.reservation, expires_at=desk.now() + span)
+    return replace(kept, reservation=held, silence=desk.leases.end(span), span=span)
+
+
+async def active_of(unit: Unit, job: Kept) -> KeptReservation | None:
+    """The active one that holds a queue for that job."""
+    if job.reservation is None:
+        return None
+    kept = await load(unit, job.reservation)
+    if kept is None or not kept.reservation.is_active or kept.reservation.job_id != job.job.id:
+        return None
+    return kept
+
+
+async def end_with(unit: Unit, job: Kept, change: Change, now: datetime) -> None:
+    """Its job has ended by that change."""
+    kept = await active_of(unit, job)
+    if kept is not None:
+        status = ending(change.move.run, change.move.kind)
+        reason = change.reason if status is ReservationStatus.EXPIRED else None
+        await close(unit, kept, status, reason, now)
+
+
+async def close(
+    unit: Unit,
+    kept: KeptReservation,
+    status: ReservationStatus,
+    reason: str | None,
+    now: datetime,
+) -> Reservation:
+    """It is over, and its queue is free."""
+    held = replace(kept.reservation, status=status, reason=reason, ended_at=now)
+    save(unit, replace(kept, reservation=held))
+    queue = await queues.load(unit, held.queue)
+    if queue.reservation == kept.seq:
+        queues.save(unit, replace(queue, reservation=None, reserved_for=None))
+    return held
+
+
+def forget(unit: Unit, kept: KeptReservation) -> None:
+    unit.delete(key(kept.seq))
+    unit.delete(_pointer(kept.reservation.id))
+
+
+def key(seq: int) -> Key:
+    return Key(key_layout.RESERVATION, key_layout.number(seq))
+
+
+def _pointer(number: str) -> Key:
+    return Key(f"reservation-id#{key_layout.fitted(number)}", key_layout.ONLY)
+
+
+def to_value(kept: KeptReservation) -> Value:
+    held = kept.reservation
+    value: dict[str, Any] = {
+        "id": held.id,
+        "seq": kept.seq,
+        "queue": held.queue,
+        "job_id": held.job_id,
+        "caller": held.caller,
+        "request": held.request,
+        "status": held.status.value,
+        "reason": held.reason,
+        "reserved_at": key_layout.stamp(held.reserved_at),
+        "expires_at": key_layout.stamp(held.expires_at),
+        "ended_at": held.ended_at and key_layout.stamp(held.ended_at),
+        "silence_at": kept.silence.at,
+        "silence_boot": kept.silence.boot,
+        "span": kept.span // MICROSECOND,
+    }
+    return {name: each for name, each in value.items() if each is not None}
+
+
+def from_value(value: Value) -> KeptReservation:
+    ended_at = value.get("ended_at")
+    held = Reservation(
+        id=ReservationId(value["id"]),
+        queue=value["queue"],
+        job_id=JobId(value["job_id"]),
+        caller=value["caller"],
+        request=value["request"],
+        status=ReservationStatus(value["status"]),
+        reason=value.get("reason"),
+        reserved_at=key_layout.at_stamp(value["reserved_at"]),
+        expires_at=key_layout.at_stamp(value["expires_at"]),
+        ended_at=None if ended_at is None else key_layout.at_stamp(ended_at),
+    )
+    return KeptReservation(
+        reservation=held,
+        seq=value["seq"],
+        silence=LeaseEnd(value["silence_at"], value["silence_boot"]),
+        span=value["span"] * MICROSECOND,
+    )

@@ -1,0 +1,174 @@
+"""Runs and events out of their records."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from outlast.core.decide import Change
+from outlast.core.event import EventRecord, Kind
+from outlast.core.ids import JobId, RunId
+from outlast.core.job import Job
+from outlast.core.run import RunRecord
+from outlast.core.state import RunStatus
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Entry, Span, Value
+from outlast.store.keyvalue.repositories.job_codec import Kept
+from outlast.store.keyvalue.unit_of_work import Stale, Unit
+
+ALL = 1_000_000
+NEARBY = 4
+"""Records for each job that are read at once, though some of them may be another's."""
+
+
+def closing(kept: Kept, change: Change, at: datetime) -> dict[str, Any]:
+    """The record of the run that this change closes."""
+    assert change.move.run is not None
+    record = {
+        "run_id": kept.run_id,
+        "job_id": kept.job.id,
+        "token": kept.job.token,
+        "status": change.move.run.value,
+        "reason": change.reason,
+        "holder": kept.job.holder,
+        "boot_id": kept.job.boot_id,
+        "started_at": key_layout.stamp(kept.run_started_at or at),
+        "finished_at": key_layout.stamp(at),
+        "error": change.error,
+        "result": change.result,
+        "exit_code": change.exit_code,
+        "log_path": change.log_path,
+        "progress": kept.job.progress,
+    }
+    return {name: value for name, value in record.items() if value is not None}
+
+
+async def close(unit: Unit, kept: Kept, change: Change, at: datetime) -> None:
+    """Write the run closed, with what it leaves behind."""
+    unit.put(key_layout.run_key(kept.job.id, kept.job.token), closing(kept, change, at))
+    if change.artifacts:
+        await append(unit, kept.job.id, kept.job.token, change.artifacts)
+
+
+async def append(unit: Unit, job_id: str, token: int, artifacts: Sequence[str]) -> None:
+    key = key_layout.artifacts_key(job_id, token)
+    there = await unit.get(key)
+    unit.put(key, {"artifacts": [*(there["artifacts"] if there else ()), *artifacts]})
+
+
+async def closed(unit: Unit, job: Job) -> list[RunRecord]:
+    """The closed runs of a job, the first one first."""
+    [found] = await closed_of(unit, [job])
+    return found
+
+
+async def closed_of(unit: Unit, jobs: Sequence[Job]) -> list[list[RunRecord]]:
+    """The same of several, in as few requests as it takes."""
+    ids = [job.id for job in jobs]
+    records = await of_jobs(unit, key_layout.RUN, ids)
+    left = [_left(found) for found in await of_jobs(unit, key_layout.ARTIFACTS, ids)]
+    return [
+        [record(each.value, job, own.get(each.value["token"], ())) for each in found]
+        for job, found, own in zip(jobs, records, left, strict=True)
+    ]
+
+
+async def of_jobs(unit: Unit, part: str, job_ids: Sequence[str]) -> list[list[Entry]]:
+    """What a part holds of each job: by one request where that is most of what lies between them.
+
+    Ids are given in the order of time, so jobs that came one after the other lie together.
+    """
+    if not job_ids:
+        return []
+    spans = [key_layout.of_job(part, job_id) for job_id in job_ids]
+    between = Span(part, min(s.start for s in spans), max(s.end for s in spans if s.end))
+    most = NEARBY * len(job_ids) if len(job_ids) > 1 else ALL
+    found = await unit.range(between, limit=most + 1)
+    if len(found) > most:
+        return await unit.ranges(spans)
+    by_job: dict[str, list[Entry]] = {}
+    for entry in found:
+        by_job.setdefault(entry.key.sort.rpartition("#")[0], []).append(entry)
+    return [by_job.get(job_id, []) for job_id in job_ids]
+
+
+async def all_of(unit: Unit, kept: Kept) -> list[RunRecord]:
+    """The closed ones, and the open one."""
+    done = await closed(unit, kept.job)
+    if not kept.is_open:
+        return done
+    if done and done[-1].token == kept.job.token:
+        raise Stale  # it was closed since the job was read
+    [left] = await of_jobs(unit, key_layout.ARTIFACTS, [kept.job.id])
+    return [*done, _opened(kept, _left(left).get(kept.job.token, ()))]
+
+
+def _left(found: Sequence[Entry]) -> dict[int, tuple[str, ...]]:
+    """Artifacts by token."""
+    return {
+        int(each.key.sort.rpartition("#")[2], 16) - (1 << 63): tuple(each.value["artifacts"])
+        for each in found
+    }
+
+
+def record(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunRecord:
+    """A closed run; what it was given is its job's, frozen since its first claim."""
+    return RunRecord(
+        run_id=RunId(value["run_id"]),
+        job_id=JobId(value["job_id"]),
+        token=value["token"],
+        status=RunStatus(value["status"]),
+        reason=value.get("reason"),
+        holder=value["holder"],
+        boot_id=value["boot_id"],
+        started_at=key_layout.at_stamp(value["started_at"]),
+        finished_at=key_layout.at_stamp(value["finished_at"]),
+        error=value.get("error"),
+        result=value.get("result"),
+        exit_code=value.get("exit_code"),
+        log_path=value.get("log_path"),
+        artifacts=artifacts,
+        params_snapshot="null" if job is None else job.params,
+        template_id=None if job is None else job.template_id,
+        template_at=None if job is None else job.template_at,
+        progress=value.get("progress"),
+    )
+
+
+def _opened(kept: Kept, artifacts: tuple[str, ...]) -> RunRecord:
+    job = kept.job
+    assert kept.run_id is not None
+    assert kept.run_started_at is not None
+    return RunRecord(
+        run_id=kept.run_id,
+        job_id=job.id,
+        token=job.token,
+        status=RunStatus.RUNNING,
+        reason=None,
+        holder=job.holder or "?",
+        boot_id=job.boot_id or "?",
+        started_at=kept.run_started_at,
+        finished_at=None,
+        error=None,
+        result=None,
+        exit_code=None,
+        log_path=None,
+        artifacts=artifacts,
+        params_snapshot=job.params,
+        template_id=job.template_id,
+        template_at=job.template_at,
+        progress=job.progress,
+    )
+
+
+def event(value: Value) -> EventRecord:
+    return EventRecord(
+        id=value["id"],
+        at=key_layout.at_stamp(value["at"]),
+        job_id=value.get("job_id"),
+        run_id=value.get("run_id"),
+        kind=Kind(value["kind"]),
+        token=value["token"],
+        reason=value.get("reason"),
+        detail=value.get("detail"),
+        queue=value.get("queue"),
+    )

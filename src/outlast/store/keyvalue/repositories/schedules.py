@@ -1,0 +1,177 @@
+"""Schedules: what was planned, where each stands, and what it is found by.
+
+Its plan, which may be long, is apart from its standing, which is all that a trigger reads and
+writes. Both carry its version, so that nobody takes half of an edit for the whole.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from outlast.clock import micros
+from outlast.core.schedule import Schedule
+from outlast.core.schedule_codec import from_text, to_text
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Key, Value
+from outlast.store.keyvalue.unit_of_work import Stale, Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What the triggers of a schedule change, and what they compare."""
+
+    id: str
+    version: int
+    enabled: bool
+    next_slot: datetime | None
+    next_trigger_at: datetime | None
+    last_triggered_at: datetime | None
+
+    @property
+    def trigger(self) -> Key | None:
+        """Where it is found when it is due; nowhere while it is off, or nothing follows."""
+        if not self.enabled or self.next_trigger_at is None:
+            return None
+        return Key(key_layout.TRIGGER, key_layout.trigger_sort(self.next_trigger_at, self.id))
+
+
+def record_keys(schedule_id: str) -> list[Key]:
+    """The two records of a schedule."""
+    return [Key(key_layout.SCHEDULE, schedule_id), standing_key(schedule_id)]
+
+
+def standing_key(schedule_id: str) -> Key:
+    return Key(key_layout.STANDING, schedule_id)
+
+
+def name_key(name: str) -> Key:
+    return Key(key_layout.SCHEDULE_NAME, name)
+
+
+async def load(unit: Unit, schedule_id: str) -> Schedule | None:
+    """The schedule as it stands; None if there is none."""
+    await unit.fetch(record_keys(schedule_id))
+    planned, standing = [await unit.get(key) for key in record_keys(schedule_id)]
+    if planned is None and standing is None:
+        return None
+    if planned is None or standing is None or planned["version"] != standing["version"]:
+        raise Stale  # it was edited between the two reads
+    return from_values(planned, standing)
+
+
+async def load_standing(unit: Unit, schedule_id: str) -> Standing | None:
+    value = await unit.get(standing_key(schedule_id))
+    return None if value is None else _standing(value)
+
+
+def save(unit: Unit, old: Schedule | None, new: Schedule | None) -> None:
+    """Write it with all that it is found by, whether that has changed or not: saving mends it."""
+    known = new or old
+    assert known is not None
+    stand(unit, None if old is None else _stands(old), None if new is None else _stands(new))
+    if old is not None and (new is None or new.name != old.name):
+        unit.delete(name_key(old.name))
+    if new is None:
+        unit.delete(Key(key_layout.SCHEDULE, known.id))
+    else:
+        unit.put(name_key(new.name), {"id": new.id})
+        unit.put(Key(key_layout.SCHEDULE, new.id), _plan_value(new))
+
+
+def stand(unit: Unit, old: Standing | None, new: Standing | None) -> None:
+    """Write where it stands, and where it is found when it is due."""
+    known = new or old
+    assert known is not None
+    if old is not None and old.trigger is not None:
+        unit.delete(old.trigger)
+    if new is None:
+        unit.delete(standing_key(known.id))
+        return
+    unit.put(standing_key(new.id), _standing_value(new))
+    if new.trigger is not None:
+        unit.put(new.trigger, _trigger_value(new))
+
+
+def found_by(planned: Value | None, standing: Value | None) -> set[Key]:
+    """All that the two records of a schedule want to be found by; nothing, if it is gone."""
+    if planned is None or standing is None:
+        return set()
+    trigger = _standing(standing).trigger
+    return {name_key(planned["name"]), *([] if trigger is None else [trigger])}
+
+
+def trigger_of(schedule: Schedule) -> Key | None:
+    """Where it is found when it is due."""
+    return _stands(schedule).trigger
+
+
+def from_values(planned: Value, standing: Value) -> Schedule:
+    stands = _standing(standing)
+    return Schedule(
+        id=stands.id,
+        plan=from_text(planned["name"], planned["plan"]),
+        version=stands.version,
+        created_at=key_layout.at_stamp(planned["created_at"]),
+        updated_at=key_layout.at_stamp(planned["updated_at"]),
+        next_slot=stands.next_slot,
+        next_trigger_at=stands.next_trigger_at,
+        last_triggered_at=stands.last_triggered_at,
+    )
+
+
+def _stands(schedule: Schedule) -> Standing:
+    return Standing(
+        id=schedule.id,
+        version=schedule.version,
+        enabled=schedule.plan.enabled,
+        next_slot=schedule.next_slot,
+        next_trigger_at=schedule.next_trigger_at,
+        last_triggered_at=schedule.last_triggered_at,
+    )
+
+
+def _plan_value(schedule: Schedule) -> Value:
+    return {
+        "id": schedule.id,
+        "name": schedule.name,
+        "version": schedule.version,
+        "plan": to_text(schedule.plan),
+        "created_at": key_layout.stamp(schedule.created_at),
+        "updated_at": key_layout.stamp(schedule.updated_at),
+    }
+
+
+def _standing_value(standing: Standing) -> Value:
+    value: dict[str, Any] = {
+        "id": standing.id,
+        "version": standing.version,
+        "enabled": standing.enabled,
+        "next_slot": _text(standing.next_slot),
+        "next_trigger_at": _text(standing.next_trigger_at),
+        "last_triggered_at": _text(standing.last_triggered_at),
+    }
+    return {name: each for name, each in value.items() if each is not None}
+
+
+def _trigger_value(standing: Standing) -> Value:
+    assert standing.next_trigger_at is not None
+    return {"id": standing.id, "at": micros(standing.next_trigger_at)}
+
+
+def _standing(value: Value) -> Standing:
+    return Standing(
+        id=value["id"],
+        version=value["version"],
+        enabled=value["enabled"],
+        next_slot=_moment(value.get("next_slot")),
+        next_trigger_at=_moment(value.get("next_trigger_at")),
+        last_triggered_at=_moment(value.get("last_triggered_at")),
+    )
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else key_layout.stamp(moment)
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else key_layout.at_stamp(text)

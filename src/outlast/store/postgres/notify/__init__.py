@@ -1,0 +1,1 @@
+"""Notifications between processes through LISTEN and NOTIFY."""

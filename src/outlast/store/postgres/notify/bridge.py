@@ -1,0 +1,91 @@
+"""Both ways of the wake-ups between processes that share a database."""
+
+import asyncio
+from collections.abc import Callable
+
+from outlast.store.around import Hint, Topic
+from outlast.store.postgres.aside import Aside
+from outlast.store.postgres.dedicated_connection import Session
+from outlast.store.postgres.notify.listener import DEAF, Ear, hears_itself
+from outlast.store.postgres.notify.notifier import Voice
+from outlast.store.postgres.url import Address
+
+
+class Exchange:
+    """Tells other processes of commits, and hears of theirs while somebody here listens.
+
+    Any thread may call it. The work is done on the thread aside, which begins with the first need.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        aside: Aside,
+        *,
+        wanted: Callable[[], frozenset[Topic]],
+        heard: Callable[[Hint], None],
+    ) -> None:
+        self._address = address
+        self._aside = aside
+        self._wanted = wanted
+        self._heard = heard
+        self._is_closed = False
+        self._ends: tuple[Voice, Ear] | None = None
+
+    def tell(self, hint: Hint) -> None:
+        if hint.topics and not self._is_closed:
+            self._aside.call(lambda: self._both[0].tell(hint))
+
+    def tune(self) -> None:
+        if not self._is_closed and (self._ends is not None or self._wanted()):
+            self._aside.call(lambda: self._both[1].tune())
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._ends is not None:
+            self._aside.run(self._close()).result()
+
+    async def concerns(self) -> list[str]:
+        """Whether a NOTIFY arrives, tried now."""
+        hears = await asyncio.wrap_future(self._aside.run(self._try()))
+        return [] if hears else [DEAF]
+
+    @property
+    def _both(self) -> tuple[Voice, Ear]:
+        """Made on the thread aside, where alone they are used."""
+        if self._ends is None:
+            voice = Voice(self._address)
+            ear = Ear(self._address, voice, wanted=self._wanted_now, told=self._heard)
+            self._ends = voice, ear
+        return self._ends
+
+    def _wanted_now(self) -> frozenset[Topic]:
+        return frozenset() if self._is_closed else self._wanted()
+
+    async def _try(self) -> bool:
+        session = await Session.open(self._address)
+        try:
+            return await hears_itself(session.connection, self._address, self._both[0])
+        finally:
+            await session.close()
+
+    async def _close(self) -> None:
+        voice, ear = self._both
+        ear.close()
+        await voice.close()
+
+
+class Silent:
+    """For `?notify=false`: a process hears its own commits; those of others it finds by polling."""
+
+    def tell(self, hint: Hint) -> None:
+        """Tells nobody."""
+
+    def tune(self) -> None:
+        """Hears nobody."""
+
+    def close(self) -> None:
+        """Has nothing to let go of."""
+
+    async def concerns(self) -> list[str]:
+        return []

@@ -1,0 +1,1 @@
+"""Contract operations of the PostgreSQL store."""

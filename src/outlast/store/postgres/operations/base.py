@@ -1,0 +1,47 @@
+"""What every page of verbs needs: the lines of the running loop, the clock, the ids."""
+
+from typing import Any
+
+from outlast.clock import Clock, micros
+from outlast.core.ids import Ids
+from outlast.core.job import Job
+from outlast.store.around import Hint
+from outlast.store.postgres.pool import Lines
+from outlast.store.postgres.statements import Probe
+from outlast.store.postgres.url import Address
+from outlast.store.rows import jobs as job_rows
+
+
+class Asking:
+    """A store on a server, as its verbs see it."""
+
+    address: Address
+    _clock: Clock | None
+    _ids: Ids
+    _probe: Probe | None
+
+    @property
+    def _lines(self) -> Lines:
+        """Those of the running loop; StoreClosed if the store is not open."""
+        raise NotImplementedError
+
+    def _require_open(self) -> None:
+        """StoreClosed if it is not open in this process."""
+        raise NotImplementedError
+
+    def _tell(self, hint: Hint) -> None:
+        """Something was committed here; never waits."""
+        raise NotImplementedError
+
+    @property
+    def _now(self) -> int | None:
+        """For `coalesce(:now, outlast.micros())`: the database's own clock but in tests."""
+        return None if self._clock is None else micros(self._clock.now())
+
+    @property
+    def _mono(self) -> int | None:
+        """The same for leases, which a wall clock that is set must not end."""
+        return None if self._clock is None else self._clock.monotonic()
+
+    async def _jobs(self, name: str, **values: Any) -> list[Job]:
+        return [job_rows.job(tuple(row)) for row in await self._lines.rows(name, **values)]

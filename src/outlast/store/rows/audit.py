@@ -1,0 +1,128 @@
+"""Raw rows into the dossiers and strays that `verify` judges."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from outlast.clock import moment
+from outlast.core.audit.model import (
+    Before,
+    ClosedRun,
+    Dossier,
+    Held,
+    Place,
+    Stray,
+    StrayKind,
+    Told,
+    Where,
+)
+from outlast.core.ids import JobId, RunId
+from outlast.core.state import State
+from outlast.store.rows.jobs import Row
+
+STRAYS: Final = ("audit.orphans", "audit.keys", "audit.slots", "audit.doubles", "audit.turns")
+"""What finds them, statement by statement; each gives kind, rows, what they are about, job."""
+
+
+def dossier(row: Row) -> Dossier:
+    (seq, job_id, delivery, queue, created_at, params_are_json), row = row[:6], row[6:]
+    (waiting, running, end), row = (row[:6], row[6:13], row[13:20]), row[20:]
+    (root_id, retry_of), before, row = row[:2], row[2:7], row[7:]
+    successors, runs, events, reservations, is_member, group_id = row
+    return Dossier(
+        id=JobId(job_id),
+        seq=seq,
+        delivery=delivery,
+        queue=queue,
+        created_at=_moment(created_at),
+        params_are_json=bool(params_are_json),
+        places=tuple(_places(waiting, running, end)),
+        runs=_each(_run, runs),
+        events=_each(_told, events),
+        root_id=root_id,
+        before=None if retry_of is None else _before(*before),
+        successors=tuple(json.loads(successors)),
+        reservations=_each(_held, reservations),
+        is_member=bool(is_member),
+        group_id=group_id,
+    )
+
+
+def stray(row: Row) -> Stray:
+    kind, rows, about, job_id = row
+    return Stray(
+        kind=StrayKind(kind), rows=tuple(json.loads(rows)), about=str(about), job_id=job_id
+    )
+
+
+def _places(waiting: Row, running: Row, end: Row) -> Iterator[Place]:
+    if waiting[0] is not None:
+        _, state, *counts, alike = waiting
+        yield _place(Where.WAITING, state, counts, alike)
+    if running[0] is not None:
+        _, run_id, *counts, alike, has_holder = running
+        place = _place(Where.OPEN, State.RUNNING, counts, alike)
+        yield replace(place, run_id=RunId(run_id), has_holder=bool(has_holder))
+    if end[0] is not None:
+        _, state, *counts, at, alike = end
+        yield replace(_place(Where.END, state, counts, alike), at=_moment(at))
+
+
+def _place(where: Where, state: str, counts: Sequence[int], alike: int) -> Place:
+    token, failures, losses = counts
+    return Place(
+        where=where,
+        state=state,
+        token=token,
+        failures=failures,
+        losses=losses,
+        is_like_its_job=bool(alike),
+    )
+
+
+def _before(
+    job_id: str | None, root_id: str | None, failures: int | None, losses: int | None, chained: int
+) -> Before:
+    return Before(
+        id=None if job_id is None else JobId(job_id),
+        root_id=None if root_id is None else JobId(root_id),
+        failures=failures,
+        losses=losses,
+        chained=bool(chained),
+    )
+
+
+def _each(make: Callable[..., Any], rows: str) -> tuple[Any, ...]:
+    """In the order of what comes first: a token or a number. An aggregate promises none."""
+    return tuple(make(*row) for row in sorted(json.loads(rows), key=lambda row: row[0]))
+
+
+def _run(
+    token: int, run_id: str, status: str, finished_at: Any, has_result: int, has_holder: int
+) -> ClosedRun:
+    return ClosedRun(
+        token=token,
+        run_id=RunId(run_id),
+        status=status,
+        finished_at=_moment(finished_at),
+        has_result=bool(has_result),
+        has_holder=bool(has_holder),
+    )
+
+
+def _told(number: int, kind: str, token: int, at: Any) -> Told:
+    return Told(id=number, kind=kind, token=token, at=_moment(at))
+
+
+def _held(reservation_id: str, queue: str, status: str) -> Held:
+    return Held(id=reservation_id, queue=queue, status=status)
+
+
+def _moment(value: Any) -> datetime | None:
+    """None for what no moment can be made of: a column holds whatever was put there by hand."""
+    try:
+        return moment(value)
+    except (TypeError, OverflowError):
+        return None

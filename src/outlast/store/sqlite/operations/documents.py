@@ -1,0 +1,39 @@
+"""Swapping records: each compared with the version its writer knows."""
+
+from collections.abc import Sequence
+
+from outlast.core.document import Record, Swap
+from outlast.store.rows import jobs as job_rows
+from outlast.store.sqlite.verbs.footing import while_open
+from outlast.store.sqlite.writer import Work
+
+
+@while_open
+def swap(work: Work, swaps: Sequence[Swap]) -> list[Record | None]:
+    return [
+        _delete_record(work, each) if each.value is None else _write_record(work, each)
+        for each in swaps
+    ]
+
+
+def _write_record(work: Work, swap: Swap) -> Record | None:
+    written = work.run(
+        "record.write",
+        kind=swap.kind,
+        key=swap.key,
+        value=swap.value,
+        expected=swap.expected,
+        now=work.now,
+    )
+    return _read_record(work, swap) if written.rowcount > 0 else None
+
+
+def _delete_record(work: Work, swap: Swap) -> Record | None:
+    there = _read_record(work, swap)
+    gone = work.run("record.delete", kind=swap.kind, key=swap.key, expected=swap.expected)
+    return there if gone.rowcount > 0 else None
+
+
+def _read_record(work: Work, swap: Swap) -> Record | None:
+    found = work.run("record.get", kind=swap.kind, key=swap.key).fetchone()
+    return None if found is None else job_rows.record(found)

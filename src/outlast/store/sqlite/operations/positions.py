@@ -1,0 +1,125 @@
+"""Giving a job that waits another place, or other params, and making positions even."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from outlast.clock import micros
+from outlast.core import position
+from outlast.core.decide import Change
+from outlast.core.duration import MICROSECOND
+from outlast.core.event import Kind
+from outlast.core.ordering import GAP, Ordering
+from outlast.core.position import Edit, Place, Spot
+from outlast.core.sync_coroutine import at_once
+from outlast.store.rows.jobs import LAST, dumps
+from outlast.store.sqlite.verbs.footing import while_open
+from outlast.store.sqlite.writer import Work
+
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**63 - 1
+
+
+def rearrange(work: Work, change: Change) -> None:
+    """Write the edit or the place of the one change that is loaded, if it was found current."""
+    if change.edit is not None:
+        _edit(work, change.edit)
+    if change.place is not None:
+        _move(work, change.place)
+
+
+@while_open
+def normalise(work: Work, queues: Sequence[str]) -> list[int]:
+    return [_normalise(work, queue) for queue in queues]
+
+
+def _edit(work: Work, edit: Edit) -> None:
+    if edit.params is not None:
+        work.run("place.params", params=edit.params)
+    due = _due(edit, work.now)
+    work.run("place.edit", due=due, priority=edit.priority)
+    if due is not None and due <= work.now:
+        work.queues.add("")  # somebody may have work now; which queue is not known here
+
+
+def _due(edit: Edit, now: int) -> int | None:
+    due = None if edit.at is None else micros(edit.at)
+    if edit.delay is not None:
+        due = now + edit.delay // MICROSECOND
+    if due is not None and due > LAST:
+        raise ValueError("it is due after the year 9999")
+    return due
+
+
+def _move(work: Work, to: Place) -> None:
+    if to.target is not None:
+        work.run("place.check_target", target=to.target)
+    subject = work.run("place.subject", target=to.target, gap=GAP).fetchone()
+    if subject is not None:
+        moved, target, queue, priority, gap = subject
+        lane = SqliteLane(work, queue, priority)
+        write = partial(_write, work)
+        at_once(position.rearrange(lane, write, to.where, moved=moved, target=target, gap=gap))
+
+
+async def _write(work: Work, places: Mapping[int, int]) -> None:
+    if places:
+        work.run("place.write", places=dumps(list(places.items())))
+
+
+def _normalise(work: Work, queue: str) -> int:
+    found = work.run("queue.get", name=queue).fetchone()
+    ordering, gap = found[1:3] if found else (Ordering.SCHEDULED, GAP)
+    if ordering == Ordering.POSITION:
+        changed = work.run("place.normalise", queue=queue, gap=gap).rowcount
+    else:
+        changed = work.run("place.normalise_placed", queue=queue, gap=gap).rowcount
+    if changed:
+        told = {"kind": Kind.NORMALISED, "detail": str(changed)}
+        work.run("place.normalised", queue=queue, now=work.now, **told)
+    return changed
+
+
+class SqliteLane:
+    """The waiting jobs of one queue and priority, found by the index of positions."""
+
+    def __init__(self, work: Work, queue: str, priority: int) -> None:
+        self._work = work
+        self._lane = {"queue": queue, "priority": priority}
+
+    async def position(self, seq: int) -> int:
+        return int(self._spot(seq)["position"])
+
+    async def ends(self, *, without: int) -> tuple[int | None, int | None]:
+        asked = {**self._lane, "without": without}
+        return self._work.one("place.lowest", **asked), self._work.one("place.highest", **asked)
+
+    async def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
+        spot = self._spot(seq)
+        bound = 1 if spot["position"] > 0 else _LEAST
+        return self._spots("place.before", bound, spot, number, without)
+
+    async def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
+        spot = self._spot(seq)
+        bound = -1 if spot["position"] < 0 else _MOST
+        return self._spots("place.after", bound, spot, number, without)
+
+    async def unplaced(self, last: int, *, without: int) -> list[int]:
+        spot = self._spot(last)
+        del spot["position"]
+        found = self._work.run("place.unplaced", without=without, **self._lane, **spot)
+        return [seq for (seq,) in found.fetchall()]
+
+    def _spot(self, seq: int | None) -> dict[str, Any]:
+        """Where that job is in the order; before all at 0, if it is None."""
+        row = (0, _LEAST, _LEAST)
+        if seq is not None:
+            row = self._work.run("place.spot", job=seq).fetchone()
+        names = ("position", "available_at", "created_at")
+        return {**dict(zip(names, row, strict=True)), "job": seq or 0}
+
+    def _spots(
+        self, name: str, bound: int, spot: Mapping[str, Any], number: int, without: int
+    ) -> list[Spot]:
+        asked = {**self._lane, **spot, "bound": bound, "limit": number, "without": without}
+        return [Spot(*row) for row in self._work.run(name, **asked).fetchall()]

@@ -1,0 +1,45 @@
+"""Opening a store that was left ready: its copier died after the other one was moved to it."""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from outlast.errors import OutlastError
+from outlast.store.base import Store
+from outlast.store.contract.transfer import Stage, Step
+
+log = logging.getLogger("outlast.store")
+
+
+async def take_over(store: Store, open_store: Callable[[str], Store]) -> bool:
+    """Let it take work, if the store it was filled from says that it was moved here.
+
+    Where that one cannot be asked everything stays as it is, and a word says what finishes it.
+    """
+    footing = await store.footing()
+    if footing.stage is not Stage.READY:
+        return False
+    try:
+        is_mine = await _was_moved(open_store(footing.other), footing.by)
+    except (OutlastError, OSError) as error:
+        log.warning(
+            "this store holds all of %s and waits for word from it, which cannot be had: %s; "
+            "finish it: outlast db copy --from %s --to this one",
+            footing.other,
+            error,
+            footing.other,
+        )
+        return False
+    return is_mine and await store.stand(Step(stage=Stage.OPEN, other=footing.other, by=footing.by))
+
+
+async def _was_moved(source: Store, by: str) -> bool:
+    if not source.exists():  # opening it would make it
+        return False
+    try:
+        await source.open()
+        theirs = await source.footing()
+        return theirs.stage is Stage.MOVED and theirs.by == by
+    finally:
+        with suppress(OutlastError):
+            await source.close()

@@ -1,0 +1,452 @@
+"""How a broken store is repaired. Takes a fixture `wrecker` that breaks the store as told."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outlast.core.delivery import Delivery
+from outlast.core.event import (
+    CancelRequested,
+    Continued,
+    Drifted,
+    Event,
+    Failed,
+    Kind,
+    Moved,
+    Released,
+    Skipped,
+    Stopped,
+)
+from outlast.core.group import Closing, GroupMode, OnMemberFailure
+from outlast.core.ids import JobId
+from outlast.core.job import Job, NewJob
+from outlast.core.ordering import Ordering
+from outlast.core.position import Place, Where
+from outlast.core.run import NOBODY
+from outlast.core.state import RunStatus, State
+from outlast.store.base import Queue, Store
+from outlast.testing.clock import FakeClock
+from outlast.testing.conformance.corruption import Wrecker
+from outlast.testing.conformance.factories import (
+    FAILED,
+    LOST,
+    MANY,
+    SECOND,
+    SUCCEEDED,
+    claim_order,
+    ended,
+    group_of,
+    job_of,
+    kinds,
+    last_run,
+    make_job,
+    new_id,
+    put,
+    put_group,
+    settle,
+    started,
+    take,
+)
+from outlast.testing.conformance.reservations import reserve
+
+CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
+DRIFTED = Drifted(None, detail="holder=None boot=None")
+CONTINUED = Continued("startup_recovery")
+
+
+async def _adrift(store: Store) -> list[JobId]:
+    return [job.id for job in await store.adrift(limit=MANY)]
+
+
+async def _found(store: Store, job_id: JobId) -> Job:
+    """The only one adrift, which is that job."""
+    [job] = await store.adrift(limit=MANY)
+    assert job.id == job_id
+    return job
+
+
+def _spent(job: Job) -> Job:
+    """The same with no attempt left, as if the limit had been written another time."""
+    return replace(job, max_attempts=job.failures)
+
+
+def _keyed() -> NewJob:
+    return make_job(active_key="key")
+
+
+async def _resume(store: Store, job_id: JobId) -> bool:
+    """Settle it as its last run says."""
+    run = await last_run(store, job_id)
+    return await settle(store, await _found(store, job_id), Drifted(run.status, run.reason, "why"))
+
+
+@pytest.mark.parametrize("place", ["waiting", "running", "ended"])
+async def test_job_that_stands_nowhere_is_adrift_and_shown_running(
+    store: Store, wrecker: Wrecker, clock: FakeClock, place: str
+) -> None:
+    job_id = await put(store, priority=7)
+    if place != "waiting":
+        claim = await take(store)
+        assert place == "running" or await settle(store, claim, SUCCEEDED)
+    clock.advance(SECOND)
+
+    await wrecker.cut_loose(job_id)
+
+    job = await _found(store, job_id)
+    assert (job.state, job.token) == (State.RUNNING, int(place == "ended"))
+    assert (job.priority, job.position, job.finished_at, job.reason) == (0, 0, None, None)
+    assert await store.get([job_id]) == [job]
+    assert not await store.lapsed(limit=MANY)
+
+
+@pytest.mark.parametrize("event", [FAILED, LOST], ids=["failed", "lost"])
+async def test_adrift_bears_the_counts_of_its_runs_and_its_chain(
+    store: Store, wrecker: Wrecker, event: Event
+) -> None:
+    await ended(store, event, **CHAIN)
+    second = await take(store)
+    await settle(store, second, LOST)
+    await wrecker.unfollow(second.id)
+    before = await job_of(store, second.id)
+
+    await wrecker.cut_loose(second.id)
+
+    job = await _found(store, second.id)
+    assert (
+        (job.failures, job.losses) == (before.failures, before.losses) == (2, 1 + (event is LOST))
+    )
+
+
+async def test_retry_by_hand_is_adrift_with_its_own_counts_alone(
+    store: Store, wrecker: Wrecker
+) -> None:
+    dead = await ended(store, Failed("no", permanent=True), **CHAIN)
+    retry = await put(store, retry_of=dead, **CHAIN)
+
+    await wrecker.cut_loose(retry)
+
+    assert (await _found(store, retry)).failures == 0
+
+
+@pytest.mark.parametrize(
+    ("over", "state", "kind"),
+    [
+        ({}, State.QUEUED, Kind.REQUEUED),
+        (CHAIN, State.FAILED, Kind.CHAINED),
+        (ONCE, State.FAILED, Kind.CLOSED),
+        ({"max_attempts": 1}, State.DEAD_LETTER, Kind.DEAD_LETTER),
+        ({"max_attempts": 1, **CHAIN}, State.DEAD_LETTER, Kind.DEAD_LETTER),
+    ],
+    ids=["lease", "chain", "once", "lease spent", "chain spent"],
+)
+async def test_job_without_a_run_gets_a_lost_one_and_follows_its_rule(
+    store: Store, wrecker: Wrecker, clock: FakeClock, over: Any, state: State, kind: Kind
+) -> None:
+    job_id = await put(store, **over)
+    await wrecker.cut_loose(job_id)
+    clock.advance(SECOND)
+
+    assert await settle(store, await _found(store, job_id), DRIFTED)
+
+    job, [run], [event] = (
+        await job_of(store, job_id),
+        await store.runs(job_id),
+        await store.events(job_id),
+    )
+    assert (job.state, job.token, job.failures, job.losses) == (state, 1, 1, 1)
+    assert (run.status, run.reason, run.token) == (RunStatus.LOST, "startup_recovery", 1)
+    assert (run.holder, run.boot_id) == (NOBODY.instance_id, NOBODY.boot_id)
+    assert (run.started_at, run.finished_at) == (clock.now(), clock.now())
+    assert (event.kind, event.token, event.run_id) == (kind, 1, run.run_id)
+    assert (event.reason, event.detail) == ("startup_recovery", DRIFTED.detail)
+    assert [each.state for each in await store.chain(job_id)][1:] == (
+        [State.QUEUED] if kind is Kind.CHAINED else []
+    )
+    assert await _adrift(store) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "state", "kind"),
+    [
+        (SUCCEEDED, State.SUCCEEDED, Kind.RECOVERED),
+        (Skipped("empty"), State.SKIPPED, Kind.SKIPPED),
+        (Stopped("told"), State.CANCELLED, Kind.CANCELLED),
+        (Failed("no", permanent=True), State.DEAD_LETTER, Kind.DEAD_LETTER),
+        (FAILED, State.RETRY_WAIT, Kind.RETRY),
+        (LOST, State.QUEUED, Kind.REQUEUED),
+        (Released("drain"), State.QUEUED, Kind.RELEASED),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Event) else str(value),
+)
+async def test_job_whose_run_ended_goes_where_the_run_says(
+    store: Store, wrecker: Wrecker, event: Event, state: State, kind: Kind
+) -> None:
+    job_id = await ended(store, event)
+    before, runs = await job_of(store, job_id), await store.runs(job_id)
+    await wrecker.cut_loose(job_id)
+
+    assert await _resume(store, job_id)
+
+    job, told = await job_of(store, job_id), (await store.events(job_id))[-1]
+    assert (job.state, job.reason, job.token) == (state, before.reason, 1)
+    assert (job.failures, job.losses) == (before.failures, before.losses)
+    assert await store.runs(job_id) == runs, "a closed run is never touched"
+    assert (told.kind, told.token, told.run_id, told.detail) == (kind, 1, runs[0].run_id, "why")
+    assert await store.chain(job_id) == [job]
+
+
+@pytest.mark.parametrize("event", [FAILED, LOST], ids=["failed", "lost"])
+async def test_chain_goes_on_after_a_run_that_left_its_job_open(
+    store: Store, wrecker: Wrecker, event: Event
+) -> None:
+    job_id = await ended(store, event, active_key="key", **CHAIN)
+    await wrecker.unfollow(job_id)
+    await wrecker.cut_loose(job_id)
+
+    assert await _resume(store, job_id)
+
+    job, successor = await store.chain(job_id)
+    assert (job.state, job.failures) == (State.FAILED, 1)
+    assert (successor.state, successor.failures, successor.retry_of) == (State.QUEUED, 1, job_id)
+
+
+async def test_adrift_with_a_successor_ends_and_keeps_the_one_it_has(
+    store: Store, wrecker: Wrecker
+) -> None:
+    job_id = await ended(store, FAILED, active_key="key", **CHAIN)
+    [_, successor] = await store.chain(job_id)
+    await wrecker.cut_loose(job_id)
+
+    assert await _resume(store, job_id)
+
+    chain = await store.chain(job_id)
+    assert [(job.id, job.state) for job in chain] == [
+        (job_id, State.FAILED),
+        (successor.id, State.QUEUED),
+    ]
+    [added] = await store.add([_keyed()])
+    assert not added.created, "the successor still has the key"
+
+
+async def test_once_job_whose_run_was_released_never_comes_back(
+    store: Store, wrecker: Wrecker
+) -> None:
+    job_id = await ended(store, SUCCEEDED, **ONCE)
+    await wrecker.cut_loose(job_id)
+
+    assert await settle(store, await _found(store, job_id), Drifted(RunStatus.RELEASED))
+
+    job = await job_of(store, job_id)
+    assert (job.state, job.reason, job.failures) == (State.FAILED, "startup_recovery", 0)
+
+
+@pytest.mark.parametrize("ordering", Ordering)
+async def test_adrift_comes_back_behind_the_others(
+    store: Store, wrecker: Wrecker, clock: FakeClock, ordering: Ordering
+) -> None:
+    await store.set_queue(Queue(name="default", ordering=ordering))
+    lost = [await put(store, priority=9), await put(store, priority=9)]
+    clock.advance(SECOND)
+    waiting = [await put(store), await put(store)]
+    for job_id in lost:
+        await wrecker.cut_loose(job_id)
+    clock.advance(SECOND)
+
+    for job in await store.adrift(limit=MANY):
+        assert await settle(store, job, DRIFTED)
+
+    assert await claim_order(store) == [*waiting, *lost]
+
+
+async def test_adrift_comes_back_behind_one_moved_to_the_front(
+    store: Store, wrecker: Wrecker
+) -> None:
+    await store.set_queue(Queue(name="default", ordering=Ordering.POSITION))
+    lost, waiting = await put(store), await put(store)
+    await wrecker.cut_loose(lost)
+    assert await settle(store, await job_of(store, waiting), Moved(Place(Where.FRONT)))
+
+    assert await settle(store, await _found(store, lost), DRIFTED)
+
+    assert (await job_of(store, lost)).position == 100
+    assert await claim_order(store) == [waiting, lost]
+
+
+async def test_repair_of_a_job_adrift_counts_once(store: Store, wrecker: Wrecker) -> None:
+    job_id = await put(store)
+    await wrecker.cut_loose(job_id)
+    job = await _found(store, job_id)
+
+    answers = [await settle(store, job, DRIFTED), await settle(store, job, DRIFTED)]
+
+    assert answers == [True, False]
+    assert (await job_of(store, job_id)).failures == 1
+    assert await kinds(store, job_id) == [Kind.REQUEUED]
+
+
+async def test_adrift_under_a_newer_run_is_refused_by_the_token(
+    store: Store, wrecker: Wrecker
+) -> None:
+    job_id = await ended(store, Released("drain"))
+    await wrecker.cut_loose(job_id)
+    seen = await _found(store, job_id)
+    await _resume(store, job_id)
+    await settle(store, await take(store), Failed("no", permanent=True))
+    await wrecker.cut_loose(job_id)
+
+    assert not await settle(store, seen, Drifted(RunStatus.RELEASED, "drain"))
+    assert await _adrift(store) == [job_id], "the run that came since says where it goes"
+    assert await _resume(store, job_id)
+    assert (await job_of(store, job_id)).state is State.DEAD_LETTER
+
+
+async def test_holder_of_a_run_cut_loose_has_nothing_left_to_write(
+    store: Store, wrecker: Wrecker
+) -> None:
+    claim = await started(store)
+    await wrecker.cut_loose(claim.id)
+
+    assert not await settle(store, claim, SUCCEEDED)
+    assert not (await store.renew([claim.lease], span=SECOND))[0].held
+
+
+async def test_failed_link_without_successor_gets_exactly_one(
+    store: Store, wrecker: Wrecker, clock: FakeClock
+) -> None:
+    over = {"params": '{"n":1}', "priority": 3, "queue": "lane", "active_key": "key"}
+    job_id = await ended(store, FAILED, **over, **CHAIN)
+    await wrecker.unfollow(job_id)
+    [job] = await store.unfollowed(limit=MANY)
+    clock.advance(SECOND)
+
+    answers = [await settle(store, job, CONTINUED), await settle(store, job, CONTINUED)]
+
+    root, successor = await store.chain(job_id)
+    assert answers == [True, False]
+    assert root == job, "the failed job itself stays as it was"
+    assert (successor.params, successor.priority, successor.queue) == ('{"n":1}', 3, "lane")
+    assert (successor.retry_of, successor.root_id, successor.failures) == (job_id, job_id, 1)
+    assert (successor.state, successor.created_at) == (State.QUEUED, clock.now())
+    assert await kinds(store, job_id) == [Kind.CHAINED, Kind.CHAINED]
+    assert await store.unfollowed(limit=MANY) == []
+    assert not (await store.add([_keyed()]))[0].created, "it has the chain's key"
+
+
+async def test_failed_link_with_no_attempt_left_is_given_up(store: Store, wrecker: Wrecker) -> None:
+    await ended(store, FAILED, max_attempts=3, **CHAIN)
+    second = await take(store)
+    await settle(store, second, FAILED)
+    await wrecker.unfollow(second.id)
+    [job] = await store.unfollowed(limit=MANY)
+
+    assert await settle(store, _spent(job), CONTINUED)
+
+    assert (await job_of(store, second.id)).state is State.DEAD_LETTER
+    assert len(await store.chain(second.id)) == 2
+    assert await store.unfollowed(limit=MANY) == []
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.CANCELLED, State.SUCCEEDED])
+async def test_successor_in_any_state_is_enough(store: Store, state: State) -> None:
+    job_id = await ended(store, FAILED, **CHAIN)
+    [_, successor] = await store.chain(job_id)
+    if state is State.CANCELLED:
+        await settle(store, successor, CancelRequested())
+    elif state is State.SUCCEEDED:
+        await settle(store, await take(store), SUCCEEDED)
+
+    assert (await job_of(store, successor.id)).state is state
+    assert await store.unfollowed(limit=MANY) == []
+
+
+async def test_lists_come_in_pages_in_the_order_stored(store: Store, wrecker: Wrecker) -> None:
+    links = [await ended(store, FAILED, queue=f"queue-{n}", **CHAIN) for n in range(3)]
+    loose = [await put(store) for _ in range(3)]
+    for job_id in links:
+        await wrecker.unfollow(job_id)
+    for job_id in loose:
+        await wrecker.cut_loose(job_id)
+
+    for listed, expected in ((store.unfollowed, links), (store.adrift, loose)):
+        first = await listed(limit=2)
+        rest = await listed(after=first[-1].seq, limit=2)
+        assert [job.id for job in (*first, *rest)] == expected
+
+
+@pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.CHAIN])
+async def test_member_that_was_put_back_still_moves_its_group(
+    store: Store, wrecker: Wrecker, delivery: Delivery
+) -> None:
+    first = make_job(delivery=delivery)
+    group_id, [lost, second] = await put_group(store, first, make_job(), mode=GroupMode.SEQUENTIAL)
+    await wrecker.cut_loose(lost)
+
+    await settle(store, await _found(store, lost), DRIFTED)
+    assert await settle(store, await take(store), SUCCEEDED)
+
+    assert await claim_order(store) == [second]
+    assert (await group_of(store, group_id)).counts == {State.SUCCEEDED: 1, State.RUNNING: 1}
+
+
+async def test_member_that_recovery_ends_moves_its_group(store: Store, wrecker: Wrecker) -> None:
+    first = make_job(max_attempts=1)
+    group_id, [lost, _] = await put_group(
+        store, first, make_job(), mode=GroupMode.SEQUENTIAL, on_failure=OnMemberFailure.STOP
+    )
+    await wrecker.cut_loose(lost)
+
+    assert await settle(store, await _found(store, lost), DRIFTED)
+
+    assert (await job_of(store, lost)).state is State.DEAD_LETTER
+    assert (await group_of(store, group_id)).closing is Closing.STOP
+    assert (await kinds(store, lost))[-1] is Kind.GROUP_STOPPED
+
+
+async def test_orphan_runs_are_copied_to_the_events_and_removed(
+    store: Store, wrecker: Wrecker, clock: FakeClock
+) -> None:
+    kept = await ended(store, SUCCEEDED)
+    lost = [await ended(store, SUCCEEDED), await ended(store, Failed("broke", permanent=True))]
+    runs = [await last_run(store, job_id) for job_id in lost]
+    for job_id in lost:
+        await wrecker.orphan(job_id)
+    clock.advance(SECOND)
+
+    first = await store.remove_orphans(limit=1)
+    removed = [*first, *await store.remove_orphans(limit=MANY)]
+
+    assert len(first) == 1
+    assert await store.remove_orphans(limit=MANY) == []
+    assert await store.events(None) == removed
+    by_run = {event.run_id: event for event in removed}
+    assert by_run.keys() == {run.run_id for run in runs}
+    for run in runs:
+        event = by_run[run.run_id]
+        copy = json.loads(event.detail or "")
+        assert (event.job_id, event.kind, event.at) == (None, Kind.ORPHAN_RUN_REMOVED, clock.now())
+        assert (event.token, event.reason) == (1, run.status)
+        assert [copy[name] for name in ("run_id", "status", "result", "error", "holder")] == [
+            run.run_id, run.status, run.result, run.error, run.holder,
+        ]  # fmt: skip
+    assert len(await store.runs(kept)) == 1
+
+
+async def test_reservation_for_a_job_that_has_ended_is_freed(
+    store: Store, wrecker: Wrecker, clock: FakeClock
+) -> None:
+    over, held, other = await ended(store), await reserve(store), await put(store)
+    gone = await reserve(store, queue="lane")
+    await wrecker.point(held.id, over)
+    await wrecker.point(gone.id, new_id())
+    clock.advance(SECOND)
+
+    first = await store.free_reservations(limit=1)
+    freed = [*first, *await store.free_reservations(limit=MANY)]
+
+    assert [each.id for each in freed] == [held.id, gone.id]
+    assert {(each.status, each.reason) for each in freed} == {("expired", "job_over")}
+    assert {each.ended_at for each in freed} == {clock.now()}
+    assert await store.reservations(active_only=True, limit=MANY) == []
+    assert await claim_order(store) == [held.job_id, other]

@@ -1,0 +1,32 @@
+"""Processes that start in a moment: forked from one that has imported all of it and opened nothing.
+
+Spawned ones share no connection with anybody either, but each imports everything anew.
+"""
+
+import multiprocessing
+from functools import cache
+from multiprocessing.context import ForkServerContext
+from typing import Final
+
+_IMPORTED: Final = (
+    "pytest",  # which is what a child takes for its main module
+    "outlast.scheduler.trigger",
+    "outlast.worker.embedded",
+    "outlast.testing.conformance.concurrency",
+    "outlast.testing.conformance.concurrency_queues",
+    "outlast.testing.conformance.concurrency_documents",
+    "outlast.testing.conformance.concurrency_schedules",
+    "outlast.store.sqlite.store",
+    "outlast.store.postgres.store",
+    "outlast.store.keyvalue.store",
+    "outlast.store.keyvalue.engines.dynamodb.engine",
+    "outlast.store.keyvalue.engines.etcd.engine",
+)
+
+
+@cache
+def quick_start() -> ForkServerContext:
+    """Where such processes, their pipes and their barriers come from."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(_IMPORTED))
+    return context

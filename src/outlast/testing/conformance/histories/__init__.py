@@ -1,0 +1,1 @@
+"""Random histories, compared with the model store."""

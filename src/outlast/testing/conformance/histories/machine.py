@@ -1,0 +1,502 @@
+"""Random histories: a store and the model live through the same steps and must stay alike.
+
+    TestHistories = history_machine(lambda clock, ids: MyStore(clock, ids)).TestCase
+
+A failure prints the shortest steps that lead to it; they make an ordinary test.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from outlast.core.decide import Change, Standing, decide
+from outlast.core.document import Record
+from outlast.core.event import (
+    Abandoned,
+    Abandonment,
+    Edited,
+    Event,
+    EventRecord,
+    GroupStopped,
+    Lost,
+    Misfired,
+    Moved,
+)
+from outlast.core.explain import explain
+from outlast.core.group import GroupMode, NewGroup, OnMemberFailure
+from outlast.core.ids import JobId
+from outlast.core.job import Job, NewJob, Slot
+from outlast.core.position import Edit, Place, Where
+from outlast.core.reservation import JOB_OVER, NewReservation, Reservation, ReservationId
+from outlast.core.run import Holder, Lease
+from outlast.core.schedule import CLAIMED, Firing, Outcome, Plan, Schedule
+from outlast.core.state import Loss
+from outlast.core.worker import WorkerInfo
+from outlast.errors import TransitionRefused
+from outlast.store.base import Added, Capability, Queue, Store
+from outlast.store.contract.reservations import Reserved
+from outlast.store.contract.schedules import SetSchedule
+from outlast.testing.clock import START
+from outlast.testing.conformance import sizes
+from outlast.testing.conformance.histories.comparison import MANY, MakeStore, Twins
+from outlast.testing.conformance.histories.strategies import (
+    EVENTS,
+    QUEUES,
+    STEPS,
+    TYPES,
+    Draft,
+    Pick,
+    Step,
+)
+
+Picked = TypeVar("Picked")
+
+
+IDLE = WorkerInfo(
+    instance_id="",
+    boot_id="",
+    host="here",
+    pid=9,
+    queues=QUEUES,
+    types=TYPES,
+    concurrency=100_000,
+)
+"""A worker with room for everything."""
+
+
+def history_machine(make_store: MakeStore, *, every: int = 1) -> type["History"]:
+    """The state machine for stores made by `make_store`, at the size OUTLAST_SIZE names.
+
+    All that they hold is compared after `every` so many steps: to read it takes time on a server.
+    """
+
+    class Machine(History):
+        def __init__(self) -> None:
+            super().__init__(Twins(make_store, every=every))
+
+    Machine.TestCase.settings = settings(
+        max_examples=sizes.SIZES.history_examples,
+        stateful_step_count=sizes.SIZES.history_steps,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    return Machine
+
+
+class History(RuleBasedStateMachine):
+    """One history. `seen` are jobs and claims as somebody once saw them, by now stale or not."""
+
+    def __init__(self, twins: Twins) -> None:
+        super().__init__()
+        self.twins = twins
+        self.seen: list[Standing] = []
+        self.reserved: list[ReservationId] = []
+        self._ids = 0
+        self._versions: dict[Store, list[int | None]] = {}
+        self._scheduled: dict[Store, list[int | None]] = {}
+
+    # One rule for all: Hypothesis turns rules off at random, and without claims nothing happens.
+    @rule(step=STEPS)
+    def live(self, step: Step) -> None:
+        """Do one thing to both stores; its name is that of a method below."""
+        verb, arguments = step
+        getattr(self, verb)(**arguments)
+
+    @invariant()
+    def stores_agree(self) -> None:
+        self.twins.follow()
+
+    def teardown(self) -> None:
+        try:
+            if self.twins.agree:
+                self.twins.compare_all()
+        finally:
+            self.twins.close()
+
+    def add(self, batch: Sequence[Draft]) -> None:
+        now, known = self.twins.clock.now(), self.twins.known
+        jobs = [draft.job(self._new_id(), now, known) for draft in batch]
+        added = self.twins.both(lambda store: store.add(jobs), shown=_outcomes)
+        stored = [answer.id for answer in added if answer.created]
+        known.extend(stored)
+        self.twins.chained.difference_update(stored)  # one that was pruned comes by hand this time
+
+    def add_group(
+        self,
+        batch: Sequence[Draft],
+        mode: GroupMode,
+        on_failure: OnMemberFailure,
+        missing: int,
+        seals: bool,
+    ) -> None:
+        """A small group; some lack a member, or have one too many."""
+        group_id = self._new_id()
+        total = max(1, len(batch) + missing)
+        new = NewGroup(id=group_id, total=total, mode=mode, on_failure=on_failure)
+        self.twins.both(lambda store: store.add_group(new))
+        self.twins.groups.append(group_id)
+        for draft in batch:
+            self.join(0, draft)
+        if seals:
+            self.seal_group(0)
+
+    def join(self, back: int, draft: Draft) -> None:
+        """One more member, or one that comes too late."""
+        now, known = self.twins.clock.now(), self.twins.known
+        for group_id in _pick(self.twins.groups, back):
+            job = replace(draft.job(self._new_id(), now, known), group_id=group_id, member=True)
+            added = self.twins.both(partial(_add_one, job=job), shown=_outcomes)
+            known.extend(answer.id for answer in added if answer.created)
+
+    def seal_group(self, back: int) -> None:
+        for group_id in _pick(self.twins.groups, back):
+            self.twins.both(partial(_seal, group_id=group_id))
+
+    def stop_group(self, back: int, skip: bool) -> None:
+        for group_id in _pick(self.twins.groups, back):
+            self.twins.both(partial(_stop, group_id=group_id, skip=skip))
+
+    def sweep(self, limit: int) -> None:
+        """What a worker does each second, or a part of it."""
+        for group in self.twins.both(lambda store: store.closing_groups(limit=MANY)):
+            asking = partial(_left_over, group_id=group.id, limit=limit)
+            left = self.twins.both(asking, shown=_ids)
+            self._apply([(job, GroupStopped(skip=group.closing == "skip")) for job in left])
+        self.twins.both(lambda store: store.sweep_groups(limit=limit))
+
+    def expire_groups(self, older_than: timedelta) -> None:
+        self.twins.both(lambda store: store.expire_groups(older_than=older_than, limit=MANY))
+
+    def claim(self, **wanted: Any) -> None:
+        claims = self.twins.both(lambda store: store.claim(**wanted))
+        self.seen.extend(claims)
+        self.twins.touched.update(claim.id for claim in claims)
+
+    def ask_why_and_claim(self, holder: Holder, queue: str) -> None:
+        """What `explain` calls runnable is what the next claim of an idle worker takes."""
+        idle = replace(IDLE, instance_id=holder.instance_id, boot_id=holder.boot_id)
+        self.enlist(idle)
+        self.beat(holder, timedelta(hours=1))
+        here = [job.id for job in self.twins.unstarted if job.queue == queue]
+        runnable = self.twins.both(partial(_runnable, job_ids=here))
+        lease = timedelta(seconds=15)
+        claims = self.twins.both(
+            lambda store: store.claim(holder, queue=queue, types=TYPES, limit=1, lease=lease)
+        )
+        assert [claim.id for claim in claims] == runnable, "explain and the claim do not agree"
+        self.seen.extend(claims)
+        self.twins.touched.update(runnable)
+
+    def end(self, picks: Sequence[Pick]) -> None:
+        self._decide(self.twins.running, picks)
+
+    def decide_on_what_waits(self, picks: Sequence[Pick]) -> None:
+        self._decide(self.twins.unstarted, picks)
+
+    def renew(self, backs: Sequence[int], span: timedelta) -> None:
+        leases = [_lease(job) for back in backs for job in _pick(self.seen, back)]
+        self.twins.both(lambda store: store.renew(leases, span=span))
+
+    def report(self, backs: Sequence[int], texts: Sequence[str]) -> None:
+        leases = [_lease(job) for back in backs for job in _pick(self.seen, back)]
+        reports = list(zip(leases, texts, strict=False))
+        self.twins.both(lambda store: store.report(reports))
+        self.twins.touched.update(lease.job_id for lease in leases)
+
+    def enlist(self, worker: WorkerInfo) -> None:
+        self.twins.both(lambda store: store.enlist(worker))
+        self.twins.both(lambda store: store.workers())
+
+    def beat(self, holder: Holder, span: timedelta) -> None:
+        self.twins.both(lambda store: store.beat(holder, span=span))
+        self.twins.both(lambda store: store.workers())
+
+    def retire(self, holder: Holder) -> None:
+        self.twins.both(lambda store: store.retire(holder))
+        self.twins.both(lambda store: store.workers())
+
+    def attach(self, back: int, artifacts: Sequence[str]) -> None:
+        for lease in map(_lease, _pick(self.seen, back)):
+            self.twins.both(partial(_attach, lease=lease, artifacts=artifacts))
+            self.twins.touched.add(lease.job_id)
+
+    def reclaim(self) -> None:
+        lapsed = self.twins.both(lambda store: store.lapsed(limit=MANY), shown=_sorted_ids)
+        self._apply([(job, Lost(Loss.LEASE_EXPIRED)) for job in lapsed])
+
+    def recover(self, holder: Holder, alone: bool) -> None:
+        """What a new boot does: nothing but runs of earlier boots is ever found."""
+        instance = None if alone else holder.instance_id
+        asking = partial(_held, besides=holder.boot_id, instance_id=instance)
+        held = self.twins.both(asking, shown=_ids)
+        self._apply([(job, Lost(Loss.STARTUP_RECOVERY, "an earlier boot")) for job in held])
+        assert self.twins.both(_broken) == []
+
+    def misfire(self) -> None:
+        late = self.twins.both(lambda store: store.overdue(limit=MANY), shown=_sorted_ids)
+        self._apply([(job, Misfired()) for job in late])
+
+    def promote(self) -> None:
+        self.twins.both(lambda store: store.promote_due(limit=MANY))
+
+    def prune(self, older_than: timedelta) -> None:
+        self.twins.both(lambda store: store.prune(older_than=older_than, limit=MANY))
+        self.twins.both(lambda store: store.workers())
+        self.twins.touched.update(self.twins.known)
+
+    def set_queue(self, queue: Queue) -> None:
+        self.twins.both(lambda store: store.set_queue(queue))
+        self.twins.both(lambda store: store.queue(queue.name))
+
+    def pause(self, name: str, reason: str | None, span: timedelta | None) -> None:
+        self.twins.both(lambda store: store.pause(name, reason=reason, span=span))
+        self.twins.both(lambda store: store.queues())
+        self.twins.both(_of_no_job)
+
+    def resume(self, name: str) -> None:
+        self.twins.both(lambda store: store.resume(name))
+        self.twins.both(lambda store: store.queues())
+        self.twins.both(_of_no_job)
+
+    def swap(self, key: str, back: int, value: str | None) -> None:
+        """By a version that each store gave out itself, lately or long ago, or by none."""
+
+        async def act(store: Store) -> list[Record | None]:
+            known = self._versions.setdefault(store, [None, None])
+            expected = known[-1 - back % len(known)] or (-1 if value is None else None)
+            swapped = await store.swap("note", key, expected=expected, value=value)
+            known.extend([swapped.version] if swapped else [])
+            return [swapped, await store.record("note", key), *await store.records("note")]
+
+        self.twins.both(act, shown=lambda told: [r and replace(r, version=0) for r in told])
+
+    def set_schedule(self, name: str, back: int, plan: Plan | None, slot: int) -> None:
+        """By a version that each store gave out itself, lately or long ago, or by none."""
+        at = START + slot * timedelta(minutes=1)
+        value = None
+        if plan is not None:
+            named = replace(plan, name=name)
+            value = SetSchedule(plan=named, next_slot=at, next_trigger_at=at)
+        asking = partial(_set_schedule, known=self._scheduled, back=back, name=name, value=value)
+        self.twins.both(asking, shown=_unversioned)
+
+    def fire(self, ahead: timedelta, outcome: Outcome, draft: Draft) -> None:
+        """Each due schedule, with a job or without; and once more, which is stale."""
+        job = draft.job(self._new_id(), self.twins.clock.now(), self.twins.known)
+        job = replace(job, retry_of=None, slot=None)
+        self.twins.both(partial(_fire, ahead=ahead, outcome=outcome, job=job))
+        if self.twins.both(lambda store: store.get([job.id]), shown=len)[0]:
+            self.twins.known.extend({job.id} - set(self.twins.known))
+        self.twins.both(_scheduled, shown=_unversioned)
+
+    def move(self, where: Where, fresh: bool, back: int, beside: int) -> None:
+        """Beside anybody: a target of another queue or priority, or that is gone, is refused."""
+        targets = _pick(self.twins.unstarted, beside)
+        needs_one = where not in (Where.FRONT, Where.BACK)
+        for job in _pick(self.twins.unstarted if fresh else self.seen, back):
+            self.seen.append(job)
+            for other in targets:
+                self._apply([(job, Moved(Place(where, other.id if needs_one else None)))])
+
+    def edit(self, fresh: bool, back: int, edit: Edit) -> None:
+        for job in _pick(self.twins.unstarted if fresh else self.seen, back):
+            self.seen.append(job)
+            self._apply([(job, Edited(edit))])
+
+    def normalise(self, queue: str) -> None:
+        self.twins.both(lambda store: store.normalise(queue))
+        self.twins.both(_of_no_job)
+
+    def reserve(self, draft: Draft, span: timedelta) -> None:
+        job = draft.job(self._new_id(), self.twins.clock.now(), self.twins.known)
+        number = ReservationId(self._new_id())
+        new = NewReservation(id=number, caller="caller.1", request="req-7", span=span)
+        reserved = self.twins.both(lambda store: store.reserve(new, job), shown=_reserved)
+        if reserved.created:
+            self.twins.known.append(job.id)
+            self.reserved.append(number)
+
+    def keep(self, back: int, span: timedelta) -> None:
+        for number in self.reserved[-1 - back :][:1]:
+            self.twins.both(partial(_keep, number=number, span=span))
+
+    def abandon(self, reason: Abandonment) -> None:
+        """Also of callers who are not silent: their jobs stay."""
+        self.twins.both(lambda store: store.lapsed_reservations(limit=MANY), shown=_sorted_held)
+        held = self.twins.both(lambda store: store.reservations(active_only=True, limit=MANY))
+        jobs = self.twins.both(lambda store: store.get([each.job_id for each in held]), shown=len)
+        self._apply([(job, Abandoned(reason)) for job in jobs if job])
+
+    def let_time_pass(self, span: timedelta) -> None:
+        self.twins.clock.advance(span)
+
+    def set_the_wall_clock_back(self, span: timedelta) -> None:
+        self.twins.clock.set_back(span)
+
+    def reopen(self, boots: bool) -> None:
+        if Capability.DURABLE in self.twins.store.capabilities:
+            self.twins.reopen(boots=boots)
+
+    def _decide(self, present: Sequence[Standing], picks: Sequence[Pick]) -> None:
+        pools = {True: present, False: self.seen}
+        chosen = [(job, n) for fresh, back, n in picks for job in _pick(pools[fresh], back)]
+        self.seen.extend(job for job, _ in chosen)
+        self._apply([(job, event) for job, n in chosen if (event := _event(job, n))])
+
+    def _apply(self, decisions: Sequence[tuple[Standing, Event]]) -> None:
+        changes = [change for job, event in decisions if (change := self._change(job, event))]
+        applied = self.twins.both(lambda store: store.apply(changes))
+        self.twins.touched.update(change.job_id for change in changes)
+        for change, was_applied in zip(changes, applied, strict=True):
+            if was_applied and change.successor:
+                self.twins.known.append(change.successor.id)
+                self.twins.chained.add(change.successor.id)
+
+    def _change(self, job: Standing, event: Event) -> Change | None:
+        try:
+            change = decide(job, event, new_id=self._new_id)
+        except TransitionRefused:
+            return None
+        if change.move.run is None or int(change.job_id[-1], 16) % 2:
+            return change
+        return replace(change, exit_code=change.token, log_path=f"{change.job_id}.log")
+
+    def _new_id(self) -> JobId:
+        self._ids += 1
+        return JobId(f"00000000-0000-7000-8000-{self._ids:012x}")
+
+
+def _pick(pool: Sequence[Picked], back: int) -> Sequence[Picked]:
+    return [pool[-1 - back % len(pool)]] if pool else []
+
+
+def _event(job: Standing, number: int) -> Event | None:
+    events = EVENTS.get(job.state, [None])
+    return events[number % len(events)]
+
+
+def _lease(job: Standing) -> Lease:
+    return Lease(job.id, job.token)
+
+
+async def _attach(store: Store, lease: Lease, artifacts: Sequence[str]) -> bool:
+    return await store.attach(lease, artifacts)
+
+
+async def _set_schedule(
+    store: Store,
+    known: dict[Store, list[int | None]],
+    back: int,
+    name: str,
+    value: SetSchedule | None,
+) -> list[Schedule | None]:
+    given = known.setdefault(store, [None, None])
+    expected = given[-1 - back % len(given)] or (-1 if value is None else None)
+    schedule_id = f"00000000-0000-7000-8000-{ord(name):012x}"
+    written = await store.set_schedule(schedule_id, expected=expected, value=value)
+    given.extend([written.version] if written else [])
+    return [written, await store.schedule(name), *await _scheduled(store)]
+
+
+async def _scheduled(store: Store) -> list[Schedule | None]:
+    return [*await store.schedules(limit=MANY)]
+
+
+async def _fire(store: Store, ahead: timedelta, outcome: Outcome, job: NewJob) -> list[object]:
+    due = await store.due_schedules(ahead=ahead, limit=MANY)
+    firings = [_firing(each, outcome, job) for each in due.schedules if each.next_slot]
+    fired = await store.fire([*firings, *firings])
+    rows = [await store.slots(series, limit=MANY) for series in ("series", *map(_id, firings))]
+    names = await store.running_names(["one", "two", "series"])
+    return [due.now, due.next_trigger_at, *fired, rows, names]
+
+
+def _id(firing: Firing) -> str:
+    return firing.schedule_id
+
+
+def _firing(schedule: Schedule, outcome: Outcome, job: NewJob) -> Firing:
+    assert schedule.next_slot is not None
+    following = schedule.next_slot + timedelta(minutes=1)
+    return Firing(
+        schedule_id=schedule.id,
+        version=schedule.version,
+        slot=Slot(series=schedule.series, at=schedule.next_slot),
+        outcome=outcome,
+        planned=schedule.next_slot,
+        job=job if outcome in CLAIMED else None,
+        next_slot=following,
+        next_trigger_at=following,
+    )
+
+
+def _unversioned(told: Sequence[Schedule | None]) -> list[Schedule | None]:
+    return [each and replace(each, version=0) for each in told]
+
+
+async def _add_one(store: Store, job: NewJob) -> list[Added]:
+    return await store.add([job])
+
+
+async def _seal(store: Store, group_id: str) -> bool:
+    return await store.seal_group(group_id)
+
+
+async def _stop(store: Store, group_id: str, skip: bool) -> bool:
+    return await store.stop_group(group_id, reason="enough", skip=skip)
+
+
+async def _left_over(store: Store, group_id: str, limit: int) -> list[Job]:
+    return await store.left_over(group_id, limit=limit)
+
+
+def _outcomes(added: Sequence[Added]) -> list[tuple[JobId, bool, bool]]:
+    return [(answer.id, answer.created, answer.refused is not None) for answer in added]
+
+
+async def _held(store: Store, besides: str, instance_id: str | None) -> list[Job]:
+    return await store.held(besides=besides, instance_id=instance_id, limit=MANY)
+
+
+async def _of_no_job(store: Store) -> list[EventRecord]:
+    return [replace(event, id=0) for event in await store.events(None)]
+
+
+async def _runnable(store: Store, job_ids: Sequence[JobId]) -> list[JobId]:
+    """Those of them that the next claim takes, by what `explain` says."""
+    situations = [await store.situation(job_id) for job_id in job_ids]
+    return [each.job.id for each in situations if each and explain(each).is_runnable]
+
+
+async def _broken(store: Store) -> list[object]:
+    """Whatever recovery would have to repair besides."""
+    adrift, unfollowed = await store.adrift(limit=MANY), await store.unfollowed(limit=MANY)
+    freed = [h for h in await store.free_reservations(limit=MANY) if h.reason == JOB_OVER]
+    return [*adrift, *unfollowed, *freed, *await store.remove_orphans(limit=MANY)]
+
+
+def _reserved(reserved: Reserved) -> Reserved:
+    """Without the words of a refusal, which a store is free to choose."""
+    return replace(reserved, refused=reserved.refused and "refused")
+
+
+async def _keep(store: Store, number: ReservationId, span: timedelta) -> bool:
+    return await store.keep(number, span=span)
+
+
+def _sorted_held(held: Sequence[Reservation]) -> list[ReservationId]:
+    return sorted(each.id for each in held)
+
+
+def _ids(jobs: Sequence[Standing]) -> list[JobId]:
+    return [job.id for job in jobs]
+
+
+def _sorted_ids(jobs: Sequence[Standing]) -> list[JobId]:
+    return sorted(job.id for job in jobs)

@@ -1,0 +1,92 @@
+"""What wake-ups promise: nothing but haste. Everything is right when none is heard."""
+
+from outlast.core.event import CancelRequested
+from outlast.core.state import State
+from outlast.store.around import Hint, Topic
+from outlast.store.base import Store
+from outlast.testing.conformance.factories import (
+    SUCCEEDED,
+    claim_order,
+    ended,
+    job_of,
+    put,
+    settle,
+    started,
+)
+
+
+def _ignore(_: Hint) -> None:
+    """Hears and does nothing."""
+
+
+async def test_work_is_there_whether_or_not_anybody_listens(store: Store) -> None:
+    unheard = await put(store)
+    store.listen(_ignore)
+    heard = await put(store)
+
+    assert await claim_order(store) == [unheard, heard]
+
+
+async def test_listener_changes_no_answer(store: Store) -> None:
+    heard: list[Hint] = []
+    store.listen(heard.append)
+
+    claim = await started(store)
+    applied = await settle(store, claim, SUCCEEDED)
+
+    assert applied
+    assert (await job_of(store, claim.id)).state is State.SUCCEEDED
+
+
+async def test_several_may_listen_and_leave(store: Store) -> None:
+    first, second = store.listen(_ignore), store.listen(_ignore)
+
+    first()
+    job_id = await ended(store)
+    second()
+
+    assert (await job_of(store, job_id)).state is State.SUCCEEDED
+
+
+async def test_leaving_twice_is_fine(store: Store) -> None:
+    leave = store.listen(_ignore)
+
+    leave()
+    leave()
+
+    assert await ended(store)
+
+
+async def test_hint_is_about_what_was_asked_for_if_it_comes(store: Store) -> None:
+    heard: dict[Topic, list[Hint]] = {topic: [] for topic in Topic}
+    for topic in Topic:
+        store.listen(heard[topic].append, topics=[topic])
+
+    claim = await started(store)
+    await settle(store, claim, CancelRequested())
+    await settle(store, claim, SUCCEEDED)
+
+    assert all(topic in hint.topics for topic, hints in heard.items() for hint in hints)
+
+
+async def test_leaving_twice_silences_nobody_else(store: Store) -> None:
+    heard: list[Hint] = []
+    first, second = store.listen(heard.append), store.listen(heard.append)
+
+    first()
+    first()
+    await put(store)
+    told_one = len(heard)
+    second()
+    await put(store)
+
+    assert len(heard) == told_one, "nobody listens any more"
+
+
+async def test_hint_is_well_formed_if_it_comes(store: Store) -> None:
+    heard: list[Hint] = []
+    store.listen(heard.append)
+
+    await ended(store, queue="lane")
+
+    assert all(hint.queues <= {"lane"} for hint in heard)

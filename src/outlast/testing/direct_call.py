@@ -1,0 +1,50 @@
+"""One handler, called as a worker calls it, with no store behind it."""
+
+import asyncio
+import inspect
+from typing import Any
+
+from outlast.core.ids import Ids, RunId
+from outlast.core.outcome import Outcome
+from outlast.core.run import Claim
+from outlast.jobs.jobtype import JobType
+from outlast.run_context import Run
+from outlast.worker.executors.thread import ThreadExecutor
+from outlast.worker.run_outcome import Active
+
+
+async def run_alone(
+    kind: JobType[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, ids: Ids
+) -> Any:
+    """What the handler returns, there and back through JSON; an outcome comes back as it is."""
+    claim = _claim(kind, kind.dump(args, kwargs), ids)
+    loop = asyncio.get_running_loop()
+    active = Active(claim, kind, lambda claim, _: Run(claim, loop=loop))
+    value = await _call(active, kind.load(claim.params))
+    if isinstance(value, Outcome):
+        return value
+    return kind.load_result(kind.dump_result(value))
+
+
+async def _call(active: Active, params: dict[str, Any]) -> object:
+    if inspect.iscoroutinefunction(active.kind.function):
+        return await active.handler(**params)
+    threads = ThreadExecutor(1)
+    try:
+        return await threads.run(active.handler, params)
+    finally:
+        threads.drop()
+
+
+def _claim(kind: JobType[..., Any], params: str, ids: Ids) -> Claim:
+    return Claim(
+        job_id=ids.job(),
+        token=1,
+        run_id=RunId(ids.job()),
+        type=kind.name,
+        params=params,
+        delivery=kind.delivery,
+        failures=0,
+        losses=0,
+        max_attempts=kind.retry.max_attempts,
+    )

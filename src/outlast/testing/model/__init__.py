@@ -1,0 +1,1 @@
+"""The model store: the oracle of the conformance suite, made of dictionaries."""

@@ -1,0 +1,160 @@
+"""How the model store shows what it holds, and what belongs to nobody."""
+
+from collections import Counter
+
+from outlast.core.audit.model import (
+    Before,
+    ClosedRun,
+    Dossier,
+    Held,
+    Place,
+    Stray,
+    StrayKind,
+    Told,
+    Where,
+)
+from outlast.core.delivery import Delivery
+from outlast.core.event import EventRecord, Kind
+from outlast.core.ids import JobId
+from outlast.core.job import Job
+from outlast.core.run import RunRecord
+from outlast.core.state import RunStatus, State
+from outlast.testing.model.schedules import is_unslotted
+from outlast.testing.model.tables import Tables
+from outlast.testing.model_json import is_json
+
+ANY_SIZE = 1 << 62
+
+
+def dossiers(tables: Tables, after: int, limit: int) -> list[Dossier]:
+    """The next jobs, with all that is held of each."""
+    later = sorted((job.seq, job) for job in tables.jobs.values() if job.seq > after)
+    return [_dossier(tables, job) for _, job in later[:limit]]
+
+
+def strays(tables: Tables, limit: int) -> list[Stray]:
+    """What belongs to no job; the tables admit no more than that, and overlaps."""
+    found = [*_orphans(tables), *_reservations(tables), *_keys(tables), *_overlaps(tables)]
+    found += [_unslotted(job) for job in tables.jobs.values() if is_unslotted(tables, job)]
+    return [
+        stray
+        for kind in StrayKind
+        for stray in [stray for stray in found if stray.kind is kind][:limit]
+    ]
+
+
+def _dossier(tables: Tables, job: Job) -> Dossier:
+    after = tables.successors.get(job.id)
+    return Dossier(
+        id=job.id,
+        seq=job.seq,
+        delivery=job.delivery,
+        queue=job.queue,
+        created_at=job.created_at,
+        params_are_json=is_json(job.params, ANY_SIZE),
+        places=() if tables.is_adrift(job) else (_place(tables, job),),
+        runs=tuple(_run(run) for run in tables.runs[job.id] if run.status != RunStatus.RUNNING),
+        events=tuple(_told(event) for event in tables.events[job.id]),
+        root_id=job.root_id if job.root_id in tables.jobs else None,
+        before=_before(tables, job, job.retry_of) if job.retry_of else None,
+        successors=() if after is None else (after,),
+        reservations=tuple(
+            Held(id=held.id, queue=held.queue, status=held.status)
+            for held in tables.reservations.values()
+            if held.job_id == job.id
+        ),
+        is_member=job.id in tables.members,
+        group_id=tables.members.get(job.id),
+    )
+
+
+def _place(tables: Tables, job: Job) -> Place:
+    where = Where.END if job.is_final else Where.WAITING
+    is_open = tables.is_open(job)
+    return Place(
+        where=Where.OPEN if is_open else where,
+        state=job.state,
+        token=job.token,
+        failures=job.failures,
+        losses=job.losses,
+        at=job.finished_at,
+        run_id=tables.runs[job.id][-1].run_id if is_open else None,
+    )
+
+
+def _before(tables: Tables, job: Job, job_id: JobId) -> Before:
+    before = tables.jobs.get(job_id)
+    if before is None:
+        return Before(id=None)
+    events = tables.events[before.id]
+    return Before(
+        id=before.id,
+        root_id=before.root_id,
+        failures=before.failures if before.is_final else None,
+        losses=before.losses if before.is_final else None,
+        chained=any((e.kind, e.at) == (Kind.CHAINED, job.created_at) for e in events),
+    )
+
+
+def _run(run: RunRecord) -> ClosedRun:
+    return ClosedRun(
+        token=run.token,
+        run_id=run.run_id,
+        status=run.status,
+        finished_at=run.finished_at,
+        has_result=run.result is not None,
+    )
+
+
+def _told(event: EventRecord) -> Told:
+    return Told(id=event.id, kind=event.kind, token=event.token, at=event.at)
+
+
+def _orphans(tables: Tables) -> list[Stray]:
+    gone = [job_id for job_id in tables.runs if job_id not in tables.jobs]
+    runs = [run for job_id in gone for run in tables.runs[job_id]]
+    return [
+        Stray(kind=StrayKind.RUN, rows=(f"runs job={run.job_id} token={run.token}",))
+        for run in runs
+        if run.status is not RunStatus.RUNNING
+    ]
+
+
+def _reservations(tables: Tables) -> list[Stray]:
+    active = [held for held in tables.reservations.values() if held.is_active]
+    return [
+        Stray(kind=StrayKind.RESERVATION, rows=(f"reservations id={held.id}",), about=held.queue)
+        for held in active
+        if held.job_id not in tables.jobs
+    ]
+
+
+def _keys(tables: Tables) -> list[Stray]:
+    """An active key is held by the last job of a chain, and said to be its root's."""
+    return [stray for key in tables.active_keys if (stray := _key(tables, key))]
+
+
+def _key(tables: Tables, key: str) -> Stray | None:
+    job = tables.jobs.get(tables.active_keys[key])
+    rows = (f"keys scope=active key={key}",)
+    if job is None:
+        return Stray(kind=StrayKind.KEY, rows=rows, about=key)
+    if job.is_final:
+        return Stray(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=key, job_id=job.root_id)
+    return None
+
+
+def _overlaps(tables: Tables) -> list[Stray]:
+    jobs = [job for job in tables.jobs.values() if job.state is State.RUNNING]
+    running = [job for job in jobs if job.delivery is Delivery.ONCE and tables.is_open(job)]
+    twice = [name for name, number in Counter(job.name for job in running).items() if number > 1]
+    return [_overlap(name, [job for job in running if job.name == name]) for name in twice]
+
+
+def _unslotted(job: Job) -> Stray:
+    return Stray(kind=StrayKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id)
+
+
+def _overlap(name: str, jobs: list[Job]) -> Stray:
+    rows = tuple(f"open_runs job={job.seq}" for job in jobs)
+    return Stray(kind=StrayKind.OVERLAP, rows=rows, about=name)

@@ -1,0 +1,92 @@
+"""How the model store chooses jobs and opens their runs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from outlast.core.delivery import Delivery
+from outlast.core.ids import RunId
+from outlast.core.job import Job
+from outlast.core.run import Claim, Holder, RunRecord
+from outlast.core.state import RunStatus, State
+from outlast.testing.model.tables import Tables
+
+
+def choose(
+    tables: Tables, jobs: Sequence[Job], *, limit: int, prefetch: int, now: datetime
+) -> list[Job]:
+    """Those of the queued `jobs`, given in claim order, that one claim takes."""
+    running = [tables.jobs[job_id] for job_id in tables.leases]
+    chosen: list[Job] = []
+    for job in jobs:
+        is_wanted = len(chosen) < limit or _may_be_prefetched(job)
+        if is_wanted and not is_late(job, now) and not _overlaps(job, [*running, *chosen]):
+            chosen.append(job)
+    return chosen[: limit + prefetch]
+
+
+def open_run(tables: Tables, job: Job, run_id: RunId, holder: Holder, now: datetime) -> Claim:
+    """Open the next run of a job, under the next token."""
+    job = replace(
+        job,
+        state=State.RUNNING,
+        token=job.token + 1,
+        holder=holder.instance_id,
+        boot_id=holder.boot_id,
+        started_at=job.started_at or now,
+        progress=None,
+    )
+    tables.jobs[job.id] = job
+    tables.runs[job.id].append(_run(job, run_id, holder, now))
+    return _claim(job, run_id)
+
+
+def _may_be_prefetched(job: Job) -> bool:
+    return job.delivery is Delivery.LEASE and not job.losses
+
+
+def is_late(job: Job, now: datetime) -> bool:
+    """Whether its start deadline has passed; one that has started once has kept it."""
+    return not job.token and job.start_deadline is not None and job.start_deadline < now
+
+
+def _overlaps(job: Job, others: Sequence[Job]) -> bool:
+    names = [other.name for other in others if other.delivery is Delivery.ONCE]
+    return job.delivery is Delivery.ONCE and job.name in names
+
+
+def _run(job: Job, run_id: RunId, holder: Holder, now: datetime) -> RunRecord:
+    return RunRecord(
+        run_id=run_id,
+        job_id=job.id,
+        token=job.token,
+        status=RunStatus.RUNNING,
+        reason=None,
+        holder=holder.instance_id,
+        boot_id=holder.boot_id,
+        started_at=now,
+        finished_at=None,
+        error=None,
+        result=None,
+        exit_code=None,
+        log_path=None,
+        artifacts=(),
+        params_snapshot=job.params,
+        template_id=job.template_id,
+        template_at=job.template_at,
+    )
+
+
+def _claim(job: Job, run_id: RunId) -> Claim:
+    return Claim(
+        job_id=job.id,
+        token=job.token,
+        run_id=run_id,
+        type=job.type,
+        params=job.params,
+        delivery=job.delivery,
+        failures=job.failures,
+        losses=job.losses,
+        max_attempts=job.max_attempts,
+        slot_at=job.slot_at,
+    )

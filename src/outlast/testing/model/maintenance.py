@@ -1,0 +1,64 @@
+"""How the model store finds and removes what should never be there."""
+
+import json
+from dataclasses import asdict
+from datetime import datetime
+
+from outlast.core.delivery import Delivery
+from outlast.core.event import EventRecord, Kind
+from outlast.core.ids import JobId
+from outlast.core.job import Job
+from outlast.core.run import RunRecord
+from outlast.core.state import RunStatus, State
+from outlast.testing.model.tables import Tables
+
+
+def held(tables: Tables, besides: str, instance_id: str | None) -> list[Job]:
+    """What runs under other boots, of one instance or of all."""
+    running = [tables.jobs[job_id] for job_id in tables.leases]
+    others = [job for job in running if job.boot_id != besides]
+    return [job for job in others if instance_id is None or job.holder == instance_id]
+
+
+def adrift(tables: Tables) -> list[Job]:
+    return [job for job in tables.jobs.values() if tables.is_adrift(job)]
+
+
+def unfollowed(tables: Tables) -> list[Job]:
+    """Failed links of chains that nothing follows."""
+    links = [job for job in tables.jobs.values() if job.delivery is Delivery.CHAIN]
+    failed = [job for job in links if job.state is State.FAILED]
+    return [job for job in failed if job.id not in tables.successors]
+
+
+def remove_orphans(tables: Tables, now: datetime, limit: int) -> list[EventRecord]:
+    """Take the closed runs of jobs that are gone, and leave a copy of each."""
+    gone = [job_id for job_id in tables.runs if job_id not in tables.jobs]
+    found = [run for job_id in gone for run in tables.runs[job_id] if _is_closed(run)][:limit]
+    return [_remove(tables, run, now) for run in found]
+
+
+def page(jobs: list[Job], after: int, limit: int) -> list[Job]:
+    """The next of them in the order they were stored."""
+    return sorted((job for job in jobs if job.seq > after), key=lambda job: job.seq)[:limit]
+
+
+def _is_closed(run: RunRecord) -> bool:
+    return run.status is not RunStatus.RUNNING
+
+
+def _remove(tables: Tables, run: RunRecord, now: datetime) -> EventRecord:
+    job_id: JobId = run.job_id
+    tables.runs[job_id].remove(run)
+    event = EventRecord(
+        id=next(tables.event_ids),
+        at=now,
+        job_id=None,
+        run_id=run.run_id,
+        kind=Kind.ORPHAN_RUN_REMOVED,
+        token=run.token,
+        reason=run.status,
+        detail=json.dumps(asdict(run), default=str),
+    )
+    tables.removed.append(event)
+    return event

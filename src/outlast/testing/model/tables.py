@@ -1,0 +1,186 @@
+"""What the model store keeps: plain dictionaries, and the few questions asked of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import count
+
+from outlast.clock import Clock
+from outlast.core.decide import Change
+from outlast.core.document import Record
+from outlast.core.event import EventRecord, Kind
+from outlast.core.group import Group
+from outlast.core.ids import JobId, RunId
+from outlast.core.job import Job, Key, Slot
+from outlast.core.ordering import Ordering, next_position, sort_key
+from outlast.core.reservation import Reservation, ReservationId
+from outlast.core.run import Holder, Lease, RunRecord
+from outlast.core.schedule import Schedule, SlotRecord
+from outlast.core.state import WAITING, State
+from outlast.core.worker import WorkerRecord
+from outlast.store.base import Queue
+from outlast.store.contract.transfer import OPEN, Footing
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnd:
+    """When the lease of an open run is over: a monotonic reading, and the boot it belongs to."""
+
+    at: int
+    boot: str
+
+    def is_past(self, clock: Clock) -> bool:
+        return self.boot != clock.boot_id() or self.at <= clock.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class KeptGroup:
+    """A group's record, its members not counted, and whether it was swept."""
+
+    group: Group
+    swept: bool = False
+
+
+@dataclass(slots=True)
+class Tables:
+    """Everything, by job id unless its name says otherwise.
+
+    A running job has a lease end; one without is adrift. `removed` are the events of no job.
+    """
+
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    runs: dict[JobId, list[RunRecord]] = field(default_factory=dict)
+    events: dict[JobId, list[EventRecord]] = field(default_factory=dict)
+    leases: dict[JobId, LeaseEnd] = field(default_factory=dict)
+    successors: dict[JobId, JobId] = field(default_factory=dict)
+    slots: dict[Slot, SlotRecord] = field(default_factory=dict)
+    schedules: dict[str, Schedule] = field(default_factory=dict)  # by their own id
+    keys: dict[Key, JobId] = field(default_factory=dict)
+    active_keys: dict[str, JobId] = field(default_factory=dict)
+    groups: dict[str, KeptGroup] = field(default_factory=dict)  # by their own id
+    members: dict[JobId, str] = field(default_factory=dict)  # the group that each belongs to
+    queues: dict[str, Queue] = field(default_factory=dict)
+    workers: dict[Holder, WorkerRecord] = field(default_factory=dict)
+    beats: dict[Holder, LeaseEnd] = field(default_factory=dict)
+    reservations: dict[ReservationId, Reservation] = field(default_factory=dict)
+    silences: dict[ReservationId, tuple[LeaseEnd, timedelta]] = field(default_factory=dict)
+    numbers: dict[ReservationId, int] = field(default_factory=dict)  # as other stores number them
+    removed: list[EventRecord] = field(default_factory=list)
+    records: dict[tuple[str, str], Record] = field(default_factory=dict)
+    footing: Footing = OPEN
+    versions: Iterator[int] = field(default_factory=lambda: count(1))
+    seqs: Iterator[int] = field(default_factory=lambda: count(1))
+    event_ids: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def insert(self, job: Job) -> None:
+        """Keep a new job, with nothing run or recorded of it yet."""
+        self.jobs[job.id] = job
+        self.runs[job.id] = []
+        self.events[job.id] = []
+        if job.retry_of is not None:
+            self.successors[job.retry_of] = job.id
+
+    def forget(self, job_id: JobId) -> None:
+        """Delete a job with its runs and events; keys and slots stay."""
+        for table in (self.jobs, self.runs, self.events):
+            del table[job_id]
+        self.successors.pop(job_id, None)
+
+    def record(
+        self,
+        change: Change,
+        kind: Kind,
+        *,
+        at: datetime,
+        run_id: RunId | None,
+        reason: str | None,
+        detail: str | None = None,
+    ) -> None:
+        """Append an event about this change."""
+        event = EventRecord(
+            id=next(self.event_ids),
+            at=at,
+            job_id=change.job_id,
+            run_id=run_id,
+            kind=kind,
+            token=change.token,
+            reason=reason,
+            detail=detail,
+        )
+        self.events[change.job_id].append(event)
+
+    def close_run(self, change: Change, at: datetime) -> None:
+        """Close the open run of the job as the change says; its lease is over with it."""
+        runs = self.runs[change.job_id]
+        assert change.move.run is not None
+        runs[-1] = replace(
+            runs[-1],
+            status=change.move.run,
+            reason=change.reason,
+            finished_at=at,
+            error=change.error,
+            result=change.result,
+            exit_code=change.exit_code,
+            log_path=change.log_path,
+            artifacts=(*runs[-1].artifacts, *change.artifacts),
+        )
+        self.leases.pop(change.job_id, None)
+
+    def is_open(self, job: Job) -> bool:
+        """Whether it has an open run; a running job without one is adrift."""
+        return job.id in self.leases
+
+    def is_adrift(self, job: Job) -> bool:
+        return job.state is State.RUNNING and not self.is_open(job)
+
+    def report(self, lease: Lease, progress: str) -> bool:
+        """Note what the open run under that token says of itself; whether there is one."""
+        job = self.jobs.get(lease.job_id)
+        if job is None or job.state is not State.RUNNING or job.token != lease.token:
+            return False
+        self.jobs[job.id] = replace(job, progress=progress)
+        self.runs[job.id][-1] = replace(self.runs[job.id][-1], progress=progress)
+        return True
+
+    def queue(self, name: str) -> Queue:
+        """The queue as set, or its defaults."""
+        return self.queues.get(name, Queue(name=name))
+
+    def reservation_of(self, queue: str) -> Reservation | None:
+        """The active one of that queue."""
+        active = (held for held in self.reservations.values() if held.is_active)
+        return next((held for held in active if held.queue == queue), None)
+
+    def new_position(self, queue: str, priority: int) -> int:
+        """Where a new job of that queue and priority goes: behind those that wait."""
+        named = self.queue(queue)
+        if named.ordering is Ordering.SCHEDULED:
+            return 0
+        waiting = (job for job in self.jobs.values() if job.state in WAITING)
+        positions = [j.position for j in waiting if (j.queue, j.priority) == (queue, priority)]
+        return next_position(max(positions, default=None), named.gap)
+
+    def queued(self, queue: str) -> list[Job]:
+        """The queued jobs of one queue in claim order."""
+        jobs = self.jobs.values()
+        return sorted(
+            (j for j in jobs if j.queue == queue and j.state is State.QUEUED), key=sort_key
+        )
+
+    def due(self, now: datetime) -> list[Job]:
+        """What waits for its time, and its time has come, the earliest first."""
+        waits = (State.SCHEDULED, State.RETRY_WAIT)
+        due = [j for j in self.jobs.values() if j.state in waits and j.available_at <= now]
+        return sorted(due, key=lambda job: (job.available_at, job.seq))
+
+    def keyed(self, key: str) -> set[JobId]:
+        """The roots of the chains that hold that key, in any bucket, or that active key."""
+        roots = {root for held, root in self.keys.items() if held.key == key}
+        if key in self.active_keys:
+            roots.add(self.jobs[self.active_keys[key]].root_id)
+        return roots
+
+    def chain(self, root_id: JobId) -> list[Job]:
+        """The jobs of one chain, root first."""
+        jobs = [job for job in self.jobs.values() if job.root_id == root_id]
+        return sorted(jobs, key=lambda job: job.seq)

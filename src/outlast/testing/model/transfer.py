@@ -1,0 +1,259 @@
+"""How the model store is moved: its rows as every store dumps them, and rows as its own."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, Final
+
+from outlast.clock import MICROSECOND, Clock, micros
+from outlast.core.event import EventRecord
+from outlast.core.ids import JobId
+from outlast.core.job import Key
+from outlast.core.reservation import ReservationId
+from outlast.core.state import FINAL, RunStatus, State
+from outlast.store.contract.transfer import FIRST, Kind, Row, key_of, named
+from outlast.store.rows import transfer as rows
+from outlast.testing.model.tables import KeptGroup, LeaseEnd, Tables
+
+Values = dict[str, Any]
+
+
+def dump(
+    tables: Tables, kind: Kind, after: Row | None, limit: int, *, ended_only: bool
+) -> list[Row]:
+    """The next rows of that kind."""
+    start = FIRST[kind] if after is None else tuple(after)
+    later = [row for row in _DUMPS[kind](tables) if key_of(kind, row) > start]
+    if kind is Kind.JOBS and ended_only:
+        later = [row for row in later if named(kind, row)["state"] in FINAL]
+    return sorted(later, key=lambda row: key_of(kind, row))[:limit]
+
+
+def load(
+    tables: Tables, kind: Kind, rows: Sequence[Row], gone: Sequence[Row], clock: Clock
+) -> None:
+    """Have these rows, and none with those keys."""
+    for key in gone:
+        _drop(tables, kind, tuple(key))
+    for row in rows:
+        _PUTS[kind](tables, named(kind, row), clock)
+
+
+def _keys(tables: Tables) -> Iterator[Row]:
+    for held, root in tables.keys.items():
+        yield ["key", held.key, held.bucket, root]
+    for key, holder in tables.active_keys.items():
+        root = tables.jobs[holder].root_id if holder in tables.jobs else holder
+        yield ["active", key, "", root]
+
+
+def _jobs(tables: Tables) -> Iterator[Row]:
+    for job in tables.jobs.values():
+        if job.state is not State.RUNNING:
+            yield rows.job_row(job, grp=tables.members.get(job.id))
+
+
+def _runs(tables: Tables) -> Iterator[Row]:
+    for job_id, runs in tables.runs.items():
+        job = tables.jobs.get(job_id)
+        for run in runs:
+            if job is not None and run.status is not RunStatus.RUNNING:
+                yield rows.run_row(run, seq=job.seq)
+
+
+def _events(tables: Tables) -> Iterator[Row]:
+    for event in (*tables.removed, *(each for told in tables.events.values() for each in told)):
+        yield rows.event_row(event)
+
+
+def _reservations(tables: Tables) -> Iterator[Row]:
+    for held in tables.reservations.values():
+        seq = tables.numbers.get(held.id) or next(tables.seqs)
+        tables.numbers[held.id] = seq
+        yield rows.reservation_row(held, seq=seq, span=tables.silences[held.id][1])
+
+
+def _counters(tables: Tables) -> Iterator[Row]:
+    """A number is spent on the look; none is given twice."""
+    last = next(tables.versions)
+    yield ["events", next(tables.event_ids)]
+    yield ["records", last]
+    yield ["schedules", last]
+    yield ["jobs", next(tables.seqs)]
+
+
+_DUMPS: Final[dict[Kind, Callable[[Tables], Iterator[Row]]]] = {
+    Kind.QUEUES: lambda tables: map(rows.queue_row, tables.queues.values()),
+    Kind.GROUPS: lambda tables: (
+        rows.group_row(kept.group, swept=kept.swept) for kept in tables.groups.values()
+    ),
+    Kind.KEYS: _keys,
+    Kind.SLOTS: lambda tables: map(rows.slot_row, tables.slots.values()),
+    Kind.SCHEDULES: lambda tables: map(rows.schedule_row, tables.schedules.values()),
+    Kind.RECORDS: lambda tables: map(rows.record_row, tables.records.values()),
+    Kind.JOBS: _jobs,
+    Kind.RUNS: _runs,
+    Kind.EVENTS: _events,
+    Kind.RESERVATIONS: _reservations,
+    Kind.COUNTERS: _counters,
+}
+
+
+def _put_queue(tables: Tables, v: Values, _: Clock) -> None:
+    tables.queues[v["name"]] = rows.queue(v)
+
+
+def _put_group(tables: Tables, v: Values, _: Clock) -> None:
+    tables.groups[v["id"]] = KeptGroup(rows.group(v), swept=v["swept"])
+
+
+def _put_key(tables: Tables, v: Values, _: Clock) -> None:
+    if v["scope"] == "key":
+        tables.keys[Key(key=v["key"], bucket=v["bucket"])] = JobId(v["job_id"])
+    else:
+        tables.active_keys[v["key"]] = _tip(tables, JobId(v["job_id"]))
+
+
+def _tip(tables: Tables, root: JobId) -> JobId:
+    """An active key is held by the last job of its chain."""
+    chain = tables.chain(root)
+    return chain[-1].id if chain else root
+
+
+def _put_slot(tables: Tables, v: Values, _: Clock) -> None:
+    row = rows.slot(v)
+    tables.slots[row.slot] = row
+
+
+def _put_schedule(tables: Tables, v: Values, _: Clock) -> None:
+    tables.schedules[v["id"]] = rows.schedule(v)
+
+
+def _put_record(tables: Tables, v: Values, _: Clock) -> None:
+    tables.records[v["kind"], v["key"]] = rows.record(v)
+
+
+def _put_job(tables: Tables, v: Values, _: Clock) -> None:
+    group, job = v["grp"], rows.job(v)
+    is_strange = job.retry_of is not None and job.retry_of not in tables.jobs
+    if is_strange or (group is not None and group not in tables.groups):
+        return
+    if job.id not in tables.jobs:
+        tables.insert(job)
+    tables.jobs[job.id] = job
+    if group is not None:
+        tables.members[job.id] = group
+    chain = {each.id for each in tables.chain(job.root_id)}
+    for key, holder in tables.active_keys.items():
+        if holder in chain:
+            tables.active_keys[key] = _tip(tables, job.root_id)
+    _know_runs(tables, job.id)
+
+
+def _put_run(tables: Tables, v: Values, _: Clock) -> None:
+    job = tables.jobs.get(v["job_id"])
+    if job is None:
+        return
+    run = rows.run(v, job)
+    others = [each for each in tables.runs[job.id] if each.token != run.token]
+    tables.runs[job.id] = sorted([*others, run], key=lambda each: each.token)
+    _know_runs(tables, job.id)
+
+
+def _know_runs(tables: Tables, job_id: JobId) -> None:
+    runs = tables.runs[job_id]
+    if runs:
+        tables.jobs[job_id] = replace(
+            tables.jobs[job_id],
+            holder=runs[-1].holder,
+            boot_id=runs[-1].boot_id,
+            started_at=runs[0].started_at,
+        )
+
+
+def _put_event(tables: Tables, v: Values, _: Clock) -> None:
+    event = rows.event(v)
+    told = tables.removed if event.job_id is None else tables.events.get(event.job_id)
+    if told is not None:
+        told[:] = sorted([*(e for e in told if e.id != event.id), event], key=_event_id)
+
+
+def _event_id(event: EventRecord) -> int:
+    return event.id
+
+
+def _put_reservation(tables: Tables, v: Values, clock: Clock) -> None:
+    number = ReservationId(v["id"])
+    tables.reservations[number] = rows.reservation(v)
+    tables.numbers[number] = v["seq"]
+    left = v["expires_at"] - micros(clock.now())
+    end = LeaseEnd(clock.monotonic() + left, clock.boot_id())
+    tables.silences[number] = (end, v["span"] * MICROSECOND)
+
+
+def _raise_counter(tables: Tables, v: Values, _: Clock) -> None:
+    names = {"events": "event_ids", "records": "versions", "schedules": "versions"}
+    name = names.get(v["name"], "seqs")
+    setattr(tables, name, count(max(v["last"] + 1, next(getattr(tables, name)))))
+
+
+_PUTS: Final[dict[Kind, Callable[[Tables, Values, Clock], None]]] = {
+    Kind.QUEUES: _put_queue,
+    Kind.GROUPS: _put_group,
+    Kind.KEYS: _put_key,
+    Kind.SLOTS: _put_slot,
+    Kind.SCHEDULES: _put_schedule,
+    Kind.RECORDS: _put_record,
+    Kind.JOBS: _put_job,
+    Kind.RUNS: _put_run,
+    Kind.EVENTS: _put_event,
+    Kind.RESERVATIONS: _put_reservation,
+    Kind.COUNTERS: _raise_counter,
+}
+
+
+def _drop(tables: Tables, kind: Kind, key: tuple[Any, ...]) -> None:
+    """Slots stay for ever, runs go with their jobs, counters only rise."""
+    if kind in _DROPS:
+        _DROPS[kind](tables, key)
+
+
+def _drop_group(tables: Tables, key: tuple[Any, ...]) -> None:
+    for group_id in [each for each, kept in tables.groups.items() if kept.group.seq == key[0]]:
+        del tables.groups[group_id]
+
+
+def _drop_key(tables: Tables, key: tuple[Any, ...]) -> None:
+    if key[0] == "key":
+        tables.keys.pop(Key(key=key[1], bucket=key[2]), None)
+    else:
+        tables.active_keys.pop(key[1], None)
+
+
+def _drop_job(tables: Tables, key: tuple[Any, ...]) -> None:
+    for job in [each for each in tables.jobs.values() if each.seq == key[0]]:
+        tables.forget(job.id)
+        tables.members.pop(job.id, None)
+
+
+def _drop_event(tables: Tables, key: tuple[Any, ...]) -> None:
+    for told in (tables.removed, *tables.events.values()):
+        told[:] = [event for event in told if event.id != key[0]]
+
+
+def _drop_reservation(tables: Tables, key: tuple[Any, ...]) -> None:
+    for number in [each for each, seq in tables.numbers.items() if seq == key[0]]:
+        tables.reservations.pop(number, None)
+        tables.silences.pop(number, None)
+
+
+_DROPS: Final[dict[Kind, Callable[[Tables, tuple[Any, ...]], object]]] = {
+    Kind.QUEUES: lambda tables, key: tables.queues.pop(key[0], None),
+    Kind.GROUPS: _drop_group,
+    Kind.KEYS: _drop_key,
+    Kind.SCHEDULES: lambda tables, key: tables.schedules.pop(key[0], None),
+    Kind.RECORDS: lambda tables, key: tables.records.pop((key[0], key[1]), None),
+    Kind.JOBS: _drop_job,
+    Kind.EVENTS: _drop_event,
+    Kind.RESERVATIONS: _drop_reservation,
+}

@@ -1,0 +1,225 @@
+"""The places where handlers run: as many at a time as the worker's concurrency."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from outlast.core.decide import Change
+from outlast.core.event import Event, Released, Stopped
+from outlast.core.run import Claim, Lease
+from outlast.jobs.registry import Registry
+from outlast.run_context import Begin
+from outlast.worker.attempt_runner import Attempts
+from outlast.worker.executors.registry import all_executors
+from outlast.worker.lease_table import Held
+from outlast.worker.progress_reporter import Report, Reporter
+from outlast.worker.run_outcome import Judge, shutdown
+
+log = logging.getLogger("outlast.worker")
+
+BREATH = 0.005
+"""Handlers that never wait still let the event loop turn this often, in seconds."""
+
+TOO_MANY = "prefetched_too_many"
+
+LAST_WORDS = 1.0
+"""How long a handler that was cancelled may still take, in seconds."""
+
+
+class Left(Protocol):
+    """Told that a job of that type has left its slot; moments are of the loop's clock."""
+
+    def __call__(self, kind: str, started: float, ended: float) -> None: ...
+
+
+class Slots:
+    """Runs claims, and hands what became of them to `finish`; who fills them is told by `left`."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        judge: Judge,
+        *,
+        concurrency: int,
+        begin: Begin | None,
+        finish: Callable[[Change], None],
+        settled: Callable[[Sequence[Change], Sequence[bool]], None],
+        held: Held,
+        logs: Path,
+        addresses: Mapping[str, str],
+        report: Report | None = None,
+    ) -> None:
+        self._judge = judge
+        self._finish = finish
+        self._loop = asyncio.get_running_loop()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._doomed: dict[Lease, Event | None] = {}
+        self._executors = all_executors(
+            concurrency=concurrency,
+            logs=logs,
+            addresses=addresses,
+            stepping=held.stepping,
+            moved=held.move,
+        )
+        self._reporter = None if report is None else Reporter(report)
+        self._attempts = Attempts(
+            registry,
+            judge,
+            self._executors,
+            begin=begin,
+            finish=finish,
+            settled=settled,
+            held=held,
+            reporter=self._reporter,
+            is_torn_down=self._is_torn_down,
+        )
+        self._tasks = [
+            asyncio.create_task(self._slot(), name=f"outlast-slot-{n}") for n in range(concurrency)
+        ]
+        # Nobody cancels this one but whoever tears down the whole loop.
+        self._canary = asyncio.create_task(asyncio.Event().wait(), name="outlast-canary")
+        self._breathed = 0.0
+        self._hushed = asyncio.Event()
+        self._patience: asyncio.Timeout | None = None
+        self.ready: deque[Claim] = deque()
+        self.active = self._attempts.active
+        self.left: Left = _nobody
+
+    def take(self, claims: Sequence[Claim]) -> None:
+        self.ready.extend(claims)
+        for _ in range(min(len(claims), len(self._idle))):
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def running(self) -> list[tuple[str, float]]:
+        """The type of each that runs, and since when, by the loop's clock."""
+        return [(active.claim.type, active.started) for active in self.active.values()]
+
+    def give_up(self, lease: Lease, event: Event | None) -> bool:
+        """Stop that run. One that has not started never will; without an event, without a word.
+
+        False if its handler is done with: then its end is on the way to the store, or there.
+        """
+        active = self.active.get((lease.job_id, lease.token))
+        if active is not None:
+            if event is None:
+                active.run.lose_lease()
+            active.interrupt(event or Stopped("lease_lost"))
+            return True
+        if any(claim.lease == lease for claim in self.ready):
+            self._doomed[lease] = event
+            return True
+        return False
+
+    def hand_back(self) -> None:
+        """Give back what has not started, where its delivery allows; the rest will start."""
+        self._let_go(self.ready, shutdown)
+
+    def give_back(self, claims: Sequence[Claim]) -> int:
+        """Hand these, which wait here, to whoever is idle, where they may; how many went."""
+        return self._let_go(claims, lambda _: Released(TOO_MANY))
+
+    def _let_go(self, claims: Iterable[Claim], why: Callable[[Claim], Event]) -> int:
+        leaving = {id(claim): claim for claim in claims if claim.delivery.runs_again}
+        if leaving:
+            staying = [claim for claim in self.ready if id(claim) not in leaving]
+            self.ready.clear()
+            self.ready.extend(staying)
+        for claim in leaving.values():
+            self._drop(claim, why(claim))
+        return len(leaving)
+
+    def put_down(self) -> None:
+        """Ask all that runs to stop, as when the worker does; what does not stop goes on."""
+        for active in tuple(self.active.values()):
+            active.interrupt(shutdown(active.claim))
+
+    async def finished(self, within: float) -> None:
+        """Wait for what runs, then ask it to stop, then let go of what does not."""
+        await self.quiet(within)
+        for active in tuple(self.active.values()):
+            active.interrupt(shutdown(active.claim))
+        await self.quiet(LAST_WORDS if self.active else 0.0)
+        killed = any(active.kind.stops == "now" for active in self.active.values())
+        for executor in self._executors.values():
+            await executor.close()
+        await self.quiet(LAST_WORDS if killed else 0.0)
+        for active in self.active.values():
+            log.warning("handler did not stop job=%s type=%s", active.claim.id, active.kind.name)
+            active.abandoned = True
+            self._finish(self._judge.abandon(active.claim))
+
+    def hasten(self, within: float) -> None:
+        """Whatever it waits for now, it waits no longer than that."""
+        latest = self._loop.time() + within
+        if self._patience is not None and (self._patience.when() or 0) > latest:
+            self._patience.reschedule(latest)
+
+    def close(self) -> None:
+        for task in (*self._tasks, self._canary):
+            task.cancel()
+        if self._reporter is not None:
+            self._reporter.close()
+        self._attempts.close()
+        for executor in self._executors.values():
+            executor.drop()
+
+    async def quiet(self, within: float | None = None) -> None:
+        """Wait until nothing runs here and nothing is about to; no longer than that."""
+        try:
+            async with asyncio.timeout(within) as self._patience:
+                while self.active or self.ready:
+                    self._hushed.clear()
+                    await self._hushed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._patience = None
+
+    async def _slot(self) -> None:
+        ready, time, begin = self.ready, self._loop.time, self._attempts.begin
+        task = asyncio.current_task()
+        assert task is not None
+        while True:
+            claim = ready.popleft() if ready else await self._next()
+            started = time()
+            try:
+                if self._doomed and claim.lease in self._doomed:
+                    self._drop(claim)
+                elif (rest := begin(claim, task, started)) is not None:
+                    await rest
+            except Exception as error:  # noqa: BLE001 - or the slot is dead and its job runs for ever
+                self._attempts.lose(claim, error)
+            ended = time()
+            self.left(claim.type, started, ended)
+            if not self.active:
+                self._hushed.set()
+            if ended - self._breathed > BREATH:
+                await asyncio.sleep(0)
+                self._breathed = time()
+
+    async def _next(self) -> Claim:
+        while not self.ready:
+            waiter = self._loop.create_future()
+            self._idle.append(waiter)
+            await waiter
+        return self.ready.popleft()
+
+    def _drop(self, claim: Claim, event: Event | None = None) -> None:
+        """It will not start here, for that reason, or for the one for which it was given up."""
+        if self._doomed:
+            event = self._doomed.pop(claim.lease, event)
+        if event is not None:
+            self._finish(self._judge.decide(claim, event))
+
+    def _is_torn_down(self) -> bool:
+        """Whether the loop itself is being ended."""
+        return self._canary.done() or bool(self._canary.cancelling())
+
+
+def _nobody(kind: str, started: float, ended: float) -> None:
+    """For slots that nobody fills."""

@@ -1,0 +1,29 @@
+"""Every executor a worker has, by name."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from outlast.jobs.executor_choice import ExecutorName
+from outlast.worker.executors.base import Executor
+from outlast.worker.executors.command import CommandExecutor, Moved
+from outlast.worker.executors.coroutine import AsyncExecutor, Stepping
+from outlast.worker.executors.process import ProcessExecutor
+from outlast.worker.executors.thread import ThreadExecutor
+
+
+def all_executors(
+    *,
+    concurrency: int,
+    logs: Path,
+    addresses: Mapping[str, str],
+    stepping: Stepping | None,
+    moved: Moved = lambda _lease, _executor: None,
+) -> dict[ExecutorName, Executor]:
+    """None of them holds anything until it is first used."""
+    threads = ThreadExecutor(concurrency)
+    return {
+        "async": AsyncExecutor(stepping),
+        "thread": threads,
+        "process": ProcessExecutor(addresses),
+        "command": CommandExecutor(threads, logs, moved),
+    }

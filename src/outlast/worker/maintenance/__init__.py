@@ -1,0 +1,1 @@
+"""Periodic maintenance and start-up recovery."""

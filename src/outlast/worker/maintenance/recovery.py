@@ -1,0 +1,206 @@
+"""Putting right, at a worker's start, what an earlier one left behind."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Literal, Protocol
+
+from outlast.core.decide import Change, decide
+from outlast.core.event import Continued, Drifted, Event, Lost
+from outlast.core.ids import JobId
+from outlast.core.job import Job
+from outlast.core.run import Holder
+from outlast.core.state import Loss, State
+from outlast.store.around import Locks
+from outlast.store.base import PROMOTED_AT_ONCE, Jobs, Repairs, Runs
+from outlast.store.contract.reservations import Reservations
+from outlast.telemetry.events import tell
+from outlast.worker.maintenance.reservation_monitor import ReservationCare
+
+log = logging.getLogger("outlast.worker")
+
+AT_ONCE = 500
+
+Scope = Literal["instance", "all"]
+Unknown = Literal["fail", "threshold", "leave"]
+
+
+class Recoverable(Jobs, Runs, Repairs, Reservations, Locks, Protocol):
+    """What recovery needs of a store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What one recovery did, step by step, in the order it did it."""
+
+    lost: int = 0  # runs of earlier boots, closed as lost
+    unknown: int = 0  # runs of unknown owners, closed as lost
+    finished: int = 0  # jobs ended, or put back, as their last run says
+    without_run: int = 0  # running jobs that had no run, and got a lost one
+    continued: int = 0  # failed jobs of a chain that got the successor they lacked
+    given_up: int = 0  # the same, their attempts used up
+    orphans: int = 0  # runs whose job is gone, removed
+    inspected: int = 0  # active reservations that were looked at: no repair
+    freed: int = 0  # reservations whose job was over, or handed back long ago, ended
+    expired: int = 0  # reservations whose caller was dead or silent, ended
+    promoted: int = 0  # jobs that fell due meanwhile: no repair
+
+    @property
+    def actions(self) -> int:
+        """How many repairs that makes; 0 after a clean stop."""
+        counts: dict[str, int] = asdict(self)
+        return sum(counts.values()) - self.promoted - self.inspected
+
+
+class Recovery:
+    """Repairs, in one fixed order, what a crash or a broken file has left.
+
+    Whoever calls it holds the identity of `holder`, so that its earlier boots are proved dead.
+    Scope `instance` takes their runs; `all`, for a worker that is proved to be the only one of its
+    `queues`, takes everybody's in those. In scope `instance` the runs of owners that are not
+    `known`, or that nobody is known to own, follow `unknown`: `fail` loses them at once,
+    `threshold` when their lease is over by now, `leave` not here.
+
+    Each repair is one fenced write: repeated, raced or killed half-way, it has one outcome.
+    """
+
+    def __init__(
+        self,
+        store: Recoverable,
+        holder: Holder,
+        *,
+        scope: Scope,
+        new_id: Callable[[], JobId],
+        unknown: Unknown = "threshold",
+        known: Callable[[str], bool] = lambda _: True,
+        queues: Collection[str] | None = None,
+    ) -> None:
+        self._store = store
+        self._holder = holder
+        self._scope = scope
+        self._new_id = new_id
+        self._unknown = unknown
+        self._known = known
+        self._queues = queues
+
+    async def run_once(self) -> Recovered:
+        """Repair everything, tell what was done, and promote what fell due meanwhile."""
+        done = Recovered(lost=await self._own_lost_runs(), unknown=await self._unknown_owners())
+        adrift = [job async for job in _all(self._store.adrift)]
+        ended = [(job, event) for job in adrift if (event := await self._last_run(job))]
+        runless = [(job, Drifted(None, detail=_prior(job))) for job in adrift if not job.token]
+        done = replace(done, finished=len(await self._settle(ended)))
+        done = replace(done, without_run=len(await self._settle(runless)))
+        done = await self._continue_chains(done)
+        done = replace(done, orphans=await self._orphans())
+        held = await ReservationCare(self._store, self._new_id).run_once(tell_all=True)
+        done = replace(done, inspected=held.inspected, freed=held.freed, expired=held.expired)
+        done = replace(done, promoted=await self._promote())
+        log.info(
+            "recovery finished instance=%s boot=%s actions=%d %s",
+            self._holder.instance_id,
+            self._holder.boot_id,
+            done.actions,
+            " ".join(f"{name}={count}" for name, count in asdict(done).items()),
+        )
+        return done
+
+    async def _own_lost_runs(self) -> int:
+        instance = self._holder.instance_id if self._scope == "instance" else None
+        left = [(job, _lost(job)) async for job in self._held(instance) if self._is_ours(job)]
+        return len(await self._settle(left))
+
+    async def _unknown_owners(self) -> int:
+        if self._scope == "all":
+            return 0
+        jobs = [job async for job in self._held(None) if self._is_unknown(job)]
+        if self._unknown == "leave":
+            for job in jobs:
+                log.warning("left to its unknown owner job=%s %s", job.id, _prior(job))
+            return 0
+        reason = Loss.STARTUP_RECOVERY if self._unknown == "fail" else Loss.LEASE_EXPIRED
+        return len(await self._settle([(job, _lost(job, reason)) for job in jobs]))
+
+    async def _continue_chains(self, done: Recovered) -> Recovered:
+        event = Continued(Loss.STARTUP_RECOVERY)
+        ends = await self._settle([(job, event) async for job in _all(self._store.unfollowed)])
+        given_up = ends.count(State.DEAD_LETTER)
+        return replace(done, continued=ends.count(State.FAILED), given_up=given_up)
+
+    async def _orphans(self) -> int:
+        count = 0
+        while removed := await self._store.remove_orphans(limit=AT_ONCE):
+            count += len(removed)
+            for event in removed:
+                log.warning("orphan run removed run=%s token=%d", event.run_id, event.token)
+        return count
+
+    async def _promote(self) -> int:
+        count = 0
+        while moved := await self._store.promote_due(limit=PROMOTED_AT_ONCE):
+            count += moved
+        return count
+
+    def _is_ours(self, job: Job) -> bool:
+        """Who is the only one to serve some queues is not for that the only worker there is."""
+        return self._scope == "instance" or self._queues is None or job.queue in self._queues
+
+    def _held(self, instance_id: str | None) -> AsyncIterator[Job]:
+        boot = self._holder.boot_id
+
+        async def page(*, after: int, limit: int) -> list[Job]:
+            return await self._store.held(
+                besides=boot, instance_id=instance_id, after=after, limit=limit
+            )
+
+        return _all(page)
+
+    def _is_unknown(self, job: Job) -> bool:
+        return job.holder is None or not self._known(job.holder)
+
+    async def _last_run(self, job: Job) -> Event | None:
+        """How the run ended under whose token the job was found; None if there is no such run."""
+        for run in await self._store.runs(job.id):
+            if run.token == job.token:
+                return Drifted(run.status, run.reason, _prior(job))
+        return None
+
+    async def _settle(self, found: Sequence[tuple[Job, Event]]) -> list[State]:
+        """Where those went that were settled; the others were no longer as they were found."""
+        went: list[State] = []
+        for start in range(0, len(found), AT_ONCE):
+            some = found[start : start + AT_ONCE]
+            changes = [decide(job, event, new_id=self._new_id) for job, event in some]
+            applied = await self._store.apply(changes)
+            for (job, _), change, ok in zip(some, changes, applied, strict=True):
+                if ok:
+                    _tell(job, change)
+                    went.append(change.move.to)
+        return went
+
+
+def _lost(job: Job, reason: Loss = Loss.STARTUP_RECOVERY) -> Event:
+    return Lost(reason, _prior(job))
+
+
+def _tell(job: Job, change: Change) -> None:
+    to = str(change.move.to)
+    facts = {"job": job.id, "token": job.token, "holder": job.holder, "boot": job.boot_id}
+    why = {"now": to, "reason": change.reason or to}
+    tell(log, logging.WARNING, "recovered", {**facts, **why})
+
+
+def _prior(job: Job) -> str:
+    return f"holder={job.holder} boot={job.boot_id}"
+
+
+class _Page(Protocol):
+    async def __call__(self, *, after: int, limit: int) -> list[Job]: ...
+
+
+async def _all(page: _Page) -> AsyncIterator[Job]:
+    after = 0
+    while jobs := await page(after=after, limit=AT_ONCE):
+        for job in jobs:
+            yield job
+        after = jobs[-1].seq

@@ -1,0 +1,190 @@
+"""A child: takes and runs jobs, while its supervisor renews their leases and watches over it."""
+
+import asyncio
+import logging
+import os
+import resource
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any, Final
+
+from outlast.config import Settings
+from outlast.core.event import ZERO
+from outlast.core.ids import JobId
+from outlast.core.run import Holder, Lease
+from outlast.core.state import State
+from outlast.errors import OperatorError
+from outlast.store.around import Topic
+from outlast.store.base import Renewal, Store
+from outlast.telemetry.events import Told, pass_on
+from outlast.worker.engine import Engine
+from outlast.worker.supervisor.control_channel import Line
+from outlast.worker.supervisor.identity import share
+from outlast.worker.supervisor.shared_lease_table import HeldOnBoard
+
+log = logging.getLogger("outlast.worker")
+
+BEATS_PER_SILENCE: Final = 4
+LONGEST_BEAT: Final = 1.0
+BAD_ENDS: Final = frozenset({State.FAILED, State.DEAD_LETTER})
+FOREVER: Final = timedelta(days=36_500)
+LONGEST_ORPHAN: Final = timedelta(seconds=2)
+
+
+class Child:
+    """Waits for the word to start, works until told to stop, or until its supervisor is gone."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        settings: Settings,
+        *,
+        held: HeldOnBoard,
+        line: Line,
+        ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        """`ready` is begun when the store is open."""
+        self._ready = ready
+        self._store = store
+        self._engine = engine
+        self._settings = settings
+        self._held = held
+        self._line = line
+        self._deaf: Callable[[], None] | None = None
+        self._grace: asyncio.Future[timedelta] = asyncio.get_running_loop().create_future()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._at_work = asyncio.Event()
+        engine.on_settled = self._settled
+
+    async def run(self) -> None:
+        """From the first word of the supervisor to the last run's end."""
+        self._go(self._listen())
+        self._go(self._beat())
+        grace = await self._grace
+        if self._deaf is not None:
+            await self._engine.stop(grace)
+            self._deaf()
+            self._engine.close()
+        self._line.send("stopped", settled=self._tally())
+        for task in tuple(self._tasks):
+            task.cancel()
+        await self._store.close()
+        self._line.close()
+
+    def orphaned(self) -> None:
+        """The supervisor is dead: its next start will run these jobs, so they stop here first."""
+        self._stop(ZERO)
+
+    async def _listen(self) -> None:
+        async for message in self._line.messages():
+            self._hear(message)
+        self.orphaned()
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        match message:
+            case {"is": "start", "instance_id": instance, "boot_id": boot}:
+                self._go(self._start(Holder(instance_id=instance, boot_id=boot)))
+            case {"is": "found", "job": job, "token": token, "held": held, "cancel": cancel}:
+                self._engine.found(Lease(JobId(job), token), Renewal(held, cancel))
+            case {"is": "told", "event": event, "facts": facts}:
+                pass_on(Told(event, facts))
+            case {"is": "drain"}:
+                self._go(self._drain())
+            case {"is": "stop", "grace": grace}:
+                self._stop(FOREVER if grace is None else timedelta(seconds=grace))
+            case _:
+                log.warning("the supervisor said %s, which is not understood", message.get("is"))
+
+    async def _start(self, holder: Holder) -> None:
+        await self._open(holder)
+        if self._ready is not None:
+            self._go(self._ready())
+        self._engine.start(holder)
+        self._deaf = self._store.listen(self._engine.hint, topics=[Topic.WORK])
+        self._at_work.set()
+        self._line.send("started")
+
+    async def _open(self, holder: Holder) -> None:
+        while True:
+            try:
+                await self._store.open()
+                await share(self._store, holder)  # until the store is closed, or this process dies
+            except OperatorError as error:
+                log.warning("cannot open the store, will try again: %s", error)
+                await asyncio.sleep(1)
+            else:
+                return
+
+    async def _drain(self) -> None:
+        await self._at_work.wait()  # asked right after the word to start, which takes a while
+        await self._engine.drained()
+        self._line.send("drained", settled=self._tally())
+
+    def _settled(self, state: State) -> None:
+        """A bad end is told at once: this process may not live to tell it with the rest."""
+        if state in BAD_ENDS:
+            self._line.send("settled", settled=self._tally())
+
+    def _stop(self, grace: timedelta) -> None:
+        if not self._grace.done():
+            self._grace.set_result(grace)
+        elif self._deaf is not None:  # it was about to leave in its own time
+            self._engine.hasten(grace)
+
+    def _go(self, step: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(step)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """A child that lacks a part must not stay: it would hold its place and do nothing."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("a part of this child failed; it ends, to be replaced", exc_info=error)
+            self._stop(self._settings.grace)
+
+    def _tally(self) -> dict[str, int]:
+        return {str(state): count for state, count in self._engine.settled.items()}
+
+    async def _beat(self) -> None:
+        silence = self._settings.max_silence.total_seconds()
+        while True:
+            self._held.beat(memory_in_use())
+            await asyncio.sleep(min(LONGEST_BEAT, silence / BEATS_PER_SILENCE))
+
+
+def orphan_patience(settings: Settings) -> timedelta:
+    """How long a child may outlive its supervisor; well before the first of its leases lapses."""
+    return min(LONGEST_ORPHAN, (settings.lease - settings.renew) / 2)
+
+
+def watch_lifeline(fd: int, child: Child, patience: timedelta) -> None:
+    """End this process when its supervisor has died, in order if possible, soon in any case.
+
+    The other end of `fd` is the supervisor's: reading ends when that process does. A thread waits
+    for it, so that a handler which blocks the event loop cannot hide the news.
+    """
+    loop = asyncio.get_running_loop()
+
+    def wait() -> None:
+        os.read(fd, 1)
+        log.error("the supervisor is gone; stopping")
+        loop.call_soon_threadsafe(child.orphaned)
+        threading.Event().wait(patience.total_seconds())
+        os._exit(1)
+
+    threading.Thread(target=wait, name="outlast-lifeline", daemon=True).start()
+
+
+def memory_in_use() -> int:
+    """Bytes this process has in memory now; where the system does not say, the most it ever had."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - once a second, no detour
+            return int(statm.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,1 @@
+"""Scaffolding shared by the tests; not part of the wheel."""

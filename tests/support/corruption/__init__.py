@@ -1,0 +1,1 @@
+"""Corruption injected into a store, one module per database."""

@@ -1,0 +1,1 @@
+"""Crash tests: scenarios killed at every statement."""

@@ -1,0 +1,98 @@
+"""Scenarios of the order: moves, edits and normalisation, killed half-way."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from outlast.core.event import Edited, Event, Moved
+from outlast.core.ids import JobId
+from outlast.core.ordering import Ordering
+from outlast.core.position import Edit, Place, Where
+from outlast.store.base import Queue
+from support.crash.scenarios import SECOND, Prepare, Scenario, World, _blocked, _retrying, deciding
+
+
+def _line(ordering: Ordering, gap: int = 100) -> Prepare:
+    """Six jobs in the default queue, one of them due later."""
+
+    async def prepare(w: World) -> list[JobId]:
+        await w.store.set_queue(Queue(name="default", ordering=ordering, gap=gap))
+        return [await w.add(delay=n * SECOND if n == 4 else None) for n in range(6)]
+
+    return prepare
+
+
+def _moving(where: Where, ordering: Ordering, gap: int = 100) -> Scenario:
+    """Bring the fifth beside the second, or to an end."""
+
+    async def act(w: World, jobs: list[JobId]) -> None:
+        target = None if where in (Where.FRONT, Where.BACK) else jobs[1]
+        await _settle(w, jobs[4], Moved(Place(where, target)))
+
+    return Scenario(_line(ordering, gap), act)
+
+
+def _editing(edit: Edit) -> Scenario:
+    async def act(w: World, jobs: list[JobId]) -> None:
+        await _settle(w, jobs[2], Edited(edit))
+
+    return Scenario(_line(Ordering.POSITION), act)
+
+
+async def _settle(w: World, job_id: JobId, event: Event) -> None:
+    assert await w.settle(await w.get(job_id), event)
+
+
+async def _uneven(w: World, ordering: Ordering) -> None:
+    jobs = await _line(ordering)(w)
+    for job_id, where in ((jobs[3], Where.BEFORE), (jobs[5], Where.AFTER)):
+        await _settle(w, job_id, Moved(Place(where, jobs[1])))
+
+
+def _normalising(ordering: Ordering) -> Scenario:
+    async def act(w: World, _: Any) -> None:
+        assert await w.store.normalise("default")
+
+    return Scenario(lambda w: _uneven(w, ordering), act)
+
+
+async def _later(w: World) -> JobId:
+    return await w.add(delay=SECOND)
+
+
+async def _queued(w: World) -> JobId:
+    return await w.add()
+
+
+WAITING: dict[str, Callable[[World], Awaitable[JobId]]] = {
+    "blocked": _blocked,
+    "scheduled": _later,
+    "queued": _queued,
+    "retry_wait": _retrying,
+}
+"""A job in each state in which one may be moved and edited."""
+
+CHANGES: dict[str, Event] = {
+    "edit": Edited(Edit(priority=3)),
+    "move": Moved(Place(Where.BACK)),
+}
+
+PLACES = {
+    **{f"move_{where}": _moving(where, Ordering.POSITION) for where in Where},
+    "move_tight": _moving(Where.AFTER, Ordering.POSITION, gap=1),
+    "move_unplaced": _moving(Where.AFTER, Ordering.SCHEDULED),
+    "swap_unplaced": _moving(Where.SWAP, Ordering.SCHEDULED),
+    "edit_everything": _editing(Edit(params="[1]", priority=7, delay=SECOND)),
+    "normalise": _normalising(Ordering.POSITION),
+    "normalise_placed": _normalising(Ordering.SCHEDULED),
+}
+"""To be played beside `SCENARIOS`."""
+
+STATES = {
+    **{
+        f"{what}_{state}": deciding(prepare, event)
+        for state, prepare in WAITING.items()
+        for what, event in CHANGES.items()
+    },
+    "put_off": deciding(_queued, Edited(Edit(delay=SECOND))),
+}
+"""The same from every state, for whoever looks at those."""

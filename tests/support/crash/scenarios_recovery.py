@@ -1,0 +1,111 @@
+"""Worlds that somebody has broken, and what recovery does there, for the crash tests."""
+
+from collections.abc import Callable
+from typing import Any
+
+from outlast.core.event import (
+    Continued,
+    Drifted,
+    Event,
+    Failed,
+    Lost,
+    Released,
+    Skipped,
+    Stopped,
+    Succeeded,
+)
+from outlast.core.job import Job
+from outlast.core.state import Loss
+from outlast.testing.conformance.corruption import Wrecker
+from support.crash.scenarios import CHAIN, ONCE, Scenario, World, reserving
+
+Breaks = Callable[[World], Wrecker]
+
+
+def broken_scenarios(breaks: Breaks) -> dict[str, Scenario]:
+    """What recovery repairs, in stores broken by what `breaks` gives."""
+    return {
+        **{f"resume_{name}": _resuming(breaks, *made) for name, made in ADRIFT.items()},
+        "continue_chain": Scenario(_unfollowed(breaks), _continue),
+        "remove_orphans": Scenario(_orphaned(breaks), _remove_orphans, sound=False),
+        "free_reservations": Scenario(_held_for_nothing(breaks), _free),
+    }
+
+
+def _resuming(breaks: Breaks, event: Event | None, over: dict[str, Any]) -> Scenario:
+    """Settle a job adrift whose run ended by that event; None: it has no run."""
+
+    async def prepare(w: World) -> tuple[Job, Event]:
+        claim, wrecker = await w.started(**over), breaks(w)
+        if event is not None:
+            await w.settle(claim, event)
+        if len(await w.store.chain(claim.id)) > 1:
+            await wrecker.unfollow(claim.id)
+        await wrecker.cut_loose(claim.id)
+        runs = await w.store.runs(claim.id)
+        last = Drifted(runs[-1].status, runs[-1].reason) if runs else Drifted(None)
+        return await w.get(claim.id), last
+
+    async def act(w: World, needs: tuple[Job, Event]) -> None:
+        await w.settle(*needs)
+
+    return Scenario(prepare, act)
+
+
+def _unfollowed(breaks: Breaks) -> Callable[[World], Any]:
+    async def prepare(w: World) -> Job:
+        claim = await w.started(active_key="key", **CHAIN)
+        await w.settle(claim, Failed("broke"))
+        await breaks(w).unfollow(claim.id)
+        return await w.get(claim.id)
+
+    return prepare
+
+
+async def _continue(w: World, job: Job) -> None:
+    await w.settle(job, Continued("startup_recovery"))
+
+
+def _orphaned(breaks: Breaks) -> Callable[[World], Any]:
+    async def prepare(w: World) -> None:
+        claim = await w.started()
+        await w.settle(claim, Succeeded("1"))
+        await breaks(w).orphan(claim.id)
+
+    return prepare
+
+
+async def _remove_orphans(w: World, _: None) -> None:
+    await w.store.remove_orphans(limit=10)
+
+
+def _held_for_nothing(breaks: Breaks) -> Callable[[World], Any]:
+    async def prepare(w: World) -> None:
+        claim = await w.started()
+        await w.settle(claim, Succeeded("1"))
+        held = await reserving(w)
+        await breaks(w).point(held.id, claim.id)
+
+    return prepare
+
+
+async def _free(w: World, _: None) -> None:
+    assert len(await w.store.free_reservations(limit=10)) == 1
+
+
+ADRIFT: dict[str, tuple[Event | None, dict[str, Any]]] = {
+    "succeeded": (Succeeded("1"), {}),
+    "skipped": (Skipped("empty"), {}),
+    "stopped": (Stopped("asked"), {}),
+    "released": (Released("drain"), {}),
+    "retried": (Failed("broke"), {}),
+    "dead": (Failed("broke", permanent=True), {}),
+    "requeued": (Lost(Loss.OWNER_DEAD), {}),
+    "chained": (Failed("broke"), CHAIN),
+    "closed": (Failed("broke"), ONCE),
+    "without_run": (None, {}),
+    "without_run_dead": (None, {"max_attempts": 1}),
+    "without_run_chained": (None, CHAIN),
+    "without_run_closed": (None, ONCE),
+}
+"""Jobs in no place: how their only run ended, and how they were asked for."""

@@ -1,0 +1,89 @@
+"""A SQLite file with one of everything that recovery repairs, to be killed half-way through it."""
+
+from pathlib import Path
+from typing import Any
+
+from outlast.core.decide import Change, Guard, Move
+from outlast.core.event import Event, Failed, Kind, Succeeded
+from outlast.core.ids import Ids
+from outlast.core.run import Claim, Holder
+from outlast.core.state import RunStatus, State
+from outlast.store.base import Filter, Store
+from outlast.store.sqlite.store import SqliteStore
+from outlast.testing.clock import FakeClock
+from outlast.worker.maintenance.recovery import Recovered, Recovery
+from support.corruption.sqlite import SqliteWrecker
+from support.crash.runner import Probe
+from support.crash.scenarios import CHAIN, HOLDER, ONCE, SECOND, Scenario, World
+
+NEXT_BOOT = Holder(instance_id=HOLDER.instance_id, boot_id="boot-2")
+PRESETS: dict[str, dict[str, Any]] = {"lease": {}, "chain": CHAIN, "once": ONCE}
+EXPECTED = Recovered(
+    lost=3, finished=6, without_run=3, continued=1, given_up=1, orphans=1, promoted=2
+)
+"""What the first recovery of that file does; a job that failed is due again at once."""
+
+Told = dict[str, list[tuple[Any, ...]]]
+
+
+async def break_everything(w: World) -> None:
+    """Each job has a name that says what is wrong with it; two are as they should be."""
+    wrecker = SqliteWrecker(w.path)
+    for preset, over in PRESETS.items():
+        for ending, event in (("ended", Succeeded("1")), ("failed", Failed("broke"))):
+            claim = await _settled(w, event, name=f"{ending}-{preset}", **over)
+            if (preset, ending) == ("chain", "failed"):
+                await wrecker.unfollow(claim.id)
+            await wrecker.cut_loose(claim.id)
+    await wrecker.unfollow((await _settled(w, Failed("broke"), name="unfollowed", **CHAIN)).id)
+    await close_unfollowed(w.store, await w.started(name="spent", max_attempts=1, **CHAIN))
+    orphaned = await _settled(w, Succeeded("1"), name="orphaned")
+    for preset, over in PRESETS.items():
+        await w.started(name=f"held-{preset}", **over)
+    for preset, over in PRESETS.items():
+        await wrecker.cut_loose(await w.add(name=f"runless-{preset}", **over))
+    await w.add(name="healthy")
+    await w.add(name="due", delay=SECOND)
+    await wrecker.orphan(orphaned.id)
+    w.clock.advance(SECOND)
+
+
+async def close_unfollowed(store: Store, claim: Claim) -> None:
+    """End a run `failed` without the successor that a chain owes, whatever its attempts."""
+    move = Move(guard=Guard.OPEN, to=State.FAILED, run=RunStatus.FAILED, kind=Kind.CLOSED)
+    failures = claim.failures + 1
+    await store.apply([Change(claim.job_id, claim.token, move, error="broke", failures=failures)])
+
+
+async def recover(w: World, _: None = None) -> Recovered:
+    """What the next boot of the same worker does."""
+    return await Recovery(w.store, NEXT_BOOT, scope="instance", new_id=w.new_id).run_once()
+
+
+async def told(store: Store) -> Told:
+    """How everything stands, by name, without the ids and moments that differ each time."""
+    found: Told = {"": [(event.kind, event.reason) for event in await store.events(None)]}
+    for job in reversed(await store.find(Filter(), limit=1000)):
+        runs = [(run.token, run.status, run.reason) for run in await store.runs(job.id)]
+        kinds = [(event.kind, event.reason) for event in await store.events(job.id)]
+        counts = (job.token, job.failures, job.losses)
+        found.setdefault(job.name, []).append((job.state, job.reason, *counts, *runs, *kinds))
+    return found
+
+
+async def _settled(w: World, event: Event, **over: Any) -> Claim:
+    claim = await w.started(**over)
+    await w.settle(claim, event)
+    return claim
+
+
+class RecoveryBench:
+    """Plays one recovery of all that."""
+
+    scenarios = {"recover": Scenario(break_everything, recover, sound=False)}  # noqa: RUF012 - as every bench has them
+
+    def store(self, path: Path, clock: FakeClock, ids: Ids, probe: Probe | None) -> SqliteStore:
+        return SqliteStore(path, clock=clock, ids=ids, probe=probe)
+
+
+BENCH = RecoveryBench()

@@ -1,0 +1,1 @@
+"""Key-value engines that crash or interleave on purpose."""

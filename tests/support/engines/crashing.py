@@ -1,0 +1,101 @@
+"""An engine around another one, whose process dies before a chosen transaction."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
+
+from outlast.store.keyvalue.engine import (
+    Conditions,
+    Engine,
+    Entry,
+    Key,
+    Leases,
+    Limits,
+    Span,
+    Write,
+)
+
+
+class Died(BaseException):
+    """Nothing that runs may go on, and nothing may catch it."""
+
+
+class MortalEngine:
+    """`armed(n)`: of the transactions from now on, the one of that number, from 0, is not sent.
+
+    Whatever is asked afterwards is not sent either: whoever asks is dead.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._dies_at: int | None = None
+        self._is_dead = False
+        self.sent = 0
+
+    def armed(self, number: int | None) -> None:
+        self.sent, self._dies_at = 0, number
+
+    @property
+    def limits(self) -> Limits:
+        return self._engine.limits
+
+    @property
+    def leases(self) -> Leases | None:
+        self._live()
+        return self._engine.leases
+
+    def exists(self) -> bool:
+        return self._engine.exists()
+
+    async def open(self) -> None:
+        await self._engine.open()
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    async def leave(self) -> None:
+        await self._engine.leave()
+
+    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+        self._live()
+        return await self._engine.get(keys)
+
+    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+        self._live()
+        return await self._engine.range(span, limit=limit, reverse=reverse)
+
+    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+        self._live()
+        return await self._engine.ranges(asked)
+
+    async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
+        self._is_dead = self._is_dead or self.sent == self._dies_at
+        self._live()
+        self.sent += 1
+        return await self._engine.transact(conditions, writes)
+
+    async def advance(self, counter: Key, by: int) -> int:
+        self._is_dead = self._is_dead or self.sent == self._dies_at
+        self._live()
+        self.sent += 1
+        return await self._engine.advance(counter, by)
+
+    async def scan(self, start: str) -> AsyncIterator[Entry]:
+        self._live()
+        async for entry in self._engine.scan(start):
+            yield entry
+
+    def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> None:
+        """Nobody is to be woken in a world that ends."""
+
+    async def time(self) -> datetime | None:
+        return await self._engine.time()
+
+    async def facts(self) -> Mapping[str, str]:
+        return await self._engine.facts()
+
+    async def concerns(self) -> list[str]:
+        return await self._engine.concerns()
+
+    def _live(self) -> None:
+        if self._is_dead:
+            raise Died

@@ -1,0 +1,193 @@
+"""Two verbs at once, met at every point at which they can meet: as if one came after the other.
+
+    async def world(store, clock): ...  # stores what there is; answers the verbs, each by a name
+    pairs = await Pairs.of(world)
+    assert await pairs.torn("claim", "cancel") == []
+
+A verb that reads record by record is met by others between any two of them. What all answered, and
+what is stored afterwards, must be what one order of them gives.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, Final
+
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Engine, Entry
+from outlast.store.keyvalue.store import KeyValueStore
+from outlast.testing.clock import FakeClock
+from outlast.testing.stores import ids_for_test
+from support.engines.interleaving import QuickEngine, TornEngine
+
+Verb = Callable[[KeyValueStore], Awaitable[Any]]
+MakeWorld = Callable[[KeyValueStore, FakeClock], Awaitable[Mapping[str, Verb]]]
+
+NUMBERS: Final = frozenset({"seq", "root_seq", "root", "run_id", "version", "reservation"})
+"""What is given to whoever asks first, and tells nothing but that."""
+
+ASIDE: Final = frozenset(
+    {"counter", "places", key_layout.QUEUE_NAME, key_layout.LOCK, key_layout.LIFE}
+)
+NEVER: Final = -1
+MARK: Final = "pending"
+"""What may stay in a record when its note is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What each verb answered, mine first, and what they wrote and took away."""
+
+    answers: tuple[str, ...]
+    written: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """An outcome that no order gives; `step` is when the others came."""
+
+    mine: str
+    others: Sequence[str]
+    step: int
+    backwards: bool
+    found: Outcome
+    orders: Sequence[Outcome]
+
+    def __str__(self) -> str:
+        way = ", backwards" if self.backwards else ""
+        lines = [f"{self.mine}, met by {' and '.join(self.others)} before step {self.step}{way}:"]
+        lines += [f"  answered {answer}" for answer in self.found.answers]
+        for order in self.orders:
+            lines += ["  but in order:", *(f"    {answer}" for answer in order.answers)]
+            there, wanted = Counter(self.found.written), Counter(order.written)
+            there.subtract(wanted)
+            lines += [f"    {number:+} {each}" for each, number in there.items() if number]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+class Pairs:
+    """The verbs of one world, any of them to be met by others."""
+
+    def __init__(self, clock: FakeClock, engine: QuickEngine, verbs: Mapping[str, Verb]) -> None:
+        self.verbs = verbs
+        self._clock = clock
+        self._engine = engine
+        self._before = engine.entries()
+
+    @classmethod
+    async def of(cls, make: MakeWorld, *, most_writes: int = 100) -> "Pairs":
+        clock, engine = FakeClock(), QuickEngine(most_writes=most_writes)
+        return cls(clock, engine, await make(await _opened(engine, clock), clock))
+
+    async def all_torn(self) -> list[Torn]:
+        """Of every pair, the first outcome that is torn."""
+        pairs = [(mine, other) for mine in self.verbs for other in self.verbs]
+        return [found[0] for pair in pairs if (found := await self.torn(*pair))]
+
+    async def torn(self, mine: str, *others: str) -> list[Torn]:
+        """Every outcome that no order gives, of a verb that is met by others all at once."""
+        orders = [await self._in_order(mine, others, at) for at in range(len(others) + 1)]
+        touched = await self._touched(others)
+        found: list[Torn] = []
+        for backwards in (False, True):
+            _, steps = await self._met(mine, others, NEVER, backwards=backwards)
+            for step in _worth_a_try(steps, touched):
+                told, _ = await self._met(mine, others, step, backwards=backwards)
+                if told not in orders:
+                    found.append(Torn(mine, others, step, backwards, told, orders))
+        return found
+
+    async def _touched(self, others: Sequence[str]) -> set[str]:
+        """The parts that the others write to."""
+        engine = self._engine.copied()
+        store = await _opened(engine, self._clock)
+        for name in others:
+            await _answer(self.verbs[name](store))
+        new, old = engine.changed(self._before)
+        return {entry.key.part for entry in (*new, *old)}
+
+    async def _in_order(self, mine: str, others: Sequence[str], at: int) -> Outcome:
+        engine = self._engine.copied()
+        store = await _opened(engine, self._clock)
+        names = [*others[:at], mine, *others[at:]]
+        told = [await _answer(self.verbs[name](store)) for name in names]
+        return await self._outcome(engine, [told.pop(at), *told])
+
+    async def _met(
+        self, mine: str, others: Sequence[str], step: int, *, backwards: bool
+    ) -> tuple[Outcome, list[str | None]]:
+        """And the steps that the verb took."""
+        engine = self._engine.copied()
+        torn = TornEngine(engine, backwards=backwards)
+        own, other = await _opened(torn, self._clock), await _opened(engine, self._clock)
+        if backwards:  # it has seen where each job is, and asks for that at once
+            jobs = await engine.range(key_layout.due_before(self._clock.now()), limit=100)
+            await own.get([entry.value["job_id"] for entry in jobs])
+        await own.footing()
+        told: list[str] = []
+
+        async def act() -> None:
+            told.extend([await _answer(self.verbs[name](other)) for name in others])
+
+        torn.armed(step, act)
+        answer = await _answer(self.verbs[mine](own))
+        return await self._outcome(engine, [answer, *told]), torn.steps
+
+    async def _outcome(self, engine: QuickEngine, answers: Sequence[str]) -> Outcome:
+        new, old = engine.changed(self._before)
+        if any(entry.key.part == key_layout.PENDING for entry in new):
+            await _opened(engine, self._clock)  # what was left half-done is done
+            new, old = engine.changed(self._before)
+        written = Counter(map(_line, new))
+        written.subtract(map(_line, old))
+        told = {line: number for line, number in written.items() if number and line}
+        return Outcome(tuple(answers), told)
+
+
+def _worth_a_try(steps: Sequence[str | None], touched: Collection[str]) -> list[int]:
+    """Before which steps. After a read of what nobody writes to, it is as before that read."""
+    first_write = steps.index(None) if None in steps else len(steps)
+    return [
+        step
+        for step in range(len(steps))
+        if step == 0 or step > first_write or steps[step - 1] in touched
+    ]
+
+
+async def _opened(engine: Engine, clock: FakeClock) -> KeyValueStore:
+    store = KeyValueStore(engine, clock=clock, ids=ids_for_test(clock))
+    await store.open()
+    return store
+
+
+async def _answer(answer: Awaitable[Any]) -> str:
+    try:
+        return _text(await answer)
+    except Exception as error:  # noqa: BLE001 - an answer like any other
+        return repr(error)
+
+
+def _line(entry: Entry) -> str:
+    value = {name: each for name, each in entry.value.items() if name != MARK}
+    return "" if entry.key.part in ASIDE else f"{entry.key.part} {_text(value)}"
+
+
+def _text(value: Any) -> str:
+    return json.dumps(_plain(value), default=str, sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str | int | None):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        own = {str(name): each for name, each in value.items() if name not in NUMBERS}
+        is_event = isinstance(own.get("id"), int)
+        return {n: _plain(each) for n, each in own.items() if not (is_event and n == "id")}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value

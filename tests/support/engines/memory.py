@@ -1,0 +1,135 @@
+"""An engine of dictionaries, for quick tests of the key-value store itself."""
+
+import asyncio
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from itertools import count
+from threading import Lock
+
+from outlast.store.keyvalue.engine import (
+    LAST,
+    Conditions,
+    Entry,
+    Key,
+    Leases,
+    Limits,
+    Span,
+    Value,
+    Write,
+)
+
+
+class MemoryEngine:
+    """Ordered keys in memory; every write is told to whoever watches.
+
+    `before` is called before every transaction. At every request others get their turn.
+    """
+
+    def __init__(self, *, most_writes: int = 100) -> None:
+        self.limits = Limits(most_writes=most_writes, poll=0.5, beat=0.05)
+        self.leases: Leases | None = None
+        self.before: Callable[[Sequence[Write]], None] = lambda _: None
+        self._parts: dict[str, dict[str, Entry]] = defaultdict(dict)
+        self._order: dict[str, list[str]] = defaultdict(list)
+        self._versions = count(1)
+        self._one_at_a_time = Lock()
+        self._watchers: list[Callable[[Write], None]] = []
+
+    def exists(self) -> bool:
+        return True
+
+    async def concerns(self) -> list[str]:
+        return ["it forgets everything when its process ends"]
+
+    async def open(self) -> None:
+        """Nothing is to be made."""
+
+    async def close(self) -> None:
+        """It keeps what it has."""
+
+    async def leave(self) -> None:
+        """It belongs to no loop."""
+
+    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+        await self._pause()
+        return [self._parts[key.part].get(key.sort) for key in keys]
+
+    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+        await self._pause()
+        order = self._order[span.part]
+        start = bisect_left(order, span.start)
+        end = len(order) if span.end is None else bisect_left(order, span.end)
+        chosen = order[start:end]
+        if reverse:
+            chosen.reverse()
+        return [self._parts[span.part][sort] for sort in chosen[:limit]]
+
+    async def scan(self, start: str) -> AsyncIterator[Entry]:
+        await self._pause()
+        parts = [held for part, held in self._parts.items() if part.startswith(start)]
+        for entry in [entry for held in parts for entry in held.values()]:
+            yield entry
+
+    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+        return [await self.range(span, limit=limit) for span, limit in asked]
+
+    async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
+        await self._pause()
+        touched = {*conditions, *(write.key for write in writes)}
+        assert len(touched) <= self.limits.most_writes, f"{len(touched)} records: {touched}"
+        assert len({write.key for write in writes}) == len(writes), "a key is written twice"
+        self.before(writes)
+        with self._one_at_a_time:  # locks beat on a thread
+            if any(self._version(key) != version for key, version in conditions.items()):
+                return False
+            for write in writes:
+                self._write(write.key, write.value)
+        for write in writes:
+            for heard in list(self._watchers):
+                heard(write)
+        return True
+
+    async def advance(self, counter: Key, by: int) -> int:
+        await self._pause()
+        with self._one_at_a_time:
+            there = self._parts[counter.part].get(counter.sort)
+            last: int = by + (there.value[LAST] if there else 0)
+            self._write(counter, {LAST: last})
+        return last
+
+    def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> Callable[[], None]:
+        def own(write: Write) -> None:
+            if write.key.part.startswith(tuple(parts)):
+                heard(write)
+
+        self._watchers.append(own)
+        return lambda: self._watchers.remove(own)
+
+    async def time(self) -> None:
+        """Its time is its process's."""
+
+    async def facts(self) -> Mapping[str, str]:
+        return {"engine": "dictionaries in memory"}
+
+    def everything(self) -> dict[Key, Value]:
+        """All that it holds."""
+        parts = self._parts.items()
+        return {Key(part, s): e.value for part, held in parts for s, e in held.items()}
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(0)  # as at a network, others get their turn
+
+    def _version(self, key: Key) -> str | None:
+        entry = self._parts[key.part].get(key.sort)
+        return None if entry is None else entry.version
+
+    def _write(self, key: Key, value: Value | None) -> None:
+        held, order = self._parts[key.part], self._order[key.part]
+        if value is None:
+            if held.pop(key.sort, None) is not None:
+                del order[bisect_left(order, key.sort)]
+            return
+        if key.sort not in held:
+            insort(order, key.sort)
+        held[key.sort] = Entry(key, dict(value), str(next(self._versions)))

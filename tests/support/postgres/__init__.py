@@ -1,0 +1,1 @@
+"""PostgreSQL helpers: clock, connection reuse."""

@@ -1,0 +1,99 @@
+"""Connections that outlive their store: a new one plans each statement anew, longer than a test."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from unittest.mock import patch
+
+import asyncpg
+
+from outlast.store.postgres import life, pool
+from outlast.store.postgres.connection import connect
+from outlast.store.postgres.pool import Line
+from outlast.store.postgres.statements import Probe
+from outlast.store.postgres.url import Address, address
+from support.corruption.postgres import empty_on
+
+
+@asynccontextmanager
+async def kept_connections(url: str) -> AsyncIterator["Kept"]:
+    """A store there, of this loop, that is closed within the block leaves its own to the next."""
+    kept = Kept(address(url))
+    with (
+        patch.object(pool, "connect", kept.connect),
+        patch.object(pool, "Line", kept.line),
+        patch.object(life, "connect", kept.lend),
+    ):
+        yield kept
+    await kept.close()
+
+
+class Kept:
+    """What was left, by how it plans."""
+
+    def __init__(self, where: Address) -> None:
+        self._address = where
+        self._loop = asyncio.get_running_loop()
+        self.left: dict[bool, list[asyncpg.Connection]] = defaultdict(list)
+
+    async def connect(self, where: Address, *, plans_once: bool = False) -> asyncpg.Connection:
+        left = self.left[plans_once] if self.is_of(where) else []
+        while left:
+            connection = left.pop()
+            if not connection.is_closed():
+                return connection
+        return await connect(where, plans_once=plans_once)
+
+    async def lend(self, where: Address) -> "asyncpg.Connection | _Lent":
+        """For a moment: to close it is to give it back."""
+        connection = await self.connect(where)
+        return _Lent(connection, self.left[False]) if self.is_of(where) else connection
+
+    async def empty(self) -> None:
+        """Take out everything that is stored there."""
+        connection = await self.connect(self._address)
+        await empty_on(connection, self._address.schema)
+        self.left[False].append(connection)
+
+    def line(self, where: Address, probe: Probe | None, *, plans_once: bool) -> Line:
+        return _KeptLine(self, where, probe, plans_once=plans_once)
+
+    def is_of(self, where: Address) -> bool:
+        """Whether it goes there, from the loop that all of them belong to."""
+        return where.dsn == self._address.dsn and asyncio.get_running_loop() is self._loop
+
+    async def close(self) -> None:
+        for connections in self.left.values():
+            for connection in connections:
+                await connection.close(timeout=1)
+
+
+class _Lent:
+    def __init__(self, connection: asyncpg.Connection, left: list[asyncpg.Connection]) -> None:
+        self._connection = connection
+        self._left = left
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 - as asyncpg has it
+        self._left.append(self._connection)
+
+
+class _KeptLine(Line):
+    def __init__(
+        self, kept: Kept, where: Address, probe: Probe | None, *, plans_once: bool
+    ) -> None:
+        super().__init__(where, probe, plans_once=plans_once)
+        self._kept = kept
+
+    async def close(self) -> None:
+        if not self._kept.is_of(self._address):
+            await super().close()
+            return
+        async with self._turn:
+            lane, self._lane = self._lane, None
+            if lane is not None:
+                self._kept.left[self._plans_once].append(lane.connection)

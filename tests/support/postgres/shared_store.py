@@ -1,0 +1,34 @@
+"""The PostgreSQL store as tests need it that share one server with others."""
+
+import asyncio
+from typing import Final
+
+from outlast.core.event import EventRecord
+from outlast.store.postgres.store import PostgresStore
+from support.corruption.postgres import empty
+
+_XMIN: Final = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+_XMAX: Final = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+
+
+class Settled(PostgresStore):
+    """Shows its stream once nobody's older transaction is under way: tests share the server."""
+
+    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
+        async with self._lines.line("read-0").taken() as lane:
+            ours = await lane.connection.fetchval(_XMAX)
+            while await lane.connection.fetchval(_XMIN) < ours:  # noqa: ASYNC110 - not ours to tell
+                await asyncio.sleep(0.001)
+        return await super().stream(after=after, limit=limit)
+
+
+class Emptied(Settled):
+    """Begins with nothing when it is first opened."""
+
+    _times = 0
+
+    async def open(self) -> None:
+        await super().open()
+        if not self._times:
+            await empty(self.address)
+        self._times += 1

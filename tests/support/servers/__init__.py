@@ -1,0 +1,1 @@
+"""Fault proxies and servers with unusual settings."""

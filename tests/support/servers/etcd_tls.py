@@ -1,0 +1,107 @@
+"""A real etcd that wants TLS and a password, for as long as its test process lives."""
+
+import json
+import ssl
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import Request, urlopen
+
+from outlast.testing.servers import process_tree, shared_server
+from outlast.testing.servers.etcd import ASKED, THRIFTY, program
+from outlast.testing.servers.server_process import Program, free_ports, new_folder
+
+ROOT: Final = "root"
+USER: Final = "jobs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecureEtcd:
+    """One member; `user` may use what is under `prefix` and nothing else."""
+
+    host: str
+    certificate: Path
+    password: str
+    prefix: str
+
+    def url(self, prefix: str, *, user: str = USER, password: str | None = None) -> str:
+        name = f"{user}:{self.password if password is None else password}"
+        return f"etcd://{name}@{self.host}/{prefix}?ca={self.certificate}"
+
+    def ask(self, path: str, body: Mapping[str, Any], token: str | None = None) -> Any:
+        """One request, over TLS; OSError if it is refused."""
+        headers = {} if token is None else {"Authorization": token}
+        asked = Request(
+            f"https://{self.host}/v3/{path}", data=json.dumps(body).encode(), headers=headers
+        )
+        trust = ssl.create_default_context(cafile=str(self.certificate))
+        with urlopen(asked, timeout=ASKED, context=trust) as answer:  # noqa: S310 - same
+            return json.load(answer)
+
+    def answers(self) -> bool:
+        with suppress(OSError, ValueError):
+            return int(self.ask("maintenance/status", {}).get("leader", 0)) > 0
+        return False
+
+    def change_password(self, password: str) -> None:
+        """By root, while others are connected: what they were let in with is worth nothing."""
+        root = {"name": ROOT, "password": self.password}
+        token = self.ask("auth/authenticate", root)["token"]
+        self.ask("auth/user/changepw", {"name": USER, "password": password}, token)
+
+
+@contextmanager
+def secure_etcd(folder: Path, *, prefix: str, password: str) -> Iterator[SecureEtcd]:
+    """One of one's own, on loopback, with a certificate that it has signed itself."""
+
+    def start(users: Path) -> shared_server.Told:
+        own = new_folder("etcd-secure")
+        process_tree.watch(users, own)
+        return {"folder": str(own), "host": _start(own)}
+
+    with shared_server.own(folder, "etcd-secure", start) as told:
+        where = Path(told["folder"])
+        certificate = where / process_tree.DATA / "fixtures" / "client" / "cert.pem"
+        server = SecureEtcd(
+            host=told["host"], certificate=certificate, password=password, prefix=prefix
+        )
+        Program(folder=where, words=("etcd",)).wait(server.answers)
+        _lock(server)
+        yield server
+
+
+def _start(folder: Path) -> str:
+    client, peer = free_ports(2)
+    url, between = f"https://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+    options = {
+        "--name": "alone",
+        "--data-dir": str(folder / process_tree.DATA),
+        "--listen-client-urls": url,
+        "--advertise-client-urls": url,
+        "--listen-peer-urls": between,
+        "--initial-advertise-peer-urls": between,
+        "--initial-cluster": f"alone={between}",
+        "--log-level": "error",
+    }
+    words = (program(), *(word for option in options.items() for word in option))
+    Program(folder=folder, words=(*words, "--auto-tls", "--unsafe-no-fsync")).start(env=THRIFTY)
+    return f"127.0.0.1:{client}"
+
+
+def _lock(server: SecureEtcd) -> None:
+    """Make the two users, and let nobody else in."""
+    start = f"{server.prefix}/".encode()
+    granted = {"permType": "READWRITE", "key": _b64(start), "range_end": _b64(start[:-1] + b"0")}
+    for name in (ROOT, USER):
+        server.ask("auth/user/add", {"name": name, "password": server.password})
+        server.ask("auth/role/add", {"name": name})
+        server.ask("auth/user/grant", {"user": name, "role": name})
+    server.ask("auth/role/grant", {"name": USER, "perm": granted})
+    server.ask("auth/enable", {})
+
+
+def _b64(text: bytes) -> str:
+    return b64encode(text).decode()
