@@ -13,7 +13,7 @@ from bench.probe import Probe
 from bench.progress import tell
 from outlast import Outlast
 from outlast.core.decide import succeed
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.store.sqlite.store import SqliteStore
 
 BATCH = 100
@@ -27,7 +27,7 @@ FEWEST = 50 * STEP
 
 CHUNK = 10_000
 LEASE = timedelta(minutes=10)
-HOLDER = Holder(instance_id="bench", boot_id="bench")
+HOLDER = LeaseHolder(instance_id="bench", boot_id="bench")
 
 
 @dataclass(frozen=True, slots=True)

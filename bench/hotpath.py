@@ -20,9 +20,9 @@ from outlast.clock import SystemClock
 from outlast.core.decide import Change
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId, RunId
-from outlast.core.run import Claim, Holder, Lease
+from outlast.core.run import Claim, Lease, LeaseHolder
 from outlast.store.base import Renewal
-from outlast.worker.supervisor.shared_lease_table import Board, HeldOnBoard
+from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable, SharedLeaseWriter
 
 SLOW = 0.006
 """How long a statement over a few hundred jobs takes, in seconds, where a server does it."""
@@ -88,7 +88,7 @@ class Prepared:
         async with asyncio.timeout(LIMIT):
             return await self._done
 
-    def listen(self, *_: object, **__: object) -> Callable[[], None]:
+    def subscribe(self, *_: object, **__: object) -> Callable[[], None]:
         return lambda: None
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, list[Any]]]:
@@ -109,10 +109,10 @@ async def _embedded(jobs: int, pause: float) -> tuple[float, float]:
 async def _supervised(jobs: int, pause: float) -> tuple[float, float]:
     """The engine of a child, which writes what it holds onto a board."""
     store: Any = Prepared(jobs, pause=pause)
-    app, board = _app(store), Board.new()
-    held = HeldOnBoard(board, SystemClock().monotonic)
+    app, board = _app(store), SharedLeaseTable.new()
+    held = SharedLeaseWriter(board, SystemClock().monotonic)
     engine = app.engine(held, queues=None, types=None, concurrency=None, app_address="bench:app")
-    engine.start(Holder(instance_id="bench", boot_id="bench"))
+    engine.start(LeaseHolder(instance_id="bench", boot_id="bench"))
     try:
         return await store.figures()  # type: ignore[no-any-return]  # made above
     finally:

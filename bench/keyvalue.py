@@ -20,7 +20,7 @@ from outlast.config import Settings
 from outlast.core.decide import succeed
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob
-from outlast.core.run import Claim, Holder, Lease
+from outlast.core.run import Claim, Lease, LeaseHolder
 from outlast.core.worker import WorkerInfo
 from outlast.store.keyvalue.engine import Engine
 from outlast.store.keyvalue.store import KeyValueStore
@@ -28,7 +28,7 @@ from outlast.store.keyvalue.store import KeyValueStore
 BACKLOGS: Final = (100, 1_000, 10_000)
 ABANDONED: Final = timedelta(hours=1)
 LEASE: Final = timedelta(seconds=15)
-HOLDER: Final = Holder(instance_id="bench", boot_id="tree.bench")
+HOLDER: Final = LeaseHolder(instance_id="bench", boot_id="tree.bench")
 HOUR: Final = 3600
 ROUNDS: Final = 20
 BATCH: Final = 500
@@ -159,7 +159,9 @@ async def _acts(bench: Bench) -> list[tuple[str, Spent]]:
 async def _idle(bench: Bench) -> list[tuple[str, Spent]]:
     """What one worker asks where there is nothing to do, and in an hour of that."""
     store = bench.store
-    settings = Settings().suited(poll=store.rhythm.poll, tick=store.rhythm.tick)
+    settings = Settings().with_store_defaults(
+        poll=store.polling_defaults.poll, tick=store.polling_defaults.tick
+    )
     await store.add([bench.job()])
     await store.claim(HOLDER, queue="default", types=["bench"], limit=1, lease=LEASE)
     info = WorkerInfo(
@@ -171,15 +173,15 @@ async def _idle(bench: Bench) -> list[tuple[str, Spent]]:
         types=("bench",),
         concurrency=1,
     )
-    await store.enlist(info)
-    hold = await store.hold(HOLDER.boot_id, shared=True)
+    await store.register_worker(info)
+    hold = await store.acquire_lock(HOLDER.boot_id, shared=True)
     assert hold is not None
     nothing = await bench.cost(
         lambda: store.claim(HOLDER, queue="default", types=["bench"], limit=1, lease=LEASE)
     )
-    look = await bench.cost(lambda: store.chores(abandoned=ABANDONED))
-    beat = await bench.cost(lambda: store.beat(HOLDER, span=LEASE))
-    held = await bench.cost(store._require_open()[1].beat)  # noqa: SLF001 - a thread's otherwise
+    look = await bench.cost(lambda: store.maintenance_due(abandoned=ABANDONED))
+    beat = await bench.cost(lambda: store.heartbeat(HOLDER, span=LEASE))
+    held = await bench.cost(store._require_open()[1].heartbeat)  # noqa: SLF001 - a thread's otherwise
     await hold.release()
     hour = (
         nothing.times(HOUR / settings.poll.total_seconds())

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from bench.metered import Spent
 from outlast.core.delivery import Delivery
 from outlast.core.job import Slot
-from outlast.core.schedule import Firing, Making, Outcome, Plan, Rule, Schedule
-from outlast.store.contract.schedules import Fired, SetSchedule
+from outlast.core.schedule import Firing, JobBlueprint, Plan, Schedule, SlotOutcome, TimeRule
+from outlast.store.contract.schedules import FireResult, SetSchedule
 
 if TYPE_CHECKING:
     from bench.keyvalue import Bench
@@ -24,7 +24,7 @@ async def slots(bench: "Bench") -> list[tuple[str, Spent]]:
 
     async def trigger() -> None:
         [standing] = await store.schedules(limit=1)
-        assert await store.fire([_firing(bench, standing, Outcome.RAN)]) == [Fired.WRITTEN]
+        assert await store.fire([_firing(bench, standing, SlotOutcome.RAN)]) == [FireResult.WRITTEN]
 
     triggered = await bench.cost(trigger)
     read = await bench.cost(lambda: store.schedules(limit=1))
@@ -32,7 +32,7 @@ async def slots(bench: "Bench") -> list[tuple[str, Spent]]:
     missed = []
     [schedule] = await store.schedules(limit=1)
     for _ in range(20):
-        missed.append(_firing(bench, schedule, Outcome.MISSED))
+        missed.append(_firing(bench, schedule, SlotOutcome.MISSED))
         schedule = replace(schedule, next_slot=missed[-1].next_slot)
     caught_up = (await bench.cost(lambda: store.fire(missed), 1)).over(len(missed))
     return [
@@ -43,7 +43,7 @@ async def slots(bench: "Bench") -> list[tuple[str, Spent]]:
 
 
 async def _save(bench: "Bench", at: datetime) -> None:
-    making = Making(
+    making = JobBlueprint(
         type="bench",
         name="bench",
         delivery=Delivery.LEASE,
@@ -52,13 +52,13 @@ async def _save(bench: "Bench", at: datetime) -> None:
         max_attempts=5,
     )
     plan = Plan(
-        name="bench", rule=Rule(every=EVERY), making=making, coalesce=True, misfire_grace=EVERY
+        name="bench", rule=TimeRule(every=EVERY), making=making, coalesce=True, misfire_grace=EVERY
     )
     value = SetSchedule(plan=plan, next_slot=at, next_trigger_at=at)
     assert await bench.store.set_schedule(SCHEDULE_ID, expected=None, value=value)
 
 
-def _firing(bench: "Bench", schedule: Schedule, outcome: Outcome) -> Firing:
+def _firing(bench: "Bench", schedule: Schedule, outcome: SlotOutcome) -> Firing:
     assert schedule.next_slot is not None
     following = schedule.next_slot + EVERY
     return Firing(
@@ -67,7 +67,7 @@ def _firing(bench: "Bench", schedule: Schedule, outcome: Outcome) -> Firing:
         slot=Slot(series=schedule.series, at=schedule.next_slot),
         outcome=outcome,
         planned=schedule.next_slot,
-        job=bench.job() if outcome is Outcome.RAN else None,
+        job=bench.job() if outcome is SlotOutcome.RAN else None,
         next_slot=following,
         next_trigger_at=following,
     )

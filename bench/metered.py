@@ -8,12 +8,12 @@ from typing import Any
 from outlast.store.keyvalue.engine import (
     Conditions,
     Engine,
-    Entry,
+    EngineLeases,
     Keep,
     Key,
-    Leases,
+    KeyRange,
     Limits,
-    Span,
+    StoredItem,
     Write,
 )
 from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
@@ -85,7 +85,7 @@ class Metered:
         return self._engine.limits
 
     @property
-    def leases(self) -> Leases | None:
+    def leases(self) -> EngineLeases | None:
         return (
             None if self._engine.leases is None else MeteredLeases(self._engine.leases, self._meter)
         )
@@ -99,18 +99,18 @@ class Metered:
     async def close(self) -> None:
         await self._engine.close()
 
-    async def leave(self) -> None:
-        await self._engine.leave()
+    async def release_loop(self) -> None:
+        await self._engine.release_loop()
 
-    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+    async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         self._meter.add(reads=1 if keys else 0)
         return await self._engine.get(keys)
 
-    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+    async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
         self._meter.add(reads=1)
         return await self._engine.range(span, limit=limit, reverse=reverse)
 
-    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+    async def ranges(self, asked: Sequence[tuple[KeyRange, int]]) -> list[list[StoredItem]]:
         self._meter.add(reads=1 if self._is_one else len(asked))
         return await self._engine.ranges(asked)
 
@@ -130,17 +130,17 @@ class Metered:
     async def time(self) -> datetime | None:
         return await self._engine.time()
 
-    async def facts(self) -> Mapping[str, str]:
-        return await self._engine.facts()
+    async def describe(self) -> Mapping[str, str]:
+        return await self._engine.describe()
 
-    async def concerns(self) -> list[str]:
-        return await self._engine.concerns()
+    async def health_warnings(self) -> list[str]:
+        return await self._engine.health_warnings()
 
 
 class MeteredLeases:
     """To keep one counts as a read: the cluster writes nothing for it."""
 
-    def __init__(self, leases: Leases, meter: Meter) -> None:
+    def __init__(self, leases: EngineLeases, meter: Meter) -> None:
         self._leases = leases
         self._meter = meter
 

@@ -10,7 +10,7 @@ from time import perf_counter, process_time
 from bench.progress import tell
 from bench.report import table
 from outlast import Outlast
-from outlast.scheduler.loop import keep_triggering
+from outlast.scheduler.loop import run_trigger_loop
 
 SOON = timedelta(seconds=20)
 IDLE = 100_000
@@ -77,7 +77,7 @@ async def _idle(path: Path) -> float:
 
 
 def _triggering(app: Outlast) -> "asyncio.Task[None]":
-    return asyncio.create_task(keep_triggering(app.store, app._ids.job, POLL))  # noqa: SLF001 - as its worker does
+    return asyncio.create_task(run_trigger_loop(app.store, app._ids.job, POLL))  # noqa: SLF001 - as its worker does
 
 
 def _copy(path: Path) -> None:

@@ -80,9 +80,9 @@ def postgres(
 @pytest.fixture(scope="session")
 def postgres_places(postgres: "PostgresServer") -> Iterator[Iterator[str]]:
     """Addresses without end, for `postgres_url`."""
-    from outlast.testing.servers.postgres_shared import places  # noqa: PLC0415 - only who asks
+    from outlast.testing.servers.postgres_shared import fresh_schemas  # noqa: PLC0415 - only who asks
 
-    with places(postgres) as addresses:
+    with fresh_schemas(postgres) as addresses:
         yield addresses
 
 

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from outlast.telemetry import errors_in_full, listen
+from outlast.telemetry import log_full_errors, subscribe
 
 from .brief import Brief
 
@@ -12,4 +12,4 @@ app: Final = Brief(Path()).app
 """For `outlast worker daily_brief.worker:app`."""
 
 # S0 11: errors are logged. A handler's words may quote what it was given; here that is news.
-listen(errors_in_full(logging.getLogger("daily_brief")))
+subscribe(log_full_errors(logging.getLogger("daily_brief")))

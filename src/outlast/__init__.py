@@ -17,7 +17,7 @@ if _typing.TYPE_CHECKING:
     from outlast.core.outcome import Cancel, RetryAfter, Skip, Snooze
     from outlast.core.queue import Pause
     from outlast.core.retry import Backoff
-    from outlast.core.schedule import Outcome, Schedule, SlotRecord
+    from outlast.core.schedule import Schedule, SlotOutcome, SlotRecord
     from outlast.core.state import State
     from outlast.core.template import Template
     from outlast.errors import (
@@ -33,7 +33,7 @@ if _typing.TYPE_CHECKING:
         JobNotFound,
         JobNotSucceeded,
         LeaseLost,
-        NoWorker,
+        NoWorkerAvailable,
         OperatorError,
         OutlastError,
         PayloadTooLarge,
@@ -52,7 +52,7 @@ if _typing.TYPE_CHECKING:
         UnknownType,
         WaitTimeout,
     )
-    from outlast.jobs.enqueue_many import SomeRefused
+    from outlast.jobs.enqueue_many import PartialEnqueueError
     from outlast.jobs.groups import GroupHandle
     from outlast.jobs.handle import Handle
     from outlast.jobs.jobtype import Bound, JobType
@@ -87,11 +87,11 @@ __all__ = [
     "JobType",
     "LeaseLost",
     "Lineage",
-    "NoWorker",
+    "NoWorkerAvailable",
     "OperatorError",
-    "Outcome",
     "Outlast",
     "OutlastError",
+    "PartialEnqueueError",
     "Pause",
     "PayloadTooLarge",
     "PermanentError",
@@ -105,10 +105,10 @@ __all__ = [
     "Settings",
     "Skip",
     "Slot",
+    "SlotOutcome",
     "SlotRecord",
     "SlotTaken",
     "Snooze",
-    "SomeRefused",
     "State",
     "StopRequested",
     "Sync",
@@ -148,8 +148,8 @@ _AT: _typing.Final = {
     "outlast.core.queue": ("Pause",),
     "outlast.core.retry": ("Backoff",),
     "outlast.core.schedule": (
-        "Outcome",
         "Schedule",
+        "SlotOutcome",
         "SlotRecord",
     ),
     "outlast.core.state": ("State",),
@@ -168,7 +168,7 @@ _AT: _typing.Final = {
         "JobNotFound",
         "JobNotSucceeded",
         "LeaseLost",
-        "NoWorker",
+        "NoWorkerAvailable",
         "OperatorError",
         "PayloadTooLarge",
         "PermanentError",
@@ -186,7 +186,7 @@ _AT: _typing.Final = {
         "UnknownType",
         "WaitTimeout",
     ),
-    "outlast.jobs.enqueue_many": ("SomeRefused",),
+    "outlast.jobs.enqueue_many": ("PartialEnqueueError",),
     "outlast.jobs.groups": ("GroupHandle",),
     "outlast.jobs.handle": ("Handle",),
     "outlast.jobs.jobtype": (

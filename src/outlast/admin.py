@@ -11,7 +11,7 @@ from typing import (
     Any,
 )
 
-from outlast.core.duration import Span
+from outlast.core.duration import Duration
 from outlast.core.event import EventRecord
 from outlast.core.explain import Explanation, explain
 from outlast.core.group import Group
@@ -57,7 +57,7 @@ class Admin:
         """
         return event_stream(self._client, after=after, follow=follow)
 
-    async def wait(self, job_id: str, timeout: Span | None = None) -> Job:  # noqa: ASYNC109 - WaitTimeout names the job
+    async def wait(self, job_id: str, timeout: Duration | None = None) -> Job:  # noqa: ASYNC109 - WaitTimeout names the job
         """The job once it has ended; for a chain, the last of its jobs. WaitTimeout after that."""
         return await self._client.wait(job_id_of(job_id), timeout=timeout)
 
@@ -67,7 +67,7 @@ class Admin:
 
     async def explain(self, job_id: str) -> Explanation:
         """Why a job waits: every gate on its way, the one that stops it, what would open it."""
-        situation = await (await self._client.store()).situation(job_id_of(job_id))
+        situation = await (await self._client.store()).wait_facts(job_id_of(job_id))
         if situation is None:
             raise missing(job_id)
         return explain(situation)
@@ -125,7 +125,7 @@ class Admin:
         *,
         params: Mapping[str, Any] | None = None,
         priority: int | None = None,
-        delay: Span | None = None,
+        delay: Duration | None = None,
         at: datetime | None = None,
     ) -> Job:
         """Change a job that waits: `await app.edit(job_id, params={"n": 3}, delay="5m")`.
@@ -165,7 +165,7 @@ class Admin:
         return await queues.set_queue(self._client, name, ordering, concurrency, gap)
 
     async def pause(
-        self, queue: str, *, reason: str | None = None, duration: Span | None = None
+        self, queue: str, *, reason: str | None = None, duration: Duration | None = None
     ) -> Queue:
         """Let nobody take jobs of a queue, until `resume` or for `duration`; what runs goes on.
 

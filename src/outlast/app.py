@@ -31,14 +31,14 @@ from typing import (
 from outlast.admin import Admin
 from outlast.clock import SystemClock
 from outlast.config import SettingOptions, Settings
-from outlast.core.duration import Span
+from outlast.core.duration import Duration
 from outlast.core.failure import Sink
-from outlast.core.failure_sink import Watch
+from outlast.core.failure_sink import FailureSink
 from outlast.core.ids import Ids
 from outlast.core.retry import Backoff
 from outlast.jobs import enqueue_many
 from outlast.jobs.client import Client
-from outlast.jobs.decorator import AsyncHandler, Decorator, Ending, Handler
+from outlast.jobs.decorator import AsyncHandler, Decorator, Handler, HandlerEnding
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.groups import GroupHandle, ModeName, OnFailureName, start_group
 from outlast.jobs.handle import Handle
@@ -50,16 +50,16 @@ from outlast.jobs.templates import Templates
 from outlast.run_context import Run
 from outlast.store.base import Store
 from outlast.store.open import open_store
-from outlast.store.rhythm import Paced
-from outlast.store.transfer_completion import take_over
+from outlast.store.rhythm import HasPollingDefaults
+from outlast.store.transfer_completion import complete_transfer
 from outlast.sync import Sync
 
 if TYPE_CHECKING:
     from outlast.scheduler.plan_builder import Options
-    from outlast.scheduler.schedules import Declared, Schedules
+    from outlast.scheduler.schedules import ScheduleDeclaration, ScheduleManager
     from outlast.worker.embedded import Beside, Worker
     from outlast.worker.engine import Engine
-    from outlast.worker.lease_table import Held
+    from outlast.worker.lease_table import LeaseTable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,8 +83,8 @@ class Outlast(Admin):
         given = (settings or Settings()).with_(**overrides)
         self.registry = Registry()
         self.url = url if isinstance(url, str) else None
-        self._declared: dict[str, Declared] = {}
-        self._watches: list[Watch] = []
+        self._declared: dict[str, ScheduleDeclaration] = {}
+        self._watches: list[FailureSink] = []
         self._ids = Ids(SystemClock().now, secrets.randbits)
         self._store = _store(url, self._ids)
         self.settings = _suited(given, self._store)
@@ -94,7 +94,7 @@ class Outlast(Admin):
             ids=self._ids,
             load_result=self.registry.load_result,
             dump_params=self.registry.dump_params,
-            opened=partial(take_over, open_store=open_store),
+            opened=partial(complete_transfer, open_store=open_store),
         )
 
     @overload
@@ -103,14 +103,18 @@ class Outlast(Admin):
     def job(self, handler: type[Handler[R]], /) -> JobType[..., R]: ...
     @overload
     def job(
-        self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, R | Ending]], /
+        self, function: Callable[Concatenate[Run, P], Coroutine[Any, Any, R | HandlerEnding]], /
     ) -> JobType[P, R]: ...
     @overload
-    def job(self, function: Callable[P, Coroutine[Any, Any, R | Ending]], /) -> JobType[P, R]: ...
+    def job(
+        self, function: Callable[P, Coroutine[Any, Any, R | HandlerEnding]], /
+    ) -> JobType[P, R]: ...
     @overload
-    def job(self, function: Callable[Concatenate[Run, P], R | Ending], /) -> JobType[P, R]: ...
+    def job(
+        self, function: Callable[Concatenate[Run, P], R | HandlerEnding], /
+    ) -> JobType[P, R]: ...
     @overload
-    def job(self, function: Callable[P, R | Ending], /) -> JobType[P, R]: ...
+    def job(self, function: Callable[P, R | HandlerEnding], /) -> JobType[P, R]: ...
     @overload
     def job(
         self,
@@ -120,7 +124,7 @@ class Outlast(Admin):
         retry: Backoff | None = None,
         queue: str = "default",
         priority: int = 0,
-        max_runtime: Span | None = None,
+        max_runtime: Duration | None = None,
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
@@ -134,7 +138,7 @@ class Outlast(Admin):
         retry: Backoff | None = None,
         queue: str = "default",
         priority: int = 0,
-        max_runtime: Span | None = None,
+        max_runtime: Duration | None = None,
         executor: ExecutorName | None = None,
         errors: ErrorNames | None = None,
         unknown_error: VerdictName = "transient",
@@ -178,13 +182,13 @@ class Outlast(Admin):
         one inside another); the other values are also taken out of what the error says. Also a
         decorator.
         """
-        self._watches.append(Watch.new(sink, show))
+        self._watches.append(FailureSink.new(sink, show))
         return sink
 
     async def enqueue_many(self, bound: Iterable[Bound[R]], *, tx: Any = None) -> list[Handle[R]]:
         """Store many jobs: `await app.enqueue_many(send.bind(n) for n in range(10_000))`.
 
-        Each one is stored or refused alone; SomeRefused, at the end, names those that were not.
+        Each one is stored or refused alone; PartialEnqueueError, at the end, names those that were not.
         """
         return await enqueue_many.enqueue_many(self._client, bound, tx=tx)
 
@@ -229,7 +233,7 @@ class Outlast(Admin):
             self.settings,
             ids=self._ids,
             random=SystemRandom().random,
-            beside=self._beside(),
+            beside=self._background_services(),
             instance_id=instance_id or _instance_id(),
             queues=queues,
             types=types,
@@ -238,21 +242,21 @@ class Outlast(Admin):
             watches=tuple(self._watches),
         )
 
-    def _beside(self) -> "Beside":
+    def _background_services(self) -> "Beside":
         """What runs beside the jobs of an embedded worker: the schedules."""
-        from outlast.scheduler.loop import bring_in, keep_triggering  # noqa: PLC0415 - same
+        from outlast.scheduler.loop import run_trigger_loop, sync_declared  # noqa: PLC0415 - same
 
         async def trigger(store: Store) -> None:
-            await bring_in(self.sync_schedules)
+            await sync_declared(self.sync_schedules)
             # Without the lock, whose file would stay beside the database: one file is the promise.
             poll = self.settings.poll
-            await keep_triggering(store, self._ids.job, poll, by_turns=False)
+            await run_trigger_loop(store, self._ids.job, poll, by_turns=False)
 
         return trigger
 
     def engine(
         self,
-        held: "Held",
+        held: "LeaseTable",
         *,
         queues: Sequence[str] | None,
         types: Collection[str] | None,
@@ -292,7 +296,7 @@ class Outlast(Admin):
         job_type: JobType[..., Any] | str | None = None,
         *,
         coalesce: bool,
-        misfire_grace: Span,
+        misfire_grace: Duration,
         **options: Unpack["Options"],
     ) -> None:
         """Declare a schedule: `app.schedule("nightly", "0 2 * * *", report, coalesce=True, …)`.
@@ -314,11 +318,11 @@ class Outlast(Admin):
         self._declared[name] = declare(name, asked, self._declared)
 
     @property
-    def schedules(self) -> "Schedules":
+    def schedules(self) -> "ScheduleManager":
         """Stored schedules by name: save, edit, pause, resume, next, run, backfill, history."""
-        from outlast.scheduler.schedules import Schedules  # noqa: PLC0415 - same
+        from outlast.scheduler.schedules import ScheduleManager  # noqa: PLC0415 - same
 
-        return Schedules(self._client, self.registry)
+        return ScheduleManager(self._client, self.registry)
 
     async def sync_schedules(self) -> None:
         """Bring the schedules that this app declares into the store, as its workers do."""
@@ -331,7 +335,7 @@ class Outlast(Admin):
         return self._store
 
     @contextmanager
-    def using(self, store: Store, *, ids: Ids | None = None) -> Iterator[None]:
+    def with_store(self, store: Store, *, ids: Ids | None = None) -> Iterator[None]:
         """For a block, this app over another store: `with app.using(store): …`, as tests do.
 
         Its job types, and the workers made meanwhile, follow; so does every handle, so take none
@@ -370,9 +374,11 @@ def _store(url: str | Store, ids: Ids) -> Store:
 
 
 def _suited(given: Settings, store: Store) -> Settings:
-    if not isinstance(store, Paced):
+    if not isinstance(store, HasPollingDefaults):
         return given
-    return given.suited(poll=store.rhythm.poll, tick=store.rhythm.tick)
+    return given.with_store_defaults(
+        poll=store.polling_defaults.poll, tick=store.polling_defaults.tick
+    )
 
 
 def _instance_id() -> str:

@@ -41,14 +41,14 @@ class SystemClock:
         return _boot_id()
 
 
-def micros(moment: datetime) -> int:
+def to_micros(moment: datetime) -> int:
     """Microseconds since 1970, exactly: the form in which stores keep moments."""
     if moment.tzinfo is None:
         raise ValueError(f"{moment!r} has no time zone; every moment here is aware")
     return (moment - EPOCH) // MICROSECOND
 
 
-def moment(microseconds: int) -> datetime:
+def from_micros(microseconds: int) -> datetime:
     """The aware UTC moment of `micros`."""
     return EPOCH + timedelta(microseconds=microseconds)
 

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
-from outlast.core.duration import MICROSECOND, Span, to_span
+from outlast.core.duration import MICROSECOND, Duration, parse_duration
 
 RENEWALS_PER_LEASE: Final = 3
 """A lease must outlive two renewals that failed."""
@@ -25,16 +25,16 @@ POLL: Final = timedelta(milliseconds=500)
 class SettingOptions(TypedDict, total=False):
     """What `Outlast(url, …)` takes beside its url; see Settings."""
 
-    lease: Span
-    renew: Span
-    tick: Span
-    poll: Span
-    grace: Span
-    max_silence: Span
-    transaction: Span
-    reservation: Span
-    direct_wait: Span
-    retention: Span | None
+    lease: Duration
+    renew: Duration
+    tick: Duration
+    poll: Duration
+    grace: Duration
+    max_silence: Duration
+    transaction: Duration
+    reservation: Duration
+    direct_wait: Duration
+    retention: Duration | None
     prune_batch: int
     concurrency: int
     prefetch: int
@@ -62,28 +62,28 @@ class Settings:
     concurrency: int  # how many jobs one worker runs at a time
     prefetch: int  # how many more it may hold ready, so that none waits for the store
     logs: Path  # the folder for the output of commands, one file per run
-    _open: frozenset[str] = field(repr=False, compare=False)  # those that a store may choose
+    _unset: frozenset[str] = field(repr=False, compare=False)  # those that a store may choose
 
     def __init__(
         self,
         *,
-        lease: Span = "15s",
-        renew: Span = "5s",
-        tick: Span | None = None,
-        poll: Span | None = None,
-        grace: Span = "30s",
-        max_silence: Span = "10m",
-        transaction: Span = "5s",
-        reservation: Span = "5m",
-        direct_wait: Span = "1m",
-        retention: Span | None = "30d",
+        lease: Duration = "15s",
+        renew: Duration = "5s",
+        tick: Duration | None = None,
+        poll: Duration | None = None,
+        grace: Duration = "30s",
+        max_silence: Duration = "10m",
+        transaction: Duration = "5s",
+        reservation: Duration = "5m",
+        direct_wait: Duration = "1m",
+        retention: Duration | None = "30d",
         prune_batch: int = 500,
         concurrency: int = 10,
         prefetch: int = 1500,
         logs: str | PathLike[str] = "outlast-logs",
     ) -> None:
         left_open = [name for name, span in (("tick", tick), ("poll", poll)) if span is None]
-        object.__setattr__(self, "_open", frozenset(left_open))
+        object.__setattr__(self, "_unset", frozenset(left_open))
         tick, poll = TICK if tick is None else tick, POLL if poll is None else poll
         spans = {"lease": lease, "renew": renew, "tick": tick, "poll": poll}
         for name, span in {
@@ -94,8 +94,8 @@ class Settings:
         }.items():
             object.__setattr__(self, name, _positive(span, what=name))
         object.__setattr__(self, "reservation", _reservation(reservation))
-        object.__setattr__(self, "grace", to_span(grace, what="grace"))
-        kept = None if retention is None else to_span(retention, what="retention")
+        object.__setattr__(self, "grace", parse_duration(grace, what="grace"))
+        kept = None if retention is None else parse_duration(retention, what="retention")
         object.__setattr__(self, "retention", kept)
         object.__setattr__(self, "prune_batch", check_count(prune_batch, what="prune_batch"))
         object.__setattr__(self, "concurrency", check_count(concurrency, what="concurrency"))
@@ -125,14 +125,14 @@ class Settings:
     def with_(self, **changes: Unpack[SettingOptions]) -> "Settings":
         """These settings with some of them changed."""
         now: dict[str, Any] = {
-            name: getattr(self, name) for name in _names() if name not in self._open
+            name: getattr(self, name) for name in _names() if name not in self._unset
         }
         return Settings(**{**now, **changes})
 
-    def suited(self, *, poll: timedelta, tick: timedelta) -> "Settings":
+    def with_store_defaults(self, *, poll: timedelta, tick: timedelta) -> "Settings":
         """These settings with what a store wants, where nobody has said anything else."""
         wanted: dict[str, Any] = {"poll": poll, "tick": tick}
-        return self.with_(**{name: wanted[name] for name in self._open})
+        return self.with_(**{name: wanted[name] for name in self._unset})
 
 
 def _names() -> list[str]:
@@ -149,15 +149,15 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def _positive(value: Span, *, what: str) -> timedelta:
-    span = to_span(value, what=what)
+def _positive(value: Duration, *, what: str) -> timedelta:
+    span = parse_duration(value, what=what)
     if span < SHORTEST:
         raise ValueError(f'{what} is {span}; it must last at least 1 ms, such as "5s"')
     return span
 
 
-def _reservation(value: Span) -> timedelta:
-    span = to_span(value, what="reservation")
+def _reservation(value: Duration) -> timedelta:
+    span = parse_duration(value, what="reservation")
     if not SHORTEST_RESERVATION <= span <= LONGEST_RESERVATION:
         raise ValueError(f'reservation is {span}; it must last from 1 s to 1 h, such as "5m"')
     return span

@@ -20,7 +20,7 @@ OutlastError
 │   ├── GroupNotFound         no group of that id
 │   ├── TransitionRefused     the job's state does not allow that
 │   ├── QueueBusy             a direct run found its queue held, or paused
-│   ├── NoWorker              no worker took a direct run in time
+│   ├── NoWorkerAvailable              no worker took a direct run in time
 │   ├── WaitTimeout           the job had not ended in time
 │   └── JobNotSucceeded       a result was asked of a job that ended otherwise
 ├── RunError              the handler that runs can put it right
@@ -38,9 +38,9 @@ OutlastError
     ├── StoreMissing          there is no store where one was looked for
     ├── StoreFull             no space left
     ├── StoreReadOnly         the store cannot be written
-    ├── StoreBroken           the file is damaged or unreadable
-    ├── NotOurStore           the file belongs to something else
-    ├── ClockApart            this machine's clock and the store's differ by too much
+    ├── StoreCorrupt           the file is damaged or unreadable
+    ├── ForeignStore           the file belongs to something else
+    ├── ClockSkewTooLarge            this machine's clock and the store's differ by too much
     ├── SchemaTooNew          a newer Outlast wrote this store
     └── StoreClosed           the store was closed
 """
@@ -140,7 +140,7 @@ class QueueBusy(CallerError):
         self.until = until
 
 
-class NoWorker(CallerError):
+class NoWorkerAvailable(CallerError):
     """No worker took the job of a direct run in time; it will not run."""
 
 
@@ -225,11 +225,11 @@ class StoreReadOnly(OperatorError):
     """The store, or the folder it lives in, cannot be written."""
 
 
-class StoreBroken(OperatorError):
+class StoreCorrupt(OperatorError):
     """The store's file is damaged or cannot be read."""
 
 
-class NotOurStore(OperatorError):
+class ForeignStore(OperatorError):
     """The file is not a database, or is one that belongs to something else."""
 
 
@@ -237,7 +237,7 @@ class SchemaTooNew(OperatorError):
     """A newer Outlast wrote this store; this one would not understand it."""
 
 
-class ClockApart(OperatorError):
+class ClockSkewTooLarge(OperatorError):
     """The machine's clock differs too much from the store's; leases could not be judged."""
 
 

@@ -205,7 +205,7 @@ class Run:
             self._tell(self)
 
     @property
-    def noticed(self) -> bool:
+    def saw_stop_request(self) -> bool:
         """Whether the handler has seen that it should stop."""
         return self._noticed
 

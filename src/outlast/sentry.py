@@ -5,8 +5,8 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from outlast.core.duration import Span, to_span
-from outlast.core.failure import Failure, Frame, Raised
+from outlast.core.duration import Duration, parse_duration
+from outlast.core.failure import ExceptionInfo, Failure, Frame
 from outlast.errors import InvalidType, OperatorError
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ class Sentry:
         *,
         environment: str | None = None,
         release: str | None = None,
-        patience: Span = "2s",
+        patience: Duration = "2s",
     ) -> None:
         """`patience`: how long one event may take to be sent before the next one is."""
         self._dsn = dsn or os.environ.get("SENTRY_DSN") or None
         self._about = {"environment": environment, "release": release}
-        self._patience = to_span(patience, what="patience").total_seconds()
+        self._patience = parse_duration(patience, what="patience").total_seconds()
         self._making = threading.Lock()
         self._client: Client | None = None
         if self._dsn is not None:
@@ -106,12 +106,12 @@ def _job(failure: Failure) -> Iterator[tuple[str, Any]]:
         yield "retry_in_seconds", failure.retry_in.total_seconds()
 
 
-def _exception(raised: Raised) -> dict[str, Any]:
+def _exception(raised: ExceptionInfo) -> dict[str, Any]:
     frames = [_frame(each) for each in raised.frames]
     return {
         "type": raised.type,
         "module": raised.module,
-        "value": raised.words,
+        "value": raised.message,
         "stacktrace": {"frames": frames},
         "mechanism": {"type": "outlast", "handled": True},
     }

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from outlast.clock import Clock, SystemClock
-from outlast.core.audit.checks import stray_violation, violations
+from outlast.core.audit.checks import dangling_violation, violations
 from outlast.core.audit.violation import Violation
 from outlast.errors import InvalidJob
-from outlast.store.contract.audit import Audits
+from outlast.store.contract.audit import AuditReads
 
 PAGE: Final = 500
 MOST_PAGE: Final = 10_000
@@ -36,7 +36,7 @@ class Report:
 
 
 async def verify(
-    store: Audits,
+    store: AuditReads,
     *,
     progress: Progress | None = None,
     page: int = PAGE,
@@ -53,17 +53,19 @@ async def verify(
         raise InvalidJob(f"page is {page}; it must be between 1 and {MOST_PAGE:,}")
     clock = clock or SystemClock()
     start = clock.monotonic()
-    tally = _Tally()
+    tally = _ReportBuilder()
     await _through_all_jobs(store, tally, page, progress or _say_nothing)
-    tally.take([stray_violation(stray) for stray in await store.strays(limit=KEPT)])
+    tally.take([dangling_violation(stray) for stray in await store.dangling_records(limit=KEPT)])
     return tally.report((clock.monotonic() - start) / 1_000_000)
 
 
-async def _through_all_jobs(store: Audits, tally: "_Tally", page: int, progress: Progress) -> None:
-    total = await store.size()
+async def _through_all_jobs(
+    store: AuditReads, tally: "_ReportBuilder", page: int, progress: Progress
+) -> None:
+    total = await store.job_count()
     progress(0, total)
     after = 0
-    while dossiers := await store.dossiers(after=after, limit=page):
+    while dossiers := await store.audit_jobs(after=after, limit=page):
         after = dossiers[-1].seq
         for dossier in dossiers:
             tally.jobs += 1
@@ -76,7 +78,7 @@ async def _through_all_jobs(store: Audits, tally: "_Tally", page: int, progress:
         progress(tally.jobs, tally.jobs)
 
 
-class _Tally:
+class _ReportBuilder:
     """What was seen so far."""
 
     def __init__(self) -> None:

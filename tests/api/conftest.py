@@ -9,12 +9,12 @@ from outlast import Outlast
 from outlast.core.decide import decide
 from outlast.core.event import Event
 from outlast.core.ids import Ids, JobId
-from outlast.core.run import Claim, Holder
+from outlast.core.run import Claim, LeaseHolder
 from outlast.store.base import Filter
 from outlast.testing.clock import FakeClock
 from outlast.testing.model.store import ModelStore
 
-HOLDER = Holder(instance_id="hand", boot_id="boot-1")
+HOLDER = LeaseHolder(instance_id="hand", boot_id="boot-1")
 
 
 class Hand:

@@ -9,7 +9,7 @@ import pytest
 
 from outlast import Outlast, Settings, State
 from outlast.core.event import Succeeded
-from outlast.errors import InvalidJob, NotOurStore, StoreClosed, StoreReadOnly
+from outlast.errors import ForeignStore, InvalidJob, StoreClosed, StoreReadOnly
 from outlast.testing.model.store import ModelStore
 
 
@@ -134,7 +134,7 @@ async def test_a_file_that_is_not_ours_is_refused_and_left_as_it_was(tmp_path):
     send = with_send(app)
 
     for _ in range(2):
-        with pytest.raises(NotOurStore, match=r"notes.txt"):
+        with pytest.raises(ForeignStore, match=r"notes.txt"):
             await send.enqueue(1)
     await app.close()
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from outlast import DuplicateJob, InvalidJob, InvalidParams, SomeRefused
+from outlast import DuplicateJob, InvalidJob, InvalidParams, PartialEnqueueError
 from outlast.jobs.enqueue_many import CHUNK
 from outlast.store.base import Added
 
@@ -53,7 +53,7 @@ async def test_types_and_options_may_be_mixed(app, send, outlast):
 async def test_each_item_chooses_what_a_conflict_means(app, send, outlast):
     first = await send.options(key="k").enqueue(0)
 
-    with pytest.raises(SomeRefused) as refusal:
+    with pytest.raises(PartialEnqueueError) as refusal:
         await app.enqueue_many(
             [
                 send.bind(1),
@@ -84,7 +84,7 @@ async def test_a_job_the_store_refuses_does_not_sink_its_neighbours(app, send, o
     outlast.store.add = fussy
 
     with pytest.raises(
-        SomeRefused, match='job 13: a job of type "send" was refused: no 13'
+        PartialEnqueueError, match='job 13: a job of type "send" was refused: no 13'
     ) as some:
         await app.enqueue_many(send.bind(number) for number in range(20))
 

@@ -5,10 +5,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from outlast import InvalidJob, InvalidParams, NoWorker, Outlast, QueueBusy, Settings, State
+from outlast import (
+    InvalidJob,
+    InvalidParams,
+    NoWorkerAvailable,
+    Outlast,
+    QueueBusy,
+    Settings,
+    State,
+)
 from outlast.core.event import Failed, Succeeded
 from outlast.core.reservation import ReservationStatus
-from outlast.jobs.direct_run import Direct
+from outlast.jobs.direct_run import DirectRunOptions
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 MANY = 100
@@ -126,7 +134,9 @@ async def test_paused_queue_is_told_at_once_with_its_reason(app, story, hand, cl
 
 
 async def test_nobody_takes_it_in_time(app, story, hand):
-    with pytest.raises(NoWorker, match=r'no worker took job .* from queue "default" within 0:00'):
+    with pytest.raises(
+        NoWorkerAvailable, match=r'no worker took job .* from queue "default" within 0:00'
+    ):
         await story.options(wait="20ms").run_now(chapter=1)
 
     [job_id] = await hand.stored()
@@ -136,13 +146,15 @@ async def test_nobody_takes_it_in_time(app, story, hand):
 
 
 async def test_answer_that_nobody_took_it_says_what_stopped_it(app, story):
-    with pytest.raises(NoWorker, match='no live worker serves queue "default"'):
+    with pytest.raises(NoWorkerAvailable, match='no live worker serves queue "default"'):
         await story.options(wait="20ms").run_now(chapter=1)
 
     calling = asyncio.create_task(story.options(wait="200ms").run_now(chapter=1))
     await until_held(app)
     await app.pause("default", reason="deploy")
-    with pytest.raises(NoWorker, match=r'queue "default" is paused since .*: deploy\. It is canc'):
+    with pytest.raises(
+        NoWorkerAvailable, match=r'queue "default" is paused since .*: deploy\. It is canc'
+    ):
         await calling
 
 
@@ -282,4 +294,4 @@ def test_reservation_has_bounds(span):
 
 
 def test_nothing_is_asked_by_default():
-    Direct().require_unused()
+    DirectRunOptions().require_unused()

@@ -18,7 +18,7 @@ from outlast import (
     WaitTimeout,
 )
 from outlast.core.event import Failed, Succeeded
-from outlast.core.group import Closing, GroupMode, OnMemberFailure
+from outlast.core.group import ClosePolicy, GroupMode, OnMemberFailure
 from outlast.errors import StoreBusy
 from outlast.jobs import groups
 from outlast.store.base import Filter
@@ -178,7 +178,7 @@ async def test_a_taken_key_stops_the_whole_group_and_is_named(app, send, store, 
     assert refusal.value.existing == first.id == taken.id
     [record] = await store.find_groups(limit=10)
     assert record.counts == {State.CANCELLED: 3}
-    assert (record.sealed_at, record.closing) == (None, Closing.STOP)
+    assert (record.sealed_at, record.closing) == (None, ClosePolicy.STOP)
 
 
 async def test_a_member_the_store_refuses_stops_the_whole_group(app, send, store, monkeypatch):
@@ -334,7 +334,7 @@ async def test_a_group_is_found_by_its_id_and_in_the_list(app, send):
 
 
 @pytest.mark.parametrize(
-    "ask", [GroupHandle.record, GroupHandle.wait, GroupHandle.cancel], ids=lambda ask: ask.__name__
+    "ask", [GroupHandle.read, GroupHandle.wait, GroupHandle.cancel], ids=lambda ask: ask.__name__
 )
 async def test_a_group_that_is_not_there_is_named(app, ask):
     with pytest.raises(GroupNotFound, match=f"no group '{NOBODY}'"):

@@ -6,7 +6,7 @@ import pytest
 
 from outlast import Backoff, DuplicateJob, InvalidJob, Slot, State
 from outlast.core.job import NewJob
-from outlast.jobs.options import Mould, new_job
+from outlast.jobs.options import JobFactory, new_job
 from outlast.jobs.policy import Policy
 from outlast.testing.clock import START
 
@@ -176,7 +176,7 @@ def test_a_mould_makes_what_the_class_itself_would_make():
     policy = Policy.new(name="send", queue="mail", priority=3)
     like = new_job(policy, key="k", bucket="b", delay="1s", group_id="g", slot=MIDNIGHT)
 
-    made = Mould(like).make("id", "{}")
+    made = JobFactory(like).make("id", "{}")
 
     assert made == NewJob(
         id="id",

@@ -14,7 +14,7 @@ from concurrent.futures import wait as really_wait
 import pytest
 
 from outlast import JobNotFound, Outlast, WaitTimeout
-from outlast.errors import NotOurStore, StoreClosed, SyncMisused
+from outlast.errors import ForeignStore, StoreClosed, SyncMisused
 from outlast.sync import Sync
 
 NEVER_CLOSED = """
@@ -396,7 +396,7 @@ def test_a_store_that_cannot_be_opened_is_told_at_once(tmp_path):
     (tmp_path / "jobs.db").write_text("no database at all, but long enough to look at" * 100)
     bridge = Outlast(f"sqlite:///{tmp_path / 'jobs.db'}").sync()
 
-    with pytest.raises(NotOurStore):
+    with pytest.raises(ForeignStore):
         bridge.__enter__()
 
     assert threads() == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outlast import Backoff, InvalidType, Run, Snooze, UnknownType
-from outlast.core.classify import Verdict
+from outlast.core.classify import ErrorClass
 from outlast.core.delivery import Delivery
 
 
@@ -39,8 +39,8 @@ async def test_settings_of_a_type_are_kept(app):
     assert (send.queue, send.priority, send.retry.max_attempts) == ("mail", -5, 3)
     assert send.max_runtime == timedelta(minutes=10)
     assert (send.executor, send.takes_run) == ("thread", True)
-    assert send.classifier.errors == {KeyError: Verdict.PERMANENT}
-    assert send.classifier.unknown is Verdict.PERMANENT
+    assert send.classifier.errors == {KeyError: ErrorClass.PERMANENT}
+    assert send.classifier.unknown is ErrorClass.PERMANENT
 
 
 async def test_calling_a_type_runs_the_plain_function(app):

@@ -85,7 +85,7 @@ async def test_an_app_closed_before_is_closed_after(store, guest):
     app = Outlast(store)
     send = app.job(name="send")(lambda: None)
     await app.close()
-    with app.using(guest):
+    with app.with_store(guest):
         await send.enqueue()
 
     with pytest.raises(StoreClosed):

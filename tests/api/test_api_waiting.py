@@ -15,7 +15,7 @@ from outlast import (
 )
 from outlast.core.event import Failed, Skipped, Stopped, Succeeded
 from outlast.errors import StoreBusy, StoreClosed
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ async def test_a_hint_after_the_loop_is_gone_is_harmless(store):
 
     app._client._waiting._loop = asyncio.new_event_loop()
     app._client._waiting._loop.close()
-    wakes[0](Hint(ended=True))
+    wakes[0](Notification(ended=True))
 
     await app.close()
     with pytest.raises(StoreClosed):

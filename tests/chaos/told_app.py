@@ -4,17 +4,17 @@ import json
 import os
 from pathlib import Path
 
-from outlast.telemetry import Told, listen
+from outlast.telemetry import TelemetryEvent, subscribe
 
 from .worker_app import app
 
 __all__ = ["app"]
 
 
-def _note(told: Told) -> None:
-    line = json.dumps({"event": told.event, "heard_by": os.getpid(), **told.facts})
+def _note(told: TelemetryEvent) -> None:
+    line = json.dumps({"event": told.event, "heard_by": os.getpid(), **told.fields})
     with (Path(os.environ["CHAOS_FOLDER"]) / "told.jsonl").open("a") as file:
         file.write(line + "\n")
 
 
-listen(_note)
+subscribe(_note)

@@ -62,7 +62,7 @@ class Cli:
         assert result.exit_code == 0, (result.exit_code, result.output, result.exception)
         return result.stdout
 
-    def records(self, *args: str) -> list[Any]:
+    def documents(self, *args: str) -> list[Any]:
         """The objects it printed."""
         return [json.loads(line) for line in self.out(*args, "--json").splitlines()]
 

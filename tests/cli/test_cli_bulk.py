@@ -15,16 +15,16 @@ def test_a_filter_may_be_written_with_an_equals_sign(cli: Cli) -> None:
     cli.out("cancel", "args.left=1", "--yes")
     cli.out("cancel", "type:add", "args.left=2", "--yes")
 
-    assert {job["id"] for job in cli.records("jobs", "state:cancelled")} == {one, two}
+    assert {job["id"] for job in cli.documents("jobs", "state:cancelled")} == {one, two}
     cli.out("retry", "state=cancelled", "args.left=1", "--yes")
-    assert [job["retry_of"] for job in cli.records("jobs", "state:queued")] == [one]
+    assert [job["retry_of"] for job in cli.documents("jobs", "state:queued")] == [one]
 
 
 def test_an_id_beside_a_filter_is_refused(cli: Cli) -> None:
     job_id = cli.enqueue("add", '{"left": 1}')
 
     assert cli("cancel", job_id, "args.left=1", "--yes").exit_code == 2
-    assert len(cli.records("jobs", "state:queued")) == 1
+    assert len(cli.documents("jobs", "state:queued")) == 1
 
 
 def test_what_was_retried_already_is_left_out(cli: Cli) -> None:
@@ -36,7 +36,7 @@ def test_what_was_retried_already_is_left_out(cli: Cli) -> None:
     again = cli("retry", "type:broken", "--yes")
 
     assert (again.exit_code, again.stderr) == (0, "no job fits\n")
-    assert len(cli.records("jobs")) == 3
+    assert len(cli.documents("jobs")) == 3
 
 
 def test_finished_jobs_do_not_hide_one_to_cancel(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,11 +45,11 @@ def test_finished_jobs_do_not_hide_one_to_cancel(cli: Cli, monkeypatch: pytest.M
         cli.enqueue("add", f'{{"left": {n}}}')
     cli.burst()
     monkeypatch.setattr(job_search, "PAGE", 1)
-    monkeypatch.setattr(cancel_retry, "matching", partial(job_search.matching, most=2))
+    monkeypatch.setattr(cancel_retry, "search_jobs", partial(job_search.search_jobs, most=2))
 
     cli.out("cancel", "type:add", "--yes")
 
-    assert [job["id"] for job in cli.records("jobs", "state:cancelled")] == [waits]
+    assert [job["id"] for job in cli.documents("jobs", "state:cancelled")] == [waits]
 
 
 def test_nobody_to_ask_is_said_with_what_to_do(cli: Cli) -> None:
@@ -59,14 +59,14 @@ def test_nobody_to_ask_is_said_with_what_to_do(cli: Cli) -> None:
         result = cli(*args)
         assert result.exit_code == 2
         assert "--yes" in result.stderr
-    assert len(cli.records("jobs", "state:queued")) == 1
+    assert len(cli.documents("jobs", "state:queued")) == 1
 
 
 def test_a_count_heeds_its_filters(cli: Cli) -> None:
     cli.enqueue("add", '{"left": 1}')
     cli.enqueue("broken", '{"user": "a"}')
 
-    assert cli.records("jobs", "--count", "type:add") == [
+    assert cli.documents("jobs", "--count", "type:add") == [
         {"queue": "default", "state": "queued", "jobs": 1}
     ]
     assert cli("jobs", "--count", "nonsense").exit_code == 2

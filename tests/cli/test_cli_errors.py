@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from outlast.cli.target import Setting, Where, find
+from outlast.cli.target import SourcedValue, Target, find
 from outlast.cli.worker import _address
 
 from .conftest import Cli
@@ -121,7 +121,7 @@ def test_pyproject_names_the_app(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
     cli.enqueue("add", '{"left": 1}')
     below = cli.folder / "below"
     below.mkdir()
-    assert find(None, None, folder=below) == Where(None, None), (
+    assert find(None, None, folder=below) == Target(None, None), (
         "its module could not be found there"
     )
 
@@ -150,8 +150,8 @@ def test_the_environment_goes_before_pyproject(cli: Cli, monkeypatch: pytest.Mon
     monkeypatch.delenv("OUTLAST_APP", raising=False)
     monkeypatch.setenv("OUTLAST_URL", "sqlite:///other.db")
 
-    assert find(None, None, folder=cli.folder) == Where(
-        None, Setting("sqlite:///other.db", "OUTLAST_URL")
+    assert find(None, None, folder=cli.folder) == Target(
+        None, SourcedValue("sqlite:///other.db", "OUTLAST_URL")
     )
 
 

@@ -12,8 +12,8 @@ from .conftest import Cli
 def test_an_enqueued_job_is_listed_and_shown(cli: Cli) -> None:
     job_id = cli.enqueue("add", '{"left": 1}')
 
-    (row,) = cli.records("jobs")
-    (shown,) = cli.records("show", job_id)
+    (row,) = cli.documents("jobs")
+    (shown,) = cli.documents("show", job_id)
 
     assert (row["id"], row["state"], row["type"]) == (job_id, "queued", "add")
     assert shown["id"] == job_id
@@ -42,20 +42,20 @@ def test_a_filter_lists_what_it_says(cli: Cli, filters: list[str], expected: set
         cli.enqueue("broken", '{"user": "ada"}'): "three",
     }
 
-    assert {ids[job["id"]] for job in cli.records("jobs", *filters)} == expected
+    assert {ids[job["id"]] for job in cli.documents("jobs", *filters)} == expected
 
 
 def test_a_key_finds_the_job_that_holds_it(cli: Cli) -> None:
     job_id = cli.enqueue("add", '{"left": 1}', "--key", "inv:3")
     cli.enqueue("add", '{"left": 1}')
 
-    assert [job["id"] for job in cli.records("jobs", "key:inv:3")] == [job_id]
+    assert [job["id"] for job in cli.documents("jobs", "key:inv:3")] == [job_id]
 
 
 def test_the_beginning_of_an_id_is_enough_when_it_is_unique(cli: Cli) -> None:
     job_id = cli.enqueue("add", '{"left": 1}')
 
-    assert cli.records("show", job_id[:-4])[0]["id"] == job_id
+    assert cli.documents("show", job_id[:-4])[0]["id"] == job_id
 
 
 def test_the_error_of_a_failed_run_is_searched_and_shown(cli: Cli) -> None:
@@ -63,7 +63,7 @@ def test_the_error_of_a_failed_run_is_searched_and_shown(cli: Cli) -> None:
     cli.enqueue("add", '{"left": 1}')
     cli.burst()
 
-    assert [job["id"] for job in cli.records("jobs", "error:keyerror")] == [job_id]
+    assert [job["id"] for job in cli.documents("jobs", "error:keyerror")] == [job_id]
     assert "KeyError: 'ada'" in cli.out("show", job_id)
 
 
@@ -72,11 +72,11 @@ def test_cancel_by_filter_counts_asks_and_cancels(cli: Cli) -> None:
 
     refused = cli("cancel", "type:add", typed="n\n")
     assert "3 jobs" in refused.stderr
-    assert len(cli.records("jobs", "state:queued")) == 3
+    assert len(cli.documents("jobs", "state:queued")) == 3
 
     done = cli("cancel", "type:add", "--yes", "--reason", "enough")
     assert done.exit_code == 0
-    cancelled = cli.records("jobs", "state:cancelled")
+    cancelled = cli.documents("jobs", "state:cancelled")
     assert {job["id"] for job in cancelled} == set(ids)
     assert {job["reason"] for job in cancelled} == {"enough"}
 
@@ -88,7 +88,7 @@ def test_retry_makes_a_linked_job_and_show_draws_the_lineage(cli: Cli) -> None:
     cli.out("retry", "type:broken", "--yes")
 
     drawn = cli.out("show", job_id)
-    (again,) = cli.records("jobs", "state:queued")
+    (again,) = cli.documents("jobs", "state:queued")
     assert again["retry_of"] == job_id
     assert drawn.index(job_id) < drawn.index(again["id"])
     assert "← this one" in drawn
@@ -98,7 +98,7 @@ def test_counts_are_by_queue_and_state(cli: Cli) -> None:
     cli.enqueue("add", '{"left": 1}')
     cli.enqueue("broken", '{"user": "a"}')
 
-    assert {(c["queue"], c["state"]): c["jobs"] for c in cli.records("jobs", "--count")} == {
+    assert {(c["queue"], c["state"]): c["jobs"] for c in cli.documents("jobs", "--count")} == {
         ("default", "queued"): 1,
         ("mail", "queued"): 1,
     }
@@ -109,7 +109,7 @@ def test_enqueue_checks_before_it_writes(cli: Cli) -> None:
         result = cli("enqueue", "add", args)
         assert result.exit_code == 2, args
         assert result.stdout == ""
-    assert not (cli.folder / "jobs.db").exists() or cli.records("jobs") == []
+    assert not (cli.folder / "jobs.db").exists() or cli.documents("jobs") == []
 
 
 def test_edit_changes_a_waiting_job(cli: Cli) -> None:
@@ -117,7 +117,7 @@ def test_edit_changes_a_waiting_job(cli: Cli) -> None:
 
     cli.out("edit", job_id, "--args", '{"left": 5}', "--priority", "7")
 
-    (job,) = cli.records("jobs")
+    (job,) = cli.documents("jobs")
     assert (job["params"], job["priority"]) == ('{"left":5}', 7)
     assert cli("edit", job_id, "--args", '{"left": "no"}').exit_code == 2
     assert cli("edit", job_id).exit_code == 2
@@ -128,9 +128,17 @@ def test_move_shows_the_new_order(cli: Cli) -> None:
     first, second, third = (cli.enqueue("story", f'{{"title": "{t}"}}') for t in "abc")
 
     cli.out("move", third, "front")
-    assert [job["id"] for job in cli.records("queue", "order", "studio")] == [third, first, second]
+    assert [job["id"] for job in cli.documents("queue", "order", "studio")] == [
+        third,
+        first,
+        second,
+    ]
     cli.out("move", second, "--before", first)
-    assert [job["id"] for job in cli.records("queue", "order", "studio")] == [third, second, first]
+    assert [job["id"] for job in cli.documents("queue", "order", "studio")] == [
+        third,
+        second,
+        first,
+    ]
     assert cli("move", second).exit_code == 2
     assert cli("move", second, "front", "--after", first).exit_code == 2
 
@@ -139,13 +147,13 @@ def test_a_paused_queue_says_so_until_it_is_resumed(cli: Cli) -> None:
     job_id = cli.enqueue("add", '{"left": 1}')
     cli.out("queue", "pause", "default", "--reason", "db move")
 
-    (told,) = cli.records("explain", job_id)
+    (told,) = cli.documents("explain", job_id)
     assert told["stop"]["code"] == "paused"
     assert "db move" in cli.out("explain", job_id)
     assert "db move" in cli.out("queue", "ls")
 
     cli.out("queue", "resume", "default")
-    (told,) = cli.records("explain", job_id)
+    (told,) = cli.documents("explain", job_id)
     assert told["stop"]["code"] == "worker"
 
 
@@ -157,10 +165,10 @@ def test_a_group_says_how_it_stands_also_to_a_script(cli: Cli) -> None:
             return (await app.group([add.bind(1), add.bind(2)])).id
 
     group_id = asyncio.run(start())
-    (told,) = cli.records("group", "show", group_id)
+    (told,) = cli.documents("group", "show", group_id)
     assert (told["state"], told["done"], told["total"]) == ("running", 0, 2)
     cli.burst()
 
-    (told,) = cli.records("group", "ls")
+    (told,) = cli.documents("group", "ls")
     assert (told["id"], told["state"], told["progress"]) == (group_id, "succeeded", 1.0)
     assert "succeeded" in cli.out("group", "show", group_id)

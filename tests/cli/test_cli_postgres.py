@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from outlast.cli.main import main
 from outlast.store.postgres import migrate
-from outlast.store.postgres.health import of_keeper
+from outlast.store.postgres.health import vacuum_blocker_warning
 from outlast.testing.servers.postgres import PostgresServer
 
 SECRET = "guess-me-not"  # noqa: S105 - no server knows it
@@ -229,8 +229,8 @@ def test_doctor_names_who_holds_vacuum_back(database: str, monkeypatch: pytest.M
 
 
 def test_doctor_names_a_slot_that_nobody_reads_and_what_was_prepared() -> None:
-    slot = of_keeper(("slot", "backup", "", "", "", 0))
-    prepared = of_keeper(("prepared", "tx-7", "app", "", "", 3600))
+    slot = vacuum_blocker_warning(("slot", "backup", "", "", "", 0))
+    prepared = vacuum_blocker_warning(("prepared", "tx-7", "app", "", "", 3600))
 
     assert "replication slot backup has no reader" in slot
     assert "pg_drop_replication_slot('backup')" in slot

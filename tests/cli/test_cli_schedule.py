@@ -19,7 +19,7 @@ SAVED = [*NIGHTLY, "--misfire-grace", "5m", "--timezone", "Europe/Berlin"]
 
 def test_a_schedule_is_saved_listed_paused_and_removed(cli: Cli) -> None:
     saved = cli.out("schedule", *SAVED)
-    [listed] = cli.records("schedule", "ls")
+    [listed] = cli.documents("schedule", "ls")
     cli.out("schedule", "pause", "nightly")
     paused = cli.out("schedule", "ls")
     cli.out("schedule", "resume", "nightly")
@@ -31,7 +31,7 @@ def test_a_schedule_is_saved_listed_paused_and_removed(cli: Cli) -> None:
     assert saved.startswith("nightly: 0 2 * * * (Europe/Berlin) runs add; next 20")
     assert "paused" in paused
     assert "on" in running.splitlines()[-1]
-    assert cli.records("schedule", "ls") == []
+    assert cli.documents("schedule", "ls") == []
 
 
 @pytest.mark.parametrize("left_out", ["--coalesce", "--misfire-grace"])
@@ -48,7 +48,7 @@ def test_the_next_slots_are_shown_with_the_changes_of_the_clock(cli: Cli) -> Non
     cli.out("schedule", *SAVED)
 
     shown = cli.out("schedule", "next", "nightly", "-n", "400")
-    tried = cli.records(
+    tried = cli.documents(
         "schedule", "test", "30 2 * * *", "-z", "Europe/Berlin", "--gap", "skip", "-n", "400"
     )
 
@@ -62,9 +62,9 @@ def test_an_edit_can_be_looked_at_before_it_is_made(cli: Cli) -> None:
     cli.out("schedule", *SAVED)
 
     looked = cli.out("schedule", "edit", "nightly", "--cron", "0 3 * * *", "--dry-run")
-    [before] = cli.records("schedule", "ls")
+    [before] = cli.documents("schedule", "ls")
     cli.out("schedule", "edit", "nightly", "--cron", "0 3 * * *", "--name", "nights")
-    [after] = cli.records("schedule", "ls")
+    [after] = cli.documents("schedule", "ls")
 
     marks = {line[0] for line in looked.splitlines()}
     assert marks == {"+", "-"}
@@ -80,7 +80,7 @@ def test_a_manual_run_says_which_slot_it_takes_and_takes_it_once(cli: Cli) -> No
     unsaid = cli("schedule", "run", "nightly")
     job_id = cli.out("schedule", "run", "nightly", "--slot", slot).strip()
     again = cli("schedule", "run", "nightly", "--slot", slot)
-    [row] = cli.records("schedule", "history", "nightly")
+    [row] = cli.documents("schedule", "history", "nightly")
 
     assert unsaid.exit_code == 2
     assert "which slot" in unsaid.stderr
@@ -96,11 +96,11 @@ def test_missed_slots_are_seen_and_one_can_be_run_after_all(cli: Cli) -> None:
     asyncio.run(_outage())
 
     shown = cli.out("schedule", "history", "often")
-    [caught] = [r for r in cli.records("schedule", "history", "often") if r["outcome"] == "missed"][
-        :1
-    ]
+    [caught] = [
+        r for r in cli.documents("schedule", "history", "often") if r["outcome"] == "missed"
+    ][:1]
     cli.out("schedule", "run", "often", "--missed")
-    filled = cli.records("schedule", "backfill", "often", "--since", _ago(6), "--until", _ago(0),
+    filled = cli.documents("schedule", "backfill", "often", "--since", _ago(6), "--until", _ago(0),
                          "--dry-run")  # fmt: skip
 
     assert "missed" in shown

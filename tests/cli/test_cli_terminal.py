@@ -83,7 +83,7 @@ def test_one_ctrl_c_leaves_a_question(cli: Cli) -> None:
     asked.press(CTRL_C)
 
     assert asked.end() == 130
-    assert len(cli.records("jobs", "state:queued")) == 1
+    assert len(cli.documents("jobs", "state:queued")) == 1
 
 
 def test_ctrl_c_ends_a_wait_with_one_line(cli: Cli) -> None:
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_a_wait_with_one_line(cli: Cli) -> None:
 
     assert waits.end() == 130
     assert "Traceback" not in waits.text
-    assert len(cli.records("jobs", "state:queued")) == 1
+    assert len(cli.documents("jobs", "state:queued")) == 1
 
 
 def test_a_narrow_terminal_shows_whole_ids(cli: Cli) -> None:
@@ -127,7 +127,7 @@ def test_ctrl_c_lets_the_job_in_hand_of_dev_end(cli: Cli) -> None:
     dev.press(CTRL_C)
 
     assert dev.end() == 0
-    assert [job["type"] for job in cli.records("jobs", "state:succeeded")] == ["slow"]
+    assert [job["type"] for job in cli.documents("jobs", "state:succeeded")] == ["slow"]
 
 
 def test_dev_walks_past_environments_but_not_because_of_where_it_stands(cli: Cli) -> None:

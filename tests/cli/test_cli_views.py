@@ -9,7 +9,7 @@ import sys
 import click
 import pytest
 
-from outlast.cli.main import COMMANDS, Lazy, main
+from outlast.cli.main import COMMANDS, LazyGroup, main
 
 from .conftest import Cli
 
@@ -31,7 +31,7 @@ def test_help_names_every_command_and_loads_none() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_is_where_it_is_said_to_be(name: str) -> None:
-    assert isinstance(main, Lazy)
+    assert isinstance(main, LazyGroup)
     command = main.get_command(click.Context(main), name)
 
     assert command is not None
@@ -111,7 +111,7 @@ def test_logs_tells_what_happened(cli: Cli) -> None:
     cli.burst()
 
     assert "dead_letter" in cli("logs", job_id).stderr
-    assert [event["kind"] for event in cli.records("logs", job_id)] == ["dead_letter"]
+    assert [event["kind"] for event in cli.documents("logs", job_id)] == ["dead_letter"]
 
 
 def test_init_writes_an_app_once(cli: Cli) -> None:
@@ -132,19 +132,19 @@ def test_db_status_prune_and_sql(cli: Cli) -> None:
     assert cli.out("db", "sql").startswith("-- What was asked")
     pruned = cli("db", "prune", "--older-than", "0s", "--yes")
     assert "1 jobs are gone" in pruned.stderr
-    assert cli.records("jobs") == []
+    assert cli.documents("jobs") == []
 
 
 def test_templates_and_groups_are_listed(cli: Cli) -> None:
     cli.out("template", "save", "weekly", "add", '{"left": 3}')
     job_id = cli.out("template", "enqueue", "weekly").strip()
 
-    assert [each["name"] for each in cli.records("template", "ls")] == ["weekly"]
-    assert cli.records("show", job_id)[0]["params"] == '{"left":3}'
-    assert cli.records("group", "ls") == []
+    assert [each["name"] for each in cli.documents("template", "ls")] == ["weekly"]
+    assert cli.documents("show", job_id)[0]["params"] == '{"left":3}'
+    assert cli.documents("group", "ls") == []
     assert cli("template", "enqueue", "nothing").exit_code == 3
     cli.out("template", "rm", "weekly")
-    assert cli.records("template", "ls") == []
+    assert cli.documents("template", "ls") == []
 
 
 @pytest.mark.slow

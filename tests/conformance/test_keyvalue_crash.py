@@ -12,7 +12,7 @@ import pytest
 
 from outlast.core.decide import decide, succeed
 from outlast.core.event import Lost, Unblocked
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import FINAL, Loss, State
 from outlast.store.base import Filter
 from outlast.store.keyvalue import key_layout
@@ -33,7 +33,7 @@ from support.engines.memory import MemoryEngine
 
 pytestmark = pytest.mark.slow
 
-NEWCOMER = Holder(instance_id="newcomer", boot_id="boot-9")
+NEWCOMER = LeaseHolder(instance_id="newcomer", boot_id="boot-9")
 VOLATILE = ("counter", key_layout.QUEUE_NAME, positions.PAGES)
 """Numbers that were drawn and not used, names on a list, and plans that were never decided."""
 
@@ -144,7 +144,7 @@ async def _everything_ends(engine: MemoryEngine, *, sound: bool) -> None:
     await Recovery(store, NEWCOMER, scope="instance", new_id=ids.job).run_once()
     for _ in range(10):
         clock.advance("1d")
-        for job in await store.lapsed(limit=100):
+        for job in await store.expired_leases(limit=100):
             await store.apply([decide(job, Lost(Loss.LEASE_EXPIRED), new_id=ids.job)])
         for job in await store.find(Filter(states=frozenset({State.BLOCKED})), limit=100):
             await store.apply([decide(job, Unblocked(), new_id=ids.job)])

@@ -11,15 +11,15 @@ import asyncpg
 import pytest
 
 from outlast.core.decide import decide, succeed
-from outlast.core.event import Kind, Lost, Unblocked
-from outlast.core.run import Holder
+from outlast.core.event import EventKind, Lost, Unblocked
+from outlast.core.run import LeaseHolder
 from outlast.core.state import FINAL, Loss, State
 from outlast.errors import OperatorError
 from outlast.scheduler.trigger import Trigger
 from outlast.store.base import Filter
 from outlast.store.postgres.statements import statements
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.postgres.url import Address
+from outlast.store.postgres.url import PostgresUrl
 from outlast.testing.conformance import sizes
 from outlast.testing.servers.postgres import PostgresServer
 from outlast.verify import verify
@@ -50,7 +50,7 @@ CUT = sorted({*SCENARIOS} - {"claim_some"})[:: 1 if sizes.SIZES.crash_on_either_
 NOT_DURABLE = "it was answered, and not durable"
 
 Dump = dict[str, list[Any]]
-NEWCOMER = Holder(instance_id="newcomer", boot_id="boot-9")
+NEWCOMER = LeaseHolder(instance_id="newcomer", boot_id="boot-9")
 
 ELSEWHERE = {
     name for name in statements() if name.startswith(("schema.", "lock.", "hint.", "doctor."))
@@ -204,7 +204,7 @@ def test_connection_cut_at_any_statement_it_is_all_or_nothing(
 
 def _certain(name: str, state: Dump) -> Dump:
     """Without late writes: of an answer that was lost nobody knows whether it told of one."""
-    late = Kind.LATE_WRITE_REFUSED
+    late = EventKind.LATE_WRITE_REFUSED
     events = [row for row in state["events"] if late not in row]
     return _promoted(name, {**state, "events": events})
 
@@ -225,7 +225,7 @@ async def _play_and_cut(path: Path, name: str, nth: int, place: Place) -> bool:
     return True
 
 
-async def _everything_ends(where: Address, *, sound: bool) -> None:
+async def _everything_ends(where: PostgresUrl, *, sound: bool) -> None:
     """Nothing acknowledged is lost and nothing is stuck: a fresh worker brings all to an end.
 
     What it leaves is proved; what is `sound` before it came, is too.
@@ -238,7 +238,7 @@ async def _everything_ends(where: Address, *, sound: bool) -> None:
     await Recovery(store, NEWCOMER, scope="instance", new_id=ids.job).run_once()
     for _ in range(10):
         clock.advance("1d")
-        for job in await store.lapsed(limit=100):
+        for job in await store.expired_leases(limit=100):
             await store.apply([decide(job, Lost(Loss.LEASE_EXPIRED), new_id=ids.job)])
         for job in await store.find(Filter(states=frozenset({State.BLOCKED})), limit=100):
             await store.apply([decide(job, Unblocked(), new_id=ids.job)])
@@ -269,7 +269,7 @@ def test_killed_anywhere_in_a_trigger_on_a_server_its_slot_has_one_job(
         asyncio.run(_fires_once(place.address))
 
 
-async def _fires_once(where: Address) -> None:
+async def _fires_once(where: PostgresUrl) -> None:
     """Whoever triggers next, each slot has its row and its job, and they are the only ones."""
     clock, ids = clocked()
     store = PostgresStore(where.dsn, clock=clock, ids=ids)

@@ -9,7 +9,7 @@ import pytest
 
 from outlast.core.decide import decide, succeed
 from outlast.core.event import Lost, Unblocked
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import FINAL, Loss, State
 from outlast.store.base import Filter
 from outlast.store.sqlite.statements import statements
@@ -28,7 +28,7 @@ pytestmark = [
 
 SOUND = set(SCENARIOS) - {"unblock"}
 """Worlds that nobody has broken; in that one a job is blocked without a group."""
-NEWCOMER = Holder(instance_id="newcomer", boot_id="boot-9")
+NEWCOMER = LeaseHolder(instance_id="newcomer", boot_id="boot-9")
 
 # Run once per connection, before any verb, in memory: nothing to be half-way through.
 ELSEWHERE = {"schema.is_ours", "schema.is_empty"} | {
@@ -119,7 +119,7 @@ async def _everything_ends(path: Path, *, sound: bool) -> None:
     await Recovery(with_clock, NEWCOMER, scope="instance", new_id=ids.job).run_once()
     for _ in range(10):
         clock.advance("1d")
-        for job in await with_clock.lapsed(limit=100):
+        for job in await with_clock.expired_leases(limit=100):
             await with_clock.apply([decide(job, Lost(Loss.LEASE_EXPIRED), new_id=ids.job)])
         for job in await with_clock.find(Filter(states=frozenset({State.BLOCKED})), limit=100):
             await with_clock.apply([decide(job, Unblocked(), new_id=ids.job)])

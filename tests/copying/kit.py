@@ -14,11 +14,11 @@ from outlast.store.base import Store
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.sqlite.store import SqliteStore
-from outlast.store.transfer_completion import take_over
+from outlast.store.transfer_completion import complete_transfer
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import make_job
 from outlast.testing.model.store import ModelStore
-from outlast.transfer import Copied, Copier
+from outlast.transfer import Copied, StoreCopy
 from support.engines.memory import MemoryEngine
 from support.postgres.clock import DatabaseClock
 
@@ -88,7 +88,7 @@ async def move(source: Any, target: Any, **over: Any) -> Copied | None:
     given: dict[str, Any] = {"from_url": FROM, "to_url": TO, "grace": timedelta(0), "seal": SEAL}
     given |= {"seen": timedelta(0)}
     given |= {"new_id": lambda: JobId(f"00000000-0000-7000-9000-{next(numbers):012x}")}
-    return await Copier(source, target, **given | over).run()
+    return await StoreCopy(source, target, **given | over).run()
 
 
 async def accepts(store: Store) -> bool:
@@ -102,7 +102,7 @@ async def accepts(store: Store) -> bool:
 async def accepting(source: Store, target: Store) -> list[str]:
     """Which of the two take work, once whoever opens the target next has done so."""
     with suppress(AssertionError):
-        await take_over(target, lambda _: Unclosed(source))  # type: ignore[arg-type,return-value]
+        await complete_transfer(target, lambda _: Unclosed(source))  # type: ignore[arg-type,return-value]
     return [name for name, each in (("source", source), ("target", target)) if await accepts(each)]
 
 

@@ -19,7 +19,7 @@ from outlast.clock import SystemClock
 from outlast.core.state import State
 from outlast.errors import StoreMoved, StoreSealed
 from outlast.store.base import Filter, Store
-from outlast.store.contract.transfer import Stage, Step
+from outlast.store.contract.transfer import StatusChange, TransferStage
 from outlast.store.open import open_store
 from outlast.verify import verify
 
@@ -171,15 +171,15 @@ async def test_a_sealed_worker_waits_and_goes_on(
     done: Counter[int] = Counter()
     app = app_on(f"sqlite:///{tmp_path / 'jobs.db'}", done)
     minute = {"span": timedelta(minutes=1), "grace": timedelta(minutes=1)}
-    seal = Step(stage=Stage.SEALED, other="sqlite:////b.db", by="me", **minute)
+    seal = StatusChange(stage=TransferStage.SEALED, other="sqlite:////b.db", by="me", **minute)
     with caplog.at_level(logging.INFO, "outlast.worker"):
         async with app:
             await app.registry.get("count").enqueue(number=1)
-            await app.store.stand(seal)
+            await app.store.change_transfer_status(seal)
             async with app.worker() as worker:
                 await until(lambda: "no jobs are taken for now" in " ".join(caplog.messages))
-                opened = Step(stage=Stage.OPEN, other=seal.other, by="me")
-                assert await app.store.stand(opened)
+                opened = StatusChange(stage=TransferStage.OPEN, other=seal.other, by="me")
+                assert await app.store.change_transfer_status(opened)
                 await worker.drained()
 
     told = " ".join(caplog.messages)
@@ -195,10 +195,14 @@ async def opened(url: str) -> Store:
 
 @pytest.mark.parametrize(
     ("stage", "working"),
-    [(Stage.SEALED, "source"), (Stage.READY, "source"), (Stage.MOVED, "target")],
+    [
+        (TransferStage.SEALED, "source"),
+        (TransferStage.READY, "source"),
+        (TransferStage.MOVED, "target"),
+    ],
 )
 async def test_killed_for_real_exactly_one_takes_work(
-    tmp_path: Path, stage: Stage, working: str
+    tmp_path: Path, stage: TransferStage, working: str
 ) -> None:
     url, other = (f"sqlite:///{tmp_path / name}" for name in ("jobs.db", "other.db"))
     source = await opened(url)
@@ -207,9 +211,9 @@ async def test_killed_for_real_exactly_one_takes_work(
     assert killed.returncode == -signal.SIGKILL
     target = await opened(other)
 
-    if stage in (Stage.SEALED, Stage.READY):
-        footing = await source.footing()
-        assert footing.until is not None or footing.stage is Stage.OPEN
+    if stage in (TransferStage.SEALED, TransferStage.READY):
+        footing = await source.transfer_status()
+        assert footing.until is not None or footing.stage is TransferStage.OPEN
         await asyncio.to_thread(clock_passes, footing.until)  # with nobody awake
     assert await accepting(source, target) == [working]
 

@@ -3,7 +3,7 @@
 from random import Random
 
 from outlast.core.ids import Ids
-from outlast.store.contract.transfer import Stage
+from outlast.store.contract.transfer import TransferStage
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.transfer_rows import FILLING, copied, everything, furnish
@@ -30,8 +30,8 @@ async def test_killed_while_it_is_filled_it_is_filled_by_the_next_one() -> None:
         is_whole = await _fill(source, MortalEngine(engine), clock, ids, number)
         target = KeyValueStore(engine, clock=clock, ids=ids)
         await target.open()
-        if (await target.footing()).stage is Stage.OPEN:
-            await target.stand(FILLING)
+        if (await target.transfer_status()).stage is TransferStage.OPEN:
+            await target.change_transfer_status(FILLING)
         while await copied(source, target):
             pass
 
@@ -50,7 +50,7 @@ async def _fill(
     await store.open()
     mortal.armed(number)
     try:
-        await store.stand(FILLING)
+        await store.change_transfer_status(FILLING)
         await copied(source, store)
     except Died:
         return False

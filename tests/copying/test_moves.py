@@ -10,7 +10,7 @@ from outlast.core.event import Released
 from outlast.core.run import Lease
 from outlast.errors import OperatorError, StoreBusy, StoreMoved, StoreSealed, TransitionRefused
 from outlast.store.base import Store
-from outlast.store.contract.transfer import Stage
+from outlast.store.contract.transfer import TransferStage
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     make_holder,
@@ -151,7 +151,7 @@ async def test_what_fails_under_the_seal_lets_the_source_go_on_at_once(
             await move(Hurried(source, clock), target)
 
         assert await accepts(source)
-        assert (await target.footing()).stage is Stage.FILLING
+        assert (await target.transfer_status()).stage is TransferStage.FILLING
         with pytest.raises(StoreSealed, match=f"filled from {FROM}"):
             await put(target)
 
@@ -166,11 +166,11 @@ class Hurried:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    async def footing(self) -> object:
-        footing = await self._store.footing()
-        if footing.stage is Stage.SEALED:
+    async def transfer_status(self) -> object:
+        footing = await self._store.transfer_status()
+        if footing.stage is TransferStage.SEALED:
             self._clock.advance("10s")
-            claim = (await self._store.held(besides="", limit=1))[0]
+            claim = (await self._store.running_under_other_boots(besides="", limit=1))[0]
             await self._store.renew([Lease(claim.id, claim.token)], span=SEAL)
         return footing
 
@@ -189,7 +189,7 @@ async def test_bad_targets_and_sources_are_refused_in_a_line(
 
     (folder := tmp_path / "others").mkdir()
     async with worlds(folder, clock) as (source, target):
-        lock = await source.hold("outlast-copy")
+        lock = await source.acquire_lock("outlast-copy")
         assert lock is not None
         with pytest.raises(StoreBusy, match=r"somebody else copies from or to .*source.db"):
             await move(source, target)
@@ -210,14 +210,14 @@ async def test_where_a_seal_is_not_seen_at_once_nobody_may_work(
     tmp_path: Path, clock: FakeClock
 ) -> None:
     async with worlds(tmp_path, clock, "keyvalue") as (source, target):
-        await source.enlist(make_worker())
-        await source.beat(make_holder(), span=SEAL)
+        await source.register_worker(make_worker())
+        await source.heartbeat(make_holder(), span=SEAL)
 
         with pytest.raises(TransitionRefused, match=r"only when nobody works.*: worker-1"):
             await move(source, target)
 
         assert await accepts(source)
-        await source.retire(make_holder())
+        await source.deregister_worker(make_holder())
         await move(source, target)
         assert await accepting(source, target) == ["target"]
 
@@ -229,7 +229,7 @@ async def test_broken_source_is_refused_before_it_is_sealed(
 
     async with worlds(tmp_path, clock) as (source, target):
         job = await put(source, queue="broken")
-        await SqliteWrecker(source.path).cut_loose(job)  # type: ignore[attr-defined]
+        await SqliteWrecker(source.path).detach(job)  # type: ignore[attr-defined]
 
         with pytest.raises(OperatorError, match="breaks 1 invariants"):
             await move(source, target)

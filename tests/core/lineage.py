@@ -129,12 +129,12 @@ class Store:
                 return row.waiting is not None
             case Guard.STATE:
                 return row.open is None and row.state is change.was
-            case Guard.ADRIFT:
+            case Guard.DETACHED:
                 return row.open is None and row.waiting is None and not row.ends
         assert_never(change.move.guard)
 
     def yields(self, row: Row, change: Change) -> bool:
-        return change.move.yields and row.open is not None and row.open.marked
+        return change.move.yields_to_cancel and row.open is not None and row.open.marked
 
     def write(self, row: Row, change: Change) -> Row:
         to = State.CANCELLED if self.yields(row, change) else change.move.to

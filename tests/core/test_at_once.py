@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from outlast.core.sync_coroutine import at_once
+from outlast.core.sync_coroutine import run_without_waiting
 
 
 async def _answer(number: int) -> int:
@@ -15,7 +15,7 @@ async def test_its_answer_comes_back_also_inside_a_loop() -> None:
     async def outer() -> int:
         return await _answer(1) + await _answer(2)
 
-    assert at_once(outer()) == 5
+    assert run_without_waiting(outer()) == 5
 
 
 def test_its_error_comes_out() -> None:
@@ -24,7 +24,7 @@ def test_its_error_comes_out() -> None:
         raise KeyError("it")
 
     with pytest.raises(KeyError, match="it"):
-        at_once(broken())
+        run_without_waiting(broken())
 
 
 def test_one_that_would_wait_is_refused_and_closed() -> None:
@@ -37,6 +37,6 @@ def test_one_that_would_wait_is_refused_and_closed() -> None:
             closed.append(True)
 
     with pytest.raises(RuntimeError, match="waits for something"):
-        at_once(waits())
+        run_without_waiting(waits())
 
     assert closed == [True]

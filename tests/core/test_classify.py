@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.core.classify import DECISIONS, GUESSES, Classifier, ErrorMap, Verdict
+from outlast.core.classify import DECISIONS, GUESSES, Classifier, ErrorClass, ErrorMap
 from outlast.errors import (
     InvalidParams,
     PayloadTooLarge,
@@ -11,7 +11,7 @@ from outlast.errors import (
     TransientError,
 )
 
-PERMANENT, TRANSIENT = Verdict.PERMANENT, Verdict.TRANSIENT
+PERMANENT, TRANSIENT = ErrorClass.PERMANENT, ErrorClass.TRANSIENT
 BUILT_IN = DECISIONS | GUESSES
 
 
@@ -31,7 +31,7 @@ class Torn(PermanentError, TimeoutError):
     """Says two things; the first base is the nearer one."""
 
 
-def other(verdict: Verdict) -> Verdict:
+def other(verdict: ErrorClass) -> ErrorClass:
     return PERMANENT if verdict is TRANSIENT else TRANSIENT
 
 
@@ -52,16 +52,16 @@ def other(verdict: Verdict) -> Verdict:
     ],
     ids=lambda value: getattr(value, "name", type(value).__name__),
 )
-@pytest.mark.parametrize("unknown", Verdict)
+@pytest.mark.parametrize("unknown", ErrorClass)
 def test_what_is_built_in_holds_whatever_the_default(
-    error: BaseException, verdict: Verdict, unknown: Verdict
+    error: BaseException, verdict: ErrorClass, unknown: ErrorClass
 ):
     assert Classifier(unknown=unknown).verdict(error) is verdict
 
 
 @pytest.mark.parametrize("error", [FeedGone(), ValueError(), KeyboardInterrupt(), SystemExit()])
-@pytest.mark.parametrize("unknown", Verdict)
-def test_an_unknown_error_gets_the_types_default(error: BaseException, unknown: Verdict):
+@pytest.mark.parametrize("unknown", ErrorClass)
+def test_an_unknown_error_gets_the_types_default(error: BaseException, unknown: ErrorClass):
     assert Classifier(unknown=unknown).verdict(error) is unknown
 
 
@@ -69,8 +69,8 @@ def test_an_unknown_error_is_tried_again_unless_told_otherwise():
     assert Classifier().verdict(FeedGone()) is TRANSIENT
 
 
-@pytest.mark.parametrize("verdict", Verdict)
-def test_the_types_map_beats_its_default(verdict: Verdict):
+@pytest.mark.parametrize("verdict", ErrorClass)
+def test_the_types_map_beats_its_default(verdict: ErrorClass):
     classifier = Classifier(errors={FeedGone: verdict}, unknown=other(verdict))
 
     assert classifier.verdict(FeedGone()) is verdict
@@ -111,7 +111,7 @@ def test_a_handlers_transient_error_beats_a_default_of_permanent():
     ],
 )
 def test_the_most_specific_class_that_is_known_decides(
-    errors: ErrorMap, error: BaseException, verdict: Verdict
+    errors: ErrorMap, error: BaseException, verdict: ErrorClass
 ):
     assert Classifier(errors=errors).verdict(error) is verdict
 

@@ -8,14 +8,14 @@ import pytest
 
 from outlast.core.group import (
     MOST_MEMBERS,
-    Closing,
+    ClosePolicy,
     Group,
+    GroupAction,
     GroupMode,
     GroupState,
     NewGroup,
     OnMemberFailure,
-    Step,
-    after,
+    action_after_member,
     check_group,
 )
 from outlast.core.state import FINAL, State
@@ -58,16 +58,16 @@ def test_every_end_means_what_the_table_says(mode, on_failure, end):
     good = "next" if mode is GroupMode.SEQUENTIAL else "nothing"
     expected = good if end in GOOD else AFTER_A_FAILURE[mode, on_failure]
 
-    assert after(mode, on_failure, end) is Step(expected)
+    assert action_after_member(mode, on_failure, end) is GroupAction(expected)
 
 
 STATES: list[tuple[dict[str, Any], GroupState]] = [
     ({"sealed_at": None}, GroupState.FILLING),
     ({"sealed_at": None, "counts": {State.BLOCKED: 4}}, GroupState.FILLING),
     ({"sealed_at": None, "counts": {State.CANCELLED: 4}}, GroupState.FILLING),
-    ({"sealed_at": None, "closing": Closing.STOP}, GroupState.CANCELLED),
+    ({"sealed_at": None, "closing": ClosePolicy.STOP}, GroupState.CANCELLED),
     (
-        {"sealed_at": None, "closing": Closing.STOP, "counts": {State.BLOCKED: 1}},
+        {"sealed_at": None, "closing": ClosePolicy.STOP, "counts": {State.BLOCKED: 1}},
         GroupState.RUNNING,
     ),
     ({"counts": {State.SUCCEEDED: 3, State.QUEUED: 1}}, GroupState.RUNNING),
@@ -76,7 +76,7 @@ STATES: list[tuple[dict[str, Any], GroupState]] = [
     ({"counts": {State.SUCCEEDED: 3, State.FAILED: 1}}, GroupState.FAILED),
     ({"counts": {State.CANCELLED: 3, State.DEAD_LETTER: 1}}, GroupState.FAILED),
     ({"counts": {State.SUCCEEDED: 3, State.CANCELLED: 1}}, GroupState.CANCELLED),
-    ({"counts": {State.SUCCEEDED: 2}, "closing": Closing.STOP}, GroupState.CANCELLED),
+    ({"counts": {State.SUCCEEDED: 2}, "closing": ClosePolicy.STOP}, GroupState.CANCELLED),
     ({"counts": {}}, GroupState.SUCCEEDED),  # all pruned since
 ]
 

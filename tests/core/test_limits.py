@@ -14,8 +14,8 @@ from outlast.core.limits import (
     check_key,
     check_name,
     check_priority,
-    cut,
     is_storable,
+    truncate,
 )
 from outlast.errors import InvalidJob
 
@@ -122,7 +122,7 @@ def test_storable_is_what_utf8_can_say_without_nul(text: str):
 def test_a_cut_text_is_storable_within_its_bytes_and_marked(text: str, limit: int):
     clean = "".join("␀" if char == "\0" else char if _is_utf8(char) else "?" for char in text)
 
-    result = cut(text, limit)
+    result = truncate(text, limit)
 
     assert is_storable(result)
     assert len(result.encode()) <= limit
@@ -135,7 +135,7 @@ def test_a_cut_text_is_storable_within_its_bytes_and_marked(text: str, limit: in
 
 @given(st.text(st.characters(exclude_characters="\0"), min_size=61), st.integers(20, 60))
 def test_a_cut_loses_no_more_than_it_must(text: str, limit: int):
-    result = cut(text, limit)
+    result = truncate(text, limit)
 
     longest_character = 4
     assert limit - longest_character < len(result.encode()) <= limit
@@ -146,7 +146,7 @@ def test_an_error_is_kept_up_to_64_kib_whatever_its_characters(char: str):
     size = len(char.encode())
     fits = char * (MAX_ERROR // size)
 
-    kept, shortened = cut(fits), cut(fits + char)
+    kept, shortened = truncate(fits), truncate(fits + char)
 
     assert kept == fits
     assert len(shortened.encode()) <= MAX_ERROR

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from outlast.core.outcome import Cancel, Outcome, RetryAfter, Skip, Snooze
+from outlast.core.outcome import Cancel, HandlerOutcome, RetryAfter, Skip, Snooze
 
 WAITS = (Snooze, RetryAfter)
 PLAIN = (Skip, Cancel)
@@ -41,7 +41,7 @@ def test_an_outcome_is_told_from_a_result_by_its_type_and_never_changes(outcome:
     with pytest.raises(AttributeError):
         outcome.reason = "other"  # type: ignore[misc]
 
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, HandlerOutcome)
 
 
 def test_outcomes_that_mean_different_things_are_never_equal():

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outlast.core.duration import LONGEST, to_span
-from outlast.core.retry import MOST_ATTEMPTS, Backoff, is_spent
+from outlast.core.duration import LONGEST, parse_duration
+from outlast.core.retry import MOST_ATTEMPTS, Backoff, attempts_exhausted
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -36,7 +36,7 @@ def test_each_wait_is_twice_the_one_before_up_to_the_cap(base: str, cap: str, wa
 
     delays = [backoff.delay(retry, undrawn) for retry in range(1, len(waits) + 1)]
 
-    assert delays == [to_span(wait, what="wait") for wait in waits]
+    assert delays == [parse_duration(wait, what="wait") for wait in waits]
 
 
 @given(spans, spans, st.integers(1, 300))
@@ -117,7 +117,7 @@ def test_every_sensible_number_of_attempts_is_taken(value: int | None):
 
 @pytest.mark.parametrize("max_attempts", range(1, 9))
 def test_a_job_that_always_fails_runs_exactly_max_attempts_times(max_attempts: int):
-    runs = next(runs for runs in count(1) if is_spent(runs, max_attempts))
+    runs = next(runs for runs in count(1) if attempts_exhausted(runs, max_attempts))
 
     assert runs == max_attempts
 
@@ -127,11 +127,11 @@ def test_one_inequality_equals_the_link_counter_of_a_chain(max_retries: int):
     """T-7: S1 counts the links from 0 and retries while `links < max`."""
     by_links = next(links + 1 for links in count() if links >= max_retries)
 
-    by_failures = next(runs for runs in count(1) if is_spent(runs, max_retries + 1))
+    by_failures = next(runs for runs in count(1) if attempts_exhausted(runs, max_retries + 1))
 
     assert by_failures == by_links == max_retries + 1
 
 
 @given(st.integers(0, 10**9))
 def test_without_a_limit_a_job_is_never_given_up(failures: int):
-    assert not is_spent(failures, None)
+    assert not attempts_exhausted(failures, None)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.core.duration import LONGEST, exactly, to_span
+from outlast.core.duration import LONGEST, format_exact, parse_duration
 
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -17,7 +17,7 @@ parts = st.tuples(st.integers(0, 7_000), st.sampled_from(sorted(UNITS)))
 def test_a_span_is_the_sum_of_its_parts(written: list[tuple[int, str]]):
     text = "".join(f"{number}{unit}" for number, unit in written)
 
-    span = to_span(text, what="delay")
+    span = parse_duration(text, what="delay")
 
     total = sum(number * UNITS[unit] for number, unit in written)
     assert span == timedelta(milliseconds=total)
@@ -36,19 +36,19 @@ def test_a_span_is_the_sum_of_its_parts(written: list[tuple[int, str]]):
     ],
 )
 def test_a_span_reads_as_people_write_it(text: str, span: timedelta):
-    assert to_span(text, what="delay") == span
+    assert parse_duration(text, what="delay") == span
 
 
 @given(st.integers(0, LONGEST // timedelta(milliseconds=1)))
 def test_a_span_is_written_as_it_is_read(milliseconds: int):
     span = timedelta(milliseconds=milliseconds)
 
-    assert to_span(exactly(span), what="delay") == span
+    assert parse_duration(format_exact(span), what="delay") == span
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=LONGEST))
 def test_a_timedelta_is_a_span_already(span: timedelta):
-    assert to_span(span, what="delay") == span
+    assert parse_duration(span, what="delay") == span
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_timedelta_is_a_span_already(span: timedelta):
 )
 def test_text_that_is_no_span_is_refused_and_shown(text: str):
     with pytest.raises(ValueError, match=r"^delay is ") as refused:
-        to_span(text, what="delay")
+        parse_duration(text, what="delay")
 
     assert repr(text) in str(refused.value)
 
@@ -65,13 +65,13 @@ def test_text_that_is_no_span_is_refused_and_shown(text: str):
 @pytest.mark.parametrize("text", ["٣s", "\uff13s", "1234567890s", "1s" * 6, "1m\0"])
 def test_only_a_few_plain_digits_make_a_span(text: str):
     with pytest.raises(ValueError, match=r"^delay is "):
-        to_span(text, what="delay")
+        parse_duration(text, what="delay")
 
 
 @pytest.mark.parametrize("value", [None, 5, 1.5, True, b"5m", ["5m"], float("nan")])
 def test_a_bare_number_or_anything_else_is_no_span(value: object):
     with pytest.raises(ValueError, match=r"^delay is ") as refused:
-        to_span(value, what="delay")
+        parse_duration(value, what="delay")
 
     assert repr(value) in str(refused.value)
 
@@ -89,17 +89,17 @@ def test_a_bare_number_or_anything_else_is_no_span(value: object):
 )
 def test_a_span_lies_between_zero_and_a_hundred_years(span: str | timedelta):
     with pytest.raises(ValueError, match=r"delay is .*between zero and 36500 days"):
-        to_span(span, what="delay")
+        parse_duration(span, what="delay")
 
 
 @pytest.mark.parametrize("text", ["999999999d24h", "999999999d" * 5])
 def test_a_span_past_what_a_timedelta_holds_is_out_of_bounds_too(text: str):
     with pytest.raises(ValueError, match=r"^delay is "):
-        to_span(text, what="delay")
+        parse_duration(text, what="delay")
 
 
 def test_a_long_text_is_not_repeated_whole():
     with pytest.raises(ValueError, match=r"^delay is ") as refused:
-        to_span("x" * 1_000_000, what="delay")
+        parse_duration("x" * 1_000_000, what="delay")
 
     assert len(str(refused.value)) < 200

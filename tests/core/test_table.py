@@ -12,7 +12,7 @@ from outlast.core.decide import CLAIM, SUCCESS, TABLE, Change, Successor, decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import Event
 from outlast.core.ids import JobId, RunId
-from outlast.core.position import Edit, Place, Where
+from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.run import Claim
 from outlast.core.state import FINAL, Loss, RunStatus, State
 from outlast.errors import TransitionRefused
@@ -48,7 +48,7 @@ def summary(change: Change) -> dict[str, str]:
         "guard": move.guard,
         "kind": move.kind or "-",
         "next": "next" if change.successor else "-",
-        "yields": "yields" if move.yields else "-",
+        "yields": "yields" if move.yields_to_cancel else "-",
     }
 
 
@@ -198,15 +198,15 @@ REASONS: list[tuple[Callable[[], Standing], Event, str | None]] = [
     (running, ev.CancelRequested("by hand"), "by hand"),
     (running, ev.CancelRequested(), None),
     (running, ev.GroupStopped(), "group_stopped"),
-    (running, ev.Drifted(RunStatus.SUCCEEDED, "why"), None),
-    (running, ev.Drifted(RunStatus.SKIPPED, "nothing new"), "nothing new"),
-    (running, ev.Drifted(RunStatus.LOST, "silent"), "silent"),
-    (running, ev.Drifted(RunStatus.LOST, "by hand"), "startup_recovery"),
-    (lambda: running(failures=5), ev.Drifted(RunStatus.FAILED), "attempts_exhausted"),
-    (queued, ev.Edited(Edit(params="[1]", priority=3)), "params, priority"),
-    (queued, ev.Edited(Edit(delay=DELAY)), "delay"),
-    (queued, ev.Moved(Place(Where.BACK)), "back"),
-    (queued, ev.Moved(Place(Where.AFTER, NEXT)), f"after {NEXT}"),
+    (running, ev.DetachedJobFound(RunStatus.SUCCEEDED, "why"), None),
+    (running, ev.DetachedJobFound(RunStatus.SKIPPED, "nothing new"), "nothing new"),
+    (running, ev.DetachedJobFound(RunStatus.LOST, "silent"), "silent"),
+    (running, ev.DetachedJobFound(RunStatus.LOST, "by hand"), "startup_recovery"),
+    (lambda: running(failures=5), ev.DetachedJobFound(RunStatus.FAILED), "attempts_exhausted"),
+    (queued, ev.Edited(JobEdit(params="[1]", priority=3)), "params, priority"),
+    (queued, ev.Edited(JobEdit(delay=DELAY)), "delay"),
+    (queued, ev.Moved(MoveTo(Anchor.BACK)), "back"),
+    (queued, ev.Moved(MoveTo(Anchor.AFTER, NEXT)), f"after {NEXT}"),
     (waiting, ev.Abandoned(ev.Abandonment.OWNER_DEAD), "owner_dead"),
     (waiting, ev.Abandoned(ev.Abandonment.CALLER_SILENT), "caller_silent"),
 ]
@@ -229,17 +229,19 @@ def test_the_error_of_a_run_is_kept_wherever_its_job_goes(delivery: Delivery, ev
 
 def test_a_job_with_an_open_run_is_not_adrift():
     with pytest.raises(TransitionRefused, match="the-job has an open run"):
-        decide(running(), ev.Drifted(RunStatus.RUNNING), new_id=no_id)
+        decide(running(), ev.DetachedJobFound(RunStatus.RUNNING), new_id=no_id)
 
 
 def test_the_counts_of_a_job_adrift_are_spelled_out_since_nothing_stores_them():
-    change = decide(running(failures=2, losses=1), ev.Drifted(RunStatus.FAILED), new_id=no_id)
+    change = decide(
+        running(failures=2, losses=1), ev.DetachedJobFound(RunStatus.FAILED), new_id=no_id
+    )
 
     assert (change.failures, change.losses) == (2, 1)
 
 
 def test_an_edit_and_a_place_are_handed_on_as_they_are():
-    edit, place = Edit(params="[1]", at=AT), Place(Where.SWAP, NEXT)
+    edit, place = JobEdit(params="[1]", at=AT), MoveTo(Anchor.SWAP, NEXT)
 
     assert decide(queued(), ev.Edited(edit), new_id=no_id).edit is edit
     assert decide(queued(), ev.Moved(place), new_id=no_id).place is place
@@ -250,7 +252,7 @@ def test_params_are_frozen_at_the_first_claim(state: State):
     job = Standing(state=state, delivery=Delivery.LEASE, token=1)
 
     with pytest.raises(TransitionRefused, match=f"the-job is {state} .* frozen at its first claim"):
-        decide(job, ev.Edited(Edit(params="[1]")), new_id=no_id)
+        decide(job, ev.Edited(JobEdit(params="[1]")), new_id=no_id)
 
 
 def test_a_refusal_names_the_job_its_state_and_the_event():

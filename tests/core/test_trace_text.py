@@ -33,7 +33,7 @@ def test_text_and_exception_tell_the_same(error: Exception) -> None:
 
     [found] = read_trace(text)
 
-    assert (found.type, found.words) == (expected.type, expected.words)
+    assert (found.type, found.message) == (expected.type, expected.message)
     assert found.frames == expected.frames
     assert found.module == expected.module
 

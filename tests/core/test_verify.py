@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from outlast.core.audit.checks import stray_violation, violations
+from outlast.core.audit.checks import dangling_violation, violations
 from outlast.core.audit.history_checks import ASIDE, EXPLAINED_BY, GOES_ON, TELLS
 from outlast.core.audit.model import (
-    Before,
+    AuditedEvent,
     ClosedRun,
-    Dossier,
-    Place,
-    Stray,
+    DanglingRecord,
+    JobAudit,
+    Predecessor,
+    StateRow,
+    StateTable,
     StrayKind,
-    Told,
-    Where,
 )
-from outlast.core.audit.violation import REPAIRS, STRAYS, Code
+from outlast.core.audit.violation import DANGLING, REPAIRS, ViolationCode
 from outlast.core.delivery import Delivery
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.ids import JobId, RunId
 from outlast.core.state import FINAL, RunStatus, State
 
@@ -42,38 +42,42 @@ def a_run(token: int = 1, status: str = RunStatus.SUCCEEDED, **over: Any) -> Clo
     return ClosedRun(token=token, status=status, **{**values, **over})
 
 
-def an_end(state: str = State.SUCCEEDED, **over: Any) -> Place:
+def an_end(state: str = State.SUCCEEDED, **over: Any) -> StateRow:
     values = {"token": 1, "failures": 0, "losses": 0, "at": NOW}
-    return Place(where=Where.END, state=state, **{**values, **over})
+    return StateRow(where=StateTable.END, state=state, **{**values, **over})
 
 
-def a_job(**over: Any) -> Dossier:
+def a_job(**over: Any) -> JobAudit:
     """One that succeeded in its only run."""
     values = {
         "id": ID, "seq": 1, "delivery": Delivery.LEASE, "queue": "default", "created_at": NOW,
         "params_are_json": True, "places": (an_end(),), "runs": (a_run(),), "events": (),
         "root_id": ID, "before": None, "successors": (),
     }  # fmt: skip
-    return Dossier(**{**values, **over})
+    return JobAudit(**{**values, **over})
 
 
-def told(kind: str, number: int = 1, at: datetime = NOW, token: int = 1) -> Told:
-    return Told(id=number, kind=kind, token=token, at=at)
+def told(kind: str, number: int = 1, at: datetime = NOW, token: int = 1) -> AuditedEvent:
+    return AuditedEvent(id=number, kind=kind, token=token, at=at)
 
 
-def codes(job: Dossier) -> list[Code]:
+def codes(job: JobAudit) -> list[ViolationCode]:
     return [violation.code for violation in violations(job)]
 
 
 def test_every_violation_has_its_repair() -> None:
-    assert set(REPAIRS) == set(Code)
+    assert set(REPAIRS) == set(ViolationCode)
     assert all(REPAIRS.values())
 
 
 def test_every_stray_has_its_meaning() -> None:
-    assert set(STRAYS) == set(StrayKind)
-    found = stray_violation(Stray(kind=StrayKind.KEY, rows=("keys key=x",), about="x"))
-    assert (found.code, found.rows, found.job_id) == (Code.KEY_OF_NO_JOB, ("keys key=x",), None)
+    assert set(DANGLING) == set(StrayKind)
+    found = dangling_violation(DanglingRecord(kind=StrayKind.KEY, rows=("keys key=x",), about="x"))
+    assert (found.code, found.rows, found.job_id) == (
+        ViolationCode.KEY_OF_NO_JOB,
+        ("keys key=x",),
+        None,
+    )
     assert found.what == "an active key whose job is gone: x"
 
 
@@ -100,8 +104,8 @@ def test_job_that_succeeded_is_sound() -> None:
 def test_job_that_recovery_ended_later_than_its_run_is_sound() -> None:
     late = a_job(places=(an_end(at=LATER),))
 
-    assert codes(late) == [Code.END_APART]
-    assert codes(replace(late, events=(told(Kind.RECOVERED, at=LATER),))) == []
+    assert codes(late) == [ViolationCode.END_APART]
+    assert codes(replace(late, events=(told(EventKind.RECOVERED, at=LATER),))) == []
 
 
 def test_wall_clock_that_was_set_back_refutes_nothing() -> None:
@@ -110,14 +114,14 @@ def test_wall_clock_that_was_set_back_refutes_nothing() -> None:
         created_at=LATER,
         places=(an_end(token=2, failures=1, losses=1),),
         runs=(first, second),
-        events=(told(Kind.REQUEUED, at=LATER),),
+        events=(told(EventKind.REQUEUED, at=LATER),),
     )
 
     assert codes(job) == []
 
 
 def test_failure_that_was_given_up_later_is_told_by_both_events() -> None:
-    chained, given_up = told(Kind.CHAINED, 1), told(Kind.GIVEN_UP, 2, LATER)
+    chained, given_up = told(EventKind.CHAINED, 1), told(EventKind.GIVEN_UP, 2, LATER)
     job = a_job(
         delivery=Delivery.CHAIN,
         places=(an_end(State.DEAD_LETTER, failures=1),),
@@ -127,43 +131,43 @@ def test_failure_that_was_given_up_later_is_told_by_both_events() -> None:
     )
 
     assert codes(job) == []
-    assert codes(replace(job, events=(chained,))) == [Code.EVENT_CONTRADICTS]
-    assert codes(replace(job, events=(given_up,))) == [Code.END_UNTOLD]
+    assert codes(replace(job, events=(chained,))) == [ViolationCode.EVENT_CONTRADICTS]
+    assert codes(replace(job, events=(given_up,))) == [ViolationCode.END_UNTOLD]
 
 
 def test_job_that_recovery_put_back_after_its_end_was_lost_is_sound() -> None:
     """What an event tells counts until a later one tells that it went on."""
-    place = Place(where=Where.WAITING, state=State.QUEUED, token=1, failures=1, losses=1)
+    place = StateRow(where=StateTable.WAITING, state=State.QUEUED, token=1, failures=1, losses=1)
     job = a_job(
         places=(place,),
         runs=(a_run(status=RunStatus.LOST),),
-        events=(told(Kind.DEAD_LETTER, 1), told(Kind.REQUEUED, 2)),
+        events=(told(EventKind.DEAD_LETTER, 1), told(EventKind.REQUEUED, 2)),
     )
 
     assert codes(job) == []
-    assert codes(replace(job, events=job.events[:1])) == [Code.EVENT_CONTRADICTS]
+    assert codes(replace(job, events=job.events[:1])) == [ViolationCode.EVENT_CONTRADICTS]
 
 
 def test_event_of_a_kind_that_is_not_known_here_may_tell_of_an_end() -> None:
     """A newer version may have written it: what is not understood refutes nothing."""
     job = a_job(places=(an_end(State.CANCELLED, token=0),), runs=(), events=())
 
-    assert codes(job) == [Code.END_UNTOLD]
+    assert codes(job) == [ViolationCode.END_UNTOLD]
     with_it, later = (told("forgotten", at=at, token=0) for at in (NOW, LATER))
     assert codes(replace(job, events=(with_it,))) == []
-    assert codes(replace(job, events=(later,))) == [Code.END_UNTOLD]
+    assert codes(replace(job, events=(later,))) == [ViolationCode.END_UNTOLD]
 
 
 @pytest.mark.parametrize(
     ("chained", "failures", "expected"),
-    [(True, 3, []), (True, 0, [Code.COUNTS_UNPROVEN]), (False, 0, []),
-     (False, 3, [Code.COUNTS_UNPROVEN])],
+    [(True, 3, []), (True, 0, [ViolationCode.COUNTS_UNPROVEN]), (False, 0, []),
+     (False, 3, [ViolationCode.COUNTS_UNPROVEN])],
 )  # fmt: skip
 def test_link_goes_on_counting_and_a_retry_by_hand_begins_anew(
-    chained: bool, failures: int, expected: list[Code]
+    chained: bool, failures: int, expected: list[ViolationCode]
 ) -> None:
     root = JobId("the-root")
-    before = Before(id=root, root_id=root, failures=3, losses=0, chained=chained)
+    before = Predecessor(id=root, root_id=root, failures=3, losses=0, chained=chained)
 
     job = a_job(before=before, root_id=root, places=(an_end(failures=failures),))
 
@@ -171,15 +175,15 @@ def test_link_goes_on_counting_and_a_retry_by_hand_begins_anew(
 
 
 def test_job_whose_predecessor_is_gone_is_not_said_to_count_wrongly() -> None:
-    job = a_job(before=Before(id=None), root_id=None, places=(an_end(failures=3),))
+    job = a_job(before=Predecessor(id=None), root_id=None, places=(an_end(failures=3),))
 
-    assert codes(job) == [Code.PREDECESSOR_GONE]
+    assert codes(job) == [ViolationCode.PREDECESSOR_GONE]
 
 
 def test_token_beyond_all_reason_costs_no_time() -> None:
     job = a_job(runs=(a_run(10**15),), places=(an_end(token=10**15),))
 
-    assert codes(job) == [Code.RUN_MISSING]
+    assert codes(job) == [ViolationCode.RUN_MISSING]
 
 
 def test_violation_names_its_job_and_no_params() -> None:

@@ -13,7 +13,7 @@ from outlast.core import event as ev
 from outlast.core.delivery import Delivery
 from outlast.core.event import Event
 from outlast.core.ids import JobId
-from outlast.core.position import Edit, Place, Where
+from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.state import Loss, RunStatus, State
 
 GRIDS: Final = {
@@ -205,23 +205,26 @@ EVENTS: Final[dict[str, dict[str, list[Event]]]] = {
     "miss": {"any": [ev.Misfired()]},
     "bury": {"any": [ev.GivenUp("no use")]},
     "drift": {
-        "runless": [ev.Drifted(None)],
-        "hopeless": [ev.Drifted(RunStatus.FAILED, "permanent")],
-        "lost": [ev.Drifted(RunStatus.LOST, why) for why in (*Loss, None, "by hand")],
+        "runless": [ev.DetachedJobFound(None)],
+        "hopeless": [ev.DetachedJobFound(RunStatus.FAILED, "permanent")],
+        "lost": [ev.DetachedJobFound(RunStatus.LOST, why) for why in (*Loss, None, "by hand")],
         **{
-            ended: [ev.Drifted(RunStatus(ended), "why", "found at boot")]
+            ended: [ev.DetachedJobFound(RunStatus(ended), "why", "found at boot")]
             for ended in ("succeeded", "skipped", "cancelled", "failed", "released")
         },
     },
-    "go_on": {"any": [ev.Continued("startup_recovery")]},
+    "go_on": {"any": [ev.SuccessorMissing("startup_recovery")]},
     "edit": {
-        "priority": [ev.Edited(Edit(priority=9))],
-        "due": [ev.Edited(Edit(delay=DELAY)), ev.Edited(Edit(at=AT, priority=9))],
+        "priority": [ev.Edited(JobEdit(priority=9))],
+        "due": [ev.Edited(JobEdit(delay=DELAY)), ev.Edited(JobEdit(at=AT, priority=9))],
     },
     "move": {
         "any": [
-            ev.Moved(Place(Where.FRONT)),
-            *[ev.Moved(Place(where, OTHER)) for where in (Where.BEFORE, Where.AFTER, Where.SWAP)],
+            ev.Moved(MoveTo(Anchor.FRONT)),
+            *[
+                ev.Moved(MoveTo(where, OTHER))
+                for where in (Anchor.BEFORE, Anchor.AFTER, Anchor.SWAP)
+            ],
         ]
     },
     "out": {"stop": [ev.GroupStopped()], "skip": [ev.GroupStopped(skip=True)]},

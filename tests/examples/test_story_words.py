@@ -56,9 +56,9 @@ EVENTS: list[Event] = [
     ev.Unblocked(),
     ev.Misfired(),
     ev.GivenUp("enough"),
-    *(ev.Drifted(status) for status in RunStatus if status is not RunStatus.RUNNING),
-    ev.Drifted(None),
-    ev.Continued("startup_recovery"),
+    *(ev.DetachedJobFound(status) for status in RunStatus if status is not RunStatus.RUNNING),
+    ev.DetachedJobFound(None),
+    ev.SuccessorMissing("startup_recovery"),
     ev.GroupStopped(skip=True),
     ev.GroupStopped(skip=False),
 ]

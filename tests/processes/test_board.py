@@ -10,7 +10,12 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId, RunId
 from outlast.core.run import Claim, Lease
-from outlast.worker.supervisor.shared_lease_table import ENTRIES, Board, Entry, HeldOnBoard
+from outlast.worker.supervisor.shared_lease_table import (
+    ENTRIES,
+    LeaseEntry,
+    SharedLeaseTable,
+    SharedLeaseWriter,
+)
 
 MINUTE = timedelta(minutes=1)
 
@@ -31,14 +36,14 @@ def claim(number: int, token: int = 1) -> Claim:
 
 @pytest.fixture
 def board():
-    board = Board.new()
+    board = SharedLeaseTable.new()
     yield board
     board.close()
 
 
 @pytest.fixture
 def held(board):
-    return HeldOnBoard(board, lambda: 1_000_000)
+    return SharedLeaseWriter(board, lambda: 1_000_000)
 
 
 def test_what_is_held_is_on_the_board_until_it_is_dropped(board, held):
@@ -54,8 +59,8 @@ def test_a_run_is_on_the_board_as_started_before_its_handler_is_called(board, he
     held.start(claim(1), executor="thread", limit=MINUTE)
 
     first, second = board.entries()
-    assert first == Entry(claim(1).lease, 1_000_000, 61_000_000, "thread", is_stepping=False)
-    assert second == Entry(claim(2).lease, None, None, "none", is_stepping=False)
+    assert first == LeaseEntry(claim(1).lease, 1_000_000, 61_000_000, "thread", is_stepping=False)
+    assert second == LeaseEntry(claim(2).lease, None, None, "none", is_stepping=False)
 
 
 def test_the_board_names_the_run_whose_code_the_loop_is_in(board, held):
@@ -83,7 +88,9 @@ def test_an_entry_is_used_again_without_a_trace_of_the_one_before(board, held):
     held.drop(claim(1).lease)
     held.take([claim(2)])
 
-    assert list(board.entries()) == [Entry(claim(2).lease, None, None, "none", is_stepping=False)]
+    assert list(board.entries()) == [
+        LeaseEntry(claim(2).lease, None, None, "none", is_stepping=False)
+    ]
 
 
 def test_job_that_is_taken_again_has_one_entry_and_the_lost_lease_is_told(board, held):
@@ -120,8 +127,8 @@ def test_what_a_killed_process_wrote_is_still_there(board):
     program = f"""
 import os, signal, sys
 from test_board import claim
-from outlast.worker.supervisor.shared_lease_table import Board, HeldOnBoard
-held = HeldOnBoard(Board({board.fd}), lambda: 5)
+from outlast.worker.supervisor.shared_lease_table import Board, SharedLeaseWriter
+held = SharedLeaseWriter(Board({board.fd}), lambda: 5)
 held.take([claim(1, token=3)])
 held.start(claim(1, token=3), executor="async", limit=None)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -137,7 +144,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
     assert done.returncode == -9
     assert list(board.entries()) == [
-        Entry(claim(1, token=3).lease, 5, None, "async", is_stepping=False)
+        LeaseEntry(claim(1, token=3).lease, 5, None, "async", is_stepping=False)
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from outlast.config import Settings
 from outlast.testing.clock import FakeClock
 from outlast.worker.supervisor.child_process import Role
-from outlast.worker.supervisor.watchdog import Care
+from outlast.worker.supervisor.watchdog import ChildWatchdog
 
 
 class Silent:
@@ -32,15 +32,17 @@ class Silent:
         self.killed_for = why
 
 
-@pytest.mark.parametrize(("role", "ended"), [(Role.COMING, 0), (Role.WORKING, 1), (Role.SPARE, 1)])
+@pytest.mark.parametrize(
+    ("role", "ended"), [(Role.STARTING, 0), (Role.WORKING, 1), (Role.SPARE, 1)]
+)
 async def test_child_that_still_loads_its_app_is_not_silent(role, ended):
     clock = FakeClock()
     child = Silent(role, clock)
-    care = Care(None, Settings(max_silence="3s"), clock=clock, members=lambda: [child])
+    care = ChildWatchdog(None, Settings(max_silence="3s"), clock=clock, members=lambda: [child])
 
     found = 0
     for _ in range(4):
         clock.advance(timedelta(seconds=2))
-        found += await care.look_once()
+        found += await care.check_once()
 
     assert found == ended

@@ -4,7 +4,7 @@ import asyncio
 from types import MappingProxyType
 
 from outlast.config import Settings
-from outlast.worker.supervisor.child_main import Child
+from outlast.worker.supervisor.child_main import WorkerChild
 
 
 class Line:
@@ -36,13 +36,13 @@ class Broken:
     async def close(self):
         pass
 
-    def beat(self, memory_in_use):
+    def heartbeat(self, memory_in_use):
         pass
 
 
 async def test_child_that_fails_to_start_ends_instead_of_holding_its_place():
     line, broken = Line(), Broken()
-    child = Child(broken, broken, Settings(), held=broken, line=line)
+    child = WorkerChild(broken, broken, Settings(), held=broken, line=line)
 
     async with asyncio.timeout(30):
         await child.run()

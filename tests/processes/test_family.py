@@ -7,14 +7,14 @@ from itertools import count
 
 import pytest
 
-from outlast.core.run import Holder
-from outlast.telemetry import Told
+from outlast.core.run import LeaseHolder
+from outlast.telemetry import TelemetryEvent
 from outlast.testing.clock import FakeClock
-from outlast.worker.supervisor.child_pool import Family, Unfit
-from outlast.worker.supervisor.child_process import Kin, Role
-from outlast.worker.supervisor.shared_lease_table import Board
+from outlast.worker.supervisor.child_pool import AppUnusable, ChildPool
+from outlast.worker.supervisor.child_process import ChildProcess, Role
+from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable
 
-HOLDER = Holder(instance_id="here", boot_id="now")
+HOLDER = LeaseHolder(instance_id="here", boot_id="now")
 SIGKILLED = -9
 PIDS = count(1)
 
@@ -72,9 +72,9 @@ class Nursery:
             raise self.errors.pop(0)
         ours, theirs = os.pipe()
         os.close(theirs)
-        kin = Kin(
+        kin = ChildProcess(
             Process(),
-            board=Board.new(),
+            board=SharedLeaseTable.new(),
             line=Line(),
             lifeline=ours,
             dump=tempfile.TemporaryFile(),  # noqa: SIM115 - it lives as long as the child
@@ -100,7 +100,7 @@ async def family(nursery):
     async def died(kin):
         pass
 
-    family = Family(nursery, size=1, clock=FakeClock(), died=died)
+    family = ChildPool(nursery, size=1, clock=FakeClock(), died=died)
     yield family
     family.stop(0.0)
     await family.gone(0.0)
@@ -131,7 +131,7 @@ async def test_one_that_dies_between_its_hello_and_the_work_is_replaced(family, 
 async def test_one_that_cannot_even_be_started_is_named_at_the_start(family, nursery):
     nursery.errors.append(OSError(24, "Too many open files"))
 
-    with pytest.raises(Unfit, match=r"cannot start a child process.*Too many open files"):
+    with pytest.raises(AppUnusable, match=r"cannot start a child process.*Too many open files"):
         await family.gather()
 
 
@@ -168,15 +168,15 @@ async def test_one_that_has_stopped_but_does_not_end_is_ended(family, nursery):
 
 async def test_events_go_to_a_child_that_listens_and_wait_for_one(family, nursery):
     gathering = asyncio.create_task(family.gather())
-    family.pass_on(Told("first", {}))
+    family.pass_on(TelemetryEvent("first", {}))
     kin = await nursery.next(listens=True)
     await gathering
-    family.pass_on(Told("second", {}))
+    family.pass_on(TelemetryEvent("second", {}))
     kin.line.is_clogged = True
-    family.pass_on(Told("third", {}))
+    family.pass_on(TelemetryEvent("third", {}))
     while_clogged = list(kin.line.events)
     kin.line.is_clogged = False
-    family.pass_on(Told("fourth", {}))
+    family.pass_on(TelemetryEvent("fourth", {}))
 
     assert while_clogged == ["first", "second"]
     assert kin.line.events == ["first", "second", "third", "fourth"]
@@ -187,6 +187,6 @@ async def test_a_child_that_does_not_listen_is_told_of_no_event(family, nursery)
     kin = await nursery.next(listens=False)
     await gathering
 
-    family.pass_on(Told("first", {}))
+    family.pass_on(TelemetryEvent("first", {}))
 
     assert kin.line.told == []

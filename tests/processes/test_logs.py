@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from outlast.cli.logging_setup import Unhurried
+from outlast.cli.logging_setup import NonBlockingHandler
 
 MANY = 5_000
 WAITING = 100
@@ -27,7 +27,7 @@ def record(text):
 
 def test_log_that_nobody_reads_is_not_waited_for_and_what_is_left_out_is_told(pipe):
     reading, writing = pipe
-    handler = Unhurried(writing, most=WAITING)
+    handler = NonBlockingHandler(writing, most=WAITING)
 
     for number in range(MANY):  # more than a pipe holds
         handler.handle(record(f"line {number} {'x' * 100}"))
@@ -43,7 +43,7 @@ def test_log_that_nobody_reads_is_not_waited_for_and_what_is_left_out_is_told(pi
 
 def test_last_lines_are_written_before_the_end(pipe):
     reading, writing = pipe
-    handler = Unhurried(writing)
+    handler = NonBlockingHandler(writing)
     handler.handle(record("goodbye"))
 
     handler.close()
@@ -54,7 +54,7 @@ def test_last_lines_are_written_before_the_end(pipe):
 def test_log_whose_reader_is_gone_costs_nothing(pipe):
     reading, writing = pipe
     os.close(reading)
-    handler = Unhurried(writing)
+    handler = NonBlockingHandler(writing)
 
     for _ in range(10):
         handler.handle(record("nobody there"))

@@ -10,15 +10,20 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import SUCCEEDED, job_of, new_id, put, started, take
 from outlast.testing.conformance.factories import settle as settle_event
 from outlast.testing.model.store import ModelStore
-from outlast.worker.supervisor.crash_attribution import LONGEST_CALM, Findings, settle, to_blame
-from outlast.worker.supervisor.shared_lease_table import Entry
+from outlast.worker.supervisor.crash_attribution import (
+    LONGEST_CALM,
+    CrashReport,
+    charged_runs,
+    close_runs,
+)
+from outlast.worker.supervisor.shared_lease_table import LeaseEntry
 from outlast.worker.supervisor.watchdog import is_late
 
 A, B, C = (Lease(JobId(name), 1) for name in "ABC")
 
 
 def entry(lease, executor="async", *, begun=True, stepping=False):
-    return Entry(lease, 1 if begun else None, None, executor, is_stepping=stepping)
+    return LeaseEntry(lease, 1 if begun else None, None, executor, is_stepping=stepping)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +44,7 @@ def entry(lease, executor="async", *, begun=True, stepping=False):
     ],
 )
 def test_only_code_that_was_running_in_the_process_is_blamed(entries, from_outside, blamed):
-    assert to_blame(entries, from_outside=from_outside) == blamed
+    assert charged_runs(entries, from_outside=from_outside) == blamed
 
 
 @pytest.fixture
@@ -52,13 +57,13 @@ async def store():
 
 def dead(*charged, reason=Loss.OWNER_DEAD, is_proved=False):
     charges = frozenset(charged)
-    return Findings(reason=reason, charged=charges, error="status 9", is_proved=is_proved)
+    return CrashReport(reason=reason, charged=charges, error="status 9", is_proved=is_proved)
 
 
 async def test_the_one_to_blame_pays_and_its_neighbours_are_handed_back(store):
     guilty, beside = await started(store), await started(store)
 
-    went = await settle(store, [guilty.lease, beside.lease], dead(guilty.lease), new_id=new_id)
+    went = await close_runs(store, [guilty.lease, beside.lease], dead(guilty.lease), new_id=new_id)
 
     jobs = [await job_of(store, each.id) for each in (guilty, beside)]
     assert went == {State.QUEUED: 2}
@@ -76,7 +81,7 @@ async def test_the_one_to_blame_pays_and_its_neighbours_are_handed_back(store):
 async def test_what_never_runs_twice_is_lost_with_its_process_guilty_or_not(store, delivery, state):
     beside = await started(store, delivery=delivery)
 
-    await settle(store, [beside.lease], dead(), new_id=new_id)
+    await close_runs(store, [beside.lease], dead(), new_id=new_id)
 
     assert (await job_of(store, beside.id)).state is state
 
@@ -86,7 +91,7 @@ async def test_a_run_that_had_ended_keeps_its_end_which_is_told_and_nothing_is_w
     await settle_event(store, done, SUCCEEDED)
     before = await job_of(store, done.id)
 
-    went = await settle(store, [done.lease], dead(done.lease), new_id=new_id)
+    went = await close_runs(store, [done.lease], dead(done.lease), new_id=new_id)
 
     assert went == {State.SUCCEEDED: 1}  # its process did not live to tell it
     assert await job_of(store, done.id) == before
@@ -108,7 +113,7 @@ async def test_a_job_that_ends_its_processes_waits_longer_each_time_and_others_g
     for _ in expected:
         claim = await take(store)
         guilty = dead(claim.lease, is_proved=is_proved)
-        await settle(store, [claim.lease], guilty, new_id=new_id)
+        await close_runs(store, [claim.lease], guilty, new_id=new_id)
         job = await job_of(store, job_id)
         now = store._clock.now()
         waits.append(
@@ -122,7 +127,7 @@ async def test_a_job_that_ends_its_processes_waits_longer_each_time_and_others_g
 async def test_a_shutdown_charges_nobody(store):
     claim = await started(store)
 
-    await settle(store, [claim.lease], dead(reason=Loss.SHUTDOWN), new_id=new_id)
+    await close_runs(store, [claim.lease], dead(reason=Loss.SHUTDOWN), new_id=new_id)
 
     job = await job_of(store, claim.id)
     assert (job.state, job.failures) == (State.QUEUED, 0)
@@ -143,6 +148,6 @@ SECONDS = 1_000_000
     ],
 )
 def test_only_a_handler_that_still_runs_and_that_nobody_else_ends_is_late(executor, seconds, late):
-    run = Entry(A, 1, 10 * SECONDS, executor, is_stepping=False)
+    run = LeaseEntry(A, 1, 10 * SECONDS, executor, is_stepping=False)
 
     assert is_late(run, 10 * SECONDS + int(seconds * SECONDS)) is late

@@ -16,7 +16,6 @@ from outlast import (
     Job,
     JobType,
     Lineage,
-    Outcome,
     Outlast,
     Pause,
     Queue,
@@ -24,13 +23,14 @@ from outlast import (
     Run,
     Schedule,
     Skip,
+    SlotOutcome,
     SlotRecord,
     Snooze,
     State,
     Sync,
     Template,
 )
-from outlast.testing.drain import Ran
+from outlast.testing.drain import DrainedRun
 from outlast.testing.harness import Harness
 
 
@@ -84,7 +84,7 @@ def pack(folder: str) -> Command | Skip:
 async def checked(outlast: Harness) -> None:
     outlast.advance("1h")
     drained = await outlast.drain(limit=3, raising=True)
-    assert_type(drained[0], Ran)
+    assert_type(drained[0], DrainedRun)
     assert_type(drained[0].error, BaseException | None)
     assert_type(outlast.assert_enqueued(send_invoice, invoice_id=3, within="5m"), list[Job])
     await outlast.run(send_invoice, 3, copy=True)
@@ -183,7 +183,7 @@ async def main() -> None:
     assert_type(often, Schedule)
     assert_type(await app.schedules.edit("often", timezone="Europe/Berlin"), Schedule)
     assert_type(await app.schedules.history("often"), list[SlotRecord])
-    assert_type((await app.schedules.history("often"))[0].outcome, Outcome)
+    assert_type((await app.schedules.history("often"))[0].outcome, SlotOutcome)
     await app.schedules.run("often", "missed")
 
     assert_type(await (await fetch.enqueue("https://…")).result(), bytes)
@@ -197,7 +197,7 @@ async def main() -> None:
     group = await app.group([send_invoice.bind(1), fetch.bind("https://…")], mode="sequential")
     assert_type(group, GroupHandle)
     assert_type(await group.wait(timeout="5s"), Group)
-    assert_type((await group.record()).progress, float)
+    assert_type((await group.read()).progress, float)
     assert_type(await group.jobs(states=[State.FAILED], limit=10), list[Job])
     assert_type(await group.cancel("changed my mind"), Group)
     assert_type(await app.groups(limit=10), list[Group])

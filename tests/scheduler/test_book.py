@@ -10,10 +10,10 @@ import pytest
 
 from outlast import InvalidSchedule, Outlast, SlotTaken, UnknownSchedule, UnknownTemplate
 from outlast.core.ids import Ids
-from outlast.core.schedule import Outcome
+from outlast.core.schedule import SlotOutcome
 from outlast.core.state import State
 from outlast.errors import InvalidJob, InvalidParams, StoreBusy, UnknownType
-from outlast.scheduler.loop import bring_in, keep_triggering
+from outlast.scheduler.loop import run_trigger_loop, sync_declared
 from outlast.scheduler.trigger import Trigger
 from outlast.store.around import Topic
 from outlast.store.base import Filter, Store
@@ -27,7 +27,7 @@ SET = {"coalesce": True, "misfire_grace": "5m"}
 async def work(store: Store) -> AsyncIterator[asyncio.Event]:
     """An event that is set when a commit has brought work."""
     brought, loop = asyncio.Event(), asyncio.get_running_loop()
-    leave = store.listen(lambda _: loop.call_soon_threadsafe(brought.set), topics=[Topic.WORK])
+    leave = store.subscribe(lambda _: loop.call_soon_threadsafe(brought.set), topics=[Topic.WORK])
     yield brought
     leave()
 
@@ -39,7 +39,7 @@ async def missed(app: Outlast, clock: FakeClock, trigger: Trigger, kind: str = "
     await trigger.run_once()
 
 
-async def outcomes(app: Outlast) -> list[Outcome]:
+async def outcomes(app: Outlast) -> list[SlotOutcome]:
     return [row.outcome for row in (await app.schedules.history("s"))[::-1]]
 
 
@@ -133,7 +133,12 @@ async def test_the_latest_missed_slot_can_be_run_by_hand_once(
     assert [job.slot_at for job in jobs] == [START + 3 * HOUR, START + 2 * HOUR]
     assert [job.state for job in jobs] == [State.QUEUED, State.QUEUED]
     assert jobs[0].start_deadline == clock.now() + 5 * MINUTE
-    assert await outcomes(app) == [Outcome.MISSED, Outcome.MANUAL, Outcome.MANUAL, Outcome.RAN]
+    assert await outcomes(app) == [
+        SlotOutcome.MISSED,
+        SlotOutcome.MANUAL,
+        SlotOutcome.MANUAL,
+        SlotOutcome.RAN,
+    ]
     await app.schedules.run("s", "missed")
     with pytest.raises(SlotTaken, match="no slot"):
         await app.schedules.run("s", "missed")
@@ -154,7 +159,7 @@ async def test_the_next_slot_run_by_hand_is_not_triggered_again(
     await trigger.run_once()
 
     assert (job.slot_at, job.state) == (START + HOUR, State.QUEUED)
-    assert await outcomes(app) == [Outcome.MANUAL]
+    assert await outcomes(app) == [SlotOutcome.MANUAL]
     assert len(await store.find(Filter(), limit=9)) == 1
     assert (await app.schedules.get("s")).next_slot == START + 2 * HOUR
     [skip] = [record.facts for record in caplog.records]  # type: ignore[attr-defined]  # ours
@@ -186,12 +191,14 @@ async def test_a_backfill_runs_what_nobody_claimed_and_can_be_looked_at_first(
     filled = await app.schedules.backfill("s", *span)
     again = await app.schedules.backfill("s", *span)
 
-    assert [each.was for each in looked] == [None] * 3 + [Outcome.MISSED] * 3 + [Outcome.RAN]
+    assert [each.was for each in looked] == [None] * 3 + [SlotOutcome.MISSED] * 3 + [
+        SlotOutcome.RAN
+    ]
     assert [each.runs for each in looked] == [True] * 6 + [False]
     assert before == 1
     assert [each.runs for each in filled] == [True] * 6 + [False]
     assert not any(each.runs for each in again)
-    assert await outcomes(app) == [Outcome.MANUAL] * 6 + [Outcome.RAN]
+    assert await outcomes(app) == [SlotOutcome.MANUAL] * 6 + [SlotOutcome.RAN]
     assert len(await store.find(Filter(), limit=99)) == 7
 
 
@@ -247,7 +254,7 @@ async def test_one_of_several_loops_triggers_and_another_takes_over(
     monkeypatch.setattr("outlast.scheduler.loop.TAKE_OVER", 0.001)
     await app.schedules.save("s", "0 * * * *", "report", **SET)
     loops = [
-        asyncio.create_task(keep_triggering(store, ids.job, timedelta(milliseconds=1)))
+        asyncio.create_task(run_trigger_loop(store, ids.job, timedelta(milliseconds=1)))
         for _ in range(2)
     ]
     for number in range(1, 3):
@@ -259,7 +266,7 @@ async def test_one_of_several_loops_triggers_and_another_takes_over(
         loops[number - 1].cancel()
         await asyncio.wait([loops[number - 1]])
 
-    assert await outcomes(app) == [Outcome.RAN, Outcome.RAN]
+    assert await outcomes(app) == [SlotOutcome.RAN, SlotOutcome.RAN]
 
 
 async def test_declared_schedules_wait_for_a_busy_store_and_tell_what_is_wrong(
@@ -274,8 +281,8 @@ async def test_declared_schedules_wait_for_a_busy_store_and_tell_what_is_wrong(
             raise answer
 
     with caplog.at_level(logging.WARNING, logger="outlast.scheduler"):
-        await bring_in(sync)
-        await bring_in(sync)
+        await sync_declared(sync)
+        await sync_declared(sync)
 
     assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
     assert "template t is gone" in caplog.text

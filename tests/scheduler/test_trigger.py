@@ -12,19 +12,19 @@ from outlast import Outlast
 from outlast.core.decide import decide
 from outlast.core.event import Succeeded
 from outlast.core.ids import Ids
-from outlast.core.run import Claim, Holder
-from outlast.core.schedule import Firing, Outcome
+from outlast.core.run import Claim, LeaseHolder
+from outlast.core.schedule import Firing, SlotOutcome
 from outlast.core.state import State
 from outlast.scheduler.trigger import Trigger
 from outlast.store.base import Filter, Store
-from outlast.store.contract.schedules import Fired
+from outlast.store.contract.schedules import FireResult
 from outlast.testing.clock import START, FakeClock
 from outlast.verify import verify
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-HOLDER = Holder(instance_id="worker-1", boot_id="boot-1")
-RAN, LATE, MISSED = Outcome.RAN, Outcome.LATE, Outcome.MISSED
-COALESCED, OVERLAP = Outcome.COALESCED, Outcome.OVERLAP
+HOLDER = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
+RAN, LATE, MISSED = SlotOutcome.RAN, SlotOutcome.LATE, SlotOutcome.MISSED
+COALESCED, OVERLAP = SlotOutcome.COALESCED, SlotOutcome.OVERLAP
 
 
 async def take(store: Store, lease: timedelta = HOUR) -> list[Claim]:
@@ -36,7 +36,7 @@ async def finish(store: Store, claims: list[Claim], ids: Ids) -> None:
     await store.apply([decide(each, Succeeded(), new_id=ids.job) for each in claims])
 
 
-async def history(app: Outlast, name: str = "s") -> list[tuple[int, Outcome]]:
+async def history(app: Outlast, name: str = "s") -> list[tuple[int, SlotOutcome]]:
     """The slots, first one first: minutes since the start, and what became of each."""
     rows = await app.schedules.history(name, limit=1000)
     return [((row.slot.at - START) // MINUTE, row.outcome) for row in rows[::-1]]
@@ -84,7 +84,7 @@ async def test_the_slot_is_the_time_that_was_planned_however_late_the_wake_up(
 
 @pytest.mark.parametrize(("seconds", "outcome"), [(299, LATE), (300, LATE), (301, MISSED)])
 async def test_over_the_grace_a_slot_is_missed(
-    app: Outlast, clock: FakeClock, trigger: Trigger, seconds: int, outcome: Outcome
+    app: Outlast, clock: FakeClock, trigger: Trigger, seconds: int, outcome: SlotOutcome
 ) -> None:
     await hourly(app)
     clock.advance(HOUR + timedelta(seconds=seconds))
@@ -355,7 +355,7 @@ async def test_three_schedulers_cut_off_at_random_miss_no_slot_and_double_none(
     assert (await verify(store)).violations == ()
 
 
-async def slots_of(app: Outlast, name: str) -> tuple[tuple[int, Outcome], ...]:
+async def slots_of(app: Outlast, name: str) -> tuple[tuple[int, SlotOutcome], ...]:
     return tuple(await history(app, name))
 
 
@@ -419,7 +419,7 @@ async def test_slots_behind_one_that_another_process_answered_are_counted(
     clock.advance(3 * MINUTE)
     fire = store.fire
 
-    async def second(firings: Sequence[Firing]) -> list[Fired]:
+    async def second(firings: Sequence[Firing]) -> list[FireResult]:
         await fire(firings[:1])
         return await fire(firings)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from outlast import Outlast, Run
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.store.open import open_store
 from outlast.testing.conformance.factories import LEASE
 
@@ -18,7 +18,7 @@ async def claim_all(mouth: Connection, url: str) -> None:
     """Claim one job at a time until there is none; tells the ids, and one claim more."""
     store = open_store(url)
     await store.open()
-    holder = Holder(instance_id=f"worker-{os.getpid()}", boot_id=f"boot-{os.getpid()}")
+    holder = LeaseHolder(instance_id=f"worker-{os.getpid()}", boot_id=f"boot-{os.getpid()}")
 
     async def claim() -> list[str]:
         found = await store.claim(holder, queue="default", types=[TYPE], limit=1, lease=LEASE)
@@ -36,7 +36,7 @@ async def claim_all(mouth: Connection, url: str) -> None:
 
 async def claim_none(store: Any) -> None:
     """So that everything is connected before the race begins."""
-    nobody = Holder(instance_id="nobody", boot_id="nobody")
+    nobody = LeaseHolder(instance_id="nobody", boot_id="nobody")
     await store.claim(nobody, queue="nothing-here", types=[TYPE], limit=1, lease=LEASE)
 
 

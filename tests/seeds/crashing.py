@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from outlast.core.decide import Change, Guard, Move, succeed
+from outlast.core.decide import Change, Guard, Transition, succeed
 from outlast.core.event import Abandoned, Abandonment, CancelRequested, Failed, FellDue, Lost
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job, Key
@@ -104,7 +104,7 @@ async def _direct_retrying(w: World) -> JobId:
 
 async def _direct_blocked(w: World) -> JobId:
     job_id = await _direct(w)
-    block = Move(guard=Guard.STATE, to=State.BLOCKED)
+    block = Transition(guard=Guard.STATE, to=State.BLOCKED)
     await w.store.apply([Change(job_id, 0, block, was=State.QUEUED)])
     w.clock.advance(LEASE)
     return job_id

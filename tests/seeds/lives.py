@@ -25,7 +25,7 @@ from outlast.core.event import (
 )
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import NewJob
-from outlast.core.run import Claim, Holder
+from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import Loss
 from outlast.errors import TransitionRefused
 from outlast.store.base import Filter
@@ -105,7 +105,7 @@ class Life:
 
     async def claim(self) -> None:
         name = f"worker-{self._random.randrange(2)}"
-        holder = Holder(instance_id=name, boot_id=name)
+        holder = LeaseHolder(instance_id=name, boot_id=name)
         self._held += await self._store.claim(
             holder, queue="default", types=[TYPE], limit=2, prefetch=1, lease=LEASE
         )
@@ -121,7 +121,7 @@ class Life:
 
     async def reclaim(self) -> None:
         self._clock.advance(LEASE)
-        for job in await self._store.lapsed(limit=1):
+        for job in await self._store.expired_leases(limit=1):
             await self._settle(job, Lost(Loss.LEASE_EXPIRED))
 
     async def promote(self) -> None:
@@ -168,7 +168,7 @@ async def _live_through_moments(path: Path) -> None:
     store = SqliteStore(path, clock=clock, ids=Ids(clock.now, Random(1).getrandbits))
     await store.open()
     numbers = count(1)
-    holder = Holder(instance_id="worker-1", boot_id="boot-1")
+    holder = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
 
     def new_id() -> JobId:
         return JobId(f"00000000-0000-7000-8000-{next(numbers):012x}")
@@ -188,7 +188,7 @@ async def _live_through_moments(path: Path) -> None:
     clock.advance(timedelta(minutes=1))
     await take()
     clock.advance(LEASE)
-    lapsed = await store.lapsed(limit=9)
+    lapsed = await store.expired_leases(limit=9)
     await store.apply([decide(job, Lost(Loss.LEASE_EXPIRED), new_id=new_id) for job in lapsed])
     clock.advance(timedelta(hours=1))
     await take()

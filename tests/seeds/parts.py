@@ -14,7 +14,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Event
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob, Slot
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.errors import OperatorError
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
@@ -69,7 +69,7 @@ async def recover_together(mouth: Connection, path: Path) -> None:
     """Boot at the same moment as others do; tells how many successors this process wrote."""
     store = SqliteStore(path)
     await store.open()
-    holder = Holder(instance_id=f"worker-{os.getpid()}", boot_id=_uuid())
+    holder = LeaseHolder(instance_id=f"worker-{os.getpid()}", boot_id=_uuid())
     recovery = Recovery(store, holder, scope="instance", new_id=_uuid)
     mouth.send("ready")
     mouth.recv()
@@ -90,7 +90,7 @@ async def claim_slots(mouth: Connection, path: Path, slots: int) -> None:
 
 async def run_slots(store: SqliteStore, name: str) -> list[str]:
     """Run `once` jobs until there is none to take; the ids of those that were run, in order."""
-    holder = Holder(instance_id=name, boot_id=name)
+    holder = LeaseHolder(instance_id=name, boot_id=name)
     done: list[str] = []
     while claims := await store.claim(
         holder, queue="default", types=["brief"], limit=1, lease=LEASE
@@ -113,7 +113,7 @@ async def claim_everything(mouth: Connection, path: Path, name: str) -> None:
     """Claim one job at a time until there is none; tells the ids, and one claim more."""
     store = SqliteStore(path)
     await store.open()
-    holder = Holder(instance_id=f"{name}-{os.getpid()}", boot_id=f"{name}-{os.getpid()}")
+    holder = LeaseHolder(instance_id=f"{name}-{os.getpid()}", boot_id=f"{name}-{os.getpid()}")
 
     async def claim() -> list[str]:
         found = await store.claim(holder, queue="default", types=[TYPE], limit=1, lease=LEASE)

@@ -5,15 +5,14 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Final
 
-from outlast.core.decide import Change, Guard, Move, decide
+from outlast.core.decide import Change, Guard, Transition, decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import (
     ZERO,
     Abandoned,
     Abandonment,
     CancelRequested,
-    Continued,
-    Drifted,
+    DetachedJobFound,
     Edited,
     Event,
     Failed,
@@ -27,10 +26,11 @@ from outlast.core.event import (
     Snoozed,
     Stopped,
     Succeeded,
+    SuccessorMissing,
     Unblocked,
 )
 from outlast.core.ids import JobId
-from outlast.core.position import Edit, Place, Where
+from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.state import Loss, RunStatus, State
 from outlast.errors import TransitionRefused
 from outlast.store.sqlite.store import SqliteStore
@@ -59,19 +59,19 @@ EVENTS: Final[list[Event]] = [
     Unblocked(),
     Misfired(),
     GivenUp("hopeless"),
-    Drifted(None),
-    *(Drifted(status) for status in RunStatus if status is not RunStatus.RUNNING),
-    Drifted(RunStatus.FAILED, "permanent"),
-    Continued("startup_recovery"),
-    Edited(Edit(priority=1)),
-    Edited(Edit(delay=HOUR)),
-    Moved(Place(Where.FRONT)),
+    DetachedJobFound(None),
+    *(DetachedJobFound(status) for status in RunStatus if status is not RunStatus.RUNNING),
+    DetachedJobFound(RunStatus.FAILED, "permanent"),
+    SuccessorMissing("startup_recovery"),
+    Edited(JobEdit(priority=1)),
+    Edited(JobEdit(delay=HOUR)),
+    Moved(MoveTo(Anchor.FRONT)),
     *(Abandoned(reason) for reason in Abandonment),
 ]
 DELIVERIES: Final = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
 
 
-def ways(*deliveries: Delivery) -> Iterator[tuple[State, Move]]:
+def ways(*deliveries: Delivery) -> Iterator[tuple[State, Transition]]:
     """Whatever `decide` can answer, from any state, to any event."""
     for state, event, delivery, most in product(State, EVENTS, deliveries, (1, 5)):
         job = SimpleNamespace(
@@ -99,6 +99,6 @@ async def one_of_each(store: SqliteStore) -> dict[State, str]:
         State.BLOCKED: await put(store),
     }
     await settle(store, await job_of(store, found[State.CANCELLED]), CancelRequested())
-    block = Move(guard=Guard.STATE, to=State.BLOCKED)
+    block = Transition(guard=Guard.STATE, to=State.BLOCKED)
     assert await store.apply([Change(found[State.BLOCKED], 0, block, was=State.QUEUED)]) == [True]
     return found

@@ -16,8 +16,8 @@ from daily_brief.rules import RULES, Rules
 from daily_brief.words import JobRunRow, Status
 from outlast import InvalidType, Outlast
 from outlast.core.ids import JobId, RunId
-from outlast.core.run import Holder, RunRecord
-from outlast.core.schedule import Outcome
+from outlast.core.run import LeaseHolder, RunRecord
+from outlast.core.schedule import SlotOutcome
 from outlast.core.state import Loss, RunStatus
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
@@ -29,7 +29,7 @@ from .newsroom import HOUR, Newsroom, article, dead, write
 
 NEWS = [article("a", "Storm Vesna floods harbour"), article("b", "Storm Vesna: harbour flooded")]
 CORE = ("rss_ingestion", "event_clustering", "retention_cleanup")
-HOLDER = Holder(instance_id="news-1", boot_id="an-earlier-boot")
+HOLDER = LeaseHolder(instance_id="news-1", boot_id="an-earlier-boot")
 SLOT = START - HOUR
 
 
@@ -94,7 +94,7 @@ async def test_each_of_the_three_runs_under_a_claimed_slot_and_is_told_of(
     [slot] = await room.app.schedules.history(name)
     told = [record.facts for record in caplog.records if record.name == "outlast.jobs"]  # type: ignore[attr-defined]  # ours
     assert (row.job_name, row.scheduled_for, row.status) == (name, SLOT, "success")
-    assert (slot.slot.at, slot.outcome) == (SLOT, Outcome.MANUAL)
+    assert (slot.slot.at, slot.outcome) == (SLOT, SlotOutcome.MANUAL)
     assert [fact["event"] for fact in told] == ["job_start", "job_end"]
     assert told[1]["duration_seconds"] >= 0
     assert told[1]["rows_processed"] == (2 if name == "rss_ingestion" else 0)
@@ -145,7 +145,7 @@ async def test_the_claim_sets_started_at_and_the_close_finished_at(
     during = await room.row(job_id)
     clock.advance("3s")
     await Recovery(
-        store, Holder(instance_id="news-1", boot_id="b"), scope="all", new_id=new_id
+        store, LeaseHolder(instance_id="news-1", boot_id="b"), scope="all", new_id=new_id
     ).run_once()
 
     after = await room.row(job_id)
@@ -225,7 +225,7 @@ async def test_the_table_holds_what_the_words_say_of_every_run(
     clock.advance("1s")
     before = await room.job_runs()
     await Recovery(
-        store, Holder(instance_id="news-1", boot_id="b"), scope="all", new_id=new_id
+        store, LeaseHolder(instance_id="news-1", boot_id="b"), scope="all", new_id=new_id
     ).run_once()
 
     after = await room.job_runs()
@@ -277,7 +277,7 @@ async def test_a_run_that_its_worker_s_death_interrupted_has_s0_s_error(
     room: Newsroom, store: SqliteStore, clock: FakeClock
 ) -> None:
     job_id = await begun(room, store)
-    again = Holder(instance_id="news-1", boot_id="the-next")
+    again = LeaseHolder(instance_id="news-1", boot_id="the-next")
 
     await Recovery(store, again, scope="instance", new_id=new_id).run_once()
 

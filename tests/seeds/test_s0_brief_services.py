@@ -137,7 +137,7 @@ def told(folder: Path, query: str) -> list[dict[str, Any]]:
 def is_triggered_by_somebody(folder: Path) -> bool:
     async def held() -> bool:
         async with Outlast(f"sqlite:///{folder / 'jobs.db'}") as app:
-            hold = await app.store.hold(LOCK)
+            hold = await app.store.acquire_lock(LOCK)
             if hold is None:
                 return True
             await hold.release()

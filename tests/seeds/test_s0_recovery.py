@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from outlast.core.delivery import Delivery
-from outlast.core.run import Claim, Holder
+from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import RunStatus, State
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
-from outlast.telemetry import Totals, listen
+from outlast.telemetry import InMemoryMetrics, subscribe
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     LEASE,
@@ -27,9 +27,9 @@ from outlast.worker.maintenance.recovery import Recovered, Recovery
 from .crews import hold_a_brief
 from .kit import Child, Sql, opened
 
-EARLIER = Holder(instance_id="news-1", boot_id="boot-1")
-NOW = Holder(instance_id="news-1", boot_id="boot-2")
-ANOTHER = Holder(instance_id="news-2", boot_id="boot-3")
+EARLIER = LeaseHolder(instance_id="news-1", boot_id="boot-1")
+NOW = LeaseHolder(instance_id="news-1", boot_id="boot-2")
+ANOTHER = LeaseHolder(instance_id="news-2", boot_id="boot-3")
 RUNNING = Filter(states=frozenset({State.RUNNING}))
 
 
@@ -38,7 +38,7 @@ async def start(store: SqliteStore, **over: Any) -> Recovered:
     return await Recovery(store, NOW, **options).run_once()
 
 
-async def left_running(store: SqliteStore, holder: Holder, name: str) -> Claim:
+async def left_running(store: SqliteStore, holder: LeaseHolder, name: str) -> Claim:
     """A `once` job of that name that its worker has claimed and not ended."""
     await put(store, delivery=Delivery.ONCE, name=name, queue=name)
     [claim] = await store.claim(holder, queue=name, types=[TYPE], limit=1, lease=LEASE)
@@ -114,7 +114,7 @@ async def test_each_recovered_row_is_a_line_and_counted_by_its_reason(
     store: SqliteStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     claims = [await left_running(store, EARLIER, name) for name in ("ingest", "digest")]
-    leave = listen(totals := Totals())
+    leave = subscribe(totals := InMemoryMetrics())
 
     await start(store)
     await start(store)  # which finds nothing any more
@@ -137,7 +137,7 @@ async def test_right_after_the_boot_of_a_killed_worker_nothing_abandoned_is_list
         worker.kill()
     store = await opened(path)
     before = [job.id for job in await store.find(RUNNING, limit=MANY)]
-    again = Holder(instance_id="first", boot_id="the-next")
+    again = LeaseHolder(instance_id="first", boot_id="the-next")
 
     done = await Recovery(store, again, scope="instance", new_id=new_id).run_once()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.core.schedule import Outcome
+from outlast.core.schedule import SlotOutcome
 from outlast.testing.clock import START
 from outlast.testing.conformance.sizes import SIZES
 
@@ -46,7 +46,7 @@ async def survived(place: Path | str, *, fewer: int = 1) -> None:
     storm(place, minutes=minutes, kills=SIZES.slot_kills // fewer)
 
     rows = await proved(place)
-    assert {row.outcome for row in rows} == {Outcome.RAN}
+    assert {row.outcome for row in rows} == {SlotOutcome.RAN}
     assert len(rows) == SCHEDULES * minutes
 
 

@@ -13,16 +13,16 @@ from click.testing import CliRunner
 from outlast import InvalidSchedule, Outlast, Run, SlotTaken
 from outlast.cli.main import main
 from outlast.core.ids import Ids
-from outlast.core.run import Holder
-from outlast.core.schedule import ADVISED_GRACE, Outcome
+from outlast.core.run import LeaseHolder
+from outlast.core.schedule import ADVISED_GRACE, SlotOutcome
 from outlast.scheduler.trigger import Trigger
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
-from outlast.telemetry import Totals, errors_in_full, listen
+from outlast.telemetry import InMemoryMetrics, log_full_errors, subscribe
 from outlast.testing.clock import START, FakeClock
 
 HOUR = timedelta(hours=1)
-HOLDER = Holder(instance_id="news-1", boot_id="boot-1")
+HOLDER = LeaseHolder(instance_id="news-1", boot_id="boot-1")
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ async def test_many_missed_slots_run_once_for_the_latest(
     [job] = await store.find(Filter(), limit=9)
     assert job.slot_at == START + 5 * HOUR
     outcomes = [row.outcome for row in await ingestion.schedules.history("s")]
-    assert outcomes == [Outcome.RAN, *[Outcome.COALESCED] * 4]
+    assert outcomes == [SlotOutcome.RAN, *[SlotOutcome.COALESCED] * 4]
 
 
 @pytest.mark.req("S0-9.e")
@@ -157,7 +157,7 @@ async def test_a_run_by_hand_names_its_slot_and_carries_it(
 
     assert (await ingestion.get(job.id)).slot_at == START
     [row] = await ingestion.schedules.history("s")
-    assert (row.outcome, row.job_id) == (Outcome.MANUAL, job.id)
+    assert (row.outcome, row.job_id) == (SlotOutcome.MANUAL, job.id)
 
 
 async def _facts(
@@ -199,7 +199,7 @@ async def test_the_log_tells_of_start_end_duration_and_rows(
 async def test_an_app_that_asks_for_it_logs_errors_with_message_and_traceback(
     ingestion: Outlast, clock: FakeClock, trigger: Trigger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    leave = listen(errors_in_full(logging.getLogger("news")))
+    leave = subscribe(log_full_errors(logging.getLogger("news")))
 
     await _facts(ingestion, "broken", clock, trigger, caplog)
     leave()
@@ -215,7 +215,7 @@ async def test_an_app_that_asks_for_it_logs_errors_with_message_and_traceback(
 async def test_metrics_tell_the_same_as_the_log(
     ingestion: Outlast, clock: FakeClock, trigger: Trigger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    leave = listen(totals := Totals())
+    leave = subscribe(totals := InMemoryMetrics())
 
     _, fine = await _facts(ingestion, "rss_ingestion", clock, trigger, caplog)
     *_, bad = await _facts(ingestion, "broken", clock, trigger, caplog)

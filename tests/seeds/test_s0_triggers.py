@@ -11,8 +11,8 @@ from outlast import InvalidJob, Outlast, SlotTaken
 from outlast.core.decide import decide
 from outlast.core.event import Failed, Succeeded
 from outlast.core.ids import Ids
-from outlast.core.run import Claim, Holder
-from outlast.core.schedule import Outcome
+from outlast.core.run import Claim, LeaseHolder
+from outlast.core.schedule import SlotOutcome
 from outlast.core.state import RunStatus, State
 from outlast.scheduler.trigger import Trigger
 from outlast.store.base import Filter
@@ -25,7 +25,7 @@ from .kit import Sql
 from .schedulers import S0
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
-HOLDER = Holder(instance_id="news-1", boot_id="boot-1")
+HOLDER = LeaseHolder(instance_id="news-1", boot_id="boot-1")
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def take(store: SqliteStore, lease: timedelta = HOUR) -> list[Claim]:
     return await store.claim(HOLDER, queue="default", types=["rss_ingestion"], limit=9, lease=lease)
 
 
-async def slots_of(app: Outlast) -> list[tuple[datetime, Outcome]]:
+async def slots_of(app: Outlast) -> list[tuple[datetime, SlotOutcome]]:
     rows = await app.schedules.history("ingestion")
     return [(row.slot.at, row.outcome) for row in rows[::-1]]
 
@@ -92,7 +92,10 @@ async def test_after_a_crash_nothing_stays_running_and_the_next_slot_runs(
     [lost] = await store.runs(crashed.id)
     assert running == []
     assert (lost.status, lost.reason) == (RunStatus.LOST, "lease_expired")
-    assert await slots_of(app) == [(START + HOUR, Outcome.RAN), (START + 2 * HOUR, Outcome.RAN)]
+    assert await slots_of(app) == [
+        (START + HOUR, SlotOutcome.RAN),
+        (START + 2 * HOUR, SlotOutcome.RAN),
+    ]
     assert len(ingestion) == 1, "the lost slot is not run again"
 
 
@@ -108,7 +111,7 @@ async def test_a_slot_never_starts_while_an_earlier_one_runs(
     await trigger.run_once()
 
     assert await take(store) == []
-    assert (await slots_of(app))[-1] == (START + 2 * HOUR, Outcome.OVERLAP)
+    assert (await slots_of(app))[-1] == (START + 2 * HOUR, SlotOutcome.OVERLAP)
     assert (await store.renew([running.lease], span=HOUR))[0].held
 
 
@@ -196,7 +199,7 @@ async def test_the_slot_is_the_planned_time_at_every_wake_up(
     for _ in range(3):
         await trigger.run_once()
 
-    assert await slots_of(app) == [(datetime(2026, 1, 5, 10, tzinfo=UTC), Outcome.LATE)]
+    assert await slots_of(app) == [(datetime(2026, 1, 5, 10, tzinfo=UTC), SlotOutcome.LATE)]
 
 
 @pytest.mark.req("S0-6.b", "S0-7.b")
@@ -227,9 +230,9 @@ async def test_one_firing_closes_the_stale_run_of_its_name_and_runs_the_new_slot
     )
     assert (await last_run(store, other.id)).status is RunStatus.RUNNING, "another name"
     assert [outcome for _, outcome in await slots_of(app)] == [
-        Outcome.RAN,
-        Outcome.OVERLAP,
-        Outcome.RAN,
+        SlotOutcome.RAN,
+        SlotOutcome.OVERLAP,
+        SlotOutcome.RAN,
     ]
     assert len(await take(store)) == 1
 

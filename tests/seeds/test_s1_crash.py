@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.core.audit.violation import Code
+from outlast.core.audit.violation import ViolationCode
 from outlast.core.decide import CLAIM
 from outlast.core.state import State
 from outlast.store.base import Filter
@@ -145,13 +145,13 @@ async def _recover(path: Path, passed: timedelta) -> int:
     clock.advance(passed)
     store = await opened(path, clock=clock)
     await Recovery(store, make_holder("newcomer"), scope="instance", new_id=new_id).run_once()
-    for job in await store.lapsed(limit=MANY):
+    for job in await store.expired_leases(limit=MANY):
         assert await settle(store, job, LAPSED)
     jobs = {job.id: job for job in await store.find(Filter(), limit=MANY)}
     runs = {job_id: await store.runs(job_id) for job_id in jobs}
     events = {job_id: await store.events(job_id) for job_id in jobs}
     found = {violation.code for violation in (await verify(store)).violations}
-    assert found <= {Code.BLOCKED_ALONE}, "one scenario blocks a job without a group"
+    assert found <= {ViolationCode.BLOCKED_ALONE}, "one scenario blocks a job without a group"
     await store.close()
     chained = {
         job_id

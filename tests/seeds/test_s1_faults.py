@@ -26,7 +26,7 @@ MENDED = "DROP TRIGGER fault"
 def test_on_a_full_disk_there_is_no_job_and_the_caller_hears_of_it(path: Path, sql: Sql) -> None:
     error, counted, then = ask(enqueue_on_a_full_disk, path)
 
-    assert error.startswith(("StoreFull", "StoreBroken"))
+    assert error.startswith(("StoreFull", "StoreCorrupt"))
     assert str(path) in error
     assert counted == 3
     assert then == 4

@@ -93,7 +93,7 @@ async def test_no_chain_job_ever_has_a_second_run(
             await settle(store, claim, event)
             await settle(store, claim, FAILED)  # its worker says it twice
         clock.advance("1h")
-        assert len(await store.lapsed(limit=10)) == 0
+        assert len(await store.expired_leases(limit=10)) == 0
 
     per_job = sql.rows(
         "SELECT count(*) FROM (SELECT job FROM outlast_runs UNION ALL SELECT job FROM"

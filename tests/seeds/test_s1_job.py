@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outlast import InvalidJob, Outlast, UnknownType
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.delivery import Delivery
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
@@ -211,7 +211,7 @@ def test_one_write_brings_running_and_started_at(tmp_path: Path) -> None:
     running = [sum(is_running for is_running, _ in rows) for rows in seen]
     started_at = {at for rows in seen for is_running, at in rows if is_running}
     assert {at for rows in seen for is_running, at in rows if not is_running} == {None}
-    assert started_at == {micros(START + SECOND)}
+    assert started_at == {to_micros(START + SECOND)}
     assert (running[0], running[-1]) == (0, 3)
     assert set(running) == {0, 3}
 

@@ -180,7 +180,7 @@ async def test_each_cached_value_equals_what_the_file_rebuilds(
         for name in cached:
             rebuilt = sorted(sql.rows(all_statements()[name]))
             for _ in range(5):  # made, then remembered, by each thread that reads
-                assert sorted(await store._reader.snapshot(name)) == rebuilt
+                assert sorted(await store._reader.cached_rows(name)) == rebuilt
 
     assert cached == {"read.counts"}, "a new one: this test rebuilds it, but may it be cached?"
 

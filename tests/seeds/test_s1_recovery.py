@@ -8,8 +8,8 @@ import pytest
 
 from outlast.core.decide import succeed
 from outlast.core.delivery import Delivery
-from outlast.core.event import CancelRequested, Kind
-from outlast.core.run import Claim, Holder
+from outlast.core.event import CancelRequested, EventKind
+from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
@@ -38,7 +38,7 @@ from .kit import Child, Sql, jobs_of, opened, race
 from .parts import recover_together
 
 CHAIN = {"delivery": Delivery.CHAIN}
-NEXT_BOOT = Holder(instance_id="worker-1", boot_id="the-next-boot")
+NEXT_BOOT = LeaseHolder(instance_id="worker-1", boot_id="the-next-boot")
 FAILED_ALONE = """
 SELECT j.id FROM outlast_jobs AS j
 JOIN outlast_ends AS e ON e.job = j.seq
@@ -60,7 +60,7 @@ def wrecker(store: SqliteStore) -> SqliteWrecker:
     return SqliteWrecker(store.path)
 
 
-async def start(store: SqliteStore, holder: Holder = NEXT_BOOT) -> Recovered:
+async def start(store: SqliteStore, holder: LeaseHolder = NEXT_BOOT) -> Recovered:
     """What a single worker does when it starts."""
     return await Recovery(store, holder, scope="all", new_id=new_id).run_once()
 
@@ -69,7 +69,7 @@ async def unfollowed(store: SqliteStore, wrecker: SqliteWrecker, **over: object)
     """A failed chain job whose process died, in a lesser store, before it wrote the retry."""
     claim = await started(store, **CHAIN, **over)
     await settle(store, claim, FAILED)
-    await wrecker.unfollow(claim.id)
+    await wrecker.drop_successor(claim.id)
     return claim
 
 
@@ -94,7 +94,7 @@ async def test_a_job_whose_run_is_over_is_only_finished(
     store: SqliteStore, clock: FakeClock, wrecker: SqliteWrecker, sql: Sql
 ) -> None:
     job_id = await ended(store, SUCCEEDED, **CHAIN)
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
     before = dump(store.path)
     clock.advance(SECOND)
 
@@ -118,7 +118,7 @@ async def test_an_interrupted_run_is_failed_at_the_next_start_and_its_job_retrie
         worker.kill()
     store = await opened(path)
 
-    done = await start(store, Holder(instance_id="first", boot_id="another"))
+    done = await start(store, LeaseHolder(instance_id="first", boot_id="another"))
 
     run = await last_run(store, interrupted)
     [old, new] = await jobs_of(store)
@@ -136,7 +136,7 @@ async def test_a_running_job_without_a_run_gets_a_failed_one_and_is_retried(
 ) -> None:
     job_id = await put(store, **CHAIN)
     await put(store)
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
     hits = sql.rows(WITHOUT_RUN)
 
     done = await start(store)
@@ -157,7 +157,7 @@ async def test_a_failed_run_without_its_retry_is_found(
     whole = await ended(store, FAILED, queue="whole", **CHAIN)
     broken = await unfollowed(store, wrecker)
 
-    found = await store.unfollowed(limit=100)
+    found = await store.missing_successors(limit=100)
 
     assert [job.id for job in found] == [broken.id]
     assert sql.rows(FAILED_ALONE) == [(broken.id,)]
@@ -256,7 +256,7 @@ async def test_an_orphan_run_is_copied_to_the_events_deleted_and_warned_of(
     assert done == Recovered(orphans=1)
     assert sql.value("SELECT count(*) FROM outlast_runs") == 0
     assert sql.rows("PRAGMA foreign_key_check") == []
-    assert (event.kind, event.run_id) == (Kind.ORPHAN_RUN_REMOVED, run.run_id)
+    assert (event.kind, event.run_id) == (EventKind.ORPHAN_RUN_REMOVED, run.run_id)
     assert (copy["status"], copy["result"], copy["holder"]) == ("succeeded", run.result, run.holder)
     warned = [record for record in caplog.records if run.run_id in record.getMessage()]
     assert [record.levelno for record in warned] == [logging.WARNING]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from chaos.tree import until
-from outlast import Handle, NoWorker, Outlast, QueueBusy, Run, State
-from outlast.clock import moment
+from outlast import Handle, NoWorkerAvailable, Outlast, QueueBusy, Run, State
+from outlast.clock import from_micros
 from outlast.core.reservation import Reservation
 from outlast.core.state import RunStatus
 from outlast.store.sqlite.store import SqliteStore
@@ -127,7 +127,10 @@ async def test_reservation_says_when_by_whom_and_until_when(
         await asyncio.wait([calling])
 
     at, until = sql.rows("SELECT reserved_at, expires_at FROM outlast_reservations")[0]
-    assert (moment(at), moment(until)) == (clock.now(), clock.now() + timedelta(minutes=7))
+    assert (from_micros(at), from_micros(until)) == (
+        clock.now(),
+        clock.now() + timedelta(minutes=7),
+    )
     assert str(os.getpid()) in held.reserved_by
     assert held.reserved_by.endswith(" for req-7")
 
@@ -148,7 +151,7 @@ async def test_while_one_is_active_nothing_is_dispatched_and_nothing_moves(
     titles = ("a", "b", "c")
     waiting = [await lane.enqueue(title) for title in titles]
     before = await store.peek("default", limit=MANY)
-    assert await store.hold("caller.1") is not None  # the caller lives
+    assert await store.acquire_lock("caller.1") is not None  # the caller lives
     held = await reserve(store, type="unknown")
 
     async with app.worker(types=["story"]) as worker:
@@ -198,7 +201,7 @@ async def test_reservation_is_there_before_execution_and_holds_the_queue_until_i
 async def test_expired_with_the_caller_still_up_the_queue_moves_again(
     app: Outlast, store: SqliteStore, lane: Any, clock: FakeClock
 ) -> None:
-    caller = await store.hold("caller.alive")
+    caller = await store.acquire_lock("caller.alive")
     assert caller is not None
     new = make_reservation(caller="caller.alive", span=SPAN)
     await store.reserve(new, make_job(type="unknown"))
@@ -381,7 +384,7 @@ async def test_running_and_its_run_come_together_however_it_is_dispatched(
     settings = {**QUICK, "poll": "5ms" if how == "tick" else "60s"}
     async with Outlast(store, **settings) as app:
         if how == "tick":
-            store.listen = lambda *_, **__: lambda: None  # type: ignore[method-assign]
+            store.subscribe = lambda *_, **__: lambda: None  # type: ignore[method-assign]
 
         @app.job
         async def story() -> None: ...
@@ -416,7 +419,7 @@ async def test_direct_run_counts_as_the_one_that_runs(
         async with asyncio.timeout(30):
             while await states(running) != [State.RUNNING]:  # noqa: ASYNC110 - nobody signals it
                 await asyncio.sleep(0.005)
-        with pytest.raises(NoWorker):
+        with pytest.raises(NoWorkerAvailable):
             await lane.options(wait="200ms").run_now("direct")
         let_go(lane, "first")
         await running.wait("30s")

@@ -19,7 +19,7 @@ from outlast.core.event import CancelRequested, Failed
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.reservation import Reservation
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import RunStatus
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
@@ -37,15 +37,15 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.testing.conformance.reservations import make_reservation, reserve
 from outlast.worker.maintenance import reservation_monitor
-from outlast.worker.maintenance.loop import Tidy
+from outlast.worker.maintenance.loop import Maintenance
 from outlast.worker.maintenance.recovery import Recovered, Recovery
-from outlast.worker.maintenance.reservation_monitor import ReservationCare
+from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 from .direct import QUEUE, call, executed, register, s1, work
 from .kit import Child, Sql, drain
 
 SPAN = timedelta(minutes=5)
-NEXT_BOOT = Holder(instance_id="worker-1", boot_id="the-next-boot")
+NEXT_BOOT = LeaseHolder(instance_id="worker-1", boot_id="the-next-boot")
 Grow = Callable[..., Tree]
 
 
@@ -67,7 +67,7 @@ async def start(store: SqliteStore) -> Recovered:
 
 async def left_by_the_living(store: SqliteStore, **over: Any) -> Reservation:
     """A reservation whose caller is there, and says nothing."""
-    assert await store.hold("caller.alive") is not None
+    assert await store.acquire_lock("caller.alive") is not None
     new = make_reservation(caller="caller.alive", span=SPAN)
     reserved = await store.reserve(new, make_job(max_attempts=1, **over))
     assert reserved.reservation is not None
@@ -140,7 +140,7 @@ async def test_not_expired_is_obeyed_and_logged_and_blocks_no_longer_than_it_sai
     held = await left_by_the_living(store, type="unknown")
     head = await put(store)
     clock.advance(SECOND)
-    tidy = Tidy(store, new_id)
+    tidy = Maintenance(store, new_id)
 
     done = await start(store)
     clock.advance(SPAN - SECOND - timedelta(microseconds=1))
@@ -169,7 +169,7 @@ async def test_job_handed_back_outlives_its_reservation(
     head = await put(store)
     clock.advance(SPAN)
 
-    after = await Tidy(store, new_id).run_once()
+    after = await Maintenance(store, new_id).run_once()
 
     assert after.reservations == 1
     assert "verdict=handed_back" in caplog.text
@@ -189,7 +189,7 @@ async def test_lapsed_one_older_than_many_others_is_found(
         new = make_reservation(caller="caller.alive", span=SPAN)
         await store.reserve(new, make_job(queue=f"lane-{n}"))
 
-    await Tidy(store, new_id).run_once()
+    await Maintenance(store, new_id).run_once()
 
     assert await status(store, oldest) == ("expired", "caller_silent")
 
@@ -207,7 +207,7 @@ async def test_job_that_ends_between_two_reads_is_no_alarm(
         def __getattr__(self, name: str) -> Any:
             return getattr(store, name)
 
-    done = await ReservationCare(cast("Any", EndsMeanwhile()), new_id).run_once()
+    done = await ReservationMonitor(cast("Any", EndsMeanwhile()), new_id).run_once()
 
     assert (done.inspected, done.freed, done.expired) == (1, 0, 0)
     assert "reservation inspected" not in caplog.text
@@ -235,11 +235,11 @@ async def test_dead_owner_s_reservation_is_not_waited_for(
 async def test_living_owner_is_never_cut_off_while_it_renews(
     store: SqliteStore, clock: FakeClock
 ) -> None:
-    held, tidy = await left_by_the_living(store), Tidy(store, new_id)
+    held, tidy = await left_by_the_living(store), Maintenance(store, new_id)
 
     for _ in range(20):
         clock.advance(SPAN - SECOND)
-        assert await store.keep(held.id, span=SPAN)
+        assert await store.extend_reservation(held.id, span=SPAN)
         assert (await tidy.run_once()).reservations == 0
         assert (await start(store)).actions == 0
 
@@ -255,9 +255,9 @@ async def test_running_direct_job_is_left_to_its_lease(
     [claim] = await take_many(store, holder="worker-2", lease=HOUR)
     clock.advance(SPAN)  # nobody has renewed anything, but the run's lease is not over
 
-    in_time = await Tidy(store, new_id).run_once()
+    in_time = await Maintenance(store, new_id).run_once()
     clock.advance(HOUR)
-    after = await Tidy(store, new_id).run_once()
+    after = await Maintenance(store, new_id).run_once()
 
     assert (in_time.reservations, in_time.reclaimed, after.reclaimed) == (0, 0, 1)
     assert await status(store, held) == ("expired", "lease_expired")

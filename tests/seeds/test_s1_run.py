@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outlast import Outlast, Run, Skip
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.delivery import Delivery
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
@@ -196,7 +196,7 @@ async def _close_seen(path: Path, handler: Any) -> tuple[list[Any], int]:
         clock.advance("1m")
         await story.options(slot=START).enqueue()
         await drain(app)
-    return witness.seen, micros(clock.now())
+    return witness.seen, to_micros(clock.now())
 
 
 @pytest.mark.req("S1-2.2.q")

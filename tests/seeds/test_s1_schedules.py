@@ -9,7 +9,7 @@ import pytest
 
 from outlast import InvalidSchedule, Outlast, ScheduleChanged, UnknownSchedule
 from outlast.core.ids import Ids
-from outlast.core.schedule import Outcome, Schedule
+from outlast.core.schedule import Schedule, SlotOutcome
 from outlast.scheduler.cron import next_slot
 from outlast.scheduler.trigger import Trigger
 from outlast.store.base import Filter
@@ -134,7 +134,7 @@ async def test_off_it_makes_no_job_and_on_again_the_next_time_does(
 
     assert while_off == []
     [row] = await story.schedules.history("nightly")
-    assert (row.slot.at, row.outcome) == (START + 2 * HOUR, Outcome.RAN)
+    assert (row.slot.at, row.outcome) == (START + 2 * HOUR, SlotOutcome.RAN)
 
 
 @pytest.mark.req("S1-2.3.g")

@@ -14,7 +14,7 @@ import pytest
 import outlast
 from chaos.tree import PROGRAM, Tree, forest, until
 from outlast import State
-from outlast.core.run import Claim, Holder
+from outlast.core.run import Claim, LeaseHolder
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import FAILED, SUCCEEDED, job_of, new_id, settle, take
@@ -29,7 +29,7 @@ from .kit import copy_of, drain, names_in, opened
 EXAMPLES = Path(words.__file__).parents[1]
 FOUND_IN = os.pathsep.join([str(Path(outlast.__file__).parents[1]), str(EXAMPLES)])
 TYPES = ("story", "research")
-NEXT_BOOT = Holder(instance_id="worker-1", boot_id="the-next-boot")
+NEXT_BOOT = LeaseHolder(instance_id="worker-1", boot_id="the-next-boot")
 GUARD = """
 import os, sys
 
@@ -50,7 +50,7 @@ sys.addaudithook(guard)
 async def studio(tmp_path: Path, store: SqliteStore) -> AsyncIterator[Studio]:
     """A studio whose jobs are in the test's own store."""
     studio = Studio(tmp_path)
-    with studio.app.using(store):
+    with studio.app.with_store(store):
         await studio.prepare()
         yield studio
 

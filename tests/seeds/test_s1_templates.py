@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from outlast import Backoff, Outlast
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.template import Template
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
@@ -68,7 +68,7 @@ async def test_a_jobs_template_is_set_once_and_for_ever(
     kept = dict(sql.rows("SELECT id, template_id FROM outlast_jobs"))
 
     assert kept == {made.id: str(UUID(template.id)), plain.id: None}
-    assert sql.value("SELECT template_at FROM outlast_jobs WHERE id = ?", made.id) == micros(
+    assert sql.value("SELECT template_at FROM outlast_jobs WHERE id = ?", made.id) == to_micros(
         template.updated_at
     )
     for job_id in kept:

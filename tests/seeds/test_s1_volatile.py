@@ -24,7 +24,7 @@ from .states import one_of_each
 async def test_a_caller_who_changes_a_snapshot_changes_nothing_else(store: SqliteStore) -> None:
     first, second = await put(store), await put(store)
     counted = cast("dict[Any, int]", await store.counts())
-    raw = await store._reader.snapshot("read.counts")
+    raw = await store._reader.cached_rows("read.counts")
     listed = await store.peek("default", limit=10)
 
     counted.clear()

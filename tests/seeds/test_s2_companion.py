@@ -15,7 +15,7 @@ from companion.handlers import HANDLERS, DailySummaryHandler, UserSyncHandler, t
 from outlast import InvalidParams, Outlast, Run, State, UnknownType
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
-from outlast.worker.maintenance.loop import Tidy
+from outlast.worker.maintenance.loop import Maintenance
 
 from .companions import MONDAY, QUICK, TUESDAY, Forgetful, die_in_a_summary
 from .kit import Child, Sql, drain
@@ -142,7 +142,7 @@ async def run_twice(name: str, folder: Path, store: SqliteStore, clock: FakeCloc
         first = await drain(companion.app)
         assert (first.refused, (await handle.job()).state) == (1, State.RUNNING)
         clock.advance("1m")
-        assert (await Tidy(store, companion.app._ids.job).run_once()).reclaimed == 1
+        assert (await Maintenance(store, companion.app._ids.job).run_once()).reclaimed == 1
         await drain(companion.app)
         runs = await companion.app.runs(handle.id)
     assert [run.status for run in runs] == ["lost", "succeeded"]
@@ -255,7 +255,7 @@ async def test_an_effect_that_is_not_idempotent_is_repeated_and_the_pages_say_so
         handle = await app.registry.get("careless").options(key="once", bucket="today").enqueue()
         await drain(app)
         clock.advance("1s")
-        await Tidy(store, app._ids.job).run_once()
+        await Maintenance(store, app._ids.job).run_once()
         await drain(app)
 
     assert effects == [handle.id, handle.id]

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from companion.companion import Companion
 from outlast.cli.main import main
-from outlast.errors import ClockApart
+from outlast.errors import ClockSkewTooLarge
 from outlast.store.base import Queue
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.open import open_store
@@ -28,7 +28,7 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 from outlast.testing.servers.dynamodb import url
-from outlast.worker.maintenance.loop import Tidy
+from outlast.worker.maintenance.loop import Maintenance
 from support.servers.dynamodb_proxy import dynamodb_gate
 
 from .companions import MONDAY
@@ -171,7 +171,7 @@ async def test_a_lease_that_is_extended_is_seen_in_the_item(
         [renewal] = await kept.renew([claim.lease], span=LEASE)
         assert renewal.held
         assert outsider.job(claim.id)["lock_expires_at"] == text_of(clock.now() + LEASE)
-        assert await kept.lapsed(limit=10) == []
+        assert await kept.expired_leases(limit=10) == []
 
     assert await settle(kept, claim, SUCCEEDED)
     assert not outsider.job(claim.id).keys() & {"locked_by", "lock_expires_at"}
@@ -188,7 +188,7 @@ async def test_failed_and_crashed_jobs_run_again(
     before = {each.id: outsider.job(each.id)["status"] for each in (failed, crashed)}
     clock.advance(LEASE)
 
-    await Tidy(kept, new_id).run_once()
+    await Maintenance(kept, new_id).run_once()
     await drain(friend.app)
     after_crash = outsider.job(crashed.id)
     clock.advance(60 * SECOND)
@@ -218,7 +218,7 @@ async def test_clocks_apart_are_warned_of_and_too_far_apart_refused(
         await _opened(address)
         apart = await asyncio.to_thread(doctor)
         gate.ahead = timedelta(seconds=60)
-        with pytest.raises(ClockApart, match=r"are (59|60) s apart, and 5 s are allowed"):
+        with pytest.raises(ClockSkewTooLarge, match=r"are (59|60) s apart, and 5 s are allowed"):
             await _opened(address)
         far = await asyncio.to_thread(doctor)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outlast import Backoff, Outlast
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.event import Failed
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
@@ -153,7 +153,7 @@ async def test_completed_and_its_moment_appear_in_one_commit(path: Path) -> None
         await drain(app)
         job = await handle.job()
 
-    assert witness.seen == [[], [("succeeded", micros(START + 7 * SECOND))]]
+    assert witness.seen == [[], [("succeeded", to_micros(START + 7 * SECOND))]]
     assert (job.state, job.finished_at) == (State.SUCCEEDED, START + 7 * SECOND)
 
 

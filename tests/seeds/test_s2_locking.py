@@ -22,7 +22,7 @@ from outlast.testing.conformance.factories import (
     take,
     take_many,
 )
-from outlast.worker.maintenance.loop import Tidied, Tidy
+from outlast.worker.maintenance.loop import Maintenance, MaintenanceResult
 
 from .crews import hold_a_story
 from .kit import QUICK, SHORT, Child, ask, live, opened
@@ -35,10 +35,10 @@ async def test_what_is_locked_cannot_be_claimed(store: SqliteStore, clock: FakeC
     clock.advance(LEASE - TICK)
 
     tried = await take_many(store, holder="worker-2")
-    tidied = await Tidy(store, new_id).run_once()
+    tidied = await Maintenance(store, new_id).run_once()
     forced = await settle(store, await job_of(store, claim.id), Lost(Loss.LEASE_EXPIRED))
 
-    assert (tried, tidied, forced) == ([], Tidied(), False)
+    assert (tried, tidied, forced) == ([], MaintenanceResult(), False)
     job = await job_of(store, claim.id)
     assert (job.state, job.holder, job.token) == (State.RUNNING, "worker-1", 1)
 
@@ -50,7 +50,7 @@ async def test_what_has_an_expired_lock_can_be_claimed_by_another(
     first = await started(store)
     clock.advance(LEASE)
 
-    await Tidy(store, new_id).run_once()
+    await Maintenance(store, new_id).run_once()
     second = await take(store, holder="worker-2")
 
     assert (second.id, second.token) == (first.id, 2)
@@ -62,13 +62,13 @@ async def test_a_job_of_three_leases_that_extends_its_lock_is_not_reclaimed(
     store: SqliteStore, clock: FakeClock
 ) -> None:
     claim = await started(store)
-    tidy = Tidy(store, new_id)
+    tidy = Maintenance(store, new_id)
 
     for _ in range(6):
         clock.advance(LEASE / 2)
         [renewed] = await store.renew([claim.lease], span=LEASE)
         assert renewed.held
-        assert await tidy.run_once() == Tidied()
+        assert await tidy.run_once() == MaintenanceResult()
         assert await take_many(store, holder="worker-2") == []
 
     assert await settle(store, claim, SUCCEEDED)
@@ -89,7 +89,7 @@ async def test_a_worker_extends_the_lock_of_a_long_job_by_itself(path: Path) -> 
             assert renewed.wait(30)
 
     other = await opened(path, clock=clock)
-    tidy = Tidy(other, new_id)
+    tidy = Maintenance(other, new_id)
     store = SqliteStore(path, clock=clock, probe=probe)
     async with Outlast(store, poll="5ms", renew="5ms", tick="5ms") as app:
 
@@ -99,7 +99,7 @@ async def test_a_worker_extends_the_lock_of_a_long_job_by_itself(path: Path) -> 
             for _ in range(6):
                 clock.advance(LEASE / 2)
                 await asyncio.to_thread(a_full_renewal)
-                assert await tidy.run_once() == Tidied()
+                assert await tidy.run_once() == MaintenanceResult()
             return "done"
 
         handle = await user_sync.enqueue()

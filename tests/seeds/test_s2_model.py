@@ -138,12 +138,12 @@ async def test_a_lock_ends_a_lease_after_the_claim(
 
     until = sql.value("SELECT lease_until FROM outlast_open_runs")
     clock.advance(LEASE - TICK)
-    just_before = await store.lapsed(limit=10)
+    just_before = await store.expired_leases(limit=10)
     clock.advance(TICK)
 
     assert until == clock.monotonic()
     assert just_before == []
-    assert [job.id for job in await store.lapsed(limit=10)] == [claim.id]
+    assert [job.id for job in await store.expired_leases(limit=10)] == [claim.id]
 
 
 @pytest.mark.req("S2-1.n", "S2-2.m")

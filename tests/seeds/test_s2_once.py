@@ -28,7 +28,7 @@ async def test_killed_at_every_point_an_idempotent_effect_is_seen_once(
         clock = FakeClock()
         store = await opened(wreck.path, clock=clock)
         clock.advance(2 * LEASE)  # whatever was held has expired
-        for job in await store.lapsed(limit=10):
+        for job in await store.expired_leases(limit=10):
             assert await settle(store, job, LAPSED)
         for claim in await store.claim(HOLDER, queue="default", types=TYPES, limit=9, lease=LEASE):
             repeated += len(list(wreck.path.parent.glob(f"{wreck.path.stem}.*.effect")))
@@ -53,7 +53,7 @@ async def test_expired_while_it_works_a_slow_worker_spoils_nothing(
     slow = await started(store)
     sent.add(slow.id)
     clock.advance(LEASE)
-    [lapsed] = await store.lapsed(limit=10)
+    [lapsed] = await store.expired_leases(limit=10)
     await settle(store, lapsed, LAPSED)
     [quick] = await take_many(store, holder="worker-2")
     sent.add(quick.id)

@@ -10,7 +10,7 @@ from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import SUCCEEDED, ended, job_of
-from outlast.worker.maintenance.loop import Tidy
+from outlast.worker.maintenance.loop import Maintenance
 
 from .kit import drain, jobs_of
 
@@ -145,7 +145,7 @@ async def test_retention_leaves_dead_letters(store: SqliteStore, clock: FakeCloc
     before = (await job_of(store, dead), await store.runs(dead), await store.events(dead))
     clock.advance(timedelta(days=4000))
 
-    gone = await Tidy(store, lambda: dead).prune_once(timedelta(days=30), 100)
+    gone = await Maintenance(store, lambda: dead).prune_once(timedelta(days=30), 100)
 
     assert gone == 1
     assert [job.id for job in await jobs_of(store)] == [dead]

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from companion.companion import Companion, Rules
-from outlast.core.run import Claim, Holder
+from outlast.core.run import Claim, LeaseHolder
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.model.store import ModelStore
 from outlast.testing.stores import ids_for_test
 from outlast.worker.engine import Engine
-from outlast.worker.lease_table import HeldHere
+from outlast.worker.lease_table import InMemoryLeaseTable
 
 from .companions import MONDAY, QUICK
 from .kit import drain, live
 
-HOLDER = Holder(instance_id="worker-1", boot_id="boot-1")
+HOLDER = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
 
 
 class NoWaiting(asyncio.SelectorEventLoop):
@@ -61,7 +61,11 @@ class Watched(ModelStore):
 
 def engine_of(companion: Companion) -> Engine:
     return companion.app.engine(
-        HeldHere(), queues=None, types=None, concurrency=None, app_address="companion.service:app"
+        InMemoryLeaseTable(),
+        queues=None,
+        types=None,
+        concurrency=None,
+        app_address="companion.service:app",
     )
 
 

@@ -55,9 +55,9 @@ EVENTS: list[ev.Event] = [
     ev.Unblocked(),
     ev.Misfired(),
     ev.GivenUp("enough"),
-    *(ev.Drifted(each) for each in RunStatus if each is not RunStatus.RUNNING),
-    ev.Drifted(None),
-    ev.Continued("startup_recovery"),
+    *(ev.DetachedJobFound(each) for each in RunStatus if each is not RunStatus.RUNNING),
+    ev.DetachedJobFound(None),
+    ev.SuccessorMissing("startup_recovery"),
     ev.GroupStopped(skip=True),
     ev.GroupStopped(skip=False),
 ]

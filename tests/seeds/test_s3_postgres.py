@@ -19,7 +19,7 @@ from outlast.store.postgres.store import PostgresStore
 from outlast.store.postgres.url import address
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import job_of, new_id, put, take, take_many
-from outlast.worker.maintenance.loop import Tidied, Tidy
+from outlast.worker.maintenance.loop import Maintenance, MaintenanceResult
 from support.postgres.clock import DatabaseClock
 
 from .coins import TYPE, claim_all, claim_none, collect, hold
@@ -174,7 +174,7 @@ async def stuck(store: Store, clock: FakeClock) -> Claim:
         [renewal] = await store.renew([claim.lease], span=TIMEOUT)
         assert renewal.held
     clock.advance(TIMEOUT - timedelta(seconds=1))
-    assert await Tidy(store, new_id).run_once() == Tidied(), "a second too early"
+    assert await Maintenance(store, new_id).run_once() == MaintenanceResult(), "a second too early"
     clock.advance("2s")
     return claim
 
@@ -185,12 +185,12 @@ async def test_a_silent_worker_s_job_is_pending_again_counted_and_its_holder_log
 ) -> None:
     claim = await stuck(timed, clock)
 
-    tidied = await Tidy(timed, new_id).run_once()
+    tidied = await Maintenance(timed, new_id).run_once()
 
     job = await job_of(timed, claim.id)
     [run] = await timed.runs(claim.id)
     [line] = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert tidied == Tidied(reclaimed=1)
+    assert tidied == MaintenanceResult(reclaimed=1)
     assert (job.state, job.failures, job.losses) == (State.QUEUED, 1, 1)
     assert (run.status, run.reason, run.holder) == (RunStatus.LOST, "lease_expired", "worker-1")
     assert claim.id in line.getMessage()

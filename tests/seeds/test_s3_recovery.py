@@ -10,7 +10,7 @@ from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import job_of, new_id, put, take
-from outlast.worker.maintenance.loop import Tidied, Tidy
+from outlast.worker.maintenance.loop import Maintenance, MaintenanceResult
 
 from .kit import drain
 
@@ -34,15 +34,15 @@ async def test_a_job_is_stuck_when_its_last_heartbeat_is_older_than_the_timeout(
     claim = await take(store, lease=TIMEOUT)
     clock.advance("100s")
     await store.renew([claim.lease], span=TIMEOUT)  # the heartbeat
-    tidy = Tidy(store, new_id)
+    tidy = Maintenance(store, new_id)
 
     clock.advance("299s")
     early = (await tidy.run_once(), (await job_of(store, claim.id)).state)
     clock.advance("2s")
     late = (await tidy.run_once(), (await job_of(store, claim.id)).state)
 
-    assert early == (Tidied(), State.RUNNING)
-    assert late == (Tidied(reclaimed=1), State.QUEUED)
+    assert early == (MaintenanceResult(), State.RUNNING)
+    assert late == (MaintenanceResult(reclaimed=1), State.QUEUED)
 
 
 @pytest.mark.req("S3-2.g")
@@ -51,7 +51,7 @@ async def test_a_stuck_job_goes_back_to_pending_and_is_claimable_at_once(
 ) -> None:
     claim = await stuck(store, clock)
 
-    await Tidy(store, new_id).run_once()
+    await Maintenance(store, new_id).run_once()
     job = await job_of(store, claim.id)
     again = await take(store, holder="worker-2")
 
@@ -66,7 +66,7 @@ async def test_a_reclaim_counts_an_attempt_and_closes_the_run_as_lost(
     claim = await stuck(store, clock)
     before = (await job_of(store, claim.id)).failures
 
-    await Tidy(store, new_id).run_once()
+    await Maintenance(store, new_id).run_once()
 
     [run] = await store.runs(claim.id)
     job = await job_of(store, claim.id)
@@ -81,7 +81,7 @@ async def test_the_log_of_a_reclaim_names_the_job_and_its_former_holder(
 ) -> None:
     claim = await stuck(store, clock)
 
-    await Tidy(store, new_id).run_once()
+    await Maintenance(store, new_id).run_once()
 
     [line] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert claim.id in line.getMessage()

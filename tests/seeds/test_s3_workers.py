@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from outlast import Outlast, Run
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.state import State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import SUCCEEDED, new_id, put, settle, started, take
-from outlast.worker.maintenance.loop import Tidy
+from outlast.worker.maintenance.loop import Maintenance
 
 from .crashing import wrecks
 from .crews import work_and_note
@@ -41,7 +41,7 @@ def test_one_claim_sets_state_holder_start_and_heartbeat_together(tmp_path: Path
 
     seen = [row for wreck in wrecks("claim_some", tmp_path) for row in Sql(wreck.path).rows(four)]
 
-    now = micros(START + timedelta(seconds=1))
+    now = to_micros(START + timedelta(seconds=1))
     assert {row for row in seen if not row[0]} == {(0, None, None, None)}
     assert {row[:3] for row in seen if row[0]} == {(1, "worker-1", now)}
     assert all(row[3] for row in seen if row[0])
@@ -96,7 +96,7 @@ async def test_the_late_result_of_a_zombie_is_refused(
     @app.job
     async def scrape(run: Run) -> str:
         clock.advance("1h")  # asleep for longer than its lease
-        await Tidy(store, new_id).run_once()
+        await Maintenance(store, new_id).run_once()
         other = await take(store, types=["scrape"], holder="worker-2")
         assert await settle(store, other, SUCCEEDED)
         return "too late"

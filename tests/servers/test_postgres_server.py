@@ -13,7 +13,7 @@ import pytest
 
 from outlast.testing.servers import postgres_binaries
 from outlast.testing.servers.postgres import PostgresServer, ServerFailed, postgres_server
-from outlast.testing.servers.postgres_shared import SCHEMAS, places, shared_postgres
+from outlast.testing.servers.postgres_shared import SCHEMAS, fresh_schemas, shared_postgres
 from outlast.testing.servers.process_tree import is_alive, serving
 
 
@@ -180,7 +180,7 @@ async def test_each_test_has_a_schema_of_its_own(postgres_places: Iterator[str])
 
 
 def test_a_database_full_of_schemas_is_dropped(server: PostgresServer) -> None:
-    with places(server) as addresses:
+    with fresh_schemas(server) as addresses:
         first, *_, last = (next(addresses).split("?")[0] for _ in range(SCHEMAS + 1))
 
         assert first != last

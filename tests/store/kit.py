@@ -62,7 +62,7 @@ class Trace:
                 held.wait()
                 break
 
-    def hold(self, name: str, *, after: bool = False) -> Held:
+    def acquire_lock(self, name: str, *, after: bool = False) -> Held:
         """Hold whoever comes to that statement next."""
         held = Held(name, after=after)
         self._holds.append(held)

@@ -13,7 +13,7 @@ from outlast.clock import SystemClock
 from outlast.core.decide import succeed
 from outlast.core.ids import Ids
 from outlast.errors import OutlastError
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import make_job, take_many
 
@@ -46,9 +46,9 @@ class Orders:
         await self.store.apply([succeed(claim.id, claim.token, None) for claim in claims])
         return [claim.id for claim in claims]
 
-    async def listen(self, topics: list[str]) -> None:
-        self.heard_hints: queue.SimpleQueue[Hint] = queue.SimpleQueue()
-        self.store.listen(self.heard_hints.put, topics=[Topic(topic) for topic in topics])
+    async def subscribe(self, topics: list[str]) -> None:
+        self.heard_hints: queue.SimpleQueue[Notification] = queue.SimpleQueue()
+        self.store.subscribe(self.heard_hints.put, topics=[Topic(topic) for topic in topics])
 
     async def heard(self) -> list[str]:
         """What the next hint is about; it comes, or the test is over."""

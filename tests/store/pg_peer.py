@@ -13,7 +13,7 @@ from outlast.core import event as ev
 from outlast.core.decide import decide, succeed
 from outlast.core.delivery import Delivery
 from outlast.core.ids import Ids
-from outlast.core.run import Claim, Holder
+from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import Loss
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import TYPE, make_job
@@ -68,7 +68,7 @@ class Orders:
         return rounds
 
     async def _claim(self, limit: int) -> list[Claim]:
-        who = Holder(instance_id=f"peer-{os.getpid()}", boot_id="1")
+        who = LeaseHolder(instance_id=f"peer-{os.getpid()}", boot_id="1")
         asked = {"queue": "default", "types": [TYPE], "limit": limit, "lease": LEASE}
         return await self.store.claim(who, **asked)  # type: ignore[arg-type]
 

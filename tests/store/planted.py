@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from outlast.core.audit.violation import Code
+from outlast.core.audit.violation import ViolationCode
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested
 from outlast.store.sqlite.store import SqliteStore
@@ -98,11 +98,11 @@ class Vandal:
 class Plant:
     """How the world is broken, which rows must be named, of which job, and what else it breaks."""
 
-    code: Code
+    code: ViolationCode
     rows: tuple[str, ...]
     job: int | None
     do: Callable[[Vandal], None]
-    also: frozenset[Code] = frozenset()
+    also: frozenset[ViolationCode] = frozenset()
 
 
 def plant(path: Path, do: Callable[[Vandal], None]) -> None:
@@ -175,7 +175,7 @@ def _key(scope: str, seq: int | None) -> Callable[[Vandal], None]:
     return do
 
 
-_C = Code
+_C = ViolationCode
 PLANTS: Final = (
     Plant(_C.STANDS_NOWHERE, ("jobs seq=3",), 3, _sql("DELETE FROM outlast_waiting WHERE job=3")),
     Plant(

@@ -75,7 +75,7 @@ async def test_new_table_lets_items_expire_and_db_status_says_so(
     described = client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
 
     assert described == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
-    assert (await store.facts())["expiry"] == "by expires_at"
+    assert (await store.describe())["expiry"] == "by expires_at"
 
 
 async def test_migrate_turns_it_on_for_a_table_made_by_hand_and_twice_is_fine(
@@ -85,13 +85,13 @@ async def test_migrate_turns_it_on_for_a_table_made_by_hand_and_twice_is_fine(
     keyvalue = open_store(url(dynamodb, table))
     assert isinstance(keyvalue, KeyValueStore)
     await keyvalue.open()
-    before = (await keyvalue.facts())["expiry"]
+    before = (await keyvalue.describe())["expiry"]
 
     await keyvalue.migrate()
     await keyvalue.migrate()
 
     assert before == "off; `outlast db migrate` turns it on"
-    assert (await keyvalue.facts())["expiry"] == "by expires_at"
+    assert (await keyvalue.describe())["expiry"] == "by expires_at"
     await keyvalue.close()
 
 
@@ -105,7 +105,7 @@ async def test_attribute_of_somebody_else_stays(dynamodb: str, client: Any, tabl
 
     await keyvalue.migrate()
 
-    assert (await keyvalue.facts())["expiry"] == "by ttl, so what is ours stays"
+    assert (await keyvalue.describe())["expiry"] == "by ttl, so what is ours stays"
     await keyvalue.close()
 
 
@@ -117,7 +117,7 @@ async def test_table_works_for_whoever_may_not_let_items_expire(
 
     monkeypatch.setattr(Table, "expires_by", refuse)
 
-    assert (await store.facts())["expiry"] == "unknown: we may not look"
+    assert (await store.describe())["expiry"] == "unknown: we may not look"
 
 
 async def test_pruned_job_is_gone_whole_and_its_key_has_its_time(

@@ -11,7 +11,7 @@ import pytest
 from outlast.core.event import CancelRequested, Failed
 from outlast.core.ids import Ids
 from outlast.core.job import Key
-from outlast.errors import NotOurStore, StoreMissing
+from outlast.errors import ForeignStore, StoreMissing
 from outlast.store.base import Added
 from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
 from outlast.store.keyvalue.store import KeyValueStore
@@ -189,7 +189,7 @@ async def test_table_with_other_keys_is_refused(client: Any, engine: DynamoDBEng
         BillingMode="PAY_PER_REQUEST",
     )
 
-    with pytest.raises(NotOurStore, match="other keys than PK and SK"):
+    with pytest.raises(ForeignStore, match="other keys than PK and SK"):
         await KeyValueStore(engine).open()
     await engine.close()
 

@@ -13,8 +13,8 @@ from outlast.core.run import Lease
 from outlast.errors import (
     OutlastError,
     PayloadTooLarge,
-    StoreBroken,
     StoreBusy,
+    StoreCorrupt,
     StoreMissing,
     StoreReadOnly,
     StoreUnavailable,
@@ -84,7 +84,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
             StoreReadOnly,
             "table jobs: .* is invalid .* renew the credentials",
         ),
-        ("ValidationException", "something else", StoreBroken, "table jobs: something else"),
+        ("ValidationException", "something else", StoreCorrupt, "table jobs: something else"),
     ],
 )
 async def test_refusal_is_one_line_with_what_to_do(

@@ -73,7 +73,7 @@ async def _more(gate: Gate, table: str) -> None:
     await put_group(store)
     await sweep(store)
     await verify(store)
-    await store.concerns()
+    await store.health_warnings()
     await store.close()
 
 

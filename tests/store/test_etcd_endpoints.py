@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from outlast.store.keyvalue.engines.etcd.client import Cluster, Wire
+from outlast.store.keyvalue.engines.etcd.client import Cluster, EtcdClient
 
 ASKERS = 3
 """As many as there are endpoints: a step by each of them, and all were where they had been."""
@@ -48,9 +48,9 @@ def down() -> _Down:
 
 
 @pytest.fixture
-async def wire(down: _Down) -> AsyncIterator[Wire]:
+async def wire(down: _Down) -> AsyncIterator[EtcdClient]:
     servers = [await _serve(answer) for answer in (down.answer, _up, _up)]
-    opened = Wire(Cluster(hosts=tuple(f"{server.host}:{server.port}" for server in servers)))
+    opened = EtcdClient(Cluster(hosts=tuple(f"{server.host}:{server.port}" for server in servers)))
     yield opened
     await opened.close()
     for server in servers:
@@ -58,7 +58,7 @@ async def wire(down: _Down) -> AsyncIterator[Wire]:
 
 
 async def test_all_who_asked_a_member_that_is_down_go_on_to_the_next(
-    wire: Wire, down: _Down
+    wire: EtcdClient, down: _Down
 ) -> None:
     async with asyncio.timeout(SOON):
         answers = await asyncio.gather(*(wire.ask("/v3/kv/range", {}) for _ in range(ASKERS)))

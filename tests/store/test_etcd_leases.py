@@ -57,10 +57,10 @@ async def test_lock_of_a_killed_process_is_free_when_its_lease_is_over(
         assert holder.stdout is not None
         assert await asyncio.to_thread(holder.stdout.readline) == "True\n"
         await asyncio.sleep(10 * BEAT)  # two leases
-        refused = await store.hold("host-1")
+        refused = await store.acquire_lock("host-1")
 
         holder.kill()
-        taken = await store.hold("host-1")  # which waits for the lease
+        taken = await store.acquire_lock("host-1")  # which waits for the lease
 
     assert refused is None
     assert taken is not None
@@ -70,7 +70,7 @@ async def test_lock_of_a_killed_process_is_free_when_its_lease_is_over(
 async def test_whoever_holds_a_lock_on_etcd_writes_nothing_to_stay_alive(
     store: "KeyValueStore",
 ) -> None:
-    lock = await store.hold("host-1")
+    lock = await store.acquire_lock("host-1")
     before = await store.engine.get([Key("life", who) for who in await _owners(store)])
 
     await asyncio.sleep(10 * BEAT)

@@ -35,7 +35,7 @@ async def test_jobs_are_kept_behind_tls_and_a_password(etcd_lock: SecureEtcd) ->
     await settle(store, await take(store), SUCCEEDED)
 
     assert (await job_of(store, job_id)).state is State.SUCCEEDED
-    assert "s3cret" not in str(await store.facts())
+    assert "s3cret" not in str(await store.describe())
     await store.close()
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from outlast.store.keyvalue.engine import Key, Write
-from outlast.store.keyvalue.engines.etcd.client import Cluster, Wire
+from outlast.store.keyvalue.engines.etcd.client import Cluster, EtcdClient
 from outlast.store.keyvalue.engines.etcd.engine import EtcdEngine
-from outlast.store.keyvalue.engines.etcd.watch import Watch
+from outlast.store.keyvalue.engines.etcd.watch import EtcdWatch
 
 if TYPE_CHECKING:
     from outlast.testing.servers.etcd import EtcdCluster
@@ -24,8 +24,8 @@ STEP = 0.1
 
 
 @pytest.fixture
-async def wire(etcd: "EtcdCluster") -> AsyncIterator[Wire]:
-    opened = Wire(Cluster(hosts=etcd.hosts))
+async def wire(etcd: "EtcdCluster") -> AsyncIterator[EtcdClient]:
+    opened = EtcdClient(Cluster(hosts=etcd.hosts))
     yield opened
     await opened.close()
 
@@ -51,7 +51,7 @@ class _Ear:
         self.is_new.set()
 
 
-async def _revision(wire: Wire) -> int:
+async def _revision(wire: EtcdClient) -> int:
     answer = await wire.ask("/v3/kv/range", {"key": "AA=="})
     return int(answer["header"]["revision"])
 
@@ -64,12 +64,12 @@ async def _put_until_heard(engine: EtcdEngine, ear: _Ear) -> None:
                 await asyncio.wait_for(ear.is_new.wait(), STEP)
 
 
-async def test_watch_resumes_where_it_was_broken_off(wire: Wire, engine: EtcdEngine) -> None:
+async def test_watch_resumes_where_it_was_broken_off(wire: EtcdClient, engine: EtcdEngine) -> None:
     before, ear = await _revision(wire), _Ear()
     for number in range(3):
         await engine.transact({}, [Write(Key("ready#a", str(number)), {"n": number})])
 
-    watch = Watch(wire, [engine._part_start("ready#")], ear, since=before + 1)
+    watch = EtcdWatch(wire, [engine._part_start("ready#")], ear, since=before + 1)
     async with asyncio.timeout(SOON):
         while len(ear.heard) < 3:
             await ear.is_new.wait()
@@ -79,13 +79,13 @@ async def test_watch_resumes_where_it_was_broken_off(wire: Wire, engine: EtcdEng
     assert len(ear.heard) == 3
 
 
-async def test_one_connection_hears_of_several_parts(wire: Wire, engine: EtcdEngine) -> None:
+async def test_one_connection_hears_of_several_parts(wire: EtcdClient, engine: EtcdEngine) -> None:
     before, ear = await _revision(wire), _Ear()
     for part in ("ready#a", "ended", "elsewhere", "open#a"):
         await engine.transact({}, [Write(Key(part, "1"), {"n": 1})])
 
     starts = [engine._part_start(part) for part in ("ready#", "ended", "open#")]
-    watch = Watch(wire, starts, ear, since=before + 1)
+    watch = EtcdWatch(wire, starts, ear, since=before + 1)
     async with asyncio.timeout(SOON):
         while len(ear.heard) < 3:
             await ear.is_new.wait()
@@ -96,13 +96,13 @@ async def test_one_connection_hears_of_several_parts(wire: Wire, engine: EtcdEng
 
 
 async def test_watch_whose_revision_was_compacted_hears_what_comes_next(
-    wire: Wire, engine: EtcdEngine
+    wire: EtcdClient, engine: EtcdEngine
 ) -> None:
     await engine.transact({}, [Write(Key("ready#a", "0"), {"n": 0})])
     await wire.ask("/v3/kv/compaction", {"revision": str(await _revision(wire))})
     ear = _Ear()
 
-    watch = Watch(wire, [engine._part_start("ready#")], ear, since=2)
+    watch = EtcdWatch(wire, [engine._part_start("ready#")], ear, since=2)
     await _put_until_heard(engine, ear)
     await watch.stop()
 

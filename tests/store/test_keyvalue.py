@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 import pytest
 
 from outlast.clock import SystemClock
-from outlast.core.audit.violation import Code
-from outlast.errors import ClockApart, InvalidJob, SchemaTooNew, StoreBusy
-from outlast.store.keyvalue.engine import Conditions, Entry, Key, Span, Write
-from outlast.store.keyvalue.leases import FleetClock, Leases
+from outlast.core.audit.violation import ViolationCode
+from outlast.errors import ClockSkewTooLarge, InvalidJob, SchemaTooNew, StoreBusy
+from outlast.store.keyvalue.engine import Conditions, Key, KeyRange, StoredItem, Write
+from outlast.store.keyvalue.leases import FleetClock, LeaseClock
 from outlast.store.keyvalue.repositories import runs
 from outlast.store.keyvalue.store import KeyValueStore
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 from outlast.store.open import open_store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
@@ -70,31 +70,31 @@ async def test_index_entry_that_is_gone_is_found_by_verify() -> None:
     engine = MemoryEngine()
     store = await _opened(engine)
     job_id = await put(store)
-    [entry] = await engine.range(Span("ready#default"), limit=10)
+    [entry] = await engine.range(KeyRange("ready#default"), limit=10)
 
     await engine.transact({}, [Write(entry.key, None)])
 
     found = [(v.code, v.job_id) for v in (await verify(store)).violations]
-    assert found == [(Code.STANDS_NOWHERE, job_id)]
+    assert found == [(ViolationCode.STANDS_NOWHERE, job_id)]
 
 
 async def test_index_entry_of_nobody_is_found_by_verify_and_claimed_by_nobody() -> None:
     engine = MemoryEngine()
     store = await _opened(engine)
     job_id = await put(store)
-    [entry] = await engine.range(Span("ready#default"), limit=10)
+    [entry] = await engine.range(KeyRange("ready#default"), limit=10)
     ghost = Key("ready#default", f"{entry.key.sort}x")
 
     await engine.transact({}, [Write(ghost, entry.value)])
 
     found = [(v.code, v.job_id) for v in (await verify(store)).violations]
-    assert found == [(Code.PLACE_OF_NO_JOB, job_id)]
+    assert found == [(ViolationCode.PLACE_OF_NO_JOB, job_id)]
     assert await claim_order(store) == [job_id]
 
 
 async def test_clock_that_is_set_moves_no_lease() -> None:
     clock = FakeClock()
-    leases = Leases(FleetClock(clock), margin=SECOND)
+    leases = LeaseClock(FleetClock(clock), margin=SECOND)
     end = leases.end(HOUR)
 
     clock.set_wall(clock.now() + 2 * HOUR)
@@ -110,9 +110,9 @@ async def test_clock_that_is_set_moves_no_lease() -> None:
 async def test_machines_share_leases_and_a_reboot_ends_none() -> None:
     here, there = FakeClock(), FakeClock()
     there.reboot()
-    end = Leases(FleetClock(here)).end(HOUR)
+    end = LeaseClock(FleetClock(here)).end(HOUR)
 
-    assert not Leases(FleetClock(there)).is_over(end)
+    assert not LeaseClock(FleetClock(there)).is_over(end)
 
 
 class _Elsewhen(MemoryEngine):
@@ -123,7 +123,7 @@ class _Elsewhen(MemoryEngine):
 
 
 async def test_machine_whose_clock_is_far_off_is_refused() -> None:
-    with pytest.raises(ClockApart, match="10 s apart, and 5 s are allowed"):
+    with pytest.raises(ClockSkewTooLarge, match="10 s apart, and 5 s are allowed"):
         await KeyValueStore(_Elsewhen()).open()
 
     tolerant = KeyValueStore(_Elsewhen(), max_skew=timedelta(seconds=20))
@@ -191,11 +191,11 @@ class _Asked(MemoryEngine):
         super().__init__()
         self.asked = 0
 
-    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+    async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         self.asked += 1
         return await super().get(keys)
 
-    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+    async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
         self.asked += 1
         return await super().range(span, limit=limit, reverse=reverse)
 
@@ -222,8 +222,8 @@ async def test_runs_of_jobs_that_lie_far_apart_are_each_ones_own() -> None:
     assert first is not None
     assert last is not None
 
-    ours, others = await runs.closed_of(Unit(engine), [first, last])
+    ours, others = await runs.closed_of(UnitOfWork(engine), [first, last])
 
     assert [run.job_id for run in ours] == [first.id]
     assert [run.job_id for run in others] == [last.id]
-    assert await runs.closed_of(Unit(engine), []) == []
+    assert await runs.closed_of(UnitOfWork(engine), []) == []

@@ -8,13 +8,13 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.worker import WorkerInfo
 from outlast.errors import StoreUnavailable
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import LEASE as NAME
 from outlast.store.keyvalue.engine import Conditions, Keep, Key, Write
-from outlast.store.keyvalue.liveness import Lives
+from outlast.store.keyvalue.liveness import Liveness
 from outlast.store.keyvalue.locks import Lock
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
@@ -24,7 +24,7 @@ from outlast.testing.stores import ids_for_test
 from support.engines.memory import MemoryEngine
 
 TREE = "tree.dead"
-DEAD = Holder(instance_id="host-1", boot_id=TREE)
+DEAD = LeaseHolder(instance_id="host-1", boot_id=TREE)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def store(engine: MemoryEngine) -> AsyncIterator[KeyValueStore]:
 async def _die_with(engine: MemoryEngine, name: str, *, shared: bool = True) -> None:
     """Leave what a killed process leaves."""
     lock = Write(Key(key_layout.LOCK, name), {"is_shared": shared, "holders": ["gone.1"]})
-    life = Write(Key(key_layout.LIFE, "gone"), {"beats": 7})
+    life = Write(Key(key_layout.LIVENESS, "gone"), {"beats": 7})
     assert await engine.transact({}, [lock, life])
 
 
@@ -64,21 +64,21 @@ async def test_lock_of_one_who_shows_no_life_is_taken_over_with_what_is_left_of_
 ) -> None:
     await _die_with(engine, "host-1", shared=False)
 
-    vacant = await store.vacant(["host-1"])
-    lock = await store.hold("host-1")
+    vacant = await store.free_locks(["host-1"])
+    lock = await store.acquire_lock("host-1")
 
     assert vacant == {"host-1"}
     assert lock is not None
-    assert await engine.get([Key(key_layout.LIFE, "gone")]) == [None]
+    assert await engine.get([Key(key_layout.LIVENESS, "gone")]) == [None]
 
 
 async def test_lock_outlives_a_blocked_event_loop() -> None:
     engine = MemoryEngine()
     first, second = await _opened(engine), await _opened(engine)
-    held = await first.hold("host-1")
+    held = await first.acquire_lock("host-1")
 
     time.sleep(10 * engine.limits.beat)  # noqa: ASYNC251 - that is the point
-    taken = await second.hold("host-1")
+    taken = await second.acquire_lock("host-1")
 
     assert held is not None
     assert (taken, held.is_lost) == (None, False)
@@ -89,22 +89,22 @@ async def test_lock_that_was_waited_for_while_another_was_held_is_not_lost(
     engine: MemoryEngine, store: KeyValueStore
 ) -> None:
     await _die_with(engine, "host-1", shared=False)
-    assert await store.hold("scope") is not None  # from now on it beats
+    assert await store.acquire_lock("scope") is not None  # from now on it beats
 
-    lock = await store.hold("host-1")  # which takes five beats
+    lock = await store.acquire_lock("host-1")  # which takes five beats
 
     assert lock is not None
     await asyncio.sleep(3 * engine.limits.beat)
     assert not lock.is_lost
     other = await _opened(engine)
-    assert await other.hold("host-1") is None
+    assert await other.acquire_lock("host-1") is None
     await other.close()
 
 
 async def test_whoever_was_taken_for_dead_has_lost_its_lock(
     engine: MemoryEngine, store: KeyValueStore
 ) -> None:
-    lock = await store.hold("host-1")
+    lock = await store.acquire_lock("host-1")
     there = {"is_shared": False, "holders": ["another.1"]}
     await engine.transact({}, [Write(Key(key_layout.LOCK, "host-1"), there)])
 
@@ -134,18 +134,18 @@ class _Slow(MemoryEngine):
 async def test_lock_of_which_nobody_waited_for_the_answer_is_free_again(what: str) -> None:
     engine = _Slow()
     store, other = await _opened(engine), await _opened(engine)
-    lock = await store.hold("host-1") if what == "released" else None
+    lock = await store.acquire_lock("host-1") if what == "released" else None
 
     engine.cut = True
     with pytest.raises(asyncio.CancelledError):
-        await (lock.release() if lock is not None else store.hold("host-1"))
+        await (lock.release() if lock is not None else store.acquire_lock("host-1"))
     async with asyncio.timeout(30):
-        while (again := await other.hold("host-1")) is None:
+        while (again := await other.acquire_lock("host-1")) is None:
             pass
 
     assert again is not None
     await store.close()
-    assert await other.vacant(["host-1"]) == frozenset()
+    assert await other.free_locks(["host-1"]) == frozenset()
     await other.close()
 
 
@@ -185,11 +185,11 @@ async def test_lock_is_free_the_moment_its_holders_lease_is_over(
     engine: MemoryEngine, leases: _Leases, store: KeyValueStore
 ) -> None:
     other = await _opened(engine)
-    lock = await store.hold("host-1")
+    lock = await store.acquire_lock("host-1")
 
-    refused = await other.hold("host-1")
+    refused = await other.acquire_lock("host-1")
     await leases.expire()
-    taken = await other.hold("host-1")
+    taken = await other.acquire_lock("host-1")
 
     assert lock is not None
     assert refused is None
@@ -202,7 +202,7 @@ async def test_lock_whose_lease_was_over_before_anybody_wanted_it_is_kept(
     engine: MemoryEngine, leases: _Leases, store: KeyValueStore
 ) -> None:
     other = await _opened(engine)
-    lock = await store.hold("host-1")
+    lock = await store.acquire_lock("host-1")
 
     await leases.expire()
     async with asyncio.timeout(30):
@@ -210,7 +210,7 @@ async def test_lock_whose_lease_was_over_before_anybody_wanted_it_is_kept(
             await asyncio.sleep(0.01)
 
     assert lock is not None
-    assert await other.hold("host-1") is None
+    assert await other.acquire_lock("host-1") is None
     assert not lock.is_lost
     await other.close()
 
@@ -218,7 +218,7 @@ async def test_lock_whose_lease_was_over_before_anybody_wanted_it_is_kept(
 async def test_holder_with_a_lease_writes_nothing_while_it_lives(
     engine: MemoryEngine, leases: _Leases, store: KeyValueStore
 ) -> None:
-    assert await store.hold("host-1") is not None
+    assert await store.acquire_lock("host-1") is not None
     written: list[Write] = []
     engine.before = written.extend
 
@@ -227,7 +227,7 @@ async def test_holder_with_a_lease_writes_nothing_while_it_lives(
     assert written == []
     await store.close()
     assert not [
-        key for key in engine.everything() if key.part in {key_layout.LOCK, key_layout.LIFE}
+        key for key in engine.everything() if key.part in {key_layout.LOCK, key_layout.LIVENESS}
     ]
 
 
@@ -237,12 +237,12 @@ async def test_lease_is_seen_to_be_kept_only_by_who_looked_a_moment_ago(
     now = 0.0
     monkeypatch.setattr("outlast.store.keyvalue.liveness.time.monotonic", lambda: now)
     monkeypatch.setattr(leases, "left", AsyncMock(return_value=3))
-    await leases.put(Write(Key(key_layout.LIFE, "other"), {}), span=3)
-    lives, seen = Lives(engine, "own"), []
+    await leases.put(Write(Key(key_layout.LIVENESS, "other"), {}), span=3)
+    lives, seen = Liveness(engine, "own"), []
 
     for moment in (0.0, 0.9, 1.1, 100.0, 101.1):
         now = moment
-        seen.append((await lives.judged(["other"], closely=True))["other"])
+        seen.append((await lives.check(["other"], closely=True))["other"])
 
     assert seen == [None, None, False, None, False]
 
@@ -264,10 +264,10 @@ async def test_who_could_not_show_life_is_told_and_may_ask_again() -> None:
 
     engine.away = True
     with pytest.raises(StoreUnavailable):
-        await store.hold("host-1")
+        await store.acquire_lock("host-1")
     engine.away = False
 
-    assert await store.hold("host-1") is not None
+    assert await store.acquire_lock("host-1") is not None
     await store.close()
 
 
@@ -276,7 +276,7 @@ async def test_lock_that_only_the_dead_share_is_free(
 ) -> None:
     await _die_with(engine, TREE)
 
-    alone = await store.hold(TREE)
+    alone = await store.acquire_lock(TREE)
 
     assert alone is not None
     assert not alone.is_lost
@@ -287,10 +287,10 @@ async def test_lock_that_one_living_shares_with_the_dead_is_taken(
 ) -> None:
     await _die_with(engine, TREE)
     other = await _opened(engine)
-    living = await other.hold(TREE, shared=True)
+    living = await other.acquire_lock(TREE, shared=True)
 
-    refused = await store.hold(TREE)
-    vacant = await store.vacant([TREE])
+    refused = await store.acquire_lock(TREE)
+    vacant = await store.free_locks([TREE])
 
     assert living is not None
     assert (refused, vacant) == (None, frozenset())
@@ -301,7 +301,7 @@ async def test_all_who_share_one_lock_let_go_of_it_while_the_others_beat(
     engine: MemoryEngine, store: KeyValueStore
 ) -> None:
     stores = [await _opened(engine) for _ in range(5)]
-    holds = [await each.hold(TREE, shared=True) for each in stores]
+    holds = [await each.acquire_lock(TREE, shared=True) for each in stores]
 
     await asyncio.gather(*(hold.release() for hold in holds if hold is not None))
 
@@ -321,7 +321,7 @@ async def _with_a_dead_worker(engine: MemoryEngine, store: KeyValueStore) -> Non
         types=(TYPE,),
         concurrency=1,
     )
-    await store.enlist(info)
+    await store.register_worker(info)
     await put(store)
     await store.claim(DEAD, queue="default", types=[TYPE], limit=1, lease=LEASE)
     await _die_with(engine, TREE)
@@ -331,7 +331,7 @@ async def _until_deserted(store: KeyValueStore) -> int:
     """How many looks it takes."""
     looks = 1
     async with asyncio.timeout(30):
-        while not (await store.chores(abandoned=HOUR)).deserted:
+        while not (await store.maintenance_due(abandoned=HOUR)).deserted:
             looks += 1
     return looks
 
@@ -342,10 +342,10 @@ async def test_worker_of_which_nobody_is_left_is_a_chore_after_a_while_and_none_
     await _with_a_dead_worker(engine, store)
 
     looks = await _until_deserted(store)
-    [job] = await store.held(besides="", limit=10)
+    [job] = await store.running_under_other_boots(besides="", limit=10)
     await settle(store, job, DONE)
 
     assert looks > 1, "one look proves nothing"
-    assert not (await store.chores(abandoned=HOUR)).deserted
+    assert not (await store.maintenance_due(abandoned=HOUR)).deserted
     await put(store)
     assert (await take(store)).token == 1

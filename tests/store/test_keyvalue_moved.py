@@ -7,7 +7,7 @@ import pytest
 
 from outlast.core.event import Failed
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Entry, Key, Write
+from outlast.store.keyvalue.engine import Key, StoredItem, Write
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import job_of, put, settle, started
@@ -21,7 +21,7 @@ class Torn(MemoryEngine):
 
     between = None
 
-    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+    async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         act, self.between = self.between, None
         if act is None or not any(key.part == key_layout.JOB for key in keys):
             self.between = act
@@ -51,7 +51,7 @@ async def test_job_that_moves_between_two_reads_of_a_batch_is_found(
     moved = (await job_of(store, claim.id)).available_at + MINUTE
     seen = store._desk.units._seen
     seen.note(
-        claim.id, f"scheduled#{key_layout.stamp(moved)}#{claim.id}"
+        claim.id, f"scheduled#{key_layout.time_key(moved)}#{claim.id}"
     )  # as whoever moves it does
 
     async def move() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outlast.core.decide import Standing, decide
+from outlast.core.decide import JobView, decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import (
     Abandoned,
@@ -22,9 +22,9 @@ from outlast.core.group import GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import JobId
 from outlast.core.job import Key, NewJob, Slot
 from outlast.core.ordering import Ordering
-from outlast.core.position import Edit, Place, Where
+from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.reservation import NewReservation, ReservationId
-from outlast.core.schedule import Outcome
+from outlast.core.schedule import SlotOutcome
 from outlast.store.base import Queue
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import START, FakeClock
@@ -68,13 +68,13 @@ def _adding(name: str, **over: Any) -> Verb:
     return lambda store: store.add([job])
 
 
-def _applying(job: Standing, event: Event, *, successor: str = "successor") -> Verb:
+def _applying(job: JobView, event: Event, *, successor: str = "successor") -> Verb:
     change = decide(job, event, new_id=lambda: _id(successor))
     return lambda store: store.apply([change])
 
 
-def _moving(job: Standing, where: Where, target: str | None = None) -> Verb:
-    return _applying(job, Moved(Place(where, None if target is None else _id(target))))
+def _moving(job: JobView, where: Anchor, target: str | None = None) -> Verb:
+    return _applying(job, Moved(MoveTo(where, None if target is None else _id(target))))
 
 
 def _claiming(holder: str = "worker-2") -> Verb:
@@ -111,7 +111,7 @@ async def _keys(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
         "retry by another with that key": _adding("another", **again, key=Key(key="k")),
         "add": _adding("new", key=Key(key="old")),
         "misfire": _applying(late, Misfired()),
-        "overdue": lambda store: store.overdue(limit=MANY),
+        "overdue": lambda store: store.missed_start_deadline(limit=MANY),
         "prune": lambda store: store.prune(older_than=MOMENT, limit=MANY),
         "attach to old": lambda store: store.attach(old.lease, ["a file"]),
         "write late to old": _applying(old, SUCCEEDED),
@@ -144,9 +144,9 @@ async def _line(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
     return {
         "add": _adding("x"),
         "cancel": _applying(c, CancelRequested()),
-        "front": _moving(d, Where.FRONT),
-        "back": _moving(b, Where.BACK),
-        "between": _moving(b, Where.BEFORE, "d"),
+        "front": _moving(d, Anchor.FRONT),
+        "back": _moving(b, Anchor.BACK),
+        "between": _moving(b, Anchor.BEFORE, "d"),
         "normalise": lambda store: store.normalise("default"),
     }
 
@@ -156,9 +156,9 @@ async def _unplaced(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb
     await _put_in_turn(store, clock, "a", "b", "c")
     a, c = [await job_of(store, _id(name)) for name in "ac"]
     return {
-        "between": _moving(c, Where.BEFORE, "b"),
-        "edit": _applying(a, Edited(Edit(priority=2))),
-        "put off": _applying(a, Edited(Edit(delay=HOUR))),
+        "between": _moving(c, Anchor.BEFORE, "b"),
+        "edit": _applying(a, Edited(JobEdit(priority=2))),
+        "put off": _applying(a, Edited(JobEdit(delay=HOUR))),
         "add": _adding("x"),
     }
 
@@ -172,10 +172,10 @@ async def _at_work(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]
         "finish": _applying(a, SUCCEEDED),
         "renew": lambda store: store.renew([a.lease], span=HOUR),
         "runs": lambda store: store.runs(a.id),
-        "held": lambda store: store.held(besides="nobody", limit=MANY),
+        "held": lambda store: store.running_under_other_boots(besides="nobody", limit=MANY),
         "counts": lambda store: store.counts(),
         "overview": lambda store: store.overview(span=HOUR),
-        "why": lambda store: store.situation(_id("b")),
+        "why": lambda store: store.wait_facts(_id("b")),
     }
 
 
@@ -191,7 +191,7 @@ def _limited(concurrency: int | None) -> MakeWorld:
             "claim": _claiming(),
             "renew": lambda store: store.renew([a.lease], span=HOUR),
             "finish": _applying(a, SUCCEEDED),
-            "front": _moving(c, Where.FRONT),
+            "front": _moving(c, Anchor.FRONT),
             "raise": lambda store: store.set_queue(raised),
             "reserve": _reserving("r1", "direct"),
         }
@@ -213,8 +213,8 @@ def _reserved(concurrency: int | None) -> MakeWorld:
             "reserve another": _reserving("r2", "another"),
             "cancel": _applying(direct, CancelRequested()),
             "abandon": _applying(direct, Abandoned(Abandonment.CALLER_SILENT)),
-            "keep": lambda store: store.keep(ReservationId("r1"), span=HOUR),
-            "free": lambda store: store.free_reservations(limit=MANY),
+            "keep": lambda store: store.extend_reservation(ReservationId("r1"), span=HOUR),
+            "free": lambda store: store.release_stale_reservations(limit=MANY),
             "active": lambda store: store.reservations(active_only=True, limit=MANY),
         }
 
@@ -293,7 +293,7 @@ async def _scheduled(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Ver
         "fire": firing("a"),
         "fire it too": firing("b"),
         "add": _adding("c", active_key="one at a time"),
-        "miss": lambda store: store.fire([make_firing(schedule, Outcome.MISSED)]),
+        "miss": lambda store: store.fire([make_firing(schedule, SlotOutcome.MISSED)]),
     }
 
 
@@ -329,7 +329,7 @@ async def _planned(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]
     await take(store)
     b = await job_of(store, _id("b"))
     return {
-        "swap": _moving(b, Where.SWAP, "c"),
+        "swap": _moving(b, Anchor.SWAP, "c"),
         "normalise": lambda store: store.normalise("default"),
         "add": _adding("x"),
     }

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from outlast import Outlast
-from outlast.core.audit.violation import Code
+from outlast.core.audit.violation import ViolationCode
 from outlast.core.group import NewGroup
 from outlast.core.job import Key as DedupeKey
 from outlast.core.ordering import Ordering
-from outlast.core.schedule import Outcome, Schedule
+from outlast.core.schedule import Schedule, SlotOutcome
 from outlast.store.base import Filter, Queue
-from outlast.store.contract.schedules import Fired, SetSchedule
+from outlast.store.contract.schedules import FireResult, SetSchedule
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Entry, Key, Span, Write
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Write
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import (
@@ -54,7 +54,7 @@ class _Counted(MemoryEngine):
     def _note(self, writes: Sequence[Write]) -> None:
         self.sizes.append(len(writes))
 
-    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+    async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
         found = await super().range(span, limit=limit, reverse=reverse)
         self.read += len(found)
         return found
@@ -67,7 +67,7 @@ async def _opened(engine: MemoryEngine) -> KeyValueStore:
     return store
 
 
-async def _found(store: KeyValueStore) -> list[Code]:
+async def _found(store: KeyValueStore) -> list[ViolationCode]:
     return [violation.code for violation in (await verify(store)).violations]
 
 
@@ -79,7 +79,7 @@ async def test_usual_trigger_is_one_transaction_of_the_smallest_engine() -> None
     engine.sizes.clear()
 
     job = make_job(active_key="one at a time", start_within=HOUR)
-    assert await store.fire([make_firing(schedule, job=job)]) == [Fired.WRITTEN]
+    assert await store.fire([make_firing(schedule, job=job)]) == [FireResult.WRITTEN]
 
     assert engine.sizes == [SMALLEST]  # besides a number for the job
 
@@ -90,11 +90,11 @@ async def test_slots_that_were_missed_go_many_at_a_time() -> None:
     schedule = await put_schedule(store, START)
     firings = []
     for _ in range(21):
-        firings.append(make_firing(schedule, Outcome.MISSED))
+        firings.append(make_firing(schedule, SlotOutcome.MISSED))
         schedule = replace(schedule, next_slot=firings[-1].next_slot)
     engine.sizes.clear()
 
-    assert await store.fire(firings) == [Fired.WRITTEN] * 21
+    assert await store.fire(firings) == [FireResult.WRITTEN] * 21
 
     assert engine.sizes == [SMALLEST] * 3
     assert (await _stands(store, schedule)).next_slot == START + 21 * HOUR
@@ -115,7 +115,7 @@ async def test_trigger_that_wants_all_there_is_fits_the_smallest_engine() -> Non
         member=True,
     )
 
-    assert await store.fire([make_firing(schedule, job=job)]) == [Fired.WRITTEN]
+    assert await store.fire([make_firing(schedule, job=job)]) == [FireResult.WRITTEN]
 
     assert (await store.due_schedules(ahead=HOUR, limit=MANY)).schedules == [
         await _stands(store, schedule)
@@ -143,11 +143,11 @@ async def test_entry_that_a_schedule_lacks_is_found_by_verify(part: str) -> None
     engine = MemoryEngine()
     store = await _opened(engine)
     await put_schedule(store, START)
-    [entry] = await engine.range(Span(part), limit=MANY)
+    [entry] = await engine.range(KeyRange(part), limit=MANY)
 
     await engine.transact({}, [Write(entry.key, None)])
 
-    assert await _found(store) == [Code.SCHEDULE_APART]
+    assert await _found(store) == [ViolationCode.SCHEDULE_APART]
 
 
 @pytest.mark.parametrize("part", [key_layout.SCHEDULE_NAME, key_layout.TRIGGER])
@@ -155,7 +155,7 @@ async def test_entry_that_a_schedule_lacks_is_written_when_it_is_saved(part: str
     engine = MemoryEngine()
     store = await _opened(engine)
     schedule = await put_schedule(store, START)
-    [entry] = await engine.range(Span(part), limit=MANY)
+    [entry] = await engine.range(KeyRange(part), limit=MANY)
     await engine.transact({}, [Write(entry.key, None)])
     value = SetSchedule(plan=schedule.plan, next_slot=START, next_trigger_at=START)
 
@@ -171,7 +171,7 @@ async def test_trigger_of_nobody_is_found_by_verify_and_stops_nobody() -> None:
 
     await engine.transact({}, [Write(GHOST, {"id": "nobody", "at": 0})])
 
-    assert await _found(store) == [Code.SCHEDULE_APART]
+    assert await _found(store) == [ViolationCode.SCHEDULE_APART]
     assert (await store.due_schedules(limit=MANY)).schedules == [schedule]
 
 

@@ -18,7 +18,7 @@ from outlast.core.job import Key
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
 from outlast.errors import InvalidJob, StoreBusy
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.base import Added, Queue
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import job_of, make_job, put
@@ -158,7 +158,7 @@ async def test_refused_jobs_take_neither_their_neighbours_nor_the_caller_s_rows(
     assert await _invoices(outside) == 2
 
 
-async def _all_is_heard(store: PostgresStore, heard: "asyncio.Queue[Hint]") -> None:
+async def _all_is_heard(store: PostgresStore, heard: "asyncio.Queue[Notification]") -> None:
     """Wait until the store listens: somebody else's commit is heard."""
     told: set[str] = set()
     async with asyncio.timeout(20):
@@ -171,9 +171,9 @@ async def _all_is_heard(store: PostgresStore, heard: "asyncio.Queue[Hint]") -> N
 async def test_workers_are_told_when_the_caller_commits_and_not_before(
     store: PostgresStore, caller: Caller
 ) -> None:
-    heard: asyncio.Queue[Hint] = asyncio.Queue()
+    heard: asyncio.Queue[Notification] = asyncio.Queue()
     loop = asyncio.get_running_loop()
-    stop = store.listen(lambda hint: loop.call_soon_threadsafe(heard.put_nowait, hint))
+    stop = store.subscribe(lambda hint: loop.call_soon_threadsafe(heard.put_nowait, hint))
     await _all_is_heard(store, heard)
 
     await store.add_within(caller.tx, [make_job(queue="lane")])

@@ -129,7 +129,9 @@ async def test_pauses_grow_and_are_drawn() -> None:
         return "answered"
 
     store = PostgresStore("postgresql://localhost/nowhere?wait=60")
-    assert await retry.patiently(ask, store.address, lambda: next(draws)) == "answered"
+    assert (
+        await retry.retry_while_unavailable(ask, store.address, lambda: next(draws)) == "answered"
+    )
     assert (asked, list(draws)) == (4, [])
 
 

@@ -122,7 +122,7 @@ async def test_finish_whose_answer_was_lost_counts_once(
     assert (await job_of(store, claim.id)).state is State.SUCCEEDED
     [run] = await store.runs(claim.id)
     assert run.result == "1"
-    assert await store.lapsed(limit=MANY) == []
+    assert await store.expired_leases(limit=MANY) == []
 
 
 async def test_claim_whose_answer_was_lost_is_answered_all_the_same(
@@ -309,7 +309,7 @@ async def test_slow_server_slows_down_and_breaks_nothing(
 
     claim = await started(store)
     finished = await finish(store, claim)
-    hold = await store.hold("host-1")
+    hold = await store.acquire_lock("host-1")
 
     assert finished == [True]
     assert hold is not None
@@ -346,10 +346,10 @@ async def test_workers_whose_clocks_are_wrong_steal_no_lease(
     due = await put(store)
     later = await put(store, delay=HOUR / 2)
     renewed = await store.renew([claim.lease], span=LEASE)
-    await store.enlist(make_worker())
-    await store.beat(make_holder(), span=LEASE)
+    await store.register_worker(make_worker())
+    await store.heartbeat(make_holder(), span=LEASE)
 
-    assert await store.lapsed(limit=MANY) == []
+    assert await store.expired_leases(limit=MANY) == []
     assert [renewal.held for renewal in renewed] == [True]
     assert [taken.id for taken in await take_many(store)] == [due]
     assert (await job_of(store, later)).state is State.SCHEDULED

@@ -8,13 +8,13 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.store.base import Queue
-from outlast.store.postgres.operations.scan_floor import SPARING, Floors, Look
+from outlast.store.postgres.operations.scan_floor import SPARING, ClaimScan, ScanFloors
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import TYPE, make_holder, make_job
 
-SLOW = Look([b"\x01"], 0.05, 0.06, was_full=True)
-QUICK = Look((), 0.001, 0.005, was_full=True)
-BUSY = Look([b"\x01"], 0.02, 0.2, was_full=True)  # all of it took long
+SLOW = ClaimScan([b"\x01"], 0.05, 0.06, was_full=True)
+QUICK = ClaimScan((), 0.001, 0.005, was_full=True)
+BUSY = ClaimScan([b"\x01"], 0.02, 0.2, was_full=True)  # all of it took long
 TYPES = ["a"]
 REMAINS = 40_000
 """Rows to be gone through, in more than the four milliseconds that count as slow."""
@@ -35,11 +35,11 @@ def seconds() -> Seconds:
 
 
 @pytest.fixture
-def floors(seconds: Seconds) -> Floors:
-    return Floors(seconds)
+def floors(seconds: Seconds) -> ScanFloors:
+    return ScanFloors(seconds)
 
 
-def test_one_slow_look_is_chance_and_two_are_not(floors: Floors) -> None:
+def test_one_slow_look_is_chance_and_two_are_not(floors: ScanFloors) -> None:
     floors.learn("q", TYPES, SLOW)
     assert floors.of("q", TYPES) == [b""]
 
@@ -49,14 +49,14 @@ def test_one_slow_look_is_chance_and_two_are_not(floors: Floors) -> None:
 
 
 @pytest.mark.parametrize("look", [QUICK, BUSY])
-def test_machine_that_is_merely_busy_sets_no_floor(floors: Floors, look: Look) -> None:
+def test_machine_that_is_merely_busy_sets_no_floor(floors: ScanFloors, look: ClaimScan) -> None:
     for _ in range(3):
         floors.learn("q", TYPES, look)
 
     assert floors.of("q", TYPES) == [b""]
 
 
-def test_floor_holds_for_ten_times_the_full_look(floors: Floors, seconds: Seconds) -> None:
+def test_floor_holds_for_ten_times_the_full_look(floors: ScanFloors, seconds: Seconds) -> None:
     for _ in range(2):
         floors.learn("q", TYPES, SLOW)
 
@@ -66,18 +66,18 @@ def test_floor_holds_for_ten_times_the_full_look(floors: Floors, seconds: Second
     assert floors.of("q", TYPES) == [b""]
 
 
-def test_floor_rises_and_never_falls(floors: Floors) -> None:
+def test_floor_rises_and_never_falls(floors: ScanFloors) -> None:
     for _ in range(2):
         floors.learn("q", TYPES, SLOW)
 
-    floors.learn("q", TYPES, Look([b"\x05"], 0.005, 0.01, was_full=False))
-    floors.learn("q", TYPES, Look([b"\x03"], 0.005, 0.01, was_full=False))
-    floors.learn("q", TYPES, Look([None], 0.005, 0.01, was_full=False))
+    floors.learn("q", TYPES, ClaimScan([b"\x05"], 0.005, 0.01, was_full=False))
+    floors.learn("q", TYPES, ClaimScan([b"\x03"], 0.005, 0.01, was_full=False))
+    floors.learn("q", TYPES, ClaimScan([None], 0.005, 0.01, was_full=False))
 
     assert floors.of("q", TYPES) == [b"\x05"]
 
 
-def test_quick_full_look_ends_it(floors: Floors, seconds: Seconds) -> None:
+def test_quick_full_look_ends_it(floors: ScanFloors, seconds: Seconds) -> None:
     for _ in range(2):
         floors.learn("q", TYPES, SLOW)
     seconds.now += 60
@@ -108,14 +108,14 @@ async def jobs(store: PostgresStore, seconds: Seconds) -> list[str]:
     due = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
     added = await store.add([make_job(at=at) for at in due])
     floor = await _place(store, added[1].id)
-    store._lines.floors = Floors(seconds)
+    store._lines.floors = ScanFloors(seconds)
     for _ in range(2):
-        store._lines.floors.learn("default", [TYPE], Look([floor], 0.05, 0.05, was_full=True))
+        store._lines.floors.learn("default", [TYPE], ClaimScan([floor], 0.05, 0.05, was_full=True))
     return [each.id for each in added]
 
 
 async def _place(store: PostgresStore, job_id: str) -> bytes:
-    async with store._lines.line("claim").taken() as lane:
+    async with store._lines.line("claim").acquire() as lane:
         table = f'"{store.address.schema}".waiting'
         asked = f"SELECT ord FROM {table} WHERE job = $1"  # noqa: S608 - a name of ours
         return bytes(await lane.connection.fetchval(asked, job_id))
@@ -148,14 +148,14 @@ async def test_queue_with_a_limit_has_no_floor(store: PostgresStore, jobs: list[
 async def test_who_only_looks_ahead_learns_of_remains_too(
     store: PostgresStore, seconds: Seconds
 ) -> None:
-    store._lines.ahead = Floors(seconds)
+    store._lines.ahead = ScanFloors(seconds)
     table = f'"{store.address.schema}".waiting'
     onlooker = await asyncpg.connect(store.address.dsn)
     try:
         async with onlooker.transaction(isolation="repeatable_read"):
             await onlooker.execute("SELECT 1")  # from now on nothing that is deleted goes away
             await store.add([make_job() for _ in range(REMAINS)])
-            async with store._lines.line("claim").taken() as lane:
+            async with store._lines.line("claim").acquire() as lane:
                 await lane.connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
             [chain] = await store.add([make_job(delivery=Delivery.CHAIN)])
             added = [each.id for each in await store.add([make_job() for _ in range(50)])]

@@ -15,7 +15,7 @@ import pytest
 from outlast.core.decide import decide
 from outlast.core.event import Moved
 from outlast.core.ids import JobId
-from outlast.core.position import Place, Where
+from outlast.core.position import Anchor, MoveTo
 from outlast.core.run import Claim
 from outlast.core.state import State
 from outlast.store.base import Filter
@@ -23,7 +23,7 @@ from outlast.store.postgres import pool
 from outlast.store.postgres.connection import connect
 from outlast.store.postgres.migrate import migrate
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.postgres.unit_of_work import Lane, Row
+from outlast.store.postgres.unit_of_work import AsyncpgRunner, Row
 from outlast.store.postgres.url import address
 from outlast.testing.conformance.factories import LEASE, SUCCEEDED, make_holder, make_job, new_id
 
@@ -46,7 +46,7 @@ it, perhaps while the server tidied its catalog; what really grows has grown at 
 Act = Callable[[PostgresStore], Awaitable[object]]
 
 
-class CountingLane(Lane):
+class CountingLane(AsyncpgRunner):
     """Has each statement explained, and undone, before it is run."""
 
     blocks: ClassVar[Counter[str]] = Counter()
@@ -93,7 +93,7 @@ def worlds(postgres: "PostgresServer") -> Iterator[tuple[str, str]]:
 async def _made(url: str, number: int) -> None:
     where = address(url)
     connection = await connect(where)
-    await migrate(Lane(connection, where.schema), where)
+    await migrate(AsyncpgRunner(connection, where.schema), where)
     await leave_alone(connection, where.schema)
     await crowd(connection, where.schema, done=number, waiting=number, running=RUNNING)
     await connection.close()
@@ -150,13 +150,13 @@ async def add_placed(store: PostgresStore) -> None:
 
 async def move(store: PostgresStore) -> None:
     *_, target, moved = await store.peek(PLACED, limit=BATCH)
-    for where in (Where.FRONT, Where.BACK):
+    for where in (Anchor.FRONT, Anchor.BACK):
         [job] = await store.get([moved.id])
         assert job is not None
-        assert await store.apply([decide(job, Moved(Place(where)), new_id=new_id)]) == [True]
+        assert await store.apply([decide(job, Moved(MoveTo(where)), new_id=new_id)]) == [True]
     [job] = await store.get([moved.id])
     assert job is not None
-    change = decide(job, Moved(Place(Where.BEFORE, target.id)), new_id=new_id)
+    change = decide(job, Moved(MoveTo(Anchor.BEFORE, target.id)), new_id=new_id)
     assert await store.apply([change]) == [True]
 
 
@@ -174,18 +174,18 @@ async def read(store: PostgresStore) -> None:
 
 
 async def upkeep(store: PostgresStore) -> None:
-    await store.lapsed(limit=BATCH)
-    await store.overdue(limit=BATCH)
+    await store.expired_leases(limit=BATCH)
+    await store.missed_start_deadline(limit=BATCH)
     await store.promote_due(limit=BATCH)
-    await store.held(besides="nobody", limit=BATCH)
+    await store.running_under_other_boots(besides="nobody", limit=BATCH)
     await store.reservations(active_only=True, limit=BATCH)
-    await store.lapsed_reservations(limit=BATCH)
+    await store.expired_reservations(limit=BATCH)
 
 
 async def groups(store: PostgresStore) -> None:
-    await store.groups_over([GROUP])
+    await store.groups_finished([GROUP])
     await store.closing_groups(limit=BATCH)
-    await store.sweep_groups(limit=BATCH)
+    await store.mark_groups_closed(limit=BATCH)
     await store.expire_groups(older_than=timedelta(days=365_000), limit=BATCH)
 
 

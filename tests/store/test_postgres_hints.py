@@ -9,12 +9,12 @@ import pytest
 
 from outlast.core.decide import succeed
 from outlast.core.event import CancelRequested
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.postgres.connection import connect
 from outlast.store.postgres.notify import listener, notifier
 from outlast.store.postgres.notify.channels import EVERYTHING, LONGEST, payload
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.postgres.url import Address
+from outlast.store.postgres.url import PostgresUrl
 from outlast.testing.conformance.factories import put, settle, started
 
 
@@ -22,15 +22,15 @@ class Ears:
     """What somebody heard, and a way to wait for it."""
 
     def __init__(self) -> None:
-        self.heard: list[Hint] = []
+        self.heard: list[Notification] = []
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
 
-    def __call__(self, hint: Hint) -> None:
+    def __call__(self, hint: Notification) -> None:
         self.heard.append(hint)
         self._loop.call_soon_threadsafe(self._news.set)
 
-    async def until(self, is_so: Callable[[Hint], bool]) -> Hint:
+    async def until(self, is_so: Callable[[Notification], bool]) -> Notification:
         async with asyncio.timeout(30):
             while not (found := [hint for hint in self.heard if is_so(hint)]):
                 self._news.clear()
@@ -65,7 +65,7 @@ async def operator(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
 async def listening(store: PostgresStore, *topics: Topic) -> Ears:
     """Somebody who listens, once the server knows."""
     ears = Ears()
-    store.listen(ears, topics=topics or frozenset(Topic))
+    store.subscribe(ears, topics=topics or frozenset(Topic))
     async with asyncio.timeout(30):
         while not await _listeners(store):  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(0.01)
@@ -143,7 +143,7 @@ async def test_without_notify_nobody_else_is_told(
     quiet = PostgresStore(f"{postgres_url}&notify=false")
     await quiet.open()
     ears = Ears()
-    quiet.listen(ears, topics=[Topic.WORK])
+    quiet.subscribe(ears, topics=[Topic.WORK])
 
     await put(quiet, queue="quiet")
     await ears.until(lambda hint: hint.queues == {"quiet"})  # who is in the same process hears it
@@ -153,8 +153,8 @@ async def test_without_notify_nobody_else_is_told(
             await asyncio.sleep(0.01)
 
     assert heard == ["loud"]
-    assert await quiet.concerns() == [
-        concern for concern in await quiet.concerns() if "notifications" not in concern
+    assert await quiet.health_warnings() == [
+        concern for concern in await quiet.health_warnings() if "notifications" not in concern
     ]
     await quiet.close()
 
@@ -167,16 +167,16 @@ async def test_who_cannot_hear_says_so_once_and_goes_on(
     async def never(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(listener, "hears_itself", never)
-    monkeypatch.setattr("outlast.store.postgres.notify.bridge.hears_itself", never)
+    monkeypatch.setattr(listener, "notify_roundtrip_works", never)
+    monkeypatch.setattr("outlast.store.postgres.notify.bridge.notify_roundtrip_works", never)
     with caplog.at_level(logging.WARNING):
         ears = Ears()
-        store.listen(ears, topics=[Topic.WORK])
+        store.subscribe(ears, topics=[Topic.WORK])
         async with asyncio.timeout(30):
             while "no notifications arrive" not in caplog.text:  # noqa: ASYNC110 - a thread aside
                 await asyncio.sleep(0.01)
 
-    assert listener.DEAF in await store.concerns()
+    assert listener.LISTEN_UNAVAILABLE in await store.health_warnings()
     assert caplog.text.count("no notifications arrive") == 1
     assert await put(store)
 
@@ -194,14 +194,14 @@ async def test_two_who_speak_at_once_share_one_connection(
 ) -> None:
     opened: list[asyncpg.Connection] = []
 
-    async def counted(where: Address) -> asyncpg.Connection:
+    async def counted(where: PostgresUrl) -> asyncpg.Connection:
         opened.append(await connect(where))
         return opened[-1]
 
     monkeypatch.setattr(notifier, "connect", counted)
-    speaker = notifier.Voice(store.address)
+    speaker = notifier.PgNotifier(store.address)
 
-    await asyncio.gather(*(speaker.say({"nobody_listens": ""}) for _ in range(3)))
+    await asyncio.gather(*(speaker.send({"nobody_listens": ""}) for _ in range(3)))
     await speaker.close()
 
     assert [each.is_closed() for each in opened] == [True]

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from outlast.store.postgres import locks
-from outlast.store.postgres.locks import PostgresHold
+from outlast.store.postgres.locks import PostgresLock
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.servers.postgres import PostgresServer
 
@@ -49,7 +49,7 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def cut(operator: asyncpg.Connection, hold: PostgresHold) -> None:
+async def cut(operator: asyncpg.Connection, hold: PostgresLock) -> None:
     """Break the connection of a lock, at the server."""
     assert hold.who is not None
     await operator.execute("SELECT pg_terminate_backend($1)", hold.who[0])
@@ -58,7 +58,7 @@ async def cut(operator: asyncpg.Connection, hold: PostgresHold) -> None:
 async def test_held_lock_keeps_no_vacuum_back(
     store: PostgresStore, operator: asyncpg.Connection
 ) -> None:
-    hold = await store.hold("host-1")
+    hold = await store.acquire_lock("host-1")
 
     assert hold is not None
     assert hold.who is not None
@@ -85,7 +85,7 @@ async def test_lock_outlives_the_timeouts_of_the_server(
 ) -> None:
     store = PostgresStore(hasty_url)
     await store.open()
-    hold = await store.hold("host-1")
+    hold = await store.acquire_lock("host-1")
     assert hold is not None
     [(seconds,)] = await store._lines.rows("tx.now")
     await operator.execute("SELECT pg_sleep(0.2)")
@@ -99,7 +99,7 @@ async def test_lock_outlives_the_timeouts_of_the_server(
 async def test_lock_whose_connection_broke_is_taken_again(
     store: PostgresStore, other: PostgresStore, operator: asyncpg.Connection
 ) -> None:
-    hold = await store.hold("host-1")
+    hold = await store.acquire_lock("host-1")
     assert hold is not None
     before = hold.who
 
@@ -107,7 +107,7 @@ async def test_lock_whose_connection_broke_is_taken_again(
     await until(lambda: hold.session is not None and hold.who != before)
 
     assert not hold.is_lost
-    assert await other.hold("host-1") is None
+    assert await other.acquire_lock("host-1") is None
 
 
 async def test_lock_that_somebody_else_got_meanwhile_is_lost_and_says_so(
@@ -117,13 +117,13 @@ async def test_lock_that_somebody_else_got_meanwhile_is_lost_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    hold = await store.hold("host-1")
+    hold = await store.acquire_lock("host-1")
     assert hold is not None
     monkeypatch.setattr(locks, "INSIST", 0.2)
-    again: Callable[[PostgresHold], Any] = store._locks._take_again
+    again: Callable[[PostgresLock], Any] = store._locks._take_again
     gate = asyncio.Event()
 
-    async def late(hold: PostgresHold) -> None:
+    async def late(hold: PostgresLock) -> None:
         while not gate.is_set():  # noqa: ASYNC110 - of another loop than ours
             await asyncio.sleep(0.01)
         await again(hold)
@@ -131,26 +131,28 @@ async def test_lock_that_somebody_else_got_meanwhile_is_lost_and_says_so(
     monkeypatch.setattr(store._locks, "_take_again", late)
     with caplog.at_level(logging.ERROR):
         await cut(operator, hold)
-        thief = await other.hold("host-1")
+        thief = await other.acquire_lock("host-1")
         assert thief is not None
         gate.set()
         await until(lambda: "somebody else has taken the lock" in caplog.text)
 
     assert hold.is_lost
-    assert "the lock host-1 is held by somebody else" in " ".join(await store.concerns())
+    assert "the lock host-1 is held by somebody else" in " ".join(await store.health_warnings())
     await hold.release()
-    assert await other.hold("host-1") is None, "releasing what was lost takes nothing from anybody"
+    assert await other.acquire_lock("host-1") is None, (
+        "releasing what was lost takes nothing from anybody"
+    )
 
 
 async def test_lock_that_was_released_is_not_taken_again(
     store: PostgresStore, other: PostgresStore, operator: asyncpg.Connection
 ) -> None:
-    hold = await store.hold("host-1")
+    hold = await store.acquire_lock("host-1")
     assert hold is not None
     await cut(operator, hold)
     await hold.release()
 
-    taken = await other.hold("host-1")
+    taken = await other.acquire_lock("host-1")
 
     assert taken is not None
     assert not hold.is_lost
@@ -160,13 +162,13 @@ async def test_cancelled_taking_leaves_nothing_held(
     store: PostgresStore, other: PostgresStore
 ) -> None:
     for _ in range(5):
-        taking = asyncio.create_task(store.hold("host-1"))
+        taking = asyncio.create_task(store.acquire_lock("host-1"))
         await asyncio.sleep(0)
         taking.cancel()
         await asyncio.wait([taking])
 
     async with asyncio.timeout(PATIENCE):
-        while (held := await other.hold("host-1")) is None:  # noqa: ASYNC110 - of the server
+        while (held := await other.acquire_lock("host-1")) is None:  # noqa: ASYNC110 - of the server
             await asyncio.sleep(0.01)
     assert held is not None
 
@@ -185,11 +187,11 @@ async def test_taking_cancelled_just_before_its_end_leaves_nothing_held(
             asyncio.run_coroutine_threadsafe(give_up(), loop).result(PATIENCE)
 
     monkeypatch.setattr(store._locks, "_probe", probe)
-    taking.append(asyncio.create_task(store.hold("host-1")))
+    taking.append(asyncio.create_task(store.acquire_lock("host-1")))
     await asyncio.wait(taking)
 
     async with asyncio.timeout(PATIENCE):
-        while await other.hold("host-1") is None:  # noqa: ASYNC110 - of the server
+        while await other.acquire_lock("host-1") is None:  # noqa: ASYNC110 - of the server
             await asyncio.sleep(0.01)
     assert taking[0].cancelled()
 
@@ -197,7 +199,7 @@ async def test_taking_cancelled_just_before_its_end_leaves_nothing_held(
 async def test_child_that_was_forked_keeps_no_lock(
     store: PostgresStore, other: PostgresStore
 ) -> None:
-    hold = await store.hold("host-1")
+    hold = await store.acquire_lock("host-1")
     assert hold is not None
     alive, tell = os.pipe()
     child = os.fork()
@@ -211,7 +213,7 @@ async def test_child_that_was_forked_keeps_no_lock(
 
         async with asyncio.timeout(PATIENCE):
             hold.is_wanted = False
-            while (taken := await other.hold("host-1")) is None:  # noqa: ASYNC110 - the same
+            while (taken := await other.acquire_lock("host-1")) is None:  # noqa: ASYNC110 - the same
                 await asyncio.sleep(0.01)
         assert taken is not None
     finally:
@@ -223,10 +225,10 @@ async def test_child_that_was_forked_keeps_no_lock(
 async def test_vacant_are_those_that_nobody_holds(
     store: PostgresStore, other: PostgresStore
 ) -> None:
-    mine, theirs = await store.hold("mine"), await other.hold("theirs")
+    mine, theirs = await store.acquire_lock("mine"), await other.acquire_lock("theirs")
 
-    assert await store.vacant(["mine", "theirs", "free"]) == {"free"}
+    assert await store.free_locks(["mine", "theirs", "free"]) == {"free"}
     assert mine is not None
     assert theirs is not None
     await theirs.release()
-    assert await store.vacant(["mine", "theirs"]) == {"theirs"}
+    assert await store.free_locks(["mine", "theirs"]) == {"theirs"}

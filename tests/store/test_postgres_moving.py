@@ -7,13 +7,13 @@ import asyncpg
 import pytest
 
 from outlast.errors import StoreBusy, StoreSealed
-from outlast.store.contract.transfer import OPEN, Kind, Stage, Step
+from outlast.store.contract.transfer import OPEN, StatusChange, TableKind, TransferStage
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.postgres.verbs import footing
 from outlast.testing.conformance.factories import make_job, put, take_many
 
-SEAL = Step(
-    stage=Stage.SEALED,
+SEAL = StatusChange(
+    stage=TransferStage.SEALED,
     other="sqlite:////b.db",
     by="move-1",
     span=timedelta(minutes=1),
@@ -30,14 +30,14 @@ async def test_a_transaction_that_began_before_the_seal_is_waited_for(postgres_u
     job = make_job()
     [added] = await store.add_within(caller, [job])
 
-    sealing = asyncio.create_task(store.stand(SEAL))
+    sealing = asyncio.create_task(store.change_transfer_status(SEAL))
     done, _ = await asyncio.wait([sealing], timeout=0.3)
     await began.commit()
 
     assert not done
     assert await sealing
     assert added.created
-    assert [row[1] for row in await store.dump(Kind.JOBS, limit=9)] == [job.id]
+    assert [row[1] for row in await store.dump(TableKind.JOBS, limit=9)] == [job.id]
     with pytest.raises(StoreSealed, match=r"b\.db"):
         async with caller.transaction():
             await store.add_within(caller, [make_job()])
@@ -57,14 +57,14 @@ async def test_others_are_not_kept_waiting_for_long_by_a_seal_that_waits(
     await began.start()
     await store.add_within(caller, [make_job()])
 
-    sealing = asyncio.create_task(store.stand(SEAL))
+    sealing = asyncio.create_task(store.change_transfer_status(SEAL))
     await put(store)
     claims = await take_many(store)
     with pytest.raises(StoreBusy, match="lock timeout"):
         await sealing
 
     assert len(claims) == 1
-    assert await store.footing() == OPEN
+    assert await store.transfer_status() == OPEN
     await began.rollback()
     await caller.close()
     await store.close()
@@ -94,9 +94,9 @@ async def test_claims_that_race_with_the_seal_are_all_before_it_or_refused(
 
     racing = [asyncio.create_task(step()) for step in (claim, add)]
     await asyncio.sleep(0)
-    assert await store.stand(SEAL)
-    running = {job.id for job in await store.held(besides="", limit=99)}
-    waiting = {row[1] for row in await store.dump(Kind.JOBS, limit=9999)}
+    assert await store.change_transfer_status(SEAL)
+    running = {job.id for job in await store.running_under_other_boots(besides="", limit=99)}
+    waiting = {row[1] for row in await store.dump(TableKind.JOBS, limit=9999)}
     ended = await asyncio.gather(*racing, return_exceptions=True)
 
     assert [type(error) for error in ended] == [StoreSealed, StoreSealed]

@@ -11,7 +11,7 @@ from outlast.core.decide import decide
 from outlast.core.event import Moved
 from outlast.core.group import GroupMode, NewGroup
 from outlast.core.ordering import Ordering
-from outlast.core.position import Place, Where
+from outlast.core.position import Anchor, MoveTo
 from outlast.core.reservation import NewReservation, ReservationId
 from outlast.core.state import State
 from outlast.store.base import Filter, Queue
@@ -64,12 +64,12 @@ async def test_jobs_added_at_once_get_positions_of_their_own(stores: list[Postgr
     assert [job.position for job in jobs] == [100 * (n + 1) for n in range(STORES * 15)]
 
 
-@pytest.mark.parametrize("where", [Where.FRONT, Where.BEFORE, Where.SWAP])
+@pytest.mark.parametrize("where", [Anchor.FRONT, Anchor.BEFORE, Anchor.SWAP])
 async def test_moves_at_once_are_all_made_and_leave_an_order(
-    stores: list[PostgresStore], where: Where
+    stores: list[PostgresStore], where: Anchor
 ) -> None:
     target, *others = await _line(stores[0], 13)
-    to = Place(where, None if where is Where.FRONT else target)
+    to = MoveTo(where, None if where is Anchor.FRONT else target)
 
     async def move(store: PostgresStore, job_id: str) -> bool:
         job = await job_of(store, job_id)
@@ -82,7 +82,7 @@ async def test_moves_at_once_are_all_made_and_leave_an_order(
     assert all(moved)
     assert sorted(job.id for job in jobs) == sorted([target, *others])
     assert len({job.position for job in jobs}) == len(jobs)
-    if where is Where.BEFORE:
+    if where is Anchor.BEFORE:
         assert jobs[-1].id == target
 
 
@@ -94,7 +94,7 @@ async def test_jobs_are_claimed_while_others_move_and_none_is_lost(
 
     async def shuffle() -> None:
         for job in await mover.peek("default", limit=MANY):
-            await mover.apply([decide(job, Moved(Place(Where.FRONT)), new_id=new_id)])
+            await mover.apply([decide(job, Moved(MoveTo(Anchor.FRONT)), new_id=new_id)])
             await normaliser.normalise("default")
 
     async def work(store: PostgresStore) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from outlast.store.postgres.connection import connect
 from outlast.store.postgres.migrate import migrate
 from outlast.store.postgres.statements import statements
-from outlast.store.postgres.unit_of_work import Lane
+from outlast.store.postgres.unit_of_work import AsyncpgRunner
 from outlast.store.postgres.url import address
 
 from .pg_plans import Plan, Planner
@@ -199,7 +199,7 @@ def plans(request: pytest.FixtureRequest, postgres: "PostgresServer") -> Iterato
 async def _made(url: str, world: str) -> object:
     where = address(url)
     connection = await connect(where)
-    await migrate(Lane(connection, where.schema), where)
+    await migrate(AsyncpgRunner(connection, where.schema), where)
     await leave_alone(connection, where.schema)
     await crowd(connection, where.schema, done=5000, waiting=3000, running=300)
     if world != "never analysed":

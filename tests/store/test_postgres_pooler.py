@@ -48,13 +48,13 @@ async def test_jobs_go_their_way_through_a_pooler(store: PostgresStore) -> None:
 
 
 async def test_locks_are_held_through_a_pooler(store: PostgresStore) -> None:
-    hold = await store.hold("host-1")
-    refused = await store.hold("host-1")
+    hold = await store.acquire_lock("host-1")
+    refused = await store.acquire_lock("host-1")
     assert hold is not None
     await hold.release()
 
     assert refused is None
-    assert await store.hold("host-1") is not None
+    assert await store.acquire_lock("host-1") is not None
 
 
 async def test_that_nothing_is_heard_is_a_concern(
@@ -62,4 +62,4 @@ async def test_that_nothing_is_heard_is_a_concern(
 ) -> None:
     monkeypatch.setattr(listener, "PATIENCE", 0.3)
 
-    assert listener.DEAF in await store.concerns()
+    assert listener.LISTEN_UNAVAILABLE in await store.health_warnings()

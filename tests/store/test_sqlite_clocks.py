@@ -29,7 +29,7 @@ DAY = timedelta(days=1)
 
 
 async def _lapsed(store: SqliteStore) -> list[str]:
-    return [job.id for job in await store.lapsed(limit=MANY)]
+    return [job.id for job in await store.expired_leases(limit=MANY)]
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY], ids=["forward", "back"])

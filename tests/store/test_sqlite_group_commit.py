@@ -13,7 +13,7 @@ from outlast.core.event import Failed, Succeeded
 from outlast.core.job import Key
 from outlast.core.state import State
 from outlast.errors import OutlastError
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.base import Filter, Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.store.sqlite.writer import GROUP
@@ -42,7 +42,7 @@ def together(store: SqliteStore, trace: Trace) -> Gather:
     """Hands all of them to the writer while it is busy with something else."""
 
     async def gather(*asked: Coroutine[Any, Any, Any]) -> list[Any]:
-        busy = trace.hold("tx.begin")
+        busy = trace.acquire_lock("tx.begin")
         first = asyncio.create_task(store.promote_due(limit=1))
         await busy.reached()
         tasks = [asyncio.create_task(one) for one in asked]
@@ -179,8 +179,8 @@ async def test_lone_write_is_committed_at_once(store: SqliteStore, trace: Trace)
 async def test_answer_comes_only_when_the_write_is_durable(
     store: SqliteStore, path: Path, trace: Trace
 ) -> None:
-    before_commit = trace.hold("tx.commit")
-    after_commit = trace.hold("tx.commit", after=True)
+    before_commit = trace.acquire_lock("tx.commit")
+    after_commit = trace.acquire_lock("tx.commit", after=True)
     adding = asyncio.create_task(store.add([make_job()]))
 
     await before_commit.reached()
@@ -196,7 +196,7 @@ async def test_answer_comes_only_when_the_write_is_durable(
 
 
 async def test_caller_who_gave_up_waiting_disturbs_nobody(store: SqliteStore, trace: Trace) -> None:
-    busy = trace.hold("tx.begin")
+    busy = trace.acquire_lock("tx.begin")
     impatient, patient = (asyncio.create_task(store.add([make_job()])) for _ in range(2))
     await busy.reached()
 
@@ -209,7 +209,7 @@ async def test_caller_who_gave_up_waiting_disturbs_nobody(store: SqliteStore, tr
 
 
 async def test_closing_finishes_what_was_asked(store: SqliteStore, trace: Trace) -> None:
-    busy = trace.hold("tx.begin")
+    busy = trace.acquire_lock("tx.begin")
     asked = [asyncio.create_task(store.add([make_job()])) for _ in range(5)]
     await busy.reached()
 
@@ -221,12 +221,12 @@ async def test_closing_finishes_what_was_asked(store: SqliteStore, trace: Trace)
 
 
 async def test_listener_that_fails_costs_nobody_his_answer(store: SqliteStore) -> None:
-    def fail(_: Hint) -> None:
+    def fail(_: Notification) -> None:
         raise RuntimeError("Event loop is closed")
 
     for _ in range(3):
         await put(store)
-    store.listen(fail)
+    store.subscribe(fail)
 
     [claim] = await take_many(store, limit=1)
 

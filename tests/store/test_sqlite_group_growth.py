@@ -59,7 +59,7 @@ async def _fail(store: SqliteStore, group_id: str) -> None:
 
 async def _sweep_some(store: SqliteStore, group_id: str) -> None:
     await store.stop_group(group_id, reason=None)
-    left = await store.left_over(group_id, limit=BATCH)
+    left = await store.remaining_members(group_id, limit=BATCH)
     assert len(left) == BATCH
     await store.apply([decide(job, GroupStopped(), new_id=new_id) for job in left])
 
@@ -78,15 +78,15 @@ async def _prune(store: SqliteStore, group_id: str) -> None:
 
 async def _look(store: SqliteStore, group_id: str) -> None:
     assert len(await store.find(Filter(group=group_id), limit=BATCH)) == BATCH
-    assert await store.groups_over([group_id]) == [False]
+    assert await store.groups_finished([group_id]) == [False]
 
 
 async def _look_for_work(store: SqliteStore, group_id: str) -> None:
     """What a worker asks each second while a group closes."""
     await store.stop_group(group_id, reason=None)
     await store.closing_groups(limit=BATCH)
-    assert len(await store.left_over(group_id, limit=BATCH)) == BATCH
-    assert await store.sweep_groups(limit=BATCH) == 0
+    assert len(await store.remaining_members(group_id, limit=BATCH)) == BATCH
+    assert await store.mark_groups_closed(limit=BATCH) == 0
     assert await store.expire_groups(older_than=HOUR, limit=BATCH) == 0
 
 
@@ -101,7 +101,7 @@ async def _steps(
             while await sweep(store):
                 pass
         await store.promote_due(limit=LARGE)  # which takes them all, once
-        await store.groups_over([group_id])
+        await store.groups_finished([group_id])
         counter = Counter(reading(store)[0] if reads else writing(store))
         await act(store, group_id)
     return counter.steps

@@ -13,7 +13,7 @@ from outlast.core.decide import decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import Event, Failed, Moved
 from outlast.core.ordering import Ordering
-from outlast.core.position import Place, Where
+from outlast.core.position import Anchor, MoveTo
 from outlast.store.base import Filter, Queue
 from outlast.store.sqlite import reader
 from outlast.store.sqlite.store import SqliteStore
@@ -194,14 +194,14 @@ async def test_enqueue_in_a_position_queue_costs_the_same_however_many_wait(
     assert crowded <= alone * TOLERANCE
 
 
-@pytest.mark.parametrize("where", Where)
+@pytest.mark.parametrize("where", Anchor)
 async def test_move_in_a_position_queue_costs_the_same_however_many_wait(
-    worlds: Worlds, where: Where
+    worlds: Worlds, where: Anchor
 ) -> None:
     async def act(store: SqliteStore) -> None:
         *_, target, other, moved = await store.peek("default", limit=FEW // 2)
         for job in (moved, other):
-            to = Place(where, None if where in (Where.FRONT, Where.BACK) else target.id)
+            to = MoveTo(where, None if where in (Anchor.FRONT, Anchor.BACK) else target.id)
             assert await store.apply([decide(job, Moved(to), new_id=new_id)]) == [True]
 
     alone = await _written(worlds.copy(few_placed), act)
@@ -210,14 +210,14 @@ async def test_move_in_a_position_queue_costs_the_same_however_many_wait(
     assert crowded <= alone * TOLERANCE
 
 
-@pytest.mark.parametrize("where", [Where.BEFORE, Where.SWAP])
+@pytest.mark.parametrize("where", [Anchor.BEFORE, Anchor.SWAP])
 async def test_move_near_the_front_costs_the_same_in_any_crowd(
-    small: Path, large: Path, where: Where
+    small: Path, large: Path, where: Anchor
 ) -> None:
     async def act(store: SqliteStore) -> None:
         jobs = await store.peek("default", limit=FEW)
         line = [job for job in jobs if job.priority == jobs[0].priority]
-        to = Moved(Place(where, line[5].id))
+        to = Moved(MoveTo(where, line[5].id))
         assert await store.apply([decide(line[9], to, new_id=new_id)]) == [True]
 
     alone, crowded = await _written(small, act), await _written(large, act)

@@ -18,10 +18,10 @@ import pytest
 
 from outlast.core.decide import succeed
 from outlast.core.event import CancelRequested, Edited, Moved
-from outlast.core.position import Edit, Place, Where
-from outlast.store.around import Hint, Topic
+from outlast.core.position import Anchor, JobEdit, MoveTo
+from outlast.store.around import Notification, Topic
 from outlast.store.sqlite.notify import notifier
-from outlast.store.sqlite.notify.socket_dir import meeting_place
+from outlast.store.sqlite.notify.socket_dir import socket_dir_for
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
@@ -50,7 +50,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def place(path: Path, store: SqliteStore) -> Path:
-    return meeting_place(path)
+    return socket_dir_for(path)
 
 
 @pytest.fixture
@@ -88,10 +88,10 @@ class Heard:
     """Collects hints, on whichever thread they come."""
 
     def __init__(self) -> None:
-        self._hints: queue.SimpleQueue[Hint] = queue.SimpleQueue()
+        self._hints: queue.SimpleQueue[Notification] = queue.SimpleQueue()
         self.hear = self._hints.put
 
-    async def next(self) -> Hint:
+    async def next(self) -> Notification:
         return await asyncio.to_thread(self._hints.get, timeout=PATIENCE)
 
     @property
@@ -133,8 +133,8 @@ async def test_other_process_is_not_woken_for_what_it_did_not_ask_for(
 
 async def test_listener_here_is_told_once_and_which_queue(store: SqliteStore) -> None:
     heard, again = Heard(), Heard()
-    store.listen(heard.hear)
-    store.listen(again.hear, topics=[Topic.ENDED])
+    store.subscribe(heard.hear)
+    store.subscribe(again.hear, topics=[Topic.ENDED])
 
     await put(store, queue="lane")
     claim = await started(store)
@@ -149,7 +149,7 @@ async def test_listener_here_is_told_once_and_which_queue(store: SqliteStore) ->
 
 async def test_nobody_is_woken_for_what_is_due_later(store: SqliteStore) -> None:
     heard = Heard()
-    store.listen(heard.hear)
+    store.subscribe(heard.hear)
 
     await store.add([make_job(delay=HOUR, queue="later") for _ in range(3)])
     await put(store, delay=HOUR, queue="later")
@@ -164,13 +164,13 @@ async def test_job_made_due_now_wakes_and_one_moved_or_put_off_does_not(
 ) -> None:
     later, waiting = await put(store, delay=HOUR), await put(store)
     heard = Heard()
-    store.listen(heard.hear)
+    store.subscribe(heard.hear)
 
     for job_id, event in [
-        (waiting, Moved(Place(Where.FRONT))),
-        (waiting, Edited(Edit(priority=3))),
-        (waiting, Edited(Edit(delay=HOUR))),
-        (later, Edited(Edit(delay=timedelta(0)))),
+        (waiting, Moved(MoveTo(Anchor.FRONT))),
+        (waiting, Edited(JobEdit(priority=3))),
+        (waiting, Edited(JobEdit(delay=HOUR))),
+        (later, Edited(JobEdit(delay=timedelta(0)))),
     ]:
         assert await settle(store, await job_of(store, job_id), event)
 
@@ -182,8 +182,8 @@ async def test_two_stores_of_one_process_tell_each_other(
     store: SqliteStore, rival: SqliteStore
 ) -> None:
     heard, theirs = Heard(), Heard()
-    store.listen(heard.hear)
-    rival.listen(theirs.hear)
+    store.subscribe(heard.hear)
+    rival.subscribe(theirs.hear)
 
     await put(rival)
 
@@ -195,7 +195,7 @@ async def test_two_stores_of_one_process_tell_each_other(
 async def test_listener_may_come_before_the_store_is_open(path: Path, rival: SqliteStore) -> None:
     heard = Heard()
     store = SqliteStore(path)
-    store.listen(heard.hear)
+    store.subscribe(heard.hear)
     await store.open()
 
     await put(rival)
@@ -208,7 +208,7 @@ async def test_store_opened_again_listens_again(
     store: SqliteStore, rival: SqliteStore, place: Path
 ) -> None:
     heard = Heard()
-    store.listen(heard.hear)
+    store.subscribe(heard.hear)
     await store.close()
     gone = _sockets(place)
     await store.open()
@@ -223,9 +223,9 @@ async def test_socket_says_what_is_wanted_and_goes_with_the_last_listener(
     store: SqliteStore, place: Path
 ) -> None:
     before = _sockets(place)
-    first = store.listen(Heard().hear, topics=[Topic.ENDED])
+    first = store.subscribe(Heard().hear, topics=[Topic.ENDED])
     ended = _sockets(place)
-    second = store.listen(Heard().hear, topics=[Topic.WORK, Topic.CANCELLED])
+    second = store.subscribe(Heard().hear, topics=[Topic.WORK, Topic.CANCELLED])
     everything = _sockets(place)
     first()
     work = _sockets(place)
@@ -241,10 +241,10 @@ async def test_listener_that_changes_its_wishes_is_found_at_once(
     store: SqliteStore, rival: SqliteStore
 ) -> None:
     heard = Heard()
-    store.listen(heard.hear, topics=[Topic.WORK])
+    store.subscribe(heard.hear, topics=[Topic.WORK])
     await put(rival)
     await heard.next()
-    store.listen(Heard().hear, topics=[Topic.ENDED])
+    store.subscribe(Heard().hear, topics=[Topic.ENDED])
 
     await put(rival)
 
@@ -253,8 +253,8 @@ async def test_listener_that_changes_its_wishes_is_found_at_once(
 
 async def test_closing_takes_the_socket_and_the_thread_away(path: Path) -> None:
     async with opened(path) as store:
-        place = meeting_place(path)
-        store.listen(Heard().hear)
+        place = socket_dir_for(path)
+        store.subscribe(Heard().hear)
         while_open = _sockets(place)
 
     assert len(while_open) == 1
@@ -267,11 +267,11 @@ async def test_listener_may_leave_from_its_own_hint(
 ) -> None:
     left = threading.Event()
 
-    def leave(_: Hint) -> None:
+    def leave(_: Notification) -> None:
         unlisten()
         left.set()
 
-    unlisten = store.listen(leave)
+    unlisten = store.subscribe(leave)
     await put(rival)
 
     assert await asyncio.to_thread(left.wait, PATIENCE)
@@ -351,7 +351,7 @@ async def test_hostile_files_in_the_folder_harm_nobody(
     (place / "\udcff").write_text("no text")
     hostile = _sockets(place)
     heard = Heard()
-    store.listen(heard.hear)
+    store.subscribe(heard.hear)
 
     for _ in range(3):
         await put(rival)
@@ -371,7 +371,7 @@ async def test_listener_that_reads_nothing_holds_up_nobody(store: SqliteStore, p
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(put(store) for _ in range(50)))
         for _ in range(600):
-            store._listeners.tell(Hint(ended=True))
+            store._listeners.publish(Notification(ended=True))
 
     deaf.close()
 
@@ -380,7 +380,7 @@ async def test_nonsense_sent_to_a_listener_is_no_news(
     store: SqliteStore, rival: SqliteStore, place: Path
 ) -> None:
     heard = Heard()
-    store.listen(heard.hear)
+    store.subscribe(heard.hear)
     [name] = _sockets(place)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as liar:
         for nonsense in (b"", b"\0", b"\xf8" * 100, b"\x08"):
@@ -389,7 +389,7 @@ async def test_nonsense_sent_to_a_listener_is_no_news(
     await put(rival)
 
     hints = [await heard.next()]
-    assert Hint(queues=frozenset({""})) in hints
+    assert Notification(queues=frozenset({""})) in hints
     assert heard.rest == 0
 
 
@@ -402,7 +402,7 @@ async def test_copy_of_the_file_has_listeners_of_its_own(
     shutil.copy(path, copy)
     await store.open()
     heard = Heard()
-    store.listen(heard.hear)
+    store.subscribe(heard.hear)
 
     async with opened(copy) as elsewhere:
         await put(elsewhere)
@@ -418,7 +418,7 @@ async def test_link_to_the_file_leads_to_the_same_listeners(
     link = tmp_path / "link.db"
     link.symlink_to(path)
     heard = Heard()
-    store.listen(heard.hear)
+    store.subscribe(heard.hear)
 
     async with opened(link) as same:
         await put(same)
@@ -435,7 +435,7 @@ async def test_folder_is_read_again_only_when_it_has_changed(
     )
     first, second = Heard(), Heard()
     async with opened(path) as listener, opened(path, clock=clock) as teller:
-        listener.listen(first.hear)
+        listener.subscribe(first.hear)
         await put(teller)
         clock.advance("1s")
         await put(teller)
@@ -444,7 +444,7 @@ async def test_folder_is_read_again_only_when_it_has_changed(
             await put(teller)
         while_nothing_changed = list(reads)
         async with opened(path) as late:
-            late.listen(second.hear)
+            late.subscribe(second.hear)
             await put(teller)
             assert await second.next()
 
@@ -455,12 +455,12 @@ async def test_folder_is_read_again_only_when_it_has_changed(
 async def test_newcomer_within_the_same_time_stamp_is_found(path: Path, clock: FakeClock) -> None:
     first, second = Heard(), Heard()
     async with opened(path) as store, opened(path, clock=clock) as teller:
-        place = meeting_place(path)
-        store.listen(first.hear)
+        place = socket_dir_for(path)
+        store.subscribe(first.hear)
         os.utime(place, ns=(1, 1))
         await put(teller)
         async with opened(path) as late:
-            late.listen(second.hear)
+            late.subscribe(second.hear)
             os.utime(place, ns=(1, 1))  # as if both had come within one tick of the file system
             await put(teller)
 
@@ -489,8 +489,8 @@ async def test_without_a_place_to_meet_all_is_right_and_only_slower(
         monkeypatch.delattr(socket, "AF_UNIX")
     heard, theirs = Heard(), Heard()
     async with opened(path) as store, opened(path) as rival:
-        leave = store.listen(heard.hear)
-        rival.listen(theirs.hear)
+        leave = store.subscribe(heard.hear)
+        rival.subscribe(theirs.hear)
         claim = await started(store)
         assert await settle(store, claim, SUCCEEDED)
         leave()
@@ -510,22 +510,22 @@ async def test_without_a_runtime_folder_the_temporary_one_will_do(
     heard = Heard()
 
     async with opened(path) as store, opened(path) as rival:
-        store.listen(heard.hear)
+        store.subscribe(heard.hear)
         await put(rival)
 
         assert await heard.next()
-        assert meeting_place(path).parent == runtime / f"outlast-{os.geteuid()}"
-        assert meeting_place(path).parent.stat().st_mode & 0o777 == 0o700
+        assert socket_dir_for(path).parent == runtime / f"outlast-{os.geteuid()}"
+        assert socket_dir_for(path).parent.stat().st_mode & 0o777 == 0o700
 
 
 async def test_folder_taken_away_while_somebody_listens_is_no_trouble(
     store: SqliteStore, rival: SqliteStore, place: Path
 ) -> None:
-    leave = store.listen(Heard().hear)
+    leave = store.subscribe(Heard().hear)
     shutil.rmtree(place)
 
     await put(rival)
-    store.listen(Heard().hear, topics=[Topic.ENDED])()
+    store.subscribe(Heard().hear, topics=[Topic.ENDED])()
     leave()
     await store.close()
 
@@ -537,7 +537,7 @@ async def test_transaction_of_a_handler_tells_the_others_too(
 ) -> None:
     claim = await started(store)
     heard = Heard()
-    rival.listen(heard.hear, topics=[Topic.ENDED])
+    rival.subscribe(heard.hear, topics=[Topic.ENDED])
 
     transaction = await store.begin(within=timedelta(seconds=PATIENCE))
     assert await transaction.commit([succeed(claim.id, claim.token, None)])

@@ -68,11 +68,11 @@ async def test_child_that_outlives_a_killed_holder_does_not_keep_its_lock(
     assert holder.stdout is not None
     assert holder.stdin is not None
     child = int(holder.stdout.readline())
-    while_it_lived = await store.hold("host-1")
+    while_it_lived = await store.acquire_lock("host-1")
 
     holder.kill()
     holder.wait(PATIENCE)
-    after = await store.hold("host-1")
+    after = await store.acquire_lock("host-1")
 
     os.kill(child, 0)  # the child lives on
     os.kill(child, 9)
@@ -85,22 +85,22 @@ async def test_child_that_outlives_a_killed_holder_does_not_keep_its_lock(
 async def test_forked_child_that_lets_go_does_not_free_its_parent_s_lock(
     store: SqliteStore,
 ) -> None:
-    held = await store.hold("host-1")
+    held = await store.acquire_lock("host-1")
     assert held is not None
 
     _fork(held.drop)
 
-    assert await store.hold("host-1") is None
+    assert await store.acquire_lock("host-1") is None
 
 
 async def test_two_stores_of_one_process_exclude_each_other(store: SqliteStore, path: Path) -> None:
     async with opened(path) as rival:
-        held = await store.hold("host-1")
+        held = await store.acquire_lock("host-1")
 
         assert held is not None
-        assert await rival.hold("host-1") is None
+        assert await rival.acquire_lock("host-1") is None
         await held.release()
-        assert await rival.hold("host-1") is not None
+        assert await rival.acquire_lock("host-1") is not None
 
 
 async def test_link_to_the_file_leads_to_the_same_lock(store: SqliteStore, path: Path) -> None:
@@ -109,8 +109,8 @@ async def test_link_to_the_file_leads_to_the_same_lock(store: SqliteStore, path:
     (link / "other.db").symlink_to(path)
 
     async with opened(link / "other.db") as rival:
-        assert await store.hold("host-1") is not None
-        assert await rival.hold("host-1") is None
+        assert await store.acquire_lock("host-1") is not None
+        assert await rival.acquire_lock("host-1") is None
     assert not lock_folder(link / "none.db").exists()
 
 
@@ -128,23 +128,23 @@ async def test_file_tidied_away_while_it_is_waited_for_excludes_nobody(
         return opened_file
 
     monkeypatch.setattr(os, "open", removing)
-    held = await store.hold("host-1")
+    held = await store.acquire_lock("host-1")
 
     assert held is not None
     assert removed
     assert file.exists()
-    assert await store.hold("host-1") is None
+    assert await store.acquire_lock("host-1") is None
 
 
 async def test_cancelled_taking_leaves_the_lock_free(store: SqliteStore) -> None:
     for _ in range(20):
-        taking = asyncio.create_task(store.hold("host-1"))
+        taking = asyncio.create_task(store.acquire_lock("host-1"))
         await asyncio.sleep(0)
         taking.cancel()
         await asyncio.wait([taking])
 
     async with asyncio.timeout(PATIENCE):
-        while (held := await store.hold("host-1")) is None:  # noqa: ASYNC110 - nothing signals it
+        while (held := await store.acquire_lock("host-1")) is None:  # noqa: ASYNC110 - nothing signals it
             await asyncio.sleep(0)
     await held.release()
 
@@ -154,7 +154,7 @@ async def test_folder_that_cannot_be_written_is_named(path: Path) -> None:
         lock_folder(path).write_text("no folder")
 
         with pytest.raises(OperatorError, match=r"host-1\.lock") as refused:
-            await store.hold("host-1")
+            await store.acquire_lock("host-1")
     assert not isinstance(refused.value, StoreReadOnly)
 
 
@@ -163,7 +163,7 @@ async def test_link_in_the_place_of_a_lock_is_not_followed(store: SqliteStore, p
     (lock_folder(path) / "host-1.lock").symlink_to(path.parent / "precious")
 
     with pytest.raises(OperatorError):
-        await store.hold("host-1")
+        await store.acquire_lock("host-1")
 
     assert not (path.parent / "precious").exists()
 
@@ -187,4 +187,4 @@ async def test_forks_and_holds_of_many_threads_end(store: SqliteStore) -> None:
         taker.join(PATIENCE)
 
     assert not any(taker.is_alive() for taker in takers)
-    assert await store.hold("host-2") is not None
+    assert await store.acquire_lock("host-2") is not None

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from outlast.errors import StoreBroken
+from outlast.errors import StoreCorrupt
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import make_job, put
 
@@ -30,7 +30,7 @@ async def test_a_file_that_was_removed_takes_nothing_and_goes_on_when_it_is_back
     first = await put(store)
     move(tmp_path, tmp_path / "away")
 
-    with pytest.raises(StoreBroken, match="is gone, or another file has its name"):
+    with pytest.raises(StoreCorrupt, match="is gone, or another file has its name"):
         await store.add([make_job()])
     move(tmp_path / "away", tmp_path)
     second = await put(store)
@@ -44,7 +44,7 @@ async def test_a_file_put_in_its_place_is_not_taken_for_it(store, tmp_path):
     other = SqliteStore(tmp_path / "jobs.db")
     await other.open()
 
-    with pytest.raises(StoreBroken):
+    with pytest.raises(StoreCorrupt):
         await store.add([make_job()])
 
     assert await other.peek("default", limit=9) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outlast.core.state import State
-from outlast.errors import NotOurStore, OperatorError, OutlastError, SchemaTooNew, StoreBroken
+from outlast.errors import ForeignStore, OperatorError, OutlastError, SchemaTooNew, StoreCorrupt
 from outlast.store.base import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import ended, put
@@ -58,7 +58,7 @@ async def test_file_that_is_no_database_is_refused_untouched(
 
     error = await _refusal(path, adopt=adopt)
 
-    assert isinstance(error, NotOurStore)
+    assert isinstance(error, ForeignStore)
     assert str(path) in str(error)
     assert "choose another file" in str(error)
     assert path.read_bytes() == content
@@ -81,7 +81,7 @@ async def test_database_of_something_else_is_refused_untouched(path: Path, mode:
 
     error = await _refusal(path)
 
-    assert isinstance(error, NotOurStore)
+    assert isinstance(error, ForeignStore)
     assert str(path) in str(error)
     assert "adopt=true" in str(error)
     assert path.read_bytes() == before
@@ -149,7 +149,7 @@ async def test_file_cut_short_is_named_as_damaged(path: Path, kept: float) -> No
 
     error = await _refusal(path)
 
-    assert isinstance(error, StoreBroken)
+    assert isinstance(error, StoreCorrupt)
     assert str(path) in str(error)
     assert "damaged" in str(error)
     assert "restore it from a copy" in str(error)
@@ -194,7 +194,7 @@ async def test_name_too_long_for_the_disk_is_refused(tmp_path: Path) -> None:
 async def test_store_that_could_not_be_opened_opens_once_the_cause_is_gone(path: Path) -> None:
     path.write_bytes(NO_DATABASES["text"])
     store = SqliteStore(path)
-    with pytest.raises(NotOurStore):
+    with pytest.raises(ForeignStore):
         await store.open()
     path.unlink()
 

@@ -107,7 +107,7 @@ async def test_scratch_tables_never_reach_the_file(store: SqliteStore, path: Pat
 
 @pytest.mark.parametrize("version", [(3, 38, 0), (3, 40, 1), (3, 51, 2)])
 def test_library_with_the_wal_fault_is_a_concern(version: tuple[int, int, int]) -> None:
-    [concern] = sqlite_connection.concerns(version)
+    [concern] = sqlite_connection.health_warnings(version)
 
     assert ".".join(map(str, version)) in concern
     assert "3.51.3" in concern
@@ -116,11 +116,13 @@ def test_library_with_the_wal_fault_is_a_concern(version: tuple[int, int, int]) 
 
 @pytest.mark.parametrize("version", [(3, 51, 3), (3, 52, 0), (4, 0, 0)])
 def test_library_without_the_wal_fault_is_no_concern(version: tuple[int, int, int]) -> None:
-    assert sqlite_connection.concerns(version) == []
+    assert sqlite_connection.health_warnings(version) == []
 
 
 def test_concerns_are_about_the_library_in_use() -> None:
-    assert sqlite_connection.concerns() == sqlite_connection.concerns(sqlite3.sqlite_version_info)
+    assert sqlite_connection.health_warnings() == sqlite_connection.health_warnings(
+        sqlite3.sqlite_version_info
+    )
 
 
 async def test_library_too_old_for_the_statements_is_refused_before_a_file_is_made(
@@ -142,7 +144,7 @@ async def test_connection_that_could_not_be_made_is_not_left_open(path: Path) ->
     gc.collect()
     before = _connections()
 
-    with pytest.raises(sqlite_connection.NotOurStore):
+    with pytest.raises(sqlite_connection.ForeignStore):
         await SqliteStore(path).open()
 
     assert _connections() == before

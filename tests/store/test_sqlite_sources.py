@@ -10,11 +10,11 @@ import pytest
 from outlast.core.audit.model import StrayKind
 from outlast.core.decide import Guard
 from outlast.core.delivery import Delivery
-from outlast.core.event import Kind
-from outlast.core.group import Closing, GroupMode
+from outlast.core.event import EventKind
+from outlast.core.group import ClosePolicy, GroupMode
 from outlast.core.ordering import Ordering
 from outlast.core.reservation import ReservationStatus
-from outlast.core.schedule import Outcome
+from outlast.core.schedule import SlotOutcome
 from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.migrate import migrations
 from outlast.store.sqlite.statements import statements
@@ -113,8 +113,8 @@ def test_states_in_the_statements_are_states_of_the_core(file: Path) -> None:
 
 @pytest.mark.parametrize("file", sorted(SQL.glob("*.sql")), ids=lambda file: file.name)
 def test_every_word_in_the_statements_is_known(file: Path) -> None:
-    known = {*State, *STATUSES, *Outcome, *Guard, *Delivery, *Ordering, *Kind, *StrayKind}
-    known |= {*GroupMode, *Closing, *OTHER_WORDS}
+    known = {*State, *STATUSES, *SlotOutcome, *Guard, *Delivery, *Ordering, *EventKind, *StrayKind}
+    known |= {*GroupMode, *ClosePolicy, *OTHER_WORDS}
 
     assert _literals(file.read_text(encoding="utf-8")) - known == set()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.core.audit.violation import Code
+from outlast.core.audit.violation import ViolationCode
 from outlast.store.sqlite.statements import statements
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
@@ -30,7 +30,9 @@ def _ids(path: Path) -> dict[int, str]:
 
 def test_every_violation_is_planted() -> None:
     """But for one: here it is the database that keeps what schedules are found by."""
-    assert {planted.code for planted in PLANTS} == set(Code) - {Code.SCHEDULE_APART}
+    assert {planted.code for planted in PLANTS} == set(ViolationCode) - {
+        ViolationCode.SCHEDULE_APART
+    }
 
 
 async def test_world_is_sound_before_it_is_broken(worlds: Worlds) -> None:
@@ -133,7 +135,7 @@ async def test_many_strays_of_one_kind_hide_no_other(store: SqliteStore, path: P
 
     plant(path, do)
 
-    kinds = [stray.kind for stray in await store.strays(limit=2)]
+    kinds = [stray.kind for stray in await store.dangling_records(limit=2)]
     assert kinds == ["event", "event", "place", "key", "key"], job_id
 
 
@@ -143,7 +145,7 @@ async def test_a_page_is_one_statement_so_that_it_is_one_moment(
     await put(store)
     trace.steps.clear()
 
-    await store.dossiers(after=0, limit=10)
+    await store.audit_jobs(after=0, limit=10)
 
     assert trace.done == ["audit.dossiers"]
     assert trace.count("audit.dossiers") == 1

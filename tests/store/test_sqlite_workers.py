@@ -30,7 +30,7 @@ async def test_a_thousand_boots_leave_no_row_behind(
     store: SqliteStore, clock: FakeClock, db: sqlite3.Connection
 ) -> None:
     for number in range(1000):
-        await store.enlist(make_worker(boot_id=f"boot-{number}"))
+        await store.register_worker(make_worker(boot_id=f"boot-{number}"))
 
     await _prune(store, clock)
 
@@ -52,7 +52,7 @@ async def test_row_stays_while_a_run_points_at_it(
     store: SqliteStore, clock: FakeClock, db: sqlite3.Connection
 ) -> None:
     await ended(store, FAILED, max_attempts=1)
-    await store.enlist(make_worker("worker-2"))
+    await store.register_worker(make_worker("worker-2"))
     await started(store, queue="lane")
 
     await _prune(store, clock)
@@ -76,7 +76,7 @@ async def test_limit_bounds_what_one_prune_deletes(
     store: SqliteStore, clock: FakeClock, db: sqlite3.Connection
 ) -> None:
     for number in range(5):
-        await store.enlist(make_worker(boot_id=f"boot-{number}"))
+        await store.register_worker(make_worker(boot_id=f"boot-{number}"))
     clock.advance(2 * HOUR)
 
     left = []

@@ -5,23 +5,23 @@ import logging
 import pytest
 
 from outlast.errors import StoreBusy, StoreUnavailable
-from outlast.telemetry.outage_log import Complaint
+from outlast.telemetry.outage_log import OutageLog
 
 LOG = logging.getLogger("outlast.worker")
 GONE = StoreUnavailable("nobody answers")
 
 
 @pytest.fixture
-def complaint(caplog: pytest.LogCaptureFixture) -> Complaint:
+def complaint(caplog: pytest.LogCaptureFixture) -> OutageLog:
     caplog.set_level(logging.INFO, logger=LOG.name)
-    return Complaint(LOG, "take jobs")
+    return OutageLog(LOG, "take jobs")
 
 
 def test_first_failure_is_told_and_then_the_tenth_and_the_hundredth(
-    complaint: Complaint, caplog: pytest.LogCaptureFixture
+    complaint: OutageLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(150):
-        complaint.about(GONE)
+        complaint.failed(GONE)
 
     assert caplog.messages == [
         "cannot take jobs, will try again: nobody answers",
@@ -31,24 +31,24 @@ def test_first_failure_is_told_and_then_the_tenth_and_the_hundredth(
 
 
 def test_end_is_told_once_and_the_next_failure_is_a_first_one(
-    complaint: Complaint, caplog: pytest.LogCaptureFixture
+    complaint: OutageLog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    complaint.over()
-    complaint.about(GONE)
-    complaint.over()
-    complaint.over()
-    complaint.about(GONE)
+    complaint.recovered()
+    complaint.failed(GONE)
+    complaint.recovered()
+    complaint.recovered()
+    complaint.failed(GONE)
 
     first = "cannot take jobs, will try again: nobody answers"
     assert caplog.messages == [first, "can take jobs again", first]
 
 
 def test_another_kind_of_failure_is_told_at_once(
-    complaint: Complaint, caplog: pytest.LogCaptureFixture
+    complaint: OutageLog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    complaint.about(GONE)
-    complaint.about(GONE)
-    complaint.about(StoreBusy("it is asked too much"))
+    complaint.failed(GONE)
+    complaint.failed(GONE)
+    complaint.failed(StoreBusy("it is asked too much"))
 
     assert [message.partition(": ")[2] for message in caplog.messages] == [
         "nobody answers",

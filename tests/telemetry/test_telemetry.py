@@ -7,8 +7,17 @@ import pytest
 
 from outlast import Outlast, Run
 from outlast.core.ids import Ids
-from outlast.telemetry import Kind, Sample, Told, Totals, errors_in_full, listen, metrics, samples
-from outlast.telemetry.events import is_heard, tell
+from outlast.telemetry import (
+    InMemoryMetrics,
+    MetricKind,
+    Sample,
+    TelemetryEvent,
+    log_full_errors,
+    metrics,
+    samples,
+    subscribe,
+)
+from outlast.telemetry.events import emit, has_audience
 from outlast.testing.clock import FakeClock
 from outlast.testing.model.store import ModelStore
 
@@ -19,7 +28,7 @@ log = logging.getLogger("outlast.tests.telemetry")
 def heard():
     """Every event while the test runs."""
     events = []
-    leave = listen(events.append)
+    leave = subscribe(events.append)
     yield events
     leave()
 
@@ -50,13 +59,16 @@ async def test_line_and_metric_are_made_of_the_same_facts(app, caplog, heard):
     assert [{"event": told.event, **told.facts} for told in heard] == logged
     start, end = heard
     assert list(samples(start)) == [
-        Sample("runs_started_total", Kind.COUNT, 1, {"type": "rows"}),
+        Sample("runs_started_total", MetricKind.COUNT, 1, {"type": "rows"}),
     ]
     assert list(samples(end)) == [
-        Sample("runs_ended_total", Kind.COUNT, 1, {"type": "rows", "status": "succeeded"}),
-        Sample("rows_processed_total", Kind.COUNT, 7, {"type": "rows"}),
+        Sample("runs_ended_total", MetricKind.COUNT, 1, {"type": "rows", "status": "succeeded"}),
+        Sample("rows_processed_total", MetricKind.COUNT, 7, {"type": "rows"}),
         Sample(
-            "run_duration_seconds", Kind.SECONDS, end.facts["duration_seconds"], {"type": "rows"}
+            "run_duration_seconds",
+            MetricKind.SECONDS,
+            end.facts["duration_seconds"],
+            {"type": "rows"},
         ),
     ]
 
@@ -75,7 +87,7 @@ async def test_words_of_an_error_are_for_who_listens_and_not_in_the_log(app, cap
         raise ValueError("a secret word")
 
     own = logging.getLogger("theirs")
-    leave = listen(errors_in_full(own))
+    leave = subscribe(log_full_errors(own))
     await ended(app, broken, delivery="chain")
     leave()
 
@@ -93,16 +105,16 @@ async def test_words_of_an_error_are_for_who_listens_and_not_in_the_log(app, cap
 def test_a_sink_that_raises_disturbs_nobody_and_is_told_of_once(caplog):
     got, calls = [], []
 
-    def bad(told: Told) -> None:
+    def bad(told: TelemetryEvent) -> None:
         calls.append(told)
         raise RuntimeError("with a secret word")
 
-    leave = [listen(bad), listen(got.append)]
+    leave = [subscribe(bad), subscribe(got.append)]
     for _ in range(3):
-        tell(log, logging.INFO, "odd", {"job": "1"})
+        emit(log, logging.INFO, "odd", {"job": "1"})
     for each in (*leave, *leave):
         each()
-    tell(log, logging.INFO, "odd", {"job": "2"})
+    emit(log, logging.INFO, "odd", {"job": "2"})
 
     assert (len(calls), len(got)) == (3, 3)
     assert [record.getMessage() for record in caplog.records] == [
@@ -113,12 +125,12 @@ def test_a_sink_that_raises_disturbs_nobody_and_is_told_of_once(caplog):
 def test_nothing_is_gathered_when_nobody_hears():
     quiet = logging.getLogger("outlast.tests.quiet")
     quiet.setLevel(logging.ERROR)
-    leave = listen(lambda _: None)
-    with_a_sink = is_heard(quiet, logging.INFO)
+    leave = subscribe(lambda _: None)
+    with_a_sink = has_audience(quiet, logging.INFO)
     leave()
 
-    assert (with_a_sink, is_heard(quiet, logging.INFO)) == (True, False)
-    assert is_heard(quiet, logging.ERROR)
+    assert (with_a_sink, has_audience(quiet, logging.INFO)) == (True, False)
+    assert has_audience(quiet, logging.ERROR)
 
 
 EVENTS = [
@@ -140,16 +152,18 @@ EVENTS = [
 def test_each_event_has_its_metrics_and_no_label_is_an_id(event, facts, names):
     pushed = []
 
-    metrics(pushed.append)(Told(event, {"job": "j", "run": "r", "schedule": "s", **facts}))
+    metrics(pushed.append)(
+        TelemetryEvent(event, {"job": "j", "run": "r", "schedule": "s", **facts})
+    )
 
     assert [sample.name for sample in pushed] == names
     assert not {"j", "r", "s"} & {value for each in pushed for value in each.labels.values()}
 
 
 def test_totals_add_up_by_label():
-    totals = Totals()
+    totals = InMemoryMetrics()
     for outcome, seconds in (("ran", 0.25), ("ran", 0.5), ("late", 4.0)):
-        totals(Told("slot", {"outcome": outcome, "lateness_seconds": seconds}))
+        totals(TelemetryEvent("slot", {"outcome": outcome, "lateness_seconds": seconds}))
 
     assert totals.value("slots_total") == 3
     assert totals.value("slots_total", outcome="ran") == 2

@@ -5,16 +5,16 @@ from typing import Any
 
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId
-from outlast.core.run import Claim, Holder
+from outlast.core.run import Claim, LeaseHolder
 from outlast.store.base import Filter, Store
 from outlast.testing.conformance.factories import LEASE, MANY, TYPE, new_id, put
 from outlast.testing.conformance.histories.invariants import Dump, check_dump
 from outlast.verify import verify
 from outlast.worker.maintenance.recovery import Recovered, Recovery
 
-BEFORE = Holder(instance_id="worker-1", boot_id="boot-1")
-NOW = Holder(instance_id="worker-1", boot_id="boot-2")
-OTHER = Holder(instance_id="worker-2", boot_id="boot-3")
+BEFORE = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
+NOW = LeaseHolder(instance_id="worker-1", boot_id="boot-2")
+OTHER = LeaseHolder(instance_id="worker-2", boot_id="boot-3")
 PRESETS = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
 
 
@@ -24,7 +24,7 @@ async def recover(store: Store, **over: Any) -> Recovered:
     return await Recovery(store, NOW, **options).run_once()
 
 
-async def start(store: Store, holder: Holder = BEFORE, **over: Any) -> Claim:
+async def start(store: Store, holder: LeaseHolder = BEFORE, **over: Any) -> Claim:
     """Add a job that waits alone in its queue, and let that boot claim it."""
     await put(store, **over)
     [claim] = await store.claim(

@@ -9,7 +9,7 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId, RunId
 from outlast.core.run import Claim
-from outlast.worker.executors.process_main import Inside, RemoteRun
+from outlast.worker.executors.process_main import HandlerServer, RemoteRun
 
 CLAIM = Claim(
     JobId("00000000-0000-7000-8000-000000000001"),
@@ -29,7 +29,7 @@ class Held(RemoteRun):
 
     __slots__ = ("go", "is_taken")
 
-    def __init__(self, inside: Inside) -> None:
+    def __init__(self, inside: HandlerServer) -> None:
         super().__init__(CLAIM, inside)
         self.is_taken, self.go = threading.Event(), threading.Event()
 
@@ -49,7 +49,7 @@ def line():
 
 def test_last_word_that_another_thread_has_taken_comes_before_the_answer(line):
     here, there = line
-    inside = Inside(there)
+    inside = HandlerServer(there)
     run = Held(inside)
     run.progress(1, 1)
     reporter = threading.Thread(target=inside.say_progress, args=(run,))
@@ -57,7 +57,7 @@ def test_last_word_that_another_thread_has_taken_comes_before_the_answer(line):
     run.is_taken.wait()
 
     answering = threading.Thread(
-        target=lambda: (inside.say_progress(run), inside.say({"result": "null"}))
+        target=lambda: (inside.say_progress(run), inside.send({"result": "null"}))
     )
     answering.start()
     answering.join(0.2)  # it waits for the other

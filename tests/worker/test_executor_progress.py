@@ -14,7 +14,7 @@ from outlast import LeaseLost, Run, RunError, State, StopRequested
 from outlast.core.progress import Progress
 from outlast.errors import StoreBusy
 from outlast.store.open import open_store
-from outlast.worker.progress_reporter import BETWEEN, Reporter
+from outlast.worker.progress_reporter import BETWEEN, ProgressReporter
 
 
 class Reports:
@@ -29,7 +29,7 @@ class Reports:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    async def report(self, reports):
+    async def record_progress(self, reports):
         if self.errors:
             raise self.errors.pop()
         self.batches.append([(lease.job_id, json.loads(text)) for lease, text in reports])
@@ -346,7 +346,7 @@ async def test_a_reporter_pauses_between_its_writes(app, store):
         times.append(loop.time())
         return [True] * len(reports)
 
-    reporter = Reporter(report, between=0.05)
+    reporter = ProgressReporter(report, between=0.05)
 
     @app.job
     async def step(run: Run) -> None:

@@ -7,7 +7,7 @@ import pytest
 from recovery_world import BEFORE, NOW, OTHER, PRESETS, check_invariants, recover, start
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import CancelRequested, Failed, Kind, Released, Skipped, Stopped
+from outlast.core.event import CancelRequested, EventKind, Failed, Released, Skipped, Stopped
 from outlast.core.run import NOBODY
 from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
@@ -56,9 +56,9 @@ def wrecker(store):
 
 
 AFTER_LOSS = {
-    Delivery.LEASE: (State.QUEUED, Kind.REQUEUED),
-    Delivery.CHAIN: (State.FAILED, Kind.CHAINED),
-    Delivery.ONCE: (State.FAILED, Kind.CLOSED),
+    Delivery.LEASE: (State.QUEUED, EventKind.REQUEUED),
+    Delivery.CHAIN: (State.FAILED, EventKind.CHAINED),
+    Delivery.ONCE: (State.FAILED, EventKind.CLOSED),
 }
 
 
@@ -131,7 +131,7 @@ async def test_job_left_open_by_a_run_that_succeeded_only_ends(store, wrecker, c
     assert (job.state, job.reason, job.finished_at) == (State.SUCCEEDED, None, clock.now())
     assert await store.runs(claim.id) == runs
     assert await store.chain(claim.id) == [job]
-    assert await kinds(store, claim.id) == [Kind.RECOVERED]
+    assert await kinds(store, claim.id) == [EventKind.RECOVERED]
     await check_invariants(store)
 
 
@@ -226,7 +226,7 @@ async def test_failed_link_without_attempts_left_is_given_up(store):
     assert done == Recovered(given_up=1)
     assert (job.state, job.reason) == (State.DEAD_LETTER, "attempts_exhausted")
     assert await store.chain(claim.id) == [job]
-    assert (await kinds(store, claim.id))[-1] is Kind.GIVEN_UP
+    assert (await kinds(store, claim.id))[-1] is EventKind.GIVEN_UP
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.CANCELLED, State.SUCCEEDED])
@@ -338,7 +338,7 @@ async def test_unknown_owner_follows_the_policy(store, clock, caplog, policy, is
     assert run.reason == reason
     assert done == Recovered(unknown=int(reason is not None))
     assert ("left to its unknown owner" in caplog.text) is (policy == "leave")
-    assert Kind.LATE_WRITE_REFUSED not in await kinds(store, claim.id)
+    assert EventKind.LATE_WRITE_REFUSED not in await kinds(store, claim.id)
 
 
 async def test_run_that_nobody_is_known_to_hold_is_of_an_unknown_owner(store, wrecker):

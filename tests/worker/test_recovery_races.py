@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outlast.core.ids import Ids
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.store.base import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.race_runner import race
@@ -75,7 +75,7 @@ def test_killed_around_any_of_its_commits_and_started_again_it_ends_the_same(tmp
             path.unlink()
 
 
-async def boot(store: Store, *, holder: Holder, seed: int) -> Recovered:
+async def boot(store: Store, *, holder: LeaseHolder, seed: int) -> Recovered:
     """Recover, as a process of its own does, with ids of its own."""
     numbers = count(seed)
     ids = Ids(FakeClock().now, lambda bits: next(numbers) % 2**bits)
@@ -88,7 +88,7 @@ async def test_processes_that_boot_together_repair_each_thing_once(tmp_path):
     await broken(path)
     await broken(tmp_path / "alone.db")
     _, expected = await recovered(tmp_path / "alone.db")
-    holders = [NEXT_BOOT, *(Holder(instance_id=f"w{n}", boot_id=f"b{n}") for n in (7, 8, 9))]
+    holders = [NEXT_BOOT, *(LeaseHolder(instance_id=f"w{n}", boot_id=f"b{n}") for n in (7, 8, 9))]
 
     answers = await race(
         f"sqlite:///{path}",

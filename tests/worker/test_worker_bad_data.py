@@ -242,4 +242,4 @@ async def test_a_file_that_cannot_be_opened_stops_the_worker_with_a_clear_error(
         async with app.worker():
             pass
 
-    assert type(told.value).__name__ == "NotOurStore"
+    assert type(told.value).__name__ == "ForeignStore"

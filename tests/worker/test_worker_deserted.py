@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.ids import JobId
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import RunStatus, State
-from outlast.core.worker import TREE
+from outlast.core.worker import SUPERVISED_BOOT_PREFIX
 from outlast.store.base import Store
 from outlast.store.open import open_store
 from outlast.store.postgres.parts import upkeep
 from outlast.testing.conformance.factories import TYPE, job_of, kinds, new_id, put
-from outlast.worker.maintenance.loop import Tidy
+from outlast.worker.maintenance.loop import Maintenance
 
 LEASE = timedelta(hours=1)
-DEAD = Holder(instance_id="worker-1", boot_id=f"{TREE}dead")
-LIVING = Holder(instance_id="worker-2", boot_id=f"{TREE}living")
-EMBEDDED = Holder(instance_id="worker-3", boot_id="an-embedded-one")
+DEAD = LeaseHolder(instance_id="worker-1", boot_id=f"{SUPERVISED_BOOT_PREFIX}dead")
+LIVING = LeaseHolder(instance_id="worker-2", boot_id=f"{SUPERVISED_BOOT_PREFIX}living")
+EMBEDDED = LeaseHolder(instance_id="worker-3", boot_id="an-embedded-one")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -40,7 +40,7 @@ async def store(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stor
     await opened.close()
 
 
-async def taken(store: Store, holder: Holder) -> JobId:
+async def taken(store: Store, holder: LeaseHolder) -> JobId:
     await put(store)
     [claim] = await store.claim(holder, queue="default", types=[TYPE], limit=1, lease=LEASE)
     return claim.id
@@ -49,13 +49,13 @@ async def taken(store: Store, holder: Holder) -> JobId:
 async def test_runs_of_a_dead_worker_are_closed_at_once(store: Store) -> None:
     job_id = await taken(store, DEAD)
 
-    tidied = await Tidy(store, new_id).run_once()
+    tidied = await Maintenance(store, new_id).run_once()
 
     [run] = await store.runs(job_id)
     assert tidied.reclaimed == 1
     assert (run.status, run.reason) == (RunStatus.LOST, "owner_dead")
     assert (await job_of(store, job_id)).state is State.QUEUED
-    assert await kinds(store, job_id) == [Kind.REQUEUED]
+    assert await kinds(store, job_id) == [EventKind.REQUEUED]
 
 
 async def test_runs_of_a_worker_of_which_one_process_is_left_are_not(
@@ -63,12 +63,12 @@ async def test_runs_of_a_worker_of_which_one_process_is_left_are_not(
 ) -> None:
     other = open_store(url)
     await other.open()
-    here = await store.hold(LIVING.boot_id, shared=True)
-    there = await other.hold(LIVING.boot_id, shared=True)
+    here = await store.acquire_lock(LIVING.boot_id, shared=True)
+    there = await other.acquire_lock(LIVING.boot_id, shared=True)
     assert here is not None
     assert there is not None
     job_id = await taken(store, LIVING)
-    tidy = Tidy(store, new_id)
+    tidy = Maintenance(store, new_id)
 
     both = await tidy.run_once()
     await here.release()
@@ -83,7 +83,7 @@ async def test_runs_of_a_worker_of_which_one_process_is_left_are_not(
 async def test_runs_of_a_worker_without_such_a_lock_wait_for_their_lease(store: Store) -> None:
     job_id = await taken(store, EMBEDDED)
 
-    tidied = await Tidy(store, new_id).run_once()
+    tidied = await Maintenance(store, new_id).run_once()
 
     assert tidied.reclaimed == 0
     assert (await job_of(store, job_id)).state is State.RUNNING
@@ -92,10 +92,10 @@ async def test_runs_of_a_worker_without_such_a_lock_wait_for_their_lease(store: 
 async def test_whoever_closes_them_leaves_the_lock_free(store: Store) -> None:
     await taken(store, DEAD)
 
-    await Tidy(store, new_id).run_once()
+    await Maintenance(store, new_id).run_once()
 
-    assert await store.vacant([DEAD.boot_id]) == {DEAD.boot_id}
-    assert (await Tidy(store, new_id).run_once()).reclaimed == 0
+    assert await store.free_locks([DEAD.boot_id]) == {DEAD.boot_id}
+    assert (await Maintenance(store, new_id).run_once()).reclaimed == 0
 
 
 @pytest.mark.parametrize("url", ["postgres"], indirect=True)
@@ -105,7 +105,7 @@ async def test_after_a_start_of_the_server_a_free_lock_proves_nothing(
     monkeypatch.setattr(upkeep, "CALM", 1_000_000)
     job_id = await taken(store, DEAD)
 
-    tidied = await Tidy(store, new_id).run_once()
+    tidied = await Maintenance(store, new_id).run_once()
 
     assert tidied.reclaimed == 0
     assert (await job_of(store, job_id)).state is State.RUNNING

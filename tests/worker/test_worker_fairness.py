@@ -7,11 +7,11 @@ import pytest
 from worker_world import SOON, quick, statuses, take_away, taken, until
 
 from outlast import Backoff, State
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.worker import prefetch
 
 BACKLOG = 600
-DEAD = Holder(instance_id="dead", boot_id="earlier")
+DEAD = LeaseHolder(instance_id="dead", boot_id="earlier")
 PLENTY = 1000.0
 """So many seconds of work are held ready: what is asked here is what becomes of it."""
 

@@ -8,8 +8,8 @@ from worker_world import AT_ONCE, SOON, quick, until
 
 from outlast import Backoff, GroupState, Outlast, Skip, State
 from outlast.core.group import NewGroup
-from outlast.worker.maintenance.group_closer import ABANDONED, GroupSweep
-from outlast.worker.maintenance.loop import Tidy
+from outlast.worker.maintenance.group_closer import ABANDONED, GroupCloser
+from outlast.worker.maintenance.loop import Maintenance
 
 ONE_TRY = Backoff(1)
 
@@ -98,7 +98,7 @@ async def test_who_waits_beside_a_failure_is_ended_before_the_next_tick(tmp_path
         await swept.wait()
 
     async def most_ended() -> bool:
-        return (await group.record()).counts.get(end, 0) >= 18
+        return (await group.read()).counts.get(end, 0) >= 18
 
     async with app:
         group = await app.group([step.bind(n) for n in range(20)], on_failure=on_failure)
@@ -212,7 +212,7 @@ async def test_two_workers_sweep_at_once_and_end_each_member_once(app, rival):
     group = await app.group([send.options(delay="1h").bind(n) for n in range(1200)])
     await app.store.stop_group(group.id, reason=None)
     await rival.store.open()
-    sweeps = [GroupSweep(each.store, app._ids.job) for each in (app, rival)]
+    sweeps = [GroupCloser(each.store, app._ids.job) for each in (app, rival)]
 
     swept = await asyncio.gather(*(sweep.run_once() for sweep in sweeps))
 
@@ -229,7 +229,7 @@ async def test_a_sweep_with_nothing_to_do_writes_nothing(app, path):
 
     group = await app.group([send.bind(1)])
     await app.store.stop_group(group.id, reason=None)
-    tidy = Tidy(app.store, app._ids.job)
+    tidy = Maintenance(app.store, app._ids.job)
 
     first = await tidy.run_once()
     before = path.with_name(path.name + "-wal").stat().st_size
@@ -247,7 +247,7 @@ async def test_a_group_that_nobody_completed_is_stopped_after_a_while(app, monke
     await app.store.open()
     await app.store.add_group(NewGroup(id=group_id, total=2))
     group = app.group_handle(group_id)
-    sweep = GroupSweep(app.store, app._ids.job)
+    sweep = GroupCloser(app.store, app._ids.job)
 
     early = await sweep.run_once()
     monkeypatch.setattr("outlast.worker.maintenance.group_closer.ABANDONED", timedelta(0))

@@ -10,7 +10,7 @@ from outlast import Outlast, State
 from outlast.store.base import Capability
 from outlast.store.open import open_store
 from outlast.worker.dispatcher import EMPTY_LOOKS
-from outlast.worker.maintenance.loop import Tidy
+from outlast.worker.maintenance.loop import Maintenance
 
 QUIET = {"listen", "open", "close", "capabilities", "exists", "path"}
 """What asks nothing of the database."""
@@ -63,9 +63,9 @@ async def test_idle_worker_asks_its_store_at_most_twice_a_second(counting):
 async def test_look_that_finds_nothing_is_the_only_question_of_a_tick(counting):
     await counting.open()
 
-    tidied = await Tidy(counting, lambda: "unused").run_once()
+    tidied = await Maintenance(counting, lambda: "unused").run_once()
 
-    assert Capability.CHORES in counting.capabilities
+    assert Capability.MAINTENANCE_CHECK in counting.capabilities
     assert (tidied.reclaimed, dict(counting.asked)) == (0, {"chores": 1})
     await counting.close()
 
@@ -81,7 +81,7 @@ async def test_worker_that_rests_is_woken_at_once(counting):
     async with app, app.worker() as worker:
 
         def rests() -> bool:
-            worker._engine._dispatcher.poke()
+            worker._engine._dispatcher.wake()
             return counting.asked["claim"] > EMPTY_LOOKS
 
         await until(rests)

@@ -4,7 +4,7 @@ import pytest
 from worker_world import AT_ONCE, SOON, all_slots_work, kinds, statuses
 
 from outlast import Backoff, Cancel, RetryAfter, Run, Skip, Snooze, State
-from outlast.core.outcome import Outcome
+from outlast.core.outcome import HandlerOutcome
 
 HOSTILE = {"huge": "x" * 300_000, "surrogate": "a\ud800b", "nul": "a\0b", "astral": "🦀" * 40_000}
 
@@ -104,7 +104,7 @@ async def test_no_reason_a_handler_gives_can_hold_up_the_worker(app, outcome):
     timed = outcome in {Snooze, RetryAfter}
 
     @app.job(retry=Backoff(2))
-    async def explain(run: Run, kind: str) -> Outcome | None:
+    async def explain(run: Run, kind: str) -> HandlerOutcome | None:
         if outcome is Snooze and run.token > 1:
             return None
         return outcome("1ms", HOSTILE[kind]) if timed else outcome(HOSTILE[kind])
@@ -123,14 +123,14 @@ async def test_no_reason_a_handler_gives_can_hold_up_the_worker(app, outcome):
         assert told[:1] == HOSTILE[kind][:1]
 
 
-class Mystery(Outcome):
+class Mystery(HandlerOutcome):
     """One that nobody knows."""
 
 
 @pytest.mark.parametrize("value", [Mystery(), Skip(5), Cancel(object()), Skip(b"x")])
 async def test_an_outcome_that_makes_no_sense_is_a_failure(app, value):
     @app.job(retry=Backoff(2, base="1ms"))
-    async def odd() -> Outcome | None:
+    async def odd() -> HandlerOutcome | None:
         return value
 
     async with app.worker():

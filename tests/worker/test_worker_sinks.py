@@ -156,7 +156,7 @@ async def test_a_handler_in_a_process_of_its_own_is_told_alike(app: Outlast, tol
 
     [failure] = told
     [raised] = failure.raised
-    assert (failure.error, raised.words, raised.module) == ("ValueError", "no good", "builtins")
+    assert (failure.error, raised.message, raised.module) == ("ValueError", "no good", "builtins")
     assert raised.frames[-1].function == "fail"
     assert raised.frames[-1].code == 'raise ValueError("no good")'
 
@@ -199,8 +199,8 @@ async def test_shown_fields_are_shown_to_whom_they_were_promised(app: Outlast) -
         {"user": "Ada", "secret": "[redacted]"},
         {"user": "[redacted]", "secret": "[redacted]"},
     ]
-    assert some[0].raised[0].words == "Ada has no [redacted]"
-    assert others[0].raised[0].words == "[redacted] has no [redacted]"
+    assert some[0].raised[0].message == "Ada has no [redacted]"
+    assert others[0].raised[0].message == "[redacted] has no [redacted]"
 
 
 @pytest.mark.parametrize("error", [ConnectionError(SECRET), SystemExit(3), KeyboardInterrupt()])

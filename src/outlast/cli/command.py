@@ -13,7 +13,7 @@ import click
 from outlast.app import Outlast
 from outlast.cli.app_loader import load_app
 from outlast.cli.output import Output
-from outlast.cli.target import Where, find
+from outlast.cli.target import Target, find
 from outlast.errors import (
     CallerError,
     DuplicateJob,
@@ -33,22 +33,22 @@ from outlast.store.open import without_password
 class Exit(IntEnum):
     """What a script can tell from how a command ended."""
 
-    FINE = 0
+    OK = 0
     FAILED = 1  # the work failed, or a check found something
     USAGE = 2  # the command cannot be understood, or names no app
     NOT_FOUND = 3  # no such job, queue, type, template or group
     REFUSED = 4  # its state does not allow that
     UNREACHABLE = 5  # the store is missing, broken, foreign or full
-    LATER = 75  # try again: somebody else has it now
+    TRY_AGAIN = 75  # try again: somebody else has it now
     INTERRUPTED = 130  # by Ctrl-C, as shells say it
 
 
 CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (LookupError, Exit.NOT_FOUND),  # as every error of ours is that says so
     (JobNotSucceeded, Exit.FAILED),
-    (WaitTimeout, Exit.LATER),
-    (StoreBusy, Exit.LATER),
-    (StoreSealed, Exit.LATER),
+    (WaitTimeout, Exit.TRY_AGAIN),
+    (StoreBusy, Exit.TRY_AGAIN),
+    (StoreSealed, Exit.TRY_AGAIN),
     (TransitionRefused, Exit.REFUSED),
     (DuplicateJob, Exit.REFUSED),
     (InvalidJob, Exit.USAGE),
@@ -59,10 +59,10 @@ CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
 """The first that fits counts."""
 
 
-class Desk:
+class CommandContext:
     """What a command works with: the app it is about, and where its words go."""
 
-    def __init__(self, where: Where, out: Output) -> None:
+    def __init__(self, where: Target, out: Output) -> None:
         self.where = where
         self.out = out
         self.app: Outlast = _app(where)
@@ -91,9 +91,9 @@ def verb(name: str, *, creates: bool = False) -> Callable[[Step], click.Command]
         def run(
             app: str | None, url: str | None, as_json: bool, plain: bool, **options: Any
         ) -> None:
-            with telling():
-                desk = Desk(find(app, url), Output(as_json=as_json, plain=plain))
-                sys.exit(asyncio.run(_at(desk, step, options, creates=creates)) or Exit.FINE)
+            with exit_on_error():
+                desk = CommandContext(find(app, url), Output(as_json=as_json, plain=plain))
+                sys.exit(asyncio.run(_at(desk, step, options, creates=creates)) or Exit.OK)
 
         command: click.Command = click.command(name)(_common(run))
         return command
@@ -101,7 +101,7 @@ def verb(name: str, *, creates: bool = False) -> Callable[[Step], click.Command]
     return decorate
 
 
-class telling:  # noqa: N801 - reads as what it does
+class exit_on_error:  # noqa: N801 - reads as what it does
     """An error of ours ends the command with one line and its code, never with a traceback."""
 
     def __enter__(self) -> None:
@@ -109,15 +109,15 @@ class telling:  # noqa: N801 - reads as what it does
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, OutlastError):
-            leave(" ".join(str(error).split()), _code(error))
+            fail(" ".join(str(error).split()), _code(error))
         if isinstance(error, KeyboardInterrupt):
-            leave("interrupted", Exit.INTERRUPTED)
+            fail("interrupted", Exit.INTERRUPTED)
         if isinstance(error, BrokenPipeError):  # as of `outlast jobs | head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(Exit.FINE)
+            sys.exit(Exit.OK)
 
 
-def leave(why: str, code: Exit) -> NoReturn:
+def fail(why: str, code: Exit) -> NoReturn:
     click.echo(f"outlast: {why}", err=True)
     sys.exit(code)
 
@@ -126,7 +126,9 @@ def _code(error: OutlastError) -> Exit:
     return next(code for kind, code in CODES if isinstance(error, kind))
 
 
-async def _at(desk: Desk, step: Step, options: dict[str, Any], *, creates: bool) -> int | None:
+async def _at(
+    desk: CommandContext, step: Step, options: dict[str, Any], *, creates: bool
+) -> int | None:
     if not creates and not desk.app.store.exists():
         raise StoreMissing(
             f"there is no store at {without_password(desk.app.url)}; create it: outlast db "
@@ -136,7 +138,7 @@ async def _at(desk: Desk, step: Step, options: dict[str, Any], *, creates: bool)
         return await step(desk, **options)
 
 
-def _app(where: Where) -> Outlast:
+def _app(where: Target) -> Outlast:
     if where.app is not None:
         return load_app(where.app.value)
     if where.url is not None:

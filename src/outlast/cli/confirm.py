@@ -10,7 +10,7 @@ import click
 from outlast.errors import InvalidJob
 
 
-def agreed(question: str) -> bool:
+def confirm(question: str) -> bool:
     """Whether the answer is yes; InvalidJob if there is nobody to ask."""
     loops = signal.signal(signal.SIGINT, signal.default_int_handler)  # a loop's waits for an await
     try:

@@ -2,15 +2,15 @@
 
 import click
 
-from outlast.cli.command import Desk, telling, verb
-from outlast.cli.confirm import agreed
+from outlast.cli.command import CommandContext, exit_on_error, verb
+from outlast.cli.confirm import confirm
 from outlast.cli.db_copy import command as copy
 from outlast.cli.output import Output
-from outlast.cli.target import Where, find
-from outlast.core.duration import to_span
+from outlast.cli.target import Target, find
+from outlast.core.duration import parse_duration
 from outlast.errors import InvalidJob
-from outlast.store.contract.transfer import Footing, Stage
-from outlast.store.migrating import Migrates
+from outlast.store.contract.transfer import TransferStage, TransferStatus
+from outlast.store.migrating import Migratable
 from outlast.store.open import KEYVALUE, POSTGRES
 
 
@@ -20,15 +20,15 @@ def command() -> None:
 
 
 @verb("migrate", creates=True)
-async def migrate(desk: Desk, /) -> None:
+async def migrate(desk: CommandContext, /) -> None:
     """Create the store, or bring its schema up to date; harmless when it is."""
-    if isinstance(desk.app.store, Migrates):
+    if isinstance(desk.app.store, Migratable):
         await desk.app.store.migrate()
     await _status(desk)
 
 
 @verb("status")
-async def status(desk: Desk, /) -> None:
+async def status(desk: CommandContext, /) -> None:
     """Address, schema version, size."""
     await _status(desk)
 
@@ -37,30 +37,30 @@ async def status(desk: Desk, /) -> None:
 @click.option("--older-than", required=True, help="Jobs that ended so long ago, such as 30d.")
 @click.option("--batch", type=click.IntRange(1, 10_000), default=500, show_default=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-async def prune(desk: Desk, /, older_than: str, batch: int, yes: bool) -> None:
+async def prune(desk: CommandContext, /, older_than: str, batch: int, yes: bool) -> None:
     """Delete finished jobs with their runs and events; dead letters, keys and slots stay."""
     try:
-        span = to_span(older_than, what="--older-than")
+        span = parse_duration(older_than, what="--older-than")
     except ValueError as error:
         raise InvalidJob(str(error)) from error
-    if not yes and not agreed(f"delete what ended more than {older_than} ago?"):
+    if not yes and not confirm(f"delete what ended more than {older_than} ago?"):
         return
     gone = 0
     with desk.out.progress("prune", None) as advance:
         while some := await desk.app.store.prune(older_than=span, limit=batch):
             gone += some
             advance(some)
-    desk.out.say(f"{gone:,} jobs are gone")
+    desk.out.message(f"{gone:,} jobs are gone")
 
 
-def _told(footing: Footing) -> str:
+def _describe_status(footing: TransferStatus) -> str:
     other = {
-        Stage.FILLING: "is being filled from",
-        Stage.READY: "is ready to take the place of",
-        Stage.SEALED: "is being moved to",
-        Stage.MOVED: "was moved to",
+        TransferStage.FILLING: "is being filled from",
+        TransferStage.READY: "is ready to take the place of",
+        TransferStage.SEALED: "is being moved to",
+        TransferStage.MOVED: "was moved to",
     }
-    if footing.stage is Stage.OPEN:
+    if footing.stage is TransferStage.OPEN:
         return "open"
     return f"{footing.stage}: {other[footing.stage]} {footing.other}"
 
@@ -80,13 +80,13 @@ def sql(app: str | None, url: str | None) -> None:
 
     For the store of that app or URL; without one, for a SQLite file.
     """
-    with telling():
+    with exit_on_error():
         click.echo(_script(find(app, url)), nl=False)
 
 
-def _script(where: Where) -> str:
+def _script(where: Target) -> str:
     """What an owner can give to `sqlite3` or `psql`."""
-    url = None if where == Where(None, None) else Desk(where, Output()).app.url
+    url = None if where == Target(None, None) else CommandContext(where, Output()).app.url
     if url is not None and url.startswith(POSTGRES):
         from outlast.store.postgres.migrate import script  # noqa: PLC0415 - an adapter's own
 
@@ -101,9 +101,9 @@ def _script(where: Where) -> str:
     return "".join(f"{text}\n" for _, text in sorted(migrations().items()))
 
 
-async def _status(desk: Desk) -> None:
-    footing = await desk.app.store.footing()
-    facts = {**await desk.app.store.facts(), "standing": _told(footing)}
+async def _status(desk: CommandContext) -> None:
+    footing = await desk.app.store.transfer_status()
+    facts = {**await desk.app.store.describe(), "standing": _describe_status(footing)}
     if desk.out.as_json:
         desk.out.record(facts)
         return

@@ -11,16 +11,16 @@ from typing import Self
 
 import click
 
-from outlast.cli.command import Exit, telling
+from outlast.cli.command import Exit, exit_on_error
 from outlast.cli.output import Output
 from outlast.cli.progress import Advance
 from outlast.clock import SystemClock
-from outlast.core.duration import to_span
+from outlast.core.duration import parse_duration
 from outlast.core.ids import Ids
 from outlast.errors import InvalidJob, StoreMissing
 from outlast.store.base import Store
 from outlast.store.open import open_store
-from outlast.transfer import Copied, Copier, address_of
+from outlast.transfer import Copied, StoreCopy, address_of
 
 MOST_GRACE = timedelta(hours=24)
 
@@ -42,18 +42,18 @@ def command(from_url: str, to_url: str, grace: str, as_json: bool, plain: bool) 
     The source works on while its history is copied; then both wait for a moment. Killed at any
     step, exactly one of them takes work; the same command again goes on from there.
     """
-    with telling():
+    with exit_on_error():
         out = Output(as_json=as_json, plain=plain)
         span = _grace(grace)
         if address_of(from_url) == address_of(to_url):
             raise InvalidJob("--from and --to name the same store; name two")
         asyncio.run(_copy(out, from_url, to_url, span))
-        sys.exit(Exit.FINE)
+        sys.exit(Exit.OK)
 
 
 def _grace(text: str) -> timedelta:
     try:
-        span = to_span(text, what="--grace")
+        span = parse_duration(text, what="--grace")
     except ValueError as error:
         raise InvalidJob(str(error)) from error
     if span > MOST_GRACE:
@@ -64,8 +64,8 @@ def _grace(text: str) -> timedelta:
 async def _copy(out: Output, from_url: str, to_url: str, grace: timedelta) -> None:
     ids = Ids(SystemClock().now, secrets.randbits)
     async with _opened(from_url) as source, _opened(to_url, creates=True) as target:
-        with Steps(out) as progress:
-            copied = await Copier(
+        with StepProgress(out) as progress:
+            copied = await StoreCopy(
                 source,
                 target,
                 from_url=from_url,
@@ -89,7 +89,7 @@ async def _opened(url: str, *, creates: bool = False) -> AsyncIterator[Store]:
         await store.close()
 
 
-class Steps:
+class StepProgress:
     """A bar for each step, one after the other."""
 
     def __init__(self, out: Output) -> None:
@@ -115,14 +115,14 @@ class Steps:
 
 def _tell(out: Output, copied: Copied | None, to_url: str) -> None:
     if copied is None:
-        out.say(f"all was copied before; {address_of(to_url)} takes work now")
+        out.message(f"all was copied before; {address_of(to_url)} takes work now")
         return
     if out.as_json:
         out.record(asdict(copied))
     else:
         for kind, held in copied.held.items():
             out.line(f"{kind:<13} {held.rows:>10,}  {held.digest[:16]}")
-    out.say(
+    out.message(
         f"{copied.target} has taken the place of {copied.source}: compared and verified, in "
         f"{copied.seconds:.1f} s, of which {copied.sealed_for:.1f} s without work"
     )

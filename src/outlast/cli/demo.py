@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from outlast.cli.command import Exit, leave
+from outlast.cli.command import Exit, fail
 
 
 @click.command("demo")
@@ -32,18 +32,18 @@ def _run(folder: Path, *, script: bool, keep: bool) -> Exit:
     url = f"sqlite:///{folder / 'demo.db'}"
     os.environ["OUTLAST_DEMO_URL"] = url  # before the app is loaded, which reads it
     from outlast.demo.tour import ClaimFailed, Tour  # noqa: PLC0415 - see above
-    from outlast.demo.workers import Crew  # noqa: PLC0415 - see above
+    from outlast.demo.workers import DemoWorkers  # noqa: PLC0415 - see above
 
-    crew = Crew(folder, url)
+    crew = DemoWorkers(folder, url)
     try:
         asyncio.run(Tour(crew, _plain if script else _styled()).run())
     except ClaimFailed as error:
-        leave(f"the tour stops here, for this is not so: {error}", Exit.FAILED)
+        fail(f"the tour stops here, for this is not so: {error}", Exit.FAILED)
     finally:
         crew.drop()
     kept = f"; the store is {folder / 'demo.db'}" if keep else ""
     click.echo(f"\nEverything above was checked. Next: outlast init{kept}")
-    return Exit.FINE
+    return Exit.OK
 
 
 def _plain(text: str) -> None:

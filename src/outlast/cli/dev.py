@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from outlast.cli.command import telling
+from outlast.cli.command import exit_on_error
 from outlast.cli.target import find
 from outlast.errors import InvalidType
 
@@ -32,7 +32,7 @@ def command(app: str | None, watch: Path, concurrency: int | None) -> None:
 
     Jobs in hand end, or are handed back, before the new one starts. Ctrl-C stops it.
     """
-    with telling():
+    with exit_on_error():
         address = find(app, None).app
         if address is None:
             raise InvalidType("which app? give it as module:attribute, such as jobs:app")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
-from outlast.cli.command import Desk, Exit, verb
+from outlast.cli.command import CommandContext, Exit, verb
 from outlast.clock import SystemClock
-from outlast.core.duration import in_words
+from outlast.core.duration import format_short
 from outlast.core.overview import Overview
 from outlast.core.worker import WorkerRecord
 from outlast.store.open import without_password
@@ -29,23 +29,23 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CheckContext:
     """What the checks look at."""
 
-    desk: Desk
+    desk: CommandContext
     overview: Overview
     workers: list[WorkerRecord]
 
 
 @verb("doctor")
-async def command(desk: Desk, /) -> int:
+async def command(desk: CommandContext, /) -> int:
     """Check store, schema, clock, code, workers, leases, growth and security.
 
     Exit 0: nothing is broken (there may be warnings). Exit 1: something is.
     """
     overview = await desk.app.store.overview(span=DAY)
     workers = [worker for worker in await desk.app.store.workers() if worker.is_alive]
-    look = Look(desk, overview, workers)
+    look = CheckContext(desk, overview, workers)
     findings = [finding for check in CHECKS async for finding in check(look)]
     for finding in findings:
         if desk.out.as_json:
@@ -56,14 +56,14 @@ async def command(desk: Desk, /) -> int:
             desk.out.line(f"{'':<16}  fix: {finding.fix}")
     warned = sum(finding.verdict == "warn" for finding in findings)
     failed = sum(finding.verdict == "FAIL" for finding in findings)
-    desk.out.say(f"{len(findings)} checks, {warned} warnings, {failed} failures")
-    return Exit.FAILED if failed else Exit.FINE
+    desk.out.message(f"{len(findings)} checks, {warned} warnings, {failed} failures")
+    return Exit.FAILED if failed else Exit.OK
 
 
-Check = Callable[[Look], AsyncIterator[Finding]]
+Check = Callable[[CheckContext], AsyncIterator[Finding]]
 
 
-async def _settings(look: Look) -> AsyncIterator[Finding]:
+async def _settings(look: CheckContext) -> AsyncIterator[Finding]:
     where = look.desk.where
     setting = where.app or where.url
     assert setting is not None
@@ -73,21 +73,21 @@ async def _settings(look: Look) -> AsyncIterator[Finding]:
     )
 
 
-async def _store(look: Look) -> AsyncIterator[Finding]:
-    facts = await look.desk.app.store.facts()
+async def _store(look: CheckContext) -> AsyncIterator[Finding]:
+    facts = await look.desk.app.store.describe()
     yield Finding("Store", "ok", ", ".join(f"{name} {value}" for name, value in facts.items()))
-    for concern in await look.desk.app.store.concerns():
+    for concern in await look.desk.app.store.health_warnings():
         yield Finding("Store", "warn", concern)
 
 
-async def _clock(look: Look) -> AsyncIterator[Finding]:
+async def _clock(look: CheckContext) -> AsyncIterator[Finding]:
     skew = abs(SystemClock().now() - look.overview.now)
     verdict: Literal["ok", "warn"] = "ok" if skew < SKEW else "warn"
     fix = None if verdict == "ok" else "let both machines keep their clocks by NTP"
-    yield Finding("Clock", verdict, f"skew to the store {in_words(skew)}", fix)
+    yield Finding("Clock", verdict, f"skew to the store {format_short(skew)}", fix)
 
 
-async def _code(look: Look) -> AsyncIterator[Finding]:
+async def _code(look: CheckContext) -> AsyncIterator[Finding]:
     if not look.desk.knows_types:
         yield Finding("Code", "warn", "not looked at: only a store was given", "give --app")
         return
@@ -102,7 +102,7 @@ async def _code(look: Look) -> AsyncIterator[Finding]:
         yield Finding("Code", "ok", f"{len(known)} types, all that wait are known")
 
 
-async def _workers(look: Look) -> AsyncIterator[Finding]:
+async def _workers(look: CheckContext) -> AsyncIterator[Finding]:
     served = {queue for worker in look.workers for queue in worker.queues}
     lonely = False
     for queue in look.overview.queues:
@@ -117,7 +117,7 @@ async def _workers(look: Look) -> AsyncIterator[Finding]:
         )
 
 
-async def _leases(look: Look) -> AsyncIterator[Finding]:
+async def _leases(look: CheckContext) -> AsyncIterator[Finding]:
     lapsed = sum(row.lapsed for row in look.overview.running)
     running = sum(row.jobs for row in look.overview.running)
     if lapsed:
@@ -127,7 +127,7 @@ async def _leases(look: Look) -> AsyncIterator[Finding]:
         yield Finding("Leases", "ok", f"{running:,} running, none lapsed")
 
 
-async def _pauses(look: Look) -> AsyncIterator[Finding]:
+async def _pauses(look: CheckContext) -> AsyncIterator[Finding]:
     for queue in await look.desk.app.queues():
         if queue.pause is not None:
             why = queue.pause.reason or "no reason given"
@@ -135,7 +135,7 @@ async def _pauses(look: Look) -> AsyncIterator[Finding]:
             yield Finding("Pauses", "warn", f'queue "{queue.name}" is paused: {why}', fix)
 
 
-async def _growth(look: Look) -> AsyncIterator[Finding]:
+async def _growth(look: CheckContext) -> AsyncIterator[Finding]:
     kept = look.desk.app.settings.retention
     a_day = sum(look.overview.ended.values())
     if kept is None:
@@ -148,7 +148,7 @@ async def _growth(look: Look) -> AsyncIterator[Finding]:
     yield Finding("Growth", verdict, text, "shorten retention" if verdict == "warn" else None)
 
 
-async def _dead(look: Look) -> AsyncIterator[Finding]:
+async def _dead(look: CheckContext) -> AsyncIterator[Finding]:
     bad = sum(
         n for (_, state), n in look.overview.ended.items() if state in {"dead_letter", "failed"}
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import Desk, Exit, verb
+from outlast.cli.command import CommandContext, Exit, verb
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import InvalidJob, WaitTimeout
@@ -25,7 +25,9 @@ POLL = "200ms"
 @click.option("--queue", help="Another queue than the type's.")
 @click.option("--priority", type=int)
 @click.option("--wait", is_flag=True, help="Wait for its end, show progress, exit by its outcome.")
-async def command(desk: Desk, /, type_name: str, args: str, wait: bool, **options: Any) -> int:
+async def command(
+    desk: CommandContext, /, type_name: str, args: str, wait: bool, **options: Any
+) -> int:
     """Enqueue a job of TYPE with ARGS, a JSON object, such as '{"invoice_id": 3}'.
 
     They are checked against the handler's signature before anything is written.
@@ -34,12 +36,12 @@ async def command(desk: Desk, /, type_name: str, args: str, wait: bool, **option
     job_type = desk.app.registry.get(type_name)
     handle = await job_type.options(**options).enqueue(**arguments(args))
     if not handle.created:
-        desk.out.say("its key is taken; this is the job that holds it")
+        desk.out.message("its key is taken; this is the job that holds it")
     if desk.out.as_json:
         desk.out.record({"id": handle.id, "created": handle.created})
     else:
         desk.out.line(handle.id)
-    return await _follow(desk, handle) if wait else Exit.FINE
+    return await _follow(desk, handle) if wait else Exit.OK
 
 
 def arguments(text: str) -> dict[str, Any]:
@@ -55,18 +57,18 @@ def arguments(text: str) -> dict[str, Any]:
     return value
 
 
-async def _follow(desk: Desk, handle: Handle[Any]) -> int:
+async def _follow(desk: CommandContext, handle: Handle[Any]) -> int:
     job = await _ended(desk, handle)
-    desk.out.say(f"{job.state} {job.reason or ''}".rstrip())
+    desk.out.message(f"{job.state} {job.reason or ''}".rstrip())
     if job.state is not State.SUCCEEDED:
         return Exit.FAILED
     result = (await desk.app.runs(job.id))[-1].result
     if result is not None:
         desk.out.line(result)
-    return Exit.FINE
+    return Exit.OK
 
 
-async def _ended(desk: Desk, handle: Handle[Any]) -> Job:
+async def _ended(desk: CommandContext, handle: Handle[Any]) -> Job:
     """The job once it has ended; until then, its progress is told."""
     shown: str | None = None
     while True:
@@ -75,5 +77,5 @@ async def _ended(desk: Desk, handle: Handle[Any]) -> Job:
         except WaitTimeout:
             now = (await handle.job()).progress
         if now is not None and now != shown:
-            desk.out.say(f"progress {now}")
+            desk.out.message(f"progress {now}")
             shown = now

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import Desk, Exit, verb
+from outlast.cli.command import CommandContext, Exit, verb
 from outlast.cli.output import ago, plain
 from outlast.clock import SystemClock
 from outlast.core.group import Group
@@ -17,7 +17,7 @@ def command() -> None:
 
 @verb("ls")
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
-async def ls(desk: Desk, /, limit: int) -> None:
+async def ls(desk: CommandContext, /, limit: int) -> None:
     """The newest groups."""
     groups = await desk.app.groups(limit)
     if desk.out.as_json:
@@ -31,25 +31,25 @@ async def ls(desk: Desk, /, limit: int) -> None:
 
 @verb("show")
 @click.argument("group_id")
-async def show(desk: Desk, /, group_id: str) -> int:
+async def show(desk: CommandContext, /, group_id: str) -> int:
     """A group and how far it is; exit 1 if it failed."""
-    group = await desk.app.group_handle(group_id).record()
+    group = await desk.app.group_handle(group_id).read()
     if desk.out.as_json:
         desk.out.record(_record(group))
     else:
         desk.out.line("  ".join(_row(group)))
         for state, number in sorted(group.counts.items()):
             desk.out.line(f"  {state:<12} {number:,}")
-    return Exit.FAILED if group.state == "failed" else Exit.FINE
+    return Exit.FAILED if group.state == "failed" else Exit.OK
 
 
 @verb("cancel")
 @click.argument("group_id")
 @click.option("--reason")
-async def cancel(desk: Desk, /, group_id: str, reason: str | None) -> None:
+async def cancel(desk: CommandContext, /, group_id: str, reason: str | None) -> None:
     """Cancel what has not started, ask what runs to stop."""
     await desk.app.group_handle(group_id).cancel(reason)
-    desk.out.say(f"group {group_id} is being stopped")
+    desk.out.message(f"group {group_id} is being stopped")
 
 
 for each in (ls, show, cancel):

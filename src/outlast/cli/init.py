@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from outlast.cli.command import Exit, leave
+from outlast.cli.command import Exit, fail
 
 APP: Final = '''\
 """Background jobs. Start a worker with: outlast worker jobs:app"""
@@ -38,7 +38,7 @@ def command(folder: Path) -> None:
         with file.open("x", encoding="utf-8") as new:
             new.write(APP)
     except FileExistsError:
-        leave(f"{file} is there already; nothing was written", Exit.REFUSED)
+        fail(f"{file} is there already; nothing was written", Exit.REFUSED)
     except OSError as error:
-        leave(f"{file} cannot be written: {error.strerror}", Exit.UNREACHABLE)
+        fail(f"{file} cannot be written: {error.strerror}", Exit.UNREACHABLE)
     click.echo(NEXT.format(file=file), err=True, nl=False)

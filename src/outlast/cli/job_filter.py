@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from outlast.core.duration import to_span
+from outlast.core.duration import parse_duration
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import InvalidJob
@@ -26,7 +26,7 @@ _GLOB = re.compile(r"[*?\[]")
 
 
 @dataclass(slots=True)
-class Wanted:
+class JobFilter:
     """Which jobs: what the store can look up, and what must be looked at one by one."""
 
     store: Filter = field(default_factory=Filter)
@@ -37,7 +37,7 @@ class Wanted:
     args: dict[str, str] = field(default_factory=dict)
     error: str | None = None
 
-    def fits(self, job: Job) -> bool:
+    def matches(self, job: Job) -> bool:
         """Whether the job fits, as far as its own record tells; errors are its runs' affair."""
         return (
             _like(job.type, self.type_like)
@@ -53,9 +53,9 @@ def is_filter(word: str) -> bool:
     return ":" in word or "=" in word
 
 
-def parse(words: Iterable[str], *, now: datetime) -> Wanted:
+def parse(words: Iterable[str], *, now: datetime) -> JobFilter:
     """What the words ask for; InvalidJob names the one that cannot be understood."""
-    wanted = Wanted()
+    wanted = JobFilter()
     for word in words:
         found = _WORD.fullmatch(word)
         if found is None:
@@ -66,7 +66,7 @@ def parse(words: Iterable[str], *, now: datetime) -> Wanted:
     return wanted
 
 
-def _add(wanted: Wanted, key: str, value: str, now: datetime) -> None:
+def _add(wanted: JobFilter, key: str, value: str, now: datetime) -> None:
     match key.split(".", 1):
         case ["state"]:
             wanted.store = _with(wanted.store, states=frozenset(_states(value)))
@@ -99,7 +99,7 @@ def _states(value: str) -> set[State]:
 
 def _span(value: str) -> timedelta:
     try:
-        return to_span(value, what="since")
+        return parse_duration(value, what="since")
     except ValueError as error:
         raise InvalidJob(str(error)) from error
 

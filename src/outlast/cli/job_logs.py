@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from outlast.cli.command import Desk, verb
+from outlast.cli.command import CommandContext, verb
 from outlast.cli.show import find
 from outlast.core.ids import JobId
 from outlast.core.run import RunRecord
@@ -18,13 +18,13 @@ BLOCK: Final = 64 * 1024
 @verb("logs")
 @click.argument("job_id")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-async def command(desk: Desk, /, job_id: str, follow: bool) -> None:
+async def command(desk: CommandContext, /, job_id: str, follow: bool) -> None:
     """Print the log files of a job's runs, its progress and its events.
 
     Only runs of a command have a log file of their own; the events of every job are told.
     """
     job = await find(desk, job_id)
-    tail = Tail(desk, job.id)
+    tail = JobLogFollower(desk, job.id)
     await tail.step()
     while follow and not (await desk.app.get(job.id)).is_final:
         await asyncio.sleep(POLL)
@@ -32,10 +32,10 @@ async def command(desk: Desk, /, job_id: str, follow: bool) -> None:
     await tail.step()
 
 
-class Tail:
+class JobLogFollower:
     """Prints what is new since the last step."""
 
-    def __init__(self, desk: Desk, job_id: JobId) -> None:
+    def __init__(self, desk: CommandContext, job_id: JobId) -> None:
         self._desk = desk
         self._job_id = job_id
         self._read: dict[str, int] = {}
@@ -58,7 +58,7 @@ class Tail:
         if self._desk.out.as_json:
             self._desk.out.record(value)
         else:
-            self._desk.out.say(text)
+            self._desk.out.message(text)
 
     def _print_file(self, run: RunRecord) -> None:
         if run.log_path is None or not Path(run.log_path).is_file():

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Final
 
-from outlast.cli.job_filter import Wanted
+from outlast.cli.job_filter import JobFilter
 from outlast.cli.output import Output
 from outlast.core.job import Job
 from outlast.store.base import Store
@@ -13,8 +13,8 @@ MOST_LOOKED_AT: Final = 200_000
 """How many jobs are looked at one by one for what no index knows; then it says so and stops."""
 
 
-async def matching(
-    store: Store, wanted: Wanted, out: Output, *, most: int = MOST_LOOKED_AT
+async def search_jobs(
+    store: Store, wanted: JobFilter, out: Output, *, most: int = MOST_LOOKED_AT
 ) -> AsyncIterator[Job]:
     """Every job that fits."""
     before: int | None = None
@@ -23,11 +23,11 @@ async def matching(
         for job in page:
             if wanted.since is not None and job.created_at < wanted.since:
                 return  # the newest come first, so all others are older
-            if wanted.fits(job) and await _has_error(store, job, wanted.error):
+            if wanted.matches(job) and await _has_error(store, job, wanted.error):
                 yield job
         looked += len(page)
         if looked >= most:
-            out.say(
+            out.message(
                 f"stopped after {looked:,} jobs; narrow it with state:, type:, queue: or since:"
             )
             return

@@ -23,14 +23,14 @@ def configure(level: str, form: str, *, unhurried: bool = False) -> None:
     """Send what Outlast and the app log to stderr; `unhurried`, without ever waiting for that."""
     handler: logging.Handler = logging.StreamHandler()
     if unhurried and sys.stderr is not None:
-        handler = Unhurried(sys.stderr.fileno())
+        handler = NonBlockingHandler(sys.stderr.fileno())
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # It says at every start where it found them, and nobody asked.
     logging.getLogger("botocore.credentials").setLevel(max(logging.WARNING, logging.root.level))
 
 
-class Unhurried(logging.Handler):
+class NonBlockingHandler(logging.Handler):
     """Writes from a thread: leases must not lapse because nobody reads the log.
 
     While nobody does, so many lines wait; what comes then is left out, and how much is told.

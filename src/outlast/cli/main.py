@@ -8,7 +8,7 @@ import click
 import outlast
 
 
-class At(NamedTuple):
+class Subcommand(NamedTuple):
     """Where a subcommand is, and what it does in a few words, so that help need not load it."""
 
     module: str
@@ -17,32 +17,32 @@ class At(NamedTuple):
 
 
 COMMANDS: Final = {
-    "demo": At("demo", "command", "A short tour, on a store of its own."),
-    "init": At("init", "command", "Write a first app to start from."),
-    "worker": At("worker", "command", "Run jobs until told to stop."),
-    "dev": At("dev", "command", "Run a worker that starts afresh when the code changes."),
-    "enqueue": At("enqueue", "command", "Store a job, checked before it is written."),
-    "jobs": At("jobs", "command", "List jobs."),
-    "show": At("show", "command", "Show a job: runs, events, lineage."),
-    "logs": At("tail", "command", "Print what a job wrote."),
-    "explain": At("explain", "command", "Say why a job waits."),
-    "edit": At("place", "edit", "Change a job that waits."),
-    "move": At("place", "move", "Move a waiting job."),
-    "retry": At("bulk", "retry", "Run finished jobs again."),
-    "cancel": At("bulk", "cancel", "Cancel jobs."),
-    "queue": At("queue", "command", "Queues: order, pause, limits."),
-    "schedule": At("schedule", "command", "What runs when, and what became of it."),
-    "template": At("template", "command", "Stored job definitions."),
-    "group": At("group", "command", "Jobs watched together."),
-    "top": At("top", "command", "Watch the store, live."),
-    "doctor": At("doctor", "command", "Check everything, and say how to mend it."),
-    "verify": At("verify", "command", "Prove the store's own history."),
-    "db": At("db", "command", "Create, look at and prune the store."),
+    "demo": Subcommand("demo", "command", "A short tour, on a store of its own."),
+    "init": Subcommand("init", "command", "Write a first app to start from."),
+    "worker": Subcommand("worker", "command", "Run jobs until told to stop."),
+    "dev": Subcommand("dev", "command", "Run a worker that starts afresh when the code changes."),
+    "enqueue": Subcommand("enqueue", "command", "Store a job, checked before it is written."),
+    "jobs": Subcommand("jobs", "command", "List jobs."),
+    "show": Subcommand("show", "command", "Show a job: runs, events, lineage."),
+    "logs": Subcommand("tail", "command", "Print what a job wrote."),
+    "explain": Subcommand("explain", "command", "Say why a job waits."),
+    "edit": Subcommand("place", "edit", "Change a job that waits."),
+    "move": Subcommand("place", "move", "Move a waiting job."),
+    "retry": Subcommand("bulk", "retry", "Run finished jobs again."),
+    "cancel": Subcommand("bulk", "cancel", "Cancel jobs."),
+    "queue": Subcommand("queue", "command", "Queues: order, pause, limits."),
+    "schedule": Subcommand("schedule", "command", "What runs when, and what became of it."),
+    "template": Subcommand("template", "command", "Stored job definitions."),
+    "group": Subcommand("group", "command", "Jobs watched together."),
+    "top": Subcommand("top", "command", "Watch the store, live."),
+    "doctor": Subcommand("doctor", "command", "Check everything, and say how to mend it."),
+    "verify": Subcommand("verify", "command", "Prove the store's own history."),
+    "db": Subcommand("db", "command", "Create, look at and prune the store."),
 }
 """In the order in which people need them."""
 
 
-class Lazy(click.Group):
+class LazyGroup(click.Group):
     """Finds a subcommand in its module: help for one does not load the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -60,7 +60,7 @@ class Lazy(click.Group):
             formatter.write_dl([(name, at.does) for name, at in COMMANDS.items()])
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(outlast.__version__, prog_name="outlast")
 def main() -> None:
     """Durable background jobs and schedules.

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import Desk, verb
+from outlast.cli.command import CommandContext, verb
 from outlast.cli.enqueue import arguments
 from outlast.cli.output import ago
 from outlast.cli.show import find
@@ -21,7 +21,9 @@ AROUND = 10
 @click.option("--before", help="In front of that job.")
 @click.option("--after", help="Behind that job.")
 @click.option("--swap", help="Change places with that job.")
-async def move(desk: Desk, /, job_id: str, where: str | None, **beside: str | None) -> None:
+async def move(
+    desk: CommandContext, /, job_id: str, where: str | None, **beside: str | None
+) -> None:
     """Move a waiting job to the front or back of its priority, or beside another one."""
     given = {name: other for name, other in beside.items() if other is not None}
     if len(given) + (where is not None) != 1:
@@ -41,7 +43,7 @@ async def move(desk: Desk, /, job_id: str, where: str | None, **beside: str | No
 @click.option("--priority", type=int)
 @click.option("--in", "delay", help="Due after a while, such as 5m.")
 @click.option("--at", type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]))
-async def edit(desk: Desk, /, job_id: str, params: str | None, **changes: Any) -> None:
+async def edit(desk: CommandContext, /, job_id: str, params: str | None, **changes: Any) -> None:
     """Change arguments, priority or due time of a job that waits."""
     asked = {name: value for name, value in changes.items() if value is not None}
     if params is not None:
@@ -58,7 +60,7 @@ async def edit(desk: Desk, /, job_id: str, params: str | None, **changes: Any) -
         )
 
 
-async def order(desk: Desk, queue: str, limit: int, mark: str | None = None) -> None:
+async def order(desk: CommandContext, queue: str, limit: int, mark: str | None = None) -> None:
     """Print the next jobs of a queue in claim order."""
     now = SystemClock().now()
     jobs = await desk.app.next_jobs(queue, limit)

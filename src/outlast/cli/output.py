@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from outlast.cli.progress import Advance, Lines, bar
-from outlast.core.duration import in_words
+from outlast.cli.progress import Advance, LineProgress, bar
+from outlast.core.duration import format_short
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -37,12 +37,12 @@ class Output:
         self.as_json = as_json
         self._plain = plain or bool(os.environ.get("NO_COLOR"))
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """A word to the person at the terminal."""
-        click.echo(_tame(text), err=True)
+        click.echo(_strip_control(text), err=True)
 
     def line(self, text: str = "") -> None:
-        click.echo(_tame(text))
+        click.echo(_strip_control(text))
 
     def record(self, value: Any) -> None:
         """One object as a line of JSON."""
@@ -58,7 +58,7 @@ class Output:
         table = Table(box=None, pad_edge=False, header_style="" if self._plain else "bold")
         names, cells = (
             [name.lstrip(">") for name in columns],
-            [list(map(_tame, row)) for row in rows],
+            [list(map(_strip_control, row)) for row in rows],
         )
         *whole, last = (max(map(len, column)) for column in zip(names, *cells, strict=True))
         before = sum(whole) + GAP * len(whole)
@@ -90,7 +90,7 @@ class Output:
             with bar(self.console(talk=True), what, total) as advance:
                 yield advance
         else:
-            yield Lines(what, total, self.say)
+            yield LineProgress(what, total, self.message)
 
     def console(self, *, talk: bool = False) -> "Console":
         """A rich console for stdout, or for stderr when it is talk."""
@@ -124,10 +124,10 @@ def plain(value: Any) -> Any:
 
 def ago(then: datetime | None, now: datetime) -> str:
     """How long ago, as people say it: `3m12s`."""
-    return "-" if then is None else in_words(now - then)
+    return "-" if then is None else format_short(now - then)
 
 
-def _tame(text: str) -> str:
+def _strip_control(text: str) -> str:
     return text.translate(_CONTROLS)
 
 

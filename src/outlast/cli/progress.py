@@ -45,7 +45,7 @@ def bar(console: "Console", what: str, total: int | None) -> Iterator[Advance]:
         yield advance
 
 
-class Lines:
+class LineProgress:
     """A line every ten seconds."""
 
     def __init__(self, what: str, total: int | None, say: Callable[[str], None]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import Desk, verb
+from outlast.cli.command import CommandContext, verb
 from outlast.cli.move_edit import order as print_order
 from outlast.cli.output import ago
 from outlast.clock import SystemClock
@@ -20,7 +20,7 @@ def command() -> None:
 
 
 @verb("ls")
-async def ls(desk: Desk, /) -> None:
+async def ls(desk: CommandContext, /) -> None:
     """Every queue that was set or has jobs."""
     counts: defaultdict[str, defaultdict[State, int]] = defaultdict(lambda: defaultdict(int))
     for (name, state), number in (await desk.app.store.counts()).items():
@@ -41,7 +41,7 @@ async def ls(desk: Desk, /) -> None:
 @verb("order")
 @click.argument("queue")
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
-async def order(desk: Desk, /, queue: str, limit: int) -> None:
+async def order(desk: CommandContext, /, queue: str, limit: int) -> None:
     """The next jobs in true claim order."""
     await print_order(desk, queue, limit)
 
@@ -50,18 +50,20 @@ async def order(desk: Desk, /, queue: str, limit: int) -> None:
 @click.argument("queue")
 @click.option("--reason", help="Why; everybody who asks is told.")
 @click.option("--for", "duration", help="Resume by itself after a while, such as 30m.")
-async def pause(desk: Desk, /, queue: str, reason: str | None, duration: str | None) -> None:
+async def pause(
+    desk: CommandContext, /, queue: str, reason: str | None, duration: str | None
+) -> None:
     """Start nothing more from a queue; what runs goes on."""
     await desk.app.pause(queue, reason=reason, duration=duration)
-    desk.out.say(f"{queue} is paused")
+    desk.out.message(f"{queue} is paused")
 
 
 @verb("resume")
 @click.argument("queue")
-async def resume(desk: Desk, /, queue: str) -> None:
+async def resume(desk: CommandContext, /, queue: str) -> None:
     """Let a paused queue go on."""
     was_paused = await desk.app.resume(queue)
-    desk.out.say(f"{queue} goes on" if was_paused else f"{queue} was not paused")
+    desk.out.message(f"{queue} goes on" if was_paused else f"{queue} was not paused")
 
 
 @verb("set", creates=True)
@@ -71,7 +73,7 @@ async def resume(desk: Desk, /, queue: str) -> None:
 @click.option(
     "--concurrency", type=int, help="How many of its jobs may run at a time; 0: no limit."
 )
-async def set_(desk: Desk, /, queue: str, **changes: Any) -> None:
+async def set_(desk: CommandContext, /, queue: str, **changes: Any) -> None:
     """Set a queue's ordering, gap or concurrency; what is left out stays."""
     now = await desk.app.queue(queue)
     asked = {name: value for name, value in changes.items() if value is not None}
@@ -83,9 +85,9 @@ async def set_(desk: Desk, /, queue: str, **changes: Any) -> None:
 
 @verb("normalise")
 @click.argument("queue")
-async def normalise(desk: Desk, /, queue: str) -> None:
+async def normalise(desk: CommandContext, /, queue: str) -> None:
     """Number the positions afresh: 100, 200, 300, … in the same order."""
-    desk.out.say(f"{await desk.app.normalise(queue):,} jobs have a new position")
+    desk.out.message(f"{await desk.app.normalise(queue):,} jobs have a new position")
 
 
 for each in (ls, order, pause, resume, set_, normalise):

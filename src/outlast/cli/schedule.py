@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import Desk, verb
+from outlast.cli.command import CommandContext, verb
 from outlast.cli.enqueue import arguments
-from outlast.core.duration import in_words
-from outlast.core.schedule import ADVISED_GRACE, Outcome, Schedule, SlotRecord
+from outlast.core.duration import format_short
+from outlast.core.schedule import ADVISED_GRACE, Schedule, SlotOutcome, SlotRecord
 from outlast.errors import InvalidSchedule
 from outlast.scheduler.preview import Upcoming
 from outlast.scheduler.timezones import zone
@@ -66,7 +66,7 @@ def command() -> None:
 
 
 @verb("ls")
-async def ls(desk: Desk, /) -> None:
+async def ls(desk: CommandContext, /) -> None:
     """Every schedule, and when it is triggered next."""
     schedules = await desk.app.schedules.all()
     if desk.out.as_json:
@@ -80,7 +80,7 @@ async def ls(desk: Desk, /) -> None:
 @verb("next")
 @click.argument("name")
 @click.option("-n", "--limit", type=LIMIT, default=10, show_default=True)
-async def following(desk: Desk, /, name: str, limit: int) -> None:
+async def next_slots(desk: CommandContext, /, name: str, limit: int) -> None:
     """The next slots in the schedule's own zone, with what a change of the clock does."""
     _upcoming(desk, await desk.app.schedules.next(name, limit=limit))
 
@@ -89,9 +89,9 @@ async def following(desk: Desk, /, name: str, limit: int) -> None:
 @click.argument("cron", required=False)
 @_when
 @click.option("-n", "--limit", type=LIMIT, default=10, show_default=True)
-async def test(desk: Desk, /, cron: str | None, limit: int, **when: Any) -> None:
+async def test(desk: CommandContext, /, cron: str | None, limit: int, **when: Any) -> None:
     """Try an expression: its next slots, before anybody saves it."""
-    _upcoming(desk, await desk.app.schedules.test(limit=limit, cron=cron, **_said(when)))
+    _upcoming(desk, await desk.app.schedules.test(limit=limit, cron=cron, **_given(when)))
 
 
 @verb("save", creates=True)
@@ -101,10 +101,10 @@ async def test(desk: Desk, /, cron: str | None, limit: int, **when: Any) -> None
 @click.option("--args", default="{}", help="Its arguments, a JSON object.")
 @_when
 @_settings
-async def save(desk: Desk, /, name: str, args: str, **said: Any) -> None:
+async def save(desk: CommandContext, /, name: str, args: str, **said: Any) -> None:
     """Create a schedule, or write over it: save nightly "0 2 * * *" -t report --coalesce …"""
     desk.require_types()
-    wished = _said(said)
+    wished = _given(said)
     for what, advice in _MUST_BE_SAID.items():
         if what not in wished:
             raise InvalidSchedule(f"say {advice}; what becomes of late slots has no default")
@@ -118,9 +118,9 @@ async def save(desk: Desk, /, name: str, args: str, **said: Any) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say which slots would come and go.")
 @_when
 @_settings
-async def edit(desk: Desk, /, name: str, dry_run: bool, **said: Any) -> None:
+async def edit(desk: CommandContext, /, name: str, dry_run: bool, **said: Any) -> None:
     """Change what is given and leave the rest."""
-    wished = _said(said)
+    wished = _given(said)
     if not dry_run:
         _written(desk, await desk.app.schedules.edit(name, **wished))
         return
@@ -136,10 +136,10 @@ async def edit(desk: Desk, /, name: str, dry_run: bool, **said: Any) -> None:
 
 @verb("rm")
 @click.argument("name")
-async def rm(desk: Desk, /, name: str) -> None:
+async def rm(desk: CommandContext, /, name: str) -> None:
     """Remove a schedule; its past slots stay."""
     await desk.app.schedules.remove(name)
-    desk.out.say(f"{name} is gone")
+    desk.out.message(f"{name} is gone")
 
 
 @verb("run")
@@ -147,7 +147,9 @@ async def rm(desk: Desk, /, name: str) -> None:
 @click.option("--slot", callback=_moment, help="The slot it takes, such as 2026-03-29T02:00Z.")
 @click.option("--next", "is_next", is_flag=True, help="The slot that comes next.")
 @click.option("--missed", is_flag=True, help="The latest that was missed.")
-async def run(desk: Desk, /, name: str, slot: datetime | None, is_next: bool, missed: bool) -> None:
+async def run(
+    desk: CommandContext, /, name: str, slot: datetime | None, is_next: bool, missed: bool
+) -> None:
     """Run it by hand for one slot, which is then claimed as any other."""
     if (slot is not None) + is_next + missed != 1:
         raise InvalidSchedule("say which slot it takes: --slot TIME, --next or --missed")
@@ -157,23 +159,23 @@ async def run(desk: Desk, /, name: str, slot: datetime | None, is_next: bool, mi
         desk.out.record({"id": handle.id, "slot": job.slot_at})
     else:
         desk.out.line(handle.id)
-        desk.out.say(f"{name}: {_short(job.slot_at)} is claimed; a worker runs it")
+        desk.out.message(f"{name}: {_short(job.slot_at)} is claimed; a worker runs it")
 
 
 @verb("pause")
 @click.argument("name")
-async def pause(desk: Desk, /, name: str) -> None:
+async def pause(desk: CommandContext, /, name: str) -> None:
     """Trigger nothing until it is resumed; slots that pass meanwhile are not missed."""
     await desk.app.schedules.pause(name)
-    desk.out.say(f"{name} is paused")
+    desk.out.message(f"{name} is paused")
 
 
 @verb("resume")
 @click.argument("name")
-async def resume(desk: Desk, /, name: str) -> None:
+async def resume(desk: CommandContext, /, name: str) -> None:
     """Go on with the next slot from now."""
     schedule = await desk.app.schedules.resume(name)
-    desk.out.say(f"{name} is resumed; next {_short(schedule.next_slot)}")
+    desk.out.message(f"{name} is resumed; next {_short(schedule.next_slot)}")
 
 
 @verb("backfill")
@@ -182,7 +184,7 @@ async def resume(desk: Desk, /, name: str) -> None:
 @click.option("--until", callback=_moment, required=True, help="The last slot, or after it.")
 @click.option("--dry-run", is_flag=True, help="Only say which slots would run.")
 async def backfill(
-    desk: Desk, /, name: str, since: datetime, until: datetime, dry_run: bool
+    desk: CommandContext, /, name: str, since: datetime, until: datetime, dry_run: bool
 ) -> None:
     """Run every slot of a time that nobody has claimed."""
     filled = await desk.app.schedules.backfill(name, since, until, dry_run=dry_run)
@@ -193,14 +195,14 @@ async def backfill(
     rows = [(_short(f.at), f.was or "-", "yes" if f.runs else "no", f.job_id or "") for f in filled]
     desk.out.table(("SLOT", "WAS", "RUNS", "JOB"), rows)
     number = sum(each.runs for each in filled)
-    desk.out.say(f"{number} of {len(filled)} slots {'would run' if dry_run else 'run now'}")
+    desk.out.message(f"{number} of {len(filled)} slots {'would run' if dry_run else 'run now'}")
 
 
 @verb("history")
 @click.argument("name")
 @click.option("-n", "--limit", type=LIMIT, default=20, show_default=True)
 @click.option("--before", callback=_moment, help="Only slots before that time.")
-async def history(desk: Desk, /, name: str, limit: int, before: datetime | None) -> None:
+async def history(desk: CommandContext, /, name: str, limit: int, before: datetime | None) -> None:
     """What became of past slots, the latest first."""
     schedule = await desk.app.schedules.get(name)
     rows = await desk.app.schedules.history(name, before=before, limit=limit)
@@ -214,13 +216,13 @@ async def history(desk: Desk, /, name: str, limit: int, before: datetime | None)
     past = [_past(row, schedule, states.get(row.job_id) if row.job_id else None) for row in rows]
     desk.out.table(columns, past)
     counts = Counter(str(row.outcome) for row in rows)
-    desk.out.say(", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items())))
+    desk.out.message(", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items())))
 
 
 _MARKS = {"kept": " ", "added": "+", "removed": "-"}
 
 
-def _written(desk: Desk, schedule: Schedule) -> None:
+def _written(desk: CommandContext, schedule: Schedule) -> None:
     if desk.out.as_json:
         desk.out.record(schedule)
         return
@@ -247,7 +249,7 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
 
 def _past(row: SlotRecord, schedule: Schedule, state: str | None) -> tuple[str, ...]:
     local = row.slot.at.astimezone(zone(schedule.plan.rule.timezone))
-    late = "-" if row.outcome is Outcome.MANUAL else in_words(row.actual - row.planned)
+    late = "-" if row.outcome is SlotOutcome.MANUAL else format_short(row.actual - row.planned)
     return (
         _short(row.slot.at),
         f"{local:%a %H:%M %z}",
@@ -259,7 +261,7 @@ def _past(row: SlotRecord, schedule: Schedule, state: str | None) -> tuple[str, 
     )
 
 
-def _upcoming(desk: Desk, found: list[Upcoming]) -> None:
+def _upcoming(desk: CommandContext, found: list[Upcoming]) -> None:
     if desk.out.as_json:
         for each in found:
             desk.out.record(each)
@@ -275,7 +277,7 @@ def _upcoming(desk: Desk, found: list[Upcoming]) -> None:
     desk.out.table(("UTC", "LOCAL", "NOTE"), rows)
 
 
-def _said(options: dict[str, Any]) -> dict[str, Any]:
+def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -283,5 +285,5 @@ def _short(at: datetime | None) -> str:
     return "-" if at is None else f"{at:%F %H:%M:%SZ}"
 
 
-for each in (ls, following, test, save, edit, rm, run, pause, resume, backfill, history):
+for each in (ls, next_slots, test, save, edit, rm, run, pause, resume, backfill, history):
     command.add_command(each)

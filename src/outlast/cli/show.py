@@ -6,11 +6,11 @@ from datetime import datetime
 
 import click
 
-from outlast.cli.command import Desk, verb
-from outlast.cli.jobs import what
+from outlast.cli.command import CommandContext, verb
+from outlast.cli.jobs import status_note
 from outlast.cli.output import ago, plain
 from outlast.clock import SystemClock
-from outlast.core.duration import in_words
+from outlast.core.duration import format_short
 from outlast.core.event import EventRecord
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
@@ -20,7 +20,7 @@ from outlast.store.base import Filter
 
 @verb("show")
 @click.argument("job_id")
-async def command(desk: Desk, /, job_id: str) -> None:
+async def command(desk: CommandContext, /, job_id: str) -> None:
     """Show a job: what was asked, its runs, everything unusual, and its retry chain drawn."""
     job = await find(desk, job_id)
     store = desk.app.store
@@ -45,7 +45,7 @@ async def command(desk: Desk, /, job_id: str) -> None:
         desk.out.line(f"\nlast error\n{error.rstrip()}")
 
 
-async def find(desk: Desk, text: str) -> Job:
+async def find(desk: CommandContext, text: str) -> Job:
     """The job of that id, or the only one whose id begins so."""
     begins = Filter(prefix=text) if re.fullmatch(r"[0-9a-f-]{2,35}", text) else None
     found = await desk.app.store.find(begins, limit=2) if begins else []
@@ -54,8 +54,8 @@ async def find(desk: Desk, text: str) -> Job:
     return found[0] if found else await desk.app.get(text)
 
 
-def _head(desk: Desk, job: Job, now: datetime) -> None:
-    desk.out.line(f"{job.type}  {job.id}  {job.state}  {what(job, now)}".rstrip())
+def _head(desk: CommandContext, job: Job, now: datetime) -> None:
+    desk.out.line(f"{job.type}  {job.id}  {job.state}  {status_note(job, now)}".rstrip())
     facts = {
         "queue": f"{job.queue}, priority {job.priority}, position {job.position}",
         "delivery": f"{job.delivery}, {job.max_attempts or 'unlimited'} attempts",
@@ -72,7 +72,7 @@ def _head(desk: Desk, job: Job, now: datetime) -> None:
 
 
 def _run(run: RunRecord) -> tuple[str, ...]:
-    took = "" if run.finished_at is None else in_words(run.finished_at - run.started_at)
+    took = "" if run.finished_at is None else format_short(run.finished_at - run.started_at)
     why = run.reason or (f"exit code {run.exit_code}" if run.exit_code is not None else "")
     return str(run.token), run.status, f"{run.started_at:%H:%M:%S.%f}"[:-3], took, run.holder, why
 
@@ -81,7 +81,7 @@ def _event(event: EventRecord) -> tuple[str, ...]:
     return f"{event.at:%Y-%m-%d %H:%M:%S}", event.kind, event.reason or ""
 
 
-def _draw(desk: Desk, chain: list[Job], shown: Job) -> None:
+def _draw(desk: CommandContext, chain: list[Job], shown: Job) -> None:
     """Root to tip, one link a line."""
     for number, job in enumerate(chain):
         branch = "" if not number else "   " * (number - 1) + "└─ "

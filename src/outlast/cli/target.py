@@ -13,7 +13,7 @@ TABLE = "[tool.outlast]"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SourcedValue:
     """A value, and where it was found."""
 
     value: str
@@ -21,31 +21,31 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class Target:
     """An app's address, or a store's; never both from the same kind of place."""
 
-    app: Setting | None
-    url: Setting | None
+    app: SourcedValue | None
+    url: SourcedValue | None
 
 
-def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Where:
+def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Target:
     """What the options say, else the environment, else the pyproject.toml of this folder."""
     if app is not None and url is not None:
         raise InvalidType("--app and --url were both given; an app has its own store, so give one")
     if app is not None or url is not None:
-        return Where(_given(app, "--app"), _given(url, "--url"))
+        return Target(_given(app, "--app"), _given(url, "--url"))
     names = {"app": "OUTLAST_APP", "url": "OUTLAST_URL"}
     found = {key: _given(os.environ.get(name), name) for key, name in names.items()}
     if not any(found.values()):
         found = _written(folder or Path.cwd())
-    return Where(found.get("app"), found.get("url"))
+    return Target(found.get("app"), found.get("url"))
 
 
-def _given(value: str | None, source: str) -> Setting | None:
-    return Setting(value, source) if value else None
+def _given(value: str | None, source: str) -> SourcedValue | None:
+    return SourcedValue(value, source) if value else None
 
 
-def _written(folder: Path) -> dict[str, Setting | None]:
+def _written(folder: Path) -> dict[str, SourcedValue | None]:
     """What its pyproject.toml says of us; none above it: modules and files are named from here."""
     file = folder / "pyproject.toml"
     if not file.is_file():
@@ -65,7 +65,7 @@ def _table(document: Any) -> Mapping[str, object]:
     return document  # type: ignore[no-any-return]  # as just seen
 
 
-def _checked(value: object, key: str, file: Path) -> Setting:
+def _checked(value: object, key: str, file: Path) -> SourcedValue:
     if not isinstance(value, str):
         raise InvalidType(f"{key} of {TABLE} in {file} is {value!r:.80}; write text in quotes")
-    return Setting(value, str(file))
+    return SourcedValue(value, str(file))

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import Desk, verb
+from outlast.cli.command import CommandContext, verb
 from outlast.cli.enqueue import arguments
 
 
@@ -15,7 +15,7 @@ def command() -> None:
 
 
 @verb("ls")
-async def ls(desk: Desk, /) -> None:
+async def ls(desk: CommandContext, /) -> None:
     """Every template."""
     templates = await desk.app.templates.all()
     if desk.out.as_json:
@@ -45,7 +45,9 @@ async def ls(desk: Desk, /) -> None:
 @click.option("--queue")
 @click.option("--priority", type=int)
 @click.option("--max-attempts", type=int)
-async def save(desk: Desk, /, name: str, type_name: str, args: str, **options: Any) -> None:
+async def save(
+    desk: CommandContext, /, name: str, type_name: str, args: str, **options: Any
+) -> None:
     """Save a template of TYPE with ARGS, a JSON object that may leave some out."""
     desk.require_types()
     job_type = desk.app.registry.get(type_name)
@@ -56,16 +58,16 @@ async def save(desk: Desk, /, name: str, type_name: str, args: str, **options: A
 
 @verb("rm")
 @click.argument("name")
-async def rm(desk: Desk, /, name: str) -> None:
+async def rm(desk: CommandContext, /, name: str) -> None:
     """Remove a template; jobs made from it stay as they are."""
     await desk.app.templates.remove(name)
-    desk.out.say(f"{name} is gone")
+    desk.out.message(f"{name} is gone")
 
 
 @verb("enqueue")
 @click.argument("name")
 @click.argument("args", default="{}")
-async def enqueue(desk: Desk, /, name: str, args: str) -> None:
+async def enqueue(desk: CommandContext, /, name: str, args: str) -> None:
     """Enqueue a job from a template; ARGS, a JSON object, go over the template's own."""
     desk.require_types()
     handle = await desk.app.templates.enqueue(name, **arguments(args))

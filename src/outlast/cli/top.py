@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from outlast.cli.command import Desk, verb
+from outlast.cli.command import CommandContext, verb
 from outlast.cli.output import ago
 from outlast.core.job import Job
 from outlast.core.overview import Overview
@@ -27,9 +27,9 @@ BARS: Final = "▁▂▃▄▅▆▇█"
 @verb("top")
 @click.option("--once", is_flag=True, help="Print one picture and exit.")
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True)
-async def command(desk: Desk, /, once: bool, interval: float) -> None:
+async def command(desk: CommandContext, /, once: bool, interval: float) -> None:
     """Watch the store: what waits, what runs, who works. Ctrl-C leaves."""
-    look = await picture(desk)
+    look = await snapshot(desk)
     if desk.out.as_json:
         desk.out.record(look)
         return
@@ -42,11 +42,11 @@ async def command(desk: Desk, /, once: bool, interval: float) -> None:
             rates = [*rates, _per_minute(look["overview"])][-30:]
             show(_drawn(look, rates))
             await asyncio.sleep(interval)
-            look = await picture(desk)
+            look = await snapshot(desk)
 
 
 @contextmanager
-def _screen(desk: Desk) -> "Iterator[Callable[[RenderableType], None]]":
+def _screen(desk: CommandContext) -> "Iterator[Callable[[RenderableType], None]]":
     """Where pictures go: each over the last one on a terminal, one below the other elsewhere."""
     from rich.live import Live  # noqa: PLC0415 - nobody else needs it
 
@@ -58,7 +58,7 @@ def _screen(desk: Desk) -> "Iterator[Callable[[RenderableType], None]]":
         yield live.update
 
 
-async def picture(desk: Desk) -> dict[str, Any]:
+async def snapshot(desk: CommandContext) -> dict[str, Any]:
     """Everything that one picture shows."""
     store = desk.app.store
     return {

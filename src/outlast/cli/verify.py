@@ -2,7 +2,7 @@
 
 import click
 
-from outlast.cli.command import Desk, Exit, verb
+from outlast.cli.command import CommandContext, Exit, verb
 from outlast.verify import verify
 
 SHOWN = 50
@@ -10,7 +10,7 @@ SHOWN = 50
 
 @verb("verify")
 @click.option("-n", "--limit", type=click.IntRange(1, 100_000), default=SHOWN, show_default=True)
-async def command(desk: Desk, /, limit: int) -> int:
+async def command(desk: CommandContext, /, limit: int) -> int:
     """Go through every job, run, event and reservation, and prove or refute the invariants.
 
     Exit 0: all hold. Exit 1: some do not; each violation names the rows and the safe repair. It
@@ -31,8 +31,8 @@ async def command(desk: Desk, /, limit: int) -> int:
         else:
             desk.out.line(f"{violation.code}  {violation.job_id or ''}  {violation.what}")
             desk.out.line(f"    rows: {', '.join(violation.rows)}\n    repair: {violation.repair}")
-    desk.out.say(
+    desk.out.message(
         f"{report.jobs:,} jobs, {report.runs:,} runs, {report.events:,} events: "
         f"{len(report.violations):,} violations, in {report.seconds:.1f} s"
     )
-    return Exit.FAILED if report.violations else Exit.FINE
+    return Exit.FAILED if report.violations else Exit.OK

@@ -14,9 +14,9 @@ from outlast.cli.target import find
 from outlast.clock import SystemClock
 from outlast.core.ids import Ids
 from outlast.errors import OutlastError
-from outlast.scheduler.loop import keep_triggering
+from outlast.scheduler.loop import run_trigger_loop
 from outlast.store.open import open_store
-from outlast.worker.supervisor.options import Exit, Plan
+from outlast.worker.supervisor.options import WorkerExit, WorkerOptions
 from outlast.worker.supervisor.supervisor import Supervisor
 
 log = logging.getLogger("outlast.worker")
@@ -89,7 +89,7 @@ def command(app: str | None, **options: object) -> None:
     rest, exit 0. A second one: hand back everything now, exit 1. Exit 2: the app, an option or
     the store cannot work; exit 3: another worker has that identity or scope.
     """
-    plan = Plan(app=_address(app), **options)  # type: ignore[arg-type]  # click has checked them
+    plan = WorkerOptions(app=_address(app), **options)  # type: ignore[arg-type]  # click has checked them
     configure(plan.log_level, plan.log_format, unhurried=True)
     sys.exit(asyncio.run(_run(plan)))
 
@@ -107,10 +107,10 @@ def _address(app: str | None) -> str:
 def _leave() -> None:
     log.error("the store does not answer; leaving what is unwritten to whoever reclaims it")
     logging.shutdown()  # which writes it
-    os._exit(Exit.FAILED)
+    os._exit(WorkerExit.FAILED)
 
 
-async def _run(plan: Plan) -> int:
+async def _run(plan: WorkerOptions) -> int:
     clock = SystemClock()
     ids = Ids(clock.now, secrets.randbits)
     supervisor = Supervisor(
@@ -121,6 +121,6 @@ async def _run(plan: Plan) -> int:
         ids=ids,
         random=SystemRandom().random,
         leave=_leave,
-        beside=lambda store, settings: keep_triggering(store, ids.job, settings.poll),
+        beside=lambda store, settings: run_trigger_loop(store, ids.job, settings.poll),
     )
     return await supervisor.run()

@@ -15,14 +15,14 @@ from outlast.cli.app_loader import load_app
 from outlast.cli.logging_setup import configure
 from outlast.clock import SystemClock
 from outlast.errors import OutlastError
-from outlast.scheduler.loop import bring_in
+from outlast.scheduler.loop import sync_declared
 from outlast.telemetry.events import has_sinks
 from outlast.worker.engine import Engine
-from outlast.worker.supervisor.child_main import Child, orphan_patience, watch_lifeline
+from outlast.worker.supervisor.child_main import WorkerChild, orphan_patience, watch_lifeline
 from outlast.worker.supervisor.child_process import DUMP_SIGNAL
-from outlast.worker.supervisor.control_channel import Line, say
-from outlast.worker.supervisor.options import Exit
-from outlast.worker.supervisor.shared_lease_table import Board, HeldOnBoard
+from outlast.worker.supervisor.control_channel import ControlChannel, send_sync
+from outlast.worker.supervisor.options import WorkerExit
+from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable, SharedLeaseWriter
 
 GROUP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -40,28 +40,28 @@ def main(order: dict[str, Any]) -> int:
         signal.signal(each, _leave_it_to_the_supervisor)
     os.register_at_fork(after_in_child=_hear_signals)
     line = socket.socket(fileno=ways["line"])
-    held = HeldOnBoard(Board(ways["board"]), SystemClock().monotonic)
+    held = SharedLeaseWriter(SharedLeaseTable(ways["board"]), SystemClock().monotonic)
     try:
         app = load_app(order["app"])
         engine = app.engine(held, **_wanted(order), app_address=order["app"])
-        say(line, "hello", **_hello(app, engine))
+        send_sync(line, "hello", **_hello(app, engine))
     except OutlastError as error:
-        say(line, "unfit", why=str(error))
-        return Exit.WRONG
+        send_sync(line, "unfit", why=str(error))
+        return WorkerExit.WRONG
     asyncio.run(_work(app, engine, held, line, ways["lifeline"]))
-    return Exit.FINE
+    return WorkerExit.FINE
 
 
 async def _work(
-    app: Outlast, engine: Engine, held: HeldOnBoard, line: socket.socket, lifeline: int
+    app: Outlast, engine: Engine, held: SharedLeaseWriter, line: socket.socket, lifeline: int
 ) -> None:
-    child = Child(
+    child = WorkerChild(
         app.store,
         engine,
         app.settings,
         held=held,
-        line=await Line.over(line),
-        ready=lambda: bring_in(app.sync_schedules),
+        line=await ControlChannel.over(line),
+        ready=lambda: sync_declared(app.sync_schedules),
     )
     watch_lifeline(lifeline, child, orphan_patience(app.settings))
     await child.run()

@@ -8,27 +8,27 @@ from types import MappingProxyType
 from outlast.errors import InvalidParams, PayloadTooLarge, PermanentError, TransientError
 
 
-class Verdict(StrEnum):
+class ErrorClass(StrEnum):
     """What an error says about trying again."""
 
     TRANSIENT = "transient"  # it may pass: retry
     PERMANENT = "permanent"  # it will not: close at once
 
 
-ErrorMap = Mapping[type[BaseException], Verdict]
+ErrorMap = Mapping[type[BaseException], ErrorClass]
 
 DECISIONS: ErrorMap = MappingProxyType(
     {
-        PermanentError: Verdict.PERMANENT,
-        InvalidParams: Verdict.PERMANENT,
-        PayloadTooLarge: Verdict.PERMANENT,
-        TransientError: Verdict.TRANSIENT,
+        PermanentError: ErrorClass.PERMANENT,
+        InvalidParams: ErrorClass.PERMANENT,
+        PayloadTooLarge: ErrorClass.PERMANENT,
+        TransientError: ErrorClass.TRANSIENT,
     }
 )
 """Errors that say themselves what they are."""
 
 GUESSES: ErrorMap = MappingProxyType(
-    {TimeoutError: Verdict.TRANSIENT, ConnectionError: Verdict.TRANSIENT}
+    {TimeoutError: ErrorClass.TRANSIENT, ConnectionError: ErrorClass.TRANSIENT}
 )
 """Errors that usually pass, unless a type knows better."""
 
@@ -39,9 +39,9 @@ class Classifier:
     then what is usual; then the default for the unknown."""
 
     errors: ErrorMap = field(default_factory=dict)
-    unknown: Verdict = Verdict.TRANSIENT
+    unknown: ErrorClass = ErrorClass.TRANSIENT
 
-    def verdict(self, error: BaseException) -> Verdict:
+    def verdict(self, error: BaseException) -> ErrorClass:
         kinds = type(error).__mro__  # the most specific class first
         told = (self.errors.get(kind) or DECISIONS.get(kind) for kind in kinds)
         guessed = (GUESSES.get(kind) for kind in kinds)

@@ -4,13 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 
-from outlast.core.outcome import Outcome
+from outlast.core.outcome import HandlerOutcome
 
 Text = str | PathLike[str]
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Command(Outcome):
+class Command(HandlerOutcome):
     """What a handler with `executor="command"` returns: `Command(["tar", "-cf", name, folder])`.
 
     `cwd`: where it runs; the worker's own folder, if left out. `env`: variables set on top of the

@@ -10,7 +10,7 @@ from outlast.errors import InvalidJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Document:
     """A document as the store has it; no two that were ever written have one `version`."""
 
     kind: str

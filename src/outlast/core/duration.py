@@ -3,7 +3,7 @@
 import re
 from datetime import timedelta
 
-Span = str | timedelta
+Duration = str | timedelta
 """A timedelta, or text such as "500ms", "15s", "5m", "1h30m", "30d"."""
 
 MICROSECOND = timedelta(microseconds=1)
@@ -20,7 +20,7 @@ _PART = re.compile(r"(\d{1,9})(ms|[smhd])")
 _WHOLE = re.compile(r"(?:\d{1,9}(?:ms|[smhd])){1,5}", re.ASCII)
 
 
-def to_span(value: Span, *, what: str) -> timedelta:
+def parse_duration(value: Duration, *, what: str) -> timedelta:
     """The timedelta of `value`; ValueError names `what` when it is not a span within bounds."""
     span = value if isinstance(value, timedelta) else _parse(value, what)
     if not timedelta(0) <= span <= LONGEST:
@@ -28,7 +28,7 @@ def to_span(value: Span, *, what: str) -> timedelta:
     return span
 
 
-def in_words(span: timedelta) -> str:
+def format_short(span: timedelta) -> str:
     """As people say it: `45ms`, `3.2s`, `45s`, `3m12s`, `2h05m`, `4d03h`."""
     seconds = abs(span.total_seconds())
     if seconds < 1:
@@ -42,7 +42,7 @@ def in_words(span: timedelta) -> str:
     return f"{whole // 60}m{whole % 60:02}s" if whole >= 60 else f"{whole}s"  # noqa: PLR2004
 
 
-def exactly(span: timedelta) -> str:
+def format_exact(span: timedelta) -> str:
     """As `to_span` reads it: `1h30m`; what is finer than a millisecond is left out."""
     parts = []
     for unit, size in sorted(_UNITS.items(), key=lambda each: each[1], reverse=True):

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from outlast.core.ids import JobId, RunId
-from outlast.core.position import Edit, Place
+from outlast.core.position import JobEdit, MoveTo
 from outlast.core.state import Loss, RunStatus
 
 ZERO = timedelta(0)
@@ -114,7 +114,7 @@ class GivenUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Drifted:
+class DetachedJobFound:
     """Recovery found it running in nobody's hands.
 
     `last` is how its last run ended and `reason` why; None: it has no run. `detail` is for the
@@ -127,7 +127,7 @@ class Drifted:
 
 
 @dataclass(frozen=True, slots=True)
-class Continued:
+class SuccessorMissing:
     """Recovery found that it failed and that nothing follows it."""
 
     reason: str
@@ -137,14 +137,14 @@ class Continued:
 class Edited:
     """Somebody changes what it is asked, how urgent it is, or when it is due."""
 
-    edit: Edit
+    edit: JobEdit
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
     """Somebody gives it another place in its queue."""
 
-    place: Place
+    place: MoveTo
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +169,15 @@ Event = (
     | Unblocked
     | Misfired
     | GivenUp
-    | Drifted
-    | Continued
+    | DetachedJobFound
+    | SuccessorMissing
     | Edited
     | Moved
     | GroupStopped
 )
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """What a stored event record tells; the routine claim and success leave none."""
 
     RETRY = "retry"  # failed, will be tried again in place
@@ -218,7 +218,7 @@ class EventRecord:
     at: datetime
     job_id: JobId | None
     run_id: RunId | None
-    kind: Kind
+    kind: EventKind
     token: int
     reason: str | None
     detail: str | None = None

@@ -7,12 +7,12 @@ from enum import StrEnum
 from typing import Final
 
 from outlast.core.delivery import Delivery
-from outlast.core.duration import in_words
+from outlast.core.duration import format_short
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.queue import Pause
 from outlast.core.reservation import Reservation
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
 
@@ -20,7 +20,7 @@ MOST_AHEAD: Final = 1_000
 """Up to here the jobs ahead are counted; beyond, it says `1,000+`."""
 
 
-class Code(StrEnum):
+class GateCode(StrEnum):
     """The gates in the order in which a job meets them. The words are stable."""
 
     ENDED = "ended"  # it is over
@@ -39,7 +39,7 @@ class Code(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Other:
+class BlockingJob:
     """Another job that stands in the way, and who runs it."""
 
     id: JobId
@@ -47,7 +47,7 @@ class Other:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class WaitFacts:
     """All that decides when a job is taken, as the store had it at one moment."""
 
     job: Job
@@ -55,10 +55,10 @@ class Situation:
     pause: Pause | None = None
     concurrency: int | None = None
     open_runs: int = 0  # of its queue
-    running: Sequence[Other] = ()  # a few of those
+    running: Sequence[BlockingJob] = ()  # a few of those
     reservation: Reservation | None = None
-    overlap: Other | None = None
-    member: Other | None = None  # of its group, that must end first
+    overlap: BlockingJob | None = None
+    member: BlockingJob | None = None  # of its group, that must end first
     ahead: int = 0  # for whoever is the next to take it: of types that one knows
     next_one: JobId | None = None  # the first of those ahead
     workers: Sequence[WorkerRecord] = ()  # alive
@@ -70,7 +70,7 @@ class Situation:
 class Gate:
     """One gate: open, or what stops the job there, who holds it shut and what would open it."""
 
-    code: Code
+    code: GateCode
     is_open: bool
     text: str
     holder: str | None = None
@@ -96,7 +96,7 @@ class Explanation:
     def lines(self) -> list[str]:
         """The same words wherever it is shown."""
         job, stop = self.job, self.stop
-        age = "" if job.is_final else f", {in_words(self.at - job.created_at)} old"
+        age = "" if job.is_final else f", {format_short(self.at - job.created_at)} old"
         said = [f'{job.type}  {job.id}  {job.state} in queue "{job.queue}"{age}', ""]
         if job.slot_at is not None:
             whose = f" of schedule {job.schedule_id}" if job.schedule_id else ""
@@ -109,7 +109,7 @@ class Explanation:
         return said if stop.clears is None else [*said, "", f"Clears when: {stop.clears}"]
 
 
-def explain(situation: Situation) -> Explanation:
+def explain(situation: WaitFacts) -> Explanation:
     """The gates of a job in that situation."""
     gates = tuple(_gates(situation))
     return Explanation(situation.job, situation.now, gates)
@@ -120,24 +120,24 @@ def able(job: Job, workers: Iterable[WorkerRecord]) -> list[WorkerRecord]:
     return [worker for worker in workers if job.queue in worker.queues and job.type in worker.types]
 
 
-def in_use(workers: Iterable[WorkerRecord], open_runs: Mapping[Holder, int]) -> int:
+def in_use(workers: Iterable[WorkerRecord], open_runs: Mapping[LeaseHolder, int]) -> int:
     """How many of their slots are; what one has at hand beyond its slots keeps no other busy."""
-    return sum(min(open_runs.get(worker.holder, 0), worker.slots) for worker in workers)
+    return sum(min(open_runs.get(worker.holder, 0), worker.capacity) for worker in workers)
 
 
-def looking_for(
-    workers: Sequence[WorkerRecord], open_runs: Mapping[Holder, int]
+def types_wanted_by(
+    workers: Sequence[WorkerRecord], open_runs: Mapping[LeaseHolder, int]
 ) -> set[frozenset[str] | None]:
     """Of which types each takes the next: who has a free slot, or all if none has; None is any."""
-    free = [worker for worker in workers if open_runs.get(worker.holder, 0) < worker.slots]
+    free = [worker for worker in workers if open_runs.get(worker.holder, 0) < worker.capacity]
     return {frozenset(worker.types) for worker in free or workers} or {None}
 
 
-def _gates(here: Situation) -> Iterator[Gate]:
+def _gates(here: WaitFacts) -> Iterator[Gate]:
     job = here.job
     if job.is_final:
         yield _shut(
-            Code.ENDED, f"it ended {job.state} ({job.reason or 'done'})", clears=_again(job)
+            GateCode.ENDED, f"it ended {job.state} ({job.reason or 'done'})", clears=_again(job)
         )
         return
     if job.state is State.RUNNING:
@@ -158,120 +158,128 @@ def _gates(here: Situation) -> Iterator[Gate]:
     yield from _slots(here)
 
 
-def _running(here: Situation) -> Gate:
+def _running(here: WaitFacts) -> Gate:
     job = here.job
     since = "" if job.started_at is None else f" since {_clock(job.started_at)}"
     if here.lease_over:
         text = f"its lease, held by {job.holder}, is over; it is about to be taken over"
-        return _shut(Code.RUNNING, text, holder=job.holder, clears="any live worker takes it over")
+        return _shut(
+            GateCode.RUNNING, text, holder=job.holder, clears="any live worker takes it over"
+        )
     asked = "; it was asked to stop" if job.cancel_requested else ""
     text = f"{job.holder} runs it{since}{asked}"
-    return _shut(Code.RUNNING, text, holder=job.holder, clears="its handler ends")
+    return _shut(GateCode.RUNNING, text, holder=job.holder, clears="its handler ends")
 
 
-def _blocked(here: Situation) -> Gate:
+def _blocked(here: WaitFacts) -> Gate:
     if here.job.state is not State.BLOCKED:
-        return _open(Code.BLOCKED, "waits for no other job")
+        return _open(GateCode.BLOCKED, "waits for no other job")
     if here.member is None:
         text = "its group is not complete yet"
-        return _shut(Code.BLOCKED, text, holder=here.job.group_id, clears="the group is complete")
+        return _shut(
+            GateCode.BLOCKED, text, holder=here.job.group_id, clears="the group is complete"
+        )
     text = f"job {here.member.id}, before it in group {here.job.group_id}, has not ended"
-    return _shut(Code.BLOCKED, text, holder=here.member.id, clears=f"job {here.member.id} ends")
+    return _shut(GateCode.BLOCKED, text, holder=here.member.id, clears=f"job {here.member.id} ends")
 
 
-def _due(here: Situation) -> Gate:
+def _due(here: WaitFacts) -> Gate:
     when = here.job.available_at
     if when <= here.now or here.job.state is State.QUEUED:  # the clock may have been set back since
-        return _open(Code.DUE, f"since {_clock(when)}")
+        return _open(GateCode.DUE, f"since {_clock(when)}")
     why = f" (run {here.job.token} {_last(here.job)})" if here.job.token else ""
-    text = f"due at {_clock(when)}, in {in_words(when - here.now)}{why}"
-    return _shut(Code.DUE, text, clears=f"{_clock(when)}; `outlast edit {here.job.id} --in 0s`")
+    text = f"due at {_clock(when)}, in {format_short(when - here.now)}{why}"
+    return _shut(GateCode.DUE, text, clears=f"{_clock(when)}; `outlast edit {here.job.id} --in 0s`")
 
 
-def _deadline(here: Situation, deadline: datetime) -> Gate:
+def _deadline(here: WaitFacts, deadline: datetime) -> Gate:
     if here.now <= deadline:
-        return _open(Code.DEADLINE, f"may start until {_clock(deadline)}")
+        return _open(GateCode.DEADLINE, f"may start until {_clock(deadline)}")
     text = f"it was to start by {_clock(deadline)}"
-    return _shut(Code.DEADLINE, text, clears="never: a worker's tick will skip it")
+    return _shut(GateCode.DEADLINE, text, clears="never: a worker's tick will skip it")
 
 
-def _paused(here: Situation) -> Gate:
+def _paused(here: WaitFacts) -> Gate:
     pause, queue = here.pause, here.job.queue
     if pause is None or pause.is_over(here.now):
-        return _open(Code.PAUSED, f'queue "{queue}" is not paused')
+        return _open(GateCode.PAUSED, f'queue "{queue}" is not paused')
     text = (
         f'queue "{queue}" is paused since {_clock(pause.at)}: {pause.reason or "no reason given"}'
     )
     until = "" if pause.until is None else f"at {_clock(pause.until)}, or "
-    return _shut(Code.PAUSED, text, holder=queue, clears=f"{until}`outlast queue resume {queue}`")
+    return _shut(
+        GateCode.PAUSED, text, holder=queue, clears=f"{until}`outlast queue resume {queue}`"
+    )
 
 
-def _reserved(here: Situation) -> Gate:
+def _reserved(here: WaitFacts) -> Gate:
     held = here.reservation
     if held is None or held.job_id == here.job.id:
         who = "its own reservation" if held is not None else "nobody"
-        return _open(Code.RESERVATION, f"{who} holds the queue")
+        return _open(GateCode.RESERVATION, f"{who} holds the queue")
     text = (
         f"direct job {held.job_id} of {held.reserved_by} holds the queue until "
         f"{_clock(held.expires_at)}, or longer if it is renewed"
     )
     when = "ends" if here.concurrency == 1 else "is taken"
-    return _shut(Code.RESERVATION, text, holder=held.job_id, clears=f"job {held.job_id} {when}")
+    return _shut(GateCode.RESERVATION, text, holder=held.job_id, clears=f"job {held.job_id} {when}")
 
 
-def _served(here: Situation) -> Iterator[Gate]:
+def _served(here: WaitFacts) -> Iterator[Gate]:
     queue, kind = here.job.queue, here.job.type
     serving = [worker for worker in here.workers if queue in worker.queues]
     if not serving:
         text = f'no live worker serves queue "{queue}"'
-        yield _shut(Code.WORKER, text, clears=f"`outlast worker -q {queue}`")
+        yield _shut(GateCode.WORKER, text, clears=f"`outlast worker -q {queue}`")
         return
     names = ", ".join(sorted({worker.instance_id for worker in serving})[:3])
-    yield _open(Code.WORKER, f'{len(serving)} serve queue "{queue}": {names}')
+    yield _open(GateCode.WORKER, f'{len(serving)} serve queue "{queue}": {names}')
     if any(kind in worker.types for worker in serving):
-        yield _open(Code.TYPE, f'type "{kind}" is known there')
+        yield _open(GateCode.TYPE, f'type "{kind}" is known there')
         return
     text = f'none of them knows type "{kind}"'
-    yield _shut(Code.TYPE, text, holder=names, clears=f'a worker with the code of "{kind}"')
+    yield _shut(GateCode.TYPE, text, holder=names, clears=f'a worker with the code of "{kind}"')
 
 
-def _limited(here: Situation, most: int) -> Gate:
+def _limited(here: WaitFacts, most: int) -> Gate:
     if here.open_runs < most:
-        return _open(Code.CONCURRENCY, f"{here.open_runs} of {most} run")
+        return _open(GateCode.CONCURRENCY, f"{here.open_runs} of {most} run")
     by = ", ".join(f"{other.id} on {other.holder}" for other in here.running)
     text = f"the queue lets {most} run, and {here.open_runs} do: {by}"
     first = here.running[0].id if here.running else None
-    return _shut(Code.CONCURRENCY, text, holder=first, clears=f"job {first} ends")
+    return _shut(GateCode.CONCURRENCY, text, holder=first, clears=f"job {first} ends")
 
 
-def _overlap(here: Situation) -> Gate:
+def _overlap(here: WaitFacts) -> Gate:
     if here.overlap is None:
-        return _open(Code.OVERLAP, f'no job named "{here.job.name}" runs')
+        return _open(GateCode.OVERLAP, f'no job named "{here.job.name}" runs')
     text = (
         f'job {here.overlap.id}, of the same name "{here.job.name}", runs on {here.overlap.holder}'
     )
-    return _shut(Code.OVERLAP, text, holder=here.overlap.id, clears=f"job {here.overlap.id} ends")
+    return _shut(
+        GateCode.OVERLAP, text, holder=here.overlap.id, clears=f"job {here.overlap.id} ends"
+    )
 
 
-def _order(here: Situation) -> Gate:
+def _order(here: WaitFacts) -> Gate:
     if here.reservation is not None and here.reservation.job_id == here.job.id:
-        return _open(Code.ORDER, "its own reservation goes before the order")
+        return _open(GateCode.ORDER, "its own reservation goes before the order")
     if not here.ahead:
-        return _open(Code.ORDER, "next in claim order")
+        return _open(GateCode.ORDER, "next in claim order")
     count = f"{MOST_AHEAD:,}+" if here.ahead > MOST_AHEAD else f"{here.ahead:,}"
     text = f"behind {count} in claim order; {here.next_one} is next"
     clears = f"they are taken; `outlast move {here.job.id} front`"
-    return _shut(Code.ORDER, text, holder=here.next_one, clears=clears)
+    return _shut(GateCode.ORDER, text, holder=here.next_one, clears=clears)
 
 
-def _slots(here: Situation) -> Iterator[Gate]:
+def _slots(here: WaitFacts) -> Iterator[Gate]:
     serving = able(here.job, here.workers)
-    room = sum(worker.slots for worker in serving)
+    room = sum(worker.capacity for worker in serving)
     if here.busy < room:
-        yield _open(Code.SLOTS, f"{room - here.busy} of {room} slots are idle")
+        yield _open(GateCode.SLOTS, f"{room - here.busy} of {room} slots are idle")
     elif serving:
         text = f"all {room} slots of {len(serving)} workers are busy"
-        yield _shut(Code.SLOTS, text, clears="a run ends, or another worker starts")
+        yield _shut(GateCode.SLOTS, text, clears="a run ends, or another worker starts")
 
 
 def _again(job: Job) -> str | None:
@@ -287,9 +295,11 @@ def _clock(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _open(code: Code, text: str) -> Gate:
+def _open(code: GateCode, text: str) -> Gate:
     return Gate(code=code, is_open=True, text=text)
 
 
-def _shut(code: Code, text: str, *, holder: str | None = None, clears: str | None = None) -> Gate:
+def _shut(
+    code: GateCode, text: str, *, holder: str | None = None, clears: str | None = None
+) -> Gate:
     return Gate(code=code, is_open=False, text=text, holder=holder, clears=clears)

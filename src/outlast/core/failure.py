@@ -20,12 +20,12 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raised:
+class ExceptionInfo:
     """One exception: its class, what it said, and where, the innermost frame last."""
 
     type: str
     module: str
-    words: str
+    message: str
     frames: tuple[Frame, ...]
 
 
@@ -51,7 +51,7 @@ class Failure:
     retry_in: timedelta | None
     payload: Mapping[str, Any]
     traceback: str
-    raised: tuple[Raised, ...]
+    raised: tuple[ExceptionInfo, ...]
 
     @property
     def is_final(self) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from outlast.core.decide import Change
-from outlast.core.failure import Failure, Frame, Raised, Sink
-from outlast.core.limits import MAX_REASON, cut, is_cut, shown
-from outlast.core.redact import REDACTED, bare, hidden, redact, scrub
+from outlast.core.failure import ExceptionInfo, Failure, Frame, Sink
+from outlast.core.limits import MAX_REASON, is_cut, repr_short, truncate
+from outlast.core.redact import REDACTED, redact, redacted_values, scrub, traceback_locations
 from outlast.core.run import Claim
 from outlast.core.state import RunStatus, State
 from outlast.errors import InvalidType
@@ -24,45 +24,45 @@ MOST_SHOWN: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class FailedAttempt:
     """A failed attempt as it was, before anything is taken out."""
 
     claim: Claim
     change: Change
-    raised: tuple[Raised, ...]
+    raised: tuple[ExceptionInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class FailureSink:
     """A sink, and the fields of payloads it may see; it sees the names of all others."""
 
     sink: Sink
     show: frozenset[str] = frozenset()
 
     @classmethod
-    def new(cls, sink: Sink, show: Iterable[str] = ()) -> "Watch":
+    def new(cls, sink: Sink, show: Iterable[str] = ()) -> "FailureSink":
         """Both checked; InvalidType says what cannot be."""
         call = getattr(sink, "__call__", None)  # noqa: B004 - an object's own may be a coroutine's
         if not callable(sink) or isinstance(sink, type):
             raise InvalidType(
-                f"a sink of failures is {shown(sink)}; give a function that takes one"
+                f"a sink of failures is {repr_short(sink)}; give a function that takes one"
             )
         if inspect.iscoroutinefunction(sink) or inspect.iscoroutinefunction(call):
             raise InvalidType(
                 "a sink of failures is async; it has a thread, so give a plain function"
             )
         if isinstance(show, str):
-            raise InvalidType(f"show is {shown(show)}; give a list of field names")
+            raise InvalidType(f"show is {repr_short(show)}; give a list of field names")
         names = frozenset(show)
         if len(names) > MOST_SHOWN or not all(isinstance(name, str) and name for name in names):
             raise InvalidType(f"show must be a list of at most {MOST_SHOWN:,} names of fields")
         return cls(sink, names)
 
-    def see(self, noted: Noted, *, worker: str) -> Failure:
+    def to_failure(self, noted: FailedAttempt, *, worker: str) -> Failure:
         """What its sink is told."""
         claim, change = noted.claim, noted.change
         payload = _parsed(claim.params)
-        values = set(hidden(payload, self.show))
+        values = set(redacted_values(payload, self.show))
         assert change.move.run is not None
         return Failure(
             job_id=claim.job_id,
@@ -78,13 +78,13 @@ class Watch:
             payload=redact(payload, self.show),
             traceback=_without(values, change.error or ""),
             raised=tuple(
-                replace(each, words=cut(_without(values, each.words), MAX_REASON))
+                replace(each, message=truncate(_without(values, each.message), MAX_REASON))
                 for each in noted.raised
             ),
         )
 
 
-def raised_by(error: BaseException | None) -> tuple[Raised, ...]:
+def raised_by(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
     """The exception, then what it was raised from, and so on; no more than a few."""
     found: list[BaseException] = []
     while error is not None and len(found) < MOST_CAUSES:  # which also ends a circle
@@ -93,12 +93,12 @@ def raised_by(error: BaseException | None) -> tuple[Raised, ...]:
     return tuple(_raised(each) for each in found)
 
 
-def _raised(error: BaseException) -> Raised:
+def _raised(error: BaseException) -> ExceptionInfo:
     frames = traceback.extract_tb(error.__traceback__, limit=-MOST_FRAMES)
-    return Raised(
+    return ExceptionInfo(
         type=type(error).__name__,
         module=type(error).__module__,
-        words=_words(error),
+        message=_words(error),
         frames=tuple(
             Frame(each.filename, each.lineno or 0, each.name, each.line or "") for each in frames
         ),
@@ -107,7 +107,7 @@ def _raised(error: BaseException) -> Raised:
 
 def _words(error: BaseException) -> str:
     try:
-        return cut(str(error))
+        return truncate(str(error))
     except Exception:  # noqa: BLE001 - the code of whoever wrote it
         return "[unprintable]"
 
@@ -116,7 +116,7 @@ def _without(values: set[str], text: str) -> str:
     if not is_cut(text):
         return scrub(text, values)
     # Half of a value may stand at its end, where nobody would know it again.
-    return bare(text) if "\n" in text else REDACTED
+    return traceback_locations(text) if "\n" in text else REDACTED
 
 
 def _parsed(params: str) -> dict[str, Any]:

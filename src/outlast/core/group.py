@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from outlast.core.job import NewJob
-from outlast.core.limits import check_key, shown
+from outlast.core.limits import check_key, repr_short
 from outlast.core.state import FINAL, State
 from outlast.errors import InvalidGroup
 
@@ -37,7 +37,7 @@ class OnMemberFailure(StrEnum):
     SKIP = "skip"  # those that wait end `skipped`, those that run may finish
 
 
-class Closing(StrEnum):
+class ClosePolicy(StrEnum):
     """How the members left over in a group end."""
 
     STOP = "stop"  # cancelled
@@ -56,7 +56,7 @@ class GroupState(StrEnum):
     )
 
 
-class Step(StrEnum):
+class GroupAction(StrEnum):
     """What a group does after the end of a member."""
 
     NOTHING = "nothing"  # its other members are as free as they were
@@ -65,11 +65,11 @@ class Step(StrEnum):
     SKIP = "skip"  # it closes: whoever waits is skipped
 
 
-def after(mode: GroupMode, on_failure: OnMemberFailure, end: State) -> Step:
+def action_after_member(mode: GroupMode, on_failure: OnMemberFailure, end: State) -> GroupAction:
     """What the end of a member means; a link of a chain that got a successor has not ended."""
     if end not in GOOD and on_failure is not OnMemberFailure.CONTINUE:
-        return Step(on_failure)
-    return Step.NEXT if mode is GroupMode.SEQUENTIAL else Step.NOTHING
+        return GroupAction(on_failure)
+    return GroupAction.NEXT if mode is GroupMode.SEQUENTIAL else GroupAction.NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Group:
     total: int
     created_at: datetime
     sealed_at: datetime | None
-    closing: Closing | None
+    closing: ClosePolicy | None
     reason: str | None
     counts: Mapping[State, int]
 
@@ -133,28 +133,28 @@ class ClosingGroup:
     """A group that closes and may have members left over."""
 
     id: str
-    closing: Closing
+    closing: ClosePolicy
 
 
 def check_group(new: NewGroup) -> NewGroup:
     """`new`, if it can be stored; InvalidGroup otherwise."""
     if not isinstance(new.id, str) or len(new.id) != _ID:
-        raise InvalidGroup(f"the id of a group is {shown(new.id)}; use a UUID")
+        raise InvalidGroup(f"the id of a group is {repr_short(new.id)}; use a UUID")
     if new.name is not None:
         try:
             check_key(new.name, what="the name of a group")
         except ValueError as error:
             raise InvalidGroup(str(error)) from error
     if isinstance(new.total, bool) or not isinstance(new.total, int):
-        raise InvalidGroup(f"the total of a group is {shown(new.total)}; use a whole number")
+        raise InvalidGroup(f"the total of a group is {repr_short(new.total)}; use a whole number")
     if not 1 <= new.total <= MOST_MEMBERS:
         raise InvalidGroup(
-            f"a group of {shown(new.total)} members; it must have 1 to {MOST_MEMBERS:,}"
+            f"a group of {repr_short(new.total)} members; it must have 1 to {MOST_MEMBERS:,}"
         )
     return new
 
 
-def why_no_member(
+def membership_error(
     new: NewJob, *, is_known: bool, is_sealed: bool, closing: str | None
 ) -> str | None:
     """Why a job cannot become a member of its group, which stands so; None if it can."""
@@ -163,7 +163,7 @@ def why_no_member(
     if new.retry_of is not None:
         return "a retry cannot be a new member of a group; leave one of the two out"
     if not is_known:
-        return f"there is no group {shown(new.group_id)}; add the group before its members"
+        return f"there is no group {repr_short(new.group_id)}; add the group before its members"
     if closing is not None:
         return f"group {new.group_id} was stopped ({closing}); start another"
     return f"group {new.group_id} is complete; start another" if is_sealed else None

@@ -28,7 +28,7 @@ def check_name(value: str, *, what: str) -> str:
     """`value`, if it can name a type, queue, job, worker or series; InvalidJob otherwise."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidJob(
-            f"{what} is {shown(value)}; use 1 to 128 of the characters A-Z a-z 0-9 _ . : -"
+            f"{what} is {repr_short(value)}; use 1 to 128 of the characters A-Z a-z 0-9 _ . : -"
         )
     return value
 
@@ -36,19 +36,19 @@ def check_name(value: str, *, what: str) -> str:
 def check_key(value: str, *, what: str, empty: bool = False) -> str:
     """`value`, if it can be a dedupe key: free text, bounded, storable everywhere."""
     if not isinstance(value, str) or len(value) > MAX_KEY or not (value or empty):
-        raise InvalidJob(f"{what} is {shown(value)}; use text of 1 to {MAX_KEY} characters")
+        raise InvalidJob(f"{what} is {repr_short(value)}; use text of 1 to {MAX_KEY} characters")
     if not is_storable(value):
-        raise InvalidJob(f"{what} is {shown(value)}; NUL and lone surrogates cannot be stored")
+        raise InvalidJob(f"{what} is {repr_short(value)}; NUL and lone surrogates cannot be stored")
     return value
 
 
 def check_priority(value: int) -> int:
     """`value`, if it is a priority; higher goes first."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidJob(f"priority is {shown(value)}; use a whole number")
+        raise InvalidJob(f"priority is {repr_short(value)}; use a whole number")
     if not MIN_PRIORITY <= value <= MAX_PRIORITY:
         raise InvalidJob(
-            f"priority is {shown(value)}; it must lie in {MIN_PRIORITY:,}…{MAX_PRIORITY:,}"
+            f"priority is {repr_short(value)}; it must lie in {MIN_PRIORITY:,}…{MAX_PRIORITY:,}"
         )
     return value
 
@@ -58,7 +58,7 @@ def is_storable(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def cut(text: str, limit: int = MAX_ERROR) -> str:
+def truncate(text: str, limit: int = MAX_ERROR) -> str:
     """`text` made storable and short enough, with a marker where it was cut."""
     clean = text[: limit + 1].replace("\0", "␀").encode("utf-8", "replace")
     if len(clean) <= limit and len(text) <= limit:
@@ -72,7 +72,7 @@ def is_cut(text: str) -> bool:
     return text.endswith(_CUT)
 
 
-def shown(value: object) -> str:
+def repr_short(value: object) -> str:
     """A value for an error's text: plain characters, and not too many of them."""
     try:
         text = ascii(value[:_SHOWN] if isinstance(value, str) else value)

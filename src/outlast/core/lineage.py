@@ -68,7 +68,7 @@ class Lineage:
         raise JobNotFound(f"job {job_id!r:.80} is not in the chain of {self.root.id}")
 
 
-def again(job: Job, new_id: JobId) -> NewJob:
+def retry_copy(job: Job, new_id: JobId) -> NewJob:
     """A job that does the same once more, counting from zero; TransitionRefused if it may not.
 
     What was asked is copied; keys, slot and deadline belong to the first of the chain alone.

@@ -15,7 +15,7 @@ class Ordering(StrEnum):
     POSITION = "position"  # by explicit position: each new one after the last
 
 
-class Placed(Protocol):
+class Orderable(Protocol):
     """Anything that has a place in a queue."""
 
     @property
@@ -30,7 +30,7 @@ class Placed(Protocol):
     def seq(self) -> int: ...
 
 
-def sort_key(job: Placed) -> tuple[int, int, datetime, datetime, int]:
+def sort_key(job: Orderable) -> tuple[int, int, datetime, datetime, int]:
     """`priority DESC, position ASC, available_at ASC, created_at ASC, seq ASC`.
 
     Only persisted fields take part, and `seq` is unique, so the order is never ambiguous.
@@ -52,7 +52,7 @@ def first_position(lowest: int | None, gap: int = GAP) -> int:
     return min(0, lowest or 0) - gap
 
 
-def spread(number: int, low: int | None, high: int | None, step: int) -> list[int]:
+def distribute_positions(number: int, low: int | None, high: int | None, step: int) -> list[int]:
     """So many rising positions between `low` and `high`, neither of them included.
 
     Evenly, if there is a bound on both sides; where one is None they stand `step` apart, counted
@@ -72,8 +72,12 @@ def normalised(positions: Sequence[int], ordering: Ordering, gap: int = GAP) -> 
     put somewhere have a position, and stay on their side of 0.
     """
     if ordering is Ordering.POSITION:
-        return spread(len(positions), 0, None, gap)
+        return distribute_positions(len(positions), 0, None, gap)
     front = sum(position < 0 for position in positions)
     back = sum(position > 0 for position in positions)
     unplaced = [0] * (len(positions) - front - back)
-    return [*spread(front, None, 0, gap), *unplaced, *spread(back, 0, None, gap)]
+    return [
+        *distribute_positions(front, None, 0, gap),
+        *unplaced,
+        *distribute_positions(back, 0, None, gap),
+    ]

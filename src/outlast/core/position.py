@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from outlast.core.ids import JobId
-from outlast.core.ordering import first_position, next_position, spread
+from outlast.core.ordering import distribute_positions, first_position, next_position
 from outlast.errors import InvalidJob
 
 ROOM: Final = 4
@@ -17,7 +17,7 @@ WINDOW: Final = 8
 """How many jobs on each side are spread first when there is no room between two."""
 
 
-class Where(StrEnum):
+class Anchor(StrEnum):
     """Which place among the waiting jobs of its queue and priority."""
 
     FRONT = "front"
@@ -28,14 +28,14 @@ class Where(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MoveTo:
     """Where a job is to go; `target` is whom it goes before, behind, or changes places with."""
 
-    where: Where
+    where: Anchor
     target: JobId | None = None
 
     def __post_init__(self) -> None:
-        if (self.target is None) != (self.where in (Where.FRONT, Where.BACK)):
+        if (self.target is None) != (self.where in (Anchor.FRONT, Anchor.BACK)):
             raise InvalidJob(
                 f"place {self.where} with target {self.target}; front and back have "
                 "none, before, after and swap need one"
@@ -46,7 +46,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class JobEdit:
     """What is to be another; None leaves it as it is. Due `at` a moment, or `delay` from now."""
 
     params: str | None = None
@@ -75,14 +75,14 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class PositionedJob:
     """A waiting job, by its `seq`, and the position it has."""
 
     seq: int
     position: int
 
 
-class Lane(Protocol):
+class WaitingLine(Protocol):
     """The waiting jobs of one queue and priority in claim order, as a store finds them.
 
     A job named `without` is looked through as if it were not there. Asked by coroutines, because a
@@ -97,14 +97,16 @@ class Lane(Protocol):
         """The lowest and the highest position other than 0."""
         ...
 
-    async def before(self, seq: int | None, number: int, *, without: int) -> Sequence[Spot]:
+    async def before(
+        self, seq: int | None, number: int, *, without: int
+    ) -> Sequence[PositionedJob]:
         """The nearest before that job whose position has the same sign, the nearest first.
 
         None stands for 0: the nearest of those with a negative position.
         """
         ...
 
-    async def after(self, seq: int, number: int, *, without: int) -> Sequence[Spot]:
+    async def after(self, seq: int, number: int, *, without: int) -> Sequence[PositionedJob]:
         """The nearest behind that job whose position has the same sign, the nearest first."""
         ...
 
@@ -116,7 +118,7 @@ class Lane(Protocol):
 Write = Callable[[Mapping[int, int]], Awaitable[None]]
 """Gives each job, by its `seq`, a position; what the lane finds afterwards has it."""
 
-_Sides = tuple[Sequence[Spot], Sequence[Spot]]
+_Sides = tuple[Sequence[PositionedJob], Sequence[PositionedJob]]
 _Look = Callable[[int], Awaitable[_Sides]]
 """The nearest so many on each side of a place, the nearest first."""
 
@@ -124,8 +126,8 @@ NOBODY: Final = 0
 """A `seq` that no job has."""
 
 
-async def rearrange(
-    lane: Lane, write: Write, where: Where, *, moved: int, target: int | None, gap: int
+async def move_job(
+    lane: WaitingLine, write: Write, where: Anchor, *, moved: int, target: int | None, gap: int
 ) -> None:
     """Bring `moved` to its place; the order of all others stays.
 
@@ -133,40 +135,42 @@ async def rearrange(
     without a position must get one. That is never 0.
     """
     match where:
-        case Where.FRONT:
+        case Anchor.FRONT:
             lowest, _ = await lane.ends(without=moved)
             await write({moved: first_position(lowest, gap)})
-        case Where.BACK:
+        case Anchor.BACK:
             _, highest = await lane.ends(without=moved)
             await write({moved: next_position(highest, gap)})
-        case Where.SWAP:
+        case Anchor.SWAP:
             assert target is not None
             for each in (moved, target):
                 await write(await _apart(lane, each, gap))
             theirs, own = await lane.position(target), await lane.position(moved)
             await write({moved: theirs, target: own})
-        case Where.BEFORE | Where.AFTER:
+        case Anchor.BEFORE | Anchor.AFTER:
             assert target is not None
             await write(await _beside(lane, where, moved, target, gap))
 
 
-async def _beside(lane: Lane, where: Where, moved: int, target: int, gap: int) -> Mapping[int, int]:
+async def _beside(
+    lane: WaitingLine, where: Anchor, moved: int, target: int, gap: int
+) -> Mapping[int, int]:
     at = await lane.position(target)
     if at == 0:
         line = await lane.unplaced(target, without=moved)
-        line.insert(len(line) - (where is Where.BEFORE), moved)
+        line.insert(len(line) - (where is Anchor.BEFORE), moved)
         return await _numbered(lane, line, gap, without=moved)
 
     async def look(number: int) -> _Sides:
         before = await lane.before(target, number, without=moved)
         after = await lane.after(target, number, without=moved)
-        own = Spot(target, at)
-        return (before, [own, *after]) if where is Where.BEFORE else ([own, *before], after)
+        own = PositionedJob(target, at)
+        return (before, [own, *after]) if where is Anchor.BEFORE else ([own, *before], after)
 
     return await _fit([moved], look, sign=at, gap=gap)
 
 
-async def _apart(lane: Lane, seq: int, gap: int) -> Mapping[int, int]:
+async def _apart(lane: WaitingLine, seq: int, gap: int) -> Mapping[int, int]:
     """What gives the job a position that is its own; nothing, if it has one."""
     at = await lane.position(seq)
     if at == 0:
@@ -183,7 +187,7 @@ async def _apart(lane: Lane, seq: int, gap: int) -> Mapping[int, int]:
 
 
 async def _numbered(
-    lane: Lane, line: Sequence[int], gap: int, *, without: int
+    lane: WaitingLine, line: Sequence[int], gap: int, *, without: int
 ) -> Mapping[int, int]:
     """Positions for jobs that had none: behind the negative ones, before all still without."""
 
@@ -207,8 +211,8 @@ async def _fit(line: Sequence[int], look: _Look, *, sign: int, gap: int) -> Mapp
 
 def _spread(
     line: Sequence[int],
-    before: Sequence[Spot],
-    after: Sequence[Spot],
+    before: Sequence[PositionedJob],
+    after: Sequence[PositionedJob],
     window: int,
     sign: int,
     gap: int,
@@ -221,4 +225,4 @@ def _spread(
     if low is not None and high is not None and high - low - 1 < needed:
         return None
     step = max(gap, ROOM) if window else gap
-    return dict(zip(jobs, spread(len(jobs), low, high, step), strict=True))
+    return dict(zip(jobs, distribute_positions(len(jobs), low, high, step), strict=True))

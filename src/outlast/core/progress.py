@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from outlast.core.limits import cut
+from outlast.core.limits import truncate
 from outlast.errors import RunError
 
 MAX_MESSAGE: Final = 512
@@ -28,7 +28,7 @@ class Progress:
 
     def to_json(self) -> str:
         """The text to store; a long message is cut."""
-        message = None if self.message is None else cut(self.message, MAX_MESSAGE)
+        message = None if self.message is None else truncate(self.message, MAX_MESSAGE)
         parts = {"done": self.done, "total": self.total, "message": message}
         return json.dumps({name: part for name, part in parts.items() if part is not None})
 

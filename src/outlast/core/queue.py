@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from outlast.core.limits import MAX_REASON, is_storable, shown
+from outlast.core.limits import MAX_REASON, is_storable, repr_short
 from outlast.errors import InvalidJob
 
 MOST_CONCURRENCY: Final = 1_000_000
@@ -24,7 +24,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class QueueGate:
     """What a claim meets at a queue, at one moment."""
 
     is_paused: bool = False
@@ -32,7 +32,7 @@ class Gate:
     open_runs: int = 0
     is_reserved: bool = False
 
-    def room(self, limit: int, prefetch: int) -> tuple[int, int]:
+    def capacity(self, limit: int, prefetch: int) -> tuple[int, int]:
         """How many of those asked for, to run now and to have at hand, it lets through.
 
         Nothing is taken in advance where runs are counted: what waits in one worker's hands would
@@ -68,12 +68,12 @@ def check_reason(value: str | None, *, what: str) -> str | None:
         return None
     if not isinstance(value, str) or not 0 < len(value) <= MAX_REASON or not is_storable(value):
         raise InvalidJob(
-            f"{what} is {shown(value)}; use text of 1 to {MAX_REASON:,} characters without NUL"
+            f"{what} is {repr_short(value)}; use text of 1 to {MAX_REASON:,} characters without NUL"
         )
     return value
 
 
 def _whole(value: int, what: str, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidJob(f"{what} is {shown(value)}; use a whole number from 1 to {most:,}")
+        raise InvalidJob(f"{what} is {repr_short(value)}; use a whole number from 1 to {most:,}")
     return value

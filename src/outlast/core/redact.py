@@ -28,7 +28,7 @@ def redact(payload: Any, show: Collection[str], path: str = "") -> Any:
     return REDACTED
 
 
-def hidden(payload: Any, show: Collection[str], path: str = "") -> Iterator[str]:
+def redacted_values(payload: Any, show: Collection[str], path: str = "") -> Iterator[str]:
     """Each value that `redact` takes out, as text; names inside it too that are no plain words."""
     if path in show:
         return
@@ -37,10 +37,10 @@ def hidden(payload: Any, show: Collection[str], path: str = "") -> Iterator[str]
             for key, value in payload.items():
                 if path and not key.isidentifier() and not _is_above(path, show):
                     yield key
-                yield from hidden(value, show, _below(path, key))
+                yield from redacted_values(value, show, _below(path, key))
         case list():
             for value in payload:
-                yield from hidden(value, frozenset(), f"{path}.*")
+                yield from redacted_values(value, frozenset(), f"{path}.*")
         case bool() | None:
             return
         case _:
@@ -50,7 +50,7 @@ def hidden(payload: Any, show: Collection[str], path: str = "") -> Iterator[str]
 def scrub(text: str, values: Collection[str]) -> str:
     """The text without these values, as they are or as `repr` and JSON write them."""
     if len(values) > MOST_VALUES:
-        return bare(text)
+        return traceback_locations(text)
     forms = {form for value in values if value.strip() for form in _forms(value)}
     if not forms:
         return text
@@ -62,7 +62,7 @@ def scrub(text: str, values: Collection[str]) -> str:
     return "".join(part + frame for part, frame in zip(scrubbed, [*kept, ""], strict=True))
 
 
-def bare(text: str) -> str:
+def traceback_locations(text: str) -> str:
     """Of a traceback only where it was: for one of which nobody can say what else is in it."""
     return "\n".join([*_FRAME.findall(text), REDACTED])
 

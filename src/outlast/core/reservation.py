@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NewType
 
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.ids import JobId
-from outlast.core.limits import MAX_KEY, is_storable, shown
+from outlast.core.limits import MAX_KEY, is_storable, repr_short
 from outlast.core.state import RunStatus
 from outlast.errors import InvalidJob
 
@@ -63,9 +63,9 @@ class Reservation:
         return self.status is ReservationStatus.ACTIVE
 
 
-def ending(run: RunStatus | None, kind: Kind | None) -> ReservationStatus:
+def status_after(run: RunStatus | None, kind: EventKind | None) -> ReservationStatus:
     """How the reservation ends with its job, by the run that closed and the kind of that end."""
-    is_lost = run is RunStatus.LOST or kind is Kind.ABANDONED
+    is_lost = run is RunStatus.LOST or kind is EventKind.ABANDONED
     return ReservationStatus.EXPIRED if is_lost else ReservationStatus.RELEASED
 
 
@@ -73,6 +73,6 @@ def check_request(value: str) -> str:
     """`value`, if it can say what a reservation is for."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_KEY or not is_storable(value):
         raise InvalidJob(
-            f"request is {shown(value)}; use text of 1 to {MAX_KEY} characters without NUL"
+            f"request is {repr_short(value)}; use text of 1 to {MAX_KEY} characters without NUL"
         )
     return value

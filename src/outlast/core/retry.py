@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from outlast.core.duration import Span, to_span
-from outlast.core.limits import shown
+from outlast.core.duration import Duration, parse_duration
+from outlast.core.limits import repr_short
 
 MOST_ATTEMPTS = 1_000_000
 
@@ -27,18 +27,18 @@ class Backoff:
         self,
         max_attempts: int | None = 5,
         *,
-        base: Span = "1s",
-        cap: Span = "1h",
+        base: Duration = "1s",
+        cap: Duration = "1h",
         jitter: bool = True,
     ) -> None:
         if max_attempts is not None and not is_count(max_attempts):
             raise ValueError(
-                f"max_attempts is {shown(max_attempts)}; it must be a whole number between 1 and "
+                f"max_attempts is {repr_short(max_attempts)}; it must be a whole number between 1 and "
                 f"{MOST_ATTEMPTS:,}, or None for no limit"
             )
         object.__setattr__(self, "max_attempts", max_attempts)
-        object.__setattr__(self, "base", to_span(base, what="base"))
-        object.__setattr__(self, "cap", to_span(cap, what="cap"))
+        object.__setattr__(self, "base", parse_duration(base, what="base"))
+        object.__setattr__(self, "cap", parse_duration(cap, what="cap"))
         object.__setattr__(self, "jitter", jitter)
 
     def delay(self, retry: int, random: Callable[[], float]) -> timedelta:
@@ -53,7 +53,7 @@ def is_count(value: object) -> bool:
     return is_whole and 1 <= value <= MOST_ATTEMPTS  # type: ignore[operator]
 
 
-def is_spent(failures: int, max_attempts: int | None) -> bool:
+def attempts_exhausted(failures: int, max_attempts: int | None) -> bool:
     """The one inequality: stop when failures > max_retries."""
     return max_attempts is not None and failures > max_attempts - 1
 

@@ -5,24 +5,24 @@ from datetime import datetime
 from typing import Final
 
 from outlast.core.delivery import Delivery
-from outlast.core.fast_dataclass import value
+from outlast.core.fast_dataclass import fast_frozen
 from outlast.core.ids import JobId, RunId
 from outlast.core.state import RunStatus, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class LeaseHolder:
     """Who runs jobs: a stable instance, and the boot that tells one start of it from the next."""
 
     instance_id: str
     boot_id: str
 
 
-NOBODY: Final = Holder(instance_id="?", boot_id="?")
+NOBODY: Final = LeaseHolder(instance_id="?", boot_id="?")
 """Who held a run that left no trace; no worker can have that name."""
 
 
-@value
+@fast_frozen
 class Lease:
     """A worker's right to run a job. The token only ever rises, so an old one never matches."""
 
@@ -30,7 +30,7 @@ class Lease:
     token: int
 
 
-@value
+@fast_frozen
 class Claim:
     """A job just taken: all that its worker needs to run it and to close the run."""
 

@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Final
 
 from outlast.core.delivery import Delivery
-from outlast.core.duration import MICROSECOND, exactly
+from outlast.core.duration import MICROSECOND, format_exact
 from outlast.core.event import ZERO
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob, Slot
-from outlast.core.limits import MAX_PAYLOAD, check_name, is_storable, shown
+from outlast.core.limits import MAX_PAYLOAD, check_name, is_storable, repr_short
 from outlast.errors import InvalidSchedule
 
 LATE: Final = timedelta(seconds=1)
@@ -44,7 +44,7 @@ class Fold(StrEnum):
     BOTH = "both"
 
 
-class Outcome(StrEnum):
+class SlotOutcome(StrEnum):
     """What became of a slot."""
 
     RAN = "ran"  # its job was stored in time
@@ -56,12 +56,14 @@ class Outcome(StrEnum):
     OVERLAP = "overlap"  # an earlier one still ran
 
 
-CLAIMED: Final = frozenset({Outcome.RAN, Outcome.LATE, Outcome.MANUAL, Outcome.SKIPPED})
+CLAIMED: Final = frozenset(
+    {SlotOutcome.RAN, SlotOutcome.LATE, SlotOutcome.MANUAL, SlotOutcome.SKIPPED}
+)
 """Taken for ever. The others have no job, and may be run by hand, once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class TimeRule:
     """When: a cron expression in a time zone, or an interval counted from `start` or 1970."""
 
     cron: str | None = None
@@ -74,12 +76,12 @@ class Rule:
 
     def __str__(self) -> str:
         if self.every is not None:
-            return f"every {exactly(self.every)}"
+            return f"every {format_exact(self.every)}"
         return f"{self.cron} ({self.timezone})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Making:
+class JobBlueprint:
     """What a schedule needs to know of a type to make a job of it where the type is not known."""
 
     type: str
@@ -100,8 +102,8 @@ class Plan:
     """
 
     name: str
-    rule: Rule
-    making: Making
+    rule: TimeRule
+    making: JobBlueprint
     template: str | None = None
     params: str = "{}"
     job_name: str | None = None  # None: the type's
@@ -146,7 +148,7 @@ class SlotRecord:
     """A slot as the store has it."""
 
     slot: Slot
-    outcome: Outcome
+    outcome: SlotOutcome
     planned: datetime  # when it was to be triggered
     actual: datetime  # when it was answered
     schedule_id: str | None
@@ -164,7 +166,7 @@ class Firing:
     schedule_id: str
     version: int
     slot: Slot
-    outcome: Outcome
+    outcome: SlotOutcome
     planned: datetime
     job: NewJob | None = None
     reason: str | None = None
@@ -173,27 +175,27 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SlotDecision:
     """What is to become of a due slot."""
 
     at: datetime
     planned: datetime
-    outcome: Outcome
+    outcome: SlotOutcome
 
 
-def series(schedule_id: str, making: Making) -> str:
+def series(schedule_id: str, making: JobBlueprint) -> str:
     """`once` is claimed by name, so that two schedules of one job share its slots."""
     return making.name if making.delivery is Delivery.ONCE else schedule_id
 
 
-def judge(schedule: Schedule, due: Sequence[datetime], now: datetime) -> list[Verdict]:
+def decide_slots(schedule: Schedule, due: Sequence[datetime], now: datetime) -> list[SlotDecision]:
     """What becomes of the slots that are due, in their order.
 
     Over the grace: missed. Within it, with `coalesce`, only the last one runs.
     """
     plan = schedule.plan
     return [
-        Verdict(at, planned, _outcome(plan, now - planned, is_last=at == due[-1]))
+        SlotDecision(at, planned, _outcome(plan, now - planned, is_last=at == due[-1]))
         for at in due
         for planned in [planned_at(schedule.id, plan.jitter, at)]
     ]
@@ -230,34 +232,40 @@ def check_plan(plan: Plan) -> Plan:
     return plan
 
 
-def _outcome(plan: Plan, lateness: timedelta, *, is_last: bool) -> Outcome:
+def _outcome(plan: Plan, lateness: timedelta, *, is_last: bool) -> SlotOutcome:
     if lateness > plan.misfire_grace:
-        return Outcome.MISSED
+        return SlotOutcome.MISSED
     if plan.coalesce and not is_last:
-        return Outcome.COALESCED
-    return Outcome.LATE if lateness > LATE else Outcome.RAN
+        return SlotOutcome.COALESCED
+    return SlotOutcome.LATE if lateness > LATE else SlotOutcome.RAN
 
 
 def _check_instances(plan: Plan) -> None:
     most = plan.max_instances
     is_once = plan.making.delivery is Delivery.ONCE
     if is_once and most not in (None, 1):
-        raise _wrong(plan, f'max_instances is {shown(most)}; "{plan.making.type}" is `once`: 1')
+        raise _wrong(
+            plan, f'max_instances is {repr_short(most)}; "{plan.making.type}" is `once`: 1'
+        )
     if most is None:
         return
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_INSTANCES:
-        raise _wrong(plan, f"max_instances is {shown(most)}; use 1 to {MOST_INSTANCES}, or None")
+        raise _wrong(
+            plan, f"max_instances is {repr_short(most)}; use 1 to {MOST_INSTANCES}, or None"
+        )
 
 
 def _check_spans(plan: Plan) -> None:
     every = plan.rule.every
     if every is not None and every < SHORTEST:
-        raise _wrong(plan, f"it comes every {exactly(every)}; {exactly(SHORTEST)} is the shortest")
+        raise _wrong(
+            plan, f"it comes every {format_exact(every)}; {format_exact(SHORTEST)} is the shortest"
+        )
     if not isinstance(plan.coalesce, bool):
-        raise _wrong(plan, f"coalesce is {shown(plan.coalesce)}; say True or False")
+        raise _wrong(plan, f"coalesce is {repr_short(plan.coalesce)}; say True or False")
     if plan.misfire_grace < SHORTEST:
-        grace = exactly(plan.misfire_grace)
-        raise _wrong(plan, f"misfire_grace is {grace}; {exactly(SHORTEST)} is the shortest")
+        grace = format_exact(plan.misfire_grace)
+        raise _wrong(plan, f"misfire_grace is {grace}; {format_exact(SHORTEST)} is the shortest")
 
 
 def _wrong(plan: Plan, why: str) -> InvalidSchedule:

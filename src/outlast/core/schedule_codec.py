@@ -7,7 +7,7 @@ from typing import Any
 
 from outlast.core.delivery import Delivery
 from outlast.core.duration import MICROSECOND
-from outlast.core.schedule import Fold, Gap, Making, Plan, Rule
+from outlast.core.schedule import Fold, Gap, JobBlueprint, Plan, TimeRule
 
 
 def to_text(plan: Plan) -> str:
@@ -35,16 +35,16 @@ def from_text(name: str, text: str) -> Plan:
     return Plan(**{**kept, "name": name, "rule": _rule(kept["rule"])})
 
 
-def making_from(kept: dict[str, Any]) -> Making:
+def making_from(kept: dict[str, Any]) -> JobBlueprint:
     """What a template's record says of its type."""
     return _making(kept)
 
 
-def _making(kept: dict[str, Any]) -> Making:
-    return Making(**{**kept, "delivery": Delivery(kept["delivery"])})
+def _making(kept: dict[str, Any]) -> JobBlueprint:
+    return JobBlueprint(**{**kept, "delivery": Delivery(kept["delivery"])})
 
 
-def _rule(kept: dict[str, Any]) -> Rule:
+def _rule(kept: dict[str, Any]) -> TimeRule:
     every = kept["every"]
     read = {
         "every": None if every is None else timedelta(microseconds=every),
@@ -53,7 +53,7 @@ def _rule(kept: dict[str, Any]) -> Rule:
         "start": _read(kept["start"]),
         "end": _read(kept["end"]),
     }
-    return Rule(**{**kept, **read})
+    return TimeRule(**{**kept, **read})
 
 
 def _written(at: datetime | None) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
     """What it answers; RuntimeError if it would have waited for anything.
 
     One piece of logic so serves stores that ask a server and those that only call a function.

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from outlast.core.document import Record
-from outlast.core.schedule import Making
+from outlast.core.document import Document
+from outlast.core.schedule import JobBlueprint
 from outlast.core.schedule_codec import making_from
 
 KIND: Final = "template"
@@ -52,7 +52,7 @@ def to_value(
     queue: str | None,
     priority: int | None,
     max_attempts: int | None,
-    making: Making,
+    making: JobBlueprint,
 ) -> str:
     """The text of a template's record; its name is the key.
 
@@ -70,7 +70,7 @@ def to_value(
     return to_json(kept)
 
 
-def making_of(record: Record) -> Making | None:
+def blueprint_of(record: Document) -> JobBlueprint | None:
     """What the template's jobs are made of; None if an earlier release wrote it."""
     kept = json.loads(record.value)
     if "making" not in kept:
@@ -80,7 +80,7 @@ def making_of(record: Record) -> Making | None:
     return making_from({**kept["making"], **given})
 
 
-def from_record(record: Record) -> Template:
+def from_record(record: Document) -> Template:
     """The template that record keeps."""
     kept = json.loads(record.value)
     return Template(

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from outlast.core.failure import Frame, Raised
+from outlast.core.failure import ExceptionInfo, Frame
 
 MOST_FRAMES: Final = 50
 
@@ -14,7 +14,7 @@ _FRAME: Final = re.compile(
 _ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*)(?::\s*(.*))?\Z", re.MULTILINE | re.DOTALL)
 
 
-def read_trace(text: str) -> tuple[Raised, ...]:
+def read_trace(text: str) -> tuple[ExceptionInfo, ...]:
     """The last exception of the text; none if it is no traceback."""
     *_, last = text.rpartition(_HEAD)
     end = 0
@@ -27,10 +27,10 @@ def read_trace(text: str) -> tuple[Raised, ...]:
         return ()
     module, _, name = error[1].rpartition(".")
     return (
-        Raised(
+        ExceptionInfo(
             type=name,
             module=module or "builtins",
-            words=error[2] or "",
+            message=error[2] or "",
             frames=tuple(frames[-MOST_FRAMES:]),
         ),
     )

@@ -5,9 +5,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 
-TREE: Final = "tree."
+SUPERVISED_BOOT_PREFIX: Final = "tree."
 """How boot ids begin that are names of locks too: every process of that worker shares it, so that
 whoever gets it alone has proved that none of them is left."""
 
@@ -36,11 +36,11 @@ class WorkerInfo:
     version: str = ""
 
     @property
-    def holder(self) -> Holder:
-        return Holder(instance_id=self.instance_id, boot_id=self.boot_id)
+    def holder(self) -> LeaseHolder:
+        return LeaseHolder(instance_id=self.instance_id, boot_id=self.boot_id)
 
     @property
-    def slots(self) -> int:
+    def capacity(self) -> int:
         """How many jobs it runs at a time."""
         return self.concurrency * self.processes
 

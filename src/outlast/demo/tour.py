@@ -8,13 +8,13 @@ from time import monotonic
 from typing import Any, Final
 
 from outlast.core.decide import succeed
-from outlast.core.explain import Code
+from outlast.core.explain import GateCode
 from outlast.core.run import RunRecord
-from outlast.core.schedule import Outcome
+from outlast.core.schedule import SlotOutcome
 from outlast.core.state import RunStatus, State
 from outlast.demo import jobs
 from outlast.demo.jobs import app
-from outlast.demo.workers import Crew
+from outlast.demo.workers import DemoWorkers
 from outlast.jobs.handle import Handle
 from outlast.store.base import Filter
 from outlast.store.contract.schedules import SetSchedule
@@ -36,7 +36,7 @@ class ClaimFailed(Exception):
 class Tour:
     """`await Tour(crew, say).run()`."""
 
-    def __init__(self, crew: Crew, say: Say) -> None:
+    def __init__(self, crew: DemoWorkers, say: Say) -> None:
         self._crew = crew
         self._say = say
         self._began = monotonic()
@@ -88,7 +88,9 @@ class Tour:
         await app.pause("reports", reason="the database moves")
         handle = await jobs.report.enqueue("November")
         told = await app.explain(handle.id)
-        self._check(told.stop is not None and told.stop.code is Code.PAUSED, "the pause stops it")
+        self._check(
+            told.stop is not None and told.stop.code is GateCode.PAUSED, "the pause stops it"
+        )
         for line in told.lines():
             self._say(f"    {line}" if line else "")
         await app.resume("reports")
@@ -127,7 +129,8 @@ class Tour:
         )
         outcomes = [row.outcome for row in rows[::-1]][:SLOTS]
         self._check(
-            outcomes == [Outcome.MISSED, Outcome.MISSED, Outcome.LATE], f"by policy: {outcomes}"
+            outcomes == [SlotOutcome.MISSED, SlotOutcome.MISSED, SlotOutcome.LATE],
+            f"by policy: {outcomes}",
         )
         for row in rows[::-1]:
             self._say(f"    {row.slot.at:%H:%M} UTC  {row.outcome}")

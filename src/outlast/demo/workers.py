@@ -13,7 +13,7 @@ APP: Final = "outlast.demo.jobs:app"
 QUEUES: Final = "default,reports,studio,long"
 
 
-class Crew:
+class DemoWorkers:
     """Workers by name, each the head of a session of its own."""
 
     def __init__(self, folder: Path, url: str) -> None:

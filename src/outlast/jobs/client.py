@@ -11,14 +11,14 @@ from typing import Any, Final
 from outlast.concurrency import PerLoop
 from outlast.config import Settings
 from outlast.core.decide import decide
-from outlast.core.duration import Span, to_span
+from outlast.core.duration import Duration, parse_duration
 from outlast.core.event import CancelRequested
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job
-from outlast.core.limits import MAX_REASON, cut, shown
+from outlast.core.limits import MAX_REASON, repr_short, truncate
 from outlast.core.state import State
 from outlast.errors import JobNotSucceeded, StoreClosed, TransitionRefused, UnknownType, WaitTimeout
-from outlast.jobs.completion import Waiting, find, follow
+from outlast.jobs.completion import CompletionWaiter, find, last_of_chain
 from outlast.store.base import Store
 
 LoadResult = Callable[[str, str | None], Any]
@@ -31,7 +31,7 @@ _TRIES: Final = 100
 
 
 def _knows_none(type_name: str, _: dict[str, Any]) -> str:
-    raise UnknownType(f"job type {shown(type_name)} is not registered; this client knows none")
+    raise UnknownType(f"job type {repr_short(type_name)} is not registered; this client knows none")
 
 
 async def _nothing_more(_: Store) -> None:
@@ -57,15 +57,17 @@ class Client:
         self.settings = settings
         self.leaving: set[asyncio.Future[None]] = set()
         self._load_result = load_result
-        self._turn_to(store, ids)
+        self._use_store(store, ids)
 
-    def _turn_to(self, store: Store, ids: Ids) -> None:
+    def _use_store(self, store: Store, ids: Ids) -> None:
         self.ids = ids
         self._store = store
         self._opening = PerLoop(asyncio.Lock)
         self._is_open = False
         self._caller: str | None = None
-        self._waiting = PerLoop(lambda: Waiting(store, poll=self.poll), drop=Waiting.leave)
+        self._waiting = PerLoop(
+            lambda: CompletionWaiter(store, poll=self.poll), drop=CompletionWaiter.leave
+        )
         self._closed = False
 
     @property
@@ -80,7 +82,7 @@ class Client:
         Closing either of them is the caller's.
         """
         kept = dict(vars(self))
-        self._turn_to(store, ids)
+        self._use_store(store, ids)
         try:
             yield
         finally:
@@ -110,13 +112,13 @@ class Client:
                 await _close(waiting, loop)
             await self._store.close()
 
-    async def caller(self) -> str:
+    async def caller_lock_name(self) -> str:
         """Who calls: a name whose lock is held until the store is closed or this process dies."""
         store = await self.store()
         async with self._opening.mine():
             if self._caller is None:
                 name = f"caller.{os.getpid()}.{uuid.uuid4()}"
-                await store.hold(name)
+                await store.acquire_lock(name)
                 self._caller = name
             return self._caller
 
@@ -124,10 +126,12 @@ class Client:
         """The job as it stands; JobNotFound if there is none."""
         return await find(await self.store(), job_id)
 
-    async def wait(self, job_id: JobId, *, timeout: Span | None = None) -> Job:  # noqa: ASYNC109 - ours names the job
+    async def wait(self, job_id: JobId, *, timeout: Duration | None = None) -> Job:  # noqa: ASYNC109 - ours names the job
         """The job once it has ended, or the last of its chain."""
         await self.store()
-        seconds = None if timeout is None else to_span(timeout, what="timeout").total_seconds()
+        seconds = (
+            None if timeout is None else parse_duration(timeout, what="timeout").total_seconds()
+        )
         try:
             async with asyncio.timeout(seconds) as limit:
                 return await self._waiting.mine().ended(job_id)
@@ -139,7 +143,7 @@ class Client:
                 "cancel it"
             ) from error
 
-    async def result(self, job_id: JobId, *, timeout: Span | None = None) -> Any:  # noqa: ASYNC109 - same
+    async def result(self, job_id: JobId, *, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - same
         """What the job's handler returned; JobNotSucceeded if it ended otherwise."""
         job = await self.wait(job_id, timeout=timeout)
         runs = await (await self.store()).runs(job.id)
@@ -161,9 +165,9 @@ class Client:
         `cancelled`: it will not run. `running`: its handler was asked to stop.
         """
         store = await self.store()
-        why = None if reason is None else cut(reason, MAX_REASON)
+        why = None if reason is None else truncate(reason, MAX_REASON)
         for _ in range(_TRIES):
-            job = await follow(store, await find(store, job_id))
+            job = await last_of_chain(store, await find(store, job_id))
             if job.state is State.CANCELLED or (
                 job.state is State.RUNNING and job.cancel_requested
             ):
@@ -184,7 +188,7 @@ class Client:
             self._is_open = True
 
 
-async def _close(waiting: Waiting, loop: asyncio.AbstractEventLoop) -> None:
+async def _close(waiting: CompletionWaiter, loop: asyncio.AbstractEventLoop) -> None:
     """On the loop it belongs to: there its waiters learn that nobody looks any more."""
     if loop is asyncio.get_running_loop():
         await waiting.close()

@@ -67,7 +67,7 @@ class ParamsCodec:
         try:
             valid = self._validate(params)
         except ValidationError as error:
-            raise InvalidParams(explained(self._what, error)) from None
+            raise InvalidParams(describe_validation_error(self._what, error)) from None
         return to_text(self._to_json, valid, what=self._what)
 
     def load(self, text: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class ParamsCodec:
         try:
             params: dict[str, Any] = self._from_json(text)
         except ValidationError as error:
-            raise InvalidParams(explained(self._what, error)) from None
+            raise InvalidParams(describe_validation_error(self._what, error)) from None
         return params
 
 
@@ -101,7 +101,7 @@ class ResultCodec:
             valid = self._validate(value)
             return None if valid is None else to_text(self._to_json, valid, what=self._what)
         except ValidationError as error:
-            raise PermanentError(explained(self._what, error)) from None
+            raise PermanentError(describe_validation_error(self._what, error)) from None
         except InvalidParams as error:
             raise PermanentError(str(error)) from error
 
@@ -112,7 +112,7 @@ class ResultCodec:
         try:
             return self._from_json(text)
         except ValidationError as error:
-            raise InvalidParams(explained(self._what, error)) from None
+            raise InvalidParams(describe_validation_error(self._what, error)) from None
 
 
 def _shape(hints: Mapping[str, Any], optional: Collection[str]) -> Any:
@@ -155,7 +155,7 @@ def writer(adapter: TypeAdapter[Any], hints: Iterable[Any]) -> Callable[[Any], b
     return partial(to_json, round_trip=True, warnings="error") if strict else to_json
 
 
-def explained(what: str, error: ValidationError) -> str:
+def describe_validation_error(what: str, error: ValidationError) -> str:
     """Which fields are wrong and why, without the values: they may be secret."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     lines = [_line(each["loc"], _WORDS.get(each["type"], each["msg"])) for each in found[:_SHOWN]]

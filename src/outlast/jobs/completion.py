@@ -10,7 +10,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import JobNotFound, StoreClosed
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.base import Store
 
 _AT_ONCE: Final = 500
@@ -19,7 +19,7 @@ _FEW: Final = 50
 _IDLE_SHARE: Final = 4
 
 
-class Waiting:
+class CompletionWaiter:
     """Hands each waiter its job when it has ended.
 
     A hint from the store makes it look at once, and the poll beneath makes it true. Everyone's
@@ -38,7 +38,7 @@ class Waiting:
     async def ended(self, job_id: JobId) -> Job:
         """The last job of that one's chain, once it has ended; JobNotFound if there is none."""
         tip = await self._end_of(job_id)
-        while (next_one := await follow(self._store, tip)) is not tip:
+        while (next_one := await last_of_chain(self._store, tip)) is not tip:
             tip = next_one if next_one.is_final else await self._end_of(next_one.id)
         return tip
 
@@ -74,10 +74,10 @@ class Waiting:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         if self._unlisten is None:
-            self._unlisten = self._store.listen(self._hinted, topics=[Topic.ENDED])
+            self._unlisten = self._store.subscribe(self._hinted, topics=[Topic.ENDED])
         self._looking = self._loop.create_task(self._look_while_needed())
 
-    def _hinted(self, _: Hint) -> None:
+    def _hinted(self, _: Notification) -> None:
         """The store's thread, or any other, says that a job has ended."""
         loop = self._loop
         if loop is not None and self._waiters:
@@ -120,16 +120,16 @@ async def until_over(store: Store, group_id: str, *, poll: float) -> bool:
     """Wait until nothing of that group waits or runs; False if there is no such group."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
-    def heard(_: Hint) -> None:
+    def heard(_: Notification) -> None:
         if not woken.is_set():
             with suppress(RuntimeError):  # that loop is closed, so nobody waits on it
                 loop.call_soon_threadsafe(woken.set)
 
-    unlisten = store.listen(heard, topics=[Topic.ENDED])
+    unlisten = store.subscribe(heard, topics=[Topic.ENDED])
     try:
         while True:
             began = loop.time()
-            [is_over] = await store.groups_over([group_id])
+            [is_over] = await store.groups_finished([group_id])
             if is_over is not False:
                 return is_over is True
             # Members end by the thousand: looking must not crowd out those who do the work.
@@ -161,7 +161,7 @@ async def find(store: Store, job_id: JobId) -> Job:
     return job
 
 
-async def follow(store: Store, job: Job) -> Job:
+async def last_of_chain(store: Store, job: Job) -> Job:
     """The last job of its chain; itself, when nothing follows it."""
     if not job.is_final or job.state is State.SUCCEEDED:
         return job

@@ -9,17 +9,17 @@ from typing import Any, Final, Literal
 
 from outlast.core.decide import decide
 from outlast.core.delivery import Delivery
-from outlast.core.duration import Span, to_span
+from outlast.core.duration import Duration, parse_duration
 from outlast.core.event import CancelRequested
 from outlast.core.explain import explain
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
-from outlast.core.limits import shown
+from outlast.core.limits import repr_short
 from outlast.core.reservation import NewReservation, Reservation, ReservationId, check_request
-from outlast.errors import InvalidJob, NoWorker, OutlastError, QueueBusy
+from outlast.errors import InvalidJob, NoWorkerAvailable, OutlastError, QueueBusy
 from outlast.jobs.client import Client
 from outlast.jobs.completion import find
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.base import Store
 from outlast.store.contract.reservations import Reserved
 
@@ -30,7 +30,7 @@ _KEEPS_PER_SPAN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Direct:
+class DirectRunOptions:
     """What one `run_now` wants; None leaves it to the settings."""
 
     wait: timedelta | None = None  # how long for the queue and for a worker, together
@@ -42,16 +42,16 @@ class Direct:
     def new(
         cls,
         *,
-        wait: Span | None,
+        wait: Duration | None,
         on_busy: str | None,
         request: str | None,
         max_attempts: int | None,
-    ) -> "Direct":
+    ) -> "DirectRunOptions":
         """All of it checked; InvalidJob says which cannot be."""
         if on_busy is not None and on_busy not in _ON_BUSY:
-            raise InvalidJob(f"on_busy is {shown(on_busy)}; use {' or '.join(_ON_BUSY)}")
+            raise InvalidJob(f"on_busy is {repr_short(on_busy)}; use {' or '.join(_ON_BUSY)}")
         try:
-            span = None if wait is None else to_span(wait, what="wait")
+            span = None if wait is None else parse_duration(wait, what="wait")
         except ValueError as error:
             raise InvalidJob(str(error)) from error
         named = None if request is None else check_request(request)
@@ -84,20 +84,20 @@ def require_direct(job: NewJob, tx: Any) -> None:
                          "at all; leave it out, or enqueue the job")  # fmt: skip
 
 
-async def run_now(client: Client, job: NewJob, how: Direct) -> JobId:
+async def run_now(client: Client, job: NewJob, how: DirectRunOptions) -> JobId:
     """Hold the queue, store the job before all others, and wait until a worker has taken it.
 
-    QueueBusy if somebody else holds the queue, or it is paused; NoWorker if nobody takes the job.
+    QueueBusy if somebody else holds the queue, or it is paused; NoWorkerAvailable if nobody takes the job.
     Whatever else ends the wait, nothing is left of it: the job is cancelled, the queue free.
     """
-    store, caller = await client.store(), await client.caller()
+    store, caller = await client.store(), await client.caller_lock_name()
     new = NewReservation(
         id=ReservationId(client.ids.job()),
         caller=caller,
         request=how.request or job.id,
         span=client.settings.reservation,
     )
-    call = _Call(client, store, new, job)
+    call = _DirectRun(client, store, new, job)
     wait = client.settings.direct_wait if how.wait is None else how.wait
     with call.listening():
         try:
@@ -107,7 +107,7 @@ async def run_now(client: Client, job: NewJob, how: Direct) -> JobId:
             raise
 
 
-class _Call:
+class _DirectRun:
     """One direct run, from the question for its queue to the answer that a worker has it."""
 
     def __init__(self, client: Client, store: Store, new: NewReservation, job: NewJob) -> None:
@@ -123,11 +123,11 @@ class _Call:
     def listening(self) -> Iterator[None]:
         """Look again as soon as a job has ended or a direct one was taken."""
 
-        def wake(_: Hint) -> None:
+        def wake(_: Notification) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._woken.set)
 
-        deaf: Callable[[], None] = self._store.listen(wake, topics=[Topic.ENDED])
+        deaf: Callable[[], None] = self._store.subscribe(wake, topics=[Topic.ENDED])
         try:
             yield
         finally:
@@ -139,7 +139,7 @@ class _Call:
             if not patient or self._loop.time() >= deadline:
                 raise _busy(busy)
             await self._pause(deadline)
-        await self._taken(deadline, wait)
+        await self._wait_for_claim(deadline, wait)
         return self._job.id
 
     async def withdraw(self) -> None:
@@ -173,8 +173,8 @@ class _Call:
                 until=until,
             )
 
-    async def _taken(self, deadline: float, wait: timedelta) -> None:
-        """Wait until a worker has the job; NoWorker when the wait is over, and the job with it."""
+    async def _wait_for_claim(self, deadline: float, wait: timedelta) -> None:
+        """Wait until a worker has the job; NoWorkerAvailable when the wait is over, and the job with it."""
         pace = self._new.span.total_seconds() / _KEEPS_PER_SPAN
         keep_at = self._loop.time() + pace
         while True:
@@ -183,7 +183,7 @@ class _Call:
             if job.token:
                 return
             if job.is_final:
-                raise NoWorker(f"job {job.id} is {job.state} ({job.reason}) before any worker "
+                raise NoWorkerAvailable(f"job {job.id} is {job.state} ({job.reason}) before any worker "
                                "took it; call run_now again")  # fmt: skip
             now = self._loop.time()
             if now >= deadline:
@@ -191,12 +191,12 @@ class _Call:
                 if await self._give_up(job):
                     raise _no_worker(job, wait, stopped_by)
             if now >= keep_at:
-                await self._store.keep(self._new.id, span=self._new.span)
+                await self._store.extend_reservation(self._new.id, span=self._new.span)
                 keep_at = now + pace
             await self._pause(min(deadline, keep_at))
 
     async def _what_stops(self, job: Job) -> str:
-        situation = await self._store.situation(job.id)
+        situation = await self._store.wait_facts(job.id)
         stop = None if situation is None else explain(situation).stop
         return "it was about to be taken" if stop is None else stop.text
 
@@ -229,8 +229,8 @@ def _busy(held: Reservation) -> QueueBusy:
     )
 
 
-def _no_worker(job: Job, wait: timedelta, stopped_by: str) -> NoWorker:
-    return NoWorker(
+def _no_worker(job: Job, wait: timedelta, stopped_by: str) -> NoWorkerAvailable:
+    return NoWorkerAvailable(
         f'no worker took job {job.id} of type "{job.type}" from queue "{job.queue}" within {wait}: '
         f"{stopped_by}. It is cancelled; see to that, wait longer, or enqueue it"
     )

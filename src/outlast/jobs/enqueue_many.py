@@ -19,7 +19,7 @@ _SHOWN: Final = 5
 R = TypeVar("R")
 
 
-class SomeRefused(InvalidJob):
+class PartialEnqueueError(InvalidJob):
     """Some jobs of an `enqueue_many` were not stored; all the others are.
 
     `handles` are those of the others, `failures` the errors by the place of their job in the call.
@@ -39,8 +39,8 @@ class SomeRefused(InvalidJob):
 async def enqueue_many(
     client: Client, bound: Iterable[Bound[R]], *, tx: Any = None
 ) -> list[Handle[R]]:
-    """Store them all in the order given; SomeRefused, at the end, names those it could not."""
-    bulk: _Bulk[R] = _Bulk(client, await client.store(), tx)
+    """Store them all in the order given; PartialEnqueueError, at the end, names those it could not."""
+    bulk: _ChunkedEnqueue[R] = _ChunkedEnqueue(client, await client.store(), tx)
     source = iter(bound)
     try:
         while chunk := list(islice(source, CHUNK)):
@@ -48,11 +48,11 @@ async def enqueue_many(
     finally:
         await bulk.settle()  # also when `bound` raised: what is under way is being stored
     if bulk.failures:
-        raise SomeRefused(bulk.handles, bulk.failures)
+        raise PartialEnqueueError(bulk.handles, bulk.failures)
     return bulk.handles
 
 
-class _Bulk(Generic[R]):
+class _ChunkedEnqueue(Generic[R]):
     """At most one chunk on its way to the store, and what became of those before."""
 
     def __init__(self, client: Client, store: Store, tx: Any) -> None:
@@ -112,7 +112,7 @@ class _Bulk(Generic[R]):
 
     def _note_unusual(self, bound: Bound[R], job: NewJob, added: Added) -> None:
         try:
-            handle = bound.configured.settle(job.id, added)
+            handle = bound.configured.to_handle(job.id, added)
         except (InvalidJob, DuplicateJob) as error:
             self.failures[self._place] = error
             return

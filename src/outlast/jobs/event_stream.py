@@ -8,7 +8,7 @@ from typing import Final
 from outlast.core.event import EventRecord
 from outlast.errors import InvalidJob
 from outlast.jobs.client import Client
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.base import Store
 
 _PAGE: Final = 500
@@ -50,8 +50,8 @@ async def _follow(client: Client, after: int) -> AsyncIterator[EventRecord]:
 def _listen(store: Store, woken: asyncio.Event) -> Callable[[], None]:
     loop = asyncio.get_running_loop()
 
-    def wake(_: Hint) -> None:
+    def wake(_: Notification) -> None:
         with suppress(RuntimeError):  # that loop is closed, so nobody waits on it
             loop.call_soon_threadsafe(woken.set)
 
-    return store.listen(wake)
+    return store.subscribe(wake)

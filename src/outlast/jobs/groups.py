@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from outlast.core.duration import Span, to_span
+from outlast.core.duration import Duration, parse_duration
 from outlast.core.group import (
-    Closing,
+    ClosePolicy,
     ClosingGroup,
     Group,
     GroupMode,
@@ -18,7 +18,7 @@ from outlast.core.group import (
 )
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
-from outlast.core.limits import shown
+from outlast.core.limits import repr_short
 from outlast.core.state import State
 from outlast.errors import (
     DuplicateJob,
@@ -31,9 +31,9 @@ from outlast.errors import (
 )
 from outlast.jobs.client import Client
 from outlast.jobs.completion import until_over
-from outlast.jobs.group_closing import end_left_over
-from outlast.jobs.jobtype import Bound, Configured
-from outlast.jobs.options import Mould
+from outlast.jobs.group_closing import end_remaining_members
+from outlast.jobs.jobtype import Bound, ConfiguredJobType
+from outlast.jobs.options import JobFactory
 from outlast.store.base import Added, Filter, Store
 
 ModeName = Literal["parallel", "sequential"]
@@ -57,17 +57,19 @@ class GroupHandle:
         self.id = group_id
         self._client = client
 
-    async def record(self) -> Group:
+    async def read(self) -> Group:
         """The group as it stands now; GroupNotFound if there is none."""
         group = await (await self._client.store()).group(self.id)
         if group is None:
             raise missing(self.id)
         return group
 
-    async def wait(self, timeout: Span | None = None) -> Group:  # noqa: ASYNC109 - WaitTimeout names the group
+    async def wait(self, timeout: Duration | None = None) -> Group:  # noqa: ASYNC109 - WaitTimeout names the group
         """The group once all its members have ended; WaitTimeout after that long."""
         store = await self._client.store()
-        seconds = None if timeout is None else to_span(timeout, what="timeout").total_seconds()
+        seconds = (
+            None if timeout is None else parse_duration(timeout, what="timeout").total_seconds()
+        )
         try:
             async with asyncio.timeout(seconds) as limit:
                 is_known = await until_over(store, self.id, poll=self._client.poll)
@@ -80,7 +82,7 @@ class GroupHandle:
             ) from error
         if not is_known:
             raise missing(self.id)
-        return await self.record()
+        return await self.read()
 
     async def jobs(
         self,
@@ -105,11 +107,13 @@ class GroupHandle:
         """
         store = await self._client.store()
         await store.stop_group(self.id, reason=reason)
-        group = await self.record()
+        group = await self.read()
         if group.closing is None:
             raise TransitionRefused(f"group {self.id} is {group.state}; nothing is left to cancel")
-        await end_left_over(store, ClosingGroup(self.id, group.closing), self._client.ids.job)
-        return await self.record()
+        await end_remaining_members(
+            store, ClosingGroup(self.id, group.closing), self._client.ids.job
+        )
+        return await self.read()
 
     def __repr__(self) -> str:
         return f"GroupHandle({self.id})"
@@ -132,7 +136,7 @@ async def start_group(
     new = check_group(NewGroup(id=group_id, total=total, mode=how, on_failure=then, name=name))
     store = await client.store()
     await store.add_group(new)
-    filling = _Filling(client, store, group_id)
+    filling = _GroupBuilder(client, store, group_id)
     try:
         await filling.fill(members)
     except Exception:
@@ -151,25 +155,27 @@ def group_id_of(text: str) -> str:
 def check_page(limit: int) -> int:
     """`limit`, if a page may be that long; ValueError otherwise."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _LONGEST_PAGE:
-        raise ValueError(f"limit is {shown(limit)}; use a whole number from 1 to {_LONGEST_PAGE:,}")
+        raise ValueError(
+            f"limit is {repr_short(limit)}; use a whole number from 1 to {_LONGEST_PAGE:,}"
+        )
     return limit
 
 
 def missing(group_id: object) -> GroupNotFound:
     """The error for a group that is not there."""
     return GroupNotFound(
-        f"no group {shown(group_id)} is in this store; it was never stored, or pruned since"
+        f"no group {repr_short(group_id)} is in this store; it was never stored, or pruned since"
     )
 
 
-class _Filling:
+class _GroupBuilder:
     """A group on its way into the store."""
 
     def __init__(self, client: Client, store: Store, group_id: JobId) -> None:
         self._client = client
         self._store = store
         self._id = group_id
-        self._moulds: dict[Configured[..., Any], Mould] = {}
+        self._moulds: dict[ConfiguredJobType[..., Any], JobFactory] = {}
 
     async def fill(self, members: Sequence[Bound[Any]]) -> None:
         """Store them in the order given, then seal the group."""
@@ -187,14 +193,14 @@ class _Filling:
         """Nothing of it has run or will: end what is stored, or leave that to a worker."""
         with suppress(OperatorError):  # whoever called gets the first error, not this one
             await self._store.stop_group(self._id, reason="member_refused")
-            closing = ClosingGroup(self._id, Closing.STOP)
-            await end_left_over(self._store, closing, self._client.ids.job)
+            closing = ClosingGroup(self._id, ClosePolicy.STOP)
+            await end_remaining_members(self._store, closing, self._client.ids.job)
 
     def _job(self, bound: Bound[Any], job_id: JobId) -> NewJob:
         configured = bound.configured
         if configured not in self._moulds:
             like = configured.make(job_id, "")
-            self._moulds[configured] = Mould(replace(like, group_id=self._id, member=True))
+            self._moulds[configured] = JobFactory(replace(like, group_id=self._id, member=True))
         return self._moulds[configured].make(job_id, bound.params)
 
     def _require_stored(self, place: int, job: NewJob, added: Added) -> None:
@@ -225,7 +231,7 @@ def _members(client: Client, bound: Iterable[Bound[Any]]) -> list[Bound[Any]]:
 def _require_ours(client: Client, place: int, each: object) -> None:
     if not isinstance(each, Bound):
         raise InvalidGroup(
-            f"member {place} of the group is {shown(each)}; give bound jobs: send.bind(…)"
+            f"member {place} of the group is {repr_short(each)}; give bound jobs: send.bind(…)"
         )
     configured = each.configured
     if configured.client is not client:
@@ -245,5 +251,5 @@ def _require_ours(client: Client, place: int, each: object) -> None:
 
 def _choice(kind: Any, value: object, what: str) -> Any:
     if not isinstance(value, str) or value not in set(kind):
-        raise InvalidGroup(f"{what} is {shown(value)}; use {', '.join(kind)}")
+        raise InvalidGroup(f"{what} is {repr_short(value)}; use {', '.join(kind)}")
     return kind(value)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from outlast.core.duration import Span
+from outlast.core.duration import Duration
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.state import State
@@ -28,11 +28,11 @@ class Handle(Generic[R_co]):
         self.created = created
         self._client = client
 
-    async def wait(self, timeout: Span | None = None) -> Job:  # noqa: ASYNC109 - WaitTimeout names the job
+    async def wait(self, timeout: Duration | None = None) -> Job:  # noqa: ASYNC109 - WaitTimeout names the job
         """The job once it has ended; for a chain, the last of its jobs. WaitTimeout after that."""
         return await self._client.wait(self.id, timeout=timeout)
 
-    async def result(self, timeout: Span | None = None) -> R_co:  # noqa: ASYNC109 - same
+    async def result(self, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109 - same
         """What the handler returned; JobNotSucceeded if the job ended otherwise."""
         result: Any = await self._client.result(self.id, timeout=timeout)
         return result  # type: ignore[no-any-return]  # the codec of its type made it
@@ -59,7 +59,7 @@ class Handle(Generic[R_co]):
         *,
         params: Mapping[str, Any] | None = None,
         priority: int | None = None,
-        delay: Span | None = None,
+        delay: Duration | None = None,
         at: datetime | None = None,
     ) -> Job:
         """Change it while it waits, as `app.edit` does."""

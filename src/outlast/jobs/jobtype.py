@@ -7,16 +7,16 @@ from functools import update_wrapper
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from outlast.core.delivery import Delivery
-from outlast.core.duration import Span
+from outlast.core.duration import Duration
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob, Slot
 from outlast.errors import DuplicateJob, InvalidJob, InvalidParams
 from outlast.jobs.client import Client
-from outlast.jobs.direct_run import Direct, OnBusy, require_direct, run_now
+from outlast.jobs.direct_run import DirectRunOptions, OnBusy, require_direct, run_now
 from outlast.jobs.executor_choice import STOPS
 from outlast.jobs.handle import Handle
 from outlast.jobs.handler_class import read_class
-from outlast.jobs.options import Mould, OnConflict, check_on_conflict, new_job
+from outlast.jobs.options import JobFactory, OnConflict, check_on_conflict, new_job
 from outlast.jobs.policy import Policy
 from outlast.jobs.signature import Signature, read_signature
 from outlast.store.base import Added, Capability, Store, Transactions
@@ -54,7 +54,7 @@ class JobType(Generic[P, R_co]):
         self.client: Final = client
         self._dump: Final = signature.params.dump
         self._positional: Final = signature.positional
-        self._plain: Configured[P, R_co] = Configured(self, new_job(policy))
+        self._plain: ConfiguredJobType[P, R_co] = ConfiguredJobType(self, new_job(policy))
         self._decorated = function
         update_wrapper(self, function, updated=())
 
@@ -72,7 +72,7 @@ class JobType(Generic[P, R_co]):
         `handle = await story.run_now(chapter=3)`, then `await handle.result()`. Meanwhile nothing
         else of that queue is started: where one job runs at a time, until this one has ended. It
         is not retried. QueueBusy if another direct run holds the queue for too long, or it is
-        paused; NoWorker if nobody takes the job in time: then, and when you are cancelled, the job
+        paused; NoWorkerAvailable if nobody takes the job in time: then, and when you are cancelled, the job
         will not run. `.options(wait="30s", on_busy="reject", request="req-7")` say how.
         """
         return await self._plain.run_now(*args, **kwargs)
@@ -84,7 +84,7 @@ class JobType(Generic[P, R_co]):
     def options(
         self,
         *,
-        delay: Span | None = None,
+        delay: Duration | None = None,
         at: datetime | None = None,
         key: str | None = None,
         bucket: str | None = None,
@@ -93,14 +93,14 @@ class JobType(Generic[P, R_co]):
         queue: str | None = None,
         slot: datetime | Slot | None = None,
         max_attempts: int | None = None,
-        start_within: Span | None = None,
+        start_within: Duration | None = None,
         group_id: str | None = None,
         on_conflict: OnConflict = "return",
         tx: Any = None,
-        wait: Span | None = None,
+        wait: Duration | None = None,
         on_busy: OnBusy | None = None,
         request: str | None = None,
-    ) -> "Configured[P, R_co]":
+    ) -> "ConfiguredJobType[P, R_co]":
         """The same type with wishes for one job: `.options(delay="5m", key="inv:3").enqueue(…)`.
 
         `delay` or `at`: due later. `key` (and `bucket`): one job for ever. `active_key`: one job
@@ -129,10 +129,12 @@ class JobType(Generic[P, R_co]):
             start_within=start_within,
             group_id=group_id,
         )
-        direct = Direct.new(wait=wait, on_busy=on_busy, request=request, max_attempts=max_attempts)
-        return Configured(self, like, on_conflict=on_conflict, tx=tx, direct=direct)
+        direct = DirectRunOptions.new(
+            wait=wait, on_busy=on_busy, request=request, max_attempts=max_attempts
+        )
+        return ConfiguredJobType(self, like, on_conflict=on_conflict, tx=tx, direct=direct)
 
-    def dump(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def encode_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The JSON text of a call's arguments."""
         return self._dump(self._named(args, kwargs) if args else kwargs)
 
@@ -163,7 +165,7 @@ def _read(handler: Callable[..., Any], policy: Policy) -> tuple[Callable[..., An
     return handler, read_signature(handler, policy.name, executor=policy.executor)
 
 
-class Configured(Generic[P, R_co]):
+class ConfiguredJobType(Generic[P, R_co]):
     """A job type with the options of one enqueue."""
 
     __slots__ = (
@@ -186,7 +188,7 @@ class Configured(Generic[P, R_co]):
         *,
         on_conflict: OnConflict = "return",
         tx: Any = None,
-        direct: Direct = Direct(),  # noqa: B008 - frozen
+        direct: DirectRunOptions = DirectRunOptions(),  # noqa: B008 - frozen
     ) -> None:
         self.direct: Final = direct
         self.on_conflict: Final = on_conflict
@@ -195,9 +197,9 @@ class Configured(Generic[P, R_co]):
         self.type: Final = job_type
         self.client: Final = job_type.client
         self.like: Final = like
-        self._mould: Final = Mould(like)
+        self._mould: Final = JobFactory(like)
         self._needs_slot: Final = like.delivery is Delivery.ONCE and like.slot is None
-        self._may_enqueue: Final = direct == Direct() and not self._needs_slot
+        self._may_enqueue: Final = direct == DirectRunOptions() and not self._needs_slot
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Store a job with these arguments and options; when it answers, the job survives."""
@@ -209,7 +211,7 @@ class Configured(Generic[P, R_co]):
         store = await self.client.store()
         job = self.make(self.client.ids.job(), params)
         added = await (store.add([job]) if self.tx is None else add_within(store, self.tx, [job]))
-        return self.settle(job.id, added[0])
+        return self.to_handle(job.id, added[0])
 
     async def run_now(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Run it before all others of its queue; answers when a worker has taken it."""
@@ -217,7 +219,7 @@ class Configured(Generic[P, R_co]):
         require_direct(like, self.tx)
         job = replace(
             like,
-            params=self.type.dump(args, kwargs),
+            params=self.type.encode_args(args, kwargs),
             max_attempts=self.direct.max_attempts or 1,
         )
         return Handle(await run_now(self.client, job, self.direct), self.client, created=True)
@@ -230,7 +232,7 @@ class Configured(Generic[P, R_co]):
         """The job to store."""
         return self._mould.make(job_id, params)
 
-    def settle(self, asked: JobId, added: Added) -> Handle[R_co]:
+    def to_handle(self, asked: JobId, added: Added) -> Handle[R_co]:
         """The handle of what the store answered, or the error it means."""
         if added.refused is not None:
             raise InvalidJob(f'a job of type "{self.type.name}" was refused: {added.refused}')
@@ -248,7 +250,7 @@ class Configured(Generic[P, R_co]):
         if not self._may_enqueue:
             self.direct.require_unused()
             self._require_slot()
-        return self.type.dump(args, kwargs)
+        return self.type.encode_args(args, kwargs)
 
     def _require_slot(self) -> None:
         if self._needs_slot:
@@ -263,7 +265,7 @@ class Bound(Generic[R_co]):
 
     __slots__ = ("configured", "params")
 
-    def __init__(self, configured: Configured[..., R_co], params: str) -> None:
+    def __init__(self, configured: ConfiguredJobType[..., R_co], params: str) -> None:
         self.configured = configured
         self.params = params
 

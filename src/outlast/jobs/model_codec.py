@@ -6,7 +6,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from outlast.errors import InvalidParams
-from outlast.jobs.codec import ParamsCodec, adapter, explained, reader, writer
+from outlast.jobs.codec import ParamsCodec, adapter, describe_validation_error, reader, writer
 from outlast.jobs.payload_limits import check_params, to_text
 
 PAYLOAD: Final = "payload"
@@ -52,7 +52,7 @@ class ModelCodec:
         try:
             valid = self._validate(params, by_alias=True, by_name=True)
         except ValidationError as error:
-            raise InvalidParams(explained(self._what, error)) from None
+            raise InvalidParams(describe_validation_error(self._what, error)) from None
         return self._text(valid)
 
     def load(self, text: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class ModelCodec:
         try:
             return {PAYLOAD: self._from_json(text)}
         except ValidationError as error:
-            raise InvalidParams(explained(self._what, error)) from None
+            raise InvalidParams(describe_validation_error(self._what, error)) from None
 
     def partial(self) -> ParamsCodec:
         """For some of the fields, each by itself; what concerns several is checked with all."""

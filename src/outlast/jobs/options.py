@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from outlast.core.delivery import Delivery
-from outlast.core.duration import Span, to_span
+from outlast.core.duration import Duration, parse_duration
 from outlast.core.ids import JobId
 from outlast.core.job import Key, NewJob, Slot
 from outlast.core.limits import check_key, check_name, check_priority
@@ -23,7 +23,7 @@ _ON_CONFLICT: Final = ("return", "skip", "reject")
 def new_job(
     policy: Policy,
     *,
-    delay: Span | None = None,
+    delay: Duration | None = None,
     at: datetime | None = None,
     key: str | None = None,
     bucket: str | None = None,
@@ -32,7 +32,7 @@ def new_job(
     queue: str | None = None,
     slot: datetime | Slot | None = None,
     max_attempts: int | None = None,
-    start_within: Span | None = None,
+    start_within: Duration | None = None,
     group_id: str | None = None,
 ) -> NewJob:
     """A job of that type with these options and neither id nor params: `Mould` fills them in."""
@@ -56,7 +56,9 @@ def new_job(
     )
 
 
-def check_due(delay: Span | None, at: datetime | None) -> tuple[timedelta | None, datetime | None]:
+def check_due(
+    delay: Duration | None, at: datetime | None
+) -> tuple[timedelta | None, datetime | None]:
     """The span or the moment after which a job is due; at most one of them is not None."""
     if delay is not None and at is not None:
         raise InvalidJob("delay and at were both given; a job is due once, so give one of them")
@@ -74,7 +76,7 @@ def check_on_conflict(value: str) -> None:
         raise InvalidJob(f"on_conflict is {value!r:.80}; use {', '.join(_ON_CONFLICT)}")
 
 
-class Mould:
+class JobFactory:
     """Makes many jobs alike but for id and params, much quicker than NewJob's own __init__.
 
     A frozen dataclass sets each field through `object.__setattr__`; here all are set at once.
@@ -119,11 +121,11 @@ def _whole(value: int, what: str) -> int:
     return value
 
 
-def _span(value: Span | None, what: str) -> timedelta | None:
+def _span(value: Duration | None, what: str) -> timedelta | None:
     if value is None:
         return None
     try:
-        return to_span(value, what=what)
+        return parse_duration(value, what=what)
     except ValueError as error:
         raise InvalidJob(str(error)) from error
 

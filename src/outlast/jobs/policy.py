@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
-from outlast.core.classify import Classifier, Verdict
+from outlast.core.classify import Classifier, ErrorClass
 from outlast.core.delivery import Delivery
-from outlast.core.duration import Span, to_span
+from outlast.core.duration import Duration, parse_duration
 from outlast.core.limits import check_name, check_priority
 from outlast.core.retry import Backoff
 from outlast.errors import InvalidJob, InvalidType
@@ -41,7 +41,7 @@ class Policy:
         retry: Backoff | None = None,
         queue: str = "default",
         priority: int = 0,
-        max_runtime: Span | None = None,
+        max_runtime: Duration | None = None,
         executor: str | None = None,
         errors: Mapping[type[BaseException], str] | None = None,
         unknown_error: str = "transient",
@@ -104,18 +104,18 @@ def _classifier(errors: Mapping[type[BaseException], str], unknown: str, where: 
     return Classifier(errors=verdicts, unknown=_verdict(unknown, "unknown_error"))
 
 
-def _verdict(value: str, what: str) -> Verdict:
+def _verdict(value: str, what: str) -> ErrorClass:
     try:
-        return Verdict(value)
+        return ErrorClass(value)
     except ValueError:
-        known = " or ".join(Verdict)
+        known = " or ".join(ErrorClass)
         raise ValueError(f"{what} is {value!r:.80}; use {known}") from None
 
 
-def _runtime(value: Span | None) -> timedelta | None:
+def _runtime(value: Duration | None) -> timedelta | None:
     if value is None:
         return None
-    span = to_span(value, what="max_runtime")
+    span = parse_duration(value, what="max_runtime")
     if not span:
         raise ValueError('max_runtime is zero; give a span such as "10m", or leave it out')
     return span

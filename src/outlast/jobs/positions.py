@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from outlast.core.decide import decide
-from outlast.core.duration import Span
+from outlast.core.duration import Duration
 from outlast.core.event import Edited, Event, Moved
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.core.limits import check_name, shown
-from outlast.core.position import Edit, Place, Where
+from outlast.core.limits import check_name, repr_short
+from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.state import WAITING
 from outlast.errors import InvalidJob, InvalidParams, TransitionRefused
 from outlast.jobs.client import Client
@@ -33,14 +33,14 @@ async def move(
     swap: str | None = None,
 ) -> Job:
     """Give the job another place among those of its queue and priority; the job as it is then."""
-    place = _place(to, {Where.BEFORE: before, Where.AFTER: after, Where.SWAP: swap})
+    place = _place(to, {Anchor.BEFORE: before, Anchor.AFTER: after, Anchor.SWAP: swap})
 
     async def event(job: Job) -> Event:
         if place.target is not None:
             await _require_beside(client, job, place.target)
         return Moved(place)
 
-    return await _settle(client, job_id, event)
+    return await _decide_and_apply(client, job_id, event)
 
 
 async def edit(
@@ -49,7 +49,7 @@ async def edit(
     *,
     params: Mapping[str, Any] | None = None,
     priority: int | None = None,
-    delay: Span | None = None,
+    delay: Duration | None = None,
     at: datetime | None = None,
 ) -> Job:
     """Write what is given, and leave the rest; the job as it is then."""
@@ -59,16 +59,18 @@ async def edit(
 
     async def event(job: Job) -> Event:
         text = None if params is None else client.dump_params(job.type, _named(params))
-        return Edited(Edit(params=text, **rest))
+        return Edited(JobEdit(params=text, **rest))
 
-    return await _settle(client, job_id, event)
+    return await _decide_and_apply(client, job_id, event)
 
 
 async def next_jobs(client: Client, queue: str, limit: int) -> list[Job]:
     """The next so many jobs of a queue, in the order in which they are taken."""
     check_name(queue, what="queue")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_SHOWN:
-        raise InvalidJob(f"limit is {shown(limit)}; use a whole number from 1 to {MOST_SHOWN:,}")
+        raise InvalidJob(
+            f"limit is {repr_short(limit)}; use a whole number from 1 to {MOST_SHOWN:,}"
+        )
     return await (await client.store()).peek(queue, limit=limit)
 
 
@@ -78,7 +80,9 @@ async def normalise(client: Client, queue: str) -> int:
     return await (await client.store()).normalise(queue)
 
 
-async def _settle(client: Client, job_id: JobId, event: Callable[[Job], Awaitable[Event]]) -> Job:
+async def _decide_and_apply(
+    client: Client, job_id: JobId, event: Callable[[Job], Awaitable[Event]]
+) -> Job:
     """Decide and apply, again if the job or its target has moved on meanwhile."""
     store = await client.store()
     for _ in range(_TRIES):
@@ -118,16 +122,18 @@ async def _require_beside(client: Client, job: Job, target: JobId) -> None:
         )
 
 
-def _place(to: str | None, beside: Mapping[Where, str | None]) -> Place:
+def _place(to: str | None, beside: Mapping[Anchor, str | None]) -> MoveTo:
     asked = {where: target for where, target in beside.items() if target is not None}
     if (to is not None) + len(asked) != 1:
         raise InvalidJob('say one place to move it to: "front", "back", before=, after= or swap=')
     if to is None:
         [(where, target)] = asked.items()
-        return Place(where, job_id_of(target))
-    if to not in (Where.FRONT, Where.BACK):
-        raise InvalidJob(f'place is {shown(to)}; use "front", "back", before=, after= or swap=')
-    return Place(Where(to))
+        return MoveTo(where, job_id_of(target))
+    if to not in (Anchor.FRONT, Anchor.BACK):
+        raise InvalidJob(
+            f'place is {repr_short(to)}; use "front", "back", before=, after= or swap='
+        )
+    return MoveTo(Anchor(to))
 
 
 def _named(params: Mapping[str, Any]) -> dict[str, Any]:

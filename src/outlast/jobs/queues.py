@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from outlast.core.duration import Span, to_span
-from outlast.core.limits import check_name, shown
+from outlast.core.duration import Duration, parse_duration
+from outlast.core.limits import check_name, repr_short
 from outlast.core.ordering import Ordering
 from outlast.core.queue import check_concurrency, check_gap, check_reason
 from outlast.errors import InvalidJob
@@ -28,12 +28,12 @@ async def set_queue(
     return await store.queue(name)
 
 
-async def pause(client: Client, name: str, reason: str | None, duration: Span | None) -> Queue:
+async def pause(client: Client, name: str, reason: str | None, duration: Duration | None) -> Queue:
     """Pause it, and answer how it stands then."""
     check_name(name, what="queue")
     check_reason(reason, what="reason")
     try:
-        span = None if duration is None else to_span(duration, what="duration")
+        span = None if duration is None else parse_duration(duration, what="duration")
     except ValueError as error:
         raise InvalidJob(str(error)) from error
     store = await client.store()
@@ -56,4 +56,4 @@ def _ordering(value: str) -> Ordering:
         return Ordering(value)
     except ValueError:
         known = " or ".join(Ordering)
-        raise InvalidJob(f"ordering is {shown(value)}; use {known}") from None
+        raise InvalidJob(f"ordering is {repr_short(value)}; use {known}") from None

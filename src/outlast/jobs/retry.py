@@ -7,7 +7,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.limits import check_name
-from outlast.core.lineage import RETRYABLE, Lineage, again
+from outlast.core.lineage import RETRYABLE, Lineage, retry_copy
 from outlast.core.state import State
 from outlast.errors import DuplicateJob, InvalidJob, TransitionRefused
 from outlast.jobs.client import Client
@@ -32,7 +32,7 @@ async def retry(client: Client, job_id: JobId) -> Handle[Any]:
     """Do the last of that job's chain again; DuplicateJob if somebody was quicker."""
     store = await client.store()
     tip = (await _chain(store, job_id))[-1]
-    [added] = await store.add([again(tip, client.ids.job())])
+    [added] = await store.add([retry_copy(tip, client.ids.job())])
     if added.refused is None:
         return Handle(added.id, client, created=True)
     after = [job for job in await store.chain(tip.id) if job.retry_of == tip.id]
@@ -81,7 +81,7 @@ async def _retry_all(
 
 
 def _retries(jobs: Iterable[Job], client: Client) -> list[NewJob]:
-    return [again(job, client.ids.job()) for job in jobs]
+    return [retry_copy(job, client.ids.job()) for job in jobs]
 
 
 async def _chain(store: Store, job_id: JobId) -> list[Job]:

@@ -8,7 +8,7 @@ from operator import or_
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from outlast.core.outcome import Outcome
+from outlast.core.outcome import HandlerOutcome
 from outlast.errors import InvalidType
 from outlast.jobs.codec import Codec, ParamsCodec, ResultCodec
 from outlast.jobs.executor_choice import ExecutorName, choose_executor
@@ -102,4 +102,4 @@ def _without_outcomes(hint: Any) -> Any:
 
 
 def _is_outcome(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Outcome)
+    return isinstance(hint, type) and issubclass(hint, HandlerOutcome)

@@ -7,11 +7,11 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final, TypedDict, Unpack
 
-from outlast.core.document import Record
-from outlast.core.duration import Span
+from outlast.core.document import Document
+from outlast.core.duration import Duration
 from outlast.core.job import Slot
-from outlast.core.limits import MAX_PAYLOAD, check_name, shown
-from outlast.core.schedule import Making
+from outlast.core.limits import MAX_PAYLOAD, check_name, repr_short
+from outlast.core.schedule import JobBlueprint
 from outlast.core.template import KIND, Template, from_record, merge, to_json, to_value
 from outlast.errors import (
     InvalidJob,
@@ -22,7 +22,7 @@ from outlast.errors import (
 )
 from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
-from outlast.jobs.jobtype import Configured, JobType
+from outlast.jobs.jobtype import ConfiguredJobType, JobType
 from outlast.jobs.options import OnConflict, new_job
 from outlast.jobs.registry import Registry
 
@@ -33,7 +33,7 @@ _NEAR: Final = 3
 class TemplateOptions(TypedDict, total=False):
     """What may be wished for one job, as in `JobType.options`."""
 
-    delay: Span | None
+    delay: Duration | None
     at: datetime | None
     key: str | None
     bucket: str | None
@@ -42,7 +42,7 @@ class TemplateOptions(TypedDict, total=False):
     queue: str | None
     slot: datetime | Slot | None
     max_attempts: int | None
-    start_within: Span | None
+    start_within: Duration | None
     group_id: str | None
     on_conflict: OnConflict
     tx: Any
@@ -81,7 +81,7 @@ class Templates:
         new_job(kind.policy, queue=queue, priority=priority, max_attempts=max_attempts)
         text = kind.codec.partial().dump(_named(params, name))
         for _ in range(_TRIES):
-            there = await (await self._client.store()).record(KIND, name)
+            there = await (await self._client.store()).document(KIND, name)
             _check_expected(name, there, expected)
             own_id = from_record(there).id if there else str(self._client.ids.job())
             value = to_value(
@@ -91,7 +91,7 @@ class Templates:
                 queue=queue,
                 priority=priority,
                 max_attempts=max_attempts,
-                making=making(kind),
+                making=blueprint_for(kind),
             )
             saved = await self._swap(name, there, value)
             if saved is not None:
@@ -106,7 +106,7 @@ class Templates:
 
     async def all(self) -> list[Template]:
         """Every template, by name."""
-        return [from_record(each) for each in await (await self._client.store()).records(KIND)]
+        return [from_record(each) for each in await (await self._client.store()).documents(KIND)]
 
     async def remove(self, name: str) -> Template:
         """Delete it; the template that is gone. UnknownTemplate if there is none."""
@@ -121,13 +121,13 @@ class Templates:
         """Store a job as the template says, with these params over its own."""
         return await self.options(name).enqueue(**call)
 
-    def options(self, name: str, /, **options: Unpack[TemplateOptions]) -> "FromTemplate":
+    def options(self, name: str, /, **options: Unpack[TemplateOptions]) -> "ConfiguredTemplate":
         """The template with wishes for one job: `.options("weekly", delay="5m").enqueue(…)`."""
-        return FromTemplate(self, name, options)
+        return ConfiguredTemplate(self, name, options)
 
     async def configured(
         self, name: str, options: TemplateOptions, call: Mapping[str, Any]
-    ) -> tuple[Configured[..., Any], str]:
+    ) -> tuple[ConfiguredJobType[..., Any], str]:
         """What to enqueue, and with which params, as the template stands now."""
         template = await self.get(name)
         kind = self._registry.get(template.type)
@@ -135,15 +135,15 @@ class Templates:
         params = _checked(kind, merge(template, {}, given))
         return _configured(kind, template, options), params
 
-    async def _record(self, name: str) -> Record:
+    async def _record(self, name: str) -> Document:
         check_name(name, what="the name of a template")
         store = await self._client.store()
-        found = await store.record(KIND, name)
+        found = await store.document(KIND, name)
         if found is None:
-            raise _unknown(name, [each.key for each in await store.records(KIND)])
+            raise _unknown(name, [each.key for each in await store.documents(KIND)])
         return found
 
-    async def _swap(self, name: str, there: Record | None, value: str | None) -> Record | None:
+    async def _swap(self, name: str, there: Document | None, value: str | None) -> Document | None:
         if value is not None and len(value.encode()) > MAX_PAYLOAD:
             raise PayloadTooLarge(
                 f"template {name} is {len(value.encode()):,} bytes; the limit is "
@@ -162,10 +162,10 @@ class Templates:
         return job_type
 
 
-def making(kind: JobType[..., Any]) -> Making:
+def blueprint_for(kind: JobType[..., Any]) -> JobBlueprint:
     """What a type says of its jobs, for whoever makes some without knowing it."""
     policy = kind.policy
-    return Making(
+    return JobBlueprint(
         type=policy.name,
         name=policy.name,
         delivery=policy.delivery,
@@ -175,7 +175,7 @@ def making(kind: JobType[..., Any]) -> Making:
     )
 
 
-class FromTemplate:
+class ConfiguredTemplate:
     """A template with the options of one enqueue; it is read when that comes."""
 
     def __init__(self, templates: Templates, name: str, options: TemplateOptions) -> None:
@@ -191,7 +191,7 @@ class FromTemplate:
 
 def _configured(
     kind: JobType[..., Any], template: Template, options: TemplateOptions
-) -> Configured[..., Any]:
+) -> ConfiguredJobType[..., Any]:
     own: TemplateOptions = {
         "queue": template.queue,
         "priority": template.priority,
@@ -200,7 +200,7 @@ def _configured(
     given = {name: value for name, value in options.items() if value is not None}
     wished = kind.options(**{**own, **given})  # type: ignore[arg-type]  # the names of its options
     marked = replace(wished.like, template_id=template.id, template_at=template.updated_at)
-    return Configured(kind, marked, on_conflict=wished.on_conflict, tx=wished.tx)
+    return ConfiguredJobType(kind, marked, on_conflict=wished.on_conflict, tx=wished.tx)
 
 
 def _checked(kind: JobType[..., Any], params: dict[str, Any]) -> str:
@@ -216,7 +216,7 @@ def _named(params: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
     return dict(params)
 
 
-def _check_expected(name: str, there: Record | None, expected: datetime | None) -> None:
+def _check_expected(name: str, there: Document | None, expected: datetime | None) -> None:
     if expected is None or (there is not None and there.updated_at == expected):
         return
     now = "is gone" if there is None else f"was changed at {there.updated_at}"
@@ -226,4 +226,4 @@ def _check_expected(name: str, there: Record | None, expected: datetime | None) 
 def _unknown(name: str, known: list[str]) -> UnknownTemplate:
     near = get_close_matches(name, known, n=_NEAR) or known[:_NEAR]
     there = f"near it: {', '.join(near)}" if near else "there are none; save one first"
-    return UnknownTemplate(f"no template {shown(name)} is in this store; {there}")
+    return UnknownTemplate(f"no template {repr_short(name)} is in this store; {there}")

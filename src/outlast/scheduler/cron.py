@@ -10,11 +10,11 @@ from typing import Final
 from cronsim import CronSim, CronSimError
 
 from outlast.clock import EPOCH
-from outlast.core.duration import MICROSECOND, Span, exactly, to_span
-from outlast.core.limits import shown
-from outlast.core.schedule import MOST_DUE, SHORTEST, Fold, Gap, Rule
+from outlast.core.duration import MICROSECOND, Duration, format_exact, parse_duration
+from outlast.core.limits import repr_short
+from outlast.core.schedule import MOST_DUE, SHORTEST, Fold, Gap, TimeRule
 from outlast.errors import InvalidSchedule
-from outlast.scheduler.timezones import Note, Occurrence, earlier, moments, zone
+from outlast.scheduler.timezones import DstNote, Occurrence, moments, safe_scan_start, zone
 
 LONGEST_EXPRESSION: Final = 256
 FIELDS: Final = 5
@@ -40,13 +40,13 @@ NAMED: Final = {
 def make_rule(
     cron: str | None = None,
     *,
-    every: Span | None = None,
+    every: Duration | None = None,
     timezone: str = "UTC",
     gap: str | None = None,
     fold: str | None = None,
     start: datetime | None = None,
     end: datetime | None = None,
-) -> Rule:
+) -> TimeRule:
     """A rule whose parts are all right; InvalidSchedule says which one is not.
 
     What is left out follows from the expression. One for every hour, or every few, runs twice in
@@ -57,8 +57,8 @@ def make_rule(
         raise InvalidSchedule("say when: by a cron expression or by an interval, and not both")
     expression = None if cron is None else check_expression(cron)
     zone(timezone)
-    is_steady = expression is not None and _is_steady(expression)
-    return Rule(
+    is_steady = expression is not None and _is_sub_daily(expression)
+    return TimeRule(
         cron=expression,
         every=None if every is None else _interval(every),
         timezone=timezone,
@@ -73,21 +73,23 @@ def check_expression(text: str) -> str:
     """The expression in five fields; InvalidSchedule if it is none, or names no time at all."""
     if not isinstance(text, str) or not 0 < len(text) <= LONGEST_EXPRESSION:
         raise InvalidSchedule(
-            f"a cron expression is {shown(text)}; use up to {LONGEST_EXPRESSION} characters"
+            f"a cron expression is {repr_short(text)}; use up to {LONGEST_EXPRESSION} characters"
         )
     fields = NAMED.get(text.strip().lower(), text).split()
     if len(fields) != FIELDS:
         raise InvalidSchedule(
-            f"the cron expression {shown(text)} has {len(fields)} fields; use five (minute, hour, "
+            f"the cron expression {repr_short(text)} has {len(fields)} fields; use five (minute, hour, "
             f"day of month, month, day of week) or one of {', '.join(NAMED)}"
         )
     try:
         next(CronSim(" ".join(fields), datetime(2000, 1, 1)))  # noqa: DTZ001 - a date on paper
     except StopIteration:
-        raise InvalidSchedule(f"the cron expression {shown(text)} names no time at all") from None
+        raise InvalidSchedule(
+            f"the cron expression {repr_short(text)} names no time at all"
+        ) from None
     except (CronSimError, ValueError, AssertionError) as error:
         why = _why(str(error), fields)
-        raise InvalidSchedule(f"the cron expression {shown(text)} is wrong: {why}") from error
+        raise InvalidSchedule(f"the cron expression {repr_short(text)} is wrong: {why}") from error
     return " ".join(fields)
 
 
@@ -95,12 +97,12 @@ def _why(says: str, fields: list[str]) -> str:
     """Which field is wrong, and what it may be."""
     for (name, may_be), field in zip(MAY_BE.items(), fields, strict=True):
         if says == f"Bad {name}":
-            return f"its {name} is {shown(field)}; use {may_be}, *, lists, ranges and steps"
+            return f"its {name} is {repr_short(field)}; use {may_be}, *, lists, ranges and steps"
     return says or "it cannot be read"
 
 
 def slots(
-    rule: Rule, after: datetime, *, until: datetime | None = None, limit: int | None = None
+    rule: TimeRule, after: datetime, *, until: datetime | None = None, limit: int | None = None
 ) -> Iterator[datetime]:
     """The rule's slots after that moment, ascending, none twice; up to `until` and `limit`."""
     found: Iterator[datetime] = _moments(rule, after)
@@ -109,12 +111,12 @@ def slots(
     return islice(found, limit)
 
 
-def next_slot(rule: Rule, after: datetime) -> datetime | None:
+def next_slot(rule: TimeRule, after: datetime) -> datetime | None:
     """The first slot after that moment; None if there is none."""
     return next(slots(rule, after, limit=1), None)
 
 
-def due_slots(rule: Rule, first: datetime, now: datetime) -> list[datetime]:
+def due_slots(rule: TimeRule, first: datetime, now: datetime) -> list[datetime]:
     """The slots from `first`, which is one, up to now; of more than MOST_DUE, it and the latest.
 
     What it costs is bounded, however long nobody looked.
@@ -125,7 +127,7 @@ def due_slots(rule: Rule, first: datetime, now: datetime) -> list[datetime]:
     return [first, *_latest(rule, first, now)]
 
 
-def _latest(rule: Rule, first: datetime, now: datetime) -> Iterator[datetime]:
+def _latest(rule: TimeRule, first: datetime, now: datetime) -> Iterator[datetime]:
     span = (rule.every or timedelta(minutes=1)) * MOST_DUE  # no rule has more slots in that time
     latest: deque[datetime] = deque(maxlen=MOST_DUE - 1)
     while len(latest) < MOST_DUE // 2:
@@ -134,14 +136,14 @@ def _latest(rule: Rule, first: datetime, now: datetime) -> Iterator[datetime]:
     return iter(latest)
 
 
-def occurrences(rule: Rule, after: datetime) -> Iterator[Occurrence]:
+def occurrences(rule: TimeRule, after: datetime) -> Iterator[Occurrence]:
     """The local times of a rule from there on, also those that are skipped, by their moment."""
     if rule.cron is None:
         yield from (Occurrence(at, at.replace(tzinfo=None)) for at in _steps(rule, after))
         return
     tz = zone(rule.timezone)
     waiting: list[Occurrence] = []
-    for local in _local_times(rule.cron, earlier(after, tz)):
+    for local in _local_times(rule.cron, safe_scan_start(after, tz)):
         found = moments(local, tz, rule)
         while waiting and waiting[0].at < found[0].at:
             yield heappop(waiting)
@@ -152,22 +154,24 @@ def occurrences(rule: Rule, after: datetime) -> Iterator[Occurrence]:
         yield heappop(waiting)
 
 
-def is_slot(rule: Rule, at: datetime) -> bool:
+def is_slot(rule: TimeRule, at: datetime) -> bool:
     """Whether that moment is one of the rule's own."""
     return next_slot(rule, at - MICROSECOND) == at
 
 
-def since(rule: Rule, after: datetime) -> datetime:
+def effective_start(rule: TimeRule, after: datetime) -> datetime:
     """Where the rule's slots after that moment begin: not before its start."""
     return after if rule.start is None else max(after, rule.start - MICROSECOND)
 
 
-def _moments(rule: Rule, after: datetime) -> Iterator[datetime]:
-    last = since(rule, after)
+def _moments(rule: TimeRule, after: datetime) -> Iterator[datetime]:
+    last = effective_start(rule, after)
     for each in occurrences(rule, last):
         if rule.end is not None and each.at > rule.end:
             return
-        if each.note is not Note.SKIPPED and each.at > last:  # a gap brings several to one moment
+        if (
+            each.note is not DstNote.SKIPPED and each.at > last
+        ):  # a gap brings several to one moment
             last = each.at
             yield each.at
 
@@ -182,7 +186,7 @@ def _local_times(expression: str, start: datetime) -> Iterator[datetime]:
         return
 
 
-def _steps(rule: Rule, after: datetime) -> Iterator[datetime]:
+def _steps(rule: TimeRule, after: datetime) -> Iterator[datetime]:
     assert rule.every is not None
     anchor = rule.start or EPOCH
     at = anchor + ((after - anchor) // rule.every + 1) * rule.every
@@ -191,18 +195,20 @@ def _steps(rule: Rule, after: datetime) -> Iterator[datetime]:
         at += rule.every
 
 
-def _is_steady(expression: str) -> bool:
+def _is_sub_daily(expression: str) -> bool:
     hour = expression.split()[1]
     return hour.startswith("*") or "/" in hour
 
 
-def _interval(every: Span) -> timedelta:
+def _interval(every: Duration) -> timedelta:
     try:
-        span = to_span(every, what="every")
+        span = parse_duration(every, what="every")
     except ValueError as error:
         raise InvalidSchedule(str(error)) from error
     if span < SHORTEST:
-        raise InvalidSchedule(f"every is {exactly(span)}; {exactly(SHORTEST)} is the shortest")
+        raise InvalidSchedule(
+            f"every is {format_exact(span)}; {format_exact(SHORTEST)} is the shortest"
+        )
     return span
 
 
@@ -210,7 +216,7 @@ def _chosen(value: str | None, kind: type[Gap | Fold], what: str, default: str) 
     if value is None:
         return default
     if value not in list(kind):
-        raise InvalidSchedule(f"{what} is {shown(value)}; use one of {', '.join(kind)}")
+        raise InvalidSchedule(f"{what} is {repr_short(value)}; use one of {', '.join(kind)}")
     return value
 
 
@@ -218,5 +224,5 @@ def _aware(at: datetime | None, what: str) -> datetime | None:
     if at is None:
         return None
     if not isinstance(at, datetime) or at.tzinfo is None:
-        raise InvalidSchedule(f"{what} is {shown(at)}; give a datetime with a time zone")
+        raise InvalidSchedule(f"{what} is {repr_short(at)}; give a datetime with a time zone")
     return at.astimezone(UTC)

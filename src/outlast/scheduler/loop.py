@@ -9,9 +9,9 @@ from typing import Final
 from outlast.core.ids import JobId
 from outlast.errors import CallerError, OperatorError, StoreClosed
 from outlast.scheduler.trigger import Trigger
-from outlast.store.around import Hold
+from outlast.store.around import HeldLock
 from outlast.store.base import Store
-from outlast.telemetry.outage_log import Complaint
+from outlast.telemetry.outage_log import OutageLog
 
 log = logging.getLogger("outlast.scheduler")
 
@@ -39,27 +39,27 @@ RESTS: Final = 20
 """How many polls long it sleeps at most: as late may it be for a slot of a schedule just saved."""
 
 
-async def keep_triggering(
+async def run_trigger_loop(
     store: Store, new_id: Callable[[], JobId], poll: timedelta, *, by_turns: bool = True
 ) -> None:
     """Trigger what is due, on time, until cancelled.
 
     `by_turns`: one process at a time does it, and the others stand by.
     """
-    trigger, complaint = Trigger(store, new_id), Complaint(log, "trigger schedules")
+    trigger, complaint = Trigger(store, new_id), OutageLog(log, "trigger schedules")
     stand_by = min(max(TAKE_OVER, poll.total_seconds()), LATEST_TAKE_OVER)
-    hold: Hold | None = None
+    hold: HeldLock | None = None
     try:
         while True:
             try:
-                hold = hold or (await store.hold(LOCK) if by_turns else None)
+                hold = hold or (await store.acquire_lock(LOCK) if by_turns else None)
                 is_our_turn = hold is not None or not by_turns
                 pause = await _step(trigger, poll.total_seconds()) if is_our_turn else stand_by
-                complaint.over()
+                complaint.recovered()
             except OperatorError as error:
                 if isinstance(error, StoreClosed):
                     raise
-                complaint.about(error)
+                complaint.failed(error)
                 pause = PAUSE
             await asyncio.sleep(pause)
     finally:
@@ -67,7 +67,7 @@ async def keep_triggering(
             await hold.release()
 
 
-async def bring_in(sync: Callable[[], Awaitable[None]]) -> None:
+async def sync_declared(sync: Callable[[], Awaitable[None]]) -> None:
     """Bring what the code declares into the store, however long that takes to be ready for it.
 
     What cannot be is said, and keeps nobody from triggering the rest.

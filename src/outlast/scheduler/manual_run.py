@@ -8,11 +8,11 @@ from typing import Final, Literal
 from outlast.core.delivery import Delivery
 from outlast.core.event import ZERO
 from outlast.core.ids import JobId
-from outlast.core.limits import shown
-from outlast.core.schedule import CLAIMED, Outcome, Schedule, SlotRecord, instance_keys
+from outlast.core.limits import repr_short
+from outlast.core.schedule import CLAIMED, Schedule, SlotOutcome, SlotRecord, instance_keys
 from outlast.errors import InvalidSchedule, SlotTaken
 from outlast.scheduler.cron import slots
-from outlast.scheduler.slot_job_factory import Maker, Mould
+from outlast.scheduler.slot_job_factory import SlotJobFactories, SlotJobFactory
 from outlast.store.base import Store
 
 Which = Literal["next", "missed"]
@@ -24,11 +24,11 @@ LOOKED_AT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backfill:
+class BackfillLine:
     """One slot of a backfill: what it was, and the job that runs it now, if one does."""
 
     at: datetime
-    was: Outcome | None  # None: it has no row
+    was: SlotOutcome | None  # None: it has no row
     job_id: JobId | None
     runs: bool
 
@@ -38,7 +38,7 @@ async def run(
 ) -> JobId:
     """Claim that slot and store its job, due at once; SlotTaken if that cannot be."""
     at = await _which(store, schedule, slot)
-    mould = await Maker(store).mould(schedule)
+    mould = await SlotJobFactories(store).mould(schedule)
     name = mould.making.name
     if mould.making.delivery is Delivery.ONCE and await store.running_names([name]):
         raise SlotTaken(f"{name} is running; {at} was not claimed, so try again when it has ended")
@@ -70,7 +70,7 @@ async def backfill(
     *,
     new_id: Callable[[], JobId],
     dry_run: bool,
-) -> list[Backfill]:
+) -> list[BackfillLine]:
     """Every slot from `since` to `until` that nobody has claimed, as a job due at once.
 
     They hold no instance of `max_instances`: how many of them run at a time is their queue's.
@@ -80,13 +80,13 @@ async def backfill(
     shown_ = [_line(at, row) for at, row in zip(moments, rows, strict=True)]
     if dry_run:
         return shown_
-    mould = await Maker(store).mould(schedule)
+    mould = await SlotJobFactories(store).mould(schedule)
     return [await _fill(store, mould, line, new_id) for line in shown_]
 
 
 async def _fill(
-    store: Store, mould: Mould, line: Backfill, new_id: Callable[[], JobId]
-) -> Backfill:
+    store: Store, mould: SlotJobFactory, line: BackfillLine, new_id: Callable[[], JobId]
+) -> BackfillLine:
     if not line.runs:
         return line
     job = mould.job(new_id(), line.at, start_within=None)
@@ -94,10 +94,10 @@ async def _fill(
     return replace(line, job_id=added.id, runs=added.created)
 
 
-def _line(at: datetime, row: SlotRecord | None) -> Backfill:
+def _line(at: datetime, row: SlotRecord | None) -> BackfillLine:
     if row is None:
-        return Backfill(at=at, was=None, job_id=None, runs=True)
-    return Backfill(at=at, was=row.outcome, job_id=row.job_id, runs=row.outcome not in CLAIMED)
+        return BackfillLine(at=at, was=None, job_id=None, runs=True)
+    return BackfillLine(at=at, was=row.outcome, job_id=row.job_id, runs=row.outcome not in CLAIMED)
 
 
 async def _range(
@@ -143,7 +143,7 @@ async def _within(store: Store, schedule: Schedule, at: datetime) -> timedelta:
 def _moment(value: object, what: str) -> datetime:
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise InvalidSchedule(
-            f"{what} is {shown(value)}; give a datetime with a time zone"
+            f"{what} is {repr_short(value)}; give a datetime with a time zone"
             + (', "next" or "missed"' if what == "slot" else "")
         )
     return value.astimezone(UTC)

@@ -7,16 +7,16 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, TypedDict
 
-from outlast.core.document import Record
-from outlast.core.duration import Span, to_span
-from outlast.core.limits import check_name, shown
-from outlast.core.schedule import Making, Plan, Rule, Schedule, check_plan, planned_at
+from outlast.core.document import Document
+from outlast.core.duration import Duration, parse_duration
+from outlast.core.limits import check_name, repr_short
+from outlast.core.schedule import JobBlueprint, Plan, Schedule, TimeRule, check_plan, planned_at
 from outlast.core.schedule_codec import to_text
-from outlast.core.template import from_record, making_of
+from outlast.core.template import blueprint_of, from_record
 from outlast.errors import InvalidJob, InvalidSchedule
 from outlast.jobs.jobtype import JobType
 from outlast.jobs.registry import Registry
-from outlast.jobs.templates import making
+from outlast.jobs.templates import blueprint_for
 from outlast.scheduler.cron import make_rule, next_slot
 from outlast.store.contract.schedules import SetSchedule
 
@@ -26,7 +26,7 @@ Target = JobType[..., Any] | str
 class Options(TypedDict, total=False):
     """What may be said of a schedule besides what must be."""
 
-    every: Span | None
+    every: Duration | None
     timezone: str
     gap: str | None
     fold: str | None
@@ -36,7 +36,7 @@ class Options(TypedDict, total=False):
     params: Mapping[str, Any] | None
     job_name: str | None
     max_instances: int | None
-    jitter: Span | None
+    jitter: Duration | None
     enabled: bool
 
 
@@ -46,7 +46,7 @@ class Edits(Options, total=False):
     cron: str | None
     job_type: Target | None
     coalesce: bool
-    misfire_grace: Span
+    misfire_grace: Duration
     new_name: str
 
 
@@ -54,7 +54,7 @@ class When(TypedDict, total=False):
     """When a schedule's slots are."""
 
     cron: str | None
-    every: Span | None
+    every: Duration | None
     timezone: str
     gap: str | None
     fold: str | None
@@ -65,7 +65,7 @@ class When(TypedDict, total=False):
 RULE = frozenset({"cron", "every", "timezone", "gap", "fold", "start", "end"})
 
 
-def rule_of(wishes: Mapping[str, Any], old: Rule | None = None) -> Rule:
+def rule_of(wishes: Mapping[str, Any], old: TimeRule | None = None) -> TimeRule:
     """The rule that is wished for; of an old one, what is not said otherwise."""
     said = {name: value for name, value in wishes.items() if name in RULE}
     if old is None:
@@ -76,7 +76,7 @@ def rule_of(wishes: Mapping[str, Any], old: Rule | None = None) -> Rule:
     return make_rule(**{**kept, **said})
 
 
-def new_plan(name: str, wishes: Mapping[str, Any], target: "Made") -> Plan:
+def new_plan(name: str, wishes: Mapping[str, Any], target: "JobSource") -> Plan:
     """A plan of its own; `coalesce` and `misfire_grace` have no default."""
     return check_plan(
         Plan(
@@ -95,7 +95,7 @@ def new_plan(name: str, wishes: Mapping[str, Any], target: "Made") -> Plan:
     )
 
 
-def edited_plan(old: Plan, wishes: Mapping[str, Any], target: "Made") -> Plan:
+def edited_plan(old: Plan, wishes: Mapping[str, Any], target: "JobSource") -> Plan:
     """The plan with what is wished otherwise."""
     name = wishes.get("new_name", old.name)
     said: dict[str, Any] = {
@@ -119,40 +119,42 @@ def edited_plan(old: Plan, wishes: Mapping[str, Any], target: "Made") -> Plan:
     )
 
 
-class Made:
+class JobSource:
     """What a schedule's jobs are made of: a type or a template, and params of its own."""
 
-    def __init__(self, making: Making, template: str | None, params: str) -> None:
+    def __init__(self, making: JobBlueprint, template: str | None, params: str) -> None:
         self.making = making
         self.template = template
         self.params = params
 
-    def named(self, name: str | None) -> "Made":
+    def named(self, name: str | None) -> "JobSource":
         """The same under a name of the schedule's own."""
         if name is None:
             return self
         check_name(name, what="job_name")
-        return Made(replace(self.making, name=name), self.template, self.params)
+        return JobSource(replace(self.making, name=name), self.template, self.params)
 
 
-def of_type(registry: Registry, target: Target, params: Mapping[str, Any] | None) -> Made:
+def of_type(registry: Registry, target: Target, params: Mapping[str, Any] | None) -> JobSource:
     """Jobs of a type this app knows, with all of its params; InvalidParams if they do not fit."""
     kind = registry.get(target) if isinstance(target, str) else target
     if not isinstance(kind, JobType):
         raise InvalidJob(f"{kind!r:.80} is no job type of this app; give one, or its name")
-    return Made(making(kind), None, kind.dump((), dict(params or {})))
+    return JobSource(blueprint_for(kind), None, kind.encode_args((), dict(params or {})))
 
 
-def of_template(registry: Registry, record: Record, params: Mapping[str, Any] | None) -> Made:
+def source_from_type(
+    registry: Registry, record: Document, params: Mapping[str, Any] | None
+) -> JobSource:
     """Jobs of a template; its params and these must together be complete."""
-    template, made_of = from_record(record), making_of(record)
+    template, made_of = from_record(record), blueprint_of(record)
     kind = registry.get(template.type)
     text = kind.codec.partial().dump(dict(params or {}))
     kind.codec.load(json.dumps({**json.loads(template.params), **json.loads(text)}))
-    return Made(made_of or making(kind), template.name, text)
+    return JobSource(made_of or blueprint_for(kind), template.name, text)
 
 
-def setting(
+def with_next_slot(
     plan: Plan, schedule_id: str, now: datetime, old: Schedule | None = None
 ) -> SetSchedule:
     """The plan with the slot that comes next by it.
@@ -170,8 +172,8 @@ def digest(plan: Plan) -> str:
     return sha256(f"{plan.name} {to_text(replace(plan, declared=None))}".encode()).hexdigest()[:32]
 
 
-def _span(value: Span, what: str, name: str) -> timedelta:
+def _span(value: Duration, what: str, name: str) -> timedelta:
     try:
-        return to_span(value, what=what)
+        return parse_duration(value, what=what)
     except ValueError as error:
-        raise InvalidSchedule(f"schedule {shown(name)}: {error}") from error
+        raise InvalidSchedule(f"schedule {repr_short(name)}: {error}") from error

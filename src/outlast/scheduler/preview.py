@@ -6,15 +6,15 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 
-from outlast.core.schedule import Rule
-from outlast.scheduler.cron import occurrences, since, slots
-from outlast.scheduler.timezones import Note, zone
+from outlast.core.schedule import TimeRule
+from outlast.scheduler.cron import effective_start, occurrences, slots
+from outlast.scheduler.timezones import DstNote, zone
 
 _SAYS = {
-    Note.SKIPPED: "skipped: the clock goes forward over it",
-    Note.MOVED: "the clock goes forward over it; it runs right after",
-    Note.FIRST: "the first of two: the clock goes back",
-    Note.SECOND: "the second of two: the clock has gone back",
+    DstNote.SKIPPED: "skipped: the clock goes forward over it",
+    DstNote.MOVED: "the clock goes forward over it; it runs right after",
+    DstNote.FIRST: "the first of two: the clock goes back",
+    DstNote.SECOND: "the second of two: the clock has gone back",
 }
 
 
@@ -29,18 +29,18 @@ class Upcoming:
     note: str | None  # what the change of a clock does to it
 
 
-def preview(rule: Rule, after: datetime, *, limit: int = 10) -> list[Upcoming]:
+def preview(rule: TimeRule, after: datetime, *, limit: int = 10) -> list[Upcoming]:
     """The next occurrences in the rule's zone, among them those that the clock skips."""
     return list(islice(_upcoming(rule, after), limit))
 
 
-def _upcoming(rule: Rule, after: datetime) -> Iterator[Upcoming]:
+def _upcoming(rule: TimeRule, after: datetime) -> Iterator[Upcoming]:
     tz = zone(rule.timezone)
-    last = since(rule, after)
+    last = effective_start(rule, after)
     for each in occurrences(rule, last):
         if rule.end is not None and each.at > rule.end:
             return
-        runs = each.note is not Note.SKIPPED and each.at > last
+        runs = each.note is not DstNote.SKIPPED and each.at > last
         last = each.at if runs else last
         yield Upcoming(
             at=each.at,
@@ -59,7 +59,9 @@ class Side(StrEnum):
     REMOVED = "removed"  # the old one alone
 
 
-def diff(old: Rule, new: Rule, after: datetime, *, limit: int = 10) -> list[tuple[datetime, Side]]:
+def diff(
+    old: TimeRule, new: TimeRule, after: datetime, *, limit: int = 10
+) -> list[tuple[datetime, Side]]:
     """The next slots of either version, and which of them has each."""
     was, will = (set(slots(rule, after, limit=limit)) for rule in (old, new))
     return [(at, _side(at, was, will)) for at in sorted(was | will)[:limit]]

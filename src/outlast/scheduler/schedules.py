@@ -7,8 +7,8 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final, Unpack
 
-from outlast.core.duration import Span
-from outlast.core.limits import check_name, shown
+from outlast.core.duration import Duration
+from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import Plan, Schedule, SlotRecord
 from outlast.core.template import KIND
 from outlast.errors import InvalidSchedule, ScheduleChanged, UnknownSchedule, UnknownTemplate
@@ -16,20 +16,20 @@ from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
 from outlast.jobs.registry import Registry
 from outlast.scheduler import manual_run
-from outlast.scheduler.manual_run import Backfill, Which
+from outlast.scheduler.manual_run import BackfillLine, Which
 from outlast.scheduler.plan_builder import (
     Edits,
-    Made,
+    JobSource,
     Options,
     Target,
     When,
     digest,
     edited_plan,
     new_plan,
-    of_template,
     of_type,
     rule_of,
-    setting,
+    source_from_type,
+    with_next_slot,
 )
 from outlast.scheduler.preview import Side, Upcoming, diff, preview
 
@@ -40,23 +40,25 @@ MOST_SHOWN: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class ScheduleDeclaration:
     """A schedule that the code declares."""
 
     name: str
     wishes: Mapping[str, Any]
 
 
-def declare(name: str, wishes: Mapping[str, Any], known: Mapping[str, Declared]) -> Declared:
+def declare(
+    name: str, wishes: Mapping[str, Any], known: Mapping[str, ScheduleDeclaration]
+) -> ScheduleDeclaration:
     """A declaration whose own words are all right; its template, if any, is looked for later."""
     check_name(name, what="the name of a schedule")
     if name in known:
         raise InvalidSchedule(f"schedule {name} is declared already; give one another name")
     rule_of(wishes)
-    return Declared(name=name, wishes=wishes)
+    return ScheduleDeclaration(name=name, wishes=wishes)
 
 
-class Schedules:
+class ScheduleManager:
     """Stored schedules by name: `await app.schedules.pause("nightly")`."""
 
     def __init__(self, client: Client, registry: Registry) -> None:
@@ -70,7 +72,7 @@ class Schedules:
         job_type: Target | None = None,
         *,
         coalesce: bool,
-        misfire_grace: Span,
+        misfire_grace: Duration,
         **options: Unpack[Options],
     ) -> Schedule:
         """Create the schedule, or write over it; what is wrong with it, InvalidSchedule says."""
@@ -171,7 +173,7 @@ class Schedules:
 
     async def backfill(
         self, name: str, since: datetime, until: datetime, *, dry_run: bool = False
-    ) -> list[Backfill]:
+    ) -> list[BackfillLine]:
         """Run every slot of that time that nobody has claimed; with `dry_run`, only say which."""
         there = await self.get(name)
         store = await self._client.store()
@@ -179,7 +181,7 @@ class Schedules:
             store, there, since, until, new_id=self._client.ids.job, dry_run=dry_run
         )
 
-    async def sync(self, declared: Mapping[str, Declared]) -> list[Schedule]:
+    async def sync(self, declared: Mapping[str, ScheduleDeclaration]) -> list[Schedule]:
         """Bring what the code declares into the store; those written. Repeating it is harmless.
 
         A schedule edited since at run time stays as it is until its declaration changes. One that
@@ -188,7 +190,7 @@ class Schedules:
         written = [await self._declare(each) for each in declared.values()]
         return [each for each in written if each is not None]
 
-    async def _declare(self, declared: Declared) -> Schedule | None:
+    async def _declare(self, declared: ScheduleDeclaration) -> Schedule | None:
         plan = await self._plan(declared.name, declared.wishes)
         plan = replace(plan, declared=digest(plan))
         there = await (await self._client.store()).schedule(declared.name)
@@ -205,7 +207,7 @@ class Schedules:
         made = await self._made(asked, None)
         return new_plan(name, asked, made.named(asked.get("job_name")))
 
-    async def _made(self, asked: Mapping[str, Any], old: Plan | None) -> Made:
+    async def _made(self, asked: Mapping[str, Any], old: Plan | None) -> JobSource:
         target, template = asked.get("job_type"), asked.get("template")
         if target is not None and template is not None:
             raise InvalidSchedule("say what to run: a job type or a template, and not both")
@@ -214,7 +216,7 @@ class Schedules:
             if old is None:
                 raise InvalidSchedule("say what to run: a job type or a template")
             if "params" not in asked and "job_name" not in asked:
-                return Made(old.making, old.template, old.params)
+                return JobSource(old.making, old.template, old.params)
             target, template = old.making.type, old.template
             params = params if "params" in asked else _params(old)
         made = await self._from(target, template, params)
@@ -223,14 +225,16 @@ class Schedules:
 
     async def _from(
         self, target: Target | None, template: str | None, params: Mapping[str, Any] | None
-    ) -> Made:
+    ) -> JobSource:
         if template is None:
             assert target is not None
             return of_type(self._registry, target, params)
-        record = await (await self._client.store()).record(KIND, template)
+        record = await (await self._client.store()).document(KIND, template)
         if record is None:
-            raise UnknownTemplate(f"no template {shown(template)} is in this store; save one first")
-        return of_template(self._registry, record, params)
+            raise UnknownTemplate(
+                f"no template {repr_short(template)} is in this store; save one first"
+            )
+        return source_from_type(self._registry, record, params)
 
     async def _write(
         self,
@@ -249,7 +253,7 @@ class Schedules:
                 raise _changed(name)
             plan = change(None if there is None else there.plan)
             own_id = there.id if there else str(self._client.ids.job())
-            value = setting(plan, own_id, await store.now(), there)
+            value = with_next_slot(plan, own_id, await store.now(), there)
             version = None if there is None else there.version
             written = await store.set_schedule(own_id, expected=version, value=value)
             if written is not None:
@@ -266,7 +270,7 @@ def _params(plan: Plan) -> Mapping[str, Any]:
 
 def _bounded(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_SHOWN:
-        raise InvalidSchedule(f"limit is {shown(limit)}; use 1 to {MOST_SHOWN:,}")
+        raise InvalidSchedule(f"limit is {repr_short(limit)}; use 1 to {MOST_SHOWN:,}")
     return limit
 
 
@@ -277,4 +281,4 @@ def _changed(name: str) -> ScheduleChanged:
 def _unknown(name: str, known: list[str]) -> UnknownSchedule:
     near = get_close_matches(str(name), known, n=_NEAR) or known[:_NEAR]
     there = f"near it: {', '.join(near)}" if near else "there are none; save one first"
-    return UnknownSchedule(f"no schedule {shown(name)} is in this store; {there}")
+    return UnknownSchedule(f"no schedule {repr_short(name)} is in this store; {there}")

@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from outlast.core.limits import shown
-from outlast.core.schedule import Fold, Gap, Rule
+from outlast.core.limits import repr_short
+from outlast.core.schedule import Fold, Gap, TimeRule
 from outlast.errors import InvalidSchedule
 
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
 
 
-class Note(StrEnum):
+class DstNote(StrEnum):
     """What is odd about an occurrence."""
 
     SKIPPED = "skipped"  # there is no such local time, and the rule passes over it
@@ -28,7 +28,7 @@ class Occurrence:
 
     at: datetime
     local: datetime
-    note: Note | None = None
+    note: DstNote | None = None
 
 
 def zone(name: str) -> ZoneInfo:
@@ -37,11 +37,11 @@ def zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
         raise InvalidSchedule(
-            f"timezone is {shown(name)}; use a name such as Europe/Berlin, or UTC"
+            f"timezone is {repr_short(name)}; use a name such as Europe/Berlin, or UTC"
         ) from error
 
 
-def moments(local: datetime, tz: ZoneInfo, rule: Rule) -> list[Occurrence]:
+def moments(local: datetime, tz: ZoneInfo, rule: TimeRule) -> list[Occurrence]:
     """What becomes of one local time (naive) by the rule's policies; the earliest first."""
     first = local.replace(tzinfo=tz)
     second = first.replace(fold=1)
@@ -52,11 +52,11 @@ def moments(local: datetime, tz: ZoneInfo, rule: Rule) -> list[Occurrence]:
     assert after is not None
     if before < after:
         moved = _jump(second.astimezone(UTC), first.astimezone(UTC), tz)
-        note = Note.SKIPPED if rule.gap is Gap.SKIP else Note.MOVED
+        note = DstNote.SKIPPED if rule.gap is Gap.SKIP else DstNote.MOVED
         return [Occurrence(moved, local, note)]
     both = [
-        Occurrence(first.astimezone(UTC), local, Note.FIRST),
-        Occurrence(second.astimezone(UTC), local, Note.SECOND),
+        Occurrence(first.astimezone(UTC), local, DstNote.FIRST),
+        Occurrence(second.astimezone(UTC), local, DstNote.SECOND),
     ]
     match rule.fold:
         case Fold.FIRST:
@@ -67,7 +67,7 @@ def moments(local: datetime, tz: ZoneInfo, rule: Rule) -> list[Occurrence]:
             return both
 
 
-def earlier(after: datetime, tz: ZoneInfo) -> datetime:
+def safe_scan_start(after: datetime, tz: ZoneInfo) -> datetime:
     """A local time from which on nothing after that moment is overlooked.
 
     Near a change of the clock one local time stands for two moments, so it begins before that.

@@ -15,26 +15,26 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Lost
 from outlast.core.ids import JobId
 from outlast.core.job import Job, Slot
-from outlast.core.limits import MAX_REASON, cut
+from outlast.core.limits import MAX_REASON, truncate
 from outlast.core.schedule import (
     CLAIMED,
     LATE,
     MOST_DUE,
     Firing,
-    Outcome,
     Schedule,
-    Verdict,
+    SlotDecision,
+    SlotOutcome,
+    decide_slots,
     instance_keys,
-    judge,
     planned_at,
 )
 from outlast.core.state import Loss
 from outlast.errors import InvalidSchedule
 from outlast.scheduler.cron import due_slots, next_slot
-from outlast.scheduler.slot_job_factory import Maker, Mould
+from outlast.scheduler.slot_job_factory import SlotJobFactories, SlotJobFactory
 from outlast.store.base import Store
-from outlast.store.contract.schedules import Fired
-from outlast.telemetry.events import is_heard, tell
+from outlast.store.contract.schedules import FireResult
+from outlast.telemetry.events import emit, has_audience
 
 log = logging.getLogger("outlast.scheduler")
 
@@ -49,7 +49,7 @@ TOGETHER: Final = 500
 class Triggered:
     """What one step did, and when there is more to do."""
 
-    outcomes: Mapping[Outcome, int]
+    outcomes: Mapping[SlotOutcome, int]
     now: datetime
     next_trigger_at: datetime | None
 
@@ -69,7 +69,7 @@ class Trigger:
         outcomes = await self._fire_ready()
         due = await self._store.due_schedules(limit=AT_ONCE)
         if due.schedules:
-            round_ = Round(self._store, self._new_id, due.now, self._next_slot)
+            round_ = TriggerRound(self._store, self._new_id, due.now, self._next_slot)
             outcomes += await round_.answer(due.schedules)
             self._following.clear()
         is_more = len(due.schedules) == AT_ONCE
@@ -91,16 +91,16 @@ class Trigger:
             planned = schedule.next_trigger_at
             if schedule.id in known or schedule.plan.template is not None or planned is None:
                 continue
-            round_ = Round(self._store, self._new_id, planned, self._next_slot)
+            round_ = TriggerRound(self._store, self._new_id, planned, self._next_slot)
             [firing, *others] = await round_.firings(schedule, frozenset())
             if not others:
                 known[schedule.id] = schedule, firing
             await asyncio.sleep(0)  # what is due now comes first
         self._ready = known
 
-    async def _fire_ready(self) -> Counter[Outcome]:
+    async def _fire_ready(self) -> Counter[SlotOutcome]:
         """What was made ready and is due on time; whatever is odd about one is left for later."""
-        outcomes: Counter[Outcome] = Counter()
+        outcomes: Counter[SlotOutcome] = Counter()
         if not self._ready:
             return outcomes
         now = await self._store.now()
@@ -112,9 +112,9 @@ class Trigger:
             together = firable[start : start + TOGETHER]
             fired = await self._store.fire([firing for _, firing in together])
             for (schedule, firing), answer in zip(together, fired, strict=True):
-                if answer is Fired.WRITTEN:
+                if answer is FireResult.WRITTEN:
                     outcomes[firing.outcome] += 1
-                tell_slot(schedule, firing, answer, now)
+                log_slot(schedule, firing, answer, now)
         self._ready = {n: each for n, each in self._ready.items() if each[1].planned > now}
         return outcomes
 
@@ -132,7 +132,7 @@ def _name(schedule: Schedule) -> str:
 NextSlot = Callable[[Schedule, datetime], datetime | None]
 
 
-class Round:
+class TriggerRound:
     """The due schedules of one moment, answered together."""
 
     def __init__(
@@ -142,12 +142,12 @@ class Round:
         self._new_id = new_id
         self._now = now
         self._following = following
-        self._maker = Maker(store)
+        self._maker = SlotJobFactories(store)
         self._schedules: dict[str, Schedule] = {}
         self._waiting: dict[str, deque[Firing]] = {}
-        self.outcomes: Counter[Outcome] = Counter()
+        self.outcomes: Counter[SlotOutcome] = Counter()
 
-    async def answer(self, schedules: Sequence[Schedule]) -> Counter[Outcome]:
+    async def answer(self, schedules: Sequence[Schedule]) -> Counter[SlotOutcome]:
         """What became of how many slots."""
         running = await self._running(schedules)
         for schedule in schedules:
@@ -164,7 +164,9 @@ class Round:
         running = await self._store.running_names(names) if names else frozenset()
         if not running:
             return running
-        lapsed = [job for job in await self._store.lapsed(limit=AT_ONCE) if job.name in running]
+        lapsed = [
+            job for job in await self._store.expired_leases(limit=AT_ONCE) if job.name in running
+        ]
         await self._close(lapsed)
         return await self._store.running_names(running) if lapsed else running
 
@@ -175,7 +177,7 @@ class Round:
         )
         for job in compress(stale, closed):  # of the others, somebody else told
             facts = {"job": job.id, "token": job.token, "reason": "lease_expired"}
-            tell(log, logging.WARNING, "job_lost", {**facts, "holder": job.holder})
+            emit(log, logging.WARNING, "job_lost", {**facts, "holder": job.holder})
 
     async def firings(self, schedule: Schedule, running: frozenset[str]) -> list[Firing]:
         """The answers to the slots of one schedule that are due, if nothing is in their way."""
@@ -192,27 +194,29 @@ class Round:
             mould = await self._maker.mould(schedule)
         except InvalidSchedule as error:
             log.error("schedule %s cannot make its job: %s", schedule.name, error)  # noqa: TRY400 - said
-            return [_unmade(each, str(error)) if each in wanting else each for each in firings]
+            return [
+                _failed_to_build(each, str(error)) if each in wanting else each for each in firings
+            ]
         if mould.making.name in running:
             return [_overlap(each) if each in wanting else each for each in firings]
         return [self._with_job(each, schedule, mould) for each in firings]
 
-    def _verdicts(self, schedule: Schedule) -> list[Verdict]:
+    def _verdicts(self, schedule: Schedule) -> list[SlotDecision]:
         assert schedule.next_slot is not None
         following = self._following(schedule, schedule.next_slot)
         if following is None or following > self._now:  # as it mostly is
-            return judge(schedule, [schedule.next_slot], self._now)
+            return decide_slots(schedule, [schedule.next_slot], self._now)
         due = due_slots(schedule.plan.rule, schedule.next_slot, self._now)
         is_ready = partial(self._is_ready, schedule)
-        return judge(schedule, list(takewhile(is_ready, due)), self._now)
+        return decide_slots(schedule, list(takewhile(is_ready, due)), self._now)
 
     def _is_ready(self, schedule: Schedule, at: datetime) -> bool:
         return planned_at(schedule.id, schedule.plan.jitter, at) <= self._now
 
-    def _after(self, schedule: Schedule, last: Verdict) -> datetime | None:
+    def _after(self, schedule: Schedule, last: SlotDecision) -> datetime | None:
         return self._following(schedule, last.at)
 
-    def _with_job(self, firing: Firing, schedule: Schedule, mould: Mould) -> Firing:
+    def _with_job(self, firing: Firing, schedule: Schedule, mould: SlotJobFactory) -> Firing:
         if firing.outcome not in CLAIMED:
             return firing
         within = firing.planned - firing.slot.at + schedule.plan.misfire_grace
@@ -230,30 +234,30 @@ class Round:
                 break
         return batch
 
-    def _read(self, batch: Sequence[Firing], fired: Sequence[Fired]) -> None:
+    def _read(self, batch: Sequence[Firing], fired: Sequence[FireResult]) -> None:
         """Go through the answers; one that must be asked otherwise holds up those behind it."""
         held_up: set[str] = set()
         for firing, answer in zip(batch, fired, strict=True):
             if firing.schedule_id in held_up:
-                if answer is Fired.WRITTEN:  # by turns with another process
+                if answer is FireResult.WRITTEN:  # by turns with another process
                     self._tell(firing, answer)
                 continue
             waiting = self._waiting[firing.schedule_id]
-            if answer is Fired.STALE:  # another process was first, or it was edited
+            if answer is FireResult.STALE:  # another process was first, or it was edited
                 held_up.add(firing.schedule_id)
                 waiting.clear()
                 continue
             waiting.popleft()
-            if answer is Fired.BUSY or answer is Fired.REFUSED:
+            if answer is FireResult.BUSY or answer is FireResult.REFUSED:
                 held_up.add(firing.schedule_id)
                 waiting.appendleft(self._otherwise(firing, answer))
                 continue
             self._tell(firing, answer)
         self._waiting = {name: left for name, left in self._waiting.items() if left}
 
-    def _otherwise(self, firing: Firing, answer: Fired) -> Firing:
-        if answer is Fired.REFUSED:
-            return _unmade(firing, "the store cannot keep its job")
+    def _otherwise(self, firing: Firing, answer: FireResult) -> Firing:
+        if answer is FireResult.REFUSED:
+            return _failed_to_build(firing, "the store cannot keep its job")
         assert firing.job is not None
         keys = instance_keys(self._schedules[firing.schedule_id])
         following = dict(pairwise(keys)).get(firing.job.active_key or "")
@@ -261,24 +265,24 @@ class Round:
             return _overlap(firing)
         return replace(firing, job=replace(firing.job, active_key=following))
 
-    def _tell(self, firing: Firing, answer: Fired) -> None:
-        if answer is Fired.WRITTEN:
+    def _tell(self, firing: Firing, answer: FireResult) -> None:
+        if answer is FireResult.WRITTEN:
             self.outcomes[firing.outcome] += 1
-        tell_slot(self._schedules[firing.schedule_id], firing, answer, self._now)
+        log_slot(self._schedules[firing.schedule_id], firing, answer, self._now)
 
 
-def tell_slot(schedule: Schedule, firing: Firing, answer: Fired, now: datetime) -> None:
+def log_slot(schedule: Schedule, firing: Firing, answer: FireResult, now: datetime) -> None:
     """One line in the log for each slot that was answered, or that somebody had taken."""
-    if answer is Fired.TAKEN:
+    if answer is FireResult.TAKEN:
         facts = {"schedule": schedule.name, "slot": firing.slot.at.isoformat()}
-        tell(log, logging.INFO, "slot_taken", facts)
-    if answer is Fired.WRITTEN:
+        emit(log, logging.INFO, "slot_taken", facts)
+    if answer is FireResult.WRITTEN:
         _tell_written(schedule, firing, now)
 
 
 def _tell_written(schedule: Schedule, firing: Firing, now: datetime) -> None:
-    level = logging.WARNING if firing.outcome is Outcome.MISSED else logging.INFO
-    if not is_heard(log, level):
+    level = logging.WARNING if firing.outcome is SlotOutcome.MISSED else logging.INFO
+    if not has_audience(log, level):
         return
     facts: dict[str, Any] = {
         "schedule": schedule.name,
@@ -288,10 +292,10 @@ def _tell_written(schedule: Schedule, firing: Firing, now: datetime) -> None:
         **({"job": firing.job.id} if firing.job else {}),
         **({"reason": firing.reason} if firing.reason else {}),
     }
-    tell(log, level, "slot", facts)
+    emit(log, level, "slot", facts)
 
 
-def _firing(schedule: Schedule, verdict: Verdict, following: datetime | None) -> Firing:
+def _firing(schedule: Schedule, verdict: SlotDecision, following: datetime | None) -> Firing:
     plan = schedule.plan
     at = None if following is None else planned_at(schedule.id, plan.jitter, following)
     return Firing(
@@ -306,8 +310,8 @@ def _firing(schedule: Schedule, verdict: Verdict, following: datetime | None) ->
 
 
 def _overlap(firing: Firing) -> Firing:
-    return replace(firing, outcome=Outcome.OVERLAP, job=None)
+    return replace(firing, outcome=SlotOutcome.OVERLAP, job=None)
 
 
-def _unmade(firing: Firing, why: str) -> Firing:
-    return replace(firing, outcome=Outcome.MISSED, job=None, reason=cut(why, MAX_REASON))
+def _failed_to_build(firing: Firing, why: str) -> Firing:
+    return replace(firing, outcome=SlotOutcome.MISSED, job=None, reason=truncate(why, MAX_REASON))

@@ -6,28 +6,28 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.worker import WorkerInfo, WorkerRecord
 
 
 class Workers(Protocol):
     """Who runs jobs. For people and for recovery: no claim ever asks it."""
 
-    async def enlist(self, worker: WorkerInfo) -> None:
+    async def register_worker(self, worker: WorkerInfo) -> None:
         """Put a worker on the list, from now; the same boot again starts anew.
 
         It counts as alive from its first beat.
         """
         ...
 
-    async def beat(self, holder: Holder, *, span: timedelta) -> bool:
+    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
         """Alive until `span` from now, by the clock nobody can set.
 
         False if it is not on the list, or was retired: then nothing was written.
         """
         ...
 
-    async def retire(self, holder: Holder) -> None:
+    async def deregister_worker(self, holder: LeaseHolder) -> None:
         """It has stopped, in order. Harmless if it is not on the list, or has stopped already."""
         ...
 
@@ -36,7 +36,7 @@ class Workers(Protocol):
         ...
 
 
-class Hold(Protocol):
+class HeldLock(Protocol):
     """A named lock that is held."""
 
     @property
@@ -52,7 +52,7 @@ class Hold(Protocol):
 class Locks(Protocol):
     """Names that one process has at a time: getting one proves that whoever had it is gone."""
 
-    async def hold(self, name: str, *, shared: bool = False) -> Hold | None:
+    async def acquire_lock(self, name: str, *, shared: bool = False) -> HeldLock | None:
         """Take the lock of that name at once; None if somebody living holds it.
 
         `shared`: together with all who share it too; None only if somebody holds it alone.
@@ -63,7 +63,7 @@ class Locks(Protocol):
         """
         ...
 
-    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+    async def free_locks(self, names: Collection[str]) -> frozenset[str]:
         """Those that nobody holds, at this moment; whoever acts on it takes the lock first.
 
         Looking takes each of them for a moment: whoever wants one just then waits or tries again.
@@ -79,11 +79,14 @@ class Topic(StrEnum):
     CANCELLED = "cancelled"  # a running job was asked to stop
 
 
-class Hints(Protocol):
+class Notifications(Protocol):
     """Wake-ups. They make things quick; polling makes them true."""
 
-    def listen(
-        self, wake: Callable[["Hint"], None], *, topics: Collection["Topic"] = frozenset(Topic)
+    def subscribe(
+        self,
+        wake: Callable[["Notification"], None],
+        *,
+        topics: Collection["Topic"] = frozenset(Topic),
     ) -> Callable[[], None]:
         """Call `wake` soon after a commit that concerns one of the topics, whoever made it.
 
@@ -94,7 +97,7 @@ class Hints(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Hint:
+class Notification:
     """What a commit may have changed: queues with new work, jobs that ended, cancel requests.
 
     A queue without a name stands for one that is not known.

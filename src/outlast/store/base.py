@@ -28,13 +28,13 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.ordering import GAP, Ordering
 from outlast.core.queue import Pause
-from outlast.core.run import Claim, Holder, Lease, RunRecord
+from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.state import State
-from outlast.store.around import Hints, Locks, Workers
-from outlast.store.contract.audit import Audits
-from outlast.store.contract.documents import Records
+from outlast.store.around import Locks, Notifications, Workers
+from outlast.store.contract.audit import AuditReads
+from outlast.store.contract.documents import Documents
 from outlast.store.contract.groups import Groups
-from outlast.store.contract.insight import Views
+from outlast.store.contract.insight import InsightReads
 from outlast.store.contract.reservations import Reservations
 from outlast.store.contract.schedules import Schedules
 from outlast.store.contract.transfer import Moving
@@ -50,7 +50,9 @@ class Capability(StrEnum):
     SHARED = "shared"  # several processes may use it at once
     TRANSACTIONS = "transactions"  # a caller's own transaction can carry an enqueue or a finish
     SEALS = "seals"  # a seal holds from one moment on for everybody: see `moving`
-    CHORES = "chores"  # one look tells whether there is anything to tidy: see `Upkeep`
+    MAINTENANCE_CHECK = (
+        "chores"  # one look tells whether there is anything to tidy: see `MaintenanceCheck`
+    )
 
 
 class Added(NamedTuple):
@@ -132,7 +134,7 @@ class Jobs(Protocol):
 
     async def claim(
         self,
-        holder: Holder,
+        holder: LeaseHolder,
         *,
         queue: str,
         types: Collection[str],
@@ -187,11 +189,11 @@ class Jobs(Protocol):
         """Extend each lease whose token is current to `span` from now, lapsed or not."""
         ...
 
-    async def lapsed(self, *, limit: int) -> list[Job]:
+    async def expired_leases(self, *, limit: int) -> list[Job]:
         """Running jobs whose lease is over, the longest lapsed first."""
         ...
 
-    async def overdue(self, *, limit: int) -> list[Job]:
+    async def missed_start_deadline(self, *, limit: int) -> list[Job]:
         """Queued jobs past their start deadline and never started, the earliest first."""
         ...
 
@@ -210,7 +212,7 @@ class Jobs(Protocol):
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
         """Jobs that fit, the newest `seq` first; `before` pages on from the last one seen.
 
-        A job adrift (see `Repairs`) is listed only where no state is asked for.
+        A job adrift (see `RecoveryReads`) is listed only where no state is asked for.
         """
         ...
 
@@ -241,7 +243,7 @@ class Runs(Protocol):
         """Every run of a job, the first one first, the open one last."""
         ...
 
-    async def report(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+    async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
         """Keep what each open run says of its progress; the last one counts. True where kept.
 
         The text is JSON of at most 4 KiB. Readable as `progress` of the run, and of the job while
@@ -276,14 +278,14 @@ class Runs(Protocol):
         ...
 
 
-class Repairs(Protocol):
+class RecoveryReads(Protocol):
     """What recovery looks for. Only `held` ever finds anything in a store nobody has broken.
 
     The lists come in the order in which the jobs were stored; `after` pages on from the `seq` of
     the last one seen.
     """
 
-    async def held(
+    async def running_under_other_boots(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
         """Running jobs held under another boot than `besides`: by that instance, or by anybody.
@@ -292,7 +294,7 @@ class Repairs(Protocol):
         """
         ...
 
-    async def adrift(self, *, after: int = 0, limit: int) -> list[Job]:
+    async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
         """Jobs that neither wait, nor have an open run, nor have ended.
 
         Each is shown as `running`, under the token of its last run (0 if it has none), with the
@@ -301,7 +303,7 @@ class Repairs(Protocol):
         """
         ...
 
-    async def unfollowed(self, *, after: int = 0, limit: int) -> list[Job]:
+    async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
         """Jobs of `chain` delivery that ended `failed` and have no successor."""
         ...
 
@@ -403,17 +405,17 @@ class Transactions(Protocol):
 class Store(
     Jobs,
     Runs,
-    Repairs,
+    RecoveryReads,
     Queues,
     Reservations,
     Schedules,
     Groups,
-    Records,
+    Documents,
     Workers,
     Locks,
-    Hints,
-    Audits,
-    Views,
+    Notifications,
+    AuditReads,
+    InsightReads,
     Moving,
     Protocol,
 ):

@@ -12,21 +12,21 @@ from typing import Protocol, TypeVar
 from weakref import WeakSet
 
 
-class Dropped(Protocol):
+class Closable(Protocol):
     """Something that is let go by closing a file; twice is fine. It must take no lock."""
 
     def drop(self) -> None: ...
 
 
-T = TypeVar("T", bound=Dropped)
+T = TypeVar("T", bound=Closable)
 
 _gate = threading.Lock()
-_kept: WeakSet[Dropped] = WeakSet()
+_kept: WeakSet[Closable] = WeakSet()
 _is_watching = False
 _forks = 0
 
 
-def kept_from_children(make: Callable[[], T]) -> T:
+def close_in_children(make: Callable[[], T]) -> T:
     """What `make` opens; every child forked from now on drops its share of it at once.
 
     No fork happens meanwhile, so that there is no moment at which a child gets it unseen.

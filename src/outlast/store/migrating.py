@@ -4,7 +4,7 @@ from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
-class Migrates(Protocol):
+class Migratable(Protocol):
     """A store, or what it is built on, with something that only `db migrate` does: whoever works
     with it needs no right to that."""
 

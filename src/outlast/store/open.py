@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 from outlast.clock import Clock
 from outlast.core.ids import Ids
-from outlast.core.limits import shown
+from outlast.core.limits import repr_short
 from outlast.errors import InvalidJob, OperatorError
 from outlast.store.base import Store
 
@@ -31,7 +31,7 @@ def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) 
     if isinstance(url, str) and url.startswith(KEYVALUE):
         return _keyvalue(url, clock, ids)
     raise InvalidJob(
-        f"{shown(without_password(url))} is no store's address; write for example "
+        f"{repr_short(without_password(url))} is no store's address; write for example "
         "sqlite:///jobs.db or postgresql://user@host/database"
     )
 

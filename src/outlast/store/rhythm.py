@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rhythm:
+class PollingDefaults:
     """The defaults of two settings: a store that nothing wakes, and that is paid by the request,
     wants them rarer."""
 
@@ -15,8 +15,8 @@ class Rhythm:
 
 
 @runtime_checkable
-class Paced(Protocol):
+class HasPollingDefaults(Protocol):
     """A store with a rhythm of its own."""
 
     @property
-    def rhythm(self) -> Rhythm: ...
+    def polling_defaults(self) -> PollingDefaults: ...

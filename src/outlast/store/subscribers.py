@@ -4,33 +4,33 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 
 log = logging.getLogger("outlast.store")
 
-Wake = Callable[[Hint], None]
+Wake = Callable[[Notification], None]
 
 
-class Exchange(Protocol):
+class NotificationBridge(Protocol):
     """What reaches the other processes of a store, and is reached by them."""
 
-    def tell(self, hint: Hint) -> None:
+    def publish(self, hint: Notification) -> None:
         """Something was committed here. Never waits and never raises."""
         ...
 
-    def tune(self) -> None:
+    def update_topics(self) -> None:
         """Somebody came or left: be reachable for what is wanted now."""
         ...
 
     def close(self) -> None: ...
 
 
-class Listeners:
+class Subscribers:
     """Wakes whom a commit concerns, once. Other processes are reached while it is connected."""
 
     def __init__(self) -> None:
         self._wakes: dict[object, tuple[Wake, frozenset[Topic]]] = {}
-        self._exchange: Exchange | None = None
+        self._exchange: NotificationBridge | None = None
 
     def add(self, wake: Wake, topics: Collection[Topic]) -> Callable[[], None]:
         """Wake it from now on; the answer ends that."""
@@ -44,13 +44,13 @@ class Listeners:
 
         return leave
 
-    def tell(self, hint: Hint) -> None:
+    def publish(self, hint: Notification) -> None:
         """Something was committed here."""
-        self.wake(hint)
+        self.deliver(hint)
         if self._exchange is not None:
-            self._exchange.tell(hint)
+            self._exchange.publish(hint)
 
-    def connect(self, exchange: Exchange) -> None:
+    def connect(self, exchange: NotificationBridge) -> None:
         """The store is open: reach, and be reached by, the others who have it open."""
         self._exchange = exchange
         self._tune()
@@ -65,7 +65,7 @@ class Listeners:
         """What anybody here wants to hear of."""
         return frozenset[Topic]().union(*(topics for _, topics in tuple(self._wakes.values())))
 
-    def wake(self, hint: Hint) -> None:
+    def deliver(self, hint: Notification) -> None:
         """Tell everybody in this process whom it concerns."""
         about = hint.topics
         for wake, topics in tuple(self._wakes.values()):
@@ -77,4 +77,4 @@ class Listeners:
 
     def _tune(self) -> None:
         if self._exchange is not None:
-            self._exchange.tune()
+            self._exchange.update_topics()

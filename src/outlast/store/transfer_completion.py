@@ -6,18 +6,18 @@ from contextlib import suppress
 
 from outlast.errors import OutlastError
 from outlast.store.base import Store
-from outlast.store.contract.transfer import Stage, Step
+from outlast.store.contract.transfer import StatusChange, TransferStage
 
 log = logging.getLogger("outlast.store")
 
 
-async def take_over(store: Store, open_store: Callable[[str], Store]) -> bool:
+async def complete_transfer(store: Store, open_store: Callable[[str], Store]) -> bool:
     """Let it take work, if the store it was filled from says that it was moved here.
 
     Where that one cannot be asked everything stays as it is, and a word says what finishes it.
     """
-    footing = await store.footing()
-    if footing.stage is not Stage.READY:
+    footing = await store.transfer_status()
+    if footing.stage is not TransferStage.READY:
         return False
     try:
         is_mine = await _was_moved(open_store(footing.other), footing.by)
@@ -30,7 +30,9 @@ async def take_over(store: Store, open_store: Callable[[str], Store]) -> bool:
             footing.other,
         )
         return False
-    return is_mine and await store.stand(Step(stage=Stage.OPEN, other=footing.other, by=footing.by))
+    return is_mine and await store.change_transfer_status(
+        StatusChange(stage=TransferStage.OPEN, other=footing.other, by=footing.by)
+    )
 
 
 async def _was_moved(source: Store, by: str) -> bool:
@@ -38,8 +40,8 @@ async def _was_moved(source: Store, by: str) -> bool:
         return False
     try:
         await source.open()
-        theirs = await source.footing()
-        return theirs.stage is Stage.MOVED and theirs.by == by
+        theirs = await source.transfer_status()
+        return theirs.stage is TransferStage.MOVED and theirs.by == by
     finally:
         with suppress(OutlastError):
             await source.close()

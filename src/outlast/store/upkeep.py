@@ -8,7 +8,7 @@ from outlast.store.base import Capability, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chores:
+class MaintenanceDue:
     """What somebody should look at. What is False needs no look: there is nothing of it."""
 
     lapsed: bool = True  # running jobs whose lease is over
@@ -21,10 +21,10 @@ class Chores:
         return self.lapsed or self.overdue or self.held or self.groups or self.deserted
 
 
-class Upkeep(Protocol):
+class MaintenanceCheck(Protocol):
     """The capability CHORES."""
 
-    async def chores(self, *, abandoned: timedelta) -> Chores:
+    async def maintenance_due(self, *, abandoned: timedelta) -> MaintenanceDue:
         """Everything there is to tidy now, in one question: an idle worker asks it every second.
 
         `abandoned` is when an incomplete group counts as nobody's.
@@ -32,8 +32,8 @@ class Upkeep(Protocol):
         ...
 
 
-async def look(store: Store, *, abandoned: timedelta) -> Chores:
+async def check_maintenance(store: Store, *, abandoned: timedelta) -> MaintenanceDue:
     """What there is to tidy; where a store cannot say it at one look, everything may be."""
-    if Capability.CHORES not in store.capabilities:
-        return Chores()
-    return await cast("Upkeep", store).chores(abandoned=abandoned)
+    if Capability.MAINTENANCE_CHECK not in store.capabilities:
+        return MaintenanceDue()
+    return await cast("MaintenanceCheck", store).maintenance_due(abandoned=abandoned)

@@ -1,17 +1,17 @@
 """What happens, for whoever wants to know: log lines and metrics, made from the same events."""
 
-from outlast.telemetry.error_log import errors_in_full
-from outlast.telemetry.events import Sink, Told, listen
-from outlast.telemetry.metrics import Kind, Sample, Totals, metrics, samples
+from outlast.telemetry.error_log import log_full_errors
+from outlast.telemetry.events import Sink, TelemetryEvent, subscribe
+from outlast.telemetry.metrics import InMemoryMetrics, MetricKind, Sample, metrics, samples
 
 __all__ = [
-    "Kind",
+    "InMemoryMetrics",
+    "MetricKind",
     "Sample",
     "Sink",
-    "Told",
-    "Totals",
-    "errors_in_full",
-    "listen",
+    "TelemetryEvent",
+    "log_full_errors",
     "metrics",
     "samples",
+    "subscribe",
 ]

@@ -2,21 +2,25 @@
 
 import logging
 
-from outlast.telemetry.events import Sink, Told
+from outlast.telemetry.events import Sink, TelemetryEvent
 
 
-def errors_in_full(logger: logging.Logger) -> Sink:
+def log_full_errors(logger: logging.Logger) -> Sink:
     """A sink that logs each error with its message and traceback: `listen(errors_in_full(log))`.
 
     They may quote arguments, so nothing does this unless it is asked to. They are on the run too,
     whether or not (`outlast show`).
     """
 
-    def sink(told: Told) -> None:
-        if told.words is not None:
-            facts = {"event": told.event, **told.facts, "traceback": told.words}
+    def sink(told: TelemetryEvent) -> None:
+        if told.error_text is not None:
+            facts = {"event": told.event, **told.fields, "traceback": told.error_text}
             logger.error(
-                "%s job=%s\n%s", told.event, told.facts["job"], told.words, extra={"facts": facts}
+                "%s job=%s\n%s",
+                told.event,
+                told.fields["job"],
+                told.error_text,
+                extra={"facts": facts},
             )
 
     return sink

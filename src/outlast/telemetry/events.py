@@ -10,7 +10,7 @@ log = logging.getLogger("outlast.telemetry")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TelemetryEvent:
     """Something that happened: `job_end`, `slot`, `recovered` and so on, with its facts.
 
     `words` are an error's message and traceback. They may quote arguments, so no log line of ours
@@ -18,16 +18,16 @@ class Told:
     """
 
     event: str
-    facts: Mapping[str, Any]
-    words: str | None = None
+    fields: Mapping[str, Any]
+    error_text: str | None = None
 
 
-Sink = Callable[[Told], None]
+Sink = Callable[[TelemetryEvent], None]
 
 _sinks: list[Sink] = []
 
 
-def listen(sink: Sink) -> Callable[[], None]:
+def subscribe(sink: Sink) -> Callable[[], None]:
     """Hand every event of this process to `sink` from now on; what comes back ends that.
 
     As with the handlers of `logging` there is one list, whichever app it is. A sink is called where
@@ -45,7 +45,7 @@ def listen(sink: Sink) -> Callable[[], None]:
     return leave
 
 
-def tell(
+def emit(
     logger: logging.Logger,
     level: int,
     event: str,
@@ -58,16 +58,16 @@ def tell(
         with suppress(Exception):  # a filter or handler of the app's raised: no fault of the job's
             logger.log(level, "%s %s", event, pairs, extra={"facts": {"event": event, **facts}})
     if _sinks:
-        pass_on(Told(event, facts, words))
+        forward(TelemetryEvent(event, facts, words))
 
 
-def pass_on(told: Told) -> None:
+def forward(told: TelemetryEvent) -> None:
     """Hand an event to the sinks, without a line: the process where it happened wrote that."""
     for sink in tuple(_sinks):
         sink(told)
 
 
-def is_heard(logger: logging.Logger, level: int) -> bool:
+def has_audience(logger: logging.Logger, level: int) -> bool:
     """Whether anybody would know; if not, its facts need not be gathered."""
     return bool(_sinks) or logger.isEnabledFor(level)
 
@@ -84,7 +84,7 @@ class _Guarded:
         self._sink = sink
         self._has_failed = False
 
-    def __call__(self, told: Told) -> None:
+    def __call__(self, told: TelemetryEvent) -> None:
         try:
             self._sink(told)
         except Exception as error:  # noqa: BLE001 - the app's own code, and no fault of the job's

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from outlast.telemetry.events import Sink, Told
+from outlast.telemetry.events import Sink, TelemetryEvent
 
 Labels = Mapping[str, str]
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """How the values of a metric belong together."""
 
     COUNT = "count"  # add them up
@@ -27,7 +27,7 @@ class Sample:
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     value: float
     labels: Labels
 
@@ -35,16 +35,16 @@ class Sample:
 def metrics(push: Callable[[Sample], None]) -> Sink:
     """A sink that gives every sample to `push`: `listen(metrics(to_statsd))`."""
 
-    def sink(told: Told) -> None:
+    def sink(told: TelemetryEvent) -> None:
         for sample in samples(told):
             push(sample)
 
     return sink
 
 
-def samples(told: Told) -> Iterator[Sample]:
+def samples(told: TelemetryEvent) -> Iterator[Sample]:
     """What one event adds to which metric; nothing for one that is none of them."""
-    facts = told.facts
+    facts = told.fields
     match told.event:
         case "job_start":
             yield _count("runs_started_total", facts, "type")
@@ -67,7 +67,7 @@ def samples(told: Told) -> Iterator[Sample]:
             return
 
 
-class Totals:
+class InMemoryMetrics:
     """A sink that adds up, for whoever shows or asserts it: `listen(totals := Totals())`."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Totals:
         self._all: defaultdict[tuple[str, frozenset[tuple[str, str]]], list[float]]
         self._all = defaultdict(lambda: [0.0, 0])
 
-    def __call__(self, told: Told) -> None:
+    def __call__(self, told: TelemetryEvent) -> None:
         for sample in samples(told):
             with self._lock:
                 total = self._all[sample.name, frozenset(sample.labels.items())]
@@ -101,11 +101,11 @@ class Totals:
 
 
 def _count(name: str, facts: Mapping[str, Any], *labels: str, by: float = 1) -> Sample:
-    return Sample(name, Kind.COUNT, by, _labels(facts, labels))
+    return Sample(name, MetricKind.COUNT, by, _labels(facts, labels))
 
 
 def _seconds(name: str, facts: Mapping[str, Any], *labels: str, of: str) -> Sample:
-    return Sample(name, Kind.SECONDS, facts[of], _labels(facts, labels))
+    return Sample(name, MetricKind.SECONDS, facts[of], _labels(facts, labels))
 
 
 def _labels(facts: Mapping[str, Any], names: tuple[str, ...]) -> Labels:

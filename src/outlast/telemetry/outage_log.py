@@ -9,7 +9,7 @@ RARER: Final = 10
 """The first failure is told, the tenth, the hundredth: an outage of an hour is no page of lines."""
 
 
-class Complaint:
+class OutageLog:
     """One for each loop: `complaint.about(error)` when a step fails, `over()` when one does not."""
 
     def __init__(self, log: logging.Logger, what: str) -> None:
@@ -19,7 +19,7 @@ class Complaint:
         self._times = 0
         self._next = 1
 
-    def about(self, error: OperatorError) -> None:
+    def failed(self, error: OperatorError) -> None:
         """Another kind of failure is told at once."""
         if type(error) is not self._kind:
             self._kind, self._times, self._next = type(error), 0, 1
@@ -29,7 +29,7 @@ class Complaint:
             again = "" if self._times == 1 else f" ({self._times} times in a row)"
             self._log.warning("cannot %s, will try again%s: %s", self._what, again, error)
 
-    def over(self) -> None:
+    def recovered(self) -> None:
         if self._times:
             self._log.info("can %s again", self._what)
             self._kind, self._times, self._next = None, 0, 1

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from outlast.clock import MICROSECOND
-from outlast.core.duration import Span, to_span
+from outlast.core.duration import Duration, parse_duration
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 JUST_BOOTED = 1_000_000
@@ -37,9 +37,9 @@ class FakeClock:
     def boot_id(self) -> str:
         return f"boot-{self._reading.boot}"
 
-    def advance(self, span: Span) -> None:
+    def advance(self, span: Duration) -> None:
         """Let time pass, on both clocks."""
-        passed = to_span(span, what="span")
+        passed = parse_duration(span, what="span")
         with self._moving:
             was = self._reading
             monotonic = was.monotonic + passed // MICROSECOND

@@ -5,28 +5,28 @@ import inspect
 from typing import Any
 
 from outlast.core.ids import Ids, RunId
-from outlast.core.outcome import Outcome
+from outlast.core.outcome import HandlerOutcome
 from outlast.core.run import Claim
 from outlast.jobs.jobtype import JobType
 from outlast.run_context import Run
 from outlast.worker.executors.thread import ThreadExecutor
-from outlast.worker.run_outcome import Active
+from outlast.worker.run_outcome import ActiveRun
 
 
-async def run_alone(
+async def call_handler(
     kind: JobType[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, ids: Ids
 ) -> Any:
     """What the handler returns, there and back through JSON; an outcome comes back as it is."""
-    claim = _claim(kind, kind.dump(args, kwargs), ids)
+    claim = _claim(kind, kind.encode_args(args, kwargs), ids)
     loop = asyncio.get_running_loop()
-    active = Active(claim, kind, lambda claim, _: Run(claim, loop=loop))
+    active = ActiveRun(claim, kind, lambda claim, _: Run(claim, loop=loop))
     value = await _call(active, kind.load(claim.params))
-    if isinstance(value, Outcome):
+    if isinstance(value, HandlerOutcome):
         return value
     return kind.load_result(kind.dump_result(value))
 
 
-async def _call(active: Active, params: dict[str, Any]) -> object:
+async def _call(active: ActiveRun, params: dict[str, Any]) -> object:
     if inspect.iscoroutinefunction(active.kind.function):
         return await active.handler(**params)
     threads = ThreadExecutor(1)

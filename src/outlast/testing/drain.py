@@ -15,18 +15,18 @@ from outlast.config import check_count
 from outlast.core.decide import Change
 from outlast.core.ids import Ids
 from outlast.core.job import Job
-from outlast.core.run import Claim, Holder, Lease, RunRecord
+from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.state import RunStatus
 from outlast.jobs.jobtype import JobType
 from outlast.jobs.registry import Registry
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.base import Store
 from outlast.worker.engine import Engine
-from outlast.worker.lease_table import HeldHere
-from outlast.worker.maintenance.loop import Tidy
-from outlast.worker.run_outcome import Active, Judge
+from outlast.worker.lease_table import InMemoryLeaseTable
+from outlast.worker.maintenance.loop import Maintenance
+from outlast.worker.run_outcome import ActiveRun, OutcomeJudge
 
-HOLDER: Final = Holder(instance_id="test", boot_id="test")
+HOLDER: Final = LeaseHolder(instance_id="test", boot_id="test")
 MOST: Final = 10_000
 """More than that, without a limit, and some job enqueues itself for ever."""
 
@@ -34,7 +34,7 @@ BAD: Final = frozenset({RunStatus.FAILED, RunStatus.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class DrainedRun:
     """One run: the job as it was left, the run itself, its result, and what its handler raised."""
 
     job: Job
@@ -57,28 +57,28 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Drained(Sequence[Ran]):
+class Drained(Sequence[DrainedRun]):
     """What a drain ran, in the order in which it was taken."""
 
-    runs: tuple[Ran, ...] = ()
+    runs: tuple[DrainedRun, ...] = ()
 
     @property
-    def succeeded(self) -> list[Ran]:
+    def succeeded(self) -> list[DrainedRun]:
         return [ran for ran in self.runs if ran.outcome is RunStatus.SUCCEEDED]
 
     @property
-    def failed(self) -> list[Ran]:
+    def failed(self) -> list[DrainedRun]:
         """Those whose handler failed, or was lost; they may be tried again."""
         return [ran for ran in self.runs if ran.outcome in BAD]
 
     @overload
-    def __getitem__(self, place: int) -> Ran: ...
+    def __getitem__(self, place: int) -> DrainedRun: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[Ran, ...]: ...
-    def __getitem__(self, place: int | slice) -> Ran | tuple[Ran, ...]:
+    def __getitem__(self, place: slice) -> tuple[DrainedRun, ...]: ...
+    def __getitem__(self, place: int | slice) -> DrainedRun | tuple[DrainedRun, ...]:
         return self.runs[place]
 
-    def __iter__(self) -> Iterator[Ran]:
+    def __iter__(self) -> Iterator[DrainedRun]:
         return iter(self.runs)
 
     def __len__(self) -> int:
@@ -96,8 +96,8 @@ class Drainer:
         self._registry = _in_this_process(app.registry)
         self._settings = app.settings.with_(prefetch=0, logs=logs)
         self._ids = ids
-        self._witness = _Witness(ids.job, _longest)
-        self._ran: list[Ran] = []
+        self._witness = _RecordingJudge(ids.job, _longest)
+        self._ran: list[DrainedRun] = []
 
     async def drain(
         self, *, limit: int | None = None, raising: bool = False, concurrency: int = 1
@@ -105,7 +105,7 @@ class Drainer:
         """Run what is due until nothing is, or `limit` jobs were run."""
         room = None if limit is None else check_count(limit, what="limit")
         await self._store.open()
-        await Tidy(self._store, self._ids.job).run_once()
+        await Maintenance(self._store, self._ids.job).run_once()
         served: list[str] = []
         # A job may enqueue another where nobody has looked: so look until there is no new place.
         while served != (found := await self._queues()) and room != 0:
@@ -123,7 +123,7 @@ class Drainer:
         held = _Noted(room)
         engine = self._engine(held, queues, concurrency)
         engine.prepare(HOLDER)
-        ear = _Ear(self._store, held, engine, self._settings.lease)
+        ear = _CancelListener(self._store, held, engine, self._settings.lease)
         try:
             while await engine.run_once():
                 for claim in held.take_notes():
@@ -155,7 +155,7 @@ class Drainer:
         assert job is not None
         result = self._registry.load_result(job.type, run.result)
         error = self._witness.errors.get(claim.lease)
-        self._ran.append(Ran(job=job, run=run, result=result, error=error))
+        self._ran.append(DrainedRun(job=job, run=run, result=result, error=error))
         if raising and run.status in BAD:
             raise error or AssertionError(
                 f'a job of type "{job.type}" was {run.status} ({run.reason}): {run.error}'
@@ -170,7 +170,7 @@ class Drainer:
             )
 
 
-class _Witness(Judge):
+class _RecordingJudge(OutcomeJudge):
     """Remembers what handlers raised: a store keeps only the words."""
 
     errors: dict[Lease, BaseException]
@@ -179,7 +179,7 @@ class _Witness(Judge):
         super().__init__(*args)
         self.errors = {}
 
-    def raised(self, active: Active, error: BaseException) -> Change:
+    def raised(self, active: ActiveRun, error: BaseException) -> Change:
         self.errors[active.claim.lease] = error
         return super().raised(active, error)
 
@@ -188,28 +188,30 @@ class _Witness(Judge):
         return super().unreadable(claim, error)
 
 
-class _Noted(HeldHere):
+class _Noted(InMemoryLeaseTable):
     """Keeps a note of every claim, and takes no more than it was allowed."""
 
     def __init__(self, room: int | None) -> None:
         super().__init__()
-        self.room = HeldHere.room if room is None else room
+        self.room = InMemoryLeaseTable.room if room is None else room
         self._notes: list[Claim] = []
 
-    def take(self, claims: Sequence[Claim]) -> list[Lease]:
+    def add(self, claims: Sequence[Claim]) -> list[Lease]:
         self._notes.extend(claims)
         self.room -= len(claims)
-        return super().take(claims)
+        return super().add(claims)
 
     def take_notes(self) -> list[Claim]:
         notes, self._notes = self._notes, []
         return notes
 
 
-class _Ear:
+class _CancelListener:
     """Tells handlers that run when somebody cancels their job; a worker hears it as it renews."""
 
-    def __init__(self, store: Store, held: HeldHere, engine: Engine, lease: timedelta) -> None:
+    def __init__(
+        self, store: Store, held: InMemoryLeaseTable, engine: Engine, lease: timedelta
+    ) -> None:
         self._store = store
         self._held = held
         self._engine = engine
@@ -217,14 +219,14 @@ class _Ear:
         self._loop = asyncio.get_running_loop()
         self._looking: set[asyncio.Task[None]] = set()
         self._is_closed = False
-        self._deaf = store.listen(self._hear, topics=[Topic.CANCELLED])
+        self._deaf = store.subscribe(self._hear, topics=[Topic.CANCELLED])
 
     async def close(self) -> None:
         self._is_closed = True  # a hint may be on its way still
         self._deaf()
         await asyncio.gather(*self._looking)
 
-    def _hear(self, _: Hint) -> None:
+    def _hear(self, _: Notification) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody runs here any more
             self._loop.call_soon_threadsafe(self._start)
 
@@ -240,7 +242,7 @@ class _Ear:
         renewals = await self._store.renew(leases, span=self._lease)
         for lease, renewal in zip(leases, renewals, strict=True):
             if renewal.cancel_requested or not renewal.held:
-                self._engine.found(lease, renewal)
+                self._engine.on_renewal(lease, renewal)
 
 
 def _in_this_process(registry: Registry) -> Registry:

@@ -19,7 +19,7 @@ UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ExpectedJob:
     """A job type with some of its arguments, perhaps a queue and how soon it is due."""
 
     kind: JobType[..., Any]
@@ -78,7 +78,12 @@ class Wanted:
 
 
 def explain(
-    wanted: Wanted, jobs: Sequence[Job], fitting: Sequence[Job], *, count: int | None, now: datetime
+    wanted: ExpectedJob,
+    jobs: Sequence[Job],
+    fitting: Sequence[Job],
+    *,
+    count: int | None,
+    now: datetime,
 ) -> str:
     """Why an assertion failed: what was wanted, what there is, and what came nearest."""
     if not fitting:
@@ -92,7 +97,7 @@ def explain(
     return "\n".join([start, "", there, *_table(jobs, now), *nearest])
 
 
-def explain_unwanted(wanted: Wanted, fitting: Sequence[Job], *, now: datetime) -> str:
+def explain_unwanted(wanted: ExpectedJob, fitting: Sequence[Job], *, now: datetime) -> str:
     """The same, where there should have been none."""
     start = f"no job {wanted} was to be enqueued, but {_number(len(fitting))}:"
     return "\n".join([start, "", *_table(fitting, now)])
@@ -111,7 +116,7 @@ def shown_span(span: timedelta) -> str:
     return "".join(parts[:2])
 
 
-def _nearest(wanted: Wanted, jobs: Sequence[Job], now: datetime) -> list[str]:
+def _nearest(wanted: ExpectedJob, jobs: Sequence[Job], now: datetime) -> list[str]:
     alike = [job for job in jobs if job.type == wanted.kind.name]
     if not alike:
         return []

@@ -9,7 +9,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from outlast.app import Outlast
 from outlast.config import check_count
-from outlast.core.duration import Span, to_span
+from outlast.core.duration import Duration, parse_duration
 from outlast.core.ids import Ids
 from outlast.core.job import Job
 from outlast.core.state import State
@@ -17,10 +17,10 @@ from outlast.errors import InvalidType
 from outlast.jobs.jobtype import JobType
 from outlast.store.base import Filter, Store
 from outlast.testing.clock import FakeClock
-from outlast.testing.direct_call import run_alone
+from outlast.testing.direct_call import call_handler
 from outlast.testing.drain import Drained, Drainer
-from outlast.testing.enqueued import Wanted, explain, explain_unwanted
-from outlast.testing.loops import at_once, is_in_loop, new_runner
+from outlast.testing.enqueued import ExpectedJob, explain, explain_unwanted
+from outlast.testing.loops import is_in_loop, new_runner, run_blocking
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Harness:
         self._runner: asyncio.Runner | None = None
 
     def __enter__(self) -> Self:
-        self._block.enter_context(self.app.using(self.store, ids=self._ids))
+        self._block.enter_context(self.app.with_store(self.store, ids=self._ids))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,7 +65,7 @@ class Harness:
         """The time of the test, aware UTC."""
         return self.clock.now()
 
-    def advance(self, span: Span) -> None:
+    def advance(self, span: Duration) -> None:
         """Let time pass: `outlast.advance("1h")`. What falls due then runs with the next drain."""
         self.clock.advance(span)
 
@@ -82,13 +82,13 @@ class Harness:
         drainer = Drainer(self.app, self.store, ids=self._ids, logs=self._logs)
         return await drainer.drain(limit=limit, raising=raising, concurrency=concurrency)
 
-    async def drain_until_idle(self, *, within: Span = "1d", raising: bool = False) -> Drained:
+    async def drain_until_idle(self, *, within: Duration = "1d", raising: bool = False) -> Drained:
         """Drain, go on to the moment when the next job is due, and again, for at most `within`.
 
         The clock stays at the last moment at which something was due; what is due later than
         `within` is left as it is.
         """
-        latest = self.now + to_span(within, what="within")
+        latest = self.now + parse_duration(within, what="within")
         drainer = Drainer(self.app, self.store, ids=self._ids, logs=self._logs)
         drained = await drainer.drain(raising=raising)
         while (due := await self._next_due()) is not None and due <= latest:
@@ -103,7 +103,7 @@ class Harness:
         Whatever the handler raises comes out; a `Snooze`, `Skip`, `Cancel`, `RetryAfter` or
         `Command` is answered as it is. Its run is the first attempt and has no transaction.
         """
-        return await run_alone(self._type(job_type), args, kwargs, ids=self._ids)
+        return await call_handler(self._type(job_type), args, kwargs, ids=self._ids)
 
     def jobs(
         self,
@@ -115,7 +115,7 @@ class Harness:
         """The jobs there are now, the first one enqueued first."""
         kind = None if job_type is None else self._type(job_type).name
         which = None if states is None else frozenset(states)
-        return at_once(self._find(Filter(type=kind, queue=queue, states=which)))
+        return run_blocking(self._find(Filter(type=kind, queue=queue, states=which)))
 
     def assert_enqueued(
         self,
@@ -125,7 +125,7 @@ class Harness:
         *,
         count: int | None = None,
         queue: str | None = None,
-        within: Span | None = None,
+        within: Duration | None = None,
         **args: Any,
     ) -> list[Job]:
         """Fail, and show what was enqueued, unless such a job was; the jobs that fit.
@@ -150,7 +150,7 @@ class Harness:
         /,
         *,
         queue: str | None = None,
-        within: Span | None = None,
+        within: Duration | None = None,
         **args: Any,
     ) -> None:
         """Fail, and show them, if such jobs were enqueued; see `assert_enqueued`."""
@@ -185,14 +185,14 @@ class Harness:
         job_type: JobType[..., Any] | str,
         args: Mapping[str, Any],
         queue: str | None,
-        within: Span | None,
-    ) -> Wanted:
-        span = None if within is None else to_span(within, what="within")
-        return Wanted.new(self._type(job_type), args, queue=queue, within=span)
+        within: Duration | None,
+    ) -> ExpectedJob:
+        span = None if within is None else parse_duration(within, what="within")
+        return ExpectedJob.new(self._type(job_type), args, queue=queue, within=span)
 
     def _enqueued(self) -> list[Job]:
         # At once, not awaited: an assertion that is a coroutine passes when nobody awaits it.
-        found = at_once(self._find(Filter()))
+        found = run_blocking(self._find(Filter()))
         return [job for job in found if job.retry_of is None]
 
     async def _next_due(self) -> datetime | None:

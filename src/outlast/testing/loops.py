@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """What it answers, also from inside a running loop: that one waits meanwhile."""
     if not is_in_loop():
         return in_own_loop(coroutine)

@@ -16,10 +16,17 @@ from typing import Final, Protocol
 from outlast.core.ids import JobId
 from outlast.errors import OperatorError, OutlastError, StoreBusy, StoreMoved, TransitionRefused
 from outlast.store.base import Capability, Store
-from outlast.store.contract.transfer import MAX_ADDRESS, Footing, Kind, Stage, Step, refusal
+from outlast.store.contract.transfer import (
+    MAX_ADDRESS,
+    StatusChange,
+    TableKind,
+    TransferStage,
+    TransferStatus,
+    closed_error,
+)
 from outlast.store.open import SQLITE, without_password
 from outlast.transfer.drain import drain
-from outlast.transfer.row_sync import Held, Levelled, level
+from outlast.transfer.row_sync import SyncResult, TableDigest, sync_rows
 from outlast.verify import verify
 
 log = logging.getLogger("outlast.copy")
@@ -49,7 +56,7 @@ class Copied:
 
     source: str
     target: str
-    held: dict[str, Held]
+    held: dict[str, TableDigest]
     sealed_for: float  # seconds during which neither store took work
     seconds: float
 
@@ -65,7 +72,7 @@ def address_of(url: str) -> str:
     return shown
 
 
-class Copier:
+class StoreCopy:
     """Moves what `source` holds into `target`; run again, it goes on where it was."""
 
     def __init__(
@@ -106,11 +113,11 @@ class Copier:
             if await self._is_finished():
                 return None
             await self._begin()
-            await self._level("history", ended_only=True)
-            await self._prove(self._source, self._from)
+            await self._sync_rows("history", ended_only=True)
+            await self._verify(self._source, self._from)
             sealed_at = loop.time()
             last = await self._under_seal()
-            await self._step(self._target, Stage.OPEN)
+            await self._set_status(self._target, TransferStage.OPEN)
         ended = loop.time()
         held = {str(kind): each for kind, each in last.held.items()}
         return Copied(
@@ -123,7 +130,7 @@ class Copier:
 
     @asynccontextmanager
     async def _alone(self, store: Store, address: str) -> AsyncIterator[None]:
-        held = await store.hold(LOCK)
+        held = await store.acquire_lock(LOCK)
         if held is None:
             raise StoreBusy(f"somebody else copies from or to {address} just now; wait for that")
         try:
@@ -134,14 +141,14 @@ class Copier:
 
     async def _is_finished(self) -> bool:
         """Whether an earlier copier was killed after the decisive write."""
-        source, target = await self._source.footing(), await self._target.footing()
-        if source.stage is not Stage.MOVED:
+        source, target = await self._source.transfer_status(), await self._target.transfer_status()
+        if source.stage is not TransferStage.MOVED:
             return False
-        if target.stage is Stage.READY and target.by == source.by:
+        if target.stage is TransferStage.READY and target.by == source.by:
             self._by = target.by
-            await self._step(self._target, Stage.OPEN)
+            await self._set_status(self._target, TransferStage.OPEN)
             return True
-        if target.stage is Stage.OPEN and source.other == self._to:
+        if target.stage is TransferStage.OPEN and source.other == self._to:
             return True
         raise StoreMoved(
             f"{self._from} was moved to {source.other} already; copy from there", to=source.other
@@ -149,45 +156,47 @@ class Copier:
 
     async def _begin(self) -> None:
         """The target says whose it is, unless it holds anything or is somebody else's."""
-        self._require_open(await self._source.footing())
-        there = await self._target.footing()
-        is_fresh = there.stage is Stage.OPEN
+        self._require_open(await self._source.transfer_status())
+        there = await self._target.transfer_status()
+        is_fresh = there.stage is TransferStage.OPEN
         if is_fresh:
             await self._require_empty()
-        elif there.stage not in (Stage.FILLING, Stage.READY):
-            raise refusal(there)
+        elif there.stage not in (TransferStage.FILLING, TransferStage.READY):
+            raise closed_error(there)
         elif there.other != self._from:
             raise TransitionRefused(
                 f"{self._to} is being filled from {there.other}; copy from there, or choose "
                 "another target"
             )
-        await self._step(self._target, Stage.FILLING)
+        await self._set_status(self._target, TransferStage.FILLING)
         if is_fresh:
             await self._require_empty()  # nobody can have added anything since
 
-    def _require_open(self, footing: Footing) -> None:
-        if footing.stage in (Stage.FILLING, Stage.READY):
+    def _require_open(self, footing: TransferStatus) -> None:
+        if footing.stage in (TransferStage.FILLING, TransferStage.READY):
             raise TransitionRefused(
                 f"{self._from} is itself being filled from {footing.other}; finish that first"
             )
-        if footing.stage is Stage.SEALED and footing.other != self._to:
+        if footing.stage is TransferStage.SEALED and footing.other != self._to:
             raise TransitionRefused(
                 f"{self._from} is being moved to {footing.other}; wait until that is over"
             )
 
     async def _require_empty(self) -> None:
-        for kind in Kind:
-            if kind is not Kind.COUNTERS and await self._target.dump(kind, limit=1):
+        for kind in TableKind:
+            if kind is not TableKind.COUNTERS and await self._target.dump(kind, limit=1):
                 with suppress(OperatorError):
-                    await self._target.stand(self._wish(Stage.OPEN))
+                    await self._target.change_transfer_status(self._wish(TransferStage.OPEN))
                 raise TransitionRefused(
                     f"{self._to} is not empty: it has {kind}; choose a new store as the target"
                 )
 
-    async def _under_seal(self) -> Levelled:
+    async def _under_seal(self) -> SyncResult:
         """The rest, while neither takes work; whatever fails, the source goes on at once."""
         await self._require_stopped()
-        if not await self._source.stand(self._wish(Stage.SEALED, grace=self._grace)):
+        if not await self._source.change_transfer_status(
+            self._wish(TransferStage.SEALED, grace=self._grace)
+        ):
             raise StoreBusy(f"{self._from} is sealed by another move; wait until that is over")
         renewing = asyncio.create_task(self._keep_sealed(), name="outlast-seal")
         try:
@@ -195,12 +204,12 @@ class Copier:
                 await asyncio.sleep(self._seen.total_seconds())
             await drain(self._source, new_id=self._new_id)
             last = await self._level_fully()
-            await self._prove(self._target, self._to)
-            await self._step(self._target, Stage.READY)
-            await self._decide()
+            await self._verify(self._target, self._to)
+            await self._set_status(self._target, TransferStage.READY)
+            await self._commit_move()
         except BaseException:
             with suppress(OutlastError):
-                await self._source.stand(self._wish(Stage.OPEN))
+                await self._source.change_transfer_status(self._wish(TransferStage.OPEN))
             raise
         finally:
             renewing.cancel()
@@ -219,9 +228,9 @@ class Copier:
                 f"and whoever adds jobs: {names}"
             )
 
-    async def _decide(self) -> None:
+    async def _commit_move(self) -> None:
         """The one write that decides which of the two takes work."""
-        if not await self._source.stand(self._wish(Stage.MOVED)):
+        if not await self._source.change_transfer_status(self._wish(TransferStage.MOVED)):
             raise StoreBusy(
                 f"the seal of {self._from} was over before the copy was; it works on. Run the "
                 "same command again"
@@ -232,13 +241,13 @@ class Copier:
         while True:
             await asyncio.sleep(self._seal.total_seconds() / 3)
             try:
-                await self._source.stand(self._wish(Stage.SEALED))
+                await self._source.change_transfer_status(self._wish(TransferStage.SEALED))
             except OperatorError as error:
                 log.warning("cannot renew the seal of %s yet: %s", self._from, error)
 
-    async def _level_fully(self) -> Levelled:
+    async def _level_fully(self) -> SyncResult:
         for number in range(ROUNDS):
-            found = await self._level("compare" if number else "rest", ended_only=False)
+            found = await self._sync_rows("compare" if number else "rest", ended_only=False)
             if not found.differed:
                 return found
         raise OperatorError(
@@ -246,13 +255,13 @@ class Copier:
             f"to one of them by other means. {self._from} works on"
         )
 
-    async def _level(self, step: str, *, ended_only: bool) -> Levelled:
+    async def _sync_rows(self, step: str, *, ended_only: bool) -> SyncResult:
         def moved(more: int) -> None:
             self._progress(step, more)
 
-        return await level(self._source, self._target, ended_only=ended_only, moved=moved)
+        return await sync_rows(self._source, self._target, ended_only=ended_only, moved=moved)
 
-    async def _prove(self, store: Store, address: str) -> None:
+    async def _verify(self, store: Store, address: str) -> None:
         done = 0
 
         def moved(now: int, _: int) -> None:
@@ -268,18 +277,20 @@ class Copier:
                 "same command again"
             )
 
-    async def _step(self, store: Store, stage: Stage) -> None:
-        if not await store.stand(self._wish(stage)):
-            footing = await store.footing()
+    async def _set_status(self, store: Store, stage: TransferStage) -> None:
+        if not await store.change_transfer_status(self._wish(stage)):
+            footing = await store.transfer_status()
             raise StoreBusy(
                 f"{self._to} is {footing.stage} by another move, which is not to be {stage} now; "
                 "run the same command again"
             )
 
-    def _wish(self, stage: Stage, *, grace: timedelta | None = None) -> Step:
-        other = self._to if stage in (Stage.SEALED, Stage.MOVED) else self._from
-        wish = Step(stage=stage, other=other, by=self._by)
-        return replace(wish, span=self._seal, grace=grace) if stage is Stage.SEALED else wish
+    def _wish(self, stage: TransferStage, *, grace: timedelta | None = None) -> StatusChange:
+        other = self._to if stage in (TransferStage.SEALED, TransferStage.MOVED) else self._from
+        wish = StatusChange(stage=stage, other=other, by=self._by)
+        return (
+            replace(wish, span=self._seal, grace=grace) if stage is TransferStage.SEALED else wish
+        )
 
 
 def _silent(step: str, more: int) -> None:  # noqa: ARG001 - nobody looks

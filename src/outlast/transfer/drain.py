@@ -12,7 +12,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.state import Loss
 from outlast.errors import TransitionRefused
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.base import Store
 
 LOOK: Final = 0.5
@@ -30,12 +30,12 @@ async def drain(store: Store, *, new_id: Callable[[], JobId]) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def wake(_: Hint) -> None:
+    def wake(_: Notification) -> None:
         loop.call_soon_threadsafe(ended.set)
 
-    deaf = store.listen(wake, topics=[Topic.ENDED])
+    deaf = store.subscribe(wake, topics=[Topic.ENDED])
     try:
-        while jobs := await store.held(besides="", limit=AT_ONCE):
+        while jobs := await store.running_under_other_boots(besides="", limit=AT_ONCE):
             ended.clear()
             if not await _reclaim(store, new_id):
                 await _require_time(store, jobs)
@@ -48,13 +48,13 @@ async def drain(store: Store, *, new_id: Callable[[], JobId]) -> None:
 
 async def _reclaim(store: Store, new_id: Callable[[], JobId]) -> int:
     """What a dead worker held: nobody else may be there to see it."""
-    lapsed = await store.lapsed(limit=AT_ONCE)
+    lapsed = await store.expired_leases(limit=AT_ONCE)
     changes = [decide(job, Lost(Loss.LEASE_EXPIRED), new_id=new_id) for job in lapsed]
     return sum(await store.apply(changes)) if changes else 0
 
 
 async def _require_time(store: Store, jobs: Sequence[Job]) -> None:
-    grace = (await store.footing()).grace
+    grace = (await store.transfer_status()).grace
     if grace is None or await store.now() > grace + LAST_WRITES:
         held = ", ".join(f"{job.id} ({job.type}) by {job.holder}" for job in jobs[:NAMED])
         raise TransitionRefused(

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from outlast.store.contract.transfer import Kind, Moving, Row, key_of
-from outlast.store.rows.jobs import dumps
+from outlast.store.contract.transfer import Moving, Row, TableKind, key_of
+from outlast.store.rows.jobs import to_json_param
 
 LEAST: Final = 50
 MOST: Final = 1000
@@ -20,7 +20,7 @@ Moved = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TableDigest:
     """What a store holds of one kind: how many rows, and a digest of all of them in order."""
 
     rows: int
@@ -28,44 +28,48 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Levelled:
+class SyncResult:
     """What one pass found: how many rows differed, and what the source holds of each kind."""
 
     differed: int
-    held: dict[Kind, Held]
+    held: dict[TableKind, TableDigest]
 
 
-async def level(source: Moving, target: Moving, *, ended_only: bool, moved: Moved) -> Levelled:
+async def sync_rows(
+    source: Moving, target: Moving, *, ended_only: bool, moved: Moved
+) -> SyncResult:
     """Write into the target whatever differs; a pass that finds nothing has compared all.
 
     `ended_only`, while the source works: jobs that have ended, and nothing is deleted.
     """
     differed = 0
-    held: dict[Kind, Held] = {}
-    for kind in Kind:
-        if kind is Kind.COUNTERS:
+    held: dict[TableKind, TableDigest] = {}
+    for kind in TableKind:
+        if kind is TableKind.COUNTERS:
             await target.load(kind, await source.dump(kind, limit=MOST))
             continue
-        lane = _Lane(source, target, kind, ended_only=ended_only)
-        differed += await lane.level(moved)
-        held[kind] = Held(lane.rows, lane.digest.hexdigest())
-    return Levelled(differed, held)
+        lane = _TableSync(source, target, kind, ended_only=ended_only)
+        differed += await lane.sync_rows(moved)
+        held[kind] = TableDigest(lane.rows, lane.digest.hexdigest())
+    return SyncResult(differed, held)
 
 
-class _Lane:
+class _TableSync:
     """One kind, page by page from the first key to the last, on both sides."""
 
-    def __init__(self, source: Moving, target: Moving, kind: Kind, *, ended_only: bool) -> None:
+    def __init__(
+        self, source: Moving, target: Moving, kind: TableKind, *, ended_only: bool
+    ) -> None:
         self._source = source
         self._target = target
         self._kind = kind
         self._ended_only = ended_only
-        self._there = _Ahead(target, kind)
+        self._there = _RowCursor(target, kind)
         self._limit = LEAST
         self.rows = 0
         self.digest = sha256()
 
-    async def level(self, moved: Moved) -> int:
+    async def sync_rows(self, moved: Moved) -> int:
         differed, after = 0, None
         while True:
             rows = await self._page(after)
@@ -79,7 +83,7 @@ class _Lane:
         rows = await self._source.dump(
             self._kind, after=after, limit=self._limit, ended_only=self._ended_only
         )
-        text = dumps(rows).encode()
+        text = to_json_param(rows).encode()
         self.digest.update(text[1:-1] + b"," if rows else b"")  # however it is cut into pages
         self.rows += len(rows)
         heavy = len(text) > HEAVY
@@ -97,10 +101,10 @@ class _Lane:
         return len(changed) + len(gone)
 
 
-class _Ahead:
+class _RowCursor:
     """A store's rows of one kind in the order of their keys, taken as far as somebody asks."""
 
-    def __init__(self, store: Moving, kind: Kind) -> None:
+    def __init__(self, store: Moving, kind: TableKind) -> None:
         self._store = store
         self._kind = kind
         self._read: dict[tuple[Any, ...], Row] = {}

@@ -18,10 +18,10 @@ from outlast.run_context import Begin, Run
 from outlast.worker import log_events
 from outlast.worker.deadlines import Deadlines
 from outlast.worker.executors.base import Executor
-from outlast.worker.executors.coroutine import Returned, shake_off
-from outlast.worker.lease_table import Held
-from outlast.worker.progress_reporter import Reporter
-from outlast.worker.run_outcome import Active, AnyType, Judge, describe
+from outlast.worker.executors.coroutine import ImmediateError, clear_cancellation
+from outlast.worker.lease_table import LeaseTable
+from outlast.worker.progress_reporter import ProgressReporter
+from outlast.worker.run_outcome import ActiveRun, AnyType, OutcomeJudge, describe
 
 log = logging.getLogger("outlast.worker")
 
@@ -29,7 +29,7 @@ KEPT = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
 """Runs whose transaction is committed with their end; any other end undoes it."""
 
 
-class Attempts:
+class AttemptRunner:
     """Runs claims, each in the task of its slot, and hands what became of them to `finish`.
 
     Every job passes here, so what most jobs do not need is made only when it is asked for.
@@ -38,14 +38,14 @@ class Attempts:
     def __init__(
         self,
         registry: Registry,
-        judge: Judge,
+        judge: OutcomeJudge,
         executors: Mapping[ExecutorName, Executor],
         *,
         begin: Begin | None,
         finish: Callable[[Change], None],
         settled: Callable[[Sequence[Change], Sequence[bool]], None],
-        held: Held,
-        reporter: Reporter | None,
+        held: LeaseTable,
+        reporter: ProgressReporter | None,
         is_torn_down: Callable[[], bool],
     ) -> None:
         self._registry = registry
@@ -59,7 +59,7 @@ class Attempts:
         self._is_torn_down = is_torn_down
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._timed_out)
-        self.active: dict[tuple[JobId, int], Active] = {}
+        self.active: dict[tuple[JobId, int], ActiveRun] = {}
 
     def begin(
         self, claim: Claim, slot: "asyncio.Task[Any]", started: float
@@ -76,15 +76,15 @@ class Attempts:
             self._finish(change)
             log_events.job_error(claim, error, change.error or type(error).__name__)
             return None
-        active = Active(claim, kind, self._new_run, slot, started)
+        active = ActiveRun(claim, kind, self._new_run, slot, started)
         active.is_told = log_events.job_start(claim)
         self._tell_start(claim, kind)
         step = self._executors[kind.executor].call(active, params)
-        if type(step) is Returned and active.is_plain and self._is_closed(active, step.value):
+        if type(step) is ImmediateError and active.is_plain and self._is_closed(active, step.value):
             return None
         return self._rest(active, step)
 
-    def lose(self, claim: Claim, error: Exception) -> None:
+    def abandon(self, claim: Claim, error: Exception) -> None:
         """It could not even be judged, and nobody knows how far it was."""
         self._finish(self._judge.decide(claim, Lost(Loss.OWNER_DEAD, describe(error))))
         with suppress(Exception):
@@ -108,11 +108,11 @@ class Attempts:
         place = "thread" if name == "command" else name
         self._held.start(claim, executor=place, limit=kind.max_runtime)
 
-    def _tell_end(self, active: Active, change: Change) -> None:
+    def _tell_end(self, active: ActiveRun, change: Change) -> None:
         rows = active.run.rows_processed if active.has_run else 0
         log_events.job_end(active.claim, change, self._loop.time() - active.started, rows)
 
-    def _is_closed(self, active: Active, value: object) -> bool:
+    def _is_closed(self, active: ActiveRun, value: object) -> bool:
         """Whether that was all there is to do about it; else the long way is the right one."""
         try:
             change = self._judge.returned(active, value)
@@ -124,7 +124,7 @@ class Attempts:
         self._finish(change)
         return True
 
-    async def _rest(self, active: Active, step: Awaitable[object]) -> None:
+    async def _rest(self, active: ActiveRun, step: Awaitable[object]) -> None:
         """From its first step to its end, which is handed on."""
         key = active.claim.job_id, active.claim.token
         self.active[key] = active
@@ -137,7 +137,7 @@ class Attempts:
         finally:
             del self.active[key]
 
-    async def _watched(self, active: Active, step: Awaitable[object]) -> Change:
+    async def _watched(self, active: ActiveRun, step: Awaitable[object]) -> Change:
         """Await the handler; whatever it does, a change comes back, and the slot is as before."""
         limit = active.kind.max_runtime
         if limit is not None:
@@ -155,24 +155,24 @@ class Attempts:
                 self._deadlines.forget(active, limit)
             self._held.returned(active.claim)
         if task is not None and task.cancelling():
-            await shake_off(task)
+            await clear_cancellation(task)
         if active.is_told:
             self._tell_end(active, change)
         return change
 
-    def _leave_if_torn_down(self, active: Active, error: BaseException) -> None:
+    def _leave_if_torn_down(self, active: ActiveRun, error: BaseException) -> None:
         """When the loop itself is being ended: leave the job in order, then go."""
         if isinstance(error, asyncio.CancelledError) and self._is_torn_down():
             if not active.abandoned:
                 self._finish(self._judge.abandon(active.claim))
             raise error
 
-    def _timed_out(self, active: Active) -> None:
+    def _timed_out(self, active: ActiveRun) -> None:
         """Ask it to stop, and renew no more: a handler that does not comply loses its lease."""
         self._held.expire(active.claim.lease)
         active.interrupt(Lost(Loss.TIMEOUT))
 
-    async def _end(self, active: Active, change: Change) -> None:
+    async def _end(self, active: ActiveRun, change: Change) -> None:
         """For whoever had a hand on their run: they may have said or opened something."""
         run = active.run
         # Not beside an open transaction: it holds the lock that a report would wait for.
@@ -181,7 +181,7 @@ class Attempts:
         if not active.abandoned:
             await self._close(active, change)
 
-    async def _close(self, active: Active, change: Change) -> None:
+    async def _close(self, active: ActiveRun, change: Change) -> None:
         """Finish the run; where it opened a transaction, together with that or not at all."""
         opened = active.run.opened
         if opened is None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
-from outlast.worker.run_outcome import Active
+from outlast.worker.run_outcome import ActiveRun
 
 
 class Deadlines:
@@ -14,19 +14,19 @@ class Deadlines:
     their starts is all the queue there is, and to start or end a run costs no timer.
     """
 
-    def __init__(self, late: Callable[[Active], None]) -> None:
+    def __init__(self, late: Callable[[ActiveRun], None]) -> None:
         self._late = late
         self._loop = asyncio.get_running_loop()
-        self._lines: dict[timedelta, dict[Active, float]] = {}
+        self._lines: dict[timedelta, dict[ActiveRun, float]] = {}
         self._timers: dict[timedelta, asyncio.TimerHandle] = {}
 
-    def watch(self, active: Active, limit: timedelta) -> None:
+    def watch(self, active: ActiveRun, limit: timedelta) -> None:
         when = active.started + limit.total_seconds()
         self._lines.setdefault(limit, {})[active] = when
         if limit not in self._timers:
             self._timers[limit] = self._loop.call_at(when, self._look, limit)
 
-    def forget(self, active: Active, limit: timedelta) -> None:
+    def forget(self, active: ActiveRun, limit: timedelta) -> None:
         """It has ended; twice is fine."""
         self._lines[limit].pop(active, None)
 

@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import Protocol
 
 from outlast.core.delivery import Delivery
-from outlast.core.run import Claim, Holder
+from outlast.core.run import Claim, LeaseHolder
 from outlast.errors import OperatorError, StoreClosed, StoreMoved, StoreSealed
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.base import Jobs
-from outlast.telemetry.outage_log import Complaint
-from outlast.worker.prefetch import TOO_LONG, Stock
+from outlast.telemetry.outage_log import OutageLog
+from outlast.worker.prefetch import TOO_LONG, PrefetchBudget
 
 log = logging.getLogger("outlast.worker")
 
@@ -35,7 +35,7 @@ LOOK = 0.5
 """How often, in seconds, what is at hand is looked at anew while nothing moves."""
 
 
-class Places(Protocol):
+class ExecutionPool(Protocol):
     """Where jobs run, as the dispatcher sees it."""
 
     @property
@@ -58,8 +58,8 @@ class Dispatcher:
     def __init__(
         self,
         store: Jobs,
-        holder: Holder,
-        places: Places,
+        holder: LeaseHolder,
+        places: ExecutionPool,
         *,
         queues: Sequence[str],
         types: Collection[str],
@@ -77,10 +77,10 @@ class Dispatcher:
         self._queues = deque(queues)
         self._types = types
         self._concurrency = concurrency
-        self._stock = Stock(concurrency=concurrency, most=prefetch)
+        self._stock = PrefetchBudget(concurrency=concurrency, most=prefetch)
         self._lease = lease
         self._poll = poll.total_seconds()
-        self._complaint = Complaint(log, "take jobs")
+        self._complaint = OutageLog(log, "take jobs")
         self._took = took
         self._room_to_hold = room
         self._is_busy = is_busy
@@ -92,31 +92,31 @@ class Dispatcher:
         self._empty_looks = 0
         self._low = concurrency  # when fewer than that are in hand it is time to ask for more
         self._fair = self._moved = self._looked = self._loop.time()
-        self.in_hand = 0
+        self.claimed_count = 0
         self.idle = asyncio.Event()
 
-    def hint(self, hint: Hint) -> None:
+    def hint(self, hint: Notification) -> None:
         """A commit may have brought work. Any thread may call it."""
         if hint.queues and not self._wake.is_set():
             with suppress(RuntimeError):  # the loop is closed: nobody works here any more
                 self._loop.call_soon_threadsafe(self._wake.set)
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Look now."""
         self._wake.set()
 
     def done(self, kind: str, started: float, ended: float) -> None:
         """A job of that type has left its place; moments are of the loop's clock."""
-        self.in_hand -= 1
+        self.claimed_count -= 1
         self._moved = ended
         self._stock.ended(kind, ended - started)
-        if self.in_hand < self._low and not self._wake.is_set():
+        if self.claimed_count < self._low and not self._wake.is_set():
             self._wake.set()
 
     def give_back_all(self) -> None:
         """What waits here for a place goes back to the store, where its delivery allows."""
         if self._places.ready:
-            self.in_hand -= self._places.give_back(list(self._places.ready))
+            self.claimed_count -= self._places.give_back(list(self._places.ready))
 
     def stop(self) -> None:
         """Take no more. A claim under way still comes in: it must not be forgotten."""
@@ -126,8 +126,8 @@ class Dispatcher:
     async def run(self) -> None:
         while not self._stopping:
             self._wake.clear()
-            self._even_out()
-            taken = await self._take_safely() if self._wants_more() else 0
+            self._return_excess()
+            taken = await self._claim_and_log_errors() if self._wants_more() else 0
             if not taken:
                 await self._pause()
 
@@ -157,7 +157,7 @@ class Dispatcher:
         if not claims:
             log.debug("nothing to take queue=%s", queue)
             return 0
-        self.in_hand += len(claims)
+        self.claimed_count += len(claims)
         self._moved = self._loop.time()
         self._took(claims)
         return len(claims)
@@ -167,7 +167,7 @@ class Dispatcher:
         is_fair = self._loop.time() - self._fair < FAIR
         target = self._more() + len(self._places.ready) if is_fair else 0
         self._low = self._concurrency + target // 2
-        return self.in_hand < self._low
+        return self.claimed_count < self._low
 
     def _more(self) -> int:
         """How many jobs beyond those that are ready make up the work to have at hand."""
@@ -178,16 +178,16 @@ class Dispatcher:
     @property
     def _is_stuck(self) -> bool:
         """Whether every place has been taken for so long that nobody should wait for one."""
-        is_full = self.in_hand >= self._concurrency
+        is_full = self.claimed_count >= self._concurrency
         return is_full and self._loop.time() - self._moved > TOO_LONG
 
     def _room(self) -> tuple[int, int]:
         """How many to take to run at once, and how many to have at hand."""
         most = self._room_to_hold()
-        limit = min(most, max(0, self._concurrency - self.in_hand))
+        limit = min(most, max(0, self._concurrency - self.claimed_count))
         return limit, min(most - limit, AT_ONCE, self._more())
 
-    def _even_out(self) -> None:
+    def _return_excess(self) -> None:
         """What turns out to be slow is given back: somebody else may be idle."""
         now = self._loop.time()
         if now - self._looked < LOOK or not self._places.ready:
@@ -196,15 +196,15 @@ class Dispatcher:
         for kind, since in self._places.running():
             self._stock.runs(kind, now - since)
         # Those for whom there is a place are about to start.
-        free = self._concurrency - self.in_hand + len(self._places.ready)
+        free = self._concurrency - self.claimed_count + len(self._places.ready)
         waiting = list(self._places.ready)[max(0, free) :]
         slow = waiting if self._is_stuck else self._stock.excess(waiting)
         gone = self._places.give_back(slow) if slow else 0
-        self.in_hand -= gone
+        self.claimed_count -= gone
         if gone:
             log.info("gave back %d jobs that would have waited here for too long", gone)
 
-    async def _take_safely(self) -> int:
+    async def _claim_and_log_errors(self) -> int:
         self.idle.clear()
         try:
             taken = await self.run_once()
@@ -221,12 +221,12 @@ class Dispatcher:
             self._is_shut = True
             return 0
         except OperatorError as error:
-            self._complaint.about(error)
+            self._complaint.failed(error)
             return 0
         except Exception:
             log.exception("taking jobs failed; it will be tried again")
             return 0
-        self._complaint.over()
+        self._complaint.recovered()
         if self._is_shut:
             log.info("jobs are taken again")
             self._is_shut = False
@@ -236,11 +236,11 @@ class Dispatcher:
         return taken
 
     async def _pause(self) -> None:
-        is_resting = not self.in_hand and self._empty_looks >= EMPTY_LOOKS
+        is_resting = not self.claimed_count and self._empty_looks >= EMPTY_LOOKS
         rest = max(self._poll, min(self._poll * REST, LONGEST_REST))
         pause = rest if is_resting else self._poll
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(pause, LOOK) if self.in_hand else pause):
+            async with asyncio.timeout(min(pause, LOOK) if self.claimed_count else pause):
                 await self._wake.wait()
 
 

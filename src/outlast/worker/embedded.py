@@ -10,20 +10,20 @@ from contextlib import suppress
 from typing import Any, Self
 
 from outlast.config import Settings
-from outlast.core.failure_sink import Watch
+from outlast.core.failure_sink import FailureSink
 from outlast.core.ids import Ids, JobId
 from outlast.core.limits import check_name
-from outlast.core.run import Holder, Lease
+from outlast.core.run import Lease, LeaseHolder
 from outlast.core.worker import WorkerInfo
 from outlast.errors import OperatorError
 from outlast.jobs.registry import Registry
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.base import Renewal, Store
 from outlast.worker.engine import Engine
-from outlast.worker.lease_renewer import Renewer
-from outlast.worker.lease_table import HeldHere
-from outlast.worker.maintenance.loop import Tidy, look_around
-from outlast.worker.maintenance.reservation_monitor import ReservationCare
+from outlast.worker.lease_renewer import LeaseRenewer
+from outlast.worker.lease_table import InMemoryLeaseTable
+from outlast.worker.maintenance.loop import Maintenance, run_maintenance
+from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 log = logging.getLogger("outlast.worker")
 
@@ -57,17 +57,17 @@ class Worker:
         types: Collection[str] | None = None,
         concurrency: int | None = None,
         app_address: str | None = None,
-        watches: Sequence[Watch] = (),
+        watches: Sequence[FailureSink] = (),
     ) -> None:
         self._store = store
         self._settings = settings
         self._ids = ids
         self._random = random
         self._beside = beside
-        self.holder = Holder(
+        self.holder = LeaseHolder(
             instance_id=check_name(instance_id, what="instance_id"), boot_id=str(uuid.uuid4())
         )
-        self._held = HeldHere()
+        self._held = InMemoryLeaseTable()
         self._engine = Engine(
             store,
             registry,
@@ -92,10 +92,10 @@ class Worker:
         self._engine.start(self.holder)
         self._renewer = self._make_renewer()
         self._renewer.start()
-        self._deaf = self._store.listen(self._hint, topics=[Topic.WORK, Topic.CANCELLED])
-        tidy = Tidy(self._store, self._ids.job)
+        self._deaf = self._store.subscribe(self._hint, topics=[Topic.WORK, Topic.CANCELLED])
+        tidy = Maintenance(self._store, self._ids.job)
         self._tidying = asyncio.create_task(
-            look_around(tidy, self._settings, random=self._random), name="outlast-tidy"
+            run_maintenance(tidy, self._settings, random=self._random), name="outlast-tidy"
         )
         self._going_on = asyncio.create_task(self._keep_beside(), name="outlast-beside")
         self._is_running = True
@@ -124,7 +124,7 @@ class Worker:
         await self._renewer.stop()
         await asyncio.wait([self._tidying, self._going_on])
         with suppress(OperatorError):  # it has stopped all the same, and is not heard any more
-            await self._store.retire(self.holder)
+            await self._store.deregister_worker(self.holder)
         self._is_running = False
         log.info("worker stopped instance=%s", self.holder.instance_id)
 
@@ -145,7 +145,7 @@ class Worker:
     async def _look_at_reservations(self) -> None:
         """Before anything is taken: nobody waits any more for the direct job of a dead caller."""
         try:
-            await ReservationCare(self._store, self._ids.job).run_once(tell_all=True)
+            await ReservationMonitor(self._store, self._ids.job).run_once(tell_all=True)
         except OperatorError as error:
             log.warning("cannot look at reservations yet, will try again: %s", error)
 
@@ -155,14 +155,14 @@ class Worker:
         except Exception:
             log.exception("what runs beside the jobs has stopped; restart the worker")
 
-    def _make_renewer(self) -> Renewer:
+    def _make_renewer(self) -> LeaseRenewer:
         loop = asyncio.get_running_loop()
 
         def found(lease: Lease, renewal: Renewal) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody works here any more
-                loop.call_soon_threadsafe(self._engine.found, lease, renewal)
+                loop.call_soon_threadsafe(self._engine.on_renewal, lease, renewal)
 
-        return Renewer(
+        return LeaseRenewer(
             self._store,
             self._info(),
             self._held.all,
@@ -183,7 +183,7 @@ class Worker:
             concurrency=self._engine.concurrency,
         )
 
-    def _hint(self, hint: Hint) -> None:
+    def _hint(self, hint: Notification) -> None:
         self._engine.hint(hint)
         if hint.cancelled:
             self._renewer.poke()

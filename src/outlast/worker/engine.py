@@ -12,26 +12,26 @@ from typing import cast
 from outlast.config import Settings, check_count
 from outlast.core.decide import SUCCESS, Change
 from outlast.core.event import Stopped
-from outlast.core.failure_sink import Watch
+from outlast.core.failure_sink import FailureSink
 from outlast.core.ids import Ids, JobId
 from outlast.core.limits import check_name
-from outlast.core.run import Claim, Holder, Lease
+from outlast.core.run import Claim, Lease, LeaseHolder
 from outlast.core.state import State
 from outlast.errors import InvalidType
 from outlast.jobs.registry import Registry
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.base import Capability, Renewal, Store, Transaction, Transactions
 from outlast.worker import log_events
 from outlast.worker.dispatcher import Dispatcher
-from outlast.worker.execution_pool import Slots
+from outlast.worker.execution_pool import ExecutionPool
 from outlast.worker.executors.app_address import find_addresses
-from outlast.worker.failure_reporter import Failures
+from outlast.worker.failure_reporter import FailureReporter
 from outlast.worker.finisher import Finisher
-from outlast.worker.lease_table import Held
-from outlast.worker.maintenance.group_closer import GroupSweep
-from outlast.worker.maintenance.seal_monitor import SealWatch
-from outlast.worker.periodic import every
-from outlast.worker.run_outcome import Judge
+from outlast.worker.lease_table import LeaseTable
+from outlast.worker.maintenance.group_closer import GroupCloser
+from outlast.worker.maintenance.seal_monitor import SealMonitor
+from outlast.worker.periodic import run_periodically
+from outlast.worker.run_outcome import OutcomeJudge
 
 log = logging.getLogger("outlast.worker")
 
@@ -54,19 +54,21 @@ class Engine:
         *,
         ids: Ids,
         random: Callable[[], float],
-        held: Held,
+        held: LeaseTable,
         queues: Sequence[str] = ("default",),
         types: Collection[str] | None = None,
         concurrency: int | None = None,
         app_address: str | None = None,
-        judge: Judge | None = None,
-        watches: Sequence[Watch] = (),
+        judge: OutcomeJudge | None = None,
+        watches: Sequence[FailureSink] = (),
     ) -> None:
         self._store = store
         self._registry = registry
         self._settings = settings
-        self._failures = Failures(watches)
-        self._judge = judge or Judge(ids.job, random, self._failures.note if watches else None)
+        self._failures = FailureReporter(watches)
+        self._judge = judge or OutcomeJudge(
+            ids.job, random, self._failures.note if watches else None
+        )
         self._held = held
         self._ids = ids
         if isinstance(queues, str):
@@ -84,18 +86,18 @@ class Engine:
         self._require_work()
         self._addresses = find_addresses(registry, self.types, app_address)
 
-    def start(self, holder: Holder) -> None:
+    def start(self, holder: LeaseHolder) -> None:
         """Begin to take jobs, on the running loop, over an open store."""
         self.prepare(holder)
         self._taking = asyncio.create_task(self._dispatcher.run(), name="outlast-dispatch")
         if Capability.SEALS in self._store.capabilities:  # elsewhere nobody may work meanwhile
-            looking = every(LOOK, self._seal_watch().run_once, random=self._random)
+            looking = run_periodically(LOOK, self._seal_watch().run_once, random=self._random)
             self._watching = asyncio.create_task(looking, name="outlast-seal")
 
-    def prepare(self, holder: Holder) -> None:
+    def prepare(self, holder: LeaseHolder) -> None:
         """Be ready to take jobs, for whoever says when: `run_once`."""
         self._failures.worker = holder.instance_id
-        hurry = GroupSweep(self._store, self._ids.job).hurry
+        hurry = GroupCloser(self._store, self._ids.job).close_first_batch
         self._finisher = Finisher(self._store, self._settled, hurry)
         self._slots = self._make_slots()
         self._dispatcher = self._make_dispatcher(holder)
@@ -104,8 +106,8 @@ class Engine:
     async def run_once(self) -> int:
         """Take what there is room for and see it ended, durably; how many jobs that was."""
         taken = await self._dispatcher.run_once()
-        await self._slots.quiet()
-        await self._finisher.flushed()
+        await self._slots.wait_idle()
+        await self._finisher.flush()
         return taken
 
     async def stop(self, grace: timedelta) -> None:
@@ -120,13 +122,13 @@ class Engine:
         await self._slots.finished(grace.total_seconds())
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.lease.total_seconds()):
-                await self._finisher.flushed()
-        await self._finisher.give_up()
+                await self._finisher.flush()
+        await self._finisher.abandon()
         await self._failures.close()
 
-    def hasten(self, grace: timedelta) -> None:
+    def shorten_grace(self, grace: timedelta) -> None:
         """Stopping already: from now on no longer than this."""
-        self._slots.hasten(grace.total_seconds())
+        self._slots.shorten_grace(grace.total_seconds())
 
     def close(self) -> None:
         """Let go of the slots; whatever still runs there runs for nobody."""
@@ -136,28 +138,30 @@ class Engine:
         """Wait until nothing is due and everything taken has ended, durably."""
         dispatcher = self._dispatcher
         dispatcher.idle.clear()
-        dispatcher.poke()
+        dispatcher.wake()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(IMPATIENCE):
                     await dispatcher.idle.wait()
                 return  # whether or not it is so still
-            if not dispatcher.in_hand:  # all that was taken has ended: look again, be it not time
-                dispatcher.poke()
+            if (
+                not dispatcher.claimed_count
+            ):  # all that was taken has ended: look again, be it not time
+                dispatcher.wake()
 
-    def hint(self, hint: Hint) -> None:
+    def hint(self, hint: Notification) -> None:
         """A commit may have brought work. Any thread may call it."""
         self._dispatcher.hint(hint)
 
-    def found(self, lease: Lease, renewal: Renewal) -> None:
+    def on_renewal(self, lease: Lease, renewal: Renewal) -> None:
         """Whoever renews saw that a lease is gone, or that somebody wants the job to stop."""
         if not self._held.has(lease):
             return
         if renewal.held:
-            self._slots.give_up(lease, Stopped("cancel_requested"))
-        elif self._slots.give_up(lease, None):
+            self._slots.stop_run(lease, Stopped("cancel_requested"))
+        elif self._slots.stop_run(lease, None):
             log_events.job_lost(lease, reason="lease_lost")
-            self._held.drop(lease)
+            self._held.remove(lease)
 
     @property
     def refused(self) -> int:
@@ -173,15 +177,17 @@ class Engine:
     def is_busy(self) -> bool:
         return bool(len(self._held) or self._slots.active or self._finisher.is_busy)
 
-    def _seal_watch(self) -> SealWatch:
-        return SealWatch(
-            self._store, is_busy=lambda: bool(self._dispatcher.in_hand), hand_back=self._put_down
+    def _seal_watch(self) -> SealMonitor:
+        return SealMonitor(
+            self._store,
+            is_busy=lambda: bool(self._dispatcher.claimed_count),
+            hand_back=self._release_running,
         )
 
-    def _put_down(self) -> None:
+    def _release_running(self) -> None:
         log.warning("the store is being moved: what still runs here is handed back")
         self._dispatcher.give_back_all()
-        self._slots.put_down()
+        self._slots.stop_all()
 
     def _require_work(self) -> None:
         unknown = [name for name in self.types if name not in self._registry.names()]
@@ -191,8 +197,8 @@ class Engine:
                 f"known types: {self._registry.names()}. Register a type before starting it"
             )
 
-    def _make_slots(self) -> Slots:
-        return Slots(
+    def _make_slots(self) -> ExecutionPool:
+        return ExecutionPool(
             self._registry,
             self._judge,
             concurrency=self.concurrency,
@@ -202,10 +208,10 @@ class Engine:
             held=self._held,
             logs=self._settings.logs,
             addresses=self._addresses,
-            report=self._store.report,
+            report=self._store.record_progress,
         )
 
-    def _make_dispatcher(self, holder: Holder) -> Dispatcher:
+    def _make_dispatcher(self, holder: LeaseHolder) -> Dispatcher:
         return Dispatcher(
             self._store,
             holder,
@@ -226,10 +232,10 @@ class Engine:
         return await store.begin(within=self._settings.transaction, blocking=blocking)
 
     def _took(self, claims: Sequence[Claim]) -> None:
-        for lease in self._held.take(claims):
+        for lease in self._held.add(claims):
             # Lost, reclaimed and claimed again, all here: nobody else would tell its first run.
             log_events.job_lost(lease, reason="lease_lost")
-            self._slots.give_up(lease, None)
+            self._slots.stop_run(lease, None)
         self._slots.take(claims)
 
     def _settled(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:

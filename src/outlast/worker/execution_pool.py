@@ -12,11 +12,11 @@ from outlast.core.event import Event, Released, Stopped
 from outlast.core.run import Claim, Lease
 from outlast.jobs.registry import Registry
 from outlast.run_context import Begin
-from outlast.worker.attempt_runner import Attempts
-from outlast.worker.executors.registry import all_executors
-from outlast.worker.lease_table import Held
-from outlast.worker.progress_reporter import Report, Reporter
-from outlast.worker.run_outcome import Judge, shutdown
+from outlast.worker.attempt_runner import AttemptRunner
+from outlast.worker.executors.registry import make_executors
+from outlast.worker.lease_table import LeaseTable
+from outlast.worker.progress_reporter import ProgressReporter, Report
+from outlast.worker.run_outcome import OutcomeJudge, shutdown
 
 log = logging.getLogger("outlast.worker")
 
@@ -35,19 +35,19 @@ class Left(Protocol):
     def __call__(self, kind: str, started: float, ended: float) -> None: ...
 
 
-class Slots:
+class ExecutionPool:
     """Runs claims, and hands what became of them to `finish`; who fills them is told by `left`."""
 
     def __init__(
         self,
         registry: Registry,
-        judge: Judge,
+        judge: OutcomeJudge,
         *,
         concurrency: int,
         begin: Begin | None,
         finish: Callable[[Change], None],
         settled: Callable[[Sequence[Change], Sequence[bool]], None],
-        held: Held,
+        held: LeaseTable,
         logs: Path,
         addresses: Mapping[str, str],
         report: Report | None = None,
@@ -56,16 +56,16 @@ class Slots:
         self._finish = finish
         self._loop = asyncio.get_running_loop()
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._doomed: dict[Lease, Event | None] = {}
-        self._executors = all_executors(
+        self._stop_requested: dict[Lease, Event | None] = {}
+        self._executors = make_executors(
             concurrency=concurrency,
             logs=logs,
             addresses=addresses,
-            stepping=held.stepping,
+            stepping=held.on_step,
             moved=held.move,
         )
-        self._reporter = None if report is None else Reporter(report)
-        self._attempts = Attempts(
+        self._reporter = None if report is None else ProgressReporter(report)
+        self._attempts = AttemptRunner(
             registry,
             judge,
             self._executors,
@@ -82,7 +82,7 @@ class Slots:
         # Nobody cancels this one but whoever tears down the whole loop.
         self._canary = asyncio.create_task(asyncio.Event().wait(), name="outlast-canary")
         self._breathed = 0.0
-        self._hushed = asyncio.Event()
+        self._idle_event = asyncio.Event()
         self._patience: asyncio.Timeout | None = None
         self.ready: deque[Claim] = deque()
         self.active = self._attempts.active
@@ -99,7 +99,7 @@ class Slots:
         """The type of each that runs, and since when, by the loop's clock."""
         return [(active.claim.type, active.started) for active in self.active.values()]
 
-    def give_up(self, lease: Lease, event: Event | None) -> bool:
+    def stop_run(self, lease: Lease, event: Event | None) -> bool:
         """Stop that run. One that has not started never will; without an event, without a word.
 
         False if its handler is done with: then its end is on the way to the store, or there.
@@ -111,7 +111,7 @@ class Slots:
             active.interrupt(event or Stopped("lease_lost"))
             return True
         if any(claim.lease == lease for claim in self.ready):
-            self._doomed[lease] = event
+            self._stop_requested[lease] = event
             return True
         return False
 
@@ -133,27 +133,27 @@ class Slots:
             self._drop(claim, why(claim))
         return len(leaving)
 
-    def put_down(self) -> None:
+    def stop_all(self) -> None:
         """Ask all that runs to stop, as when the worker does; what does not stop goes on."""
         for active in tuple(self.active.values()):
             active.interrupt(shutdown(active.claim))
 
     async def finished(self, within: float) -> None:
         """Wait for what runs, then ask it to stop, then let go of what does not."""
-        await self.quiet(within)
+        await self.wait_idle(within)
         for active in tuple(self.active.values()):
             active.interrupt(shutdown(active.claim))
-        await self.quiet(LAST_WORDS if self.active else 0.0)
+        await self.wait_idle(LAST_WORDS if self.active else 0.0)
         killed = any(active.kind.stops == "now" for active in self.active.values())
         for executor in self._executors.values():
             await executor.close()
-        await self.quiet(LAST_WORDS if killed else 0.0)
+        await self.wait_idle(LAST_WORDS if killed else 0.0)
         for active in self.active.values():
             log.warning("handler did not stop job=%s type=%s", active.claim.id, active.kind.name)
             active.abandoned = True
             self._finish(self._judge.abandon(active.claim))
 
-    def hasten(self, within: float) -> None:
+    def shorten_grace(self, within: float) -> None:
         """Whatever it waits for now, it waits no longer than that."""
         latest = self._loop.time() + within
         if self._patience is not None and (self._patience.when() or 0) > latest:
@@ -168,13 +168,13 @@ class Slots:
         for executor in self._executors.values():
             executor.drop()
 
-    async def quiet(self, within: float | None = None) -> None:
+    async def wait_idle(self, within: float | None = None) -> None:
         """Wait until nothing runs here and nothing is about to; no longer than that."""
         try:
             async with asyncio.timeout(within) as self._patience:
                 while self.active or self.ready:
-                    self._hushed.clear()
-                    await self._hushed.wait()
+                    self._idle_event.clear()
+                    await self._idle_event.wait()
         except TimeoutError:
             pass
         finally:
@@ -188,16 +188,16 @@ class Slots:
             claim = ready.popleft() if ready else await self._next()
             started = time()
             try:
-                if self._doomed and claim.lease in self._doomed:
+                if self._stop_requested and claim.lease in self._stop_requested:
                     self._drop(claim)
                 elif (rest := begin(claim, task, started)) is not None:
                     await rest
             except Exception as error:  # noqa: BLE001 - or the slot is dead and its job runs for ever
-                self._attempts.lose(claim, error)
+                self._attempts.abandon(claim, error)
             ended = time()
             self.left(claim.type, started, ended)
             if not self.active:
-                self._hushed.set()
+                self._idle_event.set()
             if ended - self._breathed > BREATH:
                 await asyncio.sleep(0)
                 self._breathed = time()
@@ -211,8 +211,8 @@ class Slots:
 
     def _drop(self, claim: Claim, event: Event | None = None) -> None:
         """It will not start here, for that reason, or for the one for which it was given up."""
-        if self._doomed:
-            event = self._doomed.pop(claim.lease, event)
+        if self._stop_requested:
+            event = self._stop_requested.pop(claim.lease, event)
         if event is not None:
             self._finish(self._judge.decide(claim, event))
 

@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Final
 
 from outlast.core.decide import Change
-from outlast.core.failure import Raised
-from outlast.core.failure_sink import Noted, Watch, raised_by
+from outlast.core.failure import ExceptionInfo
+from outlast.core.failure_sink import FailedAttempt, FailureSink, raised_by
 from outlast.core.ids import JobId
 from outlast.core.run import Claim
 from outlast.core.trace_text import read_trace
-from outlast.worker.run_outcome import Reported
+from outlast.worker.run_outcome import RemoteError
 
 log = logging.getLogger("outlast.worker")
 
@@ -26,21 +26,21 @@ LAST_WORDS: Final = timedelta(seconds=3)
 """How long a worker that stops waits for its sinks."""
 
 
-class Failures:
+class FailureReporter:
     """Of one worker. An attempt whose end the store refuses is nobody's failure any more."""
 
-    def __init__(self, watches: Sequence[Watch]) -> None:
+    def __init__(self, watches: Sequence[FailureSink]) -> None:
         self.worker = "?"
         self._watches = watches
-        self._noted: dict[tuple[JobId, int], Noted] = {}
-        self._untold: queue.Queue[Noted | None] = queue.Queue(MOST_UNTOLD)
+        self._noted: dict[tuple[JobId, int], FailedAttempt] = {}
+        self._untold: queue.Queue[FailedAttempt | None] = queue.Queue(MOST_UNTOLD)
         self._thread: threading.Thread | None = None
         self._dropped = 0
         self._broken: set[int] = set()
 
     def note(self, claim: Claim, change: Change, error: BaseException | None) -> None:
         """An attempt failed; it is told once its end is durable."""
-        self._noted[claim.job_id, claim.token] = Noted(claim, change, _raised(error))
+        self._noted[claim.job_id, claim.token] = FailedAttempt(claim, change, _raised(error))
 
     def settled(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
         """The store has taken these ends, or refused them."""
@@ -66,7 +66,7 @@ class Failures:
             log.warning("%d failures are not told: a sink does not answer", self._untold.qsize())
             self._untold = queue.Queue(MOST_UNTOLD)
 
-    def _put(self, noted: Noted) -> None:
+    def _put(self, noted: FailedAttempt) -> None:
         try:
             if self._thread is None:
                 self._thread = self._started()
@@ -90,15 +90,15 @@ class Failures:
         if self._dropped == 1:
             log.warning("failures are not told: %s", why)
 
-    def _tell_all(self, untold: "queue.Queue[Noted | None]") -> None:
+    def _tell_all(self, untold: "queue.Queue[FailedAttempt | None]") -> None:
         while (noted := untold.get()) is not None:
             for number, watch in enumerate(self._watches):
                 self._tell(number, watch, noted)
 
-    def _tell(self, number: int, watch: Watch, noted: Noted) -> None:
+    def _tell(self, number: int, watch: FailureSink, noted: FailedAttempt) -> None:
         name = getattr(watch.sink, "__qualname__", type(watch.sink).__qualname__)
         try:
-            watch.sink(watch.see(noted, worker=self.worker))
+            watch.sink(watch.to_failure(noted, worker=self.worker))
         except BaseException as error:  # noqa: BLE001 - or the next failures would not be told
             if number not in self._broken:  # once, until it works again; its words may be ours
                 self._broken.add(number)
@@ -107,9 +107,9 @@ class Failures:
             self._broken.discard(number)
 
 
-def _raised(error: BaseException | None) -> tuple[Raised, ...]:
+def _raised(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
     try:
         # What was raised in a handler's own process comes from there as text.
-        return read_trace(error.text) if isinstance(error, Reported) else raised_by(error)
+        return read_trace(error.text) if isinstance(error, RemoteError) else raised_by(error)
     except Exception:  # noqa: BLE001 - an exception with code of its own; its text is on the run
         return ()

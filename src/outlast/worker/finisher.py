@@ -59,13 +59,13 @@ class Finisher:
         """Jobs whose end is not durable yet; if the store stays away, these need attention."""
         return [change.job_id for change in (*self._writing, *self._waiting)]
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Wait until every change taken so far has been answered."""
         while self._task is not None:
             await asyncio.wait([self._task])
             await asyncio.sleep(0)
 
-    async def give_up(self) -> None:
+    async def abandon(self) -> None:
         """Stop trying; what is unwritten is left to whoever reclaims it."""
         if self._task is not None:
             self._task.cancel()

@@ -11,12 +11,12 @@ from typing import Any
 from outlast.core.run import Lease
 from outlast.core.worker import WorkerInfo
 from outlast.store.base import Renewal, Store
-from outlast.worker.periodic import every
+from outlast.worker.periodic import run_periodically
 
 log = logging.getLogger("outlast.worker")
 
 
-class Renewer:
+class LeaseRenewer:
     """Renews whatever is `held`, and tells that the worker lives, on a loop of its own.
 
     `found` is called on the renewing thread for a lease that was lost or is to be cancelled.
@@ -68,23 +68,23 @@ class Renewer:
                 self._found(lease, renewal)
         return sum(renewal.held for renewal in renewals)
 
-    async def beat_once(self) -> None:
+    async def heartbeat_once(self) -> None:
         """Tell that this worker lives; the first time, who it is."""
-        if not await self._store.beat(self._info.holder, span=self._span):
-            await self._store.enlist(self._info)
-            await self._store.beat(self._info.holder, span=self._span)
+        if not await self._store.heartbeat(self._info.holder, span=self._span):
+            await self._store.register_worker(self._info)
+            await self._store.heartbeat(self._info.holder, span=self._span)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        beating = every(
+        beating = run_periodically(
             self._interval,
-            self.beat_once,
+            self.heartbeat_once,
             what="show signs of life",
             random=self._random.random,
             patience=1,
         )
         # A renewal that failed is repeated just as soon: leases do not wait for patience.
-        renewing = every(
+        renewing = run_periodically(
             self._interval,
             self.run_once,
             what="renew leases",

@@ -9,7 +9,7 @@ from outlast.core.ids import JobId
 from outlast.core.run import Claim, Lease
 
 
-class Held(Protocol):
+class LeaseTable(Protocol):
     """Where they are kept, so that somebody can renew them. Called on the worker's loop."""
 
     @property
@@ -18,11 +18,11 @@ class Held(Protocol):
         ...
 
     @property
-    def stepping(self) -> Callable[[JobId | None], None] | None:
+    def on_step(self) -> Callable[[JobId | None], None] | None:
         """Whom to tell, if anybody, whose code the event loop is about to run."""
         ...
 
-    def take(self, claims: Sequence[Claim]) -> list[Lease]:
+    def add(self, claims: Sequence[Claim]) -> list[Lease]:
         """Hold these; answers leases of the same jobs that were held until now, and are lost."""
         ...
 
@@ -46,7 +46,7 @@ class Held(Protocol):
         """Its time limit is over and it was asked to stop: what if it does not?"""
         ...
 
-    def drop(self, lease: Lease) -> bool:
+    def remove(self, lease: Lease) -> bool:
         """Renew it no more; False if it is not held, or under another token by now."""
         ...
 
@@ -59,16 +59,16 @@ class Held(Protocol):
     def __len__(self) -> int: ...
 
 
-class HeldHere:
+class InMemoryLeaseTable:
     """Kept in this process, for a thread of it to renew."""
 
     room = 2**31
-    stepping = None
+    on_step = None
 
     def __init__(self) -> None:
         self._tokens: dict[JobId, int] = {}
 
-    def take(self, claims: Sequence[Claim]) -> list[Lease]:
+    def add(self, claims: Sequence[Claim]) -> list[Lease]:
         tokens, lost = self._tokens, []
         for claim in claims:
             if claim.job_id in tokens:
@@ -90,9 +90,9 @@ class HeldHere:
 
     def expire(self, lease: Lease) -> None:
         """Nobody can end a thread from within: it loses its lease, and its write is refused."""
-        self.drop(lease)
+        self.remove(lease)
 
-    def drop(self, lease: Lease) -> bool:
+    def remove(self, lease: Lease) -> bool:
         if not self.has(lease):
             return False
         del self._tokens[lease.job_id]

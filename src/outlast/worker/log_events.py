@@ -11,16 +11,16 @@ from typing import Any
 
 from outlast.core.decide import Change
 from outlast.core.run import Claim, Lease
-from outlast.telemetry.events import is_heard, tell
+from outlast.telemetry.events import emit, has_audience
 
 log = logging.getLogger("outlast.jobs")
 
 
 def job_start(claim: Claim) -> bool:
     """A handler is about to be called. False if nobody wants to hear that, nor of its end."""
-    if not is_heard(log, logging.INFO):
+    if not has_audience(log, logging.INFO):
         return False
-    tell(log, logging.INFO, "job_start", _who(claim))
+    emit(log, logging.INFO, "job_start", _who(claim))
     return True
 
 
@@ -34,7 +34,7 @@ def job_end(claim: Claim, change: Change, seconds: float, rows: int = 0) -> None
         "rows_processed": rows,
     }
     why = {"reason": change.reason} if change.reason else {}
-    tell(log, logging.INFO, "job_end", {**_who(claim), **ended, **why})
+    emit(log, logging.INFO, "job_end", {**_who(claim), **ended, **why})
 
 
 def job_error(claim: Claim, error: BaseException, words: str) -> None:
@@ -42,18 +42,18 @@ def job_error(claim: Claim, error: BaseException, words: str) -> None:
     frames = traceback.extract_tb(error.__traceback__)
     at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
     facts = {**_who(claim), "error": type(error).__name__, "at": at}
-    tell(log, logging.ERROR, "job_error", facts, words)
+    emit(log, logging.ERROR, "job_error", facts, words)
 
 
 def job_lost(lease: Lease, **facts: Any) -> None:
     """A run was taken from whoever had it."""
-    tell(log, logging.WARNING, "job_lost", {**_lease(lease), **facts})
+    emit(log, logging.WARNING, "job_lost", {**_lease(lease), **facts})
 
 
 def late_write_refused(change: Change) -> None:
     """A former holder wanted to end a run that is no longer its own."""
     facts = {"job": change.job_id, "token": change.token, "wanted": str(change.move.to)}
-    tell(log, logging.WARNING, "late_write_refused", facts)
+    emit(log, logging.WARNING, "late_write_refused", facts)
 
 
 def _who(claim: Claim) -> dict[str, Any]:

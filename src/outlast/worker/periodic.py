@@ -7,14 +7,14 @@ from contextlib import suppress
 from datetime import timedelta
 
 from outlast.errors import OperatorError, StoreClosed, StoreMoved, StoreSealed
-from outlast.telemetry.outage_log import Complaint
+from outlast.telemetry.outage_log import OutageLog
 
 log = logging.getLogger("outlast.worker")
 
 LONGEST_PAUSE = 2.0
 
 
-async def every(
+async def run_periodically(
     span: timedelta,
     step: Callable[[], Awaitable[object]],
     *,
@@ -30,20 +30,20 @@ async def every(
     operator can put right is a line that says `what` cannot be done, and not at every try.
     """
     name = getattr(step, "__qualname__", "step")
-    complaint = Complaint(log, what or f"do {name}")
+    complaint = OutageLog(log, what or f"do {name}")
     failed = 0
     while True:
         try:
             await step()
             failed = 0
-            complaint.over()
+            complaint.recovered()
         except StoreClosed:
             raise
         except (StoreSealed, StoreMoved) as error:  # said by whoever takes jobs
             log.debug("%s waits: %s", name, error)
         except OperatorError as error:
             failed += 1
-            complaint.about(error)
+            complaint.failed(error)
         except Exception:
             failed += 1
             log.exception("%s failed %d times in a row; it will be tried again", name, failed)

@@ -19,7 +19,7 @@ WEIGHT: Final = 0.05
 _TYPE: Final = attrgetter("type")
 
 
-class Stock:
+class PrefetchBudget:
     """Learns from every job that ends, and from every one that does not."""
 
     def __init__(self, *, concurrency: int, most: int) -> None:

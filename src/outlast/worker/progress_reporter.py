@@ -20,7 +20,7 @@ AFTER_A_FAILURE: Final = 1.0
 Report = Callable[[Sequence[tuple[Lease, str]]], Awaitable[list[bool]]]
 
 
-class Reporter:
+class ProgressReporter:
     """Takes the newest progress of each run that has some; a run whose lease is gone is told."""
 
     def __init__(self, report: Report, *, between: float = BETWEEN) -> None:

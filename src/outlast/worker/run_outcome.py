@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from outlast.core.classify import Verdict
+from outlast.core.classify import ErrorClass
 from outlast.core.command import Command
 from outlast.core.decide import Change, decide, succeed
 from outlast.core.event import Event, Failed, Lost, Released, Skipped, Snoozed, Stopped
 from outlast.core.failure_sink import COUNTED
 from outlast.core.ids import JobId
-from outlast.core.limits import MAX_REASON, cut
-from outlast.core.outcome import Cancel, Outcome, RetryAfter, Skip, Snooze
+from outlast.core.limits import MAX_REASON, truncate
+from outlast.core.outcome import Cancel, HandlerOutcome, RetryAfter, Skip, Snooze
 from outlast.core.run import Claim
 from outlast.core.state import Loss
 from outlast.errors import CommandFailed, LeaseLost, StopRequested, TransitionRefused
@@ -27,7 +27,7 @@ Note = Callable[[Claim, Change, BaseException | None], None]
 """Hears of each attempt that counts against its job, and what was raised, if anything was."""
 
 
-class Active:
+class ActiveRun:
     """A run under way, and why it may be interrupted."""
 
     __slots__ = (
@@ -108,13 +108,13 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
-class Dumped:
+class EncodedResult:
     """A result that is JSON text already: it was checked in the process that made it."""
 
     result: str | None
 
 
-class Reported(Exception):
+class RemoteError(Exception):
     """What a handler raised in a process of its own, as text, and whether a retry can help."""
 
     def __init__(self, text: str, *, permanent: bool) -> None:
@@ -123,15 +123,15 @@ class Reported(Exception):
         self.permanent = permanent
 
 
-class Died(Exception):
+class ProcessDied(Exception):
     """The handler's process is gone, and nobody knows how far it was."""
 
 
-GAVE_WAY = (asyncio.CancelledError, StopRequested, LeaseLost, Died)
+GAVE_WAY = (asyncio.CancelledError, StopRequested, LeaseLost, ProcessDied)
 """How a handler ends that was asked to stop, beside returning nothing."""
 
 
-class Judge:
+class OutcomeJudge:
     """Turns what a handler did into the change that closes its run."""
 
     def __init__(
@@ -144,37 +144,39 @@ class Judge:
         self._random = random
         self._note = note
 
-    def returned(self, active: Active, value: object) -> Change:
+    def returned(self, active: ActiveRun, value: object) -> Change:
         """The handler came back with a value: a result, or one of the outcomes."""
         claim = active.claim
         if active.interrupted is not None and _gave_way(active, value):
             return self.close(active, active.interrupted)
-        if isinstance(value, Outcome):
+        if isinstance(value, HandlerOutcome):
             return self.close(active, self._outcome(active, value))
         try:
-            result = value.result if type(value) is Dumped else active.kind.dump_result(value)
+            result = (
+                value.result if type(value) is EncodedResult else active.kind.dump_result(value)
+            )
         except Exception as error:  # noqa: BLE001 - a result that cannot be kept is a failure
             return self.close(active, Failed(describe(error), permanent=True), error)
-        return _with_leavings(succeed(claim.job_id, claim.token, result), active)
+        return _with_artifacts(succeed(claim.job_id, claim.token, result), active)
 
-    def raised(self, active: Active, error: BaseException) -> Change:
+    def raised(self, active: ActiveRun, error: BaseException) -> Change:
         """The handler raised: a failure, unless it stopped because it was asked to."""
         if active.interrupted is not None and isinstance(error, GAVE_WAY):
             return self.close(active, active.interrupted)
-        if isinstance(error, Died):
-            return self.close(active, Lost(Loss.OWNER_DEAD, cut(str(error))), error)
+        if isinstance(error, ProcessDied):
+            return self.close(active, Lost(Loss.OWNER_DEAD, truncate(str(error))), error)
         return self.close(active, self._failure(active, error), error)
 
     def unreadable(self, claim: Claim, error: BaseException) -> Change:
         """Its params no longer fit its type: no retry can help."""
         return self.decide(claim, Failed(describe(error), permanent=True), error)
 
-    def close(self, active: Active, event: Event, error: BaseException | None = None) -> Change:
+    def close(self, active: ActiveRun, event: Event, error: BaseException | None = None) -> Change:
         try:
             change = self.decide(active.claim, event, error)
         except TransitionRefused as refused:
             change = self.decide(active.claim, Failed(describe(refused), permanent=True), refused)
-        return _with_leavings(change, active)
+        return _with_artifacts(change, active)
 
     def abandon(self, claim: Claim) -> Change:
         """The worker stops before the run could end."""
@@ -186,14 +188,14 @@ class Judge:
             self._note(claim, change, error)
         return change
 
-    def _failure(self, active: Active, error: BaseException) -> Failed:
+    def _failure(self, active: ActiveRun, error: BaseException) -> Failed:
         delay = active.kind.retry.delay(active.claim.failures + 1, self._random)
-        if isinstance(error, Reported):
-            return Failed(cut(error.text), delay, permanent=error.permanent)
+        if isinstance(error, RemoteError):
+            return Failed(truncate(error.text), delay, permanent=error.permanent)
         verdict = active.kind.classifier.verdict(error)
-        return Failed(describe(error), delay, permanent=verdict is Verdict.PERMANENT)
+        return Failed(describe(error), delay, permanent=verdict is ErrorClass.PERMANENT)
 
-    def _outcome(self, active: Active, value: Outcome) -> Event:
+    def _outcome(self, active: ActiveRun, value: HandlerOutcome) -> Event:
         match value:
             case Snooze():
                 return Snoozed(value.delay, _short(value.reason))
@@ -203,7 +205,7 @@ class Judge:
                 return Stopped(_short(value.reason))
             case RetryAfter():
                 asked = value.reason or "the handler asked for another try"
-                return Failed(cut(asked), value.delay)
+                return Failed(truncate(asked), value.delay)
             case Command():
                 asked = 'it returned a Command; register it with executor="command"'
                 return Failed(asked, permanent=True)
@@ -212,7 +214,7 @@ class Judge:
                 return self._failure(active, TypeError(f"a handler returned an unknown {kind}"))
 
 
-def _with_leavings(change: Change, active: Active) -> Change:
+def _with_artifacts(change: Change, active: ActiveRun) -> Change:
     """The change with all that the run leaves behind."""
     artifacts = active.run.artifacts if active.has_run else ()
     code, path = active.exit_code, active.log_path
@@ -221,14 +223,14 @@ def _with_leavings(change: Change, active: Active) -> Change:
     return replace(change, artifacts=artifacts, exit_code=code, log_path=path)
 
 
-def _gave_way(active: Active, value: object) -> bool:
+def _gave_way(active: ActiveRun, value: object) -> bool:
     """Whether it ended because it was asked to. One that ended by itself first has its outcome,
     but past its time limit nothing it says counts."""
     match active.interrupted:
         case Lost(reason=Loss.TIMEOUT):
             return True
         case _:
-            return value is None and active.run.noticed
+            return value is None and active.run.saw_stop_request
 
 
 def shutdown(claim: Claim) -> Event:
@@ -239,12 +241,12 @@ def shutdown(claim: Claim) -> Event:
 def describe(error: BaseException) -> str:
     """The error as stored: its traceback, bounded; of a command, what it said."""
     if isinstance(error, CommandFailed):
-        return cut(str(error))
+        return truncate(str(error))
     try:
-        return cut("".join(traceback.format_exception(error)))
+        return truncate("".join(traceback.format_exception(error)))
     except Exception:  # noqa: BLE001 - an exception with code of its own must not end its slot
         return f"{type(error).__name__}, which cannot be shown: looking at it raises"
 
 
 def _short(reason: str | None) -> str | None:
-    return None if reason is None else cut(reason, MAX_REASON)
+    return None if reason is None else truncate(reason, MAX_REASON)

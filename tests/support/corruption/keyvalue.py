@@ -7,11 +7,11 @@ from outlast.core.ids import JobId
 from outlast.core.job import Slot
 from outlast.core.reservation import ReservationId
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Engine, Key, Span, Write
+from outlast.store.keyvalue.engine import Engine, Key, KeyRange, Write
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues, reservations
-from outlast.store.keyvalue.repositories.job_codec import Kept, indexes, to_value
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.repositories.job_codec import JobRecord, indexes, to_value
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 
 class KeyValueWrecker:
@@ -20,9 +20,9 @@ class KeyValueWrecker:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def cut_loose(self, job_id: JobId, *, runs: bool = True) -> None:
+    async def detach(self, job_id: JobId, *, runs: bool = True) -> None:
         kept = await self._kept(job_id)
-        loose = replace(kept, is_loose=True)
+        loose = replace(kept, is_detached=True)
         gone = [Write(key, None) for key in indexes(kept).keys() - indexes(loose).keys()]
         record = {name: v for name, v in to_value(kept).items() if name != "state"}
         once = [Write(Key(key_layout.ONCE, kept.job.name), None)] if kept.is_open else []
@@ -30,11 +30,11 @@ class KeyValueWrecker:
         if not runs:
             await self._delete_runs(job_id)
 
-    async def unfollow(self, job_id: JobId) -> None:
+    async def drop_successor(self, job_id: JobId) -> None:
         kept = await self._kept(job_id)
         assert kept.successor is not None
         after = await self._kept(kept.successor)
-        unit = Unit(self._engine)
+        unit = UnitOfWork(self._engine)
         alone = replace(kept, successor=None, is_followed=False, active_key=after.active_key)
         job_repository.save(unit, after, None)
         job_repository.save(unit, kept, alone)
@@ -51,8 +51,8 @@ class KeyValueWrecker:
         gone += [key_layout.stream_key(entry.value["id"]) for entry in told]
         await self._write([Write(key, None) for key in gone])
 
-    async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
-        unit = Unit(self._engine)
+    async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
+        unit = UnitOfWork(self._engine)
         kept = await reservations.find(unit, reservation_id)
         assert kept is not None
         held = replace(kept.reservation, job_id=job_id)
@@ -61,20 +61,20 @@ class KeyValueWrecker:
         queues.save(unit, replace(queue, reserved_for=job_id))
         assert await unit.commit()
 
-    async def unslot(self, job_id: JobId) -> None:
+    async def drop_slot_row(self, job_id: JobId) -> None:
         kept = await self._kept(job_id)
         assert kept.series is not None
         assert kept.job.slot_at is not None
         slot = Slot(series=kept.series, at=kept.job.slot_at)
         await self._write([Write(key_layout.slot_key(slot), None)])
 
-    async def _kept(self, job_id: str) -> Kept:
-        kept = await job_repository.load(Unit(self._engine), job_id)
+    async def _kept(self, job_id: str) -> JobRecord:
+        kept = await job_repository.load(UnitOfWork(self._engine), job_id)
         assert kept is not None
         return kept
 
     async def _delete_runs(self, job_id: str) -> None:
-        spans: Sequence[Span] = [
+        spans: Sequence[KeyRange] = [
             key_layout.of_job(p, job_id) for p in (key_layout.RUN, key_layout.ARTIFACTS)
         ]
         found = [e for span in spans for e in await self._engine.range(span, limit=1000)]

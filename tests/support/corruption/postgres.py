@@ -8,7 +8,7 @@ import asyncpg
 
 from outlast.core.ids import JobId
 from outlast.core.reservation import ReservationId
-from outlast.store.postgres.url import Address
+from outlast.store.postgres.url import PostgresUrl
 
 PLACES: Final = ("waiting", "open_runs", "ends")
 TABLES: Final = (
@@ -17,7 +17,7 @@ TABLES: Final = (
 )  # fmt: skip
 
 
-async def empty(address: Address) -> None:
+async def empty(address: PostgresUrl) -> None:
     """Take out everything that is stored; quicker than a new schema."""
     connection = await asyncpg.connect(address.dsn)
     try:
@@ -38,14 +38,14 @@ NOBODY: Final = "INSERT INTO {}.workers (id, instance_id, boot_id) VALUES (0, '?
 class PostgresWrecker:
     """Breaks the store at that address, whoever has it open."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresUrl) -> None:
         self._address = address
 
-    async def cut_loose(self, job_id: JobId, *, runs: bool = True) -> None:
+    async def detach(self, job_id: JobId, *, runs: bool = True) -> None:
         places = PLACES if runs else (*PLACES, "runs")
         await self._write([_delete(place, f"'{job_id}'") for place in places])
 
-    async def unfollow(self, job_id: JobId) -> None:
+    async def drop_successor(self, job_id: JobId) -> None:
         successor = f"(SELECT id FROM {{0}}.jobs WHERE retry_of = '{job_id}')"
         gone = [_delete(table, successor) for table in (*PLACES, "runs", "events")]
         await self._write([*gone, f"DELETE FROM {{0}}.jobs WHERE retry_of = '{job_id}'"])
@@ -58,10 +58,10 @@ class PostgresWrecker:
         gone = [_delete(table, f"'{job_id}'") for table in (*PLACES, "events")]
         await self._write([*gone, f"DELETE FROM {{0}}.jobs WHERE id = '{job_id}'"])
 
-    async def unslot(self, job_id: JobId) -> None:
+    async def drop_slot_row(self, job_id: JobId) -> None:
         await self._write([_delete("slots", f"'{job_id}'")])
 
-    async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
+    async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         whom = f"SET job = '{job_id}' WHERE id = '{reservation_id}'"
         await self._write([f"UPDATE {{0}}.reservations {whom}"])
 
@@ -69,7 +69,7 @@ class PostgresWrecker:
         await _write(self._address, statements)
 
 
-async def _write(address: Address, statements: Sequence[str]) -> None:
+async def _write(address: PostgresUrl, statements: Sequence[str]) -> None:
     connection = await asyncpg.connect(address.dsn)
     try:
         await _write_on(connection, address.schema, statements)

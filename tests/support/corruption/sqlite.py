@@ -17,11 +17,11 @@ class SqliteWrecker:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def cut_loose(self, job_id: JobId, *, runs: bool = True) -> None:
+    async def detach(self, job_id: JobId, *, runs: bool = True) -> None:
         places = PLACES if runs else (*PLACES, "runs")
         self._write([_delete(place, job_id) for place in places])
 
-    async def unfollow(self, job_id: JobId) -> None:
+    async def drop_successor(self, job_id: JobId) -> None:
         successor = f"(SELECT seq FROM outlast_jobs WHERE retry_of = {_seq(job_id)})"
         tables = (*PLACES, "runs", "events")
         gone = [f"DELETE FROM outlast_{table} WHERE job = {successor}" for table in tables]
@@ -35,10 +35,10 @@ class SqliteWrecker:
         gone = [_delete(table, job_id) for table in (*PLACES, "events")]
         self._write([*gone, f"DELETE FROM outlast_jobs WHERE id = '{job_id}'"])
 
-    async def unslot(self, job_id: JobId) -> None:
+    async def drop_slot_row(self, job_id: JobId) -> None:
         self._write([f"DELETE FROM outlast_slots WHERE job_id = '{job_id}'"])
 
-    async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
+    async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         whom = f"SET job_id = '{job_id}' WHERE id = '{reservation_id}'"
         self._write([f"UPDATE outlast_reservations {whom}"])
 

@@ -14,7 +14,7 @@ from outlast.core.event import Succeeded
 from outlast.core.ids import Ids
 from outlast.core.run import Claim
 from outlast.store.postgres.store import PostgresStore
-from outlast.store.postgres.url import Address, address
+from outlast.store.postgres.url import PostgresUrl, address
 from outlast.testing.clock import FakeClock
 from support.corruption.postgres import TABLES, PostgresWrecker
 from support.crash.runner import Probe
@@ -63,7 +63,7 @@ def _plain(table: str, row: asyncpg.Record, who: dict[int, Any]) -> list[Any]:
     return [*chosen.values()]
 
 
-async def make(url: str) -> Address:
+async def make(url: str) -> PostgresUrl:
     """Our tables there, and a handler's own one beside them."""
     store = PostgresStore(url)
     await store.open()
@@ -72,7 +72,7 @@ async def make(url: str) -> Address:
     return store.address
 
 
-async def _run(where: Address, statement: str) -> None:
+async def _run(where: PostgresUrl, statement: str) -> None:
     connection = await asyncpg.connect(where.dsn)
     try:
         await connection.execute(statement.format(f'"{where.schema}"'))
@@ -128,15 +128,15 @@ async def _overstay(w: World, claim: Claim) -> None:
 async def _look(w: World, _: Any) -> None:
     """Questions that write nothing."""
     store = _store(w)
-    await store.facts()
+    await store.describe()
     await store.overview(span=SECOND)
-    await store.concerns()
+    await store.health_warnings()
 
 
 async def _lock(w: World, _: Any) -> None:
-    hold = await w.store.hold("host-1")
+    hold = await w.store.acquire_lock("host-1")
     assert hold is not None
-    assert await w.store.vacant(["host-1"]) == frozenset()
+    assert await w.store.free_locks(["host-1"]) == frozenset()
     await hold.release()
 
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from outlast.core.decide import Change, Guard, Move, Standing, decide
+from outlast.core.decide import Change, Guard, JobView, Transition, decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import (
     Abandoned,
@@ -32,16 +32,16 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, Key, NewJob, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.reservation import NewReservation, Reservation, ReservationId
-from outlast.core.run import Claim, Holder
+from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import Loss, State
 from outlast.core.worker import WorkerInfo
 from outlast.store.base import Filter, Queue, Store
-from outlast.store.upkeep import look
+from outlast.store.upkeep import check_maintenance
 from outlast.testing.clock import START, FakeClock
 
 SECOND = timedelta(seconds=1)
 LEASE = timedelta(seconds=15)
-HOLDER = Holder(instance_id="worker-1", boot_id="boot-1")
+HOLDER = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
 TYPES = ("lease", "chain", "once")
 CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
 
@@ -75,7 +75,7 @@ class World:
         await self.add(**over)
         return (await self.claim())[-1]
 
-    async def settle(self, standing: Standing, event: Event) -> bool:
+    async def settle(self, standing: JobView, event: Event) -> bool:
         return (await self.store.apply([decide(standing, event, new_id=self.new_id)]))[0]
 
     async def get(self, job_id: JobId) -> Job:
@@ -198,7 +198,7 @@ async def renew(w: World, claims: list[Claim]) -> None:
 @scenario(_two_started)
 async def report(w: World, claims: list[Claim]) -> None:
     first, second = (claim.lease for claim in claims)
-    await w.store.report([(first, "1"), (second, "2"), (first, "3")])
+    await w.store.record_progress([(first, "1"), (second, "2"), (first, "3")])
 
 
 @scenario(_two_started)
@@ -249,26 +249,26 @@ WORKER = WorkerInfo(
 
 @scenario(nothing)
 async def enlist(w: World, _: None) -> None:
-    await w.store.enlist(WORKER)
+    await w.store.register_worker(WORKER)
 
 
 async def _enlisted(w: World) -> None:
-    await w.store.enlist(WORKER)
+    await w.store.register_worker(WORKER)
 
 
 @scenario(_enlisted)
 async def beat(w: World, _: None) -> None:
-    await w.store.beat(HOLDER, span=LEASE)
+    await w.store.heartbeat(HOLDER, span=LEASE)
 
 
 @scenario(_enlisted)
 async def retire(w: World, _: None) -> None:
-    await w.store.retire(HOLDER)
+    await w.store.deregister_worker(HOLDER)
 
 
 async def _retired(w: World) -> None:
-    await w.store.enlist(WORKER)
-    await w.store.retire(HOLDER)
+    await w.store.register_worker(WORKER)
+    await w.store.deregister_worker(HOLDER)
     w.clock.advance(SECOND)
 
 
@@ -371,7 +371,7 @@ async def reserve_in_vain(w: World, _: Reservation) -> None:
 
 @scenario(_reserved)
 async def keep(w: World, held: Reservation) -> None:
-    assert await w.store.keep(held.id, span=2 * LEASE)
+    assert await w.store.extend_reservation(held.id, span=2 * LEASE)
 
 
 @scenario(_reserved)
@@ -439,7 +439,7 @@ async def reclaim(w: World, job: Job) -> None:
 
 async def _blocked(w: World) -> JobId:
     job_id = await w.add()
-    block = Move(guard=Guard.STATE, to=State.BLOCKED)
+    block = Transition(guard=Guard.STATE, to=State.BLOCKED)
     await w.store.apply([Change(job_id, 0, block, was=State.QUEUED)])
     return job_id
 
@@ -505,11 +505,11 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.find(Filter(prefix=job.id), limit=1)
     await w.store.overview(span=SECOND)
     for each in (job, *_rest):
-        await w.store.situation(each.id)
-    await w.store.facts()
-    await look(w.store, abandoned=SECOND)
-    await w.store.lapsed(limit=1)
-    await w.store.overdue(limit=1)
+        await w.store.wait_facts(each.id)
+    await w.store.describe()
+    await check_maintenance(w.store, abandoned=SECOND)
+    await w.store.expired_leases(limit=1)
+    await w.store.missed_start_deadline(limit=1)
     await w.store.peek("default", limit=5)
     await w.store.counts()
     await w.store.chain(job.id)
@@ -517,19 +517,19 @@ async def read_everything(w: World, _: None) -> None:
     await w.store.events(job.id)
     await w.store.events(None)
     await w.store.stream(limit=5)
-    await w.store.record("template", "daily")
-    await w.store.records("template")
-    await w.store.held(besides="boot-2", instance_id="worker-1", limit=5)
-    await w.store.adrift(limit=5)
-    await w.store.unfollowed(limit=5)
+    await w.store.document("template", "daily")
+    await w.store.documents("template")
+    await w.store.running_under_other_boots(besides="boot-2", instance_id="worker-1", limit=5)
+    await w.store.detached_jobs(limit=5)
+    await w.store.missing_successors(limit=5)
     await w.store.queue("default")
     await w.store.queues()
     await w.store.reservations(limit=5)
     await w.store.reservations(active_only=True, limit=5)
     await w.store.reservation(ReservationId(job.id))
-    await w.store.lapsed_reservations(limit=5)
+    await w.store.expired_reservations(limit=5)
     await w.store.workers()
-    await w.store.size()
-    await w.store.dossiers(after=0, limit=5)
-    await w.store.strays(limit=5)
+    await w.store.job_count()
+    await w.store.audit_jobs(after=0, limit=5)
+    await w.store.dangling_records(limit=5)
     await w.store.get([job.id])

@@ -55,7 +55,7 @@ async def _stopped(w: World) -> list[Job]:
     await w.store.seal_group(group_id)
     await w.claim(limit=1)
     await w.store.stop_group(group_id, reason="enough")
-    return await w.store.left_over(group_id, limit=10)
+    return await w.store.remaining_members(group_id, limit=10)
 
 
 async def _emptied(w: World) -> None:
@@ -72,7 +72,7 @@ async def _emptied(w: World) -> None:
 async def _old(w: World) -> None:
     """A group that has ended, and one that never began, both swept."""
     await _emptied(w)
-    await w.store.sweep_groups(limit=10)
+    await w.store.mark_groups_closed(limit=10)
     w.clock.advance(SECOND)
 
 
@@ -136,7 +136,7 @@ async def _sweep_members(w: World, left: list[Job]) -> None:
 
 
 async def _sweep_groups(w: World, _: None) -> None:
-    await w.store.sweep_groups(limit=10)
+    await w.store.mark_groups_closed(limit=10)
 
 
 async def _prune(w: World, _: None) -> None:
@@ -147,12 +147,12 @@ async def _read(w: World, group_id: str) -> None:
     """No write at all."""
     await w.store.group(group_id)
     await w.store.find_groups(limit=10)
-    await w.store.groups_over([group_id])
+    await w.store.groups_finished([group_id])
     await w.store.closing_groups(limit=10)
-    await w.store.left_over(group_id, limit=10)
+    await w.store.remaining_members(group_id, limit=10)
     for job in await w.store.find(Filter(group=group_id), limit=10):
-        await w.store.situation(job.id)
-    await w.store.sweep_groups(limit=10)
+        await w.store.wait_facts(job.id)
+    await w.store.mark_groups_closed(limit=10)
     await w.store.expire_groups(older_than=SECOND, limit=10)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from outlast.core.event import Edited, Event, Moved
 from outlast.core.ids import JobId
 from outlast.core.ordering import Ordering
-from outlast.core.position import Edit, Place, Where
+from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.store.base import Queue
 from support.crash.scenarios import SECOND, Prepare, Scenario, World, _blocked, _retrying, deciding
 
@@ -21,17 +21,17 @@ def _line(ordering: Ordering, gap: int = 100) -> Prepare:
     return prepare
 
 
-def _moving(where: Where, ordering: Ordering, gap: int = 100) -> Scenario:
+def _moving(where: Anchor, ordering: Ordering, gap: int = 100) -> Scenario:
     """Bring the fifth beside the second, or to an end."""
 
     async def act(w: World, jobs: list[JobId]) -> None:
-        target = None if where in (Where.FRONT, Where.BACK) else jobs[1]
-        await _settle(w, jobs[4], Moved(Place(where, target)))
+        target = None if where in (Anchor.FRONT, Anchor.BACK) else jobs[1]
+        await _settle(w, jobs[4], Moved(MoveTo(where, target)))
 
     return Scenario(_line(ordering, gap), act)
 
 
-def _editing(edit: Edit) -> Scenario:
+def _editing(edit: JobEdit) -> Scenario:
     async def act(w: World, jobs: list[JobId]) -> None:
         await _settle(w, jobs[2], Edited(edit))
 
@@ -44,8 +44,8 @@ async def _settle(w: World, job_id: JobId, event: Event) -> None:
 
 async def _uneven(w: World, ordering: Ordering) -> None:
     jobs = await _line(ordering)(w)
-    for job_id, where in ((jobs[3], Where.BEFORE), (jobs[5], Where.AFTER)):
-        await _settle(w, job_id, Moved(Place(where, jobs[1])))
+    for job_id, where in ((jobs[3], Anchor.BEFORE), (jobs[5], Anchor.AFTER)):
+        await _settle(w, job_id, Moved(MoveTo(where, jobs[1])))
 
 
 def _normalising(ordering: Ordering) -> Scenario:
@@ -72,16 +72,16 @@ WAITING: dict[str, Callable[[World], Awaitable[JobId]]] = {
 """A job in each state in which one may be moved and edited."""
 
 CHANGES: dict[str, Event] = {
-    "edit": Edited(Edit(priority=3)),
-    "move": Moved(Place(Where.BACK)),
+    "edit": Edited(JobEdit(priority=3)),
+    "move": Moved(MoveTo(Anchor.BACK)),
 }
 
 PLACES = {
-    **{f"move_{where}": _moving(where, Ordering.POSITION) for where in Where},
-    "move_tight": _moving(Where.AFTER, Ordering.POSITION, gap=1),
-    "move_unplaced": _moving(Where.AFTER, Ordering.SCHEDULED),
-    "swap_unplaced": _moving(Where.SWAP, Ordering.SCHEDULED),
-    "edit_everything": _editing(Edit(params="[1]", priority=7, delay=SECOND)),
+    **{f"move_{where}": _moving(where, Ordering.POSITION) for where in Anchor},
+    "move_tight": _moving(Anchor.AFTER, Ordering.POSITION, gap=1),
+    "move_unplaced": _moving(Anchor.AFTER, Ordering.SCHEDULED),
+    "swap_unplaced": _moving(Anchor.SWAP, Ordering.SCHEDULED),
+    "edit_everything": _editing(JobEdit(params="[1]", priority=7, delay=SECOND)),
     "normalise": _normalising(Ordering.POSITION),
     "normalise_placed": _normalising(Ordering.SCHEDULED),
 }
@@ -93,6 +93,6 @@ STATES = {
         for state, prepare in WAITING.items()
         for what, event in CHANGES.items()
     },
-    "put_off": deciding(_queued, Edited(Edit(delay=SECOND))),
+    "put_off": deciding(_queued, Edited(JobEdit(delay=SECOND))),
 }
 """The same from every state, for whoever looks at those."""

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from outlast.core.event import (
-    Continued,
-    Drifted,
+    DetachedJobFound,
     Event,
     Failed,
     Lost,
@@ -13,13 +12,14 @@ from outlast.core.event import (
     Skipped,
     Stopped,
     Succeeded,
+    SuccessorMissing,
 )
 from outlast.core.job import Job
 from outlast.core.state import Loss
-from outlast.testing.conformance.corruption import Wrecker
+from outlast.testing.conformance.corruption import CorruptionInjector
 from support.crash.scenarios import CHAIN, ONCE, Scenario, World, reserving
 
-Breaks = Callable[[World], Wrecker]
+Breaks = Callable[[World], CorruptionInjector]
 
 
 def broken_scenarios(breaks: Breaks) -> dict[str, Scenario]:
@@ -40,10 +40,12 @@ def _resuming(breaks: Breaks, event: Event | None, over: dict[str, Any]) -> Scen
         if event is not None:
             await w.settle(claim, event)
         if len(await w.store.chain(claim.id)) > 1:
-            await wrecker.unfollow(claim.id)
-        await wrecker.cut_loose(claim.id)
+            await wrecker.drop_successor(claim.id)
+        await wrecker.detach(claim.id)
         runs = await w.store.runs(claim.id)
-        last = Drifted(runs[-1].status, runs[-1].reason) if runs else Drifted(None)
+        last = (
+            DetachedJobFound(runs[-1].status, runs[-1].reason) if runs else DetachedJobFound(None)
+        )
         return await w.get(claim.id), last
 
     async def act(w: World, needs: tuple[Job, Event]) -> None:
@@ -56,14 +58,14 @@ def _unfollowed(breaks: Breaks) -> Callable[[World], Any]:
     async def prepare(w: World) -> Job:
         claim = await w.started(active_key="key", **CHAIN)
         await w.settle(claim, Failed("broke"))
-        await breaks(w).unfollow(claim.id)
+        await breaks(w).drop_successor(claim.id)
         return await w.get(claim.id)
 
     return prepare
 
 
 async def _continue(w: World, job: Job) -> None:
-    await w.settle(job, Continued("startup_recovery"))
+    await w.settle(job, SuccessorMissing("startup_recovery"))
 
 
 def _orphaned(breaks: Breaks) -> Callable[[World], Any]:
@@ -84,13 +86,13 @@ def _held_for_nothing(breaks: Breaks) -> Callable[[World], Any]:
         claim = await w.started()
         await w.settle(claim, Succeeded("1"))
         held = await reserving(w)
-        await breaks(w).point(held.id, claim.id)
+        await breaks(w).retarget_reservation(held.id, claim.id)
 
     return prepare
 
 
 async def _free(w: World, _: None) -> None:
-    assert len(await w.store.free_reservations(limit=10)) == 1
+    assert len(await w.store.release_stale_reservations(limit=10)) == 1
 
 
 ADRIFT: dict[str, tuple[Event | None, dict[str, Any]]] = {

@@ -7,7 +7,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Misfired
 from outlast.core.ids import JobId
 from outlast.core.job import Slot
-from outlast.core.schedule import Firing, Making, Outcome, Plan, Rule, Schedule
+from outlast.core.schedule import Firing, JobBlueprint, Plan, Schedule, SlotOutcome, TimeRule
 from outlast.store.contract.schedules import SetSchedule
 from outlast.testing.clock import START
 from support.crash.scenarios import SECOND, Scenario, World, deciding, nothing
@@ -15,8 +15,8 @@ from support.crash.scenarios import SECOND, Scenario, World, deciding, nothing
 HOUR = timedelta(hours=1)
 PLAN = Plan(
     name="nightly",
-    rule=Rule(every=HOUR),
-    making=Making(
+    rule=TimeRule(every=HOUR),
+    making=JobBlueprint(
         type="lease",
         name="lease",
         delivery=Delivery.LEASE,
@@ -40,8 +40,8 @@ async def _two(w: World) -> list[Schedule]:
     return [await _write(w, "one"), await _write(w, "two")]
 
 
-def _firing(w: World, schedule: Schedule, outcome: Outcome = Outcome.RAN) -> Firing:
-    job = w.job(schedule_id=schedule.id, active_key="k") if outcome is Outcome.RAN else None
+def _firing(w: World, schedule: Schedule, outcome: SlotOutcome = SlotOutcome.RAN) -> Firing:
+    job = w.job(schedule_id=schedule.id, active_key="k") if outcome is SlotOutcome.RAN else None
     return Firing(
         schedule_id=schedule.id,
         version=schedule.version,
@@ -70,7 +70,7 @@ async def _remove(w: World, schedule: Schedule) -> None:
 async def _fire(w: World, schedules: list[Schedule]) -> None:
     """The first with a job; the second finds its key taken, and is answered without one."""
     one, two = schedules
-    await w.store.fire([_firing(w, one), _firing(w, two), _firing(w, two, Outcome.OVERLAP)])
+    await w.store.fire([_firing(w, one), _firing(w, two), _firing(w, two, SlotOutcome.OVERLAP)])
 
 
 async def _fire_together(w: World, schedules: list[Schedule]) -> None:
@@ -92,7 +92,7 @@ async def _pass_by(w: World, schedule: Schedule) -> None:
 
 async def _missed(w: World) -> Schedule:
     schedule = await _write(w)
-    await w.store.fire([_firing(w, schedule, Outcome.MISSED)])
+    await w.store.fire([_firing(w, schedule, SlotOutcome.MISSED)])
     return schedule
 
 

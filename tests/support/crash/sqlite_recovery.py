@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from outlast.core.decide import Change, Guard, Move
-from outlast.core.event import Event, Failed, Kind, Succeeded
+from outlast.core.decide import Change, Guard, Transition
+from outlast.core.event import Event, EventKind, Failed, Succeeded
 from outlast.core.ids import Ids
-from outlast.core.run import Claim, Holder
+from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import RunStatus, State
 from outlast.store.base import Filter, Store
 from outlast.store.sqlite.store import SqliteStore
@@ -16,7 +16,7 @@ from support.corruption.sqlite import SqliteWrecker
 from support.crash.runner import Probe
 from support.crash.scenarios import CHAIN, HOLDER, ONCE, SECOND, Scenario, World
 
-NEXT_BOOT = Holder(instance_id=HOLDER.instance_id, boot_id="boot-2")
+NEXT_BOOT = LeaseHolder(instance_id=HOLDER.instance_id, boot_id="boot-2")
 PRESETS: dict[str, dict[str, Any]] = {"lease": {}, "chain": CHAIN, "once": ONCE}
 EXPECTED = Recovered(
     lost=3, finished=6, without_run=3, continued=1, given_up=1, orphans=1, promoted=2
@@ -33,15 +33,17 @@ async def break_everything(w: World) -> None:
         for ending, event in (("ended", Succeeded("1")), ("failed", Failed("broke"))):
             claim = await _settled(w, event, name=f"{ending}-{preset}", **over)
             if (preset, ending) == ("chain", "failed"):
-                await wrecker.unfollow(claim.id)
-            await wrecker.cut_loose(claim.id)
-    await wrecker.unfollow((await _settled(w, Failed("broke"), name="unfollowed", **CHAIN)).id)
+                await wrecker.drop_successor(claim.id)
+            await wrecker.detach(claim.id)
+    await wrecker.drop_successor(
+        (await _settled(w, Failed("broke"), name="unfollowed", **CHAIN)).id
+    )
     await close_unfollowed(w.store, await w.started(name="spent", max_attempts=1, **CHAIN))
     orphaned = await _settled(w, Succeeded("1"), name="orphaned")
     for preset, over in PRESETS.items():
         await w.started(name=f"held-{preset}", **over)
     for preset, over in PRESETS.items():
-        await wrecker.cut_loose(await w.add(name=f"runless-{preset}", **over))
+        await wrecker.detach(await w.add(name=f"runless-{preset}", **over))
     await w.add(name="healthy")
     await w.add(name="due", delay=SECOND)
     await wrecker.orphan(orphaned.id)
@@ -50,7 +52,9 @@ async def break_everything(w: World) -> None:
 
 async def close_unfollowed(store: Store, claim: Claim) -> None:
     """End a run `failed` without the successor that a chain owes, whatever its attempts."""
-    move = Move(guard=Guard.OPEN, to=State.FAILED, run=RunStatus.FAILED, kind=Kind.CLOSED)
+    move = Transition(
+        guard=Guard.OPEN, to=State.FAILED, run=RunStatus.FAILED, kind=EventKind.CLOSED
+    )
     failures = claim.failures + 1
     await store.apply([Change(claim.job_id, claim.token, move, error="broke", failures=failures)])
 

@@ -6,11 +6,11 @@ from datetime import datetime
 from outlast.store.keyvalue.engine import (
     Conditions,
     Engine,
-    Entry,
+    EngineLeases,
     Key,
-    Leases,
+    KeyRange,
     Limits,
-    Span,
+    StoredItem,
     Write,
 )
 
@@ -39,7 +39,7 @@ class MortalEngine:
         return self._engine.limits
 
     @property
-    def leases(self) -> Leases | None:
+    def leases(self) -> EngineLeases | None:
         self._live()
         return self._engine.leases
 
@@ -52,18 +52,18 @@ class MortalEngine:
     async def close(self) -> None:
         await self._engine.close()
 
-    async def leave(self) -> None:
-        await self._engine.leave()
+    async def release_loop(self) -> None:
+        await self._engine.release_loop()
 
-    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+    async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         self._live()
         return await self._engine.get(keys)
 
-    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+    async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
         self._live()
         return await self._engine.range(span, limit=limit, reverse=reverse)
 
-    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+    async def ranges(self, asked: Sequence[tuple[KeyRange, int]]) -> list[list[StoredItem]]:
         self._live()
         return await self._engine.ranges(asked)
 
@@ -79,7 +79,7 @@ class MortalEngine:
         self.sent += 1
         return await self._engine.advance(counter, by)
 
-    async def scan(self, start: str) -> AsyncIterator[Entry]:
+    async def scan(self, start: str) -> AsyncIterator[StoredItem]:
         self._live()
         async for entry in self._engine.scan(start):
             yield entry
@@ -90,11 +90,11 @@ class MortalEngine:
     async def time(self) -> datetime | None:
         return await self._engine.time()
 
-    async def facts(self) -> Mapping[str, str]:
-        return await self._engine.facts()
+    async def describe(self) -> Mapping[str, str]:
+        return await self._engine.describe()
 
-    async def concerns(self) -> list[str]:
-        return await self._engine.concerns()
+    async def health_warnings(self) -> list[str]:
+        return await self._engine.health_warnings()
 
     def _live(self) -> None:
         if self._is_dead:

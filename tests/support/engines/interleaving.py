@@ -5,7 +5,15 @@ from datetime import datetime
 from itertools import count
 from typing import TypeVar
 
-from outlast.store.keyvalue.engine import Conditions, Entry, Key, Leases, Limits, Span, Write
+from outlast.store.keyvalue.engine import (
+    Conditions,
+    EngineLeases,
+    Key,
+    KeyRange,
+    Limits,
+    StoredItem,
+    Write,
+)
 from support.engines.memory import MemoryEngine
 
 Item = TypeVar("Item")
@@ -18,23 +26,23 @@ class QuickEngine(MemoryEngine):
     def copied(self) -> "QuickEngine":
         """Another one that holds the same, and goes its own way."""
         twin = type(self)(most_writes=self.limits.most_writes)
-        twin.hold(self.entries(), first_version=next(self._versions))
+        twin.acquire_lock(self.entries(), first_version=next(self._versions))
         return twin
 
-    def hold(self, entries: Mapping[Key, Entry], *, first_version: int) -> None:
+    def acquire_lock(self, entries: Mapping[Key, StoredItem], *, first_version: int) -> None:
         """Have these records as they are; those of one part come in their order."""
         self._versions = count(first_version)
         for (part, sort), entry in entries.items():
             self._parts[part][sort] = entry
             self._order[part].append(sort)
 
-    def changed(self, since: Mapping[Key, Entry]) -> tuple[list[Entry], list[Entry]]:
+    def changed(self, since: Mapping[Key, StoredItem]) -> tuple[list[StoredItem], list[StoredItem]]:
         """Records as they are, and as they were then, where those are not the same."""
         now = self.entries()
         new = [entry for key, entry in now.items() if since.get(key) is not entry]
         return new, [entry for key, entry in since.items() if now.get(key) is not entry]
 
-    def entries(self) -> dict[Key, Entry]:
+    def entries(self) -> dict[Key, StoredItem]:
         """All that it holds, each with its version."""
         parts = [(self._parts[part], order) for part, order in self._order.items()]
         return {held[sort].key: held[sort] for held, order in parts for sort in order}
@@ -66,7 +74,7 @@ class TornEngine:
         return self._engine.limits
 
     @property
-    def leases(self) -> Leases | None:
+    def leases(self) -> EngineLeases | None:
         return self._engine.leases
 
     def exists(self) -> bool:
@@ -78,18 +86,18 @@ class TornEngine:
     async def close(self) -> None:
         """It keeps what it has."""
 
-    async def leave(self) -> None:
+    async def release_loop(self) -> None:
         """It belongs to no loop."""
 
-    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
-        found: dict[Key, Entry | None] = {}
+    async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
+        found: dict[Key, StoredItem | None] = {}
         for key in self._turned(list(dict.fromkeys(keys))):
             await self._step(key.part)
             [found[key]] = await self._engine.get([key])
         return [found[key] for key in keys]
 
-    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
-        found: list[Entry] = []
+    async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
+        found: list[StoredItem] = []
         while len(found) < limit:
             await self._step(span.part)
             page = await self._engine.range(span, limit=1, reverse=reverse)
@@ -97,10 +105,10 @@ class TornEngine:
                 break
             found += page
             sort = page[0].key.sort
-            span = Span(span.part, span.start, sort) if reverse else _after(span, sort)
+            span = KeyRange(span.part, span.start, sort) if reverse else _after(span, sort)
         return found
 
-    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+    async def ranges(self, asked: Sequence[tuple[KeyRange, int]]) -> list[list[StoredItem]]:
         found = [await self.range(span, limit=limit) for span, limit in self._turned(asked)]
         return self._turned(found)
 
@@ -112,7 +120,7 @@ class TornEngine:
         await self._step(counter.part)
         return await self._engine.advance(counter, by)
 
-    async def scan(self, start: str) -> AsyncIterator[Entry]:
+    async def scan(self, start: str) -> AsyncIterator[StoredItem]:
         async for entry in self._engine.scan(start):
             await self._step(entry.key.part)
             yield entry
@@ -123,10 +131,10 @@ class TornEngine:
     async def time(self) -> datetime | None:
         return None
 
-    async def facts(self) -> Mapping[str, str]:
-        return await self._engine.facts()
+    async def describe(self) -> Mapping[str, str]:
+        return await self._engine.describe()
 
-    async def concerns(self) -> list[str]:
+    async def health_warnings(self) -> list[str]:
         return []
 
     async def _step(self, part: str | None) -> None:
@@ -140,5 +148,5 @@ class TornEngine:
         return list(reversed(items)) if self._backwards else list(items)
 
 
-def _after(span: Span, sort: str) -> Span:
-    return Span(span.part, f"{sort}\0", span.end)
+def _after(span: KeyRange, sort: str) -> KeyRange:
+    return KeyRange(span.part, f"{sort}\0", span.end)

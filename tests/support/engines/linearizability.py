@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Final
 
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Engine, Entry
+from outlast.store.keyvalue.engine import Engine, StoredItem
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.stores import ids_for_test
@@ -28,7 +28,7 @@ NUMBERS: Final = frozenset({"seq", "root_seq", "root", "run_id", "version", "res
 """What is given to whoever asks first, and tells nothing but that."""
 
 ASIDE: Final = frozenset(
-    {"counter", "places", key_layout.QUEUE_NAME, key_layout.LOCK, key_layout.LIFE}
+    {"counter", "places", key_layout.QUEUE_NAME, key_layout.LOCK, key_layout.LIVENESS}
 )
 NEVER: Final = -1
 MARK: Final = "pending"
@@ -126,7 +126,7 @@ class Pairs:
         if backwards:  # it has seen where each job is, and asks for that at once
             jobs = await engine.range(key_layout.due_before(self._clock.now()), limit=100)
             await own.get([entry.value["job_id"] for entry in jobs])
-        await own.footing()
+        await own.transfer_status()
         told: list[str] = []
 
         async def act() -> None:
@@ -170,7 +170,7 @@ async def _answer(answer: Awaitable[Any]) -> str:
         return repr(error)
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: StoredItem) -> str:
     value = {name: each for name, each in entry.value.items() if name != MARK}
     return "" if entry.key.part in ASIDE else f"{entry.key.part} {_text(value)}"
 

@@ -10,11 +10,11 @@ from threading import Lock
 from outlast.store.keyvalue.engine import (
     LAST,
     Conditions,
-    Entry,
+    EngineLeases,
     Key,
-    Leases,
+    KeyRange,
     Limits,
-    Span,
+    StoredItem,
     Value,
     Write,
 )
@@ -28,9 +28,9 @@ class MemoryEngine:
 
     def __init__(self, *, most_writes: int = 100) -> None:
         self.limits = Limits(most_writes=most_writes, poll=0.5, beat=0.05)
-        self.leases: Leases | None = None
+        self.leases: EngineLeases | None = None
         self.before: Callable[[Sequence[Write]], None] = lambda _: None
-        self._parts: dict[str, dict[str, Entry]] = defaultdict(dict)
+        self._parts: dict[str, dict[str, StoredItem]] = defaultdict(dict)
         self._order: dict[str, list[str]] = defaultdict(list)
         self._versions = count(1)
         self._one_at_a_time = Lock()
@@ -39,7 +39,7 @@ class MemoryEngine:
     def exists(self) -> bool:
         return True
 
-    async def concerns(self) -> list[str]:
+    async def health_warnings(self) -> list[str]:
         return ["it forgets everything when its process ends"]
 
     async def open(self) -> None:
@@ -48,14 +48,14 @@ class MemoryEngine:
     async def close(self) -> None:
         """It keeps what it has."""
 
-    async def leave(self) -> None:
+    async def release_loop(self) -> None:
         """It belongs to no loop."""
 
-    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+    async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         await self._pause()
         return [self._parts[key.part].get(key.sort) for key in keys]
 
-    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+    async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
         await self._pause()
         order = self._order[span.part]
         start = bisect_left(order, span.start)
@@ -65,13 +65,13 @@ class MemoryEngine:
             chosen.reverse()
         return [self._parts[span.part][sort] for sort in chosen[:limit]]
 
-    async def scan(self, start: str) -> AsyncIterator[Entry]:
+    async def scan(self, start: str) -> AsyncIterator[StoredItem]:
         await self._pause()
         parts = [held for part, held in self._parts.items() if part.startswith(start)]
         for entry in [entry for held in parts for entry in held.values()]:
             yield entry
 
-    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+    async def ranges(self, asked: Sequence[tuple[KeyRange, int]]) -> list[list[StoredItem]]:
         return [await self.range(span, limit=limit) for span, limit in asked]
 
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
@@ -109,7 +109,7 @@ class MemoryEngine:
     async def time(self) -> None:
         """Its time is its process's."""
 
-    async def facts(self) -> Mapping[str, str]:
+    async def describe(self) -> Mapping[str, str]:
         return {"engine": "dictionaries in memory"}
 
     def everything(self) -> dict[Key, Value]:
@@ -132,4 +132,4 @@ class MemoryEngine:
             return
         if key.sort not in held:
             insort(order, key.sort)
-        held[key.sort] = Entry(key, dict(value), str(next(self._versions)))
+        held[key.sort] = StoredItem(key, dict(value), str(next(self._versions)))

@@ -11,9 +11,9 @@ import asyncpg
 
 from outlast.store.postgres import life, pool
 from outlast.store.postgres.connection import connect
-from outlast.store.postgres.pool import Line
+from outlast.store.postgres.pool import PooledConnection
 from outlast.store.postgres.statements import Probe
-from outlast.store.postgres.url import Address, address
+from outlast.store.postgres.url import PostgresUrl, address
 from support.corruption.postgres import empty_on
 
 
@@ -33,12 +33,12 @@ async def kept_connections(url: str) -> AsyncIterator["Kept"]:
 class Kept:
     """What was left, by how it plans."""
 
-    def __init__(self, where: Address) -> None:
+    def __init__(self, where: PostgresUrl) -> None:
         self._address = where
         self._loop = asyncio.get_running_loop()
         self.left: dict[bool, list[asyncpg.Connection]] = defaultdict(list)
 
-    async def connect(self, where: Address, *, plans_once: bool = False) -> asyncpg.Connection:
+    async def connect(self, where: PostgresUrl, *, plans_once: bool = False) -> asyncpg.Connection:
         left = self.left[plans_once] if self.is_of(where) else []
         while left:
             connection = left.pop()
@@ -46,7 +46,7 @@ class Kept:
                 return connection
         return await connect(where, plans_once=plans_once)
 
-    async def lend(self, where: Address) -> "asyncpg.Connection | _Lent":
+    async def lend(self, where: PostgresUrl) -> "asyncpg.Connection | _Lent":
         """For a moment: to close it is to give it back."""
         connection = await self.connect(where)
         return _Lent(connection, self.left[False]) if self.is_of(where) else connection
@@ -57,10 +57,12 @@ class Kept:
         await empty_on(connection, self._address.schema)
         self.left[False].append(connection)
 
-    def line(self, where: Address, probe: Probe | None, *, plans_once: bool) -> Line:
+    def line(
+        self, where: PostgresUrl, probe: Probe | None, *, plans_once: bool
+    ) -> PooledConnection:
         return _KeptLine(self, where, probe, plans_once=plans_once)
 
-    def is_of(self, where: Address) -> bool:
+    def is_of(self, where: PostgresUrl) -> bool:
         """Whether it goes there, from the loop that all of them belong to."""
         return where.dsn == self._address.dsn and asyncio.get_running_loop() is self._loop
 
@@ -82,9 +84,9 @@ class _Lent:
         self._left.append(self._connection)
 
 
-class _KeptLine(Line):
+class _KeptLine(PooledConnection):
     def __init__(
-        self, kept: Kept, where: Address, probe: Probe | None, *, plans_once: bool
+        self, kept: Kept, where: PostgresUrl, probe: Probe | None, *, plans_once: bool
     ) -> None:
         super().__init__(where, probe, plans_once=plans_once)
         self._kept = kept

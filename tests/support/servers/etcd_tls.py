@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 from outlast.testing.servers import process_tree, shared_server
 from outlast.testing.servers.etcd import ASKED, THRIFTY, program
-from outlast.testing.servers.server_process import Program, free_ports, new_folder
+from outlast.testing.servers.server_process import ServerProcess, free_ports, new_folder
 
 ROOT: Final = "root"
 USER: Final = "jobs"
@@ -68,7 +68,7 @@ def secure_etcd(folder: Path, *, prefix: str, password: str) -> Iterator[SecureE
         server = SecureEtcd(
             host=told["host"], certificate=certificate, password=password, prefix=prefix
         )
-        Program(folder=where, words=("etcd",)).wait(server.answers)
+        ServerProcess(folder=where, words=("etcd",)).wait(server.answers)
         _lock(server)
         yield server
 
@@ -87,7 +87,9 @@ def _start(folder: Path) -> str:
         "--log-level": "error",
     }
     words = (program(), *(word for option in options.items() for word in option))
-    Program(folder=folder, words=(*words, "--auto-tls", "--unsafe-no-fsync")).start(env=THRIFTY)
+    ServerProcess(folder=folder, words=(*words, "--auto-tls", "--unsafe-no-fsync")).start(
+        env=THRIFTY
+    )
     return f"127.0.0.1:{client}"
 
 

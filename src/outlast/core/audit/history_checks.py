@@ -10,22 +10,26 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
-from outlast.core.audit.model import Dossier, Place, Told, Where
-from outlast.core.audit.violation import Code
+from outlast.core.audit.model import AuditedEvent, JobAudit, StateRow, StateTable
+from outlast.core.audit.violation import ViolationCode
 from outlast.core.delivery import Delivery
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 
-Found = Iterator[tuple[Code, str, list[str]]]
-Check = Callable[[Dossier], Found]
+Found = Iterator[tuple[ViolationCode, str, list[str]]]
+Check = Callable[[JobAudit], Found]
 
 AT_MOST_ONCE: Final = frozenset({Delivery.CHAIN, Delivery.ONCE})
 ENDING: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED, RunStatus.CANCELLED})
 """How a run ends that its job does not outlive."""
 
 CLOSED: Final = frozenset(RunStatus) - {RunStatus.RUNNING}
-WORDS: Final[Mapping[Where, frozenset[State]]] = MappingProxyType(
-    {Where.WAITING: WAITING, Where.OPEN: frozenset({State.RUNNING}), Where.END: FINAL}
+WORDS: Final[Mapping[StateTable, frozenset[State]]] = MappingProxyType(
+    {
+        StateTable.WAITING: WAITING,
+        StateTable.OPEN: frozenset({State.RUNNING}),
+        StateTable.END: FINAL,
+    }
 )
 _UNDONE: Final = frozenset({RunStatus.FAILED, RunStatus.LOST, RunStatus.RELEASED})
 EXPLAINED_BY: Final[Mapping[str, frozenset[str | None]]] = MappingProxyType(
@@ -41,129 +45,139 @@ EXPLAINED_BY: Final[Mapping[str, frozenset[str | None]]] = MappingProxyType(
 
 TELLS: Final[Mapping[str, State]] = MappingProxyType(
     {
-        Kind.CHAINED: State.FAILED,
-        Kind.CLOSED: State.FAILED,
-        Kind.DEAD_LETTER: State.DEAD_LETTER,
-        Kind.GIVEN_UP: State.DEAD_LETTER,
-        Kind.SKIPPED: State.SKIPPED,
-        Kind.MISFIRE: State.SKIPPED,
-        Kind.CANCELLED: State.CANCELLED,
-        Kind.ABANDONED: State.CANCELLED,
-        Kind.RECOVERED: State.SUCCEEDED,
+        EventKind.CHAINED: State.FAILED,
+        EventKind.CLOSED: State.FAILED,
+        EventKind.DEAD_LETTER: State.DEAD_LETTER,
+        EventKind.GIVEN_UP: State.DEAD_LETTER,
+        EventKind.SKIPPED: State.SKIPPED,
+        EventKind.MISFIRE: State.SKIPPED,
+        EventKind.CANCELLED: State.CANCELLED,
+        EventKind.ABANDONED: State.CANCELLED,
+        EventKind.RECOVERED: State.SUCCEEDED,
     }
 )
 """Events that tell of an end, and of which."""
 
-GOES_ON: Final = frozenset({Kind.RETRY, Kind.REQUEUED, Kind.RELEASED, Kind.SNOOZED})
+GOES_ON: Final = frozenset(
+    {EventKind.RETRY, EventKind.REQUEUED, EventKind.RELEASED, EventKind.SNOOZED}
+)
 ASIDE: Final = frozenset(
     {
-        Kind.CANCEL_REQUESTED,
-        Kind.UNBLOCKED,
-        Kind.RETRIED,
-        Kind.EDITED,
-        Kind.MOVED,
-        Kind.GROUP_STOPPED,
-        Kind.LATE_WRITE_REFUSED,
+        EventKind.CANCEL_REQUESTED,
+        EventKind.UNBLOCKED,
+        EventKind.RETRIED,
+        EventKind.EDITED,
+        EventKind.MOVED,
+        EventKind.GROUP_STOPPED,
+        EventKind.LATE_WRITE_REFUSED,
     }
 )
 """Events that tell neither of an end nor that the job goes on."""
 
 
-def _stands_in_one_place(job: Dossier) -> Found:
+def check_single_state_row(job: JobAudit) -> Found:
     if not job.places:
-        yield Code.STANDS_NOWHERE, "neither waits, runs nor has ended", [job.row]
+        yield ViolationCode.STANDS_NOWHERE, "neither waits, runs nor has ended", [job.row]
     if len(job.places) > 1:
         names = " and ".join(place.where for place in job.places)
-        yield Code.STANDS_TWICE, f"stands in {names}", [job.place_row(p) for p in job.places]
+        yield (
+            ViolationCode.STANDS_TWICE,
+            f"stands in {names}",
+            [job.place_row(p) for p in job.places],
+        )
     for place in job.places:
         if not place.is_like_its_job:
             told = f"has another queue, type, name, delivery or group in {place.where}"
-            yield Code.UNLIKE_ITS_JOB, told, [job.row, job.place_row(place)]
+            yield ViolationCode.UNLIKE_ITS_JOB, told, [job.row, job.place_row(place)]
 
 
-def _words_are_known(job: Dossier) -> Found:
+def _words_are_known(job: JobAudit) -> Found:
     for place in job.places:
         if place.state not in WORDS[place.where]:
             told = f"is {place.state!r} in {place.where}, which is no such state"
-            yield Code.WORD_UNKNOWN, told, [job.place_row(place)]
+            yield ViolationCode.WORD_UNKNOWN, told, [job.place_row(place)]
     for run in job.runs:
         if run.status not in CLOSED:
             told = f"has a closed run {run.token} that is {run.status!r}, which is no such status"
-            yield Code.WORD_UNKNOWN, told, [job.run_row(run.token)]
+            yield ViolationCode.WORD_UNKNOWN, told, [job.run_row(run.token)]
 
 
-def _runs_at_most_once(job: Dossier) -> Found:
+def _runs_at_most_once(job: JobAudit) -> Found:
     if job.delivery not in AT_MOST_ONCE:
         return
     for place in job.places:
-        if place.where is Where.WAITING and place.token:
+        if place.where is StateTable.WAITING and place.token:
             told = f"({job.delivery}) was started and waits again"
-            yield Code.WAITS_AGAIN, told, [job.place_row(place)]
+            yield ViolationCode.WAITS_AGAIN, told, [job.place_row(place)]
     rows = [*(job.run_row(run.token) for run in job.runs), *job.open_rows]
     if len(rows) > 1:
-        yield Code.RAN_TWICE, f"({job.delivery}) has {len(rows)} runs", rows
+        yield ViolationCode.RAN_TWICE, f"({job.delivery}) has {len(rows)} runs", rows
 
 
-def _tokens_count_from_one(job: Dossier) -> Found:
+def _tokens_count_from_one(job: JobAudit) -> Found:
     last = job.last_token
     tokens = [0, *(run.token for run in job.runs)]
     gaps = [(was, token) for was, token in pairwise(tokens) if token != was + 1]
     for was, token in gaps:
         told = f"has a run of token {token} after {was or 'none'}"
-        yield Code.RUN_MISSING, told, [job.run_row(token)]
+        yield ViolationCode.RUN_MISSING, told, [job.run_row(token)]
     for place in job.places:
-        is_open = place.where is Where.OPEN
+        is_open = place.where is StateTable.OPEN
         if is_open and place.token <= last:
             told = f"has an open run of token {place.token} and a closed one of token {last}"
-            yield Code.OPEN_NOT_LAST, told, [job.place_row(place), job.run_row(last)]
+            yield ViolationCode.OPEN_NOT_LAST, told, [job.place_row(place), job.run_row(last)]
         elif place.token != last + is_open:
             told = f"has token {place.token} in {place.where}, and its last closed run {last}"
-            yield Code.TOKEN_APART, told, [job.place_row(place), *job.last_rows]
+            yield ViolationCode.TOKEN_APART, told, [job.place_row(place), *job.last_rows]
 
 
-def _runs_are_whole(job: Dossier) -> Found:
+def _runs_are_whole(job: JobAudit) -> Found:
     for run in job.runs:
         if run.finished_at is None:
             told = f"has a closed run {run.token} without the moment of its end"
-            yield Code.RUN_UNFINISHED, told, [job.run_row(run.token)]
+            yield ViolationCode.RUN_UNFINISHED, told, [job.run_row(run.token)]
         if run.has_result and run.status != RunStatus.SUCCEEDED:
             told = f"has a result of run {run.token}, which is {run.status}"
-            yield Code.RESULT_ASTRAY, told, [job.run_row(run.token)]
+            yield ViolationCode.RESULT_ASTRAY, told, [job.run_row(run.token)]
         if not run.has_holder:
             told = f"has a run {run.token} of a worker that is not on record"
-            yield Code.HOLDER_GONE, told, [job.run_row(run.token)]
+            yield ViolationCode.HOLDER_GONE, told, [job.run_row(run.token)]
     if any(not place.has_holder for place in job.places):
-        yield Code.HOLDER_GONE, "has an open run of a worker that is not on record", job.open_rows
+        yield (
+            ViolationCode.HOLDER_GONE,
+            "has an open run of a worker that is not on record",
+            job.open_rows,
+        )
 
 
-def _ends_with_the_run_that_ends_it(job: Dossier) -> Found:
-    on = [job.place_row(place) for place in job.places if place.where is not Where.END]
+def _ends_with_the_run_that_ends_it(job: JobAudit) -> Found:
+    on = [job.place_row(place) for place in job.places if place.where is not StateTable.END]
     for number, run in enumerate(job.runs, 1):
         if run.status in ENDING and (job.runs[number:] or on):
             told = f"went on after run {run.token}, which is {run.status}"
             later = [job.run_row(other.token) for other in job.runs[number:]]
-            yield Code.WENT_ON, told, [job.run_row(run.token), *later, *on]
+            yield ViolationCode.WENT_ON, told, [job.run_row(run.token), *later, *on]
 
 
-def _end_is_explained(job: Dossier) -> Found:
-    end = job.only(Where.END)
+def _end_is_explained(job: JobAudit) -> Found:
+    end = job.only(StateTable.END)
     if end is None:
         return
     status = job.runs[-1].status if job.runs else None
     if status not in EXPLAINED_BY.get(end.state, frozenset()):
         told = f"is {end.state}, and its last run is {status or 'missing'}"
-        yield Code.END_UNEXPLAINED, told, [job.place_row(end), *job.last_rows]
+        yield ViolationCode.END_UNEXPLAINED, told, [job.place_row(end), *job.last_rows]
     elif end.state == State.SUCCEEDED and not _is_of_one_write(job, end):
         told = "succeeded at another moment than its run"
-        yield Code.END_APART, told, [job.place_row(end), *job.last_rows]
+        yield ViolationCode.END_APART, told, [job.place_row(end), *job.last_rows]
 
 
-def _is_of_one_write(job: Dossier, end: Place) -> bool:
+def _is_of_one_write(job: JobAudit, end: StateRow) -> bool:
     """Its end and its last run; recovery ends a job later than its run, and says so."""
-    return job.tells(Kind.RECOVERED) or end.at == job.runs[-1].finished_at is not None
+    return job.tells(EventKind.RECOVERED) or end.at == job.runs[-1].finished_at is not None
 
 
-def _events_tell_the_end(job: Dossier) -> Found:
+def _events_tell_the_end(job: JobAudit) -> Found:
     if len(job.places) != 1:
         return
     end = job.end
@@ -172,25 +186,29 @@ def _events_tell_the_end(job: Dossier) -> Found:
     state = end.state if end else job.places[0].state
     if told is not None and told != state:
         what = f"is {state}, and its last event tells that it is {told}"
-        yield Code.EVENT_CONTRADICTS, what, [job.place_row(job.places[0]), ends[-1].row]
+        yield ViolationCode.EVENT_CONTRADICTS, what, [job.place_row(job.places[0]), ends[-1].row]
     elif end and state != State.SUCCEEDED and not any(_may_tell(e, end) for e in job.events):
-        yield Code.END_UNTOLD, f"is {state}, and no event tells of it", [job.place_row(end)]
+        yield (
+            ViolationCode.END_UNTOLD,
+            f"is {state}, and no event tells of it",
+            [job.place_row(end)],
+        )
 
 
-def _may_tell(event: Told, end: Place) -> bool:
+def _may_tell(event: AuditedEvent, end: StateRow) -> bool:
     """Written with the end, and not about something else."""
     return event.at is not None and event.at == end.at and event.kind not in GOES_ON | ASIDE
 
 
-def _events_are_of_its_runs(job: Dossier) -> Found:
+def _events_are_of_its_runs(job: JobAudit) -> Found:
     known = max([job.last_token, *(place.token for place in job.places)])
     for event in job.events:
-        if event.token > known and event.kind != Kind.LATE_WRITE_REFUSED:
+        if event.token > known and event.kind != EventKind.LATE_WRITE_REFUSED:
             told = f"has an event of token {event.token}, and no run after {known}"
-            yield Code.EVENT_AHEAD, told, [event.row]
+            yield ViolationCode.EVENT_AHEAD, told, [event.row]
 
 
-def _counts_are_borne_out(job: Dossier) -> Found:
+def _counts_are_borne_out(job: JobAudit) -> Found:
     if job.before and job.before.id is None:
         return  # what it went on from is not known
     before = job.before if job.before and job.before.chained else None
@@ -203,11 +221,11 @@ def _counts_are_borne_out(job: Dossier) -> Found:
                 f"counts {place.failures} failures and {place.losses} losses; "
                 f"its runs and its chain make {failed} and {lost}"
             )
-            yield Code.COUNTS_UNPROVEN, told, [job.place_row(place)]
+            yield ViolationCode.COUNTS_UNPROVEN, told, [job.place_row(place)]
 
 
 CHECKS: Final[tuple[Check, ...]] = (
-    _stands_in_one_place,
+    check_single_state_row,
     _words_are_known,
     _runs_at_most_once,
     _tokens_count_from_one,

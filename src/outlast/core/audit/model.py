@@ -12,7 +12,7 @@ from enum import StrEnum
 from outlast.core.ids import JobId, RunId
 
 
-class Where(StrEnum):
+class StateTable(StrEnum):
     """The three places, of which a job stands in exactly one."""
 
     WAITING = "waiting"  # it is to be run
@@ -21,13 +21,13 @@ class Where(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class StateRow:
     """A job's record in one of the three places.
 
     `is_like_its_job`: what it repeats of the job (queue, type, name, delivery, group) is the same.
     """
 
-    where: Where
+    where: StateTable
     state: str
     token: int
     failures: int
@@ -51,7 +51,7 @@ class ClosedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class AuditedEvent:
     """An event, without its words."""
 
     id: int
@@ -65,7 +65,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class Predecessor:
     """The job that a retry follows. `id` None: it is gone.
 
     `chained`: the write that closed it brought this job about, and left an event of it then.
@@ -83,7 +83,7 @@ class Before:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class AuditedReservation:
     """A reservation made for the job."""
 
     id: str
@@ -92,7 +92,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dossier:
+class JobAudit:
     """One job at one moment. Runs come by token, events and successors as they were stored.
 
     `root_id` is None where the root of its chain is gone; `group_id` is that of the group it is a
@@ -105,22 +105,22 @@ class Dossier:
     queue: str
     created_at: datetime | None
     params_are_json: bool
-    places: tuple[Place, ...]
+    places: tuple[StateRow, ...]
     runs: tuple[ClosedRun, ...]
-    events: tuple[Told, ...]
+    events: tuple[AuditedEvent, ...]
     root_id: JobId | None
-    before: Before | None
+    before: Predecessor | None
     successors: tuple[JobId, ...]
-    reservations: tuple[Held, ...] = ()
+    reservations: tuple[AuditedReservation, ...] = ()
     is_member: bool = False
     group_id: str | None = None
 
     @property
-    def end(self) -> Place | None:
+    def end(self) -> StateRow | None:
         """Its end, if it has one."""
-        return next((place for place in self.places if place.where is Where.END), None)
+        return next((place for place in self.places if place.where is StateTable.END), None)
 
-    def only(self, where: Where) -> Place | None:
+    def only(self, where: StateTable) -> StateRow | None:
         """Its place, if it stands there and nowhere else."""
         is_there = len(self.places) == 1 and self.places[0].where is where
         return self.places[0] if is_there else None
@@ -138,7 +138,7 @@ class Dossier:
     def row(self) -> str:
         return f"jobs seq={self.seq}"
 
-    def place_row(self, place: Place) -> str:
+    def place_row(self, place: StateRow) -> str:
         return f"{place.where} job={self.seq}"
 
     def run_row(self, token: int) -> str:
@@ -146,7 +146,7 @@ class Dossier:
 
     @property
     def open_rows(self) -> list[str]:
-        return [self.place_row(place) for place in self.places if place.where is Where.OPEN]
+        return [self.place_row(place) for place in self.places if place.where is StateTable.OPEN]
 
     @property
     def last_rows(self) -> list[str]:
@@ -173,7 +173,7 @@ class StrayKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stray:
+class DanglingRecord:
     """One of them. `rows` say where it is, `about` what it is of: a key, a queue, a name."""
 
     kind: StrayKind

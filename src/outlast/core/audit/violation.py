@@ -10,7 +10,7 @@ from outlast.core.audit.model import StrayKind
 from outlast.core.ids import JobId
 
 
-class Code(StrEnum):
+class ViolationCode(StrEnum):
     """The invariants, each named by how it is broken."""
 
     STANDS_NOWHERE = "stands_nowhere"  # it neither waits, runs nor has ended
@@ -62,7 +62,7 @@ class Code(StrEnum):
 class Violation:
     """One broken invariant: what is wrong, the records that show it, and the safe repair."""
 
-    code: Code
+    code: ViolationCode
     what: str
     rows: tuple[str, ...]
     job_id: JobId | None = None
@@ -77,101 +77,113 @@ _KEEP = "none is safe, for the history itself is wrong: keep a copy and restore 
 _STRAY_ROW = "delete the row: nothing refers to it"
 _HISTORY = "none is needed for the jobs to go on: the row is history; a backup has it right"
 
-REPAIRS: Final[Mapping[Code, str]] = MappingProxyType(
+REPAIRS: Final[Mapping[ViolationCode, str]] = MappingProxyType(
     {
-        Code.STANDS_NOWHERE: "start a worker: recovery ends it as its last run says, or retries it",
-        Code.STANDS_TWICE: (
+        ViolationCode.STANDS_NOWHERE: "start a worker: recovery ends it as its last run says, or retries it",
+        ViolationCode.STANDS_TWICE: (
             "stop all workers; keep the row whose token is that of the last run (an end before an "
             "open run, that before a waiting row) and delete the others"
         ),
-        Code.UNLIKE_ITS_JOB: "stop all workers and write the job's own values into the row",
-        Code.WORD_UNKNOWN: (
+        ViolationCode.UNLIKE_ITS_JOB: "stop all workers and write the job's own values into the row",
+        ViolationCode.WORD_UNKNOWN: (
             "a waiting row: stop all workers and write `scheduled` into it; an end or a run: none "
             "is safe, restore a backup"
         ),
-        Code.WAITS_AGAIN: "cancel the job: it has run and must not run again",
-        Code.RAN_TWICE: _KEEP,
-        Code.RUN_MISSING: _HISTORY,
-        Code.TOKEN_APART: (
+        ViolationCode.WAITS_AGAIN: "cancel the job: it has run and must not run again",
+        ViolationCode.RAN_TWICE: _KEEP,
+        ViolationCode.RUN_MISSING: _HISTORY,
+        ViolationCode.TOKEN_APART: (
             "stop all workers and write the last run's token into the row; if that run itself is "
             "missing, restore a backup"
         ),
-        Code.OPEN_NOT_LAST: (
+        ViolationCode.OPEN_NOT_LAST: (
             "stop all workers, delete the open run and start one: recovery ends the job as its "
             "last closed run says"
         ),
-        Code.RUN_UNFINISHED: _HISTORY,
-        Code.RESULT_ASTRAY: _HISTORY,
-        Code.HOLDER_GONE: (
+        ViolationCode.RUN_UNFINISHED: _HISTORY,
+        ViolationCode.RESULT_ASTRAY: _HISTORY,
+        ViolationCode.HOLDER_GONE: (
             "an open run: wait for its lease to be over, any worker then takes it; a closed one: "
             "point it at worker 0, who is nobody"
         ),
-        Code.WENT_ON: "cancel the job if it still waits or runs: what it was asked to do is done",
-        Code.END_UNEXPLAINED: _KEEP,
-        Code.END_APART: _HISTORY,
-        Code.END_UNTOLD: _HISTORY,
-        Code.EVENT_CONTRADICTS: _HISTORY,
-        Code.EVENT_AHEAD: _HISTORY,
-        Code.COUNTS_UNPROVEN: (
+        ViolationCode.WENT_ON: "cancel the job if it still waits or runs: what it was asked to do is done",
+        ViolationCode.END_UNEXPLAINED: _KEEP,
+        ViolationCode.END_APART: _HISTORY,
+        ViolationCode.END_UNTOLD: _HISTORY,
+        ViolationCode.EVENT_CONTRADICTS: _HISTORY,
+        ViolationCode.EVENT_AHEAD: _HISTORY,
+        ViolationCode.COUNTS_UNPROVEN: (
             "stop all workers and write the numbers that the runs bear out; of an ended job: none "
             "is needed"
         ),
-        Code.FOLLOWED_TWICE: "cancel the later successor, if it has not started",
-        Code.FOLLOWED_EARLY: "cancel the successor, if it has not started; the job itself goes on",
-        Code.UNFOLLOWED: "start a worker: recovery writes its successor, or gives it up",
-        Code.CHAINED_ASTRAY: "cancel the successor, if it has not started",
-        Code.PREDECESSOR_GONE: _HISTORY,
-        Code.ROOT_BROKEN: _KEEP,
-        Code.PARAMS_BROKEN: "cancel the job and enqueue it anew: no handler could read it",
-        Code.RESERVATION_LEFT: "start a worker: recovery frees the reservation",
-        Code.RESERVATION_ELSEWHERE: "start a worker, or wait: it is freed when it expires",
-        Code.BLOCKED_ALONE: "cancel the job and enqueue it anew: nothing will ever unblock it",
-        Code.GROUP_GONE: "cancel the job if it still waits: its group cannot start or stop it",
-        Code.RUN_OF_NO_JOB: "start a worker: recovery copies it to the events and removes it",
-        Code.EVENT_OF_NO_JOB: _STRAY_ROW,
-        Code.PLACE_OF_NO_JOB: _STRAY_ROW,
-        Code.KEY_OF_NO_JOB: "delete the row: the key is free then",
-        Code.KEY_LEFT: "delete the row: the key is free then",
-        Code.KEY_OF_A_LINK: "write the id of the chain's root into the row",
-        Code.SLOT_NOT_ITS_OWN: (
+        ViolationCode.FOLLOWED_TWICE: "cancel the later successor, if it has not started",
+        ViolationCode.FOLLOWED_EARLY: "cancel the successor, if it has not started; the job itself goes on",
+        ViolationCode.UNFOLLOWED: "start a worker: recovery writes its successor, or gives it up",
+        ViolationCode.CHAINED_ASTRAY: "cancel the successor, if it has not started",
+        ViolationCode.PREDECESSOR_GONE: _HISTORY,
+        ViolationCode.ROOT_BROKEN: _KEEP,
+        ViolationCode.PARAMS_BROKEN: "cancel the job and enqueue it anew: no handler could read it",
+        ViolationCode.RESERVATION_LEFT: "start a worker: recovery frees the reservation",
+        ViolationCode.RESERVATION_ELSEWHERE: "start a worker, or wait: it is freed when it expires",
+        ViolationCode.BLOCKED_ALONE: "cancel the job and enqueue it anew: nothing will ever unblock it",
+        ViolationCode.GROUP_GONE: "cancel the job if it still waits: its group cannot start or stop it",
+        ViolationCode.RUN_OF_NO_JOB: "start a worker: recovery copies it to the events and removes it",
+        ViolationCode.EVENT_OF_NO_JOB: _STRAY_ROW,
+        ViolationCode.PLACE_OF_NO_JOB: _STRAY_ROW,
+        ViolationCode.KEY_OF_NO_JOB: "delete the row: the key is free then",
+        ViolationCode.KEY_LEFT: "delete the row: the key is free then",
+        ViolationCode.KEY_OF_A_LINK: "write the id of the chain's root into the row",
+        ViolationCode.SLOT_NOT_ITS_OWN: (
             "cancel the job, if it has not started and another has its slot; else write its row"
         ),
-        Code.SCHEDULE_APART: (
+        ViolationCode.SCHEDULE_APART: (
             "save the schedule again: that writes what it is found by; delete what is left over"
         ),
-        Code.RESERVATION_OF_NO_JOB: "start a worker: recovery frees the reservation",
-        Code.RESERVED_TWICE: "start a worker, or wait: the later one is freed when it expires",
-        Code.ONCE_OVERLAPS: "cancel the later run, and look at what both have done",
-        Code.GROUP_OUT_OF_TURN: "cancel the later member, if it has not started",
-        Code.GROUP_STALLED: "start a worker for what stands nowhere; else cancel the group",
+        ViolationCode.RESERVATION_OF_NO_JOB: "start a worker: recovery frees the reservation",
+        ViolationCode.RESERVED_TWICE: "start a worker, or wait: the later one is freed when it expires",
+        ViolationCode.ONCE_OVERLAPS: "cancel the later run, and look at what both have done",
+        ViolationCode.GROUP_OUT_OF_TURN: "cancel the later member, if it has not started",
+        ViolationCode.GROUP_STALLED: "start a worker for what stands nowhere; else cancel the group",
     }
 )
 
-STRAYS: Final[Mapping[StrayKind, tuple[Code, str]]] = MappingProxyType(
+DANGLING: Final[Mapping[StrayKind, tuple[ViolationCode, str]]] = MappingProxyType(
     {
-        StrayKind.RUN: (Code.RUN_OF_NO_JOB, "a closed run whose job is gone"),
-        StrayKind.EVENT: (Code.EVENT_OF_NO_JOB, "an event whose job is gone"),
-        StrayKind.PLACE: (Code.PLACE_OF_NO_JOB, "a row of a job that is gone"),
-        StrayKind.KEY: (Code.KEY_OF_NO_JOB, "an active key whose job is gone"),
-        StrayKind.KEY_OF_ENDED: (Code.KEY_LEFT, "an active key whose chain has ended"),
-        StrayKind.KEY_OF_LINK: (Code.KEY_OF_A_LINK, "it names a job that is no root of a chain"),
-        StrayKind.SLOT: (Code.SLOT_NOT_ITS_OWN, "a job whose slot has no row, or is another's"),
+        StrayKind.RUN: (ViolationCode.RUN_OF_NO_JOB, "a closed run whose job is gone"),
+        StrayKind.EVENT: (ViolationCode.EVENT_OF_NO_JOB, "an event whose job is gone"),
+        StrayKind.PLACE: (ViolationCode.PLACE_OF_NO_JOB, "a row of a job that is gone"),
+        StrayKind.KEY: (ViolationCode.KEY_OF_NO_JOB, "an active key whose job is gone"),
+        StrayKind.KEY_OF_ENDED: (ViolationCode.KEY_LEFT, "an active key whose chain has ended"),
+        StrayKind.KEY_OF_LINK: (
+            ViolationCode.KEY_OF_A_LINK,
+            "it names a job that is no root of a chain",
+        ),
+        StrayKind.SLOT: (
+            ViolationCode.SLOT_NOT_ITS_OWN,
+            "a job whose slot has no row, or is another's",
+        ),
         StrayKind.SCHEDULE: (
-            Code.SCHEDULE_APART,
+            ViolationCode.SCHEDULE_APART,
             "a schedule that does not agree with what it is found by",
         ),
         StrayKind.RESERVATION: (
-            Code.RESERVATION_OF_NO_JOB,
+            ViolationCode.RESERVATION_OF_NO_JOB,
             "an active reservation whose job is gone",
         ),
-        StrayKind.RESERVED_TWICE: (Code.RESERVED_TWICE, "a queue is reserved more than once"),
-        StrayKind.OVERLAP: (Code.ONCE_OVERLAPS, "`once` jobs of one name run at the same time"),
+        StrayKind.RESERVED_TWICE: (
+            ViolationCode.RESERVED_TWICE,
+            "a queue is reserved more than once",
+        ),
+        StrayKind.OVERLAP: (
+            ViolationCode.ONCE_OVERLAPS,
+            "`once` jobs of one name run at the same time",
+        ),
         StrayKind.OUT_OF_TURN: (
-            Code.GROUP_OUT_OF_TURN,
+            ViolationCode.GROUP_OUT_OF_TURN,
             "a sequential group has a member in play before its turn",
         ),
         StrayKind.STALLED: (
-            Code.GROUP_STALLED,
+            ViolationCode.GROUP_STALLED,
             "a sealed group has blocked members and nothing that would unblock them",
         ),
     }

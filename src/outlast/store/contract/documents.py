@@ -2,23 +2,23 @@
 
 from typing import Protocol
 
-from outlast.core.document import Record
+from outlast.core.document import Document
 
 
-class Records(Protocol):
+class Documents(Protocol):
     """Documents by kind and key, each written only by whoever knows its last version."""
 
-    async def record(self, kind: str, key: str) -> Record | None:
+    async def document(self, kind: str, key: str) -> Document | None:
         """The record as it stands; None if there is none."""
         ...
 
-    async def records(self, kind: str) -> list[Record]:
+    async def documents(self, kind: str) -> list[Document]:
         """All of one kind, by key."""
         ...
 
     async def swap(
         self, kind: str, key: str, *, expected: int | None, value: str | None
-    ) -> Record | None:
+    ) -> Document | None:
         """Write `value` if the record's version is `expected`; None: if there is no record.
 
         Answers the record as written; without a value, the one that is gone. None means that

@@ -51,7 +51,7 @@ class Groups(Protocol):
         """Groups at one moment, the newest `seq` first; `before` pages on from the last seen."""
         ...
 
-    async def groups_over(self, group_ids: Sequence[str]) -> list[bool | None]:
+    async def groups_finished(self, group_ids: Sequence[str]) -> list[bool | None]:
         """Whether each one is over, in the order asked; None where there is none.
 
         The same as `group(…).is_over`, at a cost that does not grow with its members.
@@ -62,7 +62,7 @@ class Groups(Protocol):
         """Groups that close and were not swept, the earliest first."""
         ...
 
-    async def left_over(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
+    async def remaining_members(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
         """Members of a closing group that still wait; if it stops, also those that run unasked.
 
         In the order in which they were stored; `after` pages on from the `seq` of the last one
@@ -70,7 +70,7 @@ class Groups(Protocol):
         """
         ...
 
-    async def sweep_groups(self, *, limit: int) -> int:
+    async def mark_groups_closed(self, *, limit: int) -> int:
         """Forget, for `closing_groups`, up to `limit` whose members have all ended; how many."""
         ...
 

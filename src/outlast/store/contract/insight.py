@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Protocol
 
-from outlast.core.explain import Situation
+from outlast.core.explain import WaitFacts
 from outlast.core.ids import JobId
 from outlast.core.overview import Overview
 
 
-class Views(Protocol):
+class InsightReads(Protocol):
     """Each answer is one consistent moment; none of them changes anything."""
 
     async def overview(self, *, span: timedelta) -> Overview:
@@ -19,7 +19,7 @@ class Views(Protocol):
         """
         ...
 
-    async def situation(self, job_id: JobId) -> Situation | None:
+    async def wait_facts(self, job_id: JobId) -> WaitFacts | None:
         """All that decides when this job is taken; None if there is no such job.
 
         Ahead of it are the jobs of its queue that a claim of every type would take before it,
@@ -27,10 +27,10 @@ class Views(Protocol):
         """
         ...
 
-    async def facts(self) -> Mapping[str, str]:
+    async def describe(self) -> Mapping[str, str]:
         """What an operator should know of the store, in a few words each."""
         ...
 
-    async def concerns(self) -> list[str]:
+    async def health_warnings(self) -> list[str]:
         """What an operator should worry about; empty when all is well."""
         ...

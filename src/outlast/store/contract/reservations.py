@@ -44,7 +44,7 @@ class Reservations(Protocol):
         """
         ...
 
-    async def keep(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+    async def extend_reservation(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
         """Extend it to `span` from now, lapsed or not; False if it is not active any more."""
         ...
 
@@ -56,11 +56,11 @@ class Reservations(Protocol):
         """The latest first. They go when their job is pruned."""
         ...
 
-    async def lapsed_reservations(self, *, limit: int) -> list[Reservation]:
+    async def expired_reservations(self, *, limit: int) -> list[Reservation]:
         """Active ones that nobody has renewed in time, the longest lapsed first."""
         ...
 
-    async def free_reservations(self, *, limit: int) -> list[Reservation]:
+    async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
         """Let active ones expire that hold a queue for nothing; answers those, as they are now.
 
         `job_over`: its job has ended, or is gone; only a broken store has any. `handed_back`: it

@@ -26,7 +26,7 @@ class Due:
     next_trigger_at: datetime | None
 
 
-class Fired(StrEnum):
+class FireResult(StrEnum):
     """What became of one `Firing`."""
 
     WRITTEN = "written"  # the slot's row, its job if it has one, and the schedule's next slot
@@ -79,7 +79,7 @@ class Schedules(Protocol):
         """
         ...
 
-    async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
+    async def fire(self, firings: Sequence[Firing]) -> list[FireResult]:
         """Answer slots, each alone: its row, its job, and where its schedule stands from now on.
 
         Atomic per firing, in the order given. One counts only while the schedule is enabled, has

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from outlast.clock import micros, moment
+from outlast.clock import from_micros, to_micros
 from outlast.core.decide import SUCCESS, Change, Guard
-from outlast.core.event import Kind as Told
+from outlast.core.event import EventKind as Told
 from outlast.errors import OperatorError, StoreMoved, StoreSealed
 
 MAX_ADDRESS: Final = 2048
@@ -25,7 +25,7 @@ Row = Sequence[Any]
 """What JSON can hold, in the order of `COLUMNS`; moments are microseconds since 1970 (UTC)."""
 
 
-class Stage(StrEnum):
+class TransferStage(StrEnum):
     """How far a store is in a move."""
 
     OPEN = "open"  # it takes work; there is no move, or it is over
@@ -36,28 +36,28 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Footing:
+class TransferStatus:
     """Where a store is in which move. `other` has no password; `by` names the move itself.
 
     `until` is when a seal is over by itself; from `grace` on workers hand back what still runs.
     """
 
-    stage: Stage = Stage.OPEN
+    stage: TransferStage = TransferStage.OPEN
     other: str = ""
     by: str = ""
     until: datetime | None = None
     grace: datetime | None = None
 
-    def at(self, now: datetime) -> "Footing":
+    def at(self, now: datetime) -> "TransferStatus":
         """The same at that moment: a seal whose time has passed is none."""
         is_over = self.until is not None and self.until <= now
         return OPEN if is_over else self
 
 
-OPEN: Final = Footing()
+OPEN: Final = TransferStatus()
 
 
-class Kind(StrEnum):
+class TableKind(StrEnum):
     """What a store holds, in the order in which it can be stored anew."""
 
     QUEUES = "queues"
@@ -73,100 +73,102 @@ class Kind(StrEnum):
     COUNTERS = "counters"  # the last numbers given, so that none is given twice
 
 
-COLUMNS: Final[Mapping[Kind, tuple[str, ...]]] = {
-    Kind.QUEUES: (
+COLUMNS: Final[Mapping[TableKind, tuple[str, ...]]] = {
+    TableKind.QUEUES: (
         "name", "ordering", "gap", "concurrency", "paused_at", "pause_reason", "resume_at",
     ),
-    Kind.GROUPS: (
+    TableKind.GROUPS: (
         "seq", "id", "name", "mode", "on_failure", "total", "created_at", "sealed_at", "closing",
         "reason", "swept",
     ),
-    Kind.KEYS: ("scope", "key", "bucket", "job_id"),
-    Kind.SLOTS: (
+    TableKind.KEYS: ("scope", "key", "bucket", "job_id"),
+    TableKind.SLOTS: (
         "series", "slot_at", "outcome", "planned", "actual", "schedule_id", "job_id", "reason",
     ),
-    Kind.SCHEDULES: (
+    TableKind.SCHEDULES: (
         "id", "name", "plan", "version", "enabled", "created_at", "updated_at", "next_slot",
         "next_trigger_at", "last_triggered_at",
     ),
-    Kind.RECORDS: ("kind", "key", "value", "version", "created_at", "updated_at"),
-    Kind.JOBS: (
+    TableKind.RECORDS: ("kind", "key", "value", "version", "created_at", "updated_at"),
+    TableKind.JOBS: (
         "seq", "id", "type", "name", "queue", "delivery", "params", "max_attempts", "created_at",
         "slot_at", "start_deadline", "retry_of", "root_id", "group_id", "grp", "template_id",
         "template_at", "schedule_id", "state", "reason", "finished_at", "priority", "position",
         "available_at", "token", "failures", "losses",
     ),
-    Kind.RUNS: (
+    TableKind.RUNS: (
         "seq", "token", "job_id", "run_id", "status", "reason", "holder", "boot_id", "started_at",
         "finished_at", "error", "result", "exit_code", "log_path", "artifacts", "progress",
     ),
-    Kind.EVENTS: (
+    TableKind.EVENTS: (
         "id", "job_id", "queue", "at", "kind", "token", "run_id", "reason", "detail",
     ),
-    Kind.RESERVATIONS: (
+    TableKind.RESERVATIONS: (
         "seq", "id", "queue", "job_id", "caller", "request", "status", "reason", "reserved_at",
         "expires_at", "span", "ended_at",
     ),
-    Kind.COUNTERS: ("name", "last"),
+    TableKind.COUNTERS: ("name", "last"),
 }  # fmt: skip
 
-FIRST: Final[Mapping[Kind, tuple[Any, ...]]] = {
-    Kind.QUEUES: ("",),
-    Kind.GROUPS: (0,),
-    Kind.KEYS: ("", "", ""),
-    Kind.SLOTS: ("", -(2**62)),
-    Kind.SCHEDULES: ("",),
-    Kind.RECORDS: ("", ""),
-    Kind.JOBS: (0,),
-    Kind.RUNS: (0, 0),
-    Kind.EVENTS: (0,),
-    Kind.RESERVATIONS: (0,),
-    Kind.COUNTERS: ("",),
+FIRST: Final[Mapping[TableKind, tuple[Any, ...]]] = {
+    TableKind.QUEUES: ("",),
+    TableKind.GROUPS: (0,),
+    TableKind.KEYS: ("", "", ""),
+    TableKind.SLOTS: ("", -(2**62)),
+    TableKind.SCHEDULES: ("",),
+    TableKind.RECORDS: ("", ""),
+    TableKind.JOBS: (0,),
+    TableKind.RUNS: (0, 0),
+    TableKind.EVENTS: (0,),
+    TableKind.RESERVATIONS: (0,),
+    TableKind.COUNTERS: ("",),
 }
 """Before the first key of each kind. A key is as many of the first columns."""
 
 
-def key_of(kind: Kind, row: Row) -> tuple[Any, ...]:
+def key_of(kind: TableKind, row: Row) -> tuple[Any, ...]:
     """What tells a row from all others of its kind, and where it stands in their order."""
     return tuple(row[: len(FIRST[kind])])
 
 
-def named(kind: Kind, row: Row) -> dict[str, Any]:
+def named(kind: TableKind, row: Row) -> dict[str, Any]:
     """The row by the names of its columns."""
     return dict(zip(COLUMNS[kind], row, strict=True))
 
 
-def plain(kind: Kind, row: Row) -> Row:
+def plain(kind: TableKind, row: Row) -> Row:
     """A row of an SQL store as every store shows it: booleans, and artifacts as a list."""
     shown = list(row)
     for name in _BOOLEANS & set(COLUMNS[kind]):
         place = COLUMNS[kind].index(name)
         shown[place] = bool(shown[place])
-    if kind is Kind.RUNS:
+    if kind is TableKind.RUNS:
         shown[_ARTIFACTS] = json.loads(shown[_ARTIFACTS])
     return shown
 
 
 _BOOLEANS: Final = frozenset({"enabled", "swept"})
-_ARTIFACTS: Final = COLUMNS[Kind.RUNS].index("artifacts")
+_ARTIFACTS: Final = COLUMNS[TableKind.RUNS].index("artifacts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StatusChange:
     """A wish to be at another stage; spans are from now on.
 
     A seal that begins has a `grace`. One that is renewed has none: if it was over meanwhile,
     somebody may have begun something since, and it is not to be had again by the way.
     """
 
-    stage: Stage
+    stage: TransferStage
     other: str
     by: str
     span: timedelta | None = None
     grace: timedelta | None = None
 
 
-def after(present: Footing, step: Step, now: datetime) -> Footing | None:
+def next_status(
+    present: TransferStatus, step: StatusChange, now: datetime
+) -> TransferStatus | None:
     """Where the step leads; None if the present footing does not allow it.
 
     Filled is what is open, or what the same store fills already; sealed what is open, or sealed for
@@ -176,62 +178,65 @@ def after(present: Footing, step: Step, now: datetime) -> Footing | None:
     there = present.at(now)
     is_same = (there.other, there.by) == (step.other, step.by)
     match step.stage:
-        case Stage.FILLING:
-            is_resumed = there.stage in (Stage.FILLING, Stage.READY) and there.other == step.other
-            allowed = there.stage is Stage.OPEN or is_resumed
-        case Stage.SEALED:
-            is_mine = there.stage is Stage.SEALED and is_same
+        case TransferStage.FILLING:
+            is_resumed = (
+                there.stage in (TransferStage.FILLING, TransferStage.READY)
+                and there.other == step.other
+            )
+            allowed = there.stage is TransferStage.OPEN or is_resumed
+        case TransferStage.SEALED:
+            is_mine = there.stage is TransferStage.SEALED and is_same
             allowed = is_mine if step.grace is None else _may_be_sealed(there, step)
-        case Stage.READY:
-            allowed = there.stage is Stage.FILLING and is_same
-        case Stage.MOVED:
-            allowed = there.stage is Stage.SEALED and is_same
-        case Stage.OPEN:
-            allowed = there.stage is not Stage.MOVED and is_same
+        case TransferStage.READY:
+            allowed = there.stage is TransferStage.FILLING and is_same
+        case TransferStage.MOVED:
+            allowed = there.stage is TransferStage.SEALED and is_same
+        case TransferStage.OPEN:
+            allowed = there.stage is not TransferStage.MOVED and is_same
     return _led(there, step, now) if allowed else None
 
 
-def _may_be_sealed(there: Footing, step: Step) -> bool:
-    is_resumed = there.stage is Stage.SEALED and there.other == step.other
-    return there.stage is Stage.OPEN or is_resumed
+def _may_be_sealed(there: TransferStatus, step: StatusChange) -> bool:
+    is_resumed = there.stage is TransferStage.SEALED and there.other == step.other
+    return there.stage is TransferStage.OPEN or is_resumed
 
 
-def _led(there: Footing, step: Step, now: datetime) -> Footing:
-    if step.stage is Stage.OPEN:
+def _led(there: TransferStatus, step: StatusChange, now: datetime) -> TransferStatus:
+    if step.stage is TransferStage.OPEN:
         return OPEN
-    if step.stage is not Stage.SEALED:
-        return Footing(stage=step.stage, other=step.other, by=step.by)
+    if step.stage is not TransferStage.SEALED:
+        return TransferStatus(stage=step.stage, other=step.other, by=step.by)
     assert step.span is not None, "a seal has an end"
     grace = there.grace if step.grace is None else now + step.grace
-    return Footing(
-        stage=Stage.SEALED, other=step.other, by=step.by, until=now + step.span, grace=grace
+    return TransferStatus(
+        stage=TransferStage.SEALED, other=step.other, by=step.by, until=now + step.span, grace=grace
     )
 
 
-def refusal(footing: Footing) -> OperatorError:
+def closed_error(footing: TransferStatus) -> OperatorError:
     """What whoever wants something of a store that is not open is told."""
-    if footing.stage is Stage.MOVED:
+    if footing.stage is TransferStage.MOVED:
         return StoreMoved(
             f"this store was moved to {footing.other}, for good; use that address instead. "
             "Nothing was written",
             to=footing.other,
         )
     words = {
-        Stage.SEALED: f"is being moved to {footing.other}; wait until that is over",
-        Stage.FILLING: f"is being filled from {footing.other}; wait until that is over, or begin "
+        TransferStage.SEALED: f"is being moved to {footing.other}; wait until that is over",
+        TransferStage.FILLING: f"is being filled from {footing.other}; wait until that is over, or begin "
         f"it again: outlast db copy --from {footing.other} --to this one",
-        Stage.READY: f"holds all of {footing.other} and waits to take its place; finish that: "
+        TransferStage.READY: f"holds all of {footing.other} and waits to take its place; finish that: "
         f"outlast db copy --from {footing.other} --to this one",
     }
     return StoreSealed(f"this store {words[footing.stage]}. Nothing was written")
 
 
-def refuse_load(footing: Footing) -> OperatorError:
+def refuse_load(footing: TransferStatus) -> OperatorError:
     """Only a store that is filled takes rows as they are."""
     return StoreSealed(f"this store is {footing.stage}, not filling; it takes no rows as they are")
 
 
-def goes_on(change: Change) -> bool:
+def allowed_while_sealed(change: Change) -> bool:
     """Whether a change closes a run, which is written also where nothing new is begun."""
     if change.move is SUCCESS:
         return True  # the routine: nothing more is looked at
@@ -239,7 +244,7 @@ def goes_on(change: Change) -> bool:
     return is_of_a_run and change.move.kind is not Told.CANCEL_REQUESTED
 
 
-def to_row(footing: Footing) -> dict[str, Any]:
+def to_row(footing: TransferStatus) -> dict[str, Any]:
     """What the stores bind."""
     return {
         "stage": str(footing.stage),
@@ -250,32 +255,32 @@ def to_row(footing: Footing) -> dict[str, Any]:
     }
 
 
-def from_row(row: Row | None) -> Footing:
+def from_row(row: Row | None) -> TransferStatus:
     """What was stored; open if nothing was."""
     if row is None:
         return OPEN
     stage, other, by, until, grace = row
-    return Footing(
-        stage=Stage(stage), other=other, by=by, until=_moment(until), grace=_moment(grace)
+    return TransferStatus(
+        stage=TransferStage(stage), other=other, by=by, until=_moment(until), grace=_moment(grace)
     )
 
 
 def _number(at: datetime | None) -> int | None:
-    return None if at is None else micros(at)
+    return None if at is None else to_micros(at)
 
 
 def _moment(number: int | None) -> datetime | None:
-    return None if number is None else moment(number)
+    return None if number is None else from_micros(number)
 
 
 class Moving(Protocol):
     """What `outlast db copy` needs of the two stores."""
 
-    async def footing(self) -> Footing:
+    async def transfer_status(self) -> TransferStatus:
         """How it stands now; a seal whose time has passed is none."""
         ...
 
-    async def stand(self, step: Step) -> bool:
+    async def change_transfer_status(self, step: StatusChange) -> bool:
         """Take the step, if the present footing allows it (see `after`); False if it does not.
 
         One write that is compared: of many at once one leads on from where the other led. When it
@@ -284,7 +289,7 @@ class Moving(Protocol):
         ...
 
     async def dump(
-        self, kind: Kind, *, after: Row | None = None, limit: int, ended_only: bool = False
+        self, kind: TableKind, *, after: Row | None = None, limit: int, ended_only: bool = False
     ) -> list[Row]:
         """The next rows of a kind by their keys, after that one; `ended_only`: of jobs those alone.
 
@@ -292,7 +297,7 @@ class Moving(Protocol):
         """
         ...
 
-    async def load(self, kind: Kind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
+    async def load(self, kind: TableKind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
         """Have these rows exactly so, and none with the keys of `gone`. Only while it is filled.
 
         One write, and harmless to repeat. Left out, without a word, is what belongs to a job, a

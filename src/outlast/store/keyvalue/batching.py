@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import Final, TypeVar
 
-from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.context import StoreContext
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -17,7 +17,7 @@ AT_ONCE: Final = 16
 """How many requests one verb has under way."""
 
 
-async def together(
+async def run_concurrently(
     items: Sequence[Item],
     do: Callable[[Item], Awaitable[Answer]],
     *,
@@ -31,8 +31,8 @@ async def together(
     return answers
 
 
-async def in_chunks(
-    desk: Desk,
+async def run_in_chunks(
+    desk: StoreContext,
     items: Sequence[Item],
     do: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
     *,
@@ -45,13 +45,13 @@ async def in_chunks(
     for alone, group in groupby(items, key=is_alone):
         own = list(group)
         parts = [[item] for item in own] if alone else _filled(desk, own, records, size)
-        for told in await together(parts, do, is_alone=lambda _, alone=alone: alone):  # type: ignore[misc]
+        for told in await run_concurrently(parts, do, is_alone=lambda _, alone=alone: alone):  # type: ignore[misc]
             answers += told
     return answers
 
 
 def _filled(
-    desk: Desk, items: Sequence[Item], records: int, size: Callable[[Item], int]
+    desk: StoreContext, items: Sequence[Item], records: int, size: Callable[[Item], int]
 ) -> list[list[Item]]:
     most = max(1, desk.engine.limits.most_writes // records)
     parts: list[list[Item]] = []
@@ -66,7 +66,7 @@ def _filled(
 
 
 def chunks(
-    desk: Desk, items: Sequence[Item], *, records: int, most: int = 1_000
+    desk: StoreContext, items: Sequence[Item], *, records: int, most: int = 1_000
 ) -> list[Sequence[Item]]:
     """As many at a time as one transaction takes, where each writes up to so many records."""
     size = min(most, max(1, desk.engine.limits.most_writes // records))

@@ -13,7 +13,7 @@ JOB: Final = 6
 """Records for a job beside its slot: itself, id, number, place, deadline, active key."""
 
 
-class Numbered(NamedTuple):
+class NumberedFiring(NamedTuple):
     """A firing, its place in the order given, and the number that its job gets."""
 
     at: int
@@ -21,11 +21,13 @@ class Numbered(NamedTuple):
     seq: int
 
 
-Bundle = list[Numbered]
+Bundle = list[NumberedFiring]
 """What goes into one transaction."""
 
 
-def bundles(items: Sequence[Numbered], *, placed: Collection[str], most: int) -> list[list[Bundle]]:
+def pack_firings(
+    items: Sequence[NumberedFiring], *, placed: Collection[str], most: int
+) -> list[list[Bundle]]:
     """Lists of bundles: those of one list go one after the other, the lists beside each other.
 
     Firings that ask for the same thing are in one list, in the order given. `placed` are the
@@ -36,23 +38,23 @@ def bundles(items: Sequence[Numbered], *, placed: Collection[str], most: int) ->
     return [[bundle] for bundle in _packed(short, most)] + [line for line in cut if len(line) > 1]
 
 
-def _lines(items: Sequence[Numbered], placed: Collection[str]) -> list[Bundle]:
+def _lines(items: Sequence[NumberedFiring], placed: Collection[str]) -> list[Bundle]:
     """Whoever asks for what another does stands in one line with it."""
     line_of: dict[object, Bundle] = {}
     for item in items:
-        wishes = list(_wishes(item.firing, placed))
+        wishes = list(_conflict_keys(item.firing, placed))
         met = {id(line): line for wish in wishes if (line := line_of.get(wish)) is not None}
         own, *others = met.values() if met else [[]]
         for line in others:
             own += line
-            line_of |= {wish: own for each in line for wish in _wishes(each.firing, placed)}
+            line_of |= {wish: own for each in line for wish in _conflict_keys(each.firing, placed)}
         own.append(item)
         line_of |= dict.fromkeys(wishes, own)
     lines = {id(line): line for line in line_of.values()}.values()
     return [sorted(line, key=lambda item: item.at) for line in lines]
 
 
-def _wishes(firing: Firing, placed: Collection[str]) -> Iterator[object]:
+def _conflict_keys(firing: Firing, placed: Collection[str]) -> Iterator[object]:
     """All that only one of several can have."""
     yield firing.schedule_id
     yield firing.slot

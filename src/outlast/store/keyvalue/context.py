@@ -7,25 +7,25 @@ from typing import TypeVar
 
 from outlast.clock import Clock
 from outlast.core.ids import Ids
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Engine
-from outlast.store.keyvalue.leases import Leases
-from outlast.store.keyvalue.unit_of_work import Unit, Units
+from outlast.store.keyvalue.leases import LeaseClock
+from outlast.store.keyvalue.unit_of_work import UnitOfWork, UnitRunner
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class StoreContext:
     """Handed to every verb."""
 
-    units: Units
+    units: UnitRunner
     clock: Clock
-    leases: Leases
+    leases: LeaseClock
     ids: Ids
-    wake: Callable[[Hint], None]
-    known: set[str]  # queues that are on the list already
+    notify: Callable[[Notification], None]
+    registered_queues: set[str]  # queues that are on the list already
     tombstones: timedelta | None = None  # how long the keys of pruned jobs stay; None: for ever
 
     @property
@@ -35,7 +35,7 @@ class Desk:
     def now(self) -> datetime:
         return self.clock.now()
 
-    async def do(self, work: Callable[[Unit], Awaitable[Answer]]) -> Answer:
+    async def run_unit(self, work: Callable[[UnitOfWork], Awaitable[Answer]]) -> Answer:
         return await self.units.do(work)
 
     async def numbers(self, count: int) -> int:

@@ -25,7 +25,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredItem:
     """A record as it was read. No two writes of a key ever give it one `version`."""
 
     key: Key
@@ -34,7 +34,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class KeyRange:
     """The keys of one part from `start` on, and before `end`; None is no bound."""
 
     part: str
@@ -61,7 +61,7 @@ LEASE: Final = "lease"
 """In a record that has one: the name of its lease."""
 
 
-class Leases(Protocol):
+class EngineLeases(Protocol):
     """For records that go by themselves, by the engine's own clock."""
 
     async def put(self, record: Write, *, span: float) -> Keep:
@@ -89,7 +89,7 @@ class Engine(Protocol):
     def limits(self) -> Limits: ...
 
     @property
-    def leases(self) -> Leases | None:
+    def leases(self) -> EngineLeases | None:
         """None: nothing goes by itself there, or not soon."""
         ...
 
@@ -105,23 +105,23 @@ class Engine(Protocol):
         """Let go of everything; twice is fine."""
         ...
 
-    async def leave(self) -> None:
+    async def release_loop(self) -> None:
         """Let go of what the running loop has used: it is about to end, and others go on."""
         ...
 
-    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+    async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         """Each record, in the order asked; None where there is none."""
         ...
 
-    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+    async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
         """The first records of a span, in order, or in reverse the last ones."""
         ...
 
-    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+    async def ranges(self, asked: Sequence[tuple[KeyRange, int]]) -> list[list[StoredItem]]:
         """The first records of each span, up to its limit, in as few requests as it takes."""
         ...
 
-    def scan(self, start: str) -> AsyncIterator[Entry]:
+    def scan(self, start: str) -> AsyncIterator[StoredItem]:
         """Every record of every part that begins so, in no order. It costs what there is."""
         ...
 
@@ -150,10 +150,10 @@ class Engine(Protocol):
         """What the server takes for the time, to the second; None if it does not say."""
         ...
 
-    async def facts(self) -> Mapping[str, str]:
+    async def describe(self) -> Mapping[str, str]:
         """What an operator should know of it, in a few words each."""
         ...
 
-    async def concerns(self) -> list[str]:
+    async def health_warnings(self) -> list[str]:
         """What an operator should worry about; empty when all is well."""
         ...

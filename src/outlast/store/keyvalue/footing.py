@@ -8,19 +8,19 @@ from typing import Any, Final, TypeVar
 from outlast.core.decide import Change
 from outlast.store.contract.transfer import (
     OPEN,
-    Footing,
-    Stage,
-    Step,
-    after,
+    StatusChange,
+    TransferStage,
+    TransferStatus,
+    allowed_while_sealed,
+    closed_error,
     from_row,
-    goes_on,
-    refusal,
+    next_status,
     to_row,
 )
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Engine, Key, Value
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 FOOTING: Final = Key("outlast", "footing")
 FRESH: Final = 1.0
@@ -36,7 +36,7 @@ WISHES: Final = (
 Store = TypeVar("Store", bound=type)
 
 
-class Gatekeeper:
+class StatusCache:
     """Knows how the store stands, as of a second ago at most."""
 
     def __init__(self, engine: Engine, now: Callable[[], Any]) -> None:
@@ -52,9 +52,9 @@ class Gatekeeper:
             await self.look()
         footing = self._known.at(self._now())
         if footing is not OPEN:
-            raise refusal(footing)
+            raise closed_error(footing)
 
-    async def look(self) -> Footing:
+    async def look(self) -> TransferStatus:
         """As it is now."""
         [entry] = await self._engine.get([FOOTING])
         self._known = _footing(None if entry is None else entry.value)
@@ -62,22 +62,22 @@ class Gatekeeper:
         return self._known.at(self._now())
 
 
-async def stand(desk: Desk, step: Step) -> bool:
-    async def work(unit: Unit) -> bool:
-        footing = after(_footing(await unit.get(FOOTING)), step, desk.now())
+async def stand(desk: StoreContext, step: StatusChange) -> bool:
+    async def work(unit: UnitOfWork) -> bool:
+        footing = next_status(_footing(await unit.get(FOOTING)), step, desk.now())
         if footing is None:
             return False
-        if footing.stage is Stage.OPEN:
+        if footing.stage is TransferStage.OPEN:
             unit.delete(FOOTING)
         else:
             told = {name: value for name, value in to_row(footing).items() if value is not None}
             unit.put(FOOTING, told)
         return True
 
-    return await desk.do(work)
+    return await desk.run_unit(work)
 
 
-def _footing(value: Value | None) -> Footing:
+def _footing(value: Value | None) -> TransferStatus:
     if value is None:
         return OPEN
     names = ("stage", "other", "by", "until", "grace")
@@ -92,7 +92,7 @@ def while_open(store: Store) -> Store:
 
     @wraps(apply)
     async def guarded(self: Any, changes: Sequence[Change]) -> list[bool]:
-        if not all(map(goes_on, changes)):
+        if not all(map(allowed_while_sealed, changes)):
             await self.gatekeeper.require_open()
         answers: list[bool] = await apply(self, changes)
         return answers
@@ -115,4 +115,4 @@ COPIED: Final = "copied"
 
 
 def copied_key(job_id: str) -> Key:
-    return Key(COPIED, key_layout.fitted(job_id))
+    return Key(COPIED, key_layout.key_safe(job_id))

@@ -6,16 +6,16 @@ from outlast.store.keyvalue.engine import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holders:
+class LockRecord:
     """One who has it alone, or all who share it."""
 
     is_shared: bool
     numbers: tuple[str, ...] = ()
 
-    def plus(self, number: str) -> "Holders":
+    def plus(self, number: str) -> "LockRecord":
         return replace(self, numbers=(*self.numbers, number))
 
-    def without(self, number: str) -> "Holders":
+    def without(self, number: str) -> "LockRecord":
         return replace(self, numbers=tuple(n for n in self.numbers if n != number))
 
 
@@ -28,9 +28,9 @@ def owner(number: str) -> str:
     return number.rpartition(".")[0]
 
 
-def to_value(holders: Holders) -> Value:
+def to_value(holders: LockRecord) -> Value:
     return {"is_shared": holders.is_shared, "holders": list(holders.numbers)}
 
 
-def from_value(value: Value) -> Holders:
-    return Holders(is_shared=value["is_shared"], numbers=tuple(value["holders"]))
+def from_value(value: Value) -> LockRecord:
+    return LockRecord(is_shared=value["is_shared"], numbers=tuple(value["holders"]))

@@ -1,34 +1,36 @@
 """Doing what somebody left half-done, whatever kind of note it is."""
 
-from outlast.errors import StoreBroken
+from outlast.errors import StoreCorrupt
 from outlast.store.keyvalue import intents
-from outlast.store.keyvalue.context import Desk
-from outlast.store.keyvalue.engine import Entry, Key
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import Key, StoredItem
 from outlast.store.keyvalue.operations import groups, positions
 
 
-async def settle(desk: Desk) -> int:
+async def complete_all(desk: StoreContext) -> int:
     """Do all that was left; how many notes there were."""
-    left = await intents.left(desk.engine)
+    left = await intents.pending(desk.engine)
     for entry in left:
         await _finish(desk, entry)
     return len(left)
 
 
-async def finish(desk: Desk, note: Key) -> None:
+async def complete(desk: StoreContext, note: Key) -> None:
     """Do the rest of one note; harmless when it is gone."""
     [entry] = await desk.engine.get([note])
     if entry is not None:
         await _finish(desk, entry)
 
 
-async def _finish(desk: Desk, entry: Entry) -> None:
+async def _finish(desk: StoreContext, entry: StoredItem) -> None:
     match entry.value["kind"]:
         case intents.WRITES:
-            await intents.finish_writes(desk.engine, entry.key)
+            await intents.complete_writes(desk.engine, entry.key)
         case groups.SEAL:
             await groups.finish_seal(desk, entry.value["group"])
         case positions.PLAN:
             await positions.finish_plan(desk, entry.key)
         case other:
-            raise StoreBroken(f"a note of kind {other!r:.40} was left by a newer Outlast; use that")
+            raise StoreCorrupt(
+                f"a note of kind {other!r:.40} was left by a newer Outlast; use that"
+            )

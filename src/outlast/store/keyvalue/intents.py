@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Conditions, Engine, Entry, Key, Span, Value, Write
+from outlast.store.keyvalue.engine import (
+    Conditions,
+    Engine,
+    Key,
+    KeyRange,
+    StoredItem,
+    Value,
+    Write,
+)
 
 MANY: Final = 100
 WRITES: Final = "writes"
@@ -48,11 +56,11 @@ async def commit(engine: Engine, conditions: Conditions, writes: Sequence[Write]
     marked = [_marked(write, note.sort) for write in (*first, *late[:room])]
     if not await engine.transact({**conditions, note: None}, [*marked, Write(note, body)]):
         return False
-    await finish_writes(engine, note)
+    await complete_writes(engine, note)
     return True
 
 
-async def finish_writes(engine: Engine, note: Key) -> None:
+async def complete_writes(engine: Engine, note: Key) -> None:
     """Do the rest of one note; harmless when it is done, or somebody else does it."""
     while True:
         [entry] = await engine.get([note])
@@ -61,7 +69,7 @@ async def finish_writes(engine: Engine, note: Key) -> None:
         await _step(engine, entry)
 
 
-async def _step(engine: Engine, entry: Entry) -> None:
+async def _step(engine: Engine, entry: StoredItem) -> None:
     listed = entry.value["writes"]
     room = engine.limits.most_writes - 1
     rest = listed[room:]
@@ -70,9 +78,9 @@ async def _step(engine: Engine, entry: Entry) -> None:
     await engine.transact({entry.key: entry.version}, [*writes, Write(entry.key, after)])
 
 
-async def left(engine: Engine) -> list[Entry]:
+async def pending(engine: Engine) -> list[StoredItem]:
     """Notes that somebody left, or is busy with."""
-    return await engine.range(Span(key_layout.PENDING), limit=MANY)
+    return await engine.range(KeyRange(key_layout.PENDING), limit=MANY)
 
 
 def _may_be_late(write: Write, conditions: Conditions) -> bool:

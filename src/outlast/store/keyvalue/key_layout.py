@@ -8,11 +8,11 @@ import hashlib
 from datetime import UTC, datetime
 from typing import Final
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.job import Job, Slot
 from outlast.core.job import Key as DedupeKey
 from outlast.core.limits import MAX_PRIORITY
-from outlast.store.keyvalue.engine import Key, Span
+from outlast.store.keyvalue.engine import Key, KeyRange
 
 ONLY: Final = "-"
 """The sort key of a part that holds one record."""
@@ -39,7 +39,7 @@ RESERVATION: Final = "reservation"
 GROUP: Final = "group"
 WORKER: Final = "worker"
 LOCK: Final = "lock"
-LIFE: Final = "life"
+LIVENESS: Final = "life"
 PENDING: Final = "pending"
 EVENTS: Final = Key("counter", "event")
 """The number of the last event."""
@@ -64,7 +64,7 @@ def number(value: int) -> str:
     return f"{value + _SIGNED:016x}"
 
 
-def stamp(moment: datetime) -> str:
+def time_key(moment: datetime) -> str:
     """A moment as text of one width, whose order is that of time."""
     # Not strftime, which writes the year 1 as "1".
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
@@ -74,7 +74,7 @@ def at_stamp(text: str) -> datetime:
     return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=UTC)
 
 
-def fitted(text: str) -> str:
+def key_safe(text: str) -> str:
     """Any text as part of a key: itself, where it is short; nothing else becomes the same."""
     if len(text.encode()) > _LONGEST:
         return f"#sha256:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -82,16 +82,16 @@ def fitted(text: str) -> str:
 
 
 def job_sort(job: Job) -> str:
-    return f"scheduled#{stamp(job.available_at)}#{job.id}"
+    return f"scheduled#{time_key(job.available_at)}#{job.id}"
 
 
 def job_key(job: Job) -> Key:
     return Key(JOB, job_sort(job))
 
 
-def due_before(moment: datetime) -> Span:
+def due_before(moment: datetime) -> KeyRange:
     """The S2 query: everything that was to be run up to that moment, the moment included."""
-    return Span(JOB, "scheduled#", f"scheduled#{stamp(moment)}#\uffff")
+    return KeyRange(JOB, "scheduled#", f"scheduled#{time_key(moment)}#\uffff")
 
 
 def pointer(job_id: str) -> Key:
@@ -104,7 +104,7 @@ def seq_key(seq: int) -> Key:
 
 def order(job: Job) -> str:
     """The claim order of a queue: `priority DESC, position, available_at, created_at, seq`."""
-    times = f"{number(micros(job.available_at))}.{number(micros(job.created_at))}"
+    times = f"{number(to_micros(job.available_at))}.{number(to_micros(job.created_at))}"
     return f"{lane_start(job.priority)}{number(job.position)}.{times}.{number(job.seq)}"
 
 
@@ -113,17 +113,17 @@ def lane_start(priority: int) -> str:
     return f"{MAX_PRIORITY - priority:04x}."
 
 
-def lane(part: str, priority: int) -> Span:
+def lane(part: str, priority: int) -> KeyRange:
     start = lane_start(priority)
-    return Span(part, start, f"{start[:-1]}/")  # "/" is next after "."
+    return KeyRange(part, start, f"{start[:-1]}/")  # "/" is next after "."
 
 
 def due_sort(job: Job) -> str:
-    return f"{number(micros(job.available_at))}.{number(job.seq)}"
+    return f"{number(to_micros(job.available_at))}.{number(job.seq)}"
 
 
 def deadline_sort(deadline: datetime, seq: int) -> str:
-    return f"{number(micros(deadline))}.{number(seq)}"
+    return f"{number(to_micros(deadline))}.{number(seq)}"
 
 
 def run_key(job_id: str, token: int) -> Key:
@@ -134,9 +134,9 @@ def artifacts_key(job_id: str, token: int) -> Key:
     return Key(ARTIFACTS, f"{job_id}#{number(token)}")
 
 
-def of_job(part: str, job_id: str) -> Span:
+def of_job(part: str, job_id: str) -> KeyRange:
     """What a part holds of one job."""
-    return Span(part, f"{job_id}#", f"{job_id}$")  # "$" is next after "#"
+    return KeyRange(part, f"{job_id}#", f"{job_id}$")  # "$" is next after "#"
 
 
 def event_key(job_id: str | None, event_id: int) -> Key:
@@ -144,29 +144,31 @@ def event_key(job_id: str | None, event_id: int) -> Key:
 
 
 def dedupe_part(key: str) -> str:
-    return f"scheduled-job#{fitted(key)}"
+    return f"scheduled-job#{key_safe(key)}"
 
 
 def dedupe_key(key: DedupeKey) -> Key:
-    return Key(dedupe_part(key.key), fitted(key.bucket))
+    return Key(dedupe_part(key.key), key_safe(key.bucket))
 
 
 def active_key(key: str) -> Key:
-    return Key(ACTIVE, fitted(key))
+    return Key(ACTIVE, key_safe(key))
 
 
 def slot_key(slot: Slot) -> Key:
-    return Key(SLOT, f"{slot.series}#{stamp(slot.at)}")
+    return Key(SLOT, f"{slot.series}#{time_key(slot.at)}")
 
 
-def slots_before(series: str, moment: datetime | None) -> Span:
+def slots_before(series: str, moment: datetime | None) -> KeyRange:
     """The slots of a series, or those of them before a moment."""
-    end = f"{series}$" if moment is None else f"{series}#{stamp(moment)}"  # "$" is next after "#"
-    return Span(SLOT, f"{series}#", end)
+    end = (
+        f"{series}$" if moment is None else f"{series}#{time_key(moment)}"
+    )  # "$" is next after "#"
+    return KeyRange(SLOT, f"{series}#", end)
 
 
 def trigger_sort(at: datetime, schedule_id: str) -> str:
-    return f"{number(micros(at))}.{schedule_id}"
+    return f"{number(to_micros(at))}.{schedule_id}"
 
 
 def member_part(group_id: str) -> str:

@@ -4,21 +4,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from outlast.clock import MICROSECOND, Clock, SystemClock, micros
+from outlast.clock import MICROSECOND, Clock, SystemClock, to_micros
 
 SHARED: Final = "shared"
 """The boot of a clock that all machines share."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseEnd:
+class LeaseExpiry:
     """When a lease is over: a reading of the lease clock, and the boot that it belongs to."""
 
     at: int
     boot: str
 
 
-class Leases:
+class LeaseClock:
     """Ends of leases from spans. `margin` is by how much two machines' clocks may differ."""
 
     def __init__(self, clock: Clock, *, margin: timedelta = timedelta(0)) -> None:
@@ -34,10 +34,10 @@ class Leases:
         """Every end up to this reading, of this boot, is over."""
         return self._clock.monotonic() - self._margin
 
-    def end(self, span: timedelta) -> LeaseEnd:
-        return LeaseEnd(self._clock.monotonic() + span // MICROSECOND, self._clock.boot_id())
+    def end(self, span: timedelta) -> LeaseExpiry:
+        return LeaseExpiry(self._clock.monotonic() + span // MICROSECOND, self._clock.boot_id())
 
-    def is_over(self, end: LeaseEnd) -> bool:
+    def is_over(self, end: LeaseExpiry) -> bool:
         return end.boot != self.boot or end.at <= self.past
 
 
@@ -49,7 +49,7 @@ class FleetClock:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._ahead = micros(self._clock.now()) - self._clock.monotonic()
+        self._ahead = to_micros(self._clock.now()) - self._clock.monotonic()
 
     def now(self) -> datetime:
         return self._clock.now()

@@ -10,33 +10,33 @@ from dataclasses import dataclass
 from typing import Final
 
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import LEASE, Engine, Entry, Keep, Key, Leases, Write
-from outlast.store.keyvalue.pulse import PATIENCE, Pulse
+from outlast.store.keyvalue.engine import LEASE, Engine, EngineLeases, Keep, Key, StoredItem, Write
+from outlast.store.keyvalue.pulse import PATIENCE, ChangeMonitor
 
 COARSE: Final = 1.0
 """Seconds: what a lease has left is told in whole ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class LeaseObservation:
     """What was seen of a lease, when: it ends before `end`, if nobody keeps it any more."""
 
     at: float
     end: float
 
 
-class Lives:
+class Liveness:
     """Our own life, of which `owner` is the name, and what is known of others'."""
 
     def __init__(self, engine: Engine, owner: str) -> None:
         self._engine = engine
         self._owner = owner
-        self._pulse = Pulse(engine)
+        self._pulse = ChangeMonitor(engine)
         self._keep: Keep | None = None
         self._beats = 0
-        self._sights: dict[str, Sight] = {}
+        self._sights: dict[str, LeaseObservation] = {}
 
-    async def show(self) -> None:
+    async def heartbeat(self) -> None:
         """A sign of our own life, the first or one more; never two at a time."""
         leases = self._engine.leases
         if leases is None:
@@ -47,9 +47,9 @@ class Lives:
 
     async def end(self) -> None:
         """Say that there is none any more."""
-        await self._engine.transact({}, self.buried([self._owner]))
+        await self._engine.transact({}, self.delete_records([self._owner]))
 
-    async def judged(
+    async def check(
         self, owners: Collection[str], *, closely: bool = False
     ) -> Mapping[str, bool | None]:
         """Of each: True, it is gone; False, it lives; None, it was not watched for long enough.
@@ -61,19 +61,19 @@ class Lives:
         judged = [await self._verdict(entry, closely=closely) for entry in found]
         return dict(zip(asked, judged, strict=True))
 
-    def buried(self, owners: Collection[str]) -> list[Write]:
+    def delete_records(self, owners: Collection[str]) -> list[Write]:
         """What takes their records away."""
         return [Write(_key(owner), None) for owner in owners]
 
-    async def _verdict(self, entry: Entry | None, *, closely: bool) -> bool | None:
+    async def _verdict(self, entry: StoredItem | None, *, closely: bool) -> bool | None:
         if entry is None:
             return True
         leases, lease = self._engine.leases, entry.value.get(LEASE)
         if leases is None or lease is None:
-            return self._pulse.judged(entry)
+            return self._pulse.is_stale(entry)
         return False if closely and await self._was_kept(leases, lease) else None
 
-    async def _was_kept(self, leases: Leases, lease: str) -> bool:
+    async def _was_kept(self, leases: EngineLeases, lease: str) -> bool:
         """Whether it ends later than it would if nobody had kept it since it was last seen."""
         asked = time.monotonic()
         left = await leases.left(lease)
@@ -83,7 +83,7 @@ class Lives:
         # What is over is 0, and stays so until its engine has come round to it.
         was_kept = before is not None and left > 0 and asked + left >= before.end
         if before is None or was_kept:
-            self._sights[lease] = Sight(now, now + left + COARSE)
+            self._sights[lease] = LeaseObservation(now, now + left + COARSE)
         return was_kept
 
     def _forget(self, before: float) -> None:
@@ -96,4 +96,4 @@ class Lives:
 
 
 def _key(owner: str) -> Key:
-    return Key(key_layout.LIFE, owner)
+    return Key(key_layout.LIVENESS, owner)

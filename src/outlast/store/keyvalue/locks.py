@@ -14,9 +14,9 @@ from threading import Lock as Mutex
 from outlast.core.limits import check_name
 from outlast.errors import OperatorError
 from outlast.store.keyvalue import holders, key_layout
-from outlast.store.keyvalue.engine import Engine, Entry, Key, Write
-from outlast.store.keyvalue.holders import Holders, from_value, to_value
-from outlast.store.keyvalue.liveness import Lives
+from outlast.store.keyvalue.engine import Engine, Key, StoredItem, Write
+from outlast.store.keyvalue.holders import LockRecord, from_value, to_value
+from outlast.store.keyvalue.liveness import Liveness
 from outlast.store.keyvalue.pulse import PATIENCE
 
 
@@ -48,19 +48,19 @@ class Locks:
         self._held: dict[str, Lock] = {}
         self._wanted: set[str] = set()
         self._leaving: dict[str, Lock] = {}
-        self._lives = Lives(engine, owner)
+        self._lives = Liveness(engine, owner)
         self._buried: set[str] = set()
         self._guard = Mutex()
         self._begun: Future[None] | None = None
         self._beating: Thread | None = None
         self._is_over = Event()
 
-    async def hold(self, name: str, *, shared: bool = False) -> Lock | None:
+    async def acquire_lock(self, name: str, *, shared: bool = False) -> Lock | None:
         """Take it, alone or with others, or find out that somebody lives who does not let us."""
         check_name(name, what="lock name")
         self._count += 1
         lock = Lock(self, name, holders.number(self._owner, self._count))
-        await self._live()
+        await self._start_heartbeat()
         # From before it is written: whoever of us looks meanwhile knows that it is no dead one's.
         self._wanted.add(lock.number)
         try:
@@ -74,27 +74,27 @@ class Locks:
             self._wanted.discard(lock.number)
         return lock
 
-    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+    async def free_locks(self, names: Collection[str]) -> frozenset[str]:
         """Those that nobody has, and those whose holders show no life."""
         wanted = list(dict.fromkeys(names))
         found = await self._look(wanted)
         answers = await asyncio.gather(*(self._is_free(entry) for entry in found))
         return frozenset(name for name, is_free in zip(wanted, answers, strict=True) if is_free)
 
-    async def deserted(self, names: Collection[str]) -> frozenset[str]:
+    async def known_dead(self, names: Collection[str]) -> frozenset[str]:
         """Those known to be nobody's, without waiting to find out, and not buried yet."""
         wanted = sorted(set(names) - self._buried)
         verdicts = await self._judged(await self._look(wanted))
         return frozenset(name for name, gone in zip(wanted, verdicts, strict=True) if gone)
 
-    def bury(self, names: Collection[str]) -> None:
+    def mark_released(self, names: Collection[str]) -> None:
         """Whoever had them has left nothing: they need not be looked for again."""
         self._buried.update(names)
 
-    async def beat(self) -> None:
+    async def heartbeat(self) -> None:
         """Show life, see who was not believed, and finish what was cut short."""
         with suppress(OperatorError):  # whoever cannot reach the store tries again
-            await self._lives.show()
+            await self._lives.heartbeat()
             await self._find_lost()
             await self._leave()
 
@@ -122,13 +122,13 @@ class Locks:
     async def _take(self, lock: Lock, *, shared: bool) -> bool:
         while True:
             [entry] = await self._look([lock.name])
-            there = Holders(is_shared=shared) if entry is None else from_value(entry.value)
+            there = LockRecord(is_shared=shared) if entry is None else from_value(entry.value)
             dead: set[str] = set()
             if entry is not None and not (shared and there.is_shared):
                 if not await self._is_free(entry):
                     return False
                 dead = {holders.owner(number) for number in there.numbers} - {self._owner}
-                there = Holders(is_shared=shared)
+                there = LockRecord(is_shared=shared)
             if await self._swap(lock.key, entry, there.plus(lock.number), dead):
                 return True
             if not shared:
@@ -143,10 +143,10 @@ class Locks:
             if await self._swap(lock.key, entry, from_value(entry.value).without(lock.number)):
                 return True
 
-    async def _look(self, names: Sequence[str]) -> list[Entry | None]:
+    async def _look(self, names: Sequence[str]) -> list[StoredItem | None]:
         return await self._engine.get([Key(key_layout.LOCK, name) for name in names])
 
-    async def _is_free(self, entry: Entry | None) -> bool:
+    async def _is_free(self, entry: StoredItem | None) -> bool:
         """Whether nobody of its holders is left; one that is let go of meanwhile is not free."""
         while True:
             [gone] = await self._judged([entry], closely=True)
@@ -158,12 +158,12 @@ class Locks:
                 return False
 
     async def _judged(
-        self, found: Sequence[Entry | None], *, closely: bool = False
+        self, found: Sequence[StoredItem | None], *, closely: bool = False
     ) -> list[bool | None]:
         """Of each: True, it is nobody's; False, some holder lives; None, that is not known yet."""
         numbers = [() if entry is None else from_value(entry.value).numbers for entry in found]
         others = {holders.owner(n) for each in numbers for n in each} - {self._owner}
-        lives = await self._lives.judged(others, closely=closely) if others else {}
+        lives = await self._lives.check(others, closely=closely) if others else {}
         verdicts = {n: self._verdict(n, lives) for each in numbers for n in each}
         return [_all_gone([verdicts[number] for number in each]) for each in numbers]
 
@@ -173,13 +173,13 @@ class Locks:
         return lives[holders.owner(number)]
 
     async def _swap(
-        self, key: Key, entry: Entry | None, new: Holders, dead: Collection[str] = ()
+        self, key: Key, entry: StoredItem | None, new: LockRecord, dead: Collection[str] = ()
     ) -> bool:
         """Where somebody dead had it, what is left of their lives goes too."""
         version = None if entry is None else entry.version
         value = to_value(new) if new.numbers else None
         most = self._engine.limits.most_writes - 1
-        left = self._lives.buried(sorted(dead)[:most])
+        left = self._lives.delete_records(sorted(dead)[:most])
         return await self._engine.transact({key: version}, [Write(key, value), *left])
 
     @property
@@ -187,7 +187,7 @@ class Locks:
         begun = self._begun
         return begun is not None and begun.done() and begun.exception() is None
 
-    async def _live(self) -> None:
+    async def _start_heartbeat(self) -> None:
         """Be seen alive from now on. On a thread: whatever blocks the event loop is no death."""
         with self._guard:
             if self._begun is None or (self._begun.done() and not self._is_seen_alive):
@@ -203,14 +203,14 @@ class Locks:
         # RuntimeError: the interpreter ends, and whoever forgot to close the store need not know.
         with suppress(RuntimeError), asyncio.Runner() as runner:
             try:
-                runner.run(self._lives.show())
+                runner.run(self._lives.heartbeat())
             except Exception as error:  # noqa: BLE001 - whoever wants a lock is told
                 begun.set_exception(error)
                 return
             begun.set_result(None)
             while not self._is_over.wait(self._engine.limits.beat):
-                runner.run(self.beat())
-            runner.run(self._engine.leave())
+                runner.run(self.heartbeat())
+            runner.run(self._engine.release_loop())
 
     async def _find_lost(self) -> None:
         """Those that others took: we were taken for dead."""
@@ -229,7 +229,7 @@ class Locks:
                 self._leaving.pop(lock.number, None)
 
 
-def _has(entry: Entry, number: str) -> bool:
+def _has(entry: StoredItem, number: str) -> bool:
     return number in from_value(entry.value).numbers
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Engine, Write
 
@@ -11,17 +11,17 @@ PARTS: Final = (key_layout.READY, key_layout.ENDED, key_layout.OPEN)
 """Where what concerns listeners is written."""
 
 
-class Ear:
+class EngineWatchBridge:
     """Hears of index entries, whoever wrote them."""
 
-    def __init__(self, engine: Engine, wake: Callable[[Hint], None]) -> None:
+    def __init__(self, engine: Engine, wake: Callable[[Notification], None]) -> None:
         self._wake = wake
         self._leave = engine.watch(PARTS, self._heard)
 
-    def tell(self, hint: Hint) -> None:
+    def publish(self, hint: Notification) -> None:
         """Nothing is to be said: what was written is heard."""
 
-    def tune(self) -> None:
+    def update_topics(self) -> None:
         """It hears everything."""
 
     def close(self) -> None:
@@ -35,15 +35,15 @@ class Ear:
             self._wake(hint)
 
 
-def of_write(write: Write) -> Hint | None:
+def of_write(write: Write) -> Notification | None:
     """What one index entry tells."""
     part = write.key.part
     if write.value is None:
         return None
     if part.startswith(key_layout.READY):
-        return Hint(queues=frozenset({part.removeprefix(key_layout.READY)}))
+        return Notification(queues=frozenset({part.removeprefix(key_layout.READY)}))
     if part == key_layout.ENDED:
         room = {write.value["queue"]} if write.value["makes_room"] else set()
-        return Hint(queues=frozenset(room), ended=True)
+        return Notification(queues=frozenset(room), ended=True)
     is_asked = part.startswith(key_layout.OPEN) and write.value.get("cancel")
-    return Hint(cancelled=True) if is_asked else None
+    return Notification(cancelled=True) if is_asked else None

@@ -3,24 +3,24 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from outlast.store.keyvalue.context import Desk
-from outlast.store.keyvalue.engine import Entry, Span
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import KeyRange, StoredItem
 
 PAGE: Final = 500
 
 
-async def through(desk: Desk, part: str) -> AsyncIterator[Entry]:
+async def scan_partition(desk: StoreContext, part: str) -> AsyncIterator[StoredItem]:
     """Every record of a part, in order; who writes meanwhile may be seen or not."""
     async for page in pages(desk, part):
         for entry in page:
             yield entry
 
 
-async def pages(desk: Desk, part: str) -> AsyncIterator[Sequence[Entry]]:
+async def pages(desk: StoreContext, part: str) -> AsyncIterator[Sequence[StoredItem]]:
     """The same, as it is read."""
     start = ""
     while True:
-        page = await desk.engine.range(Span(part, start), limit=PAGE)
+        page = await desk.engine.range(KeyRange(part, start), limit=PAGE)
         yield page
         if len(page) < PAGE:
             return

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from outlast.store.keyvalue.engine import Engine, Entry, Key
+from outlast.store.keyvalue.engine import Engine, Key, StoredItem
 
 PATIENCE: Final = 5
 """Beats that may be missed before a holder counts as dead."""
@@ -15,7 +15,7 @@ MOST: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class VersionObservation:
     """A version that was seen last at `at`, and for how long it has been watched until then."""
 
     version: str
@@ -23,14 +23,14 @@ class Sight:
     watched: float = 0.0
 
 
-class Pulse:
+class ChangeMonitor:
     """Remembers what it saw: who is looked at every second need not be waited for each time."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._seen: dict[Key, Sight] = {}
+        self._seen: dict[Key, VersionObservation] = {}
 
-    async def look(self, keys: Sequence[Key]) -> list[Entry | None]:
+    async def look(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         """The records as they are; `judged` then tells of each."""
         asked = time.monotonic()
         found = await self._engine.get(keys)
@@ -38,19 +38,19 @@ class Pulse:
             self._seen.clear()  # the engine was away, for whoever should have beaten, too
         return found
 
-    def judged(self, entry: Entry) -> bool | None:
+    def is_stale(self, entry: StoredItem) -> bool | None:
         """True: gone. False: alive a moment ago. None: it was not watched for long enough."""
         now, beat = time.monotonic(), self._engine.limits.beat
         before = self._seen.pop(entry.key, None)
         if before is None or before.version != entry.version:
-            self._remember(entry.key, Sight(entry.version, now))
+            self._remember(entry.key, VersionObservation(entry.version, now))
             return False if before is not None and now - before.at <= PATIENCE * beat else None
         # What was not looked at counts for one beat at most: the engine may have been away.
         watched = before.watched + min(now - before.at, beat)
-        self._remember(entry.key, Sight(entry.version, now, watched))
+        self._remember(entry.key, VersionObservation(entry.version, now, watched))
         return True if watched >= PATIENCE * beat else None
 
-    def _remember(self, key: Key, sight: Sight) -> None:
+    def _remember(self, key: Key, sight: VersionObservation) -> None:
         self._seen[key] = sight
         while len(self._seen) > MOST:
             del self._seen[next(iter(self._seen))]

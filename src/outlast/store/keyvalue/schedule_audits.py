@@ -5,31 +5,31 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from functools import partial
 from typing import Final
 
-from outlast.core.audit.model import Stray, StrayKind
+from outlast.core.audit.model import DanglingRecord, StrayKind
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, Value
-from outlast.store.keyvalue.pages import through
+from outlast.store.keyvalue.pages import scan_partition
 from outlast.store.keyvalue.repositories import schedules
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 FOUND_BY: Final = (key_layout.SCHEDULE_NAME, key_layout.TRIGGER)
 
 
-async def strays(desk: Desk) -> AsyncIterator[Stray]:
+async def strays(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
     """From one reading of all; whoever looks wrong there is looked at again, at one moment."""
     held: dict[str, dict[Key, Value | None]] = defaultdict(dict)
     for part in (key_layout.SCHEDULE, key_layout.STANDING, *FOUND_BY):
-        async for entry in through(desk, part):
+        async for entry in scan_partition(desk, part):
             held[entry.value["id"]][entry.key] = entry.value
     for schedule_id, records in held.items():
         if _apart(schedule_id, records):
-            rows = await desk.do(partial(_look, schedule_id=schedule_id, seen=list(records)))
+            rows = await desk.run_unit(partial(_look, schedule_id=schedule_id, seen=list(records)))
             if rows:
-                yield Stray(kind=StrayKind.SCHEDULE, rows=rows, about=schedule_id)
+                yield DanglingRecord(kind=StrayKind.SCHEDULE, rows=rows, about=schedule_id)
 
 
-async def _look(unit: Unit, *, schedule_id: str, seen: Collection[Key]) -> tuple[str, ...]:
+async def _look(unit: UnitOfWork, *, schedule_id: str, seen: Collection[Key]) -> tuple[str, ...]:
     own = schedules.record_keys(schedule_id)
     await unit.fetch([*own, *seen])
     wanted = schedules.found_by(*[await unit.get(key) for key in own])

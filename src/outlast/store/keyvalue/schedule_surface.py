@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from outlast.core.event import ZERO
 from outlast.core.schedule import Firing, Schedule, SlotRecord
-from outlast.store.contract.schedules import Due, Fired, SetSchedule
+from outlast.store.contract.schedules import Due, FireResult, SetSchedule
 from outlast.store.keyvalue.operations import fire, schedules
 from outlast.store.keyvalue.repositories import slots
 from outlast.store.keyvalue.surface import Opened
@@ -31,7 +31,7 @@ class KeyValueSchedules(Opened):
     async def due_schedules(self, *, ahead: timedelta = ZERO, limit: int) -> Due:
         return await schedules.due(self._desk, ahead=ahead, limit=limit)
 
-    async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
+    async def fire(self, firings: Sequence[Firing]) -> list[FireResult]:
         return await fire.answer_slots(self._desk, firings)
 
     async def slots(

@@ -5,7 +5,7 @@ from typing import Final
 MOST: Final = 10_000
 
 
-class Seen:
+class LocationCache:
     """Guesses: whoever reads by one compares it with what the index says, in the same request."""
 
     def __init__(self) -> None:

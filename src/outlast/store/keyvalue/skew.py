@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from outlast.clock import Clock
-from outlast.errors import ClockApart
+from outlast.errors import ClockSkewTooLarge
 from outlast.store.keyvalue.engine import Engine
 
 COARSE: Final = timedelta(seconds=1)
@@ -14,11 +14,11 @@ NOTABLE: Final = timedelta(seconds=2)
 """So far apart is worth a word, long before it is refused."""
 
 
-async def require(engine: Engine, clock: Clock, allowed: timedelta) -> None:
-    """ClockApart if the two differ by more than is allowed; where a server tells no time, none."""
+async def require_small_skew(engine: Engine, clock: Clock, allowed: timedelta) -> None:
+    """ClockSkewTooLarge if the two differ by more than is allowed; where a server tells no time, none."""
     apart = await _apart(engine, clock)
     if apart > allowed + COARSE:
-        raise ClockApart(
+        raise ClockSkewTooLarge(
             f"this machine's clock and the store's are {apart.total_seconds():.0f} s apart, "
             f"and {allowed.total_seconds():.0f} s are allowed; set this machine's clock, "
             "or give max_skew"

@@ -10,27 +10,27 @@ from outlast.core.decide import Change
 from outlast.core.event import EventRecord
 from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job, NewJob
-from outlast.core.run import Claim, Holder, Lease, RunRecord
+from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.state import State
 from outlast.errors import SchemaTooNew, StoreClosed
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.base import Added, Capability, Filter, Renewal
 from outlast.store.keyvalue import intent_recovery, repair, skew, upkeep
-from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Engine, Key, Write
 from outlast.store.keyvalue.footing import while_open
-from outlast.store.keyvalue.leases import FleetClock, Leases
+from outlast.store.keyvalue.leases import FleetClock, LeaseClock
 from outlast.store.keyvalue.locks import Lock, Locks
 from outlast.store.keyvalue.moving_surface import KeyValueMoving
-from outlast.store.keyvalue.notifications import Ear
+from outlast.store.keyvalue.notifications import EngineWatchBridge
 from outlast.store.keyvalue.operations import add, apply, claim, jobs, workers
 from outlast.store.keyvalue.schedule_surface import KeyValueSchedules
 from outlast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
-from outlast.store.keyvalue.unit_of_work import Units
-from outlast.store.migrating import Migrates
-from outlast.store.rhythm import Rhythm
-from outlast.store.subscribers import Listeners
-from outlast.store.upkeep import Chores
+from outlast.store.keyvalue.unit_of_work import UnitRunner
+from outlast.store.migrating import Migratable
+from outlast.store.rhythm import PollingDefaults
+from outlast.store.subscribers import Subscribers
+from outlast.store.upkeep import MaintenanceDue
 
 VERSION = 1
 """Of the records; a store that a newer Outlast wrote has a higher one."""
@@ -51,7 +51,7 @@ class KeyValueStore(
     Without a `clock`, leases go by one that all machines share, `max_skew` apart at most.
     """
 
-    capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.CHORES})
+    capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.MAINTENANCE_CHECK})
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class KeyValueStore(
         self._tombstones = tombstones
         self._margin = max_skew if clock is None else timedelta(0)
         self._ids = ids or Ids(self._clock.now, secrets.randbits)
-        self._listeners = Listeners()
-        self._opened: tuple[Desk, Locks] | None = None
+        self._listeners = Subscribers()
+        self._opened: tuple[StoreContext, Locks] | None = None
 
     @property
     def engine(self) -> Engine:
@@ -78,10 +78,10 @@ class KeyValueStore(
         return self._engine
 
     @property
-    def rhythm(self) -> Rhythm:
+    def polling_defaults(self) -> PollingDefaults:
         """As often as its engine wants to be asked; tidying no more often than looking."""
         poll = timedelta(seconds=self._engine.limits.poll)
-        return Rhythm(poll=poll, tick=max(TICK, poll))
+        return PollingDefaults(poll=poll, tick=max(TICK, poll))
 
     def exists(self) -> bool:
         return self._engine.exists()
@@ -93,29 +93,31 @@ class KeyValueStore(
             await self._engine.open()
             is_new = await self._require_version()
             if self._margin:
-                await skew.require(self._engine, self._clock, self._margin)
+                await skew.require_small_skew(self._engine, self._clock, self._margin)
         except BaseException:
             await self._engine.close()  # nobody will close what was never open
             raise
         random = Random(secrets.randbits(64))  # noqa: S311 - how long to pause is no secret
-        units = Units(self._engine, random, lambda note: intent_recovery.finish(self._desk, note))
-        desk = Desk(
+        units = UnitRunner(
+            self._engine, random, lambda note: intent_recovery.complete(self._desk, note)
+        )
+        desk = StoreContext(
             units=units,
             clock=self._clock,
-            leases=Leases(self._clock, margin=self._margin),
+            leases=LeaseClock(self._clock, margin=self._margin),
             ids=self._ids,
-            wake=self._listeners.tell,
-            known=set(),
+            notify=self._listeners.publish,
+            registered_queues=set(),
             tombstones=self._tombstones,
         )
         self._opened = desk, Locks(self._engine, secrets.token_hex(8))
         if not is_new:
-            await intent_recovery.settle(desk)
-        self._listeners.connect(Ear(self._engine, self._listeners.wake))
+            await intent_recovery.complete_all(desk)
+        self._listeners.connect(EngineWatchBridge(self._engine, self._listeners.deliver))
 
     async def migrate(self) -> None:
         self._require_open()
-        if isinstance(self._engine, Migrates):
+        if isinstance(self._engine, Migratable):
             await self._engine.migrate()
 
     async def close(self) -> None:
@@ -127,10 +129,10 @@ class KeyValueStore(
             await self._engine.close()
 
     @property
-    def _desk(self) -> Desk:
+    def _desk(self) -> StoreContext:
         return self._require_open()[0]
 
-    def _require_open(self) -> tuple[Desk, Locks]:
+    def _require_open(self) -> tuple[StoreContext, Locks]:
         if self._opened is None:
             raise StoreClosed("the store is not open; await open() first")
         return self._opened
@@ -155,7 +157,7 @@ class KeyValueStore(
 
     async def claim(
         self,
-        holder: Holder,
+        holder: LeaseHolder,
         *,
         queue: str,
         types: Collection[str],
@@ -179,10 +181,10 @@ class KeyValueStore(
     async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
         return await jobs.renew(self._desk, leases, span)
 
-    async def lapsed(self, *, limit: int) -> list[Job]:
+    async def expired_leases(self, *, limit: int) -> list[Job]:
         return await jobs.lapsed(self._desk, limit=limit)
 
-    async def overdue(self, *, limit: int) -> list[Job]:
+    async def missed_start_deadline(self, *, limit: int) -> list[Job]:
         return await jobs.overdue(self._desk, limit=limit)
 
     async def promote_due(self, *, limit: int) -> int:
@@ -208,7 +210,7 @@ class KeyValueStore(
     async def runs(self, job_id: JobId) -> list[RunRecord]:
         return await jobs.runs_of(self._desk, job_id)
 
-    async def report(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+    async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
         return await jobs.report(self._desk, reports)
 
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
@@ -220,38 +222,38 @@ class KeyValueStore(
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
         return await jobs.stream(self._desk, after=after, limit=limit)
 
-    async def held(
+    async def running_under_other_boots(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
         return await repair.held(
             self._desk, besides=besides, instance_id=instance_id, after=after, limit=limit
         )
 
-    async def adrift(self, *, after: int = 0, limit: int) -> list[Job]:
+    async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
         return await repair.adrift(self._desk, after=after, limit=limit)
 
-    async def unfollowed(self, *, after: int = 0, limit: int) -> list[Job]:
+    async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
         return await repair.unfollowed(self._desk, after=after, limit=limit)
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
         return await repair.remove_orphans(self._desk, limit=limit)
 
-    async def concerns(self) -> list[str]:
-        told = await self._engine.concerns()
+    async def health_warnings(self) -> list[str]:
+        told = await self._engine.health_warnings()
         if self._margin:
             told += await skew.concerns(self._engine, self._clock, self._margin)
         return told
 
-    async def chores(self, *, abandoned: timedelta) -> Chores:
+    async def maintenance_due(self, *, abandoned: timedelta) -> MaintenanceDue:
         return await upkeep.chores(*self._require_open(), abandoned=abandoned)
 
-    async def hold(self, name: str, *, shared: bool = False) -> Lock | None:
-        return await self._require_open()[1].hold(name, shared=shared)
+    async def acquire_lock(self, name: str, *, shared: bool = False) -> Lock | None:
+        return await self._require_open()[1].acquire_lock(name, shared=shared)
 
-    async def vacant(self, names: Collection[str]) -> frozenset[str]:
-        return await self._require_open()[1].vacant(names)
+    async def free_locks(self, names: Collection[str]) -> frozenset[str]:
+        return await self._require_open()[1].free_locks(names)
 
-    def listen(
-        self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
+    def subscribe(
+        self, wake: Callable[[Notification], None], *, topics: Collection[Topic] = frozenset(Topic)
     ) -> Callable[[], None]:
         return self._listeners.add(wake, topics)

@@ -3,19 +3,19 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from outlast.core.audit.model import Dossier, Stray
-from outlast.core.document import Record, Swap
-from outlast.core.explain import Situation
+from outlast.core.audit.model import DanglingRecord, JobAudit
+from outlast.core.document import Document, Swap
+from outlast.core.explain import WaitFacts
 from outlast.core.group import ClosingGroup, Group, NewGroup
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.overview import Overview
 from outlast.core.reservation import NewReservation, Reservation, ReservationId
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.worker import WorkerInfo, WorkerRecord
 from outlast.store.base import Queue
 from outlast.store.contract.reservations import Reserved
-from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.operations import (
     audit,
     documents,
@@ -32,7 +32,7 @@ class Opened:
     """Something that has a desk while it is open."""
 
     @property
-    def _desk(self) -> Desk:
+    def _desk(self) -> StoreContext:
         raise NotImplementedError
 
 
@@ -60,7 +60,7 @@ class KeyValueQueues(Opened):
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
         return await reservations.reserve(self._desk, new, job)
 
-    async def keep(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+    async def extend_reservation(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
         return await reservations.keep(self._desk, reservation_id, span)
 
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
@@ -69,10 +69,10 @@ class KeyValueQueues(Opened):
     async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
         return await reservations.listed(self._desk, active_only=active_only, limit=limit)
 
-    async def lapsed_reservations(self, *, limit: int) -> list[Reservation]:
+    async def expired_reservations(self, *, limit: int) -> list[Reservation]:
         return await reservations.lapsed(self._desk, limit=limit)
 
-    async def free_reservations(self, *, limit: int) -> list[Reservation]:
+    async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
         return await reservations.free(self._desk, limit=limit)
 
 
@@ -94,16 +94,16 @@ class KeyValueGroups(Opened):
     async def find_groups(self, *, limit: int, before: int | None = None) -> list[Group]:
         return await groups.find_groups(self._desk, limit=limit, before=before)
 
-    async def groups_over(self, group_ids: Sequence[str]) -> list[bool | None]:
+    async def groups_finished(self, group_ids: Sequence[str]) -> list[bool | None]:
         return await groups.groups_over(self._desk, group_ids)
 
     async def closing_groups(self, *, limit: int) -> list[ClosingGroup]:
         return await groups.closing_groups(self._desk, limit=limit)
 
-    async def left_over(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
+    async def remaining_members(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
         return await groups.left_over(self._desk, group_id, after=after, limit=limit)
 
-    async def sweep_groups(self, *, limit: int) -> int:
+    async def mark_groups_closed(self, *, limit: int) -> int:
         return await groups.sweep_groups(self._desk, limit=limit)
 
     async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
@@ -113,44 +113,44 @@ class KeyValueGroups(Opened):
 class KeyValueAround(Opened):
     """Records, workers, and the reads for people and for `verify`."""
 
-    async def record(self, kind: str, key: str) -> Record | None:
+    async def document(self, kind: str, key: str) -> Document | None:
         return await documents.record(self._desk, kind, key)
 
-    async def records(self, kind: str) -> list[Record]:
+    async def documents(self, kind: str) -> list[Document]:
         return await documents.records(self._desk, kind)
 
     async def swap(
         self, kind: str, key: str, *, expected: int | None, value: str | None
-    ) -> Record | None:
+    ) -> Document | None:
         wish = Swap(kind=kind, key=key, expected=expected, value=value)
         return await documents.swap(self._desk, wish)
 
-    async def enlist(self, worker: WorkerInfo) -> None:
+    async def register_worker(self, worker: WorkerInfo) -> None:
         await workers.enlist(self._desk, worker)
 
-    async def beat(self, holder: Holder, *, span: timedelta) -> bool:
+    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
         return await workers.beat(self._desk, holder, span=span)
 
-    async def retire(self, holder: Holder) -> None:
+    async def deregister_worker(self, holder: LeaseHolder) -> None:
         await workers.retire(self._desk, holder)
 
     async def workers(self) -> list[WorkerRecord]:
         return await workers.listed(self._desk)
 
-    async def size(self) -> int:
+    async def job_count(self) -> int:
         return await audit.size(self._desk)
 
-    async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
+    async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
         return await audit.dossiers(self._desk, after=after, limit=limit)
 
-    async def strays(self, *, limit: int) -> list[Stray]:
+    async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:
         return await audit.strays(self._desk, limit=limit)
 
     async def overview(self, *, span: timedelta) -> Overview:
         return await insight.overview(self._desk, span=span)
 
-    async def situation(self, job_id: JobId) -> Situation | None:
+    async def wait_facts(self, job_id: JobId) -> WaitFacts | None:
         return await insight.situation(self._desk, job_id)
 
-    async def facts(self) -> Mapping[str, str]:
-        return await self._desk.engine.facts()
+    async def describe(self) -> Mapping[str, str]:
+        return await self._desk.engine.describe()

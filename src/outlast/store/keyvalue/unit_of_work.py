@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 
 from outlast.errors import StoreBusy
 from outlast.store.keyvalue import intents, key_layout
-from outlast.store.keyvalue.engine import Engine, Entry, Key, Span, Value, Write
-from outlast.store.keyvalue.seen import Seen
+from outlast.store.keyvalue.engine import Engine, Key, KeyRange, StoredItem, Value, Write
+from outlast.store.keyvalue.seen import LocationCache
 
 Answer = TypeVar("Answer")
 
@@ -24,15 +24,15 @@ LONGEST_PAUSE: Final = 0.25
 FIRST_PAUSE: Final = 0.002
 
 
-Read = Mapping[Key, Entry | None]
+Read = Mapping[Key, StoredItem | None]
 """Records as somebody has read them."""
 
 
-class Stale(Exception):
+class ReadConflict(Exception):
     """What was read cannot have been there at one moment."""
 
 
-class Unfinished(Exception):
+class PendingIntent(Exception):
     """Somebody left a note that must be done before this unit can be."""
 
     def __init__(self, note: Key) -> None:
@@ -40,13 +40,13 @@ class Unfinished(Exception):
         self.note = note
 
 
-class Unit:
+class UnitOfWork:
     """Reads remember versions, writes are kept back, `commit` compares."""
 
-    def __init__(self, engine: Engine, seen: Seen | None = None) -> None:
+    def __init__(self, engine: Engine, seen: LocationCache | None = None) -> None:
         self.engine = engine
-        self.seen = Seen() if seen is None else seen
-        self._read: dict[Key, Entry | None] = {}
+        self.seen = LocationCache() if seen is None else seen
+        self._read: dict[Key, StoredItem | None] = {}
         self._writes: dict[Key, Value | None] = {}
         self._required: set[Key] = set()
 
@@ -70,28 +70,28 @@ class Unit:
         """Take all that for read by this unit."""
         self._read.update(read)
 
-    def remember(self, entries: Sequence[Entry]) -> None:
+    def remember(self, entries: Sequence[StoredItem]) -> None:
         """Take records that were read just now for read by this unit."""
         for entry in entries:
             self._read.setdefault(entry.key, entry)
 
-    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+    async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
         """The first records of a span as this unit sees them, what it has written among them."""
         own = {key: value for key, value in self._writes.items() if _is_in(key, span)}
         found = await self.engine.range(span, limit=limit + len(own), reverse=reverse)
         if not own:
             return found
         kept = [entry for entry in found if entry.key not in own]
-        written = [Entry(key, value, "") for key, value in own.items() if value is not None]
+        written = [StoredItem(key, value, "") for key, value in own.items() if value is not None]
         return sorted((*kept, *written), key=lambda e: e.key.sort, reverse=reverse)[:limit]
 
-    async def ranges(self, spans: Sequence[Span]) -> list[list[Entry]]:
+    async def ranges(self, spans: Sequence[KeyRange]) -> list[list[StoredItem]]:
         """All records of each span as this unit sees them, in as few requests as it takes."""
         if any(_is_in(key, span) for key in self._writes for span in spans):
             return [await self.range(span, limit=ALL) for span in spans]
         return await self.engine.ranges([(span, ALL) for span in spans])
 
-    async def settled(self, spans: Sequence[Span], *, limit: int) -> list[Entry]:
+    async def consistent_range(self, spans: Sequence[KeyRange], *, limit: int) -> list[StoredItem]:
         """The records of these spans as they were at one moment: read twice, or Stale.
 
         What moves from one key to another while it is looked for is otherwise seen twice, or not.
@@ -99,7 +99,7 @@ class Unit:
         looks = [[e for span in spans for e in await self.range(span, limit=limit)] for _ in "12"]
         first, again = [[(entry.key, entry.version) for entry in look] for look in looks]
         if first != again:
-            raise Stale
+            raise ReadConflict
         return looks[1]
 
     def put(self, key: Key, value: Value) -> None:
@@ -108,7 +108,7 @@ class Unit:
     def delete(self, key: Key) -> None:
         self._writes[key] = None
 
-    def trust(self, key: Key) -> None:
+    def skip_version_check(self, key: Key) -> None:
         """What was read there cannot change any more: it need not be compared."""
         self._read.pop(key, None)
 
@@ -147,7 +147,7 @@ class Unit:
     async def require_unchanged(self, of: Sequence[Key] | None = None) -> None:
         """For an answer that writes nothing: Stale unless what it rests on was so at one moment."""
         if not await self.is_unchanged(of):
-            raise Stale
+            raise ReadConflict
 
     async def commit(self) -> bool:
         """Write all of it; False, and nothing, if what it is built on has changed."""
@@ -164,37 +164,37 @@ class Unit:
         return {key: _version(self._read[key]) for key in keys}
 
 
-def _is_in(key: Key, span: Span) -> bool:
+def _is_in(key: Key, span: KeyRange) -> bool:
     is_before_end = span.end is None or key.sort < span.end
     return key.part == span.part and key.sort >= span.start and is_before_end
 
 
-def _version(entry: Entry | None) -> str | None:
+def _version(entry: StoredItem | None) -> str | None:
     return None if entry is None else entry.version
 
 
-class Units:
+class UnitRunner:
     """Does work in units, again and again until nobody gets in its way."""
 
     def __init__(
         self, engine: Engine, random: Random, finish: Callable[[Key], Awaitable[None]]
     ) -> None:
         self.engine = engine
-        self._seen = Seen()
+        self._seen = LocationCache()
         self._random = random
         self._finish = finish
 
-    async def do(self, work: Callable[[Unit], Awaitable[Answer]]) -> Answer:
+    async def do(self, work: Callable[[UnitOfWork], Awaitable[Answer]]) -> Answer:
         """What `work` answers in the unit that was committed; StoreBusy if none could be."""
         for pause in range(TRIES):
-            unit = Unit(self.engine, self._seen)
+            unit = UnitOfWork(self.engine, self._seen)
             try:
                 answer = await work(unit)
                 if await unit.commit():
                     return answer
-            except Unfinished as left:
+            except PendingIntent as left:
                 await self._finish(left.note)
-            except Stale:
+            except ReadConflict:
                 pass
             await asyncio.sleep(self._pause(pause))
         raise StoreBusy(

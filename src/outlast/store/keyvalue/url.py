@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from outlast.clock import Clock
-from outlast.core.duration import to_span
+from outlast.core.duration import parse_duration
 from outlast.core.ids import Ids
 from outlast.core.limits import check_name
 from outlast.errors import InvalidJob
@@ -125,7 +125,7 @@ def _tombstones(options: Mapping[str, str]) -> timedelta | None:
     if "tombstones" not in options:
         return None
     try:
-        span = to_span(options["tombstones"], what="tombstones")
+        span = parse_duration(options["tombstones"], what="tombstones")
     except ValueError as error:
         raise InvalidJob(str(error)) from error
     if span < DAY:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Aside:
+class LoopThread:
     """Begins when it is first needed. Any thread may hand it something."""
 
     def __init__(self) -> None:

@@ -7,16 +7,20 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 
-from outlast.core.sync_coroutine import at_once
+from outlast.core.sync_coroutine import run_without_waiting
 from outlast.errors import InvalidJob, OutlastError
-from outlast.store.postgres.caller_drivers import AsyncPsycopgLane, ForeignLane, PsycopgLane
-from outlast.store.postgres.connection import named
+from outlast.store.postgres.caller_drivers import (
+    AsyncPsycopgLane,
+    ForeignAsyncpgRunner,
+    PsycopgRunner,
+)
+from outlast.store.postgres.connection import translate_error
 from outlast.store.postgres.statements import Probe
-from outlast.store.postgres.unit_of_work import Asks
-from outlast.store.postgres.url import Address
+from outlast.store.postgres.unit_of_work import StatementRunner
+from outlast.store.postgres.url import PostgresUrl
 
 T = TypeVar("T")
-Use = Callable[[Asks], Coroutine[Any, Any, T]]
+Use = Callable[[StatementRunner], Coroutine[Any, Any, T]]
 
 KNOWN: Final = (
     "give a connection of psycopg or asyncpg, or a connection or session of SQLAlchemy on one of "
@@ -34,7 +38,9 @@ _WORDS: Final = {
 }
 
 
-async def borrowed(tx: Any, use: "Use[T]", address: Address, probe: Probe | None) -> T:
+async def with_caller_connection(
+    tx: Any, use: "Use[T]", address: PostgresUrl, probe: Probe | None
+) -> T:
     """What `use` answers on that connection. InvalidJob if it cannot carry a job.
 
     One that blocks is used on a thread while its owner waits for us, so that whomever it waits for
@@ -44,7 +50,9 @@ async def borrowed(tx: Any, use: "Use[T]", address: Address, probe: Probe | None
         if _is_alchemy(tx):
             _require_driver(tx)
         if _is(tx, "psycopg", "Connection") or _is_sync_alchemy(tx):
-            return await on_a_thread(lambda: at_once(_use_blocking(tx, use, address, probe)))
+            return await on_a_thread(
+                lambda: run_without_waiting(_use_blocking(tx, use, address, probe))
+            )
         return await use(await _lane(tx, address, probe))
     except Exception as error:
         better = _in_our_words(error, address)
@@ -53,20 +61,20 @@ async def borrowed(tx: Any, use: "Use[T]", address: Address, probe: Probe | None
         raise better from error
 
 
-async def _use_blocking(tx: Any, use: "Use[T]", address: Address, probe: Probe | None) -> T:
-    connection = _driver_s(tx) if _is_sync_alchemy(tx) else tx
+async def _use_blocking(tx: Any, use: "Use[T]", address: PostgresUrl, probe: Probe | None) -> T:
+    connection = _driver_connection(tx) if _is_sync_alchemy(tx) else tx
     _require_psycopg(connection)
-    return await use(PsycopgLane(connection, address.schema, probe))
+    return await use(PsycopgRunner(connection, address.schema, probe))
 
 
-async def _lane(tx: Any, address: Address, probe: Probe | None) -> Asks:
+async def _lane(tx: Any, address: PostgresUrl, probe: Probe | None) -> StatementRunner:
     connection = await _awaited_driver_s(tx) if _is_async_alchemy(tx) else tx
     if _is(connection, "psycopg", "AsyncConnection"):
         _require_psycopg(connection)
         return AsyncPsycopgLane(connection, address.schema, probe)
     if isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
         _require_asyncpg(connection)
-        return ForeignLane(connection, address.schema, probe)
+        return ForeignAsyncpgRunner(connection, address.schema, probe)
     raise _unknown(tx)
 
 
@@ -114,7 +122,7 @@ def _is_async_alchemy(tx: Any) -> bool:
     return any(_is(tx, "sqlalchemy.ext.asyncio", name) for name in names)
 
 
-def _driver_s(tx: Any) -> Any:
+def _driver_connection(tx: Any) -> Any:
     """The connection of the driver beneath it, in a transaction that SQLAlchemy knows of."""
     connection = tx.connection() if _is(tx, "sqlalchemy.orm", "Session") else tx
     connection.exec_driver_sql("SELECT 1").close()  # one that it did not begin it would not commit
@@ -144,7 +152,7 @@ async def on_a_thread(step: Callable[[], T]) -> T:
         raise
 
 
-def _in_our_words(error: Exception, address: Address) -> Exception:
+def _in_our_words(error: Exception, address: PostgresUrl) -> Exception:
     """Of either driver, and of SQLAlchemy, which keeps what happened beneath it."""
     if isinstance(error, OutlastError):
         return error
@@ -155,7 +163,7 @@ def _in_our_words(error: Exception, address: Address) -> Exception:
         return InvalidJob(_WORDS[state])
     if _is(error, "sqlalchemy.exc", "SQLAlchemyError") or state is None:
         return _unusable(error)
-    return named(of_server(beneath), address)
+    return translate_error(of_server(beneath), address)
 
 
 def of_server(error: Exception) -> Exception:

@@ -6,13 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from outlast.store.postgres.statements import Probe, statements
-from outlast.store.postgres.unit_of_work import Lane, Row
+from outlast.store.postgres.unit_of_work import AsyncpgRunner, Row
 
 TEXT = ("text", "varchar", "name", "uuid", "json", "jsonb")
 """Types that come back as text, whatever the owner has them loaded as."""
 
 
-class ForeignLane(Lane):
+class ForeignAsyncpgRunner(AsyncpgRunner):
     """An asyncpg connection on which nobody has asked for ids as text."""
 
     async def fetch(self, name: str, values: dict[str, Any]) -> list[Row]:
@@ -20,7 +20,7 @@ class ForeignLane(Lane):
         return [tuple(str(v) if isinstance(v, UUID) else v for v in row) for row in found]
 
 
-class PsycopgLane:
+class PsycopgRunner:
     """A psycopg connection that waits by itself: its coroutines end at their first step."""
 
     def __init__(self, connection: Any, schema: str, probe: Probe | None = None) -> None:
@@ -50,7 +50,7 @@ class PsycopgLane:
             self._probe(name, is_done)
 
 
-class AsyncPsycopgLane(PsycopgLane):
+class AsyncPsycopgLane(PsycopgRunner):
     """The same for a connection that is awaited."""
 
     async def fetch(self, name: str, values: dict[str, Any]) -> list[Row]:

@@ -11,14 +11,14 @@ from outlast.errors import (
     InvalidJob,
     OperatorError,
     OutlastError,
-    StoreBroken,
     StoreBusy,
+    StoreCorrupt,
     StoreFull,
     StoreReadOnly,
     StoreUnavailable,
 )
-from outlast.store.contract.transfer import from_row, refusal
-from outlast.store.postgres.url import Address
+from outlast.store.contract.transfer import closed_error, from_row
+from outlast.store.postgres.url import PostgresUrl
 
 CONNECT: Final = 5.0
 """Seconds within which a server must answer a new connection."""
@@ -40,7 +40,7 @@ _PLANS_ONCE: Final = {"plan_cache_mode": "force_generic_plan"}
 NOT_OPEN: Final = "HF001"
 """The store is being moved, or was: its footing is the message."""
 
-GONE = (
+CONNECTION_ERRORS = (
     ConnectionError,
     OSError,
     TimeoutError,
@@ -53,16 +53,20 @@ GONE = (
 """The server is away, restarts, or has no room: it may answer again soon."""
 
 
-def is_gone(error: BaseException) -> bool:
+def is_connection_error(error: BaseException) -> bool:
     """Whether the connection is of no more use; a value that the driver cannot send is not that."""
-    return isinstance(error, GONE) and not isinstance(error, ValueError)
+    return isinstance(error, CONNECTION_ERRORS) and not isinstance(error, ValueError)
 
 
-AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
+RETRYABLE = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.LockNotAvailableError,
+)
 """Nothing was written, and the same again may well succeed."""
 
 
-async def connect(address: Address, *, plans_once: bool = False) -> asyncpg.Connection:
+async def connect(address: PostgresUrl, *, plans_once: bool = False) -> asyncpg.Connection:
     """A connection of ours; OperatorError in one line if there can be none.
 
     `plans_once`: statements are planned once for any values, which is right for those that say
@@ -80,7 +84,7 @@ async def connect(address: Address, *, plans_once: bool = False) -> asyncpg.Conn
             TypeError,
             OverflowError,
         ) as error:  # of the address, before anybody was asked
-            raise InvalidJob(f"{address.shown} names no database server: {error}") from error
+            raise InvalidJob(f"{address.safe_text} names no database server: {error}") from error
         try:
             await connection.set_type_codec(
                 "uuid", encoder=str, decoder=str, schema="pg_catalog", format="text"
@@ -92,25 +96,25 @@ async def connect(address: Address, *, plans_once: bool = False) -> asyncpg.Conn
 
 
 @contextmanager
-def translated(address: Address) -> Iterator[None]:
+def translated(address: PostgresUrl) -> Iterator[None]:
     """Errors of the driver and the server, in our words."""
     try:
         yield
     except OutlastError:
         raise
     except Exception as error:
-        raise named(error, address) from error
+        raise translate_error(error, address) from error
 
 
-def named(error: Exception, address: Address) -> Exception:
+def translate_error(error: Exception, address: PostgresUrl) -> Exception:
     """Our error for it, or itself if it is a fault of ours."""
     if isinstance(error, OutlastError):
         return error
     if getattr(error, "sqlstate", None) == NOT_OPEN:
-        return refusal(from_row(json.loads(str(error).splitlines()[0])))
+        return closed_error(from_row(json.loads(str(error).splitlines()[0])))
     for kinds, ours, words in WORDS:
         if isinstance(error, kinds):
-            told = {"url": address.shown, "schema": address.schema, "why": _first(error)}
+            told = {"url": address.safe_text, "schema": address.schema, "why": _first(error)}
             return ours(words.format_map(told))
     return error
 
@@ -143,7 +147,7 @@ WORDS: Final[tuple[tuple[tuple[type[Exception], ...], type[OutlastError], str], 
     ),
     (
         (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError),
-        StoreBroken,
+        StoreCorrupt,
         "{url} is damaged: {why}",
     ),
     (
@@ -156,9 +160,9 @@ WORDS: Final[tuple[tuple[tuple[type[Exception], ...], type[OutlastError], str], 
         OperatorError,
         "{url}: {why}; of ours are schema, pooler, wait and notify",
     ),
-    (AGAIN, StoreBusy, "{url}: {why}; try again"),
+    (RETRYABLE, StoreBusy, "{url}: {why}; try again"),
     ((asyncpg.DataError, ValueError), InvalidJob, "no store can hold that: {why}"),
-    (GONE, StoreUnavailable, "{url} does not answer: {why}"),
+    (CONNECTION_ERRORS, StoreUnavailable, "{url} does not answer: {why}"),
 )
 """The first that fits counts."""
 

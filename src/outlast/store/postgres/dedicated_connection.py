@@ -7,27 +7,27 @@ from typing import Any, Final
 
 import asyncpg
 
-from outlast.store.fork_safety import forks, kept_from_children
+from outlast.store.fork_safety import close_in_children, forks
 from outlast.store.postgres.connection import connect
-from outlast.store.postgres.url import Address
+from outlast.store.postgres.url import PostgresUrl
 
 IDLE: Final = 10
 """Seconds of silence after which the system asks whether the other end is there."""
 
 
-class Session:
+class DedicatedConnection:
     """A connection of which no child process keeps a share."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self.connection = connection
 
     @classmethod
-    async def open(cls, address: Address) -> "Session":
+    async def open(cls, address: PostgresUrl) -> "DedicatedConnection":
         """Connect; once more if a process was forked before we could keep it from that."""
         while True:
             before = forks()
             connection = await connect(address)
-            session = kept_from_children(lambda made=connection: cls(made))  # type: ignore[misc]  # bound now
+            session = close_in_children(lambda made=connection: cls(made))  # type: ignore[misc]  # bound now
             if forks() == before:
                 _keep_alive(connection)
                 return session

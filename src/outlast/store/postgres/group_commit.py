@@ -19,7 +19,7 @@ MOST: Final = 1000
 """How many items one group takes, unless a single request brings more."""
 
 
-class Gather(Generic[Item, Answer]):
+class GroupCommit(Generic[Item, Answer]):
     """Asks of one loop, served group by group in the order in which they came.
 
     `serve` answers every item of a group in order. If it raises, the group's requests are served
@@ -33,7 +33,7 @@ class Gather(Generic[Item, Answer]):
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def ask(self, items: Sequence[Item]) -> list[Answer]:
+    async def submit(self, items: Sequence[Item]) -> list[Answer]:
         """The answers, once what was written is durable."""
         if self._idle.is_set():
             return await self._serve_at_once(items)

@@ -6,14 +6,14 @@ from typing import Any, Final, Protocol, TypeVar
 
 import asyncpg
 
-from outlast.core.sync_coroutine import at_once as finished
+from outlast.core.sync_coroutine import run_without_waiting as finished
 from outlast.errors import OperatorError, RunError
 from outlast.store.postgres.caller_connection import on_a_thread
-from outlast.store.postgres.caller_drivers import ForeignLane, PsycopgLane
+from outlast.store.postgres.caller_drivers import ForeignAsyncpgRunner, PsycopgRunner
 from outlast.store.postgres.connection import CONNECT, translated
 from outlast.store.postgres.statements import Probe
-from outlast.store.postgres.unit_of_work import Asks
-from outlast.store.postgres.url import Address
+from outlast.store.postgres.unit_of_work import StatementRunner
+from outlast.store.postgres.url import PostgresUrl
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ LEAVING: Final = 1.0
 """Seconds that closing a connection may take before it is simply dropped."""
 
 
-class Guard:
+class TransactionGuard:
     """Whether there is still a transaction to write in, and what ended it."""
 
     def __init__(self) -> None:
@@ -53,10 +53,10 @@ class Guard:
             raise RunError(BY_HAND)
 
 
-class Awaited(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
+class GuardedAsyncpgConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
     """asyncpg's: counts as closed once its transaction is over, to itself and all its parts."""
 
-    guard: Guard | None = None
+    guard: TransactionGuard | None = None
 
     def is_closed(self) -> bool:
         guard = self.guard
@@ -83,12 +83,12 @@ class Awaited(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
             self.guard.refuse_ending()
 
 
-class Hand(Protocol):
+class HandlerConnection(Protocol):
     """A connection as the store holds it while the handler does."""
 
     connection: Any
-    address: Address
-    lane: Asks
+    address: PostgresUrl
+    lane: StatementRunner
 
     @property
     def is_within(self) -> bool:
@@ -111,10 +111,10 @@ class Hand(Protocol):
 class AwaitedHand:
     """For a handler that awaits: asyncpg, on the worker's loop."""
 
-    def __init__(self, connection: Any, address: Address, probe: Probe | None) -> None:
+    def __init__(self, connection: Any, address: PostgresUrl, probe: Probe | None) -> None:
         self.connection = connection
         self.address = address
-        self.lane: Asks = ForeignLane(connection, address.schema, probe)
+        self.lane: StatementRunner = ForeignAsyncpgRunner(connection, address.schema, probe)
 
     @property
     def is_within(self) -> bool:
@@ -136,13 +136,13 @@ class AwaitedHand:
         await self.connection.close(timeout=LEAVING)
 
 
-class BlockingHand:
+class AsyncHandlerConnection:
     """For a handler in a thread: psycopg, asked on another thread while that one waits for us."""
 
-    def __init__(self, connection: Any, address: Address, probe: Probe | None) -> None:
+    def __init__(self, connection: Any, address: PostgresUrl, probe: Probe | None) -> None:
         self.connection = connection
         self.address = address
-        self.lane: Asks = PsycopgLane(connection, address.schema, probe)
+        self.lane: StatementRunner = PsycopgRunner(connection, address.schema, probe)
 
     @property
     def is_within(self) -> bool:
@@ -166,28 +166,28 @@ class BlockingHand:
             self.connection.close()
 
 
-async def awaited(address: Address, probe: Probe | None) -> Hand:
+async def awaited(address: PostgresUrl, probe: Probe | None) -> HandlerConnection:
     """A connection for a handler that awaits: as asyncpg makes them, without settings of ours."""
     cache = {"statement_cache_size": 0} if address.pooler else {}
     with translated(address):
         connection = await asyncpg.connect(
             address.dsn,
             timeout=CONNECT,
-            connection_class=Awaited,
+            connection_class=GuardedAsyncpgConnection,
             server_settings={} if address.pooler else {"application_name": NAME},
             **cache,
         )
-    connection.guard = Guard()
+    connection.guard = TransactionGuard()
     return AwaitedHand(connection, address, probe)
 
 
-async def blocking(address: Address, probe: Probe | None) -> Hand:
+async def blocking(address: PostgresUrl, probe: Probe | None) -> HandlerConnection:
     """A connection for a handler in a thread, as psycopg makes them."""
     connection = await on_a_thread(lambda: _connected(address))
-    return BlockingHand(connection, address, probe)
+    return AsyncHandlerConnection(connection, address, probe)
 
 
-def _connected(address: Address) -> Any:
+def _connected(address: PostgresUrl) -> Any:
     try:
         import psycopg  # noqa: PLC0415 - only who needs it has it
     except ImportError as error:
@@ -198,7 +198,7 @@ def _connected(address: Address) -> Any:
         )
     except psycopg.Error as error:
         why = str(error).partition("\n")[0][:200]
-        raise OperatorError(f"{address.shown} cannot be reached by psycopg: {why}") from error
+        raise OperatorError(f"{address.safe_text} cannot be reached by psycopg: {why}") from error
     if address.pooler:
         connection.prepare_threshold = None
     return connection
@@ -231,7 +231,7 @@ def _blocking_class() -> Any:
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            self.guard = Guard()
+            self.guard = TransactionGuard()
             self.cursor_factory = BlockingCursor
 
         def commit(self) -> None:
@@ -256,7 +256,7 @@ def _blocking_class() -> Any:
 @contextmanager
 def _statement(connection: Any) -> Iterator[None]:
     """Around every statement: refused when the transaction is over, and a look whether it is."""
-    guard: Guard = connection.guard
+    guard: TransactionGuard = connection.guard
     if guard.is_armed:
         guard.refuse()
     try:

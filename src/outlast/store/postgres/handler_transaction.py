@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar
 from outlast.clock import Clock
 from outlast.core.decide import Change
 from outlast.errors import OutlastError, RunError, TransactionTimeout
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.postgres.caller_connection import of_server
-from outlast.store.postgres.connection import named
-from outlast.store.postgres.handler_connection import BY_HAND, Hand
-from outlast.store.postgres.pool import Lines
-from outlast.store.postgres.unit_of_work import Work, begun
+from outlast.store.postgres.connection import translate_error
+from outlast.store.postgres.handler_connection import BY_HAND, HandlerConnection
+from outlast.store.postgres.pool import ConnectionPool
+from outlast.store.postgres.unit_of_work import UnitOfWork, begin_unit
 from outlast.store.postgres.verbs.apply import apply
 
 T = TypeVar("T")
@@ -36,12 +36,12 @@ class PostgresTransaction:
 
     def __init__(
         self,
-        hand: Hand,
-        lines: Lines,
+        hand: HandlerConnection,
+        lines: ConnectionPool,
         *,
         clock: Clock | None,
         within: timedelta,
-        tell: Callable[[Hint], None],
+        tell: Callable[[Notification], None],
     ) -> None:
         self.connection = hand.connection
         self._hand = hand
@@ -86,7 +86,7 @@ class PostgresTransaction:
         if self._expired or (not self._is_over and self._loop.time() >= self._until):
             self._expired = True  # also if the loop was too busy to notice
             raise TransactionTimeout(
-                f"run.transaction() on {self._hand.address.shown} lasted more than "
+                f"run.transaction() on {self._hand.address.safe_text} lasted more than "
                 f"{self._within.total_seconds():g} s and was rolled back; do slow work outside it"
             )
         if self._guard.ended_by_hand:
@@ -105,14 +105,14 @@ class PostgresTransaction:
         millis = str(max(1, self._within // timedelta(milliseconds=1)))
         [(self._id, self._pid, self._xid, *_)] = await lane.fetch("lent.begin", {"millis": millis})
 
-    async def _finish(self, changes: Sequence[Change]) -> Work | None:
+    async def _finish(self, changes: Sequence[Change]) -> UnitOfWork | None:
         lane = self._hand.lane
         if not self._hand.is_within:
             raise RunError(BY_HAND)
         await lane.fetch("lent.restore", {})
         if not await lane.change("lent.finish", {"id": self._id}):
             raise RunError(BY_HAND)
-        work = await begun(lane, self._clock)
+        work = await begin_unit(lane, self._clock)
         if not all(await apply(work, changes)):
             return None
         await lane.change("tx.commit", {})
@@ -131,7 +131,7 @@ class PostgresTransaction:
         state = getattr(error, "sqlstate", None)
         if state == IN_FAILED:
             return RunError(FAILED)
-        better = named(of_server(error), self._hand.address)
+        better = translate_error(of_server(error), self._hand.address)
         if isinstance(better, OutlastError):
             return better
         if state is None:

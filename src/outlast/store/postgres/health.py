@@ -41,7 +41,7 @@ def of_server(row: Row) -> Iterator[str]:
         )
 
 
-def of_keeper(row: Row) -> str:
+def vacuum_blocker_warning(row: Row) -> str:
     """From whoever keeps vacuum back."""
     kind, name, user, program, state, seconds = row
     if kind == "prepared":

@@ -13,22 +13,22 @@ from outlast.clock import Clock, SystemClock
 from outlast.core.ids import Ids
 from outlast.core.limits import check_name
 from outlast.errors import StoreClosed
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.postgres import health
-from outlast.store.postgres.aside import Aside
+from outlast.store.postgres.aside import LoopThread
 from outlast.store.postgres.connection import connect, translated
-from outlast.store.postgres.locks import PostgresHold, PostgresLocks
+from outlast.store.postgres.locks import PostgresLock, PostgresLocks
 from outlast.store.postgres.migrate import is_ours, migrate
-from outlast.store.postgres.notify.bridge import Exchange, Silent
-from outlast.store.postgres.operations.base import Asking
-from outlast.store.postgres.pool import Lines
+from outlast.store.postgres.notify.bridge import DisabledBridge, PgNotificationBridge
+from outlast.store.postgres.operations.base import PostgresOperations
+from outlast.store.postgres.pool import ConnectionPool
 from outlast.store.postgres.statements import Probe
-from outlast.store.postgres.unit_of_work import Lane
+from outlast.store.postgres.unit_of_work import AsyncpgRunner
 from outlast.store.postgres.url import address
-from outlast.store.subscribers import Listeners
+from outlast.store.subscribers import Subscribers
 
 
-class PostgresLife(Asking):
+class PostgresLife(PostgresOperations):
     """Everything of a store but its verbs."""
 
     def __init__(
@@ -45,11 +45,11 @@ class PostgresLife(Asking):
         self._probe = probe
         self._guard = threading.Lock()
         self._owner: int | None = None
-        self._by_loop: dict[asyncio.AbstractEventLoop, Lines] = {}
-        self._aside = Aside()
+        self._by_loop: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
+        self._aside = LoopThread()
         self._locks = PostgresLocks(self.address, self._aside)
-        self._listeners = Listeners()
-        self._exchange: Exchange | Silent = Silent()
+        self._listeners = Subscribers()
+        self._exchange: PgNotificationBridge | DisabledBridge = DisabledBridge()
 
     def exists(self) -> bool:
         return _in_a_loop_of_its_own(self._exists())
@@ -60,7 +60,9 @@ class PostgresLife(Asking):
         with translated(self.address):
             connection = await connect(self.address)
             try:
-                await migrate(Lane(connection, self.address.schema, self._probe), self.address)
+                await migrate(
+                    AsyncpgRunner(connection, self.address.schema, self._probe), self.address
+                )
             finally:
                 with suppress(Exception):
                     await connection.close(timeout=1)
@@ -84,46 +86,46 @@ class PostgresLife(Asking):
         await asyncio.to_thread(self._listeners.disconnect)
         await asyncio.to_thread(self._aside.stop)
 
-    async def hold(self, name: str, *, shared: bool = False) -> PostgresHold | None:
+    async def acquire_lock(self, name: str, *, shared: bool = False) -> PostgresLock | None:
         self._require_open()
         return await self._locks.take(name, shared=shared)
 
-    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+    async def free_locks(self, names: Collection[str]) -> frozenset[str]:
         asked = [check_name(name, what="lock name") for name in names]
         keys = self._locks.keys(asked)
         found = await self._lines.rows("lock.vacant", names=asked, keys=keys)
         return frozenset(row[0] for row in found)
 
-    def listen(
-        self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
+    def subscribe(
+        self, wake: Callable[[Notification], None], *, topics: Collection[Topic] = frozenset(Topic)
     ) -> Callable[[], None]:
         return self._listeners.add(wake, topics)
 
-    async def concerns(self) -> list[str]:
+    async def health_warnings(self) -> list[str]:
         ask = self._lines.rows
         [server] = await ask("doctor.server", schema=self.address.schema)
         keepers = await ask("doctor.keeping", long=health.LONG)
         [(waiting,)] = await ask("doctor.notifying")
         return [
             *health.of_server(server),
-            *(health.of_keeper(row) for row in keepers),
+            *(health.vacuum_blocker_warning(row) for row in keepers),
             *health.of_commits(waiting),
             *health.of_locks(self._locks.lost),
-            *await self._exchange.concerns(),
+            *await self._exchange.health_warnings(),
         ]
 
-    def _tell(self, hint: Hint) -> None:
+    def _tell(self, hint: Notification) -> None:
         """Something was committed here; never waits."""
         if hint.topics:
-            self._listeners.tell(hint)
+            self._listeners.publish(hint)
 
     def _connect_listeners(self) -> None:
         if self.address.notify:
-            self._exchange = Exchange(
+            self._exchange = PgNotificationBridge(
                 self.address,
                 self._aside,
                 wanted=lambda: self._listeners.wanted,
-                heard=self._listeners.wake,
+                heard=self._listeners.deliver,
             )
         self._listeners.connect(self._exchange)
 
@@ -131,12 +133,12 @@ class PostgresLife(Asking):
         with translated(self.address):
             connection = await connect(self.address)
             try:
-                return await is_ours(Lane(connection, self.address.schema), self.address)
+                return await is_ours(AsyncpgRunner(connection, self.address.schema), self.address)
             finally:
                 await connection.close(timeout=1)
 
     @property
-    def _lines(self) -> Lines:
+    def _lines(self) -> ConnectionPool:
         self._require_open()
         loop = asyncio.get_running_loop()
         with self._guard:
@@ -147,14 +149,14 @@ class PostgresLife(Asking):
 
     def _require_open(self) -> None:
         if self._owner is None:
-            raise StoreClosed(f"{self.address.shown} is not open; call open() first")
+            raise StoreClosed(f"{self.address.safe_text} is not open; call open() first")
         if self._owner != os.getpid():
             raise StoreClosed(
-                f"{self.address.shown} was opened before a fork; open a store of your own"
+                f"{self.address.safe_text} was opened before a fork; open a store of your own"
             )
 
-    def _new_lines(self) -> Lines:
-        return Lines(self.address, clock=self._clock, probe=self._probe, tell=self._tell)
+    def _new_lines(self) -> ConnectionPool:
+        return ConnectionPool(self.address, clock=self._clock, probe=self._probe, tell=self._tell)
 
     def _drop_closed(self) -> None:
         for loop in [each for each in self._by_loop if each.is_closed()]:

@@ -14,12 +14,12 @@ import asyncpg
 
 from outlast.core.limits import check_name
 from outlast.errors import OperatorError
-from outlast.store.postgres.aside import Aside
+from outlast.store.postgres.aside import LoopThread
 from outlast.store.postgres.connection import translated
-from outlast.store.postgres.dedicated_connection import Session
+from outlast.store.postgres.dedicated_connection import DedicatedConnection
 from outlast.store.postgres.statements import Probe
-from outlast.store.postgres.unit_of_work import Lane
-from outlast.store.postgres.url import Address
+from outlast.store.postgres.unit_of_work import AsyncpgRunner
+from outlast.store.postgres.url import PostgresUrl
 
 log = logging.getLogger("outlast.store")
 
@@ -39,14 +39,14 @@ def lock_key(schema: str, name: str) -> str:
     return f"outlast lock {schema} {name}"
 
 
-class PostgresHold:
+class PostgresLock:
     """A lock that is held until it is released, or lost."""
 
     def __init__(self, locks: "PostgresLocks", name: str, *, shared: bool) -> None:
         self._locks = locks
         self.name = name
         self.is_shared = shared
-        self.session: Session | None = None
+        self.session: DedicatedConnection | None = None
         self.who: Who | None = None
         self.is_wanted = True
         self.is_lost = False
@@ -59,15 +59,15 @@ class PostgresHold:
 class PostgresLocks:
     """The locks that one store holds. They live on a thread aside, whichever loop asked."""
 
-    def __init__(self, address: Address, aside: Aside, probe: Probe | None = None) -> None:
+    def __init__(self, address: PostgresUrl, aside: LoopThread, probe: Probe | None = None) -> None:
         self._address = address
         self._aside = aside
         self._probe = probe
-        self._held: set[PostgresHold] = set()
+        self._held: set[PostgresLock] = set()
 
-    async def take(self, name: str, *, shared: bool = False) -> PostgresHold | None:
+    async def take(self, name: str, *, shared: bool = False) -> PostgresLock | None:
         """Take the lock of that name; None if anybody has it, this process included."""
-        hold = PostgresHold(self, check_name(name, what="lock name"), shared=shared)
+        hold = PostgresLock(self, check_name(name, what="lock name"), shared=shared)
         taking = asyncio.ensure_future(asyncio.wrap_future(self._aside.run(self._take(hold))))
         try:
             return hold if await asyncio.shield(taking) else None
@@ -75,7 +75,7 @@ class PostgresLocks:
             self._aside.run(self._release(hold))  # nobody will know that it was taken
             raise
 
-    async def release(self, hold: PostgresHold) -> None:
+    async def release(self, hold: PostgresLock) -> None:
         await asyncio.wrap_future(self._aside.run(self._release(hold)))
 
     async def release_all(self) -> None:
@@ -93,10 +93,10 @@ class PostgresLocks:
     def _key(self, name: str) -> str:
         return lock_key(self._address.schema, name)
 
-    async def _take(self, hold: PostgresHold) -> bool:
+    async def _take(self, hold: PostgresLock) -> bool:
         """On the thread aside, as everything below."""
         with translated(self._address):
-            session = await Session.open(self._address)
+            session = await DedicatedConnection.open(self._address)
             is_ours = False
             try:
                 # Whoever asked may go away while it is being taken, too.
@@ -110,9 +110,9 @@ class PostgresLocks:
             session.connection.add_termination_listener(lambda _: self._broken(hold, session))
         return is_ours
 
-    async def _lock(self, session: Session, hold: PostgresHold) -> bool:
+    async def _lock(self, session: DedicatedConnection, hold: PostgresLock) -> bool:
         lane, key = (
-            Lane(session.connection, self._address.schema, self._probe),
+            AsyncpgRunner(session.connection, self._address.schema, self._probe),
             self._key(hold.name),
         )
         await lane.change("tx.begin", {})
@@ -124,36 +124,36 @@ class PostgresLocks:
                 await lane.fetch("lock.wait", asked)
             except asyncpg.LockNotAvailableError:
                 await lane.change("tx.rollback", {})
-                await self._send_away(lane, hold)
+                await self._terminate_stale_session(lane, hold)
                 return False
         await lane.change("lock.settle", {})
         hold.who = (who[0], who[1])
         return True
 
-    async def _send_away(self, lane: Lane, hold: PostgresHold) -> None:
+    async def _terminate_stale_session(self, lane: AsyncpgRunner, hold: PostgresLock) -> None:
         """If it is our own former session that has it: the server did not see it break."""
         if hold.who is not None:
             await lane.fetch("lock.send_away", {"pid": hold.who[0], "since": hold.who[1]})
 
-    async def _release(self, hold: PostgresHold) -> None:
+    async def _release(self, hold: PostgresLock) -> None:
         hold.is_wanted = False
         self._held.discard(hold)
         session, hold.session = hold.session, None
         if session is not None:
-            lane = Lane(session.connection, self._address.schema, self._probe)
+            lane = AsyncpgRunner(session.connection, self._address.schema, self._probe)
             try:
                 await lane.change("tx.rollback", {})  # so that it is free when we answer
             except Exception as error:  # noqa: BLE001 - it is free then too
                 log.debug("a lock's connection had broken name=%s: %s", hold.name, error)
             await session.close()
 
-    def _broken(self, hold: PostgresHold, session: Session) -> None:
+    def _broken(self, hold: PostgresLock, session: DedicatedConnection) -> None:
         if hold.is_wanted and hold.session is session:
             hold.session = None
             log.warning("connection of a lock broke, taking it again name=%s", hold.name)
             hold.retaking = asyncio.create_task(self._take_again(hold))
 
-    async def _take_again(self, hold: PostgresHold) -> None:
+    async def _take_again(self, hold: PostgresLock) -> None:
         loop, pause = asyncio.get_running_loop(), SOON
         since: float | None = None
         while hold.is_wanted:

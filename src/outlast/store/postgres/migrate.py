@@ -5,10 +5,10 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-from outlast.errors import NotOurStore, OperatorError, SchemaTooNew
+from outlast.errors import ForeignStore, OperatorError, SchemaTooNew
 from outlast.store.postgres.statements import SCHEMA, in_schema, statements
-from outlast.store.postgres.unit_of_work import Lane
-from outlast.store.postgres.url import Address, address
+from outlast.store.postgres.unit_of_work import AsyncpgRunner
+from outlast.store.postgres.url import PostgresUrl, address
 
 OLDEST: Final = 140000
 """The oldest server whose words the statements use."""
@@ -25,7 +25,7 @@ def migrations(schema: str = SCHEMA) -> Mapping[int, str]:
     }
 
 
-async def migrate(lane: Lane, address: Address) -> None:
+async def migrate(lane: AsyncpgRunner, address: PostgresUrl) -> None:
     """Create or upgrade our tables in one transaction; killed half-way, nothing has happened.
 
     A schema that is up to date is only read, so that a role that may not create can work in it.
@@ -55,40 +55,40 @@ def script(url: str) -> str:
     return "\n\n".join(f"{part.strip().removesuffix(';')};" for part in parts) + "\n"
 
 
-async def is_ours(lane: Lane, address: Address) -> bool:
+async def is_ours(lane: AsyncpgRunner, address: PostgresUrl) -> bool:
     """Whether our tables are there."""
     found = await lane.fetch("schema.look", {"schema": address.schema})
     return bool(found[0][1])
 
 
-async def _require_server(lane: Lane, address: Address) -> None:
+async def _require_server(lane: AsyncpgRunner, address: PostgresUrl) -> None:
     number = int((await lane.fetch("schema.server", {}))[0][0])
     if number < OLDEST:
         raise OperatorError(
-            f"{address.shown} is PostgreSQL {number // 10000}; Outlast needs "
+            f"{address.safe_text} is PostgreSQL {number // 10000}; Outlast needs "
             f"{OLDEST // 10000} or newer"
         )
 
 
-async def _version(lane: Lane, address: Address) -> int:
-    """The schema's number, 0 if there is none; NotOurStore, SchemaTooNew."""
+async def _version(lane: AsyncpgRunner, address: PostgresUrl) -> int:
+    """The schema's number, 0 if there is none; ForeignStore, SchemaTooNew."""
     is_there, ours = (await lane.fetch("schema.look", {"schema": address.schema}))[0]
     if is_there and not ours:
-        raise NotOurStore(
-            f"{address.shown}: schema {address.schema} belongs to something else and has no "
+        raise ForeignStore(
+            f"{address.safe_text}: schema {address.schema} belongs to something else and has no "
             "Outlast tables; choose another with ?schema=…"
         )
     version = int((await lane.fetch("schema.version", {}))[0][0]) if ours else 0
     newest = max(migrations())
     if version > newest:
         raise SchemaTooNew(
-            f"{address.shown} has schema {version}, this Outlast knows up to {newest}; upgrade "
+            f"{address.safe_text} has schema {version}, this Outlast knows up to {newest}; upgrade "
             "Outlast"
         )
     return version
 
 
-async def _upgrade(lane: Lane, address: Address) -> None:
+async def _upgrade(lane: AsyncpgRunner, address: PostgresUrl) -> None:
     version = await _version(lane, address)
     if version == 0:
         await lane.change("schema.create", {})

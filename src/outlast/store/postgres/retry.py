@@ -6,8 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from outlast.errors import StoreUnavailable
-from outlast.store.postgres.connection import GONE, is_gone, named
-from outlast.store.postgres.url import Address
+from outlast.store.postgres.connection import (
+    CONNECTION_ERRORS,
+    is_connection_error,
+    translate_error,
+)
+from outlast.store.postgres.url import PostgresUrl
 
 T = TypeVar("T")
 
@@ -16,8 +20,8 @@ LONGEST: Final = 1.0
 """Seconds between two attempts: the first pause and the longest, at random up to that."""
 
 
-async def patiently(
-    ask: Callable[[], Awaitable[T]], address: Address, draw: Callable[[], float] = random.random
+async def retry_while_unavailable(
+    ask: Callable[[], Awaitable[T]], address: PostgresUrl, draw: Callable[[], float] = random.random
 ) -> T:
     """What it answers. Only for what may be done twice: an answer that was lost is asked for again.
 
@@ -28,13 +32,13 @@ async def patiently(
     while True:
         try:
             return await ask()
-        except (StoreUnavailable, *GONE) as error:
-            if not isinstance(error, StoreUnavailable) and not is_gone(error):
-                raise named(error, address) from error
+        except (StoreUnavailable, *CONNECTION_ERRORS) as error:
+            if not isinstance(error, StoreUnavailable) and not is_connection_error(error):
+                raise translate_error(error, address) from error
             if loop.time() + pause >= until:
-                raise named(error, address) from error
+                raise translate_error(error, address) from error
         except Exception as error:
-            better = named(error, address)
+            better = translate_error(error, address)
             if better is error:
                 raise
             raise better from error

@@ -3,8 +3,8 @@
 from outlast.store.base import Capability
 from outlast.store.postgres.life import PostgresLife
 from outlast.store.postgres.operations.insight import PostgresViews
-from outlast.store.postgres.operations.jobs import PostgresReading
-from outlast.store.postgres.parts.adding import PostgresAdding
+from outlast.store.postgres.operations.jobs import JobOperations
+from outlast.store.postgres.parts.adding import AddOperations
 from outlast.store.postgres.parts.around import PostgresAround
 from outlast.store.postgres.parts.groups import PostgresGroups
 from outlast.store.postgres.parts.moving import PostgresMoving
@@ -16,9 +16,9 @@ from outlast.store.postgres.parts.upkeep import PostgresUpkeep
 
 class PostgresStore(
     PostgresLife,
-    PostgresAdding,
+    AddOperations,
     PostgresRunning,
-    PostgresReading,
+    JobOperations,
     PostgresQueues,
     PostgresGroups,
     PostgresSchedules,
@@ -38,6 +38,6 @@ class PostgresStore(
             Capability.SHARED,
             Capability.TRANSACTIONS,
             Capability.SEALS,
-            Capability.CHORES,
+            Capability.MAINTENANCE_CHECK,
         }
     )

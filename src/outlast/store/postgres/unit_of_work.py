@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from outlast.clock import Clock, micros
-from outlast.store.around import Hint
+from outlast.clock import Clock, to_micros
+from outlast.store.around import Notification
 from outlast.store.postgres.connection import count
 from outlast.store.postgres.statements import Probe, statements
 
 Row = Sequence[Any]
 
 
-class Asks(Protocol):
+class StatementRunner(Protocol):
     """A driver's connection: a statement by name, to its rows or to the number it changed.
 
     The methods of one that never waits (psycopg's own threads) are coroutines all the same, which
@@ -23,7 +23,7 @@ class Asks(Protocol):
     async def change(self, name: str, values: dict[str, Any]) -> int: ...
 
 
-class Lane:
+class AsyncpgRunner:
     """Statements on an asyncpg connection."""
 
     def __init__(self, connection: Any, schema: str, probe: Probe | None = None) -> None:
@@ -58,14 +58,16 @@ class Lane:
             self._probe(name, True)
 
 
-class Work:
+class UnitOfWork:
     """What a verb needs to do its part: statements, this transaction's moment, what to tell.
 
     `now` judges due times and `mono` leases. Both are the database's clock; tests hand in their
     own, whose wall can be set.
     """
 
-    def __init__(self, asks: Asks, now: int, mono: int, *, careful: bool = False) -> None:
+    def __init__(
+        self, asks: StatementRunner, now: int, mono: int, *, careful: bool = False
+    ) -> None:
         self._asks = asks
         self.now = now
         self.mono = mono
@@ -88,13 +90,15 @@ class Work:
         return await self._asks.change(name, values)
 
     @property
-    def hint(self) -> Hint:
-        return Hint(frozenset(self.queues), ended=self.ended, cancelled=self.cancelled)
+    def hint(self) -> Notification:
+        return Notification(frozenset(self.queues), ended=self.ended, cancelled=self.cancelled)
 
 
-async def begun(asks: Asks, clock: Clock | None, *, careful: bool = False) -> Work:
+async def begin_unit(
+    asks: StatementRunner, clock: Clock | None, *, careful: bool = False
+) -> UnitOfWork:
     """A transaction's moment, asked once of the database, or of a test's clock."""
     if clock is not None:
-        return Work(asks, micros(clock.now()), clock.monotonic(), careful=careful)
+        return UnitOfWork(asks, to_micros(clock.now()), clock.monotonic(), careful=careful)
     now = (await asks.fetch("tx.now", {}))[0][0]
-    return Work(asks, now, now, careful=careful)
+    return UnitOfWork(asks, now, now, careful=careful)

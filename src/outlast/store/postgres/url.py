@@ -16,7 +16,7 @@ _OURS = ("schema", "pooler", "wait", "notify")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class PostgresUrl:
     """Where the database is. `dsn` may hold a password: it is never shown; `shown` is.
 
     `pooler`: a transaction pooler stands between, so nothing of a session may be relied on.
@@ -24,23 +24,23 @@ class Address:
     """
 
     dsn: str
-    shown: str
+    safe_text: str
     schema: str = SCHEMA
     pooler: bool = False
     notify: bool = True
     wait: float = WAIT
 
 
-def address(url: str) -> Address:
+def address(url: str) -> PostgresUrl:
     """From `postgresql://user@host/db?schema=outlast`; what is not ours is left to the driver."""
     parts = urlsplit(url)
     asked = dict(parse_qsl(parts.query, keep_blank_values=True))
     ours = {name: asked.pop(name) for name in _OURS if name in asked}
     shown = _without_password(url)
     dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(asked), ""))
-    return Address(
+    return PostgresUrl(
         dsn=dsn,
-        shown=shown,
+        safe_text=shown,
         schema=_schema(ours.get("schema", SCHEMA), shown),
         pooler=_flag("pooler", ours.get("pooler", "false"), shown),
         notify=_flag("notify", ours.get("notify", "true"), shown),

@@ -11,7 +11,7 @@ _LENGTH: Final = 37
 """Of one and its comma."""
 
 
-def known_uuid(text: str | None) -> bool:
+def is_uuid(text: str | None) -> bool:
     """Whether it is a UUID as we write them; anything else is the id of nothing."""
     return isinstance(text, str) and _UUID.fullmatch(text) is not None
 

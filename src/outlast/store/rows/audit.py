@@ -6,17 +6,17 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from outlast.clock import moment
+from outlast.clock import from_micros
 from outlast.core.audit.model import (
-    Before,
+    AuditedEvent,
+    AuditedReservation,
     ClosedRun,
-    Dossier,
-    Held,
-    Place,
-    Stray,
+    DanglingRecord,
+    JobAudit,
+    Predecessor,
+    StateRow,
+    StateTable,
     StrayKind,
-    Told,
-    Where,
 )
 from outlast.core.ids import JobId, RunId
 from outlast.core.state import State
@@ -26,12 +26,12 @@ STRAYS: Final = ("audit.orphans", "audit.keys", "audit.slots", "audit.doubles", 
 """What finds them, statement by statement; each gives kind, rows, what they are about, job."""
 
 
-def dossier(row: Row) -> Dossier:
+def dossier(row: Row) -> JobAudit:
     (seq, job_id, delivery, queue, created_at, params_are_json), row = row[:6], row[6:]
     (waiting, running, end), row = (row[:6], row[6:13], row[13:20]), row[20:]
     (root_id, retry_of), before, row = row[:2], row[2:7], row[7:]
     successors, runs, events, reservations, is_member, group_id = row
-    return Dossier(
+    return JobAudit(
         id=JobId(job_id),
         seq=seq,
         delivery=delivery,
@@ -50,29 +50,29 @@ def dossier(row: Row) -> Dossier:
     )
 
 
-def stray(row: Row) -> Stray:
+def stray(row: Row) -> DanglingRecord:
     kind, rows, about, job_id = row
-    return Stray(
+    return DanglingRecord(
         kind=StrayKind(kind), rows=tuple(json.loads(rows)), about=str(about), job_id=job_id
     )
 
 
-def _places(waiting: Row, running: Row, end: Row) -> Iterator[Place]:
+def _places(waiting: Row, running: Row, end: Row) -> Iterator[StateRow]:
     if waiting[0] is not None:
         _, state, *counts, alike = waiting
-        yield _place(Where.WAITING, state, counts, alike)
+        yield _place(StateTable.WAITING, state, counts, alike)
     if running[0] is not None:
         _, run_id, *counts, alike, has_holder = running
-        place = _place(Where.OPEN, State.RUNNING, counts, alike)
+        place = _place(StateTable.OPEN, State.RUNNING, counts, alike)
         yield replace(place, run_id=RunId(run_id), has_holder=bool(has_holder))
     if end[0] is not None:
         _, state, *counts, at, alike = end
-        yield replace(_place(Where.END, state, counts, alike), at=_moment(at))
+        yield replace(_place(StateTable.END, state, counts, alike), at=_moment(at))
 
 
-def _place(where: Where, state: str, counts: Sequence[int], alike: int) -> Place:
+def _place(where: StateTable, state: str, counts: Sequence[int], alike: int) -> StateRow:
     token, failures, losses = counts
-    return Place(
+    return StateRow(
         where=where,
         state=state,
         token=token,
@@ -84,8 +84,8 @@ def _place(where: Where, state: str, counts: Sequence[int], alike: int) -> Place
 
 def _before(
     job_id: str | None, root_id: str | None, failures: int | None, losses: int | None, chained: int
-) -> Before:
-    return Before(
+) -> Predecessor:
+    return Predecessor(
         id=None if job_id is None else JobId(job_id),
         root_id=None if root_id is None else JobId(root_id),
         failures=failures,
@@ -112,17 +112,17 @@ def _run(
     )
 
 
-def _told(number: int, kind: str, token: int, at: Any) -> Told:
-    return Told(id=number, kind=kind, token=token, at=_moment(at))
+def _told(number: int, kind: str, token: int, at: Any) -> AuditedEvent:
+    return AuditedEvent(id=number, kind=kind, token=token, at=_moment(at))
 
 
-def _held(reservation_id: str, queue: str, status: str) -> Held:
-    return Held(id=reservation_id, queue=queue, status=status)
+def _held(reservation_id: str, queue: str, status: str) -> AuditedReservation:
+    return AuditedReservation(id=reservation_id, queue=queue, status=status)
 
 
 def _moment(value: Any) -> datetime | None:
     """None for what no moment can be made of: a column holds whatever was put there by hand."""
     try:
-        return moment(value)
+        return from_micros(value)
     except (TypeError, OverflowError):
         return None

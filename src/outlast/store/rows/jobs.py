@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from outlast.clock import micros, moment
+from outlast.clock import from_micros, to_micros
 from outlast.core.decide import Change
 from outlast.core.delivery import Delivery
-from outlast.core.document import Record
+from outlast.core.document import Document
 from outlast.core.duration import MICROSECOND
-from outlast.core.event import EventRecord, Kind
-from outlast.core.group import Closing, Group, GroupMode, OnMemberFailure
+from outlast.core.event import EventKind, EventRecord
+from outlast.core.group import ClosePolicy, Group, GroupMode, OnMemberFailure
 from outlast.core.ids import JobId, RunId
 from outlast.core.job import Job, NewJob
 from outlast.core.run import Claim, RunRecord
@@ -19,14 +19,14 @@ from outlast.core.state import RunStatus, State
 from outlast.core.worker import Topology, WorkerInfo, WorkerRecord
 
 Row = tuple[Any, ...]
-LAST = micros(datetime.max.replace(tzinfo=UTC))
+LAST = to_micros(datetime.max.replace(tzinfo=UTC))
 
 _encode = json.JSONEncoder(
     separators=(",", ":"), check_circular=False, ensure_ascii=False, allow_nan=False
 ).encode
 
 
-def dumps(value: Any) -> str:
+def to_json_param(value: Any) -> str:
     """JSON for a statement to take apart; ValueError for text that no store can keep.
 
     A lone surrogate is refused when SQLite binds it. NUL must be looked for: SQLite would end the
@@ -38,7 +38,7 @@ def dumps(value: Any) -> str:
     return text
 
 
-def alike(job: NewJob) -> tuple[Any, ...]:
+def insert_shape(job: NewJob) -> tuple[Any, ...]:
     """What two jobs must share to be stored by one statement."""
     return (
         job.type, job.queue, job.priority, job.name, job.delivery, job.max_attempts, job.delay,
@@ -49,7 +49,7 @@ def alike(job: NewJob) -> tuple[Any, ...]:
 
 def new_job(job: NewJob, now: int) -> dict[str, Any]:
     """What `add` binds for a job, and for all those like it."""
-    slot_at = None if job.slot is None else micros(job.slot.at)
+    slot_at = None if job.slot is None else to_micros(job.slot.at)
     due = _due(job, slot_at, now)
     counted_from = due if slot_at is None else slot_at
     within = None if job.start_within is None else job.start_within // MICROSECOND
@@ -66,7 +66,7 @@ def new_job(job: NewJob, now: int) -> dict[str, Any]:
         "start_deadline": None if within is None else counted_from + within,
         "group_id": job.group_id,
         "template_id": job.template_id,
-        "template_at": None if job.template_at is None else micros(job.template_at),
+        "template_at": None if job.template_at is None else to_micros(job.template_at),
         "schedule_id": job.schedule_id,
         "priority": job.priority,
         "state": _first_state(job, is_due=due <= now),
@@ -74,14 +74,14 @@ def new_job(job: NewJob, now: int) -> dict[str, Any]:
     }
 
 
-def change_row(change: Change) -> list[Any]:
+def change_params(change: Change) -> list[Any]:
     """What `apply` takes apart; what is last and empty is left out."""
     move = change.move
     after = change.successor
     row = [
         change.job_id, change.token, move.guard, move.to, move.run, change.result, move.kind,
         change.reason, change.error, change.delay // MICROSECOND or None, change.failures,
-        change.losses, move.yields or None, after and after.id,
+        change.losses, move.yields_to_cancel or None, after and after.id,
         after and after.delay // MICROSECOND, change.artifacts or None,
         None if move.guard in ("open", "lapsed") else change.was, change.exit_code,
         change.log_path, change.run_id,
@@ -104,7 +104,7 @@ def claim(row: Sequence[Any]) -> Claim:
         failures,
         losses,
         most,
-        slot_at=moment(slot_at),
+        slot_at=from_micros(slot_at),
     )
 
 
@@ -126,15 +126,15 @@ def job(row: Row) -> Job:
         priority=priority,
         position=position,
         max_attempts=most,
-        created_at=moment(created_at),
-        available_at=moment(available_at),
+        created_at=from_micros(created_at),
+        available_at=from_micros(available_at),
         slot_at=_moment(slot_at),
         start_deadline=_moment(deadline),
         retry_of=retry_of,
         root_id=root_id,
         group_id=group_id,
         template_id=template_id,
-        template_at=None if template_at is None else moment(template_at),
+        template_at=None if template_at is None else from_micros(template_at),
         schedule_id=schedule_id,
         state=State(state),
         reason=reason,
@@ -163,7 +163,7 @@ def run_record(row: Row) -> RunRecord:
         reason=reason,
         holder=holder,
         boot_id=boot_id,
-        started_at=moment(started_at),
+        started_at=from_micros(started_at),
         finished_at=_moment(finished_at),
         error=error,
         result=result,
@@ -172,7 +172,7 @@ def run_record(row: Row) -> RunRecord:
         artifacts=tuple(json.loads(artifacts)),
         params_snapshot=params,
         template_id=template_id,
-        template_at=None if template_at is None else moment(template_at),
+        template_at=None if template_at is None else from_micros(template_at),
         progress=progress,
     )
 
@@ -180,7 +180,7 @@ def run_record(row: Row) -> RunRecord:
 def worker_info(worker: WorkerInfo) -> str:
     """What a worker tells of itself beyond its name, as it is kept."""
     kept = [worker.host, worker.pid, worker.queues, worker.types, worker.concurrency]
-    return dumps([*kept, worker.processes, worker.topology, worker.version])
+    return to_json_param([*kept, worker.processes, worker.topology, worker.version])
 
 
 def worker(row: Row) -> WorkerRecord:
@@ -197,8 +197,8 @@ def worker(row: Row) -> WorkerRecord:
         processes=processes,
         topology=Topology(topology),
         version=version,
-        started_at=moment(started_at),
-        seen_at=moment(seen_at),
+        started_at=from_micros(started_at),
+        seen_at=from_micros(seen_at),
         stopped_at=_moment(stopped_at),
         is_alive=bool(is_alive),
     )
@@ -208,10 +208,10 @@ def event(row: Row) -> EventRecord:
     number, at, job_id, run_id, kind, token, reason, detail, queue = row
     return EventRecord(
         id=number,
-        at=moment(at),
+        at=from_micros(at),
         job_id=job_id,
         run_id=run_id,
-        kind=Kind(kind),
+        kind=EventKind(kind),
         token=token,
         reason=reason,
         detail=detail,
@@ -219,15 +219,15 @@ def event(row: Row) -> EventRecord:
     )
 
 
-def record(row: Row) -> Record:
+def record(row: Row) -> Document:
     kind, key, value, version, created_at, updated_at = row
-    return Record(
+    return Document(
         kind=kind,
         key=key,
         value=value,
         version=version,
-        created_at=moment(created_at),
-        updated_at=moment(updated_at),
+        created_at=from_micros(created_at),
+        updated_at=from_micros(updated_at),
     )
 
 
@@ -243,9 +243,9 @@ def group(row: Row) -> Group:
         mode=GroupMode(mode),
         on_failure=OnMemberFailure(on_failure),
         total=total,
-        created_at=moment(created_at),
+        created_at=from_micros(created_at),
         sealed_at=_moment(sealed_at),
-        closing=None if closing is None else Closing(closing),
+        closing=None if closing is None else ClosePolicy(closing),
         reason=reason,
         counts={State(state): number for state, number in json.loads(counts).items()},
     )
@@ -258,7 +258,7 @@ def orphan(row: Row) -> dict[str, Any]:
         "finished_at", "error", "result", "exit_code", "log_path", "artifacts",
     )  # fmt: skip
     copy = dict(zip(names, row, strict=True))
-    at = {name: moment(copy[name]).isoformat() for name in ("started_at", "finished_at")}
+    at = {name: from_micros(copy[name]).isoformat() for name in ("started_at", "finished_at")}
     return copy | at
 
 
@@ -283,7 +283,7 @@ def _first_state(job: NewJob, *, is_due: bool) -> State:
 
 def _due(job: NewJob, slot_at: int | None, now: int) -> int:
     if job.at is not None:
-        return micros(job.at)
+        return to_micros(job.at)
     if job.delay is not None:
         return now + job.delay // MICROSECOND
     return now if slot_at is None else max(now, slot_at)
@@ -296,7 +296,7 @@ def _trimmed(row: list[Any]) -> list[Any]:
 
 
 def _moment(microseconds: int | None) -> Any:
-    return None if microseconds is None else moment(microseconds)
+    return None if microseconds is None else from_micros(microseconds)
 
 
 _DELIVERIES = {str(delivery): delivery for delivery in Delivery}

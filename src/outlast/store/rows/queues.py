@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from outlast.clock import moment
+from outlast.clock import from_micros
 from outlast.core.ordering import Ordering
 from outlast.core.queue import Pause
 from outlast.store.base import Queue
@@ -24,6 +24,6 @@ def queue(row: tuple[Any, ...], now: datetime) -> Queue:
 def _pause(now: datetime, at: int | None, reason: str | None, until: int | None) -> Pause | None:
     if at is None:
         return None
-    end = None if until is None else moment(until)
-    pause = Pause(at=moment(at), reason=reason, until=end)
+    end = None if until is None else from_micros(until)
+    pause = Pause(at=from_micros(at), reason=reason, until=end)
     return None if pause.is_over(now) else pause

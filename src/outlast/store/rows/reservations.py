@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from outlast.clock import moment
+from outlast.clock import from_micros
 from outlast.core.ids import JobId
 from outlast.core.reservation import Reservation, ReservationId, ReservationStatus
 
@@ -17,7 +17,7 @@ def reservation(row: tuple[Any, ...]) -> Reservation:
         request=request,
         status=ReservationStatus(status),
         reason=reason,
-        reserved_at=moment(reserved_at),
-        expires_at=moment(expires_at),
-        ended_at=None if ended_at is None else moment(ended_at),
+        reserved_at=from_micros(reserved_at),
+        expires_at=from_micros(expires_at),
+        ended_at=None if ended_at is None else from_micros(ended_at),
     )

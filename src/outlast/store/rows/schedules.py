@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from outlast.clock import micros, moment
+from outlast.clock import from_micros, to_micros
 from outlast.core.job import Slot
-from outlast.core.schedule import Outcome, Schedule, SlotRecord
+from outlast.core.schedule import Schedule, SlotOutcome, SlotRecord
 from outlast.core.schedule_codec import from_text, to_text
 from outlast.store.contract.schedules import SetSchedule
 from outlast.store.rows.jobs import Row
@@ -16,8 +16,8 @@ def schedule(row: Row) -> Schedule:
         id=schedule_id,
         plan=from_text(name, plan),
         version=version,
-        created_at=moment(created_at),
-        updated_at=moment(updated_at),
+        created_at=from_micros(created_at),
+        updated_at=from_micros(updated_at),
         next_slot=_moment(slot),
         next_trigger_at=_moment(trigger_at),
         last_triggered_at=_moment(last),
@@ -38,10 +38,10 @@ def values(value: SetSchedule) -> dict[str, Any]:
 def slot(row: Row) -> SlotRecord:
     series, at, outcome, planned, actual, schedule_id, job_id, reason = row
     return SlotRecord(
-        slot=Slot(series=series, at=moment(at)),
-        outcome=Outcome(outcome),
-        planned=moment(planned),
-        actual=moment(actual),
+        slot=Slot(series=series, at=from_micros(at)),
+        outcome=SlotOutcome(outcome),
+        planned=from_micros(planned),
+        actual=from_micros(actual),
         schedule_id=schedule_id,
         job_id=job_id,
         reason=reason,
@@ -50,8 +50,8 @@ def slot(row: Row) -> SlotRecord:
 
 def number(at: Any) -> int | None:
     """A moment as it is bound; None stays None."""
-    return None if at is None else micros(at)
+    return None if at is None else to_micros(at)
 
 
 def _moment(microseconds: int | None) -> Any:
-    return None if microseconds is None else moment(microseconds)
+    return None if microseconds is None else from_micros(microseconds)

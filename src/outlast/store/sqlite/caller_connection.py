@@ -10,7 +10,7 @@ from outlast.errors import InvalidJob
 
 
 @contextmanager
-def borrowed(connection: Any, path: Path) -> Iterator[sqlite3.Cursor]:
+def caller_cursor(connection: Any, path: Path) -> Iterator[sqlite3.Cursor]:
     """A cursor on it, if it is to this file and in a transaction; InvalidJob otherwise."""
     if not isinstance(connection, sqlite3.Connection):
         raise InvalidJob(f"tx is a {type(connection).__name__}; give a sqlite3.Connection")

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from outlast.errors import (
-    NotOurStore,
+    ForeignStore,
     OperatorError,
     OutlastError,
-    StoreBroken,
     StoreBusy,
+    StoreCorrupt,
     StoreFull,
     StoreReadOnly,
 )
@@ -35,14 +35,14 @@ _MEANINGS: dict[int, tuple[type[OperatorError], str]] = {
         StoreFull,
         "no space left for {path}; nothing was written. Make room and try again",
     ),
-    sqlite3.SQLITE_NOTADB: (NotOurStore, "{path} is not a SQLite database; choose another file"),
+    sqlite3.SQLITE_NOTADB: (ForeignStore, "{path} is not a SQLite database; choose another file"),
     sqlite3.SQLITE_CANTOPEN: (
-        StoreBroken,
+        StoreCorrupt,
         "{path} cannot be opened; does its folder exist, and may you write there?",
     ),
-    sqlite3.SQLITE_CORRUPT: (StoreBroken, "{path} is damaged ({error}); restore it from a copy"),
+    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "{path} is damaged ({error}); restore it from a copy"),
     sqlite3.SQLITE_IOERR: (
-        StoreBroken,
+        StoreCorrupt,
         "{path} could not be read or written ({error}); check the disk",
     ),
 }
@@ -103,7 +103,7 @@ def translate(error: sqlite3.Error, path: Path) -> OutlastError:
     if code == sqlite3.SQLITE_CANTOPEN and path.parent.is_dir() and not _may_write(path.parent):
         code = sqlite3.SQLITE_READONLY
     kind, text = _MEANINGS.get(code, (OperatorError, "{path}: {error}"))
-    by = _by_whom(path) if kind is StoreBusy else ""
+    by = _lock_owner(path) if kind is StoreBusy else ""
     return kind(text.format(path=path, error=error, by=by))
 
 
@@ -126,7 +126,7 @@ def require_version() -> None:
         )
 
 
-def concerns(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -> list[str]:
+def health_warnings(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -> list[str]:
     """What an operator should know about this SQLite library; empty when all is well."""
     if version < WAL_FIX:
         have, fixed = ".".join(map(str, version)), ".".join(map(str, WAL_FIX))
@@ -138,7 +138,7 @@ def concerns(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -> lis
     return []
 
 
-def _by_whom(path: Path) -> str:
+def _lock_owner(path: Path) -> str:
     """Which process holds the write lock, where the system tells; opening the file would not do:
     closing it again drops every lock this process has on it."""
     try:

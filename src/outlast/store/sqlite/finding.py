@@ -9,7 +9,7 @@ FEW: Final = frozenset({"read.find_id", "read.find_key"})
 """Statements that know nothing of the rest of the filter: what they find is looked at here."""
 
 
-def question(what: Filter) -> tuple[str, dict[str, Any]]:
+def select_for(what: Filter) -> tuple[str, dict[str, Any]]:
     """The statement's name and what it is asked."""
     if what.key is not None:
         return "read.find_key", {"key": what.key}

@@ -22,7 +22,7 @@ BY_HAND = (
 )
 
 
-class Guard:
+class TransactionGuard:
     """Whose turn it is, and whether there is still a transaction to write in."""
 
     def __init__(self) -> None:
@@ -49,11 +49,11 @@ class Guard:
             self.ended_by_hand = True
 
 
-class Guarded(sqlite3.Connection):
+class GuardedConnection(sqlite3.Connection):
     """A connection whose statements ask its guard first."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.guard = Guard()
+        self.guard = TransactionGuard()
         super().__init__(*args, **kwargs)
 
     def cursor(self, *args: Any, **kwargs: Any) -> Any:
@@ -114,7 +114,7 @@ class GuardedCursor(sqlite3.Cursor):
 
     def _turn(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         connection = self.connection
-        assert isinstance(connection, Guarded)
+        assert isinstance(connection, GuardedConnection)
         with connection.guard.statement(connection):
             return step(*args, **kwargs)
 

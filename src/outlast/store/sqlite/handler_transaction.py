@@ -11,12 +11,12 @@ from pathlib import Path
 from outlast.clock import Clock
 from outlast.core.decide import Change
 from outlast.errors import RunError, StoreBusy, TransactionTimeout
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.sqlite import verbs
 from outlast.store.sqlite.connection import connect, translated
-from outlast.store.sqlite.guarded_connection import BY_HAND, Guarded, is_within
+from outlast.store.sqlite.guarded_connection import BY_HAND, GuardedConnection, is_within
 from outlast.store.sqlite.statements import Probe, run
-from outlast.store.sqlite.writer import Work
+from outlast.store.sqlite.writer import WriteTransaction
 
 NUDGE = 0.02
 """Seconds between two interruptions of a statement that does not end."""
@@ -37,11 +37,11 @@ class SqliteTransaction:
         gate: threading.Lock,
         busy: float,
         probe: Probe | None,
-        tell: Callable[[Hint], None],
+        tell: Callable[[Notification], None],
         within: timedelta,
         closing: Executor,
     ) -> None:
-        self.connection = connect(path, busy=busy, factory=Guarded)
+        self.connection = connect(path, busy=busy, factory=GuardedConnection)
         self._guard = self.connection.guard
         self._guard.refusal = self._refusal
         self._turn = self._guard.turn
@@ -125,9 +125,9 @@ class SqliteTransaction:
             self._tell(work.hint)
         return work is not None
 
-    def _apply(self, changes: Sequence[Change]) -> Work | None:
+    def _apply(self, changes: Sequence[Change]) -> WriteTransaction | None:
         cursor = self._cursor()
-        work = Work(cursor, self._clock, self._probe, careful=False)
+        work = WriteTransaction(cursor, self._clock, self._probe, careful=False)
         with translated(self._path):
             if not all(verbs.apply(work, changes)):
                 return None

@@ -8,20 +8,20 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from outlast.core.limits import check_name
-from outlast.core.worker import TREE
+from outlast.core.worker import SUPERVISED_BOOT_PREFIX
 from outlast.errors import OperatorError, StoreReadOnly
-from outlast.store.fork_safety import kept_from_children
+from outlast.store.fork_safety import close_in_children
 
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
-PASSING = ("caller.", TREE)
+PASSING = ("caller.", SUPERVISED_BOOT_PREFIX)
 """How names begin that are used once: callers and workers make up a new one at every start."""
 
 
-class FileHold:
+class FileLock:
     """A lock that is held: the kernel takes it back when this process ends, however it ends."""
 
-    def __init__(self, file: int, among: "set[FileHold]", passing: Path | None) -> None:
+    def __init__(self, file: int, among: "set[FileLock]", passing: Path | None) -> None:
         """`passing` is where the file is, if nobody will want its name again."""
         self._file: int | None = file
         self._passing = passing
@@ -53,9 +53,9 @@ class FileLocks:
 
     def __init__(self, database: Path) -> None:
         self._database = database
-        self._held: set[FileHold] = set()
+        self._held: set[FileLock] = set()
 
-    def take(self, name: str, *, shared: bool = False) -> FileHold | None:
+    def take(self, name: str, *, shared: bool = False) -> FileLock | None:
         """Take the lock of that name; None if anybody has it, this process included.
 
         A file that is shared stays: whoever leaves first must not take it from the others.
@@ -68,15 +68,15 @@ class FileLocks:
         try:
             folder.mkdir(exist_ok=True)
             passing = path if name.startswith(PASSING) and not shared else None
-            return kept_from_children(
-                lambda: FileHold(_locked(path, shared=shared), self._held, passing)
+            return close_in_children(
+                lambda: FileLock(_locked(path, shared=shared), self._held, passing)
             )
         except BlockingIOError:
             return None
         except OSError as error:
             raise _refusal(error, path) from error
 
-    def vacant(self, names: Collection[str]) -> frozenset[str]:
+    def free_locks(self, names: Collection[str]) -> frozenset[str]:
         """Those that can be taken, each for a moment."""
         return frozenset(name for name in names if self._is_vacant(name))
 

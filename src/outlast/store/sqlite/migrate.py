@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from time import monotonic, sleep
 
-from outlast.errors import NotOurStore, SchemaTooNew
+from outlast.errors import ForeignStore, SchemaTooNew
 from outlast.store.sqlite.connection import translate
 from outlast.store.sqlite.statements import Probe, run
 
@@ -50,14 +50,14 @@ def write_ahead(connection: sqlite3.Connection, path: Path, *, busy: float) -> N
             return
 
 
-def require_ours(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> None:
+def require_holdfast_schema(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> None:
     """Before anything is written: not even the journal mode of a file that is not for us."""
     cursor = connection.cursor()
     # In this order: another process may make our tables between the two looks.
     empty = run(cursor, "schema.is_empty").fetchone()[0]
     ours = run(cursor, "schema.is_ours").fetchone()[0]
     if not (ours or empty or adopt):
-        raise NotOurStore(
+        raise ForeignStore(
             f"{path} is a database of something else and has no Outlast tables; choose another "
             "file, or add ?adopt=true to the address to create them in it, beside the others"
         )

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from outlast.errors import InvalidJob
-from outlast.store.rows.jobs import dumps
+from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.connection import connect, translated
 from outlast.store.sqlite.statements import Probe, run
 
 T = TypeVar("T")
-Ask = Callable[..., list[tuple[Any, ...]]]
+Query = Callable[..., list[tuple[Any, ...]]]
 """A statement's name and its values, to its rows."""
 
 THREADS = 2
@@ -35,14 +35,14 @@ class Reader:
         """All rows that statement gives."""
         return await self._on_thread(lambda: self._fetch(name, values))
 
-    async def snapshot(self, name: str) -> list[tuple[Any, ...]]:
+    async def cached_rows(self, name: str) -> list[tuple[Any, ...]]:
         """The rows of a statement without values, from memory while nobody has written.
 
         Nothing that matters lives only here: the statement itself rebuilds it.
         """
         return await self._on_thread(lambda: self._remembered(name))
 
-    async def together(self, read: Callable[[Ask], T]) -> T:
+    async def in_snapshot(self, read: Callable[[Query], T]) -> T:
         """What `read` makes of several questions, all answered from one and the same moment."""
         return await self._on_thread(lambda: self._at_once(read))
 
@@ -55,7 +55,7 @@ class Reader:
     async def _on_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _at_once(self, read: Callable[[Ask], T]) -> T:
+    def _at_once(self, read: Callable[[Query], T]) -> T:
         def ask(name: str, /, **values: Any) -> list[tuple[Any, ...]]:
             return self._fetch(name, values)
 
@@ -99,4 +99,4 @@ class Reader:
 
 
 def _bound(value: Any) -> Any:
-    return dumps(value) if isinstance(value, list) else value
+    return to_json_param(value) if isinstance(value, list) else value

@@ -16,27 +16,27 @@ from outlast.clock import Clock, SystemClock
 from outlast.core.ids import Ids
 from outlast.core.job import NewJob
 from outlast.errors import StoreClosed
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.base import Added, Capability
 from outlast.store.sqlite import verbs
-from outlast.store.sqlite.caller_connection import borrowed
+from outlast.store.sqlite.caller_connection import caller_cursor
 from outlast.store.sqlite.connection import connect, require_version, require_writable, translated
 from outlast.store.sqlite.handler_transaction import SqliteTransaction
-from outlast.store.sqlite.locks import FileHold, FileLocks
-from outlast.store.sqlite.migrate import migrate, require_ours, write_ahead
-from outlast.store.sqlite.notify.bridge import Exchange
+from outlast.store.sqlite.locks import FileLock, FileLocks
+from outlast.store.sqlite.migrate import migrate, require_holdfast_schema, write_ahead
+from outlast.store.sqlite.notify.bridge import SocketBridge
 from outlast.store.sqlite.operations.insight import SqliteViews
-from outlast.store.sqlite.operations.jobs import SqliteJobs
+from outlast.store.sqlite.operations.jobs import JobOperations
 from outlast.store.sqlite.parts.around import SqliteAround
-from outlast.store.sqlite.parts.groups import SqliteGroups
+from outlast.store.sqlite.parts.groups import GroupOperations
 from outlast.store.sqlite.parts.moving import SqliteMoving
 from outlast.store.sqlite.parts.queues import SqliteQueues
 from outlast.store.sqlite.parts.schedules import SqliteSchedules
 from outlast.store.sqlite.parts.upkeep import SqliteUpkeep
 from outlast.store.sqlite.reader import Reader
 from outlast.store.sqlite.statements import Probe
-from outlast.store.sqlite.writer import Work, Writer
-from outlast.store.subscribers import Listeners
+from outlast.store.sqlite.writer import Writer, WriteTransaction
+from outlast.store.subscribers import Subscribers
 
 BUSY = 30.0
 """Seconds to wait for a lock that somebody else holds."""
@@ -46,9 +46,9 @@ OPEN: "WeakSet[SqliteStore]" = WeakSet()
 
 
 class SqliteStore(
-    SqliteJobs,
+    JobOperations,
     SqliteQueues,
-    SqliteGroups,
+    GroupOperations,
     SqliteSchedules,
     SqliteAround,
     SqliteUpkeep,
@@ -63,7 +63,7 @@ class SqliteStore(
             Capability.SHARED,
             Capability.TRANSACTIONS,
             Capability.SEALS,
-            Capability.CHORES,
+            Capability.MAINTENANCE_CHECK,
         }
     )
 
@@ -85,7 +85,7 @@ class SqliteStore(
         self._probe = probe
         self._gate = threading.Lock()
         self._opening = threading.Lock()
-        self._listeners = Listeners()
+        self._listeners = Subscribers()
         self._locks = FileLocks(self.path)
         self._open: tuple[Writer, Reader, int] | None = None
 
@@ -109,7 +109,7 @@ class SqliteStore(
             ):
                 await asyncio.to_thread(close)
 
-    async def hold(self, name: str, *, shared: bool = False) -> FileHold | None:
+    async def acquire_lock(self, name: str, *, shared: bool = False) -> FileLock | None:
         self._require_open()
         taking = asyncio.ensure_future(asyncio.to_thread(self._locks.take, name, shared=shared))
         try:
@@ -118,19 +118,19 @@ class SqliteStore(
             taking.add_done_callback(_drop)  # nobody will know that it was taken
             raise
 
-    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+    async def free_locks(self, names: Collection[str]) -> frozenset[str]:
         self._require_open()
-        return await asyncio.to_thread(self._locks.vacant, names)
+        return await asyncio.to_thread(self._locks.free_locks, names)
 
-    def listen(
-        self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
+    def subscribe(
+        self, wake: Callable[[Notification], None], *, topics: Collection[Topic] = frozenset(Topic)
     ) -> Callable[[], None]:
         return self._listeners.add(wake, topics)
 
     async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
         self._require_open()
-        with translated(self.path), borrowed(connection, self.path) as cursor:
-            work = Work(cursor, self._clock, self._probe, careful=True)
+        with translated(self.path), caller_cursor(connection, self.path) as cursor:
+            work = WriteTransaction(cursor, self._clock, self._probe, careful=True)
             return verbs.add(work, jobs)
 
     async def begin(self, *, within: timedelta, blocking: bool = False) -> SqliteTransaction:  # noqa: ARG002 - one kind of connection serves both
@@ -141,7 +141,7 @@ class SqliteStore(
             gate=self._gate,
             busy=self._busy,
             probe=self._probe,
-            tell=self._listeners.tell,
+            tell=self._listeners.publish,
             within=within,
             closing=self._closing,
         )
@@ -168,7 +168,7 @@ class SqliteStore(
             self._clock,
             gate=self._gate,
             probe=self._probe,
-            tell=self._listeners.tell,
+            tell=self._listeners.publish,
         )
         writer.start()
         reader = Reader(self.path, busy=self._busy, probe=self._probe)
@@ -176,10 +176,10 @@ class SqliteStore(
         self._beginning = ThreadPoolExecutor(1, thread_name_prefix="outlast-begin")
         self._closing = ThreadPoolExecutor(1, thread_name_prefix="outlast-commit")
         self._listeners.connect(
-            Exchange(
+            SocketBridge(
                 self.path,
                 wanted=lambda: self._listeners.wanted,
-                heard=self._listeners.wake,
+                heard=self._listeners.deliver,
                 monotonic=self._clock.monotonic,
             )
         )
@@ -192,7 +192,7 @@ class SqliteStore(
         boot = self._clock.boot_id()
         try:
             with translated(self.path):
-                require_ours(connection, self.path, adopt=self._adopt)
+                require_holdfast_schema(connection, self.path, adopt=self._adopt)
                 write_ahead(connection, self.path, busy=self._busy)
                 migrate(connection, self.path, boot=boot, probe=self._probe)
         finally:
@@ -219,7 +219,7 @@ class SqliteStore(
         return self._require_open()[1]
 
 
-def _drop(taking: "asyncio.Future[FileHold | None]") -> None:
+def _drop(taking: "asyncio.Future[FileLock | None]") -> None:
     if not taking.cancelled() and taking.exception() is None:
         held = taking.result()
         if held is not None:

@@ -15,10 +15,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from outlast.clock import Clock, micros, moment
-from outlast.errors import InvalidJob, OutlastError, StoreBroken, StoreClosed
-from outlast.store.around import Hint
-from outlast.store.contract.transfer import OPEN, from_row, refusal
+from outlast.clock import Clock, from_micros, to_micros
+from outlast.errors import InvalidJob, OutlastError, StoreClosed, StoreCorrupt
+from outlast.store.around import Notification
+from outlast.store.contract.transfer import OPEN, closed_error, from_row
 from outlast.store.sqlite.connection import translate
 from outlast.store.sqlite.statements import Probe, run
 
@@ -26,7 +26,7 @@ GROUP = 1000
 """How many requests one commit takes at most."""
 
 
-HOPELESS = {
+FATAL_CODES = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_FULL,
@@ -39,7 +39,7 @@ HOPELESS = {
 }
 
 
-class Work:
+class WriteTransaction:
     """One transaction under way: what a verb needs to do its part in it."""
 
     def __init__(
@@ -47,9 +47,9 @@ class Work:
     ) -> None:
         self._cursor = cursor
         self._probe = probe
-        self.now = micros(clock.now())
+        self.now = to_micros(clock.now())
         self.mono = clock.monotonic()
-        self.careful = careful
+        self.isolate_items = careful
         self.queues: set[str] = set()
         self.ended = False
         self.cancelled = False
@@ -58,9 +58,9 @@ class Work:
     def require_open(self) -> None:
         """StoreSealed or StoreMoved, unless the store takes work; asked once in a transaction."""
         if not self._is_open:
-            footing = from_row(self.run("footing.get").fetchone()).at(moment(self.now))
+            footing = from_row(self.run("footing.get").fetchone()).at(from_micros(self.now))
             if footing is not OPEN:
-                raise refusal(footing)
+                raise closed_error(footing)
             self._is_open = True
 
     def run(self, name: str, /, **values: Any) -> sqlite3.Cursor:
@@ -72,11 +72,11 @@ class Work:
         return None if row is None else row[0]
 
     @property
-    def hint(self) -> Hint:
-        return Hint(frozenset(self.queues), ended=self.ended, cancelled=self.cancelled)
+    def hint(self) -> Notification:
+        return Notification(frozenset(self.queues), ended=self.ended, cancelled=self.cancelled)
 
 
-Verb = Callable[[Work, Sequence[Any]], list[Any]]
+Verb = Callable[[WriteTransaction, Sequence[Any]], list[Any]]
 """Does its part for many items, answering each, in order. May be run again after a rollback."""
 
 
@@ -101,7 +101,7 @@ class Writer:
         *,
         gate: threading.Lock,
         probe: Probe | None,
-        tell: Callable[[Hint], None],
+        tell: Callable[[Notification], None],
     ) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
@@ -118,7 +118,7 @@ class Writer:
     def start(self) -> None:
         self._thread.start()
 
-    async def ask(self, verb: Verb, items: Sequence[Any]) -> list[Any]:
+    async def submit(self, verb: Verb, items: Sequence[Any]) -> list[Any]:
         """The verb's answers, once what it wrote is durable."""
         if self._closed:
             raise StoreClosed(f"{self._path} was closed; open the store again")
@@ -179,7 +179,7 @@ class Writer:
             run(cursor, "tx.begin", self._probe)
             try:
                 self._require_same_file()
-                work = Work(cursor, self._clock, self._probe, careful=careful)
+                work = WriteTransaction(cursor, self._clock, self._probe, careful=careful)
                 answers = _perform(work, requests)
                 run(cursor, "tx.commit", self._probe)
             except BaseException:
@@ -192,7 +192,7 @@ class Writer:
     def _require_same_file(self) -> None:
         """A file that was removed takes writes all the same, and nobody would ever find them."""
         if _identity(self._path) != self._file:
-            raise StoreBroken(
+            raise StoreCorrupt(
                 f"{self._path} is gone, or another file has its name, since it was opened; put it "
                 "back, or restart whoever uses it. Nothing was written"
             )
@@ -206,7 +206,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _perform(work: Work, requests: list[Request]) -> list[list[Any]]:
+def _perform(work: WriteTransaction, requests: list[Request]) -> list[list[Any]]:
     """Neighbours that ask for the same verb are done in one go, and their answers dealt out."""
     if len(requests) == 1:
         return [requests[0].verb(work, requests[0].items)]
@@ -243,7 +243,7 @@ def _resolve(settled: list[tuple[asyncio.Future[Any], Any]]) -> None:
 
 def _is_hopeless(error: Exception) -> bool:
     """Whether the file itself is the trouble, so that asking again alone cannot help."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in HOPELESS
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in FATAL_CODES
 
 
 def _named(error: Exception, path: Path) -> Exception:

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from outlast.core.decide import Change, Guard, Move, decide
+from outlast.core.decide import Change, Guard, Transition, decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import (
     CancelRequested,
     Event,
+    EventKind,
     Failed,
     FellDue,
     GivenUp,
-    Kind,
     Lost,
     Misfired,
     Released,
@@ -116,7 +116,7 @@ async def test_failed_lease_job_waits_out_its_backoff(store: Store, clock: FakeC
     assert (job.failures, job.losses, job.token) == (1, 0, 1)
     assert (job.reason, job.finished_at) == (None, None)
     assert (run.status, run.finished_at) == (RunStatus.FAILED, clock.now())
-    assert await kinds(store, claim.id) == [Kind.RETRY]
+    assert await kinds(store, claim.id) == [EventKind.RETRY]
 
 
 async def test_failure_without_backoff_is_due_at_once(store: Store, clock: FakeClock) -> None:
@@ -139,7 +139,7 @@ async def test_attempts_used_up_end_in_a_dead_letter(store: Store) -> None:
     job = await job_of(store, claim.id)
     assert (job.state, job.reason) == (State.DEAD_LETTER, "attempts_exhausted")
     assert (job.failures, job.token) == (2, 2)
-    assert await kinds(store, claim.id) == [Kind.RETRY, Kind.DEAD_LETTER]
+    assert await kinds(store, claim.id) == [EventKind.RETRY, EventKind.DEAD_LETTER]
 
 
 async def test_success_keeps_the_count_of_earlier_failures(store: Store) -> None:
@@ -163,7 +163,7 @@ async def test_lost_lease_job_is_queued_where_it_was(store: Store, clock: FakeCl
     assert (job.state, job.available_at) == (State.QUEUED, before.available_at)
     assert (job.failures, job.losses) == (1, 1)
     assert (run.status, run.reason) == (RunStatus.LOST, "owner_dead")
-    assert await kinds(store, claim.id) == [Kind.REQUEUED]
+    assert await kinds(store, claim.id) == [EventKind.REQUEUED]
 
 
 async def test_released_job_is_queued_where_it_was_and_nothing_counts(
@@ -179,7 +179,7 @@ async def test_released_job_is_queued_where_it_was_and_nothing_counts(
     assert (job.state, job.available_at) == (State.QUEUED, before.available_at)
     assert (job.failures, job.losses) == (0, 0)
     assert (await last_run(store, claim.id)).status is RunStatus.RELEASED
-    assert await kinds(store, claim.id) == [Kind.RELEASED]
+    assert await kinds(store, claim.id) == [EventKind.RELEASED]
 
 
 async def test_snoozed_job_waits_and_nothing_counts(store: Store, clock: FakeClock) -> None:
@@ -190,7 +190,7 @@ async def test_snoozed_job_waits_and_nothing_counts(store: Store, clock: FakeClo
     job = await job_of(store, claim.id)
     assert (job.state, job.available_at) == (State.RETRY_WAIT, clock.now() + HOUR)
     assert job.failures == 0
-    assert await kinds(store, claim.id) == [Kind.SNOOZED]
+    assert await kinds(store, claim.id) == [EventKind.SNOOZED]
 
 
 async def test_job_put_back_shows_its_last_holder_and_first_start(
@@ -222,7 +222,7 @@ async def test_cancelled_while_waiting_it_ends_without_a_run(
     assert (after.state, after.reason) == (State.CANCELLED, "not needed")
     assert (after.finished_at, after.token) == (clock.now(), 0)
     assert await store.runs(job.id) == []
-    assert await kinds(store, job.id) == [Kind.CANCELLED]
+    assert await kinds(store, job.id) == [EventKind.CANCELLED]
 
 
 async def test_cancel_of_a_waiting_job_survives_its_promotion(
@@ -239,14 +239,14 @@ async def test_cancel_of_a_waiting_job_survives_its_promotion(
 async def test_misfired_job_is_skipped_without_a_run(store: Store, clock: FakeClock) -> None:
     await put(store, start_within=SECOND)
     clock.advance(SECOND + TICK)
-    [late] = await store.overdue(limit=10)
+    [late] = await store.missed_start_deadline(limit=10)
 
     applied = await settle(store, late, Misfired())
 
     job = await job_of(store, late.id)
     assert applied
     assert (job.state, job.reason) == (State.SKIPPED, "misfire")
-    assert await kinds(store, job.id) == [Kind.MISFIRE]
+    assert await kinds(store, job.id) == [EventKind.MISFIRE]
 
 
 async def test_due_job_can_be_queued_by_hand(store: Store, clock: FakeClock) -> None:
@@ -263,7 +263,7 @@ async def test_due_job_can_be_queued_by_hand(store: Store, clock: FakeClock) -> 
 
 async def test_unblocked_job_is_scheduled_and_taken_when_due(store: Store) -> None:
     job_id = await put(store)
-    block = Move(guard=Guard.STATE, to=State.BLOCKED)
+    block = Transition(guard=Guard.STATE, to=State.BLOCKED)
     await store.apply([Change(job_id, 0, block, was=State.QUEUED)])
     blocked = await job_of(store, job_id)
 
@@ -272,7 +272,7 @@ async def test_unblocked_job_is_scheduled_and_taken_when_due(store: Store) -> No
     assert blocked.state is State.BLOCKED
     assert applied
     assert (await job_of(store, job_id)).state is State.SCHEDULED
-    assert await kinds(store, job_id) == [Kind.UNBLOCKED]
+    assert await kinds(store, job_id) == [EventKind.UNBLOCKED]
     assert (await take(store)).id == job_id
 
 
@@ -285,7 +285,7 @@ async def test_job_given_up_while_it_waits_is_a_dead_letter(store: Store) -> Non
     job = await job_of(store, claim.id)
     assert applied
     assert (job.state, job.reason, job.failures) == (State.DEAD_LETTER, "hopeless", 1)
-    assert await kinds(store, job.id) == [Kind.RETRY, Kind.GIVEN_UP]
+    assert await kinds(store, job.id) == [EventKind.RETRY, EventKind.GIVEN_UP]
 
 
 async def test_failed_chain_job_given_up_is_a_dead_letter(store: Store) -> None:

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from outlast.core.audit.model import Dossier, Where
+from outlast.core.audit.model import JobAudit, StateTable
 from outlast.core.delivery import Delivery
-from outlast.core.event import CancelRequested, Event, Kind
+from outlast.core.event import CancelRequested, Event, EventKind
 from outlast.core.ids import JobId
 from outlast.core.job import Key, Slot
 from outlast.core.state import RunStatus, State
@@ -33,8 +33,8 @@ from outlast.verify import verify
 CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
 
 
-async def _dossier(store: Store, job_id: JobId) -> Dossier:
-    return next(d for d in await store.dossiers(after=0, limit=MANY) if d.id == job_id)
+async def _dossier(store: Store, job_id: JobId) -> JobAudit:
+    return next(d for d in await store.audit_jobs(after=0, limit=MANY) if d.id == job_id)
 
 
 async def test_dossier_shows_where_a_job_stands(store: Store, clock: FakeClock) -> None:
@@ -44,9 +44,9 @@ async def test_dossier_shows_where_a_job_stands(store: Store, clock: FakeClock) 
     places = [(await _dossier(store, job_id)).places for job_id in (waiting, running, over)]
 
     assert [[place.where for place in each] for each in places] == [
-        [Where.WAITING],
-        [Where.OPEN],
-        [Where.END],
+        [StateTable.WAITING],
+        [StateTable.OPEN],
+        [StateTable.END],
     ]
     [[first], [second], [third]] = places
     assert (first.state, first.token) == (State.SCHEDULED, 0)
@@ -106,8 +106,8 @@ async def test_retry_by_hand_is_not_taken_for_a_link_that_a_job_wrote(store: Sto
 async def test_dossiers_come_in_pages_in_the_order_stored(store: Store) -> None:
     ids = [await put(store) for _ in range(5)]
 
-    seen: list[Dossier] = []
-    while page := await store.dossiers(after=seen[-1].seq if seen else 0, limit=2):
+    seen: list[JobAudit] = []
+    while page := await store.audit_jobs(after=seen[-1].seq if seen else 0, limit=2):
         assert len(page) <= 2
         seen += page
 
@@ -142,12 +142,12 @@ async def test_store_that_nobody_has_broken_is_proved_sound(store: Store, clock:
     report = await verify(store, clock=clock)
 
     assert (report.violations, report.found, report.is_sound) == ((), 0, True)
-    jobs = await store.dossiers(after=0, limit=MANY)
-    assert report.jobs == len(jobs) == await store.size() > 10
-    open_runs = sum(place.where is Where.OPEN for job in jobs for place in job.places)
+    jobs = await store.audit_jobs(after=0, limit=MANY)
+    assert report.jobs == len(jobs) == await store.job_count() > 10
+    open_runs = sum(place.where is StateTable.OPEN for job in jobs for place in job.places)
     assert report.runs == sum(len(job.runs) for job in jobs) + open_runs
     assert report.events == sum(len(job.events) for job in jobs)
-    assert await store.strays(limit=MANY) == []
+    assert await store.dangling_records(limit=MANY) == []
 
 
 async def test_keys_outlive_the_jobs_they_were_taken_by(store: Store, clock: FakeClock) -> None:
@@ -189,8 +189,8 @@ class _Growing:
         self._store = store
         self.added: list[JobId] = []
 
-    async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
-        page = await self._store.dossiers(after=after, limit=limit)
+    async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
+        page = await self._store.audit_jobs(after=after, limit=limit)
         if len(self.added) < 3:
             self.added.append(await put(self._store))
         return page
@@ -211,5 +211,5 @@ async def test_refused_late_write_of_any_token_is_no_violation(store: Store) -> 
 
     assert not await settle(store, ahead, SUCCEEDED)
 
-    assert [event.kind for event in await store.events(claim.id)] == [Kind.LATE_WRITE_REFUSED]
+    assert [event.kind for event in await store.events(claim.id)] == [EventKind.LATE_WRITE_REFUSED]
     assert (await verify(store)).is_sound

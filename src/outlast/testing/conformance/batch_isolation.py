@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from outlast.core.decide import Change, Standing, decide
+from outlast.core.decide import Change, JobView, decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Event, Failed, Succeeded
 from outlast.core.job import Key, NewJob
@@ -129,7 +129,7 @@ async def test_changes_of_every_kind_go_together(store: Store) -> None:
     lease, lost, failed = await _running(store, 3)
     chain = await started(store, delivery=Delivery.CHAIN)
     waiting = await job_of(store, await put(store))
-    decided: list[tuple[Standing, Event]] = [
+    decided: list[tuple[JobView, Event]] = [
         (lease, SUCCEEDED),
         (lost, LOST),
         (failed, FAILED),

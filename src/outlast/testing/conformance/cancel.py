@@ -6,8 +6,8 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import (
     CancelRequested,
     Event,
+    EventKind,
     Failed,
-    Kind,
     Lost,
     Released,
     Snoozed,
@@ -50,7 +50,7 @@ async def test_cancel_request_marks_the_run_and_leaves_it_running(store: Store) 
     [event] = await store.events(claim.id)
     assert applied
     assert (job.state, job.cancel_requested, job.token) == (State.RUNNING, True, 1)
-    assert (event.kind, event.reason) == (Kind.CANCEL_REQUESTED, "not needed")
+    assert (event.kind, event.reason) == (EventKind.CANCEL_REQUESTED, "not needed")
     assert (event.run_id, event.token) == (claim.run_id, 1)
     assert (await last_run(store, claim.id)).status is RunStatus.RUNNING
 
@@ -73,7 +73,7 @@ async def test_run_that_stops_when_asked_ends_cancelled(store: Store) -> None:
 
     job = await job_of(store, claim.id)
     assert (job.state, job.reason, job.cancel_requested) == (State.CANCELLED, "asked to", False)
-    assert await kinds(store, claim.id) == [Kind.CANCEL_REQUESTED, Kind.CANCELLED]
+    assert await kinds(store, claim.id) == [EventKind.CANCEL_REQUESTED, EventKind.CANCELLED]
 
 
 async def test_run_that_succeeds_all_the_same_has_succeeded(store: Store) -> None:
@@ -111,7 +111,7 @@ async def test_job_that_yields_is_recorded_as_cancelled(store: Store, delivery: 
     await settle(store, claim, LOST)
 
     [_, event] = await store.events(claim.id)
-    assert (event.kind, event.reason) == (Kind.CANCELLED, "cancel_requested")
+    assert (event.kind, event.reason) == (EventKind.CANCELLED, "cancel_requested")
     assert (event.run_id, event.token) == (claim.run_id, 1)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import Failed, Kind
+from outlast.core.event import EventKind, Failed
 from outlast.core.job import Job, Slot
 from outlast.core.state import State
 from outlast.store.base import Store
@@ -105,8 +105,8 @@ async def test_chain_ends_when_its_attempts_are_used_up(store: Store) -> None:
     assert (root.state, last.state) == (State.FAILED, State.DEAD_LETTER)
     assert (last.failures, last.losses) == (2, 1)
     assert (await kinds(store, root.id), await kinds(store, last.id)) == (
-        [Kind.CHAINED],
-        [Kind.DEAD_LETTER],
+        [EventKind.CHAINED],
+        [EventKind.DEAD_LETTER],
     )
 
 

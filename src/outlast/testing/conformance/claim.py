@@ -3,7 +3,7 @@
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
 from outlast.core.job import Slot
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import RunStatus, State
 from outlast.store.base import Filter, Store
 from outlast.testing.clock import FakeClock
@@ -86,7 +86,7 @@ async def test_claimed_job_shows_who_runs_it(store: Store, clock: FakeClock) -> 
 
 async def test_two_instances_may_call_their_boots_alike(store: Store) -> None:
     await store.add([make_job(), make_job()])
-    holders = [Holder(instance_id=name, boot_id="boot-1") for name in ("worker-1", "worker-2")]
+    holders = [LeaseHolder(instance_id=name, boot_id="boot-1") for name in ("worker-1", "worker-2")]
 
     for holder in holders:
         await store.claim(holder, queue="default", types=[TYPE], limit=1, lease=LEASE)
@@ -196,7 +196,7 @@ async def test_start_deadline_counts_for_the_first_start_alone(
 
     clock.advance(HOUR)
 
-    assert await store.overdue(limit=10) == []
+    assert await store.missed_start_deadline(limit=10) == []
     assert await claim_order(store) == [claim.id]
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from outlast.core.decide import decide, succeed
 from outlast.core.delivery import Delivery
-from outlast.core.event import EventRecord, Kind
+from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job, Key, NewJob, Slot
 from outlast.core.run import Lease, RunRecord
@@ -58,7 +58,7 @@ async def finish_one(store: Store, *, lease: Lease, result: str) -> bool:
 async def reclaim_all(store: Store, *, successors: Sequence[JobId]) -> int:
     """Lapsed, decide, apply: how many losses this process wrote."""
     fresh = iter(successors)
-    lapsed = await store.lapsed(limit=MANY)
+    lapsed = await store.expired_leases(limit=MANY)
     changes = [decide(job, LAPSED, new_id=lambda: next(fresh)) for job in lapsed]
     return sum(await store.apply(changes))
 
@@ -69,7 +69,7 @@ async def renew_one(store: Store, *, lease: Lease) -> bool:
 
 
 async def hold_one(store: Store, *, name: str) -> bool:
-    return await store.hold(name) is not None
+    return await store.acquire_lock(name) is not None
 
 
 async def everything(store: Store) -> Everything:
@@ -208,7 +208,7 @@ async def test_one_lapsed_run_is_reclaimed_once_between_processes(url: str) -> N
         for job_id in lapsed:
             job = await job_of(store, job_id)
             assert (job.state, job.failures, job.losses) == (State.QUEUED, 1, 1)
-            assert await kinds(store, job_id) == [Kind.REQUEUED]
+            assert await kinds(store, job_id) == [EventKind.REQUEUED]
 
 
 async def test_one_lapsed_chain_job_gets_one_successor_between_processes(url: str) -> None:
@@ -248,7 +248,7 @@ async def test_renewal_by_another_process_is_seen(url: str) -> None:
         [[held]] = await race(url, [[partial(renew_one, lease=Lease(job_id, 1))]])
 
         assert held
-        assert await store.lapsed(limit=MANY) == []
+        assert await store.expired_leases(limit=MANY) == []
 
 
 async def test_fresh_process_finds_all_as_it_was_left(url: str) -> None:
@@ -280,10 +280,10 @@ async def test_one_lock_has_one_holder_between_processes(url: str) -> None:
 
 async def test_lock_of_another_process_is_refused_until_that_is_killed(url: str) -> None:
     async with opened(url) as store, busy(url, partial(hold_one, name="host-1")) as other:
-        while_it_lived = await store.hold("host-1")
+        while_it_lived = await store.acquire_lock("host-1")
         await other.kill()
 
-        assert await store.hold("host-1") is not None
+        assert await store.acquire_lock("host-1") is not None
     assert while_it_lived is None
 
 

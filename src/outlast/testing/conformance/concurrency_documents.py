@@ -20,7 +20,7 @@ async def count_up(store: Store, *, times: int) -> int:
     for _ in range(times):
         swapped = None
         while swapped is None:
-            record = await store.record("note", "counter")
+            record = await store.document("note", "counter")
             assert record is not None
             value = json.loads(record.value) + 1
             swapped = await store.swap(
@@ -61,7 +61,7 @@ async def test_processes_that_swap_one_record_lose_nothing(url: str) -> None:
     last = await race(url, acts)
 
     async with opened(url) as store:
-        record = await store.record("note", "counter")
+        record = await store.document("note", "counter")
     assert record is not None
     assert json.loads(record.value) == 4 * size.race_rounds == max(value for [value] in last)
 
@@ -75,7 +75,7 @@ async def test_of_processes_that_create_one_record_one_does(url: str) -> None:
     winners = [answers.index(True) for answers in zip(*told, strict=True)]
     assert [sum(answers) for answers in zip(*told, strict=True)] == [1] * len(keys)
     async with opened(url) as store:
-        values = [json.loads(record.value) for record in await store.records("note")]
+        values = [json.loads(record.value) for record in await store.documents("note")]
     assert values == [winner for _, winner in sorted(zip(keys, winners, strict=True))]
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Protocol
 
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.reservation import ReservationId
@@ -13,17 +13,17 @@ from outlast.testing.model.store import ModelStore
 from outlast.testing.model.tables import Tables
 
 
-class Wrecker(Protocol):
+class CorruptionInjector(Protocol):
     """What a store brings so that the tests in `conformance.broken` can break it."""
 
-    async def cut_loose(self, job_id: JobId, *, runs: bool = True) -> None:
+    async def detach(self, job_id: JobId, *, runs: bool = True) -> None:
         """Take the job from wherever it waits, runs or ended; without `runs` its closed runs too.
 
         An open run is gone without a trace.
         """
         ...
 
-    async def unfollow(self, job_id: JobId) -> None:
+    async def drop_successor(self, job_id: JobId) -> None:
         """Take away its successor, as if it had never been written."""
         ...
 
@@ -31,11 +31,11 @@ class Wrecker(Protocol):
         """Take the job away from under its closed runs; another one was stored after it."""
         ...
 
-    async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
+    async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         """Let a reservation be for another job, which may have ended or not exist."""
         ...
 
-    async def unslot(self, job_id: JobId) -> None:
+    async def drop_slot_row(self, job_id: JobId) -> None:
         """Take away the row of the slot that the job was made for."""
         ...
 
@@ -46,14 +46,14 @@ class ModelWrecker:
     def __init__(self, store: ModelStore) -> None:
         self._tables: Tables = store._kept  # noqa: SLF001 - nobody else may
 
-    async def cut_loose(self, job_id: JobId, *, runs: bool = True) -> None:
+    async def detach(self, job_id: JobId, *, runs: bool = True) -> None:
         tables, job = self._tables, self._tables.jobs[job_id]
         closed = [run for run in tables.runs[job_id] if run.status is not RunStatus.RUNNING]
         tables.runs[job_id] = closed if runs else []
         tables.leases.pop(job_id, None)
         tables.jobs[job_id] = self._adrift(job)
 
-    async def unfollow(self, job_id: JobId) -> None:
+    async def drop_successor(self, job_id: JobId) -> None:
         tables = self._tables
         successor = tables.successors.pop(job_id)
         tables.forget(successor)
@@ -65,11 +65,11 @@ class ModelWrecker:
         del self._tables.jobs[job_id]
         del self._tables.events[job_id]
 
-    async def point(self, reservation_id: ReservationId, job_id: JobId) -> None:
+    async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         held = self._tables.reservations[reservation_id]
         self._tables.reservations[reservation_id] = replace(held, job_id=job_id)
 
-    async def unslot(self, job_id: JobId) -> None:
+    async def drop_slot_row(self, job_id: JobId) -> None:
         rows = self._tables.slots.items()
         self._tables.slots = {slot: row for slot, row in rows if row.job_id != job_id}
 
@@ -100,4 +100,4 @@ class ModelWrecker:
         if job.retry_of is None:
             return None
         kinds = [event.kind for event in self._tables.events[job.retry_of]]
-        return self._tables.jobs[job.retry_of] if Kind.CHAINED in kinds else None
+        return self._tables.jobs[job.retry_of] if EventKind.CHAINED in kinds else None

@@ -2,14 +2,14 @@
 
 import pytest
 
-from outlast.core.audit.violation import Code
+from outlast.core.audit.violation import ViolationCode
 from outlast.core.delivery import Delivery
-from outlast.core.event import Continued, Drifted, Failed
+from outlast.core.event import DetachedJobFound, Failed, SuccessorMissing
 from outlast.core.ids import JobId
 from outlast.core.job import Slot
 from outlast.store.base import Store
 from outlast.testing.clock import START
-from outlast.testing.conformance.corruption import Wrecker
+from outlast.testing.conformance.corruption import CorruptionInjector
 from outlast.testing.conformance.factories import (
     FAILED,
     MANY,
@@ -27,7 +27,7 @@ from outlast.verify import verify
 CHAIN = {"delivery": Delivery.CHAIN}
 
 
-async def _found(store: Store) -> list[tuple[Code, JobId | None]]:
+async def _found(store: Store) -> list[tuple[ViolationCode, JobId | None]]:
     report = await verify(store)
     assert report.found == len(report.violations)
     assert all(violation.rows and violation.what for violation in report.violations)
@@ -36,7 +36,7 @@ async def _found(store: Store) -> list[tuple[Code, JobId | None]]:
 
 @pytest.mark.parametrize("place", ["waiting", "running", "ended"])
 async def test_job_in_no_place_is_refuted_until_recovery_has_settled_it(
-    store: Store, wrecker: Wrecker, place: str
+    store: Store, wrecker: CorruptionInjector, place: str
 ) -> None:
     await ended(store)
     job_id = await put(store)
@@ -44,66 +44,72 @@ async def test_job_in_no_place_is_refuted_until_recovery_has_settled_it(
         claim = await take(store)
         assert place == "running" or await settle(store, claim, SUCCEEDED)
 
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
 
-    assert await _found(store) == [(Code.STANDS_NOWHERE, job_id)]
-    [job] = await store.adrift(limit=MANY)
+    assert await _found(store) == [(ViolationCode.STANDS_NOWHERE, job_id)]
+    [job] = await store.detached_jobs(limit=MANY)
     last = (await last_run(store, job_id)).status if job.token else None
-    assert await settle(store, job, Drifted(last))
+    assert await settle(store, job, DetachedJobFound(last))
     assert await _found(store) == []
 
 
 async def test_failed_link_that_nothing_follows_is_refuted_until_it_is_continued(
-    store: Store, wrecker: Wrecker
+    store: Store, wrecker: CorruptionInjector
 ) -> None:
     job_id = await ended(store, FAILED, **CHAIN)
 
-    await wrecker.unfollow(job_id)
+    await wrecker.drop_successor(job_id)
 
-    assert await _found(store) == [(Code.UNFOLLOWED, job_id)]
-    [job] = await store.unfollowed(limit=MANY)
-    assert await settle(store, job, Continued("startup_recovery"))
+    assert await _found(store) == [(ViolationCode.UNFOLLOWED, job_id)]
+    [job] = await store.missing_successors(limit=MANY)
+    assert await settle(store, job, SuccessorMissing("startup_recovery"))
     assert await _found(store) == []
 
 
 async def test_runs_of_a_job_that_is_gone_are_refuted_until_they_are_removed(
-    store: Store, wrecker: Wrecker
+    store: Store, wrecker: CorruptionInjector
 ) -> None:
     gone = await ended(store, Failed("broke", permanent=True))
     await put(store)
 
     await wrecker.orphan(gone)
 
-    assert await _found(store) == [(Code.RUN_OF_NO_JOB, None)]
+    assert await _found(store) == [(ViolationCode.RUN_OF_NO_JOB, None)]
     assert len(await store.remove_orphans(limit=MANY)) == 1
     assert await _found(store) == []
 
 
-async def test_job_whose_slot_is_not_its_own_is_refuted(store: Store, wrecker: Wrecker) -> None:
+async def test_job_whose_slot_is_not_its_own_is_refuted(
+    store: Store, wrecker: CorruptionInjector
+) -> None:
     kept, lost = (Slot(series=name, at=START) for name in ("kept", "lost"))
     await put(store, slot=kept)
     job_id = await put(store, slot=lost)
 
-    await wrecker.unslot(job_id)
+    await wrecker.drop_slot_row(job_id)
 
-    assert await _found(store) == [(Code.SLOT_NOT_ITS_OWN, job_id)]
+    assert await _found(store) == [(ViolationCode.SLOT_NOT_ITS_OWN, job_id)]
     assert (await store.add([make_job(slot=lost)]))[0].created  # another has it now
-    assert await _found(store) == [(Code.SLOT_NOT_ITS_OWN, job_id)]
+    assert await _found(store) == [(ViolationCode.SLOT_NOT_ITS_OWN, job_id)]
 
 
-async def test_predecessor_that_is_gone_is_refuted(store: Store, wrecker: Wrecker) -> None:
+async def test_predecessor_that_is_gone_is_refuted(
+    store: Store, wrecker: CorruptionInjector
+) -> None:
     root = await ended(store, FAILED, **CHAIN)
     [_, successor] = await store.chain(root)
 
     await wrecker.orphan(root)
 
     assert await _found(store) == [
-        (Code.PREDECESSOR_GONE, successor.id),
-        (Code.RUN_OF_NO_JOB, None),
+        (ViolationCode.PREDECESSOR_GONE, successor.id),
+        (ViolationCode.RUN_OF_NO_JOB, None),
     ]
 
 
-async def test_active_key_of_a_job_that_is_gone_is_refuted(store: Store, wrecker: Wrecker) -> None:
+async def test_active_key_of_a_job_that_is_gone_is_refuted(
+    store: Store, wrecker: CorruptionInjector
+) -> None:
     claim = await started(store, active_key="k")
     await settle(store, claim, FAILED)
     await take(store)
@@ -111,4 +117,4 @@ async def test_active_key_of_a_job_that_is_gone_is_refuted(store: Store, wrecker
     await wrecker.orphan(claim.id)
 
     codes = [code for code, _ in await _found(store)]
-    assert Code.KEY_OF_NO_JOB in codes
+    assert ViolationCode.KEY_OF_NO_JOB in codes

@@ -9,26 +9,26 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.event import (
     CancelRequested,
-    Continued,
-    Drifted,
+    DetachedJobFound,
     Event,
+    EventKind,
     Failed,
-    Kind,
     Moved,
     Released,
     Skipped,
     Stopped,
+    SuccessorMissing,
 )
-from outlast.core.group import Closing, GroupMode, OnMemberFailure
+from outlast.core.group import ClosePolicy, GroupMode, OnMemberFailure
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.ordering import Ordering
-from outlast.core.position import Place, Where
+from outlast.core.position import Anchor, MoveTo
 from outlast.core.run import NOBODY
 from outlast.core.state import RunStatus, State
 from outlast.store.base import Queue, Store
 from outlast.testing.clock import FakeClock
-from outlast.testing.conformance.corruption import Wrecker
+from outlast.testing.conformance.corruption import CorruptionInjector
 from outlast.testing.conformance.factories import (
     FAILED,
     LOST,
@@ -52,17 +52,17 @@ from outlast.testing.conformance.factories import (
 from outlast.testing.conformance.reservations import reserve
 
 CHAIN, ONCE = {"delivery": Delivery.CHAIN}, {"delivery": Delivery.ONCE}
-DRIFTED = Drifted(None, detail="holder=None boot=None")
-CONTINUED = Continued("startup_recovery")
+DRIFTED = DetachedJobFound(None, detail="holder=None boot=None")
+CONTINUED = SuccessorMissing("startup_recovery")
 
 
 async def _adrift(store: Store) -> list[JobId]:
-    return [job.id for job in await store.adrift(limit=MANY)]
+    return [job.id for job in await store.detached_jobs(limit=MANY)]
 
 
 async def _found(store: Store, job_id: JobId) -> Job:
     """The only one adrift, which is that job."""
-    [job] = await store.adrift(limit=MANY)
+    [job] = await store.detached_jobs(limit=MANY)
     assert job.id == job_id
     return job
 
@@ -79,12 +79,14 @@ def _keyed() -> NewJob:
 async def _resume(store: Store, job_id: JobId) -> bool:
     """Settle it as its last run says."""
     run = await last_run(store, job_id)
-    return await settle(store, await _found(store, job_id), Drifted(run.status, run.reason, "why"))
+    return await settle(
+        store, await _found(store, job_id), DetachedJobFound(run.status, run.reason, "why")
+    )
 
 
 @pytest.mark.parametrize("place", ["waiting", "running", "ended"])
 async def test_job_that_stands_nowhere_is_adrift_and_shown_running(
-    store: Store, wrecker: Wrecker, clock: FakeClock, place: str
+    store: Store, wrecker: CorruptionInjector, clock: FakeClock, place: str
 ) -> None:
     job_id = await put(store, priority=7)
     if place != "waiting":
@@ -92,26 +94,26 @@ async def test_job_that_stands_nowhere_is_adrift_and_shown_running(
         assert place == "running" or await settle(store, claim, SUCCEEDED)
     clock.advance(SECOND)
 
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
 
     job = await _found(store, job_id)
     assert (job.state, job.token) == (State.RUNNING, int(place == "ended"))
     assert (job.priority, job.position, job.finished_at, job.reason) == (0, 0, None, None)
     assert await store.get([job_id]) == [job]
-    assert not await store.lapsed(limit=MANY)
+    assert not await store.expired_leases(limit=MANY)
 
 
 @pytest.mark.parametrize("event", [FAILED, LOST], ids=["failed", "lost"])
 async def test_adrift_bears_the_counts_of_its_runs_and_its_chain(
-    store: Store, wrecker: Wrecker, event: Event
+    store: Store, wrecker: CorruptionInjector, event: Event
 ) -> None:
     await ended(store, event, **CHAIN)
     second = await take(store)
     await settle(store, second, LOST)
-    await wrecker.unfollow(second.id)
+    await wrecker.drop_successor(second.id)
     before = await job_of(store, second.id)
 
-    await wrecker.cut_loose(second.id)
+    await wrecker.detach(second.id)
 
     job = await _found(store, second.id)
     assert (
@@ -120,12 +122,12 @@ async def test_adrift_bears_the_counts_of_its_runs_and_its_chain(
 
 
 async def test_retry_by_hand_is_adrift_with_its_own_counts_alone(
-    store: Store, wrecker: Wrecker
+    store: Store, wrecker: CorruptionInjector
 ) -> None:
     dead = await ended(store, Failed("no", permanent=True), **CHAIN)
     retry = await put(store, retry_of=dead, **CHAIN)
 
-    await wrecker.cut_loose(retry)
+    await wrecker.detach(retry)
 
     assert (await _found(store, retry)).failures == 0
 
@@ -133,19 +135,24 @@ async def test_retry_by_hand_is_adrift_with_its_own_counts_alone(
 @pytest.mark.parametrize(
     ("over", "state", "kind"),
     [
-        ({}, State.QUEUED, Kind.REQUEUED),
-        (CHAIN, State.FAILED, Kind.CHAINED),
-        (ONCE, State.FAILED, Kind.CLOSED),
-        ({"max_attempts": 1}, State.DEAD_LETTER, Kind.DEAD_LETTER),
-        ({"max_attempts": 1, **CHAIN}, State.DEAD_LETTER, Kind.DEAD_LETTER),
+        ({}, State.QUEUED, EventKind.REQUEUED),
+        (CHAIN, State.FAILED, EventKind.CHAINED),
+        (ONCE, State.FAILED, EventKind.CLOSED),
+        ({"max_attempts": 1}, State.DEAD_LETTER, EventKind.DEAD_LETTER),
+        ({"max_attempts": 1, **CHAIN}, State.DEAD_LETTER, EventKind.DEAD_LETTER),
     ],
     ids=["lease", "chain", "once", "lease spent", "chain spent"],
 )
 async def test_job_without_a_run_gets_a_lost_one_and_follows_its_rule(
-    store: Store, wrecker: Wrecker, clock: FakeClock, over: Any, state: State, kind: Kind
+    store: Store,
+    wrecker: CorruptionInjector,
+    clock: FakeClock,
+    over: Any,
+    state: State,
+    kind: EventKind,
 ) -> None:
     job_id = await put(store, **over)
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
     clock.advance(SECOND)
 
     assert await settle(store, await _found(store, job_id), DRIFTED)
@@ -162,7 +169,7 @@ async def test_job_without_a_run_gets_a_lost_one_and_follows_its_rule(
     assert (event.kind, event.token, event.run_id) == (kind, 1, run.run_id)
     assert (event.reason, event.detail) == ("startup_recovery", DRIFTED.detail)
     assert [each.state for each in await store.chain(job_id)][1:] == (
-        [State.QUEUED] if kind is Kind.CHAINED else []
+        [State.QUEUED] if kind is EventKind.CHAINED else []
     )
     assert await _adrift(store) == []
 
@@ -170,22 +177,22 @@ async def test_job_without_a_run_gets_a_lost_one_and_follows_its_rule(
 @pytest.mark.parametrize(
     ("event", "state", "kind"),
     [
-        (SUCCEEDED, State.SUCCEEDED, Kind.RECOVERED),
-        (Skipped("empty"), State.SKIPPED, Kind.SKIPPED),
-        (Stopped("told"), State.CANCELLED, Kind.CANCELLED),
-        (Failed("no", permanent=True), State.DEAD_LETTER, Kind.DEAD_LETTER),
-        (FAILED, State.RETRY_WAIT, Kind.RETRY),
-        (LOST, State.QUEUED, Kind.REQUEUED),
-        (Released("drain"), State.QUEUED, Kind.RELEASED),
+        (SUCCEEDED, State.SUCCEEDED, EventKind.RECOVERED),
+        (Skipped("empty"), State.SKIPPED, EventKind.SKIPPED),
+        (Stopped("told"), State.CANCELLED, EventKind.CANCELLED),
+        (Failed("no", permanent=True), State.DEAD_LETTER, EventKind.DEAD_LETTER),
+        (FAILED, State.RETRY_WAIT, EventKind.RETRY),
+        (LOST, State.QUEUED, EventKind.REQUEUED),
+        (Released("drain"), State.QUEUED, EventKind.RELEASED),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Event) else str(value),
 )
 async def test_job_whose_run_ended_goes_where_the_run_says(
-    store: Store, wrecker: Wrecker, event: Event, state: State, kind: Kind
+    store: Store, wrecker: CorruptionInjector, event: Event, state: State, kind: EventKind
 ) -> None:
     job_id = await ended(store, event)
     before, runs = await job_of(store, job_id), await store.runs(job_id)
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
 
     assert await _resume(store, job_id)
 
@@ -199,11 +206,11 @@ async def test_job_whose_run_ended_goes_where_the_run_says(
 
 @pytest.mark.parametrize("event", [FAILED, LOST], ids=["failed", "lost"])
 async def test_chain_goes_on_after_a_run_that_left_its_job_open(
-    store: Store, wrecker: Wrecker, event: Event
+    store: Store, wrecker: CorruptionInjector, event: Event
 ) -> None:
     job_id = await ended(store, event, active_key="key", **CHAIN)
-    await wrecker.unfollow(job_id)
-    await wrecker.cut_loose(job_id)
+    await wrecker.drop_successor(job_id)
+    await wrecker.detach(job_id)
 
     assert await _resume(store, job_id)
 
@@ -213,11 +220,11 @@ async def test_chain_goes_on_after_a_run_that_left_its_job_open(
 
 
 async def test_adrift_with_a_successor_ends_and_keeps_the_one_it_has(
-    store: Store, wrecker: Wrecker
+    store: Store, wrecker: CorruptionInjector
 ) -> None:
     job_id = await ended(store, FAILED, active_key="key", **CHAIN)
     [_, successor] = await store.chain(job_id)
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
 
     assert await _resume(store, job_id)
 
@@ -231,12 +238,12 @@ async def test_adrift_with_a_successor_ends_and_keeps_the_one_it_has(
 
 
 async def test_once_job_whose_run_was_released_never_comes_back(
-    store: Store, wrecker: Wrecker
+    store: Store, wrecker: CorruptionInjector
 ) -> None:
     job_id = await ended(store, SUCCEEDED, **ONCE)
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
 
-    assert await settle(store, await _found(store, job_id), Drifted(RunStatus.RELEASED))
+    assert await settle(store, await _found(store, job_id), DetachedJobFound(RunStatus.RELEASED))
 
     job = await job_of(store, job_id)
     assert (job.state, job.reason, job.failures) == (State.FAILED, "startup_recovery", 0)
@@ -244,29 +251,29 @@ async def test_once_job_whose_run_was_released_never_comes_back(
 
 @pytest.mark.parametrize("ordering", Ordering)
 async def test_adrift_comes_back_behind_the_others(
-    store: Store, wrecker: Wrecker, clock: FakeClock, ordering: Ordering
+    store: Store, wrecker: CorruptionInjector, clock: FakeClock, ordering: Ordering
 ) -> None:
     await store.set_queue(Queue(name="default", ordering=ordering))
     lost = [await put(store, priority=9), await put(store, priority=9)]
     clock.advance(SECOND)
     waiting = [await put(store), await put(store)]
     for job_id in lost:
-        await wrecker.cut_loose(job_id)
+        await wrecker.detach(job_id)
     clock.advance(SECOND)
 
-    for job in await store.adrift(limit=MANY):
+    for job in await store.detached_jobs(limit=MANY):
         assert await settle(store, job, DRIFTED)
 
     assert await claim_order(store) == [*waiting, *lost]
 
 
 async def test_adrift_comes_back_behind_one_moved_to_the_front(
-    store: Store, wrecker: Wrecker
+    store: Store, wrecker: CorruptionInjector
 ) -> None:
     await store.set_queue(Queue(name="default", ordering=Ordering.POSITION))
     lost, waiting = await put(store), await put(store)
-    await wrecker.cut_loose(lost)
-    assert await settle(store, await job_of(store, waiting), Moved(Place(Where.FRONT)))
+    await wrecker.detach(lost)
+    assert await settle(store, await job_of(store, waiting), Moved(MoveTo(Anchor.FRONT)))
 
     assert await settle(store, await _found(store, lost), DRIFTED)
 
@@ -274,51 +281,53 @@ async def test_adrift_comes_back_behind_one_moved_to_the_front(
     assert await claim_order(store) == [waiting, lost]
 
 
-async def test_repair_of_a_job_adrift_counts_once(store: Store, wrecker: Wrecker) -> None:
+async def test_repair_of_a_job_adrift_counts_once(
+    store: Store, wrecker: CorruptionInjector
+) -> None:
     job_id = await put(store)
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
     job = await _found(store, job_id)
 
     answers = [await settle(store, job, DRIFTED), await settle(store, job, DRIFTED)]
 
     assert answers == [True, False]
     assert (await job_of(store, job_id)).failures == 1
-    assert await kinds(store, job_id) == [Kind.REQUEUED]
+    assert await kinds(store, job_id) == [EventKind.REQUEUED]
 
 
 async def test_adrift_under_a_newer_run_is_refused_by_the_token(
-    store: Store, wrecker: Wrecker
+    store: Store, wrecker: CorruptionInjector
 ) -> None:
     job_id = await ended(store, Released("drain"))
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
     seen = await _found(store, job_id)
     await _resume(store, job_id)
     await settle(store, await take(store), Failed("no", permanent=True))
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
 
-    assert not await settle(store, seen, Drifted(RunStatus.RELEASED, "drain"))
+    assert not await settle(store, seen, DetachedJobFound(RunStatus.RELEASED, "drain"))
     assert await _adrift(store) == [job_id], "the run that came since says where it goes"
     assert await _resume(store, job_id)
     assert (await job_of(store, job_id)).state is State.DEAD_LETTER
 
 
 async def test_holder_of_a_run_cut_loose_has_nothing_left_to_write(
-    store: Store, wrecker: Wrecker
+    store: Store, wrecker: CorruptionInjector
 ) -> None:
     claim = await started(store)
-    await wrecker.cut_loose(claim.id)
+    await wrecker.detach(claim.id)
 
     assert not await settle(store, claim, SUCCEEDED)
     assert not (await store.renew([claim.lease], span=SECOND))[0].held
 
 
 async def test_failed_link_without_successor_gets_exactly_one(
-    store: Store, wrecker: Wrecker, clock: FakeClock
+    store: Store, wrecker: CorruptionInjector, clock: FakeClock
 ) -> None:
     over = {"params": '{"n":1}', "priority": 3, "queue": "lane", "active_key": "key"}
     job_id = await ended(store, FAILED, **over, **CHAIN)
-    await wrecker.unfollow(job_id)
-    [job] = await store.unfollowed(limit=MANY)
+    await wrecker.drop_successor(job_id)
+    [job] = await store.missing_successors(limit=MANY)
     clock.advance(SECOND)
 
     answers = [await settle(store, job, CONTINUED), await settle(store, job, CONTINUED)]
@@ -329,23 +338,25 @@ async def test_failed_link_without_successor_gets_exactly_one(
     assert (successor.params, successor.priority, successor.queue) == ('{"n":1}', 3, "lane")
     assert (successor.retry_of, successor.root_id, successor.failures) == (job_id, job_id, 1)
     assert (successor.state, successor.created_at) == (State.QUEUED, clock.now())
-    assert await kinds(store, job_id) == [Kind.CHAINED, Kind.CHAINED]
-    assert await store.unfollowed(limit=MANY) == []
+    assert await kinds(store, job_id) == [EventKind.CHAINED, EventKind.CHAINED]
+    assert await store.missing_successors(limit=MANY) == []
     assert not (await store.add([_keyed()]))[0].created, "it has the chain's key"
 
 
-async def test_failed_link_with_no_attempt_left_is_given_up(store: Store, wrecker: Wrecker) -> None:
+async def test_failed_link_with_no_attempt_left_is_given_up(
+    store: Store, wrecker: CorruptionInjector
+) -> None:
     await ended(store, FAILED, max_attempts=3, **CHAIN)
     second = await take(store)
     await settle(store, second, FAILED)
-    await wrecker.unfollow(second.id)
-    [job] = await store.unfollowed(limit=MANY)
+    await wrecker.drop_successor(second.id)
+    [job] = await store.missing_successors(limit=MANY)
 
     assert await settle(store, _spent(job), CONTINUED)
 
     assert (await job_of(store, second.id)).state is State.DEAD_LETTER
     assert len(await store.chain(second.id)) == 2
-    assert await store.unfollowed(limit=MANY) == []
+    assert await store.missing_successors(limit=MANY) == []
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.CANCELLED, State.SUCCEEDED])
@@ -358,18 +369,20 @@ async def test_successor_in_any_state_is_enough(store: Store, state: State) -> N
         await settle(store, await take(store), SUCCEEDED)
 
     assert (await job_of(store, successor.id)).state is state
-    assert await store.unfollowed(limit=MANY) == []
+    assert await store.missing_successors(limit=MANY) == []
 
 
-async def test_lists_come_in_pages_in_the_order_stored(store: Store, wrecker: Wrecker) -> None:
+async def test_lists_come_in_pages_in_the_order_stored(
+    store: Store, wrecker: CorruptionInjector
+) -> None:
     links = [await ended(store, FAILED, queue=f"queue-{n}", **CHAIN) for n in range(3)]
     loose = [await put(store) for _ in range(3)]
     for job_id in links:
-        await wrecker.unfollow(job_id)
+        await wrecker.drop_successor(job_id)
     for job_id in loose:
-        await wrecker.cut_loose(job_id)
+        await wrecker.detach(job_id)
 
-    for listed, expected in ((store.unfollowed, links), (store.adrift, loose)):
+    for listed, expected in ((store.missing_successors, links), (store.detached_jobs, loose)):
         first = await listed(limit=2)
         rest = await listed(after=first[-1].seq, limit=2)
         assert [job.id for job in (*first, *rest)] == expected
@@ -377,11 +390,11 @@ async def test_lists_come_in_pages_in_the_order_stored(store: Store, wrecker: Wr
 
 @pytest.mark.parametrize("delivery", [Delivery.LEASE, Delivery.CHAIN])
 async def test_member_that_was_put_back_still_moves_its_group(
-    store: Store, wrecker: Wrecker, delivery: Delivery
+    store: Store, wrecker: CorruptionInjector, delivery: Delivery
 ) -> None:
     first = make_job(delivery=delivery)
     group_id, [lost, second] = await put_group(store, first, make_job(), mode=GroupMode.SEQUENTIAL)
-    await wrecker.cut_loose(lost)
+    await wrecker.detach(lost)
 
     await settle(store, await _found(store, lost), DRIFTED)
     assert await settle(store, await take(store), SUCCEEDED)
@@ -390,22 +403,24 @@ async def test_member_that_was_put_back_still_moves_its_group(
     assert (await group_of(store, group_id)).counts == {State.SUCCEEDED: 1, State.RUNNING: 1}
 
 
-async def test_member_that_recovery_ends_moves_its_group(store: Store, wrecker: Wrecker) -> None:
+async def test_member_that_recovery_ends_moves_its_group(
+    store: Store, wrecker: CorruptionInjector
+) -> None:
     first = make_job(max_attempts=1)
     group_id, [lost, _] = await put_group(
         store, first, make_job(), mode=GroupMode.SEQUENTIAL, on_failure=OnMemberFailure.STOP
     )
-    await wrecker.cut_loose(lost)
+    await wrecker.detach(lost)
 
     assert await settle(store, await _found(store, lost), DRIFTED)
 
     assert (await job_of(store, lost)).state is State.DEAD_LETTER
-    assert (await group_of(store, group_id)).closing is Closing.STOP
-    assert (await kinds(store, lost))[-1] is Kind.GROUP_STOPPED
+    assert (await group_of(store, group_id)).closing is ClosePolicy.STOP
+    assert (await kinds(store, lost))[-1] is EventKind.GROUP_STOPPED
 
 
 async def test_orphan_runs_are_copied_to_the_events_and_removed(
-    store: Store, wrecker: Wrecker, clock: FakeClock
+    store: Store, wrecker: CorruptionInjector, clock: FakeClock
 ) -> None:
     kept = await ended(store, SUCCEEDED)
     lost = [await ended(store, SUCCEEDED), await ended(store, Failed("broke", permanent=True))]
@@ -425,7 +440,11 @@ async def test_orphan_runs_are_copied_to_the_events_and_removed(
     for run in runs:
         event = by_run[run.run_id]
         copy = json.loads(event.detail or "")
-        assert (event.job_id, event.kind, event.at) == (None, Kind.ORPHAN_RUN_REMOVED, clock.now())
+        assert (event.job_id, event.kind, event.at) == (
+            None,
+            EventKind.ORPHAN_RUN_REMOVED,
+            clock.now(),
+        )
         assert (event.token, event.reason) == (1, run.status)
         assert [copy[name] for name in ("run_id", "status", "result", "error", "holder")] == [
             run.run_id, run.status, run.result, run.error, run.holder,
@@ -434,16 +453,16 @@ async def test_orphan_runs_are_copied_to_the_events_and_removed(
 
 
 async def test_reservation_for_a_job_that_has_ended_is_freed(
-    store: Store, wrecker: Wrecker, clock: FakeClock
+    store: Store, wrecker: CorruptionInjector, clock: FakeClock
 ) -> None:
     over, held, other = await ended(store), await reserve(store), await put(store)
     gone = await reserve(store, queue="lane")
-    await wrecker.point(held.id, over)
-    await wrecker.point(gone.id, new_id())
+    await wrecker.retarget_reservation(held.id, over)
+    await wrecker.retarget_reservation(gone.id, new_id())
     clock.advance(SECOND)
 
-    first = await store.free_reservations(limit=1)
-    freed = [*first, *await store.free_reservations(limit=MANY)]
+    first = await store.release_stale_reservations(limit=1)
+    freed = [*first, *await store.release_stale_reservations(limit=MANY)]
 
     assert [each.id for each in freed] == [held.id, gone.id]
     assert {(each.status, each.reason) for each in freed} == {("expired", "job_over")}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from outlast.core.document import Record
+from outlast.core.document import Document
 from outlast.errors import InvalidJob
 from outlast.store.base import Store
 from outlast.testing.clock import FakeClock
@@ -27,13 +27,13 @@ BAD: Mapping[str, Mapping[str, str | None]] = {
 }
 
 
-async def _put(store: Store, key: str = "daily", value: str = "1", kind: str = "note") -> Record:
+async def _put(store: Store, key: str = "daily", value: str = "1", kind: str = "note") -> Document:
     record = await store.swap(kind, key, expected=None, value=value)
     assert record is not None
     return record
 
 
-async def _set(store: Store, record: Record, value: str | None) -> Record | None:
+async def _set(store: Store, record: Document, value: str | None) -> Document | None:
     return await store.swap(record.kind, record.key, expected=record.version, value=value)
 
 
@@ -42,9 +42,9 @@ async def test_record_is_kept_as_written(store: Store, clock: FakeClock) -> None
 
     assert (record.kind, record.key, record.value) == ("note", "daily", '{"a":[1,"ü"]}')
     assert record.created_at == record.updated_at == clock.now()
-    assert await store.record("note", "daily") == record
-    assert await store.record("note", "weekly") is None
-    assert await store.record("other", "daily") is None
+    assert await store.document("note", "daily") == record
+    assert await store.document("note", "weekly") is None
+    assert await store.document("other", "daily") is None
 
 
 async def test_record_as_large_as_allowed_is_kept(store: Store) -> None:
@@ -52,7 +52,7 @@ async def test_record_as_large_as_allowed_is_kept(store: Store) -> None:
 
     await _put(store, key="k" * 512, value=value)
 
-    [record] = await store.records("note")
+    [record] = await store.documents("note")
     assert record.value == value
 
 
@@ -61,18 +61,18 @@ async def test_records_of_a_kind_come_by_key(store: Store) -> None:
         await _put(store, key=key)
     await _put(store, key="c", kind="other")
 
-    keys = [record.key for record in await store.records("note")]
+    keys = [record.key for record in await store.documents("note")]
 
     assert keys == ["Z", "a", "aa", "b", "ä", "\U0001f600"]
-    assert [record.key for record in await store.records("other")] == ["c"]
-    assert await store.records("none") == []
+    assert [record.key for record in await store.documents("other")] == ["c"]
+    assert await store.documents("none") == []
 
 
 async def test_what_is_there_is_not_created_again(store: Store) -> None:
     record = await _put(store)
 
     assert await store.swap("note", "daily", expected=None, value="2") is None
-    assert await store.record("note", "daily") == record
+    assert await store.document("note", "daily") == record
 
 
 async def test_who_knows_the_version_writes_and_nobody_else(store: Store, clock: FakeClock) -> None:
@@ -86,7 +86,7 @@ async def test_who_knows_the_version_writes_and_nobody_else(store: Store, clock:
     assert late is None
     assert second.version > first.version
     assert (second.created_at, second.updated_at) == (first.created_at, clock.now())
-    assert await store.record("note", "daily") == second
+    assert await store.document("note", "daily") == second
     assert second.value == "2"
 
 
@@ -106,7 +106,7 @@ async def test_what_is_not_there_is_neither_written_nor_deleted(store: Store) ->
 
     assert await _set(store, gone, "2") is None
     assert await _set(store, gone, None) is None
-    assert await store.records("note") == []
+    assert await store.documents("note") == []
 
 
 async def test_deleting_answers_the_record_that_went(store: Store) -> None:
@@ -116,7 +116,7 @@ async def test_deleting_answers_the_record_that_went(store: Store) -> None:
 
     assert await _set(store, first, None) is None, "an old version deletes nothing"
     assert await _set(store, second, None) == second
-    assert await store.record("note", "daily") is None
+    assert await store.document("note", "daily") is None
 
 
 async def test_record_created_anew_does_not_fit_what_was_known_of_the_old(store: Store) -> None:
@@ -165,7 +165,7 @@ async def test_of_many_at_once_one_writes(store: Store) -> None:
 
     for answers, key in ((written, "daily"), (created, "new")):
         [winner] = [answer for answer in answers if answer is not None]
-        assert await store.record("note", key) == winner
+        assert await store.document("note", key) == winner
 
 
 @pytest.mark.parametrize("what", sorted(BAD))
@@ -175,4 +175,4 @@ async def test_record_that_cannot_be_kept_is_refused(store: Store, what: str) ->
     with pytest.raises(InvalidJob):
         await store.swap(str(wish["kind"]), str(wish["key"]), expected=None, value=wish["value"])
 
-    assert await store.records("note") == []
+    assert await store.documents("note") == []

@@ -44,7 +44,7 @@ async def _everything(store: Store) -> list[object]:
 
 
 async def _lapsed(store: Store) -> list[str]:
-    return [job.id for job in await store.lapsed(limit=MANY)]
+    return [job.id for job in await store.expired_leases(limit=MANY)]
 
 
 async def test_all_is_as_it_was_when_opened_again(store: Store) -> None:
@@ -125,8 +125,8 @@ async def test_lease_renewed_after_a_reboot_holds(store: Store, clock: FakeClock
 
 
 async def test_workers_are_listed_still_and_live_on_when_opened_again(store: Store) -> None:
-    await store.enlist(make_worker())
-    await store.beat(make_holder(), span=LEASE)
+    await store.register_worker(make_worker())
+    await store.heartbeat(make_holder(), span=LEASE)
     before = await store.workers()
 
     await _reopen(store)
@@ -136,14 +136,14 @@ async def test_workers_are_listed_still_and_live_on_when_opened_again(store: Sto
 
 
 async def test_no_worker_outlives_a_reboot(store: Store, clock: FakeClock) -> None:
-    await store.enlist(make_worker())
-    await store.beat(make_holder(), span=LEASE)
+    await store.register_worker(make_worker())
+    await store.heartbeat(make_holder(), span=LEASE)
 
     await _reboot(store, clock)
     after = [worker.is_alive for worker in await store.workers()]
 
     assert after == [False]
-    assert await store.beat(make_holder(), span=LEASE)
+    assert await store.heartbeat(make_holder(), span=LEASE)
     assert [worker.is_alive for worker in await store.workers()] == [True]
 
 

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import Edited, Failed, Kind, Released, Unblocked
+from outlast.core.event import Edited, EventKind, Failed, Released, Unblocked
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_PAYLOAD
 from outlast.core.ordering import Ordering
-from outlast.core.position import Edit
+from outlast.core.position import JobEdit
 from outlast.core.state import State
 from outlast.errors import TransitionRefused
 from outlast.store.base import Queue, Store
@@ -37,7 +37,7 @@ LANE = Queue(name="lane", ordering=Ordering.POSITION)
 
 async def edit(store: Store, job_id: JobId, **what: object) -> bool:
     """Whether it was edited."""
-    return await settle(store, await job_of(store, job_id), Edited(Edit(**what)))  # type: ignore[arg-type]
+    return await settle(store, await job_of(store, job_id), Edited(JobEdit(**what)))  # type: ignore[arg-type]
 
 
 async def test_edited_params_are_what_the_worker_gets(store: Store) -> None:
@@ -70,7 +70,7 @@ async def test_edit_says_which_fields_and_never_the_params(store: Store) -> None
 
     [event] = await store.events(job_id)
     told = (event.kind, event.reason, event.detail)
-    assert told == (Kind.EDITED, "params, priority, delay", None)
+    assert told == (EventKind.EDITED, "params, priority, delay", None)
 
 
 @pytest.mark.parametrize("event", [Released("drain"), Failed("it broke")])
@@ -84,7 +84,7 @@ async def test_params_are_frozen_once_the_job_was_claimed(
     with pytest.raises(TransitionRefused, match="frozen at its first claim"):
         await edit(store, job_id, params="[]")
 
-    assert not await settle(store, seen, Edited(Edit(params="[]")))
+    assert not await settle(store, seen, Edited(JobEdit(params="[]")))
     assert (await job_of(store, job_id)).params == "{}"
 
 
@@ -94,7 +94,7 @@ async def test_params_are_frozen_once_the_job_was_claimed(
 async def test_params_that_no_store_can_keep_are_refused(store: Store, params: str) -> None:
     first, job_id = [await put(store) for _ in range(2)]
     jobs = [await job_of(store, each) for each in (first, job_id)]
-    good, bad = Edited(Edit(priority=2)), Edited(Edit(params=params, priority=3))
+    good, bad = Edited(JobEdit(priority=2)), Edited(JobEdit(params=params, priority=3))
 
     assert [await settle(store, jobs[1], bad), await settle(store, jobs[0], good)] == [False, True]
 
@@ -216,7 +216,7 @@ async def test_edit_decided_before_the_job_was_taken_is_refused(store: Store) ->
     seen = await job_of(store, job_id)
     claim = await take(store)
 
-    assert not await settle(store, seen, Edited(Edit(params="[]", priority=5)))
+    assert not await settle(store, seen, Edited(JobEdit(params="[]", priority=5)))
 
     job = await job_of(store, job_id)
     assert (job.params, job.priority) == (claim.params, 0)

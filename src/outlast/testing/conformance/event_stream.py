@@ -1,7 +1,7 @@
 """Everybody's events in one order: whoever pages on from the last one seen misses nothing."""
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import CancelRequested, EventRecord, Failed, Kind
+from outlast.core.event import CancelRequested, EventKind, EventRecord, Failed
 from outlast.core.ids import JobId
 from outlast.store.base import Store
 from outlast.testing.clock import FakeClock
@@ -49,9 +49,9 @@ async def test_stream_is_what_was_recorded_of_everybody_in_order(store: Store) -
     told = await store.stream(limit=MANY)
 
     assert [(event.job_id, event.kind) for event in told] == [
-        (ids[0], Kind.RETRY),
-        (ids[1], Kind.CANCELLED),
-        (ids[2], Kind.DEAD_LETTER),
+        (ids[0], EventKind.RETRY),
+        (ids[1], EventKind.CANCELLED),
+        (ids[2], EventKind.DEAD_LETTER),
     ]
     assert [event.id for event in told] == sorted({event.id for event in told})
     assert told == [event for job_id in ids for event in await store.events(job_id)]
@@ -91,7 +91,7 @@ async def test_what_was_pruned_leaves_the_stream_and_no_id_comes_back(
     await ended(store, DEAD)
     later = (await store.stream(limit=MANY))[len(left) :]
 
-    assert left == [event for event in before if event.kind is not Kind.CANCELLED]
+    assert left == [event for event in before if event.kind is not EventKind.CANCELLED]
     assert [event.id > before[-1].id for event in later] == [True]
 
 
@@ -103,7 +103,9 @@ async def test_retry_by_hand_is_told_of_the_job_before(store: Store, clock: Fake
     await store.add([retry, retry, make_job(retry_of=dead)])
 
     event = (await store.events(dead))[-1]
-    assert await kinds(store, dead) == [Kind.DEAD_LETTER, Kind.RETRIED], "once, by the one stored"
+    assert await kinds(store, dead) == [EventKind.DEAD_LETTER, EventKind.RETRIED], (
+        "once, by the one stored"
+    )
     assert (event.detail, event.token, event.at) == (retry.id, 1, clock.now())
     assert (event.run_id, event.reason) == (None, None)
     assert await kinds(store, retry.id) == []
@@ -117,7 +119,7 @@ async def test_retry_that_was_refused_is_told_nowhere(store: Store) -> None:
     await store.add([make_job(retry_of=running.id), make_job(retry_of=dead, priority=40_000)])
 
     assert await kinds(store, running.id) == []
-    assert await kinds(store, dead) == [Kind.DEAD_LETTER]
+    assert await kinds(store, dead) == [EventKind.DEAD_LETTER]
 
 
 async def test_successor_of_a_chain_is_no_retry_by_hand(store: Store) -> None:
@@ -125,4 +127,4 @@ async def test_successor_of_a_chain_is_no_retry_by_hand(store: Store) -> None:
     await settle(store, claim, FAILED)
     await settle(store, await take(store), SUCCEEDED)
 
-    assert await kinds(store, claim.id) == [Kind.CHAINED]
+    assert await kinds(store, claim.id) == [EventKind.CHAINED]

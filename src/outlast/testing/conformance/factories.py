@@ -6,15 +6,23 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Final
 
-from outlast.core.decide import Change, Guard, Move, Standing, decide
+from outlast.core.decide import Change, Guard, JobView, Transition, decide
 from outlast.core.delivery import Delivery
-from outlast.core.duration import Span, to_span
-from outlast.core.event import Event, Failed, GroupStopped, Kind, Lost, Succeeded
-from outlast.core.group import Closing, Group, NewGroup
+from outlast.core.duration import Duration, parse_duration
+from outlast.core.event import Event, EventKind, Failed, GroupStopped, Lost, Succeeded
+from outlast.core.group import ClosePolicy, Group, NewGroup
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob, Slot
-from outlast.core.run import Claim, Holder, RunRecord
-from outlast.core.schedule import CLAIMED, Firing, Making, Outcome, Plan, Rule, Schedule
+from outlast.core.run import Claim, LeaseHolder, RunRecord
+from outlast.core.schedule import (
+    CLAIMED,
+    Firing,
+    JobBlueprint,
+    Plan,
+    Schedule,
+    SlotOutcome,
+    TimeRule,
+)
 from outlast.core.state import Loss, State
 from outlast.core.worker import WorkerInfo
 from outlast.store.base import Store
@@ -46,9 +54,9 @@ def make_job(**over: Any) -> NewJob:
     return NewJob(**{**plain, **over})
 
 
-def make_holder(name: str = "worker-1") -> Holder:
+def make_holder(name: str = "worker-1") -> LeaseHolder:
     """Somebody who runs jobs."""
-    return Holder(instance_id=name, boot_id=f"{name}-boot")
+    return LeaseHolder(instance_id=name, boot_id=f"{name}-boot")
 
 
 def make_worker(name: str = "worker-1", **over: Any) -> WorkerInfo:
@@ -67,11 +75,11 @@ def make_worker(name: str = "worker-1", **over: Any) -> WorkerInfo:
 
 
 def make_plan(name: str = "nightly", **over: Any) -> Plan:
-    """A schedule for every hour, of the type `feed.fetch`; names of `Making` may be given too."""
+    """A schedule for every hour, of the type `feed.fetch`; names of `JobBlueprint` may be given too."""
     given: dict[str, Any] = {key: over.pop(key) for key in ("delivery", "queue") if key in over}
     plain: dict[str, Any] = {"delivery": Delivery.LEASE, "queue": "default", **given}
-    making = Making(type=TYPE, name=TYPE, priority=0, max_attempts=5, **plain)
-    rule = Rule(every=HOUR)
+    making = JobBlueprint(type=TYPE, name=TYPE, priority=0, max_attempts=5, **plain)
+    rule = TimeRule(every=HOUR)
     return Plan(
         name=name,
         **{"rule": rule, "making": making, "coalesce": True, "misfire_grace": HOUR, **over},
@@ -86,7 +94,7 @@ async def put_schedule(store: Store, next_slot: datetime, **over: Any) -> Schedu
     return written
 
 
-def make_firing(schedule: Schedule, outcome: Outcome = Outcome.RAN, **over: Any) -> Firing:
+def make_firing(schedule: Schedule, outcome: SlotOutcome = SlotOutcome.RAN, **over: Any) -> Firing:
     """The answer to its next slot, with a job where that outcome has one."""
     assert schedule.next_slot is not None
     job = make_job(schedule_id=schedule.id) if outcome in CLAIMED else None
@@ -126,7 +134,7 @@ async def take_many(
     queue: str = "default",
     types: Collection[str] = (TYPE,),
     holder: str = "worker-1",
-    lease: Span = LEASE,
+    lease: Duration = LEASE,
 ) -> list[Claim]:
     """Claim what there is."""
     return await store.claim(
@@ -135,7 +143,7 @@ async def take_many(
         types=types,
         limit=limit,
         prefetch=prefetch,
-        lease=to_span(lease, what="lease"),
+        lease=parse_duration(lease, what="lease"),
     )
 
 
@@ -161,7 +169,7 @@ async def ended(store: Store, event: Event = SUCCEEDED, **over: Any) -> JobId:
     return claim.id
 
 
-async def settle(store: Store, standing: Standing, event: Event) -> bool:
+async def settle(store: Store, standing: JobView, event: Event) -> bool:
     """Decide and apply; whether it was applied."""
     [applied] = await store.apply([decide(standing, event, new_id=new_id)])
     return applied
@@ -185,11 +193,11 @@ async def sweep(store: Store) -> int:
     """End what is left over in every closing group, as a worker does; how many that were."""
     ended = 0
     for group in await store.closing_groups(limit=MANY):
-        event = GroupStopped(skip=group.closing is Closing.SKIP)
-        left = await store.left_over(group.id, limit=MANY)
+        event = GroupStopped(skip=group.closing is ClosePolicy.SKIP)
+        left = await store.remaining_members(group.id, limit=MANY)
         changes = [decide(job, event, new_id=new_id) for job in left]
         ended += sum(await store.apply(changes))
-    await store.sweep_groups(limit=MANY)
+    await store.mark_groups_closed(limit=MANY)
     return ended
 
 
@@ -205,7 +213,7 @@ async def last_run(store: Store, job_id: JobId) -> RunRecord:
     return (await store.runs(job_id))[-1]
 
 
-async def kinds(store: Store, job_id: JobId) -> list[Kind]:
+async def kinds(store: Store, job_id: JobId) -> list[EventKind]:
     """What was recorded of a job, oldest first."""
     return [event.kind for event in await store.events(job_id)]
 
@@ -218,7 +226,7 @@ async def next_ids(store: Store, queue: str = "default") -> list[JobId]:
 async def block(store: Store, job_id: JobId) -> None:
     """Let a queued job wait for others, as one of a group does."""
     job = await job_of(store, job_id)
-    move = Move(guard=Guard.STATE, to=State.BLOCKED)
+    move = Transition(guard=Guard.STATE, to=State.BLOCKED)
     assert await store.apply([Change(job_id, job.token, move, was=job.state)]) == [True]
 
 

@@ -7,9 +7,9 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import (
     CancelRequested,
     Event,
+    EventKind,
     Failed,
     GivenUp,
-    Kind,
     Lost,
     Misfired,
     Released,
@@ -129,7 +129,7 @@ async def test_late_write_leaves_a_record(store: Store, clock: FakeClock) -> Non
     await settle(store, former, SUCCEEDED)
 
     late = (await store.events(former.id))[-1]
-    assert (late.kind, late.reason) == (Kind.LATE_WRITE_REFUSED, "succeeded")
+    assert (late.kind, late.reason) == (EventKind.LATE_WRITE_REFUSED, "succeeded")
     assert (late.token, late.at) == (former.token, clock.now())
 
 
@@ -140,7 +140,7 @@ async def test_each_late_write_leaves_its_own_record(store: Store) -> None:
     await settle(store, claim, SUCCEEDED)
     await settle(store, claim, FAILED)
 
-    late = Kind.LATE_WRITE_REFUSED
+    late = EventKind.LATE_WRITE_REFUSED
     assert await kinds(store, claim.id) == [late, late]
 
 
@@ -181,7 +181,7 @@ async def test_stale_renewal_is_refused_and_extends_nothing(store: Store, clock:
     clock.advance(TICK)
 
     assert renewal == Renewal(held=False)
-    assert [job.id for job in await store.lapsed(limit=10)] == [former.id]
+    assert [job.id for job in await store.expired_leases(limit=10)] == [former.id]
 
 
 async def test_ended_run_has_no_lease_to_renew(store: Store) -> None:
@@ -228,7 +228,7 @@ async def test_loss_by_lapse_is_refused_while_the_lease_lives(
 async def test_loss_by_lapse_yields_to_a_renewal(store: Store, clock: FakeClock) -> None:
     claim = await started(store)
     clock.advance(LEASE)
-    [lapsed] = await store.lapsed(limit=10)
+    [lapsed] = await store.expired_leases(limit=10)
 
     await store.renew([claim.lease], span=LEASE)
 
@@ -241,7 +241,7 @@ async def test_loss_is_counted_once_however_often_it_is_seen(
 ) -> None:
     claim = await started(store)
     clock.advance(LEASE)
-    [lapsed] = await store.lapsed(limit=10)
+    [lapsed] = await store.expired_leases(limit=10)
     changes = [decide(lapsed, LAPSED, new_id=new_id) for _ in range(2)]
 
     applied = await store.apply(changes)

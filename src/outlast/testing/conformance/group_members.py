@@ -11,16 +11,22 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import (
     CancelRequested,
     Event,
+    EventKind,
     Failed,
     GivenUp,
-    Kind,
     Lost,
     Misfired,
     Skipped,
     Stopped,
     Unblocked,
 )
-from outlast.core.group import Closing, GroupMode, OnMemberFailure, Step, after
+from outlast.core.group import (
+    ClosePolicy,
+    GroupAction,
+    GroupMode,
+    OnMemberFailure,
+    action_after_member,
+)
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob
 from outlast.core.state import Loss, State
@@ -72,7 +78,7 @@ async def _yields(store: Store, _: FakeClock) -> JobId:
 async def _misfires(store: Store, clock: FakeClock) -> JobId:
     await store.promote_due(limit=10)
     clock.advance(HOUR)
-    [late] = await store.overdue(limit=1)
+    [late] = await store.missed_start_deadline(limit=1)
     assert await settle(store, late, Misfired())
     return late.id
 
@@ -131,16 +137,16 @@ async def test_end_of_a_member_moves_its_group_as_core_says(
     ended = await ending(store, clock)
 
     assert (await job_of(store, ended)).state is end
-    step = after(mode, on_failure, end)
+    step = action_after_member(mode, on_failure, end)
     closing = (await group_of(store, group_id)).closing
-    assert closing == (Closing(step) if step in (Step.STOP, Step.SKIP) else None)
-    told = [event for event in await store.events(ended) if event.kind is Kind.GROUP_STOPPED]
+    assert closing == (ClosePolicy(step) if step in (GroupAction.STOP, GroupAction.SKIP) else None)
+    told = [event for event in await store.events(ended) if event.kind is EventKind.GROUP_STOPPED]
     assert [(event.reason, event.detail) for event in told] == (
         [(str(step), group_id)] if closing else []
     )
     blocked = {State.BLOCKED} if mode is SEQUENTIAL else {State.SCHEDULED, State.QUEUED}
     second, third = [await job_of(store, job_id) for job_id in rest]
-    assert second.state is State.SCHEDULED if step is Step.NEXT else second.state in blocked
+    assert second.state is State.SCHEDULED if step is GroupAction.NEXT else second.state in blocked
     assert third.state in blocked
 
 
@@ -203,7 +209,7 @@ async def test_member_cancelled_before_its_turn_starts_nobody(
     assert await take_many(store) == []  # the first one still runs
     await settle(store, first, SUCCEEDED)
     assert await claim_order(store) == ([third] if on_failure is CONTINUE else [])
-    assert ((await group_of(store, group_id)).closing is Closing.STOP) == (on_failure is STOP)
+    assert ((await group_of(store, group_id)).closing is ClosePolicy.STOP) == (on_failure is STOP)
 
 
 async def test_first_failure_alone_closes_and_tells(store: Store) -> None:
@@ -213,7 +219,7 @@ async def test_first_failure_alone_closes_and_tells(store: Store) -> None:
 
     assert await store.apply(changes) == [True, True]
 
-    told = [Kind.GROUP_STOPPED in await kinds(store, claim.id) for claim in claims]
+    told = [EventKind.GROUP_STOPPED in await kinds(store, claim.id) for claim in claims]
     assert told == [True, False, False]
     assert (await group_of(store, group_id)).reason == "member_failed"
 
@@ -248,13 +254,13 @@ async def test_successor_written_while_the_group_stops_is_swept(store: Store) ->
 async def test_two_who_sweep_at_once_end_each_member_once(store: Store) -> None:
     group_id, members = await put_group(store)
     await store.stop_group(group_id, reason=None)
-    left = await store.left_over(group_id, limit=10)
+    left = await store.remaining_members(group_id, limit=10)
     changes = [decide(job, CancelRequested("group_stopped"), new_id=new_id) for job in left]
 
     answers = [await store.apply(changes), await store.apply(changes)]
 
     assert answers == [[True] * 3, [False] * 3]
-    assert [await kinds(store, job_id) for job_id in members] == [[Kind.CANCELLED]] * 3
+    assert [await kinds(store, job_id) for job_id in members] == [[EventKind.CANCELLED]] * 3
 
 
 async def test_two_ends_in_one_call_are_taken_in_turn(store: Store) -> None:

@@ -7,7 +7,7 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed
 from outlast.core.group import (
-    Closing,
+    ClosePolicy,
     ClosingGroup,
     GroupMode,
     GroupState,
@@ -140,8 +140,8 @@ async def test_unknown_group_is_nothing(store: Store) -> None:
     assert not await store.seal_group(NOBODY)
     assert not await store.stop_group(NOBODY, reason=None)
     assert await store.group(NOBODY) is None
-    assert await store.groups_over([NOBODY]) == [None]
-    assert await store.left_over(NOBODY, limit=MANY) == []
+    assert await store.groups_finished([NOBODY]) == [None]
+    assert await store.remaining_members(NOBODY, limit=MANY) == []
     assert await store.find(Filter(group=NOBODY), limit=MANY) == []
 
 
@@ -239,11 +239,11 @@ async def test_group_is_over_when_its_last_member_has_ended(store: Store) -> Non
     first, second = await take_many(store)
 
     await settle(store, first, SUCCEEDED)
-    one_left = await store.groups_over([group_id, NOBODY, other])
+    one_left = await store.groups_finished([group_id, NOBODY, other])
     await settle(store, second, SUCCEEDED)
 
     assert one_left == [False, None, False]
-    assert await store.groups_over([other, group_id]) == [False, True]
+    assert await store.groups_finished([other, group_id]) == [False, True]
     assert (await group_of(store, group_id)).state is GroupState.SUCCEEDED
 
 
@@ -255,11 +255,11 @@ async def test_stopped_group_gives_out_who_is_left(store: Store) -> None:
 
     assert stopped
     group = await group_of(store, group_id)
-    assert (group.closing, group.reason) == (Closing.STOP, "enough")
-    assert await store.closing_groups(limit=MANY) == [ClosingGroup(group_id, Closing.STOP)]
-    left = await store.left_over(group_id, limit=MANY)
+    assert (group.closing, group.reason) == (ClosePolicy.STOP, "enough")
+    assert await store.closing_groups(limit=MANY) == [ClosingGroup(group_id, ClosePolicy.STOP)]
+    left = await store.remaining_members(group_id, limit=MANY)
     assert [job.id for job in left] == [first.id, second, third]
-    page = await store.left_over(group_id, after=left[0].seq, limit=1)
+    page = await store.remaining_members(group_id, after=left[0].seq, limit=1)
     assert [job.id for job in page] == [second]
 
 
@@ -275,7 +275,7 @@ async def test_swept_group_has_cancelled_who_waited_and_asked_who_ran(store: Sto
     for job_id in (second, third):
         job = await job_of(store, job_id)
         assert (job.state, job.reason) == (State.CANCELLED, "group_stopped")
-    assert await store.left_over(group_id, limit=MANY) == []
+    assert await store.remaining_members(group_id, limit=MANY) == []
     assert await store.closing_groups(limit=MANY) != []  # one still runs
     await settle(store, first, FAILED)
     assert await sweep(store) == 0
@@ -305,7 +305,7 @@ async def test_group_is_stopped_once(store: Store) -> None:
 
     assert (first, second) == (True, False)
     group = await group_of(store, group_id)
-    assert (group.closing, group.reason) == (Closing.STOP, "first")
+    assert (group.closing, group.reason) == (ClosePolicy.STOP, "first")
 
 
 async def test_group_that_is_over_is_not_stopped(store: Store) -> None:
@@ -333,7 +333,7 @@ async def test_only_groups_that_nobody_completed_expire(store: Store, clock: Fak
     expired = await store.expire_groups(older_than=HOUR, limit=MANY)
 
     assert expired == 1
-    assert await store.closing_groups(limit=MANY) == [ClosingGroup(old, Closing.STOP)]
+    assert await store.closing_groups(limit=MANY) == [ClosingGroup(old, ClosePolicy.STOP)]
     assert (await group_of(store, old)).reason == "never_completed"
     assert [(await group_of(store, g)).closing for g in (sealed, young)] == [None, None]
     assert await store.expire_groups(older_than=HOUR, limit=MANY) == 0

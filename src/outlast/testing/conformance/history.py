@@ -1,7 +1,7 @@
 """What can be read afterwards: runs, events, artifacts, lists and counts."""
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import CancelRequested, Failed, Kind
+from outlast.core.event import CancelRequested, EventKind, Failed
 from outlast.core.run import Lease
 from outlast.core.state import RunStatus, State
 from outlast.store.base import Filter, Store
@@ -52,10 +52,10 @@ async def test_events_tell_what_was_unusual_oldest_first(store: Store, clock: Fa
 
     first_event, second_event = await store.events(claim.id)
 
-    assert (first_event.kind, first_event.reason) == (Kind.RETRY, "failed")
+    assert (first_event.kind, first_event.reason) == (EventKind.RETRY, "failed")
     assert (first_event.run_id, first_event.token) == (claim.run_id, 1)
     assert first_event.at == clock.now() - SECOND
-    assert (second_event.kind, second_event.reason) == (Kind.DEAD_LETTER, "owner_dead")
+    assert (second_event.kind, second_event.reason) == (EventKind.DEAD_LETTER, "owner_dead")
     assert (second_event.run_id, second_event.token) == (second.run_id, 2)
     assert (second_event.at, second_event.job_id) == (clock.now(), claim.id)
     assert first_event.id < second_event.id
@@ -68,7 +68,7 @@ async def test_event_of_a_waiting_job_names_no_run(store: Store) -> None:
     await settle(store, await job_of(store, claim.id), CancelRequested("enough"))
 
     event = (await store.events(claim.id))[-1]
-    assert (event.kind, event.run_id, event.token) == (Kind.CANCELLED, None, 1)
+    assert (event.kind, event.run_id, event.token) == (EventKind.CANCELLED, None, 1)
     assert event.reason == "enough"
 
 
@@ -77,7 +77,7 @@ async def test_events_belong_to_their_own_job(store: Store) -> None:
     await settle(store, first, FAILED)
     [_, successor] = await store.chain(first.id)
 
-    assert await kinds(store, first.id) == [Kind.CHAINED]
+    assert await kinds(store, first.id) == [EventKind.CHAINED]
     assert await kinds(store, successor.id) == []
 
 
@@ -161,13 +161,13 @@ async def test_overdue_lists_queued_jobs_earliest_deadline_first(
     await put(store, start_within=HOUR)
     await put(store)
     clock.advance(3 * SECOND)
-    at_the_deadline = [job.id for job in await store.overdue(limit=10)]
+    at_the_deadline = [job.id for job in await store.missed_start_deadline(limit=10)]
 
     clock.advance(TICK)
 
     assert at_the_deadline == [first, second]
-    assert [job.id for job in await store.overdue(limit=10)] == [first, second, third]
-    assert [job.id for job in await store.overdue(limit=1)] == [first]
+    assert [job.id for job in await store.missed_start_deadline(limit=10)] == [first, second, third]
+    assert [job.id for job in await store.missed_start_deadline(limit=1)] == [first]
 
 
 async def test_only_queued_jobs_are_overdue(store: Store, clock: FakeClock) -> None:
@@ -176,9 +176,9 @@ async def test_only_queued_jobs_are_overdue(store: Store, clock: FakeClock) -> N
     await put(store, start_within=SECOND, delay=SECOND)
     clock.advance(HOUR)
 
-    assert await store.overdue(limit=10) == []
+    assert await store.missed_start_deadline(limit=10) == []
     await store.promote_due(limit=10)
-    assert len(await store.overdue(limit=10)) == 1
+    assert len(await store.missed_start_deadline(limit=10)) == 1
 
 
 async def test_find_lists_the_newest_first_and_pages_on(store: Store) -> None:

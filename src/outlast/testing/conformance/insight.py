@@ -6,11 +6,11 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Edited, Failed, Moved
-from outlast.core.explain import MOST_AHEAD, Code, Explanation, explain
+from outlast.core.explain import MOST_AHEAD, Explanation, GateCode, explain
 from outlast.core.group import GroupMode
 from outlast.core.ids import JobId
 from outlast.core.job import Slot
-from outlast.core.position import Edit, Place, Where
+from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.reservation import NewReservation, ReservationId
 from outlast.core.state import State
 from outlast.store.base import Filter, Queue, Store
@@ -38,12 +38,12 @@ DEAD = Failed("it broke", permanent=True)
 
 
 async def told(store: Store, job_id: JobId) -> Explanation:
-    situation = await store.situation(job_id)
+    situation = await store.wait_facts(job_id)
     assert situation is not None
     return explain(situation)
 
 
-async def stop_of(store: Store, job_id: JobId) -> Code | None:
+async def stop_of(store: Store, job_id: JobId) -> GateCode | None:
     stop = (await told(store, job_id)).stop
     return None if stop is None else stop.code
 
@@ -51,12 +51,12 @@ async def stop_of(store: Store, job_id: JobId) -> Code | None:
 async def working(store: Store, **over: Any) -> None:
     """A live worker with room."""
     worker = make_worker("idle-1", **over)
-    await store.enlist(worker)
-    await store.beat(worker.holder, span=HOUR)
+    await store.register_worker(worker)
+    await store.heartbeat(worker.holder, span=HOUR)
 
 
 async def test_situation_of_an_unknown_job_is_none(store: Store) -> None:
-    assert await store.situation(new_id()) is None
+    assert await store.wait_facts(new_id()) is None
 
 
 async def test_runnable_job_is_what_the_next_claim_takes(store: Store) -> None:
@@ -64,7 +64,7 @@ async def test_runnable_job_is_what_the_next_claim_takes(store: Store) -> None:
     behind, first = await put(store), await put(store, priority=5)
 
     assert await stop_of(store, first) is None
-    assert await stop_of(store, behind) is Code.ORDER
+    assert await stop_of(store, behind) is GateCode.ORDER
     assert (await take(store)).id == first
     assert await stop_of(store, behind) is None
 
@@ -73,7 +73,7 @@ async def test_explanation_counts_the_jobs_ahead_exactly(store: Store) -> None:
     ids = [await put(store) for _ in range(4)]
     other = await put(store, queue="lane")
 
-    situations = [await store.situation(job_id) for job_id in [*ids, other]]
+    situations = [await store.wait_facts(job_id) for job_id in [*ids, other]]
 
     assert [each and each.ahead for each in situations] == [0, 1, 2, 3, 0]
     assert [each and each.next_one for each in situations] == [None, *[ids[0]] * 3, None]
@@ -83,7 +83,7 @@ async def test_explanation_counts_no_further_than_it_says(store: Store) -> None:
     await store.add([make_job() for _ in range(MOST_AHEAD + 10)])
     last = await put(store)
 
-    situation = await store.situation(last)
+    situation = await store.wait_facts(last)
 
     assert situation is not None
     assert situation.ahead == MOST_AHEAD + 1
@@ -96,17 +96,17 @@ async def test_each_gate_is_named_and_clearing_it_changes_the_answer(
     job_id = await put(store, delay=HOUR)
     await store.pause("default", reason="deploy", span=None)
 
-    assert await stop_of(store, job_id) is Code.DUE
+    assert await stop_of(store, job_id) is GateCode.DUE
     clock.advance(HOUR)
-    assert await stop_of(store, job_id) is Code.PAUSED
+    assert await stop_of(store, job_id) is GateCode.PAUSED
     await store.resume("default")
-    assert await stop_of(store, job_id) is Code.WORKER
+    assert await stop_of(store, job_id) is GateCode.WORKER
     await working(store, types=("other",))
-    assert await stop_of(store, job_id) is Code.TYPE
+    assert await stop_of(store, job_id) is GateCode.TYPE
     await working(store)
     assert await stop_of(store, job_id) is None
     assert (await take(store)).id == job_id
-    assert await stop_of(store, job_id) is Code.RUNNING
+    assert await stop_of(store, job_id) is GateCode.RUNNING
 
 
 async def test_pause_that_has_run_out_stops_nobody(store: Store, clock: FakeClock) -> None:
@@ -114,7 +114,7 @@ async def test_pause_that_has_run_out_stops_nobody(store: Store, clock: FakeCloc
     job_id = await put(store)
     await store.pause("default", reason=None, span=SECOND)
 
-    assert await stop_of(store, job_id) is Code.PAUSED
+    assert await stop_of(store, job_id) is GateCode.PAUSED
     clock.advance(SECOND)
     assert await stop_of(store, job_id) is None
 
@@ -128,7 +128,7 @@ async def test_full_queue_names_who_fills_it(store: Store) -> None:
     stop = (await told(store, job_id)).stop
 
     assert stop is not None
-    assert (stop.code, stop.holder) == (Code.CONCURRENCY, running.id)
+    assert (stop.code, stop.holder) == (GateCode.CONCURRENCY, running.id)
     await settle(store, running, SUCCEEDED)
     assert await stop_of(store, job_id) is None
 
@@ -142,7 +142,7 @@ async def test_reserved_queue_names_the_direct_job(store: Store) -> None:
     stop = (await told(store, job_id)).stop
 
     assert stop is not None
-    assert (stop.code, stop.holder) == (Code.RESERVATION, direct.id)
+    assert (stop.code, stop.holder) == (GateCode.RESERVATION, direct.id)
     assert await stop_of(store, direct.id) is None
     assert (await take(store)).id == direct.id
 
@@ -156,7 +156,7 @@ async def test_once_job_names_the_one_it_would_overlap(store: Store, clock: Fake
     stop = (await told(store, job_id)).stop
 
     assert stop is not None
-    assert (stop.code, stop.holder) == (Code.OVERLAP, running.id)
+    assert (stop.code, stop.holder) == (GateCode.OVERLAP, running.id)
 
 
 async def test_blocked_member_names_the_one_before_it(store: Store) -> None:
@@ -168,7 +168,7 @@ async def test_blocked_member_names_the_one_before_it(store: Store) -> None:
     stop = (await told(store, second)).stop
 
     assert stop is not None
-    assert (stop.code, stop.holder) == (Code.BLOCKED, first)
+    assert (stop.code, stop.holder) == (GateCode.BLOCKED, first)
     await settle(store, await take(store), SUCCEEDED)
     assert await stop_of(store, second) is None
     assert (await group_of(store, group_id)).done == 1
@@ -187,7 +187,7 @@ async def test_blocked_member_names_the_retry_of_the_one_before_it(store: Store)
     stop = (await told(store, second)).stop
 
     assert stop is not None
-    assert (stop.code, stop.holder) == (Code.BLOCKED, retry.id)
+    assert (stop.code, stop.holder) == (GateCode.BLOCKED, retry.id)
     assert "has not ended" in stop.text
 
 
@@ -196,7 +196,7 @@ async def test_job_past_its_deadline_says_so(store: Store, clock: FakeClock) -> 
     job_id = await put(store, start_within=SECOND)
     clock.advance(2 * SECOND)
 
-    assert await stop_of(store, job_id) is Code.DEADLINE
+    assert await stop_of(store, job_id) is GateCode.DEADLINE
 
 
 async def test_busy_workers_are_told(store: Store) -> None:
@@ -205,7 +205,7 @@ async def test_busy_workers_are_told(store: Store) -> None:
     await take_many(store, holder="idle-1", limit=1)
     job_id = await put(store)
 
-    assert await stop_of(store, job_id) is Code.SLOTS
+    assert await stop_of(store, job_id) is GateCode.SLOTS
 
 
 async def test_lapsed_lease_is_told(store: Store, clock: FakeClock) -> None:
@@ -224,17 +224,17 @@ async def test_lapsed_lease_is_told(store: Store, clock: FakeClock) -> None:
 async def test_ended_job_says_how(store: Store, event: Any) -> None:
     job_id = await ended(store, event)
 
-    assert await stop_of(store, job_id) is Code.ENDED
+    assert await stop_of(store, job_id) is GateCode.ENDED
 
 
 async def test_order_gate_follows_moves_and_edits(store: Store) -> None:
     await working(store)
     first, second = await put(store), await put(store)
 
-    await settle(store, await job_of(store, second), Moved(Place(Where.FRONT)))
-    assert [await stop_of(store, first), await stop_of(store, second)] == [Code.ORDER, None]
-    await settle(store, await job_of(store, first), Edited(Edit(priority=9)))
-    assert [await stop_of(store, first), await stop_of(store, second)] == [None, Code.ORDER]
+    await settle(store, await job_of(store, second), Moved(MoveTo(Anchor.FRONT)))
+    assert [await stop_of(store, first), await stop_of(store, second)] == [GateCode.ORDER, None]
+    await settle(store, await job_of(store, first), Edited(JobEdit(priority=9)))
+    assert [await stop_of(store, first), await stop_of(store, second)] == [None, GateCode.ORDER]
 
 
 async def test_order_passes_over_what_no_worker_there_would_take(
@@ -263,7 +263,7 @@ async def test_once_job_that_is_due_stands_before_those_of_its_name(
     stop = (await told(store, second)).stop
 
     assert stop is not None
-    assert (stop.code, stop.holder) == (Code.ORDER, first)
+    assert (stop.code, stop.holder) == (GateCode.ORDER, first)
     assert (await take(store)).id == first
 
 
@@ -280,13 +280,13 @@ async def test_direct_job_is_next_whatever_stands_before_it(store: Store) -> Non
 
 async def test_what_one_worker_has_at_hand_keeps_no_other_busy(store: Store) -> None:
     hoarder = make_worker("hoarder-1", concurrency=1)
-    await store.enlist(hoarder)
-    await store.beat(hoarder.holder, span=HOUR)
+    await store.register_worker(hoarder)
+    await store.heartbeat(hoarder.holder, span=HOUR)
     await store.add([make_job() for _ in range(9)])
     await take_many(store, holder="hoarder-1", limit=9)
     job_id = await put(store)
 
-    assert await stop_of(store, job_id) is Code.SLOTS
+    assert await stop_of(store, job_id) is GateCode.SLOTS
     await working(store, concurrency=2)
     assert await stop_of(store, job_id) is None
 

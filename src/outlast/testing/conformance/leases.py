@@ -23,7 +23,7 @@ from outlast.testing.conformance.factories import (
 
 
 async def _lapsed(store: Store, limit: int = 100) -> list[str]:
-    return [job.id for job in await store.lapsed(limit=limit)]
+    return [job.id for job in await store.expired_leases(limit=limit)]
 
 
 async def test_lease_is_over_when_its_span_has_passed(store: Store, clock: FakeClock) -> None:
@@ -41,7 +41,7 @@ async def test_lapsed_job_runs_on_until_somebody_decides(store: Store, clock: Fa
     claim = await started(store)
     clock.advance(HOUR)
 
-    [job] = await store.lapsed(limit=10)
+    [job] = await store.expired_leases(limit=10)
 
     assert (job.state, job.token, job.holder) == (State.RUNNING, 1, "worker-1")
     assert await take_many(store) == []

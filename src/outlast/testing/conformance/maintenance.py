@@ -6,7 +6,7 @@ import pytest
 
 from outlast.core.reservation import NewReservation, ReservationId
 from outlast.store.base import Capability, Store
-from outlast.store.upkeep import Chores, look
+from outlast.store.upkeep import MaintenanceDue, check_maintenance
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,
@@ -22,7 +22,7 @@ from outlast.testing.conformance.factories import (
     sweep,
 )
 
-NOTHING = Chores(lapsed=False, overdue=False, held=False, groups=False, deserted=False)
+NOTHING = MaintenanceDue(lapsed=False, overdue=False, held=False, groups=False, deserted=False)
 
 
 async def _lapse(store: Store, clock: FakeClock) -> None:
@@ -72,10 +72,12 @@ async def _plenty(store: Store) -> None:
 async def test_where_all_is_in_order_one_look_says_so(store: Store) -> None:
     await _plenty(store)
 
-    chores = await look(store, abandoned=HOUR)
+    chores = await check_maintenance(store, abandoned=HOUR)
 
     # Who cannot tell at one look says that there may be something of everything.
-    assert chores == (NOTHING if Capability.CHORES in store.capabilities else Chores())
+    assert chores == (
+        NOTHING if Capability.MAINTENANCE_CHECK in store.capabilities else MaintenanceDue()
+    )
 
 
 @pytest.mark.parametrize("what", CHORES)
@@ -84,11 +86,11 @@ async def test_nothing_that_needs_tidying_is_missed_at_one_look(
 ) -> None:
     await CHORES[what](store, clock)
 
-    chores = await look(store, abandoned=HOUR)
+    chores = await check_maintenance(store, abandoned=HOUR)
 
     assert getattr(chores, what.partition(",")[0])
-    if Capability.CHORES in store.capabilities:
-        others = [name for name in Chores.__slots__ if getattr(chores, name)]
+    if Capability.MAINTENANCE_CHECK in store.capabilities:
+        others = [name for name in MaintenanceDue.__slots__ if getattr(chores, name)]
         assert others == [what.partition(",")[0]]
 
 
@@ -97,6 +99,6 @@ async def test_group_that_was_swept_is_no_chore_any_more(store: Store) -> None:
     await store.stop_group(group_id, reason="enough")
     await sweep(store)
 
-    chores = await look(store, abandoned=HOUR)
+    chores = await check_maintenance(store, abandoned=HOUR)
 
-    assert chores.groups is (Capability.CHORES not in store.capabilities)
+    assert chores.groups is (Capability.MAINTENANCE_CHECK not in store.capabilities)

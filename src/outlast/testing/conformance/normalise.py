@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from outlast.core.event import Failed, Kind
+from outlast.core.event import EventKind, Failed
 from outlast.core.ordering import Ordering
-from outlast.core.position import Where
+from outlast.core.position import Anchor
 from outlast.store.base import Queue, Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import sizes
@@ -27,9 +27,9 @@ from outlast.testing.conformance.move import line, move, positions
 
 async def test_normalised_positions_are_even_and_in_the_same_order(store: Store) -> None:
     a, b, c = await line(store, Ordering.POSITION, 3)
-    await move(store, c, Where.BEFORE, b)
-    await move(store, b, Where.BEFORE, c)
-    await move(store, c, Where.AFTER, b)
+    await move(store, c, Anchor.BEFORE, b)
+    await move(store, b, Anchor.BEFORE, c)
+    await move(store, c, Anchor.AFTER, b)
     order = await next_ids(store, "lane")
 
     assert await store.normalise("lane") == 2
@@ -40,14 +40,14 @@ async def test_normalised_positions_are_even_and_in_the_same_order(store: Store)
 
 async def test_normalising_is_told_of_the_queue(store: Store, clock: FakeClock) -> None:
     jobs = await line(store, Ordering.POSITION, 3)
-    await move(store, jobs[2], Where.FRONT)
+    await move(store, jobs[2], Anchor.FRONT)
 
     changed = await store.normalise("lane")
 
     [event] = await store.events(None)
     told = (event.kind, event.queue, event.job_id, event.detail, event.at)
     assert changed == 3
-    assert told == (Kind.NORMALISED, "lane", None, "3", clock.now())
+    assert told == (EventKind.NORMALISED, "lane", None, "3", clock.now())
 
 
 @pytest.mark.parametrize("ordering", Ordering)
@@ -68,7 +68,7 @@ async def test_each_priority_is_normalised_by_itself_and_no_other_queue(store: S
     high = [await put(store, queue="lane", priority=1) for _ in range(2)]
     other = await put(store)
     for job_id in (low[1], high[1], other):
-        await move(store, job_id, Where.FRONT)
+        await move(store, job_id, Anchor.FRONT)
 
     await store.normalise("lane")
 
@@ -79,9 +79,9 @@ async def test_each_priority_is_normalised_by_itself_and_no_other_queue(store: S
 
 async def test_normalising_a_scheduled_queue_leaves_the_unplaced_alone(store: Store) -> None:
     a, b, c, d, e = await line(store, Ordering.SCHEDULED)
-    for job_id, where in ((d, Where.FRONT), (e, Where.FRONT), (b, Where.BACK)):
+    for job_id, where in ((d, Anchor.FRONT), (e, Anchor.FRONT), (b, Anchor.BACK)):
         await move(store, job_id, where)
-    await move(store, d, Where.BEFORE, e)
+    await move(store, d, Anchor.BEFORE, e)
 
     assert await store.normalise("lane") == 2
 
@@ -114,8 +114,8 @@ async def test_normalising_after_many_moves_keeps_the_order(store: Store) -> Non
     random, jobs = Random(9), await line(store, Ordering.POSITION, 20, gap=2)
     for _ in range(sizes.SIZES.moves):
         one, other = random.sample(jobs, 2)
-        where = random.choice(list(Where))
-        await move(store, one, where, None if where in (Where.FRONT, Where.BACK) else other)
+        where = random.choice(list(Anchor))
+        await move(store, one, where, None if where in (Anchor.FRONT, Anchor.BACK) else other)
     order = await next_ids(store, "lane")
 
     await store.normalise("lane")
@@ -126,7 +126,7 @@ async def test_normalising_after_many_moves_keeps_the_order(store: Store) -> Non
 
 async def test_order_survives_a_change_of_ordering(store: Store) -> None:
     jobs = await line(store, Ordering.SCHEDULED, 4)
-    await move(store, jobs[3], Where.BEFORE, jobs[1])
+    await move(store, jobs[3], Anchor.BEFORE, jobs[1])
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION))
     new = await put(store, queue="lane")
     order = await next_ids(store, "lane")

@@ -2,7 +2,7 @@
 
 from outlast.core.event import CancelRequested
 from outlast.core.state import State
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.base import Store
 from outlast.testing.conformance.factories import (
     SUCCEEDED,
@@ -15,21 +15,21 @@ from outlast.testing.conformance.factories import (
 )
 
 
-def _ignore(_: Hint) -> None:
+def _ignore(_: Notification) -> None:
     """Hears and does nothing."""
 
 
 async def test_work_is_there_whether_or_not_anybody_listens(store: Store) -> None:
     unheard = await put(store)
-    store.listen(_ignore)
+    store.subscribe(_ignore)
     heard = await put(store)
 
     assert await claim_order(store) == [unheard, heard]
 
 
 async def test_listener_changes_no_answer(store: Store) -> None:
-    heard: list[Hint] = []
-    store.listen(heard.append)
+    heard: list[Notification] = []
+    store.subscribe(heard.append)
 
     claim = await started(store)
     applied = await settle(store, claim, SUCCEEDED)
@@ -39,7 +39,7 @@ async def test_listener_changes_no_answer(store: Store) -> None:
 
 
 async def test_several_may_listen_and_leave(store: Store) -> None:
-    first, second = store.listen(_ignore), store.listen(_ignore)
+    first, second = store.subscribe(_ignore), store.subscribe(_ignore)
 
     first()
     job_id = await ended(store)
@@ -49,7 +49,7 @@ async def test_several_may_listen_and_leave(store: Store) -> None:
 
 
 async def test_leaving_twice_is_fine(store: Store) -> None:
-    leave = store.listen(_ignore)
+    leave = store.subscribe(_ignore)
 
     leave()
     leave()
@@ -58,9 +58,9 @@ async def test_leaving_twice_is_fine(store: Store) -> None:
 
 
 async def test_hint_is_about_what_was_asked_for_if_it_comes(store: Store) -> None:
-    heard: dict[Topic, list[Hint]] = {topic: [] for topic in Topic}
+    heard: dict[Topic, list[Notification]] = {topic: [] for topic in Topic}
     for topic in Topic:
-        store.listen(heard[topic].append, topics=[topic])
+        store.subscribe(heard[topic].append, topics=[topic])
 
     claim = await started(store)
     await settle(store, claim, CancelRequested())
@@ -70,8 +70,8 @@ async def test_hint_is_about_what_was_asked_for_if_it_comes(store: Store) -> Non
 
 
 async def test_leaving_twice_silences_nobody_else(store: Store) -> None:
-    heard: list[Hint] = []
-    first, second = store.listen(heard.append), store.listen(heard.append)
+    heard: list[Notification] = []
+    first, second = store.subscribe(heard.append), store.subscribe(heard.append)
 
     first()
     first()
@@ -84,8 +84,8 @@ async def test_leaving_twice_silences_nobody_else(store: Store) -> None:
 
 
 async def test_hint_is_well_formed_if_it_comes(store: Store) -> None:
-    heard: list[Hint] = []
-    store.listen(heard.append)
+    heard: list[Notification] = []
+    store.subscribe(heard.append)
 
     await ended(store, queue="lane")
 

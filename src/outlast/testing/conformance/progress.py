@@ -30,7 +30,7 @@ async def test_progress_is_seen_on_the_run_and_on_its_job(store: Store) -> None:
     claim = await started(store)
     before = (await job_of(store, claim.id)).progress, (await last_run(store, claim.id)).progress
 
-    kept = await store.report([(claim.lease, '{"done":1,"of":3}')])
+    kept = await store.record_progress([(claim.lease, '{"done":1,"of":3}')])
 
     assert before == (None, None)
     assert kept == [True]
@@ -41,7 +41,9 @@ async def test_progress_is_seen_on_the_run_and_on_its_job(store: Store) -> None:
 async def test_last_report_counts_also_within_one_call(store: Store) -> None:
     claim = await started(store)
 
-    kept = await store.report([(claim.lease, text) for text in ("1", "2", "no JSON", "3", "{")])
+    kept = await store.record_progress(
+        [(claim.lease, text) for text in ("1", "2", "no JSON", "3", "{")]
+    )
 
     assert kept == [True, True, False, True, False]
     assert (await job_of(store, claim.id)).progress == "3"
@@ -53,7 +55,7 @@ async def test_reports_are_answered_each_in_the_order_given(store: Store) -> Non
     await settle(store, gone, SUCCEEDED)
 
     leases = [third.lease, gone.lease, Lease(new_id(), 1), first.lease]
-    kept = await store.report([(lease, f"{n}") for n, lease in enumerate(leases)])
+    kept = await store.record_progress([(lease, f"{n}") for n, lease in enumerate(leases)])
 
     assert kept == [True, False, False, True]
     assert (await job_of(store, first.id)).progress == "3"
@@ -61,7 +63,7 @@ async def test_reports_are_answered_each_in_the_order_given(store: Store) -> Non
 
 
 async def test_reporting_nothing_answers_nothing(store: Store) -> None:
-    assert await store.report([]) == []
+    assert await store.record_progress([]) == []
 
 
 @pytest.mark.parametrize("event", [SUCCEEDED, Failed("no"), LOST], ids=lambda e: type(e).__name__)
@@ -70,7 +72,7 @@ async def test_closed_run_keeps_its_progress_and_the_job_shows_none(
     store: Store, event: Event, delivery: Delivery
 ) -> None:
     claim = await started(store, delivery=delivery)
-    await store.report([(claim.lease, "7")])
+    await store.record_progress([(claim.lease, "7")])
 
     await settle(store, claim, event)
 
@@ -80,7 +82,7 @@ async def test_closed_run_keeps_its_progress_and_the_job_shows_none(
 
 async def test_next_run_starts_without_progress(store: Store) -> None:
     claim = await started(store)
-    await store.report([(claim.lease, "7")])
+    await store.record_progress([(claim.lease, "7")])
     await settle(store, claim, LOST)
 
     await take(store)
@@ -91,10 +93,10 @@ async def test_next_run_starts_without_progress(store: Store) -> None:
 
 async def test_closed_run_takes_no_more_reports(store: Store) -> None:
     claim = await started(store)
-    await store.report([(claim.lease, "1")])
+    await store.record_progress([(claim.lease, "1")])
     await settle(store, claim, SUCCEEDED)
 
-    assert await store.report([(claim.lease, "2")]) == [False]
+    assert await store.record_progress([(claim.lease, "2")]) == [False]
     assert (await last_run(store, claim.id)).progress == "1"
 
 
@@ -107,7 +109,7 @@ async def test_stale_holder_reports_nothing_and_leaves_no_event(
     again = await take(store)
     events = await kinds(store, stale.id)
 
-    kept = await store.report([(stale.lease, "1"), (again.lease, "2")])
+    kept = await store.record_progress([(stale.lease, "1"), (again.lease, "2")])
 
     assert kept == [False, True]
     assert (await job_of(store, stale.id)).progress == "2"
@@ -118,8 +120,8 @@ async def test_lapsed_run_that_nobody_took_may_still_report(store: Store, clock:
     claim = await started(store)
     clock.advance(HOUR)
 
-    assert await store.report([(claim.lease, "1")]) == [True]
-    assert [job.progress for job in await store.lapsed(limit=1)] == ["1"]
+    assert await store.record_progress([(claim.lease, "1")]) == [True]
+    assert [job.progress for job in await store.expired_leases(limit=1)] == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -130,9 +132,9 @@ async def test_lapsed_run_that_nobody_took_may_still_report(store: Store, clock:
 async def test_progress_that_cannot_be_kept_is_refused_alone(store: Store, text: str) -> None:
     await store.add([make_job(), make_job()])
     bad, good = await take_many(store)
-    await store.report([(bad.lease, '"before"')])
+    await store.record_progress([(bad.lease, '"before"')])
 
-    kept = await store.report([(bad.lease, text), (good.lease, "1")])
+    kept = await store.record_progress([(bad.lease, text), (good.lease, "1")])
 
     assert kept == [False, True]
     assert (await job_of(store, bad.id)).progress == '"before"'
@@ -143,5 +145,5 @@ async def test_progress_of_the_largest_size_is_kept(store: Store) -> None:
     claim = await started(store)
     text = f'"{"x" * (MAX_PROGRESS - 2)}"'
 
-    assert await store.report([(claim.lease, text)]) == [True]
+    assert await store.record_progress([(claim.lease, text)]) == [True]
     assert (await job_of(store, claim.id)).progress == text

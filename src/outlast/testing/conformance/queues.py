@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from outlast.core.event import EventRecord, Kind, Released
+from outlast.core.event import EventKind, EventRecord, Released
 from outlast.core.ordering import Ordering
-from outlast.core.queue import Gate, Pause
+from outlast.core.queue import Pause, QueueGate
 from outlast.core.state import State
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.base import Queue, Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
@@ -258,10 +258,10 @@ async def test_pause_and_resume_are_recorded_of_the_queue(store: Store, clock: F
     plain: dict[str, Any] = {"job_id": None, "run_id": None, "token": 0, "queue": "lane"}
     until = (start + HOUR).isoformat()
     assert paused == EventRecord(
-        id=paused.id, at=start, kind=Kind.PAUSED, reason="deploy", detail=until, **plain
+        id=paused.id, at=start, kind=EventKind.PAUSED, reason="deploy", detail=until, **plain
     )
     assert resumed == EventRecord(
-        id=resumed.id, at=clock.now(), kind=Kind.RESUMED, reason=None, **plain
+        id=resumed.id, at=clock.now(), kind=EventKind.RESUMED, reason=None, **plain
     )
 
 
@@ -288,18 +288,18 @@ async def test_end_of_a_run_hints_its_limited_queue(store: Store) -> None:
         deaf()
 
 
-def _listening(store: Store) -> tuple[asyncio.Queue[Hint], Callable[[], None]]:
+def _listening(store: Store) -> tuple[asyncio.Queue[Notification], Callable[[], None]]:
     """What is heard of work from now on, and how to stop."""
-    heard: asyncio.Queue[Hint] = asyncio.Queue()
+    heard: asyncio.Queue[Notification] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
-    def wake(hint: Hint) -> None:
+    def wake(hint: Notification) -> None:
         loop.call_soon_threadsafe(heard.put_nowait, hint)
 
-    return heard, store.listen(wake, topics=[Topic.WORK])
+    return heard, store.subscribe(wake, topics=[Topic.WORK])
 
 
-async def _heard_of(queue: str, heard: asyncio.Queue[Hint]) -> None:
+async def _heard_of(queue: str, heard: asyncio.Queue[Notification]) -> None:
     """Others may come before: whoever begins to listen may be told that there is something."""
     async with asyncio.timeout(30):
         while queue not in (await heard.get()).queues:
@@ -308,11 +308,11 @@ async def _heard_of(queue: str, heard: asyncio.Queue[Hint]) -> None:
 
 async def test_gate_lets_through_what_there_is_room_for() -> None:
     """What a store chooses in its claim, as the core has it."""
-    assert Gate().room(3, 4) == (3, 4)
-    assert Gate(is_paused=True).room(3, 4) == (0, 0)
-    assert Gate(concurrency=5, open_runs=3).room(3, 4) == (2, 0)
-    assert Gate(concurrency=5, open_runs=7).room(3, 4) == (0, 0)
-    assert Gate(concurrency=MANY).room(3, 4) == (3, 0)
-    assert Gate(is_reserved=True).room(3, 4) == (1, 0)
-    assert Gate(is_reserved=True).room(0, 4) == (0, 0)
-    assert Gate(is_reserved=True, concurrency=1, open_runs=1).room(3, 4) == (0, 0)
+    assert QueueGate().capacity(3, 4) == (3, 4)
+    assert QueueGate(is_paused=True).capacity(3, 4) == (0, 0)
+    assert QueueGate(concurrency=5, open_runs=3).capacity(3, 4) == (2, 0)
+    assert QueueGate(concurrency=5, open_runs=7).capacity(3, 4) == (0, 0)
+    assert QueueGate(concurrency=MANY).capacity(3, 4) == (3, 0)
+    assert QueueGate(is_reserved=True).capacity(3, 4) == (1, 0)
+    assert QueueGate(is_reserved=True).capacity(0, 4) == (0, 0)
+    assert QueueGate(is_reserved=True, concurrency=1, open_runs=1).capacity(3, 4) == (0, 0)

@@ -5,10 +5,17 @@ from itertools import product
 
 from outlast.core.decide import decide
 from outlast.core.delivery import Delivery
-from outlast.core.event import CancelRequested, Continued, Drifted, Event, Kind, Lost
+from outlast.core.event import (
+    CancelRequested,
+    DetachedJobFound,
+    Event,
+    EventKind,
+    Lost,
+    SuccessorMissing,
+)
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import Loss, RunStatus, State
 from outlast.store.base import Filter, Store
 from outlast.testing.clock import FakeClock
@@ -35,7 +42,9 @@ LEFT = Lost(Loss.STARTUP_RECOVERY, "holder=worker-1 boot=worker-1-boot")
 
 
 async def _held(store: Store, besides: str, instance_id: str | None = None) -> list[JobId]:
-    found = await store.held(besides=besides, instance_id=instance_id, limit=MANY)
+    found = await store.running_under_other_boots(
+        besides=besides, instance_id=instance_id, limit=MANY
+    )
     return [job.id for job in found]
 
 
@@ -56,7 +65,7 @@ async def test_held_are_the_running_jobs_of_other_boots(store: Store) -> None:
 async def test_held_tells_one_boot_of_an_instance_from_the_next(store: Store) -> None:
     ids = [await put(store), await put(store)]
     for boot in ("boot-1", "boot-2"):
-        holder = Holder(instance_id="worker-1", boot_id=boot)
+        holder = LeaseHolder(instance_id="worker-1", boot_id=boot)
         await store.claim(holder, queue="default", types=[TYPE], limit=1, lease=LEASE)
 
     assert await _held(store, "boot-2", "worker-1") == ids[:1]
@@ -67,7 +76,9 @@ async def test_held_comes_in_pages_in_the_order_stored(store: Store) -> None:
     ids = [(await started(store)).id for _ in range(5)]
 
     seen: list[Job] = []
-    while page := await store.held(besides="x", after=seen[-1].seq if seen else 0, limit=2):
+    while page := await store.running_under_other_boots(
+        besides="x", after=seen[-1].seq if seen else 0, limit=2
+    ):
         seen += page
 
     assert [job.id for job in seen] == ids
@@ -75,7 +86,7 @@ async def test_held_comes_in_pages_in_the_order_stored(store: Store) -> None:
 
 async def test_run_of_an_earlier_boot_is_lost_before_its_lease_is_over(store: Store) -> None:
     claim = await started(store)
-    [job] = await store.held(besides="boot-2", limit=1)
+    [job] = await store.running_under_other_boots(besides="boot-2", limit=1)
 
     assert await settle(store, job, LEFT)
 
@@ -93,7 +104,7 @@ async def test_event_of_a_loss_tells_its_detail(store: Store) -> None:
 
     [event] = await store.events(claim.id)
     assert (event.kind, event.reason, event.detail) == (
-        Kind.REQUEUED,
+        EventKind.REQUEUED,
         "startup_recovery",
         LEFT.error,
     )
@@ -103,7 +114,7 @@ async def test_event_of_a_failure_leaves_the_error_to_its_run(store: Store) -> N
     job_id = await ended(store, FAILED)
 
     [event] = await store.events(job_id)
-    assert (event.kind, event.detail) == (Kind.RETRY, None)
+    assert (event.kind, event.detail) == (EventKind.RETRY, None)
     assert (await last_run(store, job_id)).error == FAILED.error
 
 
@@ -125,8 +136,8 @@ async def test_whole_store_has_nothing_adrift_unfollowed_or_orphaned(store: Stor
     jobs = await _one_of_each(store)
 
     assert len(jobs) > 10
-    assert await store.adrift(limit=MANY) == []
-    assert await store.unfollowed(limit=MANY) == []
+    assert await store.detached_jobs(limit=MANY) == []
+    assert await store.missing_successors(limit=MANY) == []
     assert await store.remove_orphans(limit=MANY) == []
     assert await store.events(None) == []
 
@@ -140,18 +151,20 @@ async def test_nothing_that_stands_somewhere_is_taken_for_adrift(
 
     for last in (None, *sorted(set(RunStatus) - {RunStatus.RUNNING})):
         running = [_as_running(job) for job in jobs]
-        changes = [decide(job, Drifted(last), new_id=new_id) for job in running]
+        changes = [decide(job, DetachedJobFound(last), new_id=new_id) for job in running]
         assert await store.apply(changes) == [False] * len(jobs), last
 
     assert [await _all_of(store, job.id) for job in jobs] == before
-    assert Kind.LATE_WRITE_REFUSED not in [each.kind for each in await store.stream(limit=MANY)]
+    assert EventKind.LATE_WRITE_REFUSED not in [
+        each.kind for each in await store.stream(limit=MANY)
+    ]
 
 
 async def test_failed_link_that_is_followed_gets_no_second_successor(store: Store) -> None:
     job_id = await ended(store, FAILED, delivery=Delivery.CHAIN)
     job = await job_of(store, job_id)
 
-    await _check_refused(store, job, Continued("startup_recovery"))
+    await _check_refused(store, job, SuccessorMissing("startup_recovery"))
 
     assert len(await store.chain(job_id)) == 2
 
@@ -163,7 +176,7 @@ async def _check_refused(store: Store, job: Job, event: Event) -> None:
 
     assert not applied
     assert await _all_of(store, job.id) == before
-    assert Kind.LATE_WRITE_REFUSED not in await kinds(store, job.id)
+    assert EventKind.LATE_WRITE_REFUSED not in await kinds(store, job.id)
 
 
 async def _all_of(store: Store, job_id: JobId) -> object:

@@ -11,8 +11,8 @@ from outlast.core.event import (
     Abandonment,
     CancelRequested,
     Event,
+    EventKind,
     Failed,
-    Kind,
     Lost,
     Released,
     Skipped,
@@ -26,7 +26,7 @@ from outlast.core.reservation import (
     Reservation,
     ReservationId,
     ReservationStatus,
-    ending,
+    status_after,
 )
 from outlast.core.state import Loss, State
 from outlast.store.base import Filter, Queue, Store
@@ -319,14 +319,14 @@ async def test_cancelling_its_job_releases_the_queue(store: Store) -> None:
 async def test_kept_reservation_lasts_from_now(store: Store, clock: FakeClock) -> None:
     held = await reserve(store)
     clock.advance(SPAN - TICK)
-    in_time = await store.lapsed_reservations(limit=MANY)
+    in_time = await store.expired_reservations(limit=MANY)
     clock.advance(TICK)
-    lapsed = await store.lapsed_reservations(limit=MANY)
+    lapsed = await store.expired_reservations(limit=MANY)
 
-    assert await store.keep(held.id, span=HOUR)
+    assert await store.extend_reservation(held.id, span=HOUR)
 
     assert (in_time, lapsed) == ([], [held])
-    assert await store.lapsed_reservations(limit=MANY) == []
+    assert await store.expired_reservations(limit=MANY) == []
     assert (await now(store, held)).expires_at == clock.now() + HOUR
 
 
@@ -334,8 +334,8 @@ async def test_what_has_ended_cannot_be_kept(store: Store) -> None:
     held = await reserve(store)
     await take(store)
 
-    assert not await store.keep(held.id, span=SPAN)
-    assert not await store.keep(ReservationId(new_id()), span=SPAN)
+    assert not await store.extend_reservation(held.id, span=SPAN)
+    assert not await store.extend_reservation(ReservationId(new_id()), span=SPAN)
     assert (await now(store, held)).expires_at == held.expires_at
 
 
@@ -348,7 +348,7 @@ async def test_renewing_the_lease_of_its_job_renews_it(store: Store, clock: Fake
     await store.renew([claim.lease], span=LEASE)
 
     assert (await now(store, held)).expires_at == clock.now() + SPAN
-    assert await store.lapsed_reservations(limit=MANY) == []
+    assert await store.expired_reservations(limit=MANY) == []
 
 
 async def test_lease_of_another_job_renews_nothing(store: Store, clock: FakeClock) -> None:
@@ -365,12 +365,12 @@ async def test_set_wall_clock_neither_ends_nor_prolongs_it(store: Store, clock: 
     held = await reserve(store)
 
     clock.set_wall(clock.now() + 10 * HOUR)
-    after_setting = await store.lapsed_reservations(limit=MANY)
+    after_setting = await store.expired_reservations(limit=MANY)
     clock.set_back(20 * HOUR)
     clock.advance(SPAN)
 
     assert after_setting == []
-    assert await store.lapsed_reservations(limit=MANY) == [held]
+    assert await store.expired_reservations(limit=MANY) == [held]
 
 
 async def test_lapsed_reservation_is_obeyed_until_somebody_ends_it(
@@ -386,7 +386,7 @@ async def test_lapsed_reservation_is_obeyed_until_somebody_ends_it(
     assert still == []
     assert (job.state, job.reason) == (State.CANCELLED, "caller_silent")
     assert (after.status, after.reason) == (ReservationStatus.EXPIRED, "caller_silent")
-    assert await kinds(store, held.job_id) == [Kind.ABANDONED]
+    assert await kinds(store, held.job_id) == [EventKind.ABANDONED]
     assert await claim_order(store) == [other]
 
 
@@ -394,7 +394,7 @@ async def test_caller_that_was_heard_again_is_not_silent(store: Store, clock: Fa
     held = await reserve(store)
     clock.advance(SPAN)
     change = decide(await job_of(store, held.job_id), SILENT, new_id=new_id)
-    await store.keep(held.id, span=TICK)
+    await store.extend_reservation(held.id, span=TICK)
 
     assert await store.apply([change]) == [False]
 
@@ -448,10 +448,10 @@ async def test_lapsed_one_whose_job_was_handed_back_is_freed_and_the_job_stays(
     await settle(store, await take(store), Failed("broke", HOUR))
     other = await put(store)
     clock.advance(SPAN - TICK)
-    early = await store.free_reservations(limit=MANY)
+    early = await store.release_stale_reservations(limit=MANY)
     clock.advance(TICK)
 
-    [freed] = await store.free_reservations(limit=MANY)
+    [freed] = await store.release_stale_reservations(limit=MANY)
 
     assert early == []
     assert (freed.id, freed.status, freed.reason) == (held.id, "expired", "handed_back")
@@ -465,7 +465,7 @@ async def test_repair_finds_nothing_in_a_sound_store(store: Store) -> None:
     waits, runs = await reserve(store, queue="lane"), await reserve(store)
     await take(store)
 
-    assert await store.free_reservations(limit=MANY) == []
+    assert await store.release_stale_reservations(limit=MANY) == []
     assert (await now(store, waits)).is_active
     assert (await now(store, runs)).is_active
 
@@ -489,9 +489,9 @@ async def test_reservation_expires_with_a_loss_and_is_released_by_every_other_en
         (Lost(Loss.TIMEOUT), "expired"),
     ):
         move = decide(_Runs(), event, new_id=new_id).move
-        assert ending(move.run, move.kind) == status
-    assert ending(None, Kind.ABANDONED) == "expired"
-    assert ending(None, Kind.CANCELLED) == "released"
+        assert status_after(move.run, move.kind) == status
+    assert status_after(None, EventKind.ABANDONED) == "expired"
+    assert status_after(None, EventKind.CANCELLED) == "released"
 
 
 class _Runs:

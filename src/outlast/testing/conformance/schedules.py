@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from outlast.core.delivery import Delivery
-from outlast.core.schedule import Fold, Gap, Outcome, Rule, Schedule
+from outlast.core.schedule import Fold, Gap, Schedule, SlotOutcome, TimeRule
 from outlast.errors import InvalidJob
 from outlast.store.base import Store
-from outlast.store.contract.schedules import Fired, SetSchedule
+from outlast.store.contract.schedules import FireResult, SetSchedule
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,
@@ -37,7 +37,7 @@ async def _due_names(store: Store, ahead: timedelta = timedelta(0), limit: int =
 
 
 async def test_schedule_is_kept_as_written(store: Store, clock: FakeClock) -> None:
-    rule = Rule(
+    rule = TimeRule(
         cron="*/5 2 * * *",
         timezone="Europe/Berlin",
         gap=Gap.SKIP,
@@ -129,8 +129,8 @@ async def test_schedules_come_by_name_page_by_page(store: Store) -> None:
         {"max_instances": 101},
         {"max_instances": 2, "delivery": Delivery.ONCE},
         {"misfire_grace": timedelta(0)},
-        {"rule": Rule(every=timedelta(milliseconds=1))},
-        {"rule": Rule(every=HOUR, start=START, end=START - SECOND)},
+        {"rule": TimeRule(every=timedelta(milliseconds=1))},
+        {"rule": TimeRule(every=HOUR, start=START, end=START - SECOND)},
         {"params": '"' + "x" * 262_143 + '"'},
     ],
     ids=str,
@@ -167,7 +167,7 @@ async def test_schedule_without_a_next_slot_is_never_due(store: Store, clock: Fa
     schedule = await put_schedule(store, clock.now())
     last = make_firing(schedule, next_slot=None, next_trigger_at=None)
 
-    assert await store.fire([last]) == [Fired.WRITTEN]
+    assert await store.fire([last]) == [FireResult.WRITTEN]
 
     assert await _due_names(store, ahead=HOUR * 1000) == []
 
@@ -191,9 +191,9 @@ async def test_triggers_raise_no_version_and_edits_keep_the_last_trigger(
 
 async def test_slots_outlive_their_schedule(store: Store, clock: FakeClock) -> None:
     schedule = await put_schedule(store, clock.now())
-    await store.fire([make_firing(schedule, Outcome.MISSED)])
+    await store.fire([make_firing(schedule, SlotOutcome.MISSED)])
 
     assert await store.set_schedule(schedule.id, expected=schedule.version, value=None)
 
     [row] = await store.slots(schedule.series, limit=MANY)
-    assert row.outcome is Outcome.MISSED
+    assert row.outcome is SlotOutcome.MISSED

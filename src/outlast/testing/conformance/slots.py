@@ -8,10 +8,10 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Misfired
 from outlast.core.ids import JobId
 from outlast.core.job import Key, Slot
-from outlast.core.schedule import CLAIMED, Outcome, Schedule, SlotRecord
+from outlast.core.schedule import CLAIMED, Schedule, SlotOutcome, SlotRecord
 from outlast.core.state import State
 from outlast.store.base import Store
-from outlast.store.contract.schedules import Fired, SetSchedule
+from outlast.store.contract.schedules import FireResult, SetSchedule
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,
@@ -29,7 +29,7 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 
-UNCLAIMED = [outcome for outcome in Outcome if outcome not in CLAIMED]
+UNCLAIMED = [outcome for outcome in SlotOutcome if outcome not in CLAIMED]
 
 
 async def _slot(store: Store, schedule: Schedule) -> SlotRecord | None:
@@ -46,12 +46,12 @@ async def _stands(store: Store, schedule: Schedule) -> Schedule:
 
 async def test_firing_writes_slot_job_and_schedule_together(store: Store, clock: FakeClock) -> None:
     schedule = await put_schedule(store, clock.now() - SECOND)
-    firing = make_firing(schedule, Outcome.LATE)
+    firing = make_firing(schedule, SlotOutcome.LATE)
     assert firing.job is not None
     job_id = firing.job.id
     firing = replace(firing, job=replace(firing.job, start_within=HOUR), reason="woke late")
 
-    assert await store.fire([firing]) == [Fired.WRITTEN]
+    assert await store.fire([firing]) == [FireResult.WRITTEN]
 
     job = await job_of(store, job_id)
     assert (job.slot_at, job.schedule_id) == (schedule.next_slot, schedule.id)
@@ -59,7 +59,7 @@ async def test_firing_writes_slot_job_and_schedule_together(store: Store, clock:
     assert job.state is State.QUEUED
     assert await _slot(store, schedule) == SlotRecord(
         slot=firing.slot,
-        outcome=Outcome.LATE,
+        outcome=SlotOutcome.LATE,
         planned=firing.planned,
         actual=clock.now(),
         schedule_id=schedule.id,
@@ -79,7 +79,7 @@ async def test_one_slot_is_fired_once_however_often_it_is_tried(
 
     fired = await store.fire(firings)
 
-    assert fired == [Fired.WRITTEN, Fired.STALE, Fired.STALE]
+    assert fired == [FireResult.WRITTEN, FireResult.STALE, FireResult.STALE]
     [job] = await take_many(store)
     assert firings[0].job is not None
     assert job.id == firings[0].job.id
@@ -98,7 +98,7 @@ async def test_firing_of_a_schedule_that_is_not_as_expected_writes_nothing(
     if change == "gone":
         await store.set_schedule(schedule.id, expected=schedule.version, value=None)
 
-    assert await store.fire([firing]) == [Fired.STALE]
+    assert await store.fire([firing]) == [FireResult.STALE]
 
     assert await store.slots(schedule.series, limit=MANY) == []
     assert await take_many(store) == []
@@ -106,11 +106,11 @@ async def test_firing_of_a_schedule_that_is_not_as_expected_writes_nothing(
 
 @pytest.mark.parametrize("outcome", UNCLAIMED)
 async def test_answer_without_a_job_moves_on_and_triggers_nothing(
-    store: Store, clock: FakeClock, outcome: Outcome
+    store: Store, clock: FakeClock, outcome: SlotOutcome
 ) -> None:
     schedule = await put_schedule(store, clock.now())
 
-    assert await store.fire([make_firing(schedule, outcome)]) == [Fired.WRITTEN]
+    assert await store.fire([make_firing(schedule, outcome)]) == [FireResult.WRITTEN]
 
     row, stands = await _slot(store, schedule), await _stands(store, schedule)
     assert row is not None
@@ -122,7 +122,7 @@ async def test_answer_without_a_job_moves_on_and_triggers_nothing(
 
 @pytest.mark.parametrize("outcome", UNCLAIMED)
 async def test_slot_without_a_job_may_be_taken_by_hand_once(
-    store: Store, clock: FakeClock, outcome: Outcome
+    store: Store, clock: FakeClock, outcome: SlotOutcome
 ) -> None:
     schedule = await put_schedule(store, clock.now())
     firing = make_firing(schedule, outcome)
@@ -136,7 +136,7 @@ async def test_slot_without_a_job_may_be_taken_by_hand_once(
     assert added[1].id == by_hand.id
     assert await _slot(store, schedule) == SlotRecord(
         slot=firing.slot,
-        outcome=Outcome.MANUAL,
+        outcome=SlotOutcome.MANUAL,
         planned=firing.planned,
         actual=clock.now(),
         schedule_id=schedule.id,
@@ -150,11 +150,11 @@ async def test_slot_taken_by_hand_is_passed_by(store: Store, clock: FakeClock) -
     firing = make_firing(schedule)
     job_id = await put(store, slot=firing.slot, schedule_id=schedule.id)
 
-    assert await store.fire([firing, firing]) == [Fired.TAKEN, Fired.STALE]
+    assert await store.fire([firing, firing]) == [FireResult.TAKEN, FireResult.STALE]
 
     row, stands = await _slot(store, schedule), await _stands(store, schedule)
     assert row is not None
-    assert (row.outcome, row.job_id, row.schedule_id) == (Outcome.MANUAL, job_id, schedule.id)
+    assert (row.outcome, row.job_id, row.schedule_id) == (SlotOutcome.MANUAL, job_id, schedule.id)
     assert (stands.next_slot, stands.last_triggered_at) == (firing.next_slot, None)
     assert [job.id for job in await take_many(store)] == [job_id]
 
@@ -181,7 +181,7 @@ async def test_two_schedules_of_one_name_share_their_slots(store: Store, clock: 
     fired = await store.fire([make_firing(one), make_firing(two)])
 
     assert one.series == two.series
-    assert fired == [Fired.WRITTEN, Fired.TAKEN]
+    assert fired == [FireResult.WRITTEN, FireResult.TAKEN]
     assert (await _stands(store, two)).next_slot == clock.now() + HOUR
     assert len(await take_many(store)) == 1
 
@@ -194,7 +194,7 @@ async def test_firing_whose_key_is_taken_writes_nothing(
     schedule = await put_schedule(store, clock.now())
     firing = make_firing(schedule, job=make_job(**keyed))
 
-    assert await store.fire([firing]) == [Fired.BUSY]
+    assert await store.fire([firing]) == [FireResult.BUSY]
 
     assert await _stands(store, schedule) == schedule
     assert await _slot(store, schedule) is None
@@ -207,7 +207,7 @@ async def test_bad_job_never_sinks_the_firings_beside_it(store: Store, clock: Fa
 
     fired = await store.fire(firings)
 
-    assert fired == [Fired.WRITTEN, Fired.REFUSED, Fired.WRITTEN]
+    assert fired == [FireResult.WRITTEN, FireResult.REFUSED, FireResult.WRITTEN]
     assert await _stands(store, schedules[1]) == schedules[1]
     assert await _slot(store, schedules[1]) is None
     assert len(await take_many(store)) == 2
@@ -221,19 +221,19 @@ async def test_slot_whose_job_could_not_start_is_skipped_and_stays_claimed(
     await store.fire([firing])
     clock.advance(HOUR)
 
-    [late] = await store.overdue(limit=MANY)
+    [late] = await store.missed_start_deadline(limit=MANY)
     assert await settle(store, late, Misfired())
 
     row = await _slot(store, schedule)
     assert row is not None
-    assert (row.outcome, row.job_id) == (Outcome.SKIPPED, late.id)
+    assert (row.outcome, row.job_id) == (SlotOutcome.SKIPPED, late.id)
     [added] = await store.add([make_job(slot=firing.slot)])
     assert not added.created
 
 
 async def test_slots_come_latest_first_page_by_page(store: Store, clock: FakeClock) -> None:
     schedule = await put_schedule(store, clock.now())
-    outcomes = [Outcome.MISSED, Outcome.COALESCED, Outcome.RAN, Outcome.OVERLAP]
+    outcomes = [SlotOutcome.MISSED, SlotOutcome.COALESCED, SlotOutcome.RAN, SlotOutcome.OVERLAP]
     for outcome in outcomes:
         await store.fire([make_firing(await _stands(store, schedule), outcome)])
 
@@ -262,7 +262,7 @@ async def test_slots_stay_when_their_job_is_pruned(store: Store, clock: FakeCloc
     assert await store.prune(older_than=HOUR, limit=MANY) == 1
 
     [row] = await store.slots("s", limit=MANY)
-    assert (row.job_id, row.outcome) == (job_id, Outcome.MANUAL)
+    assert (row.job_id, row.outcome) == (job_id, SlotOutcome.MANUAL)
     [added] = await store.add([make_job(slot=slot)])
     assert not added.created
 
@@ -287,6 +287,6 @@ async def test_schedule_edited_between_two_looks_keeps_its_new_time(
     value = SetSchedule(plan=make_plan(), next_slot=later, next_trigger_at=later)
     edited = await store.set_schedule(schedule.id, expected=schedule.version, value=value)
 
-    assert await store.fire([make_firing(schedule)]) == [Fired.STALE]
+    assert await store.fire([make_firing(schedule)]) == [FireResult.STALE]
 
     assert await _stands(store, schedule) == edited

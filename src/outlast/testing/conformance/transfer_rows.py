@@ -8,16 +8,24 @@ import pytest
 from outlast.core.decide import decide
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Edited, Failed, Released
-from outlast.core.group import Closing, GroupMode, NewGroup, OnMemberFailure
+from outlast.core.group import ClosePolicy, GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import Ids
 from outlast.core.job import Key, Slot
 from outlast.core.ordering import Ordering
-from outlast.core.position import Edit
+from outlast.core.position import JobEdit
 from outlast.core.run import Lease
-from outlast.core.schedule import Outcome
+from outlast.core.schedule import SlotOutcome
 from outlast.errors import StoreSealed
 from outlast.store.base import Filter, Queue, Store
-from outlast.store.contract.transfer import COLUMNS, FIRST, Kind, Row, Stage, Step, key_of
+from outlast.store.contract.transfer import (
+    COLUMNS,
+    FIRST,
+    Row,
+    StatusChange,
+    TableKind,
+    TransferStage,
+    key_of,
+)
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,
@@ -39,12 +47,12 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.testing.conformance.reservations import make_reservation
 from outlast.testing.model.store import ModelStore
-from outlast.transfer.row_sync import level
+from outlast.transfer.row_sync import sync_rows
 from outlast.verify import verify
 
-FILLING = Step(stage=Stage.FILLING, other="sqlite:////source.db", by="move-1")
-OPENED = replace(FILLING, stage=Stage.OPEN)
-COPIED = tuple(kind for kind in Kind if kind is not Kind.COUNTERS)
+FILLING = StatusChange(stage=TransferStage.FILLING, other="sqlite:////source.db", by="move-1")
+OPENED = replace(FILLING, stage=TransferStage.OPEN)
+COPIED = tuple(kind for kind in TableKind if kind is not TableKind.COUNTERS)
 
 
 async def furnish(store: Store, clock: FakeClock) -> None:
@@ -94,7 +102,7 @@ async def _run_with_everything(store: Store) -> None:
     first = await started(store, queue="rich")
     await settle(store, first, Released("shutdown"))
     claim = await take(store, queue="rich")
-    await store.report([(Lease(claim.id, claim.token), '{"done": 3}')])
+    await store.record_progress([(Lease(claim.id, claim.token), '{"done": 3}')])
     await store.attach(Lease(claim.id, claim.token), ["a.txt"])
     change = decide(claim, SUCCEEDED, new_id=new_id)
     await store.apply([replace(change, exit_code=3, log_path="/log", artifacts=("b.txt",))])
@@ -105,17 +113,17 @@ async def _schedules(store: Store, clock: FakeClock) -> None:
     schedule = await put_schedule(store, clock.now(), queue="timed")
     await store.fire([make_firing(schedule)])
     missed = await put_schedule(store, clock.now(), name="other", enabled=True)
-    await store.fire([make_firing(missed, Outcome.MISSED)])
+    await store.fire([make_firing(missed, SlotOutcome.MISSED)])
     await put(store, slot=Slot(series="by-hand", at=clock.now()), queue="timed")
 
 
-async def everything(store: Store) -> dict[Kind, list[Row]]:
+async def everything(store: Store) -> dict[TableKind, list[Row]]:
     return {kind: await store.dump(kind, limit=MANY) for kind in COPIED}
 
 
 async def copied(source: Store, target: Store) -> int:
     """How many rows differed."""
-    return (await level(source, target, ended_only=False, moved=lambda _: None)).differed
+    return (await sync_rows(source, target, ended_only=False, moved=lambda _: None)).differed
 
 
 async def another(clock: FakeClock) -> ModelStore:
@@ -147,7 +155,7 @@ async def test_every_kind_comes_in_the_order_of_its_keys_page_by_page(
 async def test_another_store_holds_all_of_it_exactly_so(store: Store, clock: FakeClock) -> None:
     other = await another(clock)
     await furnish(store, clock)
-    await other.stand(FILLING)
+    await other.change_transfer_status(FILLING)
 
     assert await copied(store, other) > 0
     assert await copied(store, other) == 0
@@ -164,14 +172,14 @@ async def test_another_store_holds_all_of_it_exactly_so(store: Store, clock: Fak
 async def test_it_takes_all_of_another_store_exactly_so(store: Store, clock: FakeClock) -> None:
     other = await another(clock)
     await furnish(other, clock)
-    await store.stand(FILLING)
+    await store.change_transfer_status(FILLING)
 
     assert await copied(other, store) > 0
     assert await copied(other, store) == 0
 
     assert await everything(store) == await everything(other)
     assert (await verify(store)).is_sound
-    assert await store.stand(OPENED)
+    assert await store.change_transfer_status(OPENED)
     jobs = await other.find(Filter(), limit=MANY)
     assert await store.find(Filter(), limit=MANY) == jobs
     assert await store.queues() == await other.queues()
@@ -188,12 +196,12 @@ async def test_what_was_filled_goes_on_where_the_other_one_was(
     """Keys, chains, groups, limits, numbers: all that a job meets on its way."""
     other = await another(clock)
     await furnish(other, clock)
-    await store.stand(FILLING)
+    await store.change_transfer_status(FILLING)
     await copied(other, store)
-    await store.stand(OPENED)
-    last_seq = max(row[0] for row in await store.dump(Kind.JOBS, limit=MANY))
-    last_event = max(row[0] for row in await store.dump(Kind.EVENTS, limit=MANY))
-    record = await store.record("note", "dàily")
+    await store.change_transfer_status(OPENED)
+    last_seq = max(row[0] for row in await store.dump(TableKind.JOBS, limit=MANY))
+    last_event = max(row[0] for row in await store.dump(TableKind.EVENTS, limit=MANY))
+    record = await store.document("note", "dàily")
     assert record is not None
 
     [known, held] = await store.add(
@@ -222,10 +230,10 @@ async def test_numbers_go_on_where_the_rows_end(store: Store, clock: FakeClock) 
     """Also where nothing but rows tells how far they are."""
     other = await another(clock)
     jobs = [await put(other) for _ in range(3)]
-    await store.stand(FILLING)
-    await level(other, store, ended_only=False, moved=lambda _: None)
-    await store.load(Kind.COUNTERS, [])
-    await store.stand(OPENED)
+    await store.change_transfer_status(FILLING)
+    await sync_rows(other, store, ended_only=False, moved=lambda _: None)
+    await store.load(TableKind.COUNTERS, [])
+    await store.change_transfer_status(OPENED)
 
     fresh = await put(store)
 
@@ -237,12 +245,12 @@ async def test_events_go_on_after_those_of_a_store_that_was_far_ahead(
     store: Store, clock: FakeClock
 ) -> None:
     """Numbers of events may be those of a server's transactions: whoever reads on misses none."""
-    await store.stand(FILLING)
+    await store.change_transfer_status(FILLING)
     far = 1 << 52
     row = [far, None, "lane", 1, "paused", 0, None, None, None]
-    await store.load(Kind.EVENTS, [row])
-    await store.load(Kind.COUNTERS, [["events", far]])
-    await store.stand(OPENED)
+    await store.load(TableKind.EVENTS, [row])
+    await store.load(TableKind.COUNTERS, [["events", far]])
+    await store.change_transfer_status(OPENED)
 
     await store.pause("lane", reason=None, span=None)
     clock.advance(SECOND)
@@ -257,20 +265,20 @@ async def test_events_go_on_after_those_of_a_store_that_was_far_ahead(
 async def test_what_changes_meanwhile_is_made_good(store: Store, clock: FakeClock) -> None:
     other = await another(clock)
     await furnish(other, clock)
-    await store.stand(FILLING)
+    await store.change_transfer_status(FILLING)
     await copied(other, store)
     waiting = await job_of(other, await put(other, queue="edited"))
     gone = await put(other, queue="gone")
     await copied(other, store)
 
-    edit = Edited(Edit(params='{"new": 1}', priority=3))
+    edit = Edited(JobEdit(params='{"new": 1}', priority=3))
     await other.apply([decide(waiting, edit, new_id=new_id)])
     claim = await take(other, queue="edited")
     await settle(other, claim, Released("shutdown"))
     await settle(other, await job_of(other, gone), CancelRequested())
     clock.advance(SECOND)
     await other.prune(older_than=SECOND / 2, limit=MANY)
-    record = await other.record("note", "gone")
+    record = await other.document("note", "gone")
     assert record is not None
     await other.swap("note", "gone", expected=record.version, value=None)
     await other.resume("held")
@@ -286,25 +294,29 @@ async def test_history_is_copied_while_jobs_run(store: Store, clock: FakeClock) 
     other = await another(clock)
     await furnish(store, clock)
     running = await started(store, queue="busy")
-    await other.stand(FILLING)
+    await other.change_transfer_status(FILLING)
 
-    await level(store, other, ended_only=True, moved=lambda _: None)
+    await sync_rows(store, other, ended_only=True, moved=lambda _: None)
 
-    rows = await other.dump(Kind.JOBS, limit=MANY)
-    assert rows == await store.dump(Kind.JOBS, limit=MANY, ended_only=True)
-    assert running.id not in {row[1] for row in await store.dump(Kind.JOBS, limit=MANY)}
-    assert {row[0] for row in await other.dump(Kind.RUNS, limit=MANY)} <= {row[0] for row in rows}
+    rows = await other.dump(TableKind.JOBS, limit=MANY)
+    assert rows == await store.dump(TableKind.JOBS, limit=MANY, ended_only=True)
+    assert running.id not in {row[1] for row in await store.dump(TableKind.JOBS, limit=MANY)}
+    assert {row[0] for row in await other.dump(TableKind.RUNS, limit=MANY)} <= {
+        row[0] for row in rows
+    }
 
 
 async def test_rows_are_taken_only_while_it_is_filled(store: Store) -> None:
     row = ["lane", "scheduled", 100, None, None, None, None]
     with pytest.raises(StoreSealed, match="open, not filling"):
-        await store.load(Kind.QUEUES, [row])
-    await store.stand(replace(FILLING, stage=Stage.SEALED, span=SECOND, grace=SECOND))
+        await store.load(TableKind.QUEUES, [row])
+    await store.change_transfer_status(
+        replace(FILLING, stage=TransferStage.SEALED, span=SECOND, grace=SECOND)
+    )
     with pytest.raises(StoreSealed, match="sealed, not filling"):
-        await store.load(Kind.QUEUES, [row])
+        await store.load(TableKind.QUEUES, [row])
 
-    assert await store.dump(Kind.QUEUES, limit=9) == []
+    assert await store.dump(TableKind.QUEUES, limit=9) == []
 
 
 async def test_digest_is_that_of_the_rows_however_they_are_paged(
@@ -312,14 +324,14 @@ async def test_digest_is_that_of_the_rows_however_they_are_paged(
 ) -> None:
     other = await another(clock)
     await furnish(store, clock)
-    await other.stand(FILLING)
-    there = (await level(store, other, ended_only=False, moved=lambda _: None)).held
+    await other.change_transfer_status(FILLING)
+    there = (await sync_rows(store, other, ended_only=False, moved=lambda _: None)).held
 
     third = await another(clock)
-    await third.stand(FILLING)
-    here = (await level(other, third, ended_only=False, moved=lambda _: None)).held
+    await third.change_transfer_status(FILLING)
+    here = (await sync_rows(other, third, ended_only=False, moved=lambda _: None)).held
 
     assert here == there
-    assert here[Kind.JOBS].rows == len(await store.dump(Kind.JOBS, limit=MANY))
-    assert TYPE in {row[2] for row in await third.dump(Kind.JOBS, limit=1)}
-    assert Closing.SKIP in {row[8] for row in await third.dump(Kind.GROUPS, limit=9)}
+    assert here[TableKind.JOBS].rows == len(await store.dump(TableKind.JOBS, limit=MANY))
+    assert TYPE in {row[2] for row in await third.dump(TableKind.JOBS, limit=1)}
+    assert ClosePolicy.SKIP in {row[8] for row in await third.dump(TableKind.GROUPS, limit=9)}

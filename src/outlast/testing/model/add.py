@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from outlast.core.event import ZERO, EventRecord, Kind
+from outlast.core.event import ZERO, EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob, Slot
 from outlast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priority, is_storable
-from outlast.core.schedule import Outcome, SlotRecord
+from outlast.core.schedule import SlotOutcome, SlotRecord
 from outlast.core.state import State
 from outlast.errors import InvalidJob
 from outlast.store.base import Added
@@ -96,7 +96,7 @@ def _by_hand(tables: Tables, slot: Slot, job: Job) -> SlotRecord:
     there = tables.slots.get(slot)
     return SlotRecord(
         slot=slot,
-        outcome=Outcome.MANUAL,
+        outcome=SlotOutcome.MANUAL,
         planned=there.planned if there else slot.at,
         actual=job.created_at,
         schedule_id=there.schedule_id if there else job.schedule_id,
@@ -112,7 +112,7 @@ def _tell_the_one_before(tables: Tables, job: Job) -> None:
             at=job.created_at,
             job_id=job.retry_of,
             run_id=None,
-            kind=Kind.RETRIED,
+            kind=EventKind.RETRIED,
             token=tables.jobs[job.retry_of].token,
             reason=None,
             detail=job.id,

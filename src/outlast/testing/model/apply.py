@@ -6,7 +6,7 @@ from typing import assert_never
 
 from outlast.clock import Clock
 from outlast.core.decide import Change, Guard, Successor
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.ids import RunId
 from outlast.core.job import Job
 from outlast.core.limits import (
@@ -61,20 +61,20 @@ def _guard_holds(tables: Tables, job: Job, change: Change, clock: Clock) -> bool
             return tables.is_open(job) and tables.leases[job.id].is_past(clock)
         case Guard.WAITING:
             return job.state in WAITING
-        case Guard.SILENT:
+        case Guard.RESERVATION_EXPIRED:
             return job.state in WAITING and reservations.is_silent(tables, job.id, clock)
         case Guard.STATE:
             is_followed = change.successor is not None and job.id in tables.successors
             return job.state is change.was and job.state in WAITING | FINAL and not is_followed
-        case Guard.ADRIFT:
+        case Guard.DETACHED:
             return tables.is_adrift(job)
     assert_never(change.move.guard)
 
 
 def _record_refusal(tables: Tables, change: Change, now: datetime) -> None:
     if change.move.guard is Guard.OPEN:
-        late, wanted = Kind.LATE_WRITE_REFUSED, change.move.to.value
-        tables.record(change, late, at=now, run_id=None, reason=wanted)
+        late, wanted = EventKind.LATE_WRITE_REFUSED, change.move.to.value
+        tables.document(change, late, at=now, run_id=None, reason=wanted)
 
 
 def _write(tables: Tables, job: Job, change: Change, now: datetime) -> None:
@@ -85,11 +85,11 @@ def _write(tables: Tables, job: Job, change: Change, now: datetime) -> None:
     else:
         _settle(tables, job, change, now)
         return
-    _record(tables, change, Kind(change.move.kind or ""), now, None)
+    _record(tables, change, EventKind(change.move.kind or ""), now, None)
 
 
 def _settle(tables: Tables, job: Job, change: Change, now: datetime) -> None:
-    if change.move.guard is Guard.ADRIFT:
+    if change.move.guard is Guard.DETACHED:
         job, change = _taken(tables, job, change, now)
     run_id = tables.runs[job.id][-1].run_id if job.state is State.RUNNING else None
     if tables.is_open(job) and change.move.run is not None:
@@ -101,7 +101,7 @@ def _settle(tables: Tables, job: Job, change: Change, now: datetime) -> None:
     if change.move.to in FINAL:
         _pass_on_active_keys(tables, job, change.successor)
         reservations.end(tables, change, now)
-    if change.move.kind is Kind.MISFIRE:
+    if change.move.kind is EventKind.MISFIRE:
         schedules.misfired(tables, job.id)
     if change.move.kind is not None:
         _record(tables, change, change.move.kind, now, run_id)
@@ -109,10 +109,10 @@ def _settle(tables: Tables, job: Job, change: Change, now: datetime) -> None:
 
 
 def _record(
-    tables: Tables, change: Change, kind: Kind, now: datetime, run_id: RunId | None
+    tables: Tables, change: Change, kind: EventKind, now: datetime, run_id: RunId | None
 ) -> None:
     detail = None if change.move.run is RunStatus.FAILED else change.error  # its run has that
-    tables.record(change, kind, at=now, run_id=run_id, reason=change.reason, detail=detail)
+    tables.document(change, kind, at=now, run_id=run_id, reason=change.reason, detail=detail)
 
 
 def _taken(tables: Tables, job: Job, change: Change, now: datetime) -> tuple[Job, Change]:
@@ -130,9 +130,9 @@ def _taken(tables: Tables, job: Job, change: Change, now: datetime) -> tuple[Job
 
 
 def _yielded(job: Job, change: Change) -> Change:
-    if not (change.move.yields and job.cancel_requested):
+    if not (change.move.yields_to_cancel and job.cancel_requested):
         return change
-    move = replace(change.move, to=State.CANCELLED, kind=Kind.CANCELLED)
+    move = replace(change.move, to=State.CANCELLED, kind=EventKind.CANCELLED)
     return replace(change, move=move, reason="cancel_requested", successor=None)
 
 

@@ -3,18 +3,18 @@
 from collections import Counter
 
 from outlast.core.audit.model import (
-    Before,
+    AuditedEvent,
+    AuditedReservation,
     ClosedRun,
-    Dossier,
-    Held,
-    Place,
-    Stray,
+    DanglingRecord,
+    JobAudit,
+    Predecessor,
+    StateRow,
+    StateTable,
     StrayKind,
-    Told,
-    Where,
 )
 from outlast.core.delivery import Delivery
-from outlast.core.event import EventRecord, Kind
+from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
@@ -26,13 +26,13 @@ from outlast.testing.model_json import is_json
 ANY_SIZE = 1 << 62
 
 
-def dossiers(tables: Tables, after: int, limit: int) -> list[Dossier]:
+def dossiers(tables: Tables, after: int, limit: int) -> list[JobAudit]:
     """The next jobs, with all that is held of each."""
     later = sorted((job.seq, job) for job in tables.jobs.values() if job.seq > after)
     return [_dossier(tables, job) for _, job in later[:limit]]
 
 
-def strays(tables: Tables, limit: int) -> list[Stray]:
+def strays(tables: Tables, limit: int) -> list[DanglingRecord]:
     """What belongs to no job; the tables admit no more than that, and overlaps."""
     found = [*_orphans(tables), *_reservations(tables), *_keys(tables), *_overlaps(tables)]
     found += [_unslotted(job) for job in tables.jobs.values() if is_unslotted(tables, job)]
@@ -43,9 +43,9 @@ def strays(tables: Tables, limit: int) -> list[Stray]:
     ]
 
 
-def _dossier(tables: Tables, job: Job) -> Dossier:
+def _dossier(tables: Tables, job: Job) -> JobAudit:
     after = tables.successors.get(job.id)
-    return Dossier(
+    return JobAudit(
         id=job.id,
         seq=job.seq,
         delivery=job.delivery,
@@ -59,7 +59,7 @@ def _dossier(tables: Tables, job: Job) -> Dossier:
         before=_before(tables, job, job.retry_of) if job.retry_of else None,
         successors=() if after is None else (after,),
         reservations=tuple(
-            Held(id=held.id, queue=held.queue, status=held.status)
+            AuditedReservation(id=held.id, queue=held.queue, status=held.status)
             for held in tables.reservations.values()
             if held.job_id == job.id
         ),
@@ -68,11 +68,11 @@ def _dossier(tables: Tables, job: Job) -> Dossier:
     )
 
 
-def _place(tables: Tables, job: Job) -> Place:
-    where = Where.END if job.is_final else Where.WAITING
+def _place(tables: Tables, job: Job) -> StateRow:
+    where = StateTable.END if job.is_final else StateTable.WAITING
     is_open = tables.is_open(job)
-    return Place(
-        where=Where.OPEN if is_open else where,
+    return StateRow(
+        where=StateTable.OPEN if is_open else where,
         state=job.state,
         token=job.token,
         failures=job.failures,
@@ -82,17 +82,17 @@ def _place(tables: Tables, job: Job) -> Place:
     )
 
 
-def _before(tables: Tables, job: Job, job_id: JobId) -> Before:
+def _before(tables: Tables, job: Job, job_id: JobId) -> Predecessor:
     before = tables.jobs.get(job_id)
     if before is None:
-        return Before(id=None)
+        return Predecessor(id=None)
     events = tables.events[before.id]
-    return Before(
+    return Predecessor(
         id=before.id,
         root_id=before.root_id,
         failures=before.failures if before.is_final else None,
         losses=before.losses if before.is_final else None,
-        chained=any((e.kind, e.at) == (Kind.CHAINED, job.created_at) for e in events),
+        chained=any((e.kind, e.at) == (EventKind.CHAINED, job.created_at) for e in events),
     )
 
 
@@ -106,55 +106,59 @@ def _run(run: RunRecord) -> ClosedRun:
     )
 
 
-def _told(event: EventRecord) -> Told:
-    return Told(id=event.id, kind=event.kind, token=event.token, at=event.at)
+def _told(event: EventRecord) -> AuditedEvent:
+    return AuditedEvent(id=event.id, kind=event.kind, token=event.token, at=event.at)
 
 
-def _orphans(tables: Tables) -> list[Stray]:
+def _orphans(tables: Tables) -> list[DanglingRecord]:
     gone = [job_id for job_id in tables.runs if job_id not in tables.jobs]
     runs = [run for job_id in gone for run in tables.runs[job_id]]
     return [
-        Stray(kind=StrayKind.RUN, rows=(f"runs job={run.job_id} token={run.token}",))
+        DanglingRecord(kind=StrayKind.RUN, rows=(f"runs job={run.job_id} token={run.token}",))
         for run in runs
         if run.status is not RunStatus.RUNNING
     ]
 
 
-def _reservations(tables: Tables) -> list[Stray]:
+def _reservations(tables: Tables) -> list[DanglingRecord]:
     active = [held for held in tables.reservations.values() if held.is_active]
     return [
-        Stray(kind=StrayKind.RESERVATION, rows=(f"reservations id={held.id}",), about=held.queue)
+        DanglingRecord(
+            kind=StrayKind.RESERVATION, rows=(f"reservations id={held.id}",), about=held.queue
+        )
         for held in active
         if held.job_id not in tables.jobs
     ]
 
 
-def _keys(tables: Tables) -> list[Stray]:
+def _keys(tables: Tables) -> list[DanglingRecord]:
     """An active key is held by the last job of a chain, and said to be its root's."""
     return [stray for key in tables.active_keys if (stray := _key(tables, key))]
 
 
-def _key(tables: Tables, key: str) -> Stray | None:
+def _key(tables: Tables, key: str) -> DanglingRecord | None:
     job = tables.jobs.get(tables.active_keys[key])
     rows = (f"keys scope=active key={key}",)
     if job is None:
-        return Stray(kind=StrayKind.KEY, rows=rows, about=key)
+        return DanglingRecord(kind=StrayKind.KEY, rows=rows, about=key)
     if job.is_final:
-        return Stray(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=key, job_id=job.root_id)
+        return DanglingRecord(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=key, job_id=job.root_id)
     return None
 
 
-def _overlaps(tables: Tables) -> list[Stray]:
+def _overlaps(tables: Tables) -> list[DanglingRecord]:
     jobs = [job for job in tables.jobs.values() if job.state is State.RUNNING]
     running = [job for job in jobs if job.delivery is Delivery.ONCE and tables.is_open(job)]
     twice = [name for name, number in Counter(job.name for job in running).items() if number > 1]
     return [_overlap(name, [job for job in running if job.name == name]) for name in twice]
 
 
-def _unslotted(job: Job) -> Stray:
-    return Stray(kind=StrayKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id)
+def _unslotted(job: Job) -> DanglingRecord:
+    return DanglingRecord(
+        kind=StrayKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id
+    )
 
 
-def _overlap(name: str, jobs: list[Job]) -> Stray:
+def _overlap(name: str, jobs: list[Job]) -> DanglingRecord:
     rows = tuple(f"open_runs job={job.seq}" for job in jobs)
-    return Stray(kind=StrayKind.OVERLAP, rows=rows, about=name)
+    return DanglingRecord(kind=StrayKind.OVERLAP, rows=rows, about=name)

@@ -7,7 +7,7 @@ from datetime import datetime
 from outlast.core.delivery import Delivery
 from outlast.core.ids import RunId
 from outlast.core.job import Job
-from outlast.core.run import Claim, Holder, RunRecord
+from outlast.core.run import Claim, LeaseHolder, RunRecord
 from outlast.core.state import RunStatus, State
 from outlast.testing.model.tables import Tables
 
@@ -25,7 +25,7 @@ def choose(
     return chosen[: limit + prefetch]
 
 
-def open_run(tables: Tables, job: Job, run_id: RunId, holder: Holder, now: datetime) -> Claim:
+def open_run(tables: Tables, job: Job, run_id: RunId, holder: LeaseHolder, now: datetime) -> Claim:
     """Open the next run of a job, under the next token."""
     job = replace(
         job,
@@ -55,7 +55,7 @@ def _overlaps(job: Job, others: Sequence[Job]) -> bool:
     return job.delivery is Delivery.ONCE and job.name in names
 
 
-def _run(job: Job, run_id: RunId, holder: Holder, now: datetime) -> RunRecord:
+def _run(job: Job, run_id: RunId, holder: LeaseHolder, now: datetime) -> RunRecord:
     return RunRecord(
         run_id=run_id,
         job_id=job.id,

@@ -3,12 +3,12 @@
 from datetime import datetime
 
 from outlast.clock import MICROSECOND
-from outlast.core.document import Record, Swap, check_swap
+from outlast.core.document import Document, Swap, check_swap
 from outlast.core.event import EventRecord
 from outlast.testing.model.tables import Tables
 
 
-def swap(tables: Tables, wish: Swap, now: datetime) -> Record | None:
+def swap(tables: Tables, wish: Swap, now: datetime) -> Document | None:
     """Write, create or delete, if what is there is what was expected."""
     check_swap(wish)
     place = wish.kind, wish.key
@@ -17,7 +17,7 @@ def swap(tables: Tables, wish: Swap, now: datetime) -> Record | None:
         return None
     if wish.value is None:
         return tables.records.pop(place)
-    tables.records[place] = Record(
+    tables.records[place] = Document(
         kind=wish.kind,
         key=wish.key,
         value=wish.value,
@@ -28,7 +28,7 @@ def swap(tables: Tables, wish: Swap, now: datetime) -> Record | None:
     return tables.records[place]
 
 
-def listed(tables: Tables, kind: str) -> list[Record]:
+def listed(tables: Tables, kind: str) -> list[Document]:
     """All of one kind, by key."""
     found = [record for record in tables.records.values() if record.kind == kind]
     return sorted(found, key=lambda record: record.key)

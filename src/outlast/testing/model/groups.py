@@ -6,24 +6,24 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from outlast.core.decide import Change
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.group import (
     MEMBER_FAILED,
     NEVER_COMPLETED,
-    Closing,
+    ClosePolicy,
     ClosingGroup,
     Group,
+    GroupAction,
     GroupMode,
     NewGroup,
-    Step,
-    after,
-    why_no_member,
+    action_after_member,
+    membership_error,
 )
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
-from outlast.core.limits import MAX_REASON, cut
+from outlast.core.limits import MAX_REASON, truncate
 from outlast.core.state import FINAL, WAITING, State
-from outlast.testing.model.tables import KeptGroup, Tables
+from outlast.testing.model.tables import GroupRow, Tables
 
 
 def add_group(tables: Tables, new: NewGroup, now: datetime) -> bool:
@@ -43,7 +43,7 @@ def add_group(tables: Tables, new: NewGroup, now: datetime) -> bool:
         reason=None,
         counts={},
     )
-    tables.groups[new.id] = KeptGroup(group)
+    tables.groups[new.id] = GroupRow(group)
     return True
 
 
@@ -53,9 +53,9 @@ def why_refused(tables: Tables, new: NewJob) -> str | None:
         return None
     kept = tables.groups.get(new.group_id or "")
     if kept is None:
-        return why_no_member(new, is_known=False, is_sealed=False, closing=None)
+        return membership_error(new, is_known=False, is_sealed=False, closing=None)
     is_sealed = kept.group.sealed_at is not None
-    return why_no_member(new, is_known=True, is_sealed=is_sealed, closing=kept.group.closing)
+    return membership_error(new, is_known=True, is_sealed=is_sealed, closing=kept.group.closing)
 
 
 def seal_group(tables: Tables, group_id: str, now: datetime) -> bool:
@@ -78,8 +78,8 @@ def stop_group(tables: Tables, group_id: str, reason: str | None, *, skip: bool)
     """Close it, unless it is over or closes already."""
     if over(tables, group_id) is not False or tables.groups[group_id].group.closing is not None:
         return False
-    why = None if reason is None else cut(reason, MAX_REASON)
-    _close(tables, group_id, Closing.SKIP if skip else Closing.STOP, why)
+    why = None if reason is None else truncate(reason, MAX_REASON)
+    _close(tables, group_id, ClosePolicy.SKIP if skip else ClosePolicy.STOP, why)
     return True
 
 
@@ -92,15 +92,17 @@ def advance(tables: Tables, was: Job, change: Change, now: datetime) -> None:
     if change.successor is not None:
         return
     group = tables.groups[group_id].group
-    step = after(group.mode, group.on_failure, job.state)
+    step = action_after_member(group.mode, group.on_failure, job.state)
     if group.closing is not None:
         return
-    if step in (Step.STOP, Step.SKIP):
-        _close(tables, group_id, Closing(step), MEMBER_FAILED)
+    if step in (GroupAction.STOP, GroupAction.SKIP):
+        _close(tables, group_id, ClosePolicy(step), MEMBER_FAILED)
         told = replace(change, token=job.token)
-        kind = Kind.GROUP_STOPPED
-        tables.record(told, kind, at=now, run_id=None, reason=step.value, detail=group_id)
-    elif step is Step.NEXT and was.state is not State.BLOCKED and group.sealed_at is not None:
+        kind = EventKind.GROUP_STOPPED
+        tables.document(told, kind, at=now, run_id=None, reason=step.value, detail=group_id)
+    elif (
+        step is GroupAction.NEXT and was.state is not State.BLOCKED and group.sealed_at is not None
+    ):
         root = tables.jobs[job.root_id].seq
         for following in [b for b in _blocked(tables, group_id) if b.seq > root][:1]:
             tables.jobs[following.id] = replace(following, state=State.SCHEDULED)
@@ -148,7 +150,7 @@ def left_over(tables: Tables, group_id: str) -> list[Job]:
         job
         for job in _members(tables, group_id)
         if job.state in WAITING
-        or (closing is Closing.STOP and tables.is_open(job) and not job.cancel_requested)
+        or (closing is ClosePolicy.STOP and tables.is_open(job) and not job.cancel_requested)
     ]
 
 
@@ -169,7 +171,7 @@ def expire(tables: Tables, older_than: timedelta, limit: int, now: datetime) -> 
         if g.sealed_at is None and g.closing is None and g.created_at < now - older_than
     ]
     for group_id in old[:limit]:
-        _close(tables, group_id, Closing.STOP, NEVER_COMPLETED)
+        _close(tables, group_id, ClosePolicy.STOP, NEVER_COMPLETED)
     return len(old[:limit])
 
 
@@ -190,7 +192,7 @@ def forget(tables: Tables, gone: Sequence[JobId], before: datetime) -> None:
             del tables.groups[group_id]
 
 
-def _close(tables: Tables, group_id: str, closing: Closing, reason: str | None) -> None:
+def _close(tables: Tables, group_id: str, closing: ClosePolicy, reason: str | None) -> None:
     kept = tables.groups[group_id]
     tables.groups[group_id] = replace(
         kept, group=replace(kept.group, closing=closing, reason=reason)

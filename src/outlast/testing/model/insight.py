@@ -5,13 +5,13 @@ from datetime import timedelta
 
 from outlast.clock import Clock
 from outlast.core.delivery import Delivery
-from outlast.core.explain import MOST_AHEAD, Other, Situation, able, in_use, looking_for
+from outlast.core.explain import MOST_AHEAD, BlockingJob, WaitFacts, able, in_use, types_wanted_by
 from outlast.core.group import GroupMode
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.ordering import sort_key
 from outlast.core.overview import Backlog, Overview, Running
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import WAITING, State
 from outlast.testing.model import workers
 from outlast.testing.model.claim import choose
@@ -39,7 +39,7 @@ def overview(tables: Tables, clock: Clock, span: timedelta) -> Overview:
     )
 
 
-def situation(tables: Tables, clock: Clock, job_id: JobId) -> Situation | None:
+def situation(tables: Tables, clock: Clock, job_id: JobId) -> WaitFacts | None:
     """All that decides when this job is taken."""
     job = tables.jobs.get(job_id)
     if job is None:
@@ -51,9 +51,9 @@ def situation(tables: Tables, clock: Clock, job_id: JobId) -> Situation | None:
     open_runs.sort(key=lambda other: (tables.runs[other.id][-1].started_at, other.seq))
     alive = [worker for worker in workers.listed(tables, clock) if worker.is_alive]
     serving, held = able(job, alive), _held(tables)
-    wanted = looking_for(serving, held)
+    wanted = types_wanted_by(serving, held)
     ahead = min((_ahead(tables, job, clock, types) for types in wanted), key=_first_of_fewest)
-    return Situation(
+    return WaitFacts(
         job=job,
         now=now,
         pause=None if queue.pause is None or queue.pause.is_over(now) else queue.pause,
@@ -91,8 +91,8 @@ def _running(jobs: list[Job], tables: Tables, clock: Clock) -> Running:
     return Running(queue=jobs[0].queue, type=jobs[0].type, jobs=len(jobs), lapsed=lapsed)
 
 
-def _other(job: Job) -> Other:
-    return Other(id=job.id, holder=job.holder)
+def _other(job: Job) -> BlockingJob:
+    return BlockingJob(id=job.id, holder=job.holder)
 
 
 def _takeable(tables: Tables, queue: str, clock: Clock) -> list[Job]:
@@ -103,10 +103,10 @@ def _takeable(tables: Tables, queue: str, clock: Clock) -> list[Job]:
     return sorted(found, key=sort_key)
 
 
-def _held(tables: Tables) -> Counter[Holder]:
+def _held(tables: Tables) -> Counter[LeaseHolder]:
     """What each worker has in hand."""
     runs = [tables.runs[each][-1] for each in tables.leases]
-    return Counter(Holder(instance_id=run.holder, boot_id=run.boot_id) for run in runs)
+    return Counter(LeaseHolder(instance_id=run.holder, boot_id=run.boot_id) for run in runs)
 
 
 def _first_of_fewest(ahead: list[Job]) -> tuple[int, str]:
@@ -123,14 +123,14 @@ def _ahead(tables: Tables, job: Job, clock: Clock, types: frozenset[str] | None)
     return [other for other in taken if sort_key(other) < sort_key(job)]
 
 
-def _overlap(tables: Tables, job: Job) -> Other | None:
+def _overlap(tables: Tables, job: Job) -> BlockingJob | None:
     for other in (tables.jobs[each] for each in tables.leases):
         if other.delivery is Delivery.ONCE and other.name == job.name:
             return _other(other)
     return None
 
 
-def _member(tables: Tables, job: Job) -> Other | None:
+def _member(tables: Tables, job: Job) -> BlockingJob | None:
     group_id = tables.members.get(job.id)
     if job.state is not State.BLOCKED or group_id is None:
         return None
@@ -140,4 +140,4 @@ def _member(tables: Tables, job: Job) -> Other | None:
     before = [tables.jobs[each] for each, its in tables.members.items() if its == group_id]
     places = {other.id: tables.jobs[other.root_id].seq for other in before}
     left = [each for each in before if not each.is_final and places[each.id] < job.seq]
-    return Other(id=max(left, key=lambda other: places[other.id]).id) if left else None
+    return BlockingJob(id=max(left, key=lambda other: places[other.id]).id) if left else None

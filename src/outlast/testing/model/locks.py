@@ -2,10 +2,10 @@
 
 from outlast.core.limits import check_name
 
-Held = dict[str, list["ModelHold"]]
+Held = dict[str, list["ModelLock"]]
 
 
-class ModelHold:
+class ModelLock:
     """One of those who hold a name, until it is released."""
 
     def __init__(self, held: Held, name: str, *, shared: bool) -> None:
@@ -26,9 +26,9 @@ class ModelHold:
                 del self._held[self._name]
 
 
-def take(held: Held, name: str, *, shared: bool) -> ModelHold | None:
+def take(held: Held, name: str, *, shared: bool) -> ModelLock | None:
     """Hold the name too; None if somebody holds it who does not share it, or we would not."""
     holders = held.get(check_name(name, what="lock name"), [])
     if any(not (shared and each.is_shared) for each in holders):
         return None
-    return ModelHold(held, name, shared=shared)
+    return ModelLock(held, name, shared=shared)

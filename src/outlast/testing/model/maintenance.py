@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import EventRecord, Kind
+from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
@@ -55,7 +55,7 @@ def _remove(tables: Tables, run: RunRecord, now: datetime) -> EventRecord:
         at=now,
         job_id=None,
         run_id=run.run_id,
-        kind=Kind.ORPHAN_RUN_REMOVED,
+        kind=EventKind.ORPHAN_RUN_REMOVED,
         token=run.token,
         reason=run.status,
         detail=json.dumps(asdict(run), default=str),

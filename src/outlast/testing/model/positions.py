@@ -6,13 +6,13 @@ from datetime import datetime
 from functools import partial
 
 from outlast.core.decide import Change
-from outlast.core.event import EventRecord, Kind
+from outlast.core.event import EventKind, EventRecord
 from outlast.core.job import Job
 from outlast.core.limits import MAX_PAYLOAD, MAX_PRIORITY, MIN_PRIORITY
 from outlast.core.ordering import normalised, sort_key
-from outlast.core.position import Edit, Spot, rearrange
+from outlast.core.position import JobEdit, PositionedJob, move_job
 from outlast.core.state import WAITING
-from outlast.core.sync_coroutine import at_once
+from outlast.core.sync_coroutine import run_without_waiting
 from outlast.testing.model.tables import Tables
 from outlast.testing.model_json import is_json
 
@@ -47,8 +47,8 @@ def move(tables: Tables, job: Job, change: Change) -> None:
     """Bring the job to the change's place."""
     assert change.place is not None
     target = change.place.target
-    at_once(
-        rearrange(
+    run_without_waiting(
+        move_job(
             ModelLane(tables, job),
             partial(_write, tables),
             change.place.where,
@@ -70,7 +70,7 @@ def normalise(tables: Tables, name: str, now: datetime) -> int:
         pairs = zip(lane, even, strict=True)
         changed |= {job.seq: position for job, position in pairs if job.position != position}
     if changed:
-        at_once(_write(tables, changed))
+        run_without_waiting(_write(tables, changed))
         tables.removed.append(_told(tables, name, len(changed), now))
     return len(changed)
 
@@ -89,21 +89,23 @@ class ModelLane:
         found = [job.position for job in self._jobs(without) if job.position]
         return min(found, default=None), max(found, default=None)
 
-    async def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
+    async def before(self, seq: int | None, number: int, *, without: int) -> list[PositionedJob]:
         return self._beside(seq, without)[0][::-1][:number]
 
-    async def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
+    async def after(self, seq: int, number: int, *, without: int) -> list[PositionedJob]:
         return self._beside(seq, without)[1][:number]
 
     async def unplaced(self, last: int, *, without: int) -> list[int]:
         line = [job.seq for job in self._jobs(without) if not job.position]
         return line[: line.index(last) + 1]
 
-    def _beside(self, seq: int | None, without: int) -> tuple[list[Spot], list[Spot]]:
+    def _beside(
+        self, seq: int | None, without: int
+    ) -> tuple[list[PositionedJob], list[PositionedJob]]:
         """Those of one sign before that job, and those behind it; None stands for 0."""
         sign = -1 if seq is None else self._position(seq)
         jobs = [job for job in self._jobs(without) if job.position * sign > 0]
-        spots = [Spot(job.seq, job.position) for job in jobs]
+        spots = [PositionedJob(job.seq, job.position) for job in jobs]
         at = [spot.seq for spot in spots].index(seq) if seq is not None else len(spots)
         return spots[:at], spots[at + 1 :]
 
@@ -129,7 +131,7 @@ async def _write(tables: Tables, places: Mapping[int, int]) -> None:
             tables.jobs[job.id] = replace(job, position=places[job.seq])
 
 
-def _can_be_kept(job: Job, asked: Edit, now: datetime) -> bool:
+def _can_be_kept(job: Job, asked: JobEdit, now: datetime) -> bool:
     try:
         _due(asked, now)
     except OverflowError:
@@ -139,7 +141,7 @@ def _can_be_kept(job: Job, asked: Edit, now: datetime) -> bool:
     return not is_frozen and is_ours and MIN_PRIORITY <= (asked.priority or 0) <= MAX_PRIORITY
 
 
-def _due(asked: Edit, now: datetime) -> datetime | None:
+def _due(asked: JobEdit, now: datetime) -> datetime | None:
     return asked.at if asked.delay is None else now + asked.delay
 
 
@@ -149,7 +151,7 @@ def _told(tables: Tables, queue: str, changed: int, now: datetime) -> EventRecor
         at=now,
         job_id=None,
         run_id=None,
-        kind=Kind.NORMALISED,
+        kind=EventKind.NORMALISED,
         token=0,
         reason=None,
         detail=str(changed),

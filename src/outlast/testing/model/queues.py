@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from outlast.core.event import EventRecord, Kind
-from outlast.core.queue import Gate, Pause
+from outlast.core.event import EventKind, EventRecord
+from outlast.core.queue import Pause, QueueGate
 from outlast.store.base import Queue
 from outlast.testing.model.tables import Tables
 
@@ -25,22 +25,24 @@ def pause(
     until = None if span is None else now + span
     paused = Pause(at=now, reason=reason, until=until)
     tables.queues[name] = replace(tables.queue(name), pause=paused)
-    _record(tables, name, Kind.PAUSED, now, reason, None if until is None else until.isoformat())
+    _record(
+        tables, name, EventKind.PAUSED, now, reason, None if until is None else until.isoformat()
+    )
 
 
 def resume(tables: Tables, name: str, now: datetime) -> bool:
     if shown(tables.queue(name), now).pause is None:
         return False
     tables.queues[name] = replace(tables.queue(name), pause=None)
-    _record(tables, name, Kind.RESUMED, now, None, None)
+    _record(tables, name, EventKind.RESUMED, now, None, None)
     return True
 
 
-def gate(tables: Tables, name: str, now: datetime) -> Gate:
+def gate(tables: Tables, name: str, now: datetime) -> QueueGate:
     """What a claim of that queue meets now."""
     queue = shown(tables.queue(name), now)
     running = [job_id for job_id in tables.leases if tables.jobs[job_id].queue == name]
-    return Gate(
+    return QueueGate(
         is_paused=queue.pause is not None,
         concurrency=queue.concurrency,
         open_runs=len(running),
@@ -49,7 +51,12 @@ def gate(tables: Tables, name: str, now: datetime) -> Gate:
 
 
 def _record(
-    tables: Tables, name: str, kind: Kind, now: datetime, reason: str | None, detail: str | None
+    tables: Tables,
+    name: str,
+    kind: EventKind,
+    now: datetime,
+    reason: str | None,
+    detail: str | None,
 ) -> None:
     event = EventRecord(
         id=next(tables.event_ids),

@@ -15,7 +15,7 @@ from outlast.core.reservation import (
     Reservation,
     ReservationId,
     ReservationStatus,
-    ending,
+    status_after,
 )
 from outlast.core.state import WAITING
 from outlast.store.contract.reservations import Reserved
@@ -52,7 +52,7 @@ def renew(tables: Tables, job_id: JobId, clock: Clock) -> None:
 
 def end(tables: Tables, change: Change, now: datetime) -> None:
     """Its job has ended by that change."""
-    status = ending(change.move.run, change.move.kind)
+    status = status_after(change.move.run, change.move.kind)
     reason = change.reason if status is ReservationStatus.EXPIRED else None
     for held in _active_of(tables, change.job_id):
         _close(tables, held, status, reason, now)

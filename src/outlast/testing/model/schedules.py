@@ -8,9 +8,9 @@ from outlast.clock import MICROSECOND
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.core.schedule import CLAIMED, Firing, Outcome, Schedule, SlotRecord, check_plan
+from outlast.core.schedule import CLAIMED, Firing, Schedule, SlotOutcome, SlotRecord, check_plan
 from outlast.core.state import State
-from outlast.store.contract.schedules import Due, Fired, SetSchedule
+from outlast.store.contract.schedules import Due, FireResult, SetSchedule
 from outlast.testing.model.add import add_job
 from outlast.testing.model.tables import Tables
 
@@ -64,23 +64,23 @@ def due(tables: Tables, now: datetime, ahead: timedelta, limit: int) -> Due:
     return Due(now=now, schedules=ready[:limit], next_trigger_at=later[0] if later else None)
 
 
-def fire(tables: Tables, firing: Firing, now: datetime) -> Fired:
+def fire(tables: Tables, firing: Firing, now: datetime) -> FireResult:
     there = tables.schedules.get(firing.schedule_id)
     if there is None or not _is_expected(there, firing):
-        return Fired.STALE
+        return FireResult.STALE
     if firing.slot in tables.slots:
         _go_on(tables, there, firing)
-        return Fired.TAKEN
+        return FireResult.TAKEN
     if firing.job is not None:
         added = add_job(tables, replace(firing.job, slot=firing.slot), now)
         if added.refused is not None:
-            return Fired.REFUSED
+            return FireResult.REFUSED
         if not added.created:
-            return Fired.BUSY
+            return FireResult.BUSY
         there = replace(there, last_triggered_at=firing.slot.at)
     tables.slots[firing.slot] = _row(firing, now)
     _go_on(tables, there, firing)
-    return Fired.WRITTEN
+    return FireResult.WRITTEN
 
 
 def slots(tables: Tables, series: str, before: datetime | None, limit: int) -> list[SlotRecord]:
@@ -99,7 +99,7 @@ def misfired(tables: Tables, job_id: JobId) -> None:
     """The job of a slot could not start in time."""
     for slot, row in tables.slots.items():
         if row.job_id == job_id and row.outcome in CLAIMED:
-            tables.slots[slot] = replace(row, outcome=Outcome.SKIPPED)
+            tables.slots[slot] = replace(row, outcome=SlotOutcome.SKIPPED)
 
 
 def is_unslotted(tables: Tables, job: Job) -> bool:

@@ -10,38 +10,38 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from outlast.clock import MICROSECOND, Clock
-from outlast.core.audit.model import Dossier, Stray
+from outlast.core.audit.model import DanglingRecord, JobAudit
 from outlast.core.decide import Change
-from outlast.core.document import Record, Swap
+from outlast.core.document import Document, Swap
 from outlast.core.event import ZERO, EventRecord
-from outlast.core.explain import Situation
+from outlast.core.explain import WaitFacts
 from outlast.core.group import ClosingGroup, Group, NewGroup, check_group
 from outlast.core.ids import Ids, JobId, RunId
 from outlast.core.job import Job, NewJob, Slot
 from outlast.core.limits import MAX_PROGRESS
 from outlast.core.ordering import sort_key
 from outlast.core.overview import Overview
-from outlast.core.queue import Gate
+from outlast.core.queue import QueueGate
 from outlast.core.reservation import NewReservation, Reservation, ReservationId
-from outlast.core.run import Claim, Holder, Lease, RunRecord
+from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.schedule import Firing, Schedule, SlotRecord
 from outlast.core.state import State
 from outlast.core.worker import WorkerInfo, WorkerRecord
 from outlast.errors import StoreClosed
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
 from outlast.store.contract.reservations import Reserved
-from outlast.store.contract.schedules import Due, Fired, SetSchedule
+from outlast.store.contract.schedules import Due, FireResult, SetSchedule
 from outlast.store.contract.transfer import (
     OPEN,
-    Footing,
-    Kind,
     Row,
-    Stage,
-    Step,
-    after,
-    goes_on,
-    refusal,
+    StatusChange,
+    TableKind,
+    TransferStage,
+    TransferStatus,
+    allowed_while_sealed,
+    closed_error,
+    next_status,
     refuse_load,
 )
 from outlast.testing.model import (
@@ -60,7 +60,7 @@ from outlast.testing.model import (
 from outlast.testing.model.add import add_job
 from outlast.testing.model.apply import apply_change
 from outlast.testing.model.claim import choose, is_late, open_run
-from outlast.testing.model.locks import Held, ModelHold, take
+from outlast.testing.model.locks import Held, ModelLock, take
 from outlast.testing.model.tables import LeaseEnd, Tables
 from outlast.testing.model_json import is_json
 
@@ -76,7 +76,7 @@ class ModelStore:
         self._kept = Tables()
         self._is_open = False
         self._locks: Held = {}
-        self._listeners: list[Callable[[Hint], None]] = []
+        self._listeners: list[Callable[[Notification], None]] = []
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -94,7 +94,7 @@ class ModelStore:
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         added = [add_job(self._working, job, self._clock.now()) for job in jobs]
-        self._tell(Hint(queues=frozenset(job.queue for job in jobs)))
+        self._tell(Notification(queues=frozenset(job.queue for job in jobs)))
         return added
 
     async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
@@ -102,7 +102,7 @@ class ModelStore:
 
     async def claim(
         self,
-        holder: Holder,
+        holder: LeaseHolder,
         *,
         queue: str,
         types: Collection[str],
@@ -113,7 +113,7 @@ class ModelStore:
         await self.promote_due(limit=PROMOTED_AT_ONCE)
         now, prefix = self._clock.now(), self._ids.prefix()
         gate, held = queues.gate(self._tables, queue, now), self._tables.reservation_of(queue)
-        limit, prefetch = gate.room(limit, prefetch)
+        limit, prefetch = gate.capacity(limit, prefetch)
         jobs = [job for job in self._tables.queued(queue) if job.type in types]
         jobs = [job for job in jobs if held is None or job.id == held.job_id]
         chosen = choose(self._tables, jobs, limit=limit, prefetch=prefetch, now=now)
@@ -127,25 +127,25 @@ class ModelStore:
         ]
 
     async def apply(self, changes: Sequence[Change]) -> list[bool]:
-        tables = self._tables if all(map(goes_on, changes)) else self._working
+        tables = self._tables if all(map(allowed_while_sealed, changes)) else self._working
         applied = [apply_change(tables, change, self._clock) for change in changes]
         touched = [
             self._tables.jobs[c.job_id].queue for c in changes if c.job_id in self._tables.jobs
         ]
-        self._tell(Hint(queues=frozenset(touched), ended=True, cancelled=True))
+        self._tell(Notification(queues=frozenset(touched), ended=True, cancelled=True))
         return applied
 
     async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
         return [self._renew(lease, span) for lease in leases]
 
-    async def lapsed(self, *, limit: int) -> list[Job]:
+    async def expired_leases(self, *, limit: int) -> list[Job]:
         ends = self._tables.leases
         over = [job_id for job_id, end in ends.items() if end.is_past(self._clock)]
         # Readings of an earlier boot compare with nothing of this one, but they are all older.
         over.sort(key=lambda job_id: (ends[job_id].boot == self._clock.boot_id(), ends[job_id].at))
         return [self._tables.jobs[job_id] for job_id in over[:limit]]
 
-    async def overdue(self, *, limit: int) -> list[Job]:
+    async def missed_start_deadline(self, *, limit: int) -> list[Job]:
         queued = [job for job in self._tables.jobs.values() if job.state is State.QUEUED]
         late = [job for job in queued if is_late(job, self._clock.now())]
         return sorted(late, key=lambda job: (job.start_deadline, job.seq))[:limit]
@@ -196,10 +196,11 @@ class ModelStore:
     async def runs(self, job_id: JobId) -> list[RunRecord]:
         return list(self._tables.runs.get(job_id, []))
 
-    async def report(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+    async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
         tables = self._tables
         return [
-            is_json(text, MAX_PROGRESS) and tables.report(lease, text) for lease, text in reports
+            is_json(text, MAX_PROGRESS) and tables.record_progress(lease, text)
+            for lease, text in reports
         ]
 
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
@@ -217,15 +218,15 @@ class ModelStore:
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
         return documents.stream(self._tables, after, limit)
 
-    async def held(
+    async def running_under_other_boots(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
         return maintenance.page(maintenance.held(self._tables, besides, instance_id), after, limit)
 
-    async def adrift(self, *, after: int = 0, limit: int) -> list[Job]:
+    async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
         return maintenance.page(maintenance.adrift(self._tables), after, limit)
 
-    async def unfollowed(self, *, after: int = 0, limit: int) -> list[Job]:
+    async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
         return maintenance.page(maintenance.unfollowed(self._tables), after, limit)
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
@@ -234,18 +235,18 @@ class ModelStore:
     async def overview(self, *, span: timedelta) -> Overview:
         return insight.overview(self._tables, self._clock, span)
 
-    async def situation(self, job_id: JobId) -> Situation | None:
+    async def wait_facts(self, job_id: JobId) -> WaitFacts | None:
         return insight.situation(self._tables, self._clock, job_id)
 
-    async def facts(self) -> Mapping[str, str]:
+    async def describe(self) -> Mapping[str, str]:
         return {"engine": "a model in memory", "jobs": str(len(self._tables.jobs))}
 
-    async def concerns(self) -> list[str]:
+    async def health_warnings(self) -> list[str]:
         return ["it forgets everything when its process ends"]
 
     async def set_queue(self, queue: Queue) -> None:
         queues.set_queue(self._working, queue)
-        self._tell(Hint(queues=frozenset({queue.name})))
+        self._tell(Notification(queues=frozenset({queue.name})))
 
     async def queue(self, name: str) -> Queue:
         return queues.shown(self._tables.queue(name), self._clock.now())
@@ -258,18 +259,18 @@ class ModelStore:
 
     async def resume(self, name: str) -> bool:
         resumed = queues.resume(self._working, name, self._clock.now())
-        self._tell(Hint(queues=frozenset({name})))
+        self._tell(Notification(queues=frozenset({name})))
         return resumed
 
-    async def record(self, kind: str, key: str) -> Record | None:
+    async def document(self, kind: str, key: str) -> Document | None:
         return self._tables.records.get((kind, key))
 
-    async def records(self, kind: str) -> list[Record]:
+    async def documents(self, kind: str) -> list[Document]:
         return documents.listed(self._tables, kind)
 
     async def swap(
         self, kind: str, key: str, *, expected: int | None, value: str | None
-    ) -> Record | None:
+    ) -> Document | None:
         wish = Swap(kind=kind, key=key, expected=expected, value=value)
         return documents.swap(self._working, wish, self._clock.now())
 
@@ -281,7 +282,7 @@ class ModelStore:
 
     async def seal_group(self, group_id: str) -> bool:
         sealed = groups.seal_group(self._working, group_id, self._clock.now())
-        self._tell(Hint(queues=frozenset({""})))
+        self._tell(Notification(queues=frozenset({""})))
         return sealed
 
     async def stop_group(self, group_id: str, *, reason: str | None, skip: bool = False) -> bool:
@@ -293,16 +294,16 @@ class ModelStore:
     async def find_groups(self, *, limit: int, before: int | None = None) -> list[Group]:
         return groups.found(self._tables, limit, before)
 
-    async def groups_over(self, group_ids: Sequence[str]) -> list[bool | None]:
+    async def groups_finished(self, group_ids: Sequence[str]) -> list[bool | None]:
         return [groups.over(self._tables, group_id) for group_id in group_ids]
 
     async def closing_groups(self, *, limit: int) -> list[ClosingGroup]:
         return groups.closing_groups(self._tables, limit)
 
-    async def left_over(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
+    async def remaining_members(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
         return maintenance.page(groups.left_over(self._tables, group_id), after, limit)
 
-    async def sweep_groups(self, *, limit: int) -> int:
+    async def mark_groups_closed(self, *, limit: int) -> int:
         return groups.sweep(self._working, limit)
 
     async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
@@ -310,10 +311,10 @@ class ModelStore:
 
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
         reserved = reservations.reserve(self._working, new, job, self._clock)
-        self._tell(Hint(queues=frozenset({job.queue})))
+        self._tell(Notification(queues=frozenset({job.queue})))
         return reserved
 
-    async def keep(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+    async def extend_reservation(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
         return reservations.keep(self._working, reservation_id, span, self._clock)
 
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
@@ -323,14 +324,14 @@ class ModelStore:
         latest = reversed(self._tables.reservations.values())
         return [held for held in latest if held.is_active or not active_only][:limit]
 
-    async def lapsed_reservations(self, *, limit: int) -> list[Reservation]:
+    async def expired_reservations(self, *, limit: int) -> list[Reservation]:
         ends = self._tables.silences
         over = reservations.lapsed(self._tables, self._clock)
         this_boot = self._clock.boot_id()
         over.sort(key=lambda held: (ends[held.id][0].boot == this_boot, ends[held.id][0].at))
         return over[:limit]
 
-    async def free_reservations(self, *, limit: int) -> list[Reservation]:
+    async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
         return reservations.free(self._working, self._clock, limit)
 
     async def now(self) -> datetime:
@@ -352,10 +353,10 @@ class ModelStore:
     async def due_schedules(self, *, ahead: timedelta = ZERO, limit: int) -> Due:
         return schedules.due(self._tables, self._clock.now(), ahead, limit)
 
-    async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
+    async def fire(self, firings: Sequence[Firing]) -> list[FireResult]:
         now = self._clock.now()
         fired = [schedules.fire(self._working, firing, now) for firing in firings]
-        self._tell(Hint(queues=frozenset(each.job.queue for each in firings if each.job)))
+        self._tell(Notification(queues=frozenset(each.job.queue for each in firings if each.job)))
         return fired
 
     async def slots(
@@ -369,62 +370,62 @@ class ModelStore:
     async def running_names(self, names: Collection[str]) -> frozenset[str]:
         return schedules.running_names(self._tables, names)
 
-    async def enlist(self, worker: WorkerInfo) -> None:
+    async def register_worker(self, worker: WorkerInfo) -> None:
         workers.enlist(self._tables, worker, self._clock)
 
-    async def beat(self, holder: Holder, *, span: timedelta) -> bool:
+    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
         return workers.beat(self._tables, holder, span, self._clock)
 
-    async def retire(self, holder: Holder) -> None:
+    async def deregister_worker(self, holder: LeaseHolder) -> None:
         workers.retire(self._tables, holder, self._clock)
 
     async def workers(self) -> list[WorkerRecord]:
         return workers.listed(self._tables, self._clock)
 
-    async def size(self) -> int:
+    async def job_count(self) -> int:
         return len(self._tables.jobs)
 
-    async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
+    async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
         return audit.dossiers(self._tables, after, limit)
 
-    async def strays(self, *, limit: int) -> list[Stray]:
+    async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:
         return audit.strays(self._tables, limit)
 
-    async def footing(self) -> Footing:
+    async def transfer_status(self) -> TransferStatus:
         return self._tables.footing.at(self._clock.now())
 
-    async def stand(self, step: Step) -> bool:
-        footing = after(self._tables.footing, step, self._clock.now())
+    async def change_transfer_status(self, step: StatusChange) -> bool:
+        footing = next_status(self._tables.footing, step, self._clock.now())
         self._tables.footing = footing or self._tables.footing
-        self._tell(Hint(queues=frozenset({""})))
+        self._tell(Notification(queues=frozenset({""})))
         return footing is not None
 
     async def dump(
-        self, kind: Kind, *, after: Row | None = None, limit: int, ended_only: bool = False
+        self, kind: TableKind, *, after: Row | None = None, limit: int, ended_only: bool = False
     ) -> list[Row]:
         return transfer.dump(self._tables, kind, after, limit, ended_only=ended_only)
 
-    async def load(self, kind: Kind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
-        footing = await self.footing()
-        if footing.stage is not Stage.FILLING:
+    async def load(self, kind: TableKind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
+        footing = await self.transfer_status()
+        if footing.stage is not TransferStage.FILLING:
             raise refuse_load(footing)
         transfer.load(self._tables, kind, rows, gone, self._clock)
 
-    async def hold(self, name: str, *, shared: bool = False) -> ModelHold | None:
+    async def acquire_lock(self, name: str, *, shared: bool = False) -> ModelLock | None:
         self._require_open()
         return take(self._locks, name, shared=shared)
 
-    async def vacant(self, names: Collection[str]) -> frozenset[str]:
+    async def free_locks(self, names: Collection[str]) -> frozenset[str]:
         self._require_open()
         return frozenset(names) - self._locks.keys()
 
-    def listen(
-        self, wake: Callable[[Hint], None], *, topics: Collection[Topic] = frozenset(Topic)
+    def subscribe(
+        self, wake: Callable[[Notification], None], *, topics: Collection[Topic] = frozenset(Topic)
     ) -> Callable[[], None]:
         def unsubscribe() -> None:
             self._listeners = [other for other in self._listeners if other is not own]
 
-        def own(hint: Hint) -> None:
+        def own(hint: Notification) -> None:
             if hint.topics & frozenset(topics):
                 wake(hint)
 
@@ -441,21 +442,21 @@ class ModelStore:
         """The same for whoever wants something of it: refused unless it takes work."""
         footing = self._tables.footing.at(self._clock.now())
         if footing is not OPEN:
-            raise refusal(footing)
+            raise closed_error(footing)
         return self._kept
 
     def _require_open(self) -> None:
         if not self._is_open:
             raise StoreClosed("the model store is not open; await open() first")
 
-    def _tell(self, hint: Hint) -> None:
+    def _tell(self, hint: Notification) -> None:
         for wake in self._listeners:
             wake(hint)
 
-    def _use(self, queue: str, gate: Gate) -> None:
+    def _use(self, queue: str, gate: QueueGate) -> None:
         if not gate.keeps_reservation:
             reservations.use(self._tables, queue, self._clock.now())
-        self._tell(Hint(queues=frozenset({queue}), ended=True))
+        self._tell(Notification(queues=frozenset({queue}), ended=True))
 
     def _renew(self, lease: Lease, span: timedelta) -> Renewal:
         job = self._tables.jobs.get(lease.job_id)

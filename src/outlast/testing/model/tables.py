@@ -7,19 +7,19 @@ from itertools import count
 
 from outlast.clock import Clock
 from outlast.core.decide import Change
-from outlast.core.document import Record
-from outlast.core.event import EventRecord, Kind
+from outlast.core.document import Document
+from outlast.core.event import EventKind, EventRecord
 from outlast.core.group import Group
 from outlast.core.ids import JobId, RunId
 from outlast.core.job import Job, Key, Slot
 from outlast.core.ordering import Ordering, next_position, sort_key
 from outlast.core.reservation import Reservation, ReservationId
-from outlast.core.run import Holder, Lease, RunRecord
+from outlast.core.run import Lease, LeaseHolder, RunRecord
 from outlast.core.schedule import Schedule, SlotRecord
 from outlast.core.state import WAITING, State
 from outlast.core.worker import WorkerRecord
 from outlast.store.base import Queue
-from outlast.store.contract.transfer import OPEN, Footing
+from outlast.store.contract.transfer import OPEN, TransferStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class LeaseEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptGroup:
+class GroupRow:
     """A group's record, its members not counted, and whether it was swept."""
 
     group: Group
@@ -57,17 +57,17 @@ class Tables:
     schedules: dict[str, Schedule] = field(default_factory=dict)  # by their own id
     keys: dict[Key, JobId] = field(default_factory=dict)
     active_keys: dict[str, JobId] = field(default_factory=dict)
-    groups: dict[str, KeptGroup] = field(default_factory=dict)  # by their own id
+    groups: dict[str, GroupRow] = field(default_factory=dict)  # by their own id
     members: dict[JobId, str] = field(default_factory=dict)  # the group that each belongs to
     queues: dict[str, Queue] = field(default_factory=dict)
-    workers: dict[Holder, WorkerRecord] = field(default_factory=dict)
-    beats: dict[Holder, LeaseEnd] = field(default_factory=dict)
+    workers: dict[LeaseHolder, WorkerRecord] = field(default_factory=dict)
+    beats: dict[LeaseHolder, LeaseEnd] = field(default_factory=dict)
     reservations: dict[ReservationId, Reservation] = field(default_factory=dict)
     silences: dict[ReservationId, tuple[LeaseEnd, timedelta]] = field(default_factory=dict)
     numbers: dict[ReservationId, int] = field(default_factory=dict)  # as other stores number them
     removed: list[EventRecord] = field(default_factory=list)
-    records: dict[tuple[str, str], Record] = field(default_factory=dict)
-    footing: Footing = OPEN
+    records: dict[tuple[str, str], Document] = field(default_factory=dict)
+    footing: TransferStatus = OPEN
     versions: Iterator[int] = field(default_factory=lambda: count(1))
     seqs: Iterator[int] = field(default_factory=lambda: count(1))
     event_ids: Iterator[int] = field(default_factory=lambda: count(1))
@@ -86,10 +86,10 @@ class Tables:
             del table[job_id]
         self.successors.pop(job_id, None)
 
-    def record(
+    def document(
         self,
         change: Change,
-        kind: Kind,
+        kind: EventKind,
         *,
         at: datetime,
         run_id: RunId | None,
@@ -133,7 +133,7 @@ class Tables:
     def is_adrift(self, job: Job) -> bool:
         return job.state is State.RUNNING and not self.is_open(job)
 
-    def report(self, lease: Lease, progress: str) -> bool:
+    def record_progress(self, lease: Lease, progress: str) -> bool:
         """Note what the open run under that token says of itself; whether there is one."""
         job = self.jobs.get(lease.job_id)
         if job is None or job.state is not State.RUNNING or job.token != lease.token:

@@ -5,32 +5,32 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
-from outlast.clock import MICROSECOND, Clock, micros
+from outlast.clock import MICROSECOND, Clock, to_micros
 from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Key
 from outlast.core.reservation import ReservationId
 from outlast.core.state import FINAL, RunStatus, State
-from outlast.store.contract.transfer import FIRST, Kind, Row, key_of, named
+from outlast.store.contract.transfer import FIRST, Row, TableKind, key_of, named
 from outlast.store.rows import transfer as rows
-from outlast.testing.model.tables import KeptGroup, LeaseEnd, Tables
+from outlast.testing.model.tables import GroupRow, LeaseEnd, Tables
 
 Values = dict[str, Any]
 
 
 def dump(
-    tables: Tables, kind: Kind, after: Row | None, limit: int, *, ended_only: bool
+    tables: Tables, kind: TableKind, after: Row | None, limit: int, *, ended_only: bool
 ) -> list[Row]:
     """The next rows of that kind."""
     start = FIRST[kind] if after is None else tuple(after)
     later = [row for row in _DUMPS[kind](tables) if key_of(kind, row) > start]
-    if kind is Kind.JOBS and ended_only:
+    if kind is TableKind.JOBS and ended_only:
         later = [row for row in later if named(kind, row)["state"] in FINAL]
     return sorted(later, key=lambda row: key_of(kind, row))[:limit]
 
 
 def load(
-    tables: Tables, kind: Kind, rows: Sequence[Row], gone: Sequence[Row], clock: Clock
+    tables: Tables, kind: TableKind, rows: Sequence[Row], gone: Sequence[Row], clock: Clock
 ) -> None:
     """Have these rows, and none with those keys."""
     for key in gone:
@@ -82,20 +82,20 @@ def _counters(tables: Tables) -> Iterator[Row]:
     yield ["jobs", next(tables.seqs)]
 
 
-_DUMPS: Final[dict[Kind, Callable[[Tables], Iterator[Row]]]] = {
-    Kind.QUEUES: lambda tables: map(rows.queue_row, tables.queues.values()),
-    Kind.GROUPS: lambda tables: (
+_DUMPS: Final[dict[TableKind, Callable[[Tables], Iterator[Row]]]] = {
+    TableKind.QUEUES: lambda tables: map(rows.queue_row, tables.queues.values()),
+    TableKind.GROUPS: lambda tables: (
         rows.group_row(kept.group, swept=kept.swept) for kept in tables.groups.values()
     ),
-    Kind.KEYS: _keys,
-    Kind.SLOTS: lambda tables: map(rows.slot_row, tables.slots.values()),
-    Kind.SCHEDULES: lambda tables: map(rows.schedule_row, tables.schedules.values()),
-    Kind.RECORDS: lambda tables: map(rows.record_row, tables.records.values()),
-    Kind.JOBS: _jobs,
-    Kind.RUNS: _runs,
-    Kind.EVENTS: _events,
-    Kind.RESERVATIONS: _reservations,
-    Kind.COUNTERS: _counters,
+    TableKind.KEYS: _keys,
+    TableKind.SLOTS: lambda tables: map(rows.slot_row, tables.slots.values()),
+    TableKind.SCHEDULES: lambda tables: map(rows.schedule_row, tables.schedules.values()),
+    TableKind.RECORDS: lambda tables: map(rows.record_row, tables.records.values()),
+    TableKind.JOBS: _jobs,
+    TableKind.RUNS: _runs,
+    TableKind.EVENTS: _events,
+    TableKind.RESERVATIONS: _reservations,
+    TableKind.COUNTERS: _counters,
 }
 
 
@@ -104,7 +104,7 @@ def _put_queue(tables: Tables, v: Values, _: Clock) -> None:
 
 
 def _put_group(tables: Tables, v: Values, _: Clock) -> None:
-    tables.groups[v["id"]] = KeptGroup(rows.group(v), swept=v["swept"])
+    tables.groups[v["id"]] = GroupRow(rows.group(v), swept=v["swept"])
 
 
 def _put_key(tables: Tables, v: Values, _: Clock) -> None:
@@ -186,7 +186,7 @@ def _put_reservation(tables: Tables, v: Values, clock: Clock) -> None:
     number = ReservationId(v["id"])
     tables.reservations[number] = rows.reservation(v)
     tables.numbers[number] = v["seq"]
-    left = v["expires_at"] - micros(clock.now())
+    left = v["expires_at"] - to_micros(clock.now())
     end = LeaseEnd(clock.monotonic() + left, clock.boot_id())
     tables.silences[number] = (end, v["span"] * MICROSECOND)
 
@@ -197,22 +197,22 @@ def _raise_counter(tables: Tables, v: Values, _: Clock) -> None:
     setattr(tables, name, count(max(v["last"] + 1, next(getattr(tables, name)))))
 
 
-_PUTS: Final[dict[Kind, Callable[[Tables, Values, Clock], None]]] = {
-    Kind.QUEUES: _put_queue,
-    Kind.GROUPS: _put_group,
-    Kind.KEYS: _put_key,
-    Kind.SLOTS: _put_slot,
-    Kind.SCHEDULES: _put_schedule,
-    Kind.RECORDS: _put_record,
-    Kind.JOBS: _put_job,
-    Kind.RUNS: _put_run,
-    Kind.EVENTS: _put_event,
-    Kind.RESERVATIONS: _put_reservation,
-    Kind.COUNTERS: _raise_counter,
+_PUTS: Final[dict[TableKind, Callable[[Tables, Values, Clock], None]]] = {
+    TableKind.QUEUES: _put_queue,
+    TableKind.GROUPS: _put_group,
+    TableKind.KEYS: _put_key,
+    TableKind.SLOTS: _put_slot,
+    TableKind.SCHEDULES: _put_schedule,
+    TableKind.RECORDS: _put_record,
+    TableKind.JOBS: _put_job,
+    TableKind.RUNS: _put_run,
+    TableKind.EVENTS: _put_event,
+    TableKind.RESERVATIONS: _put_reservation,
+    TableKind.COUNTERS: _raise_counter,
 }
 
 
-def _drop(tables: Tables, kind: Kind, key: tuple[Any, ...]) -> None:
+def _drop(tables: Tables, kind: TableKind, key: tuple[Any, ...]) -> None:
     """Slots stay for ever, runs go with their jobs, counters only rise."""
     if kind in _DROPS:
         _DROPS[kind](tables, key)
@@ -247,13 +247,13 @@ def _drop_reservation(tables: Tables, key: tuple[Any, ...]) -> None:
         tables.silences.pop(number, None)
 
 
-_DROPS: Final[dict[Kind, Callable[[Tables, tuple[Any, ...]], object]]] = {
-    Kind.QUEUES: lambda tables, key: tables.queues.pop(key[0], None),
-    Kind.GROUPS: _drop_group,
-    Kind.KEYS: _drop_key,
-    Kind.SCHEDULES: lambda tables, key: tables.schedules.pop(key[0], None),
-    Kind.RECORDS: lambda tables, key: tables.records.pop((key[0], key[1]), None),
-    Kind.JOBS: _drop_job,
-    Kind.EVENTS: _drop_event,
-    Kind.RESERVATIONS: _drop_reservation,
+_DROPS: Final[dict[TableKind, Callable[[Tables, tuple[Any, ...]], object]]] = {
+    TableKind.QUEUES: lambda tables, key: tables.queues.pop(key[0], None),
+    TableKind.GROUPS: _drop_group,
+    TableKind.KEYS: _drop_key,
+    TableKind.SCHEDULES: lambda tables, key: tables.schedules.pop(key[0], None),
+    TableKind.RECORDS: lambda tables, key: tables.records.pop((key[0], key[1]), None),
+    TableKind.JOBS: _drop_job,
+    TableKind.EVENTS: _drop_event,
+    TableKind.RESERVATIONS: _drop_reservation,
 }

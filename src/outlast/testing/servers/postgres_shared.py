@@ -33,7 +33,7 @@ def shared_postgres(meeting: Path, version: str = NEWEST) -> Iterator[PostgresSe
 
 
 @contextmanager
-def places(server: PostgresServer) -> Iterator[Iterator[str]]:
+def fresh_schemas(server: PostgresServer) -> Iterator[Iterator[str]]:
     """Addresses without end, each a schema that nobody has used and that is not made yet.
 
     A schema costs nothing and a database 40 ms. Every few schemas the database is another one,

@@ -27,7 +27,7 @@ class ServerFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class ServerProcess:
     """`words` start it; `folder/data` is among them, by which it is known and ended."""
 
     folder: Path

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from outlast.jobs.executor_choice import Stops
-from outlast.worker.run_outcome import Active
+from outlast.worker.run_outcome import ActiveRun
 
 
 class Executor(Protocol):
@@ -15,7 +15,7 @@ class Executor(Protocol):
         """When a handler that is asked to stop does."""
         ...
 
-    def call(self, active: Active, params: dict[str, Any]) -> Awaitable[object]:
+    def call(self, active: ActiveRun, params: dict[str, Any]) -> Awaitable[object]:
         """Awaited: what the handler returns; raises what it raises. It may begin before that.
 
         While it runs, `active.stop` asks it to stop, in the way `stops` says.

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from outlast.core.command import Command
 from outlast.core.limits import MAX_PATH, is_storable
-from outlast.core.outcome import Outcome
+from outlast.core.outcome import HandlerOutcome
 from outlast.core.run import Claim, Lease
 from outlast.errors import CommandFailed, RunError, StopRequested
 from outlast.jobs.executor_choice import STOPS
-from outlast.worker.executors.guarded_process import End, Leash, kill_all
+from outlast.worker.executors.guarded_process import GuardedProcess, ProcessExit, kill_all
 from outlast.worker.executors.thread import ThreadExecutor
-from outlast.worker.run_outcome import Active, Died
+from outlast.worker.run_outcome import ActiveRun, ProcessDied
 
 log = logging.getLogger("outlast.worker")
 
@@ -41,9 +41,9 @@ class CommandExecutor:
         self._logs = logs
         self._moved = moved
         self._limit = limit
-        self._running: set[Leash] = set()
+        self._running: set[GuardedProcess] = set()
 
-    async def call(self, active: Active, params: dict[str, Any]) -> object:
+    async def call(self, active: ActiveRun, params: dict[str, Any]) -> object:
         command = await self._threads.run(active.handler, params)
         if not isinstance(command, Command):
             return _no_command(active, command)
@@ -68,9 +68,9 @@ class CommandExecutor:
         self._logs.mkdir(parents=True, exist_ok=True)
         return self._logs.absolute() / f"{re.sub(r'[^A-Za-z0-9-]', '_', claim.run_id)}.log"
 
-    async def _run(self, active: Active, command: Command, path: Path) -> End:
-        env = {**os.environ, **command.env, **_identity(active.claim)}
-        leash = Leash(command.argv, cwd=command.cwd, env=env, log=path, limit=self._limit)
+    async def _run(self, active: ActiveRun, command: Command, path: Path) -> ProcessExit:
+        env = {**os.environ, **command.env, **_job_environment(active.claim)}
+        leash = GuardedProcess(command.argv, cwd=command.cwd, env=env, log=path, limit=self._limit)
         self._running.add(leash)
         leash.ended.add_done_callback(lambda _: self._running.discard(leash))
         active.log_path = _storable(path)
@@ -82,8 +82,8 @@ class CommandExecutor:
             raise
 
 
-def _no_command(active: Active, value: object) -> object:
-    if isinstance(value, Outcome):
+def _no_command(active: ActiveRun, value: object) -> object:
+    if isinstance(value, HandlerOutcome):
         return value
     raise TypeError(
         f'"{active.kind.name}" is a command, but its handler returned {type(value).__name__}; '
@@ -91,19 +91,19 @@ def _no_command(active: Active, value: object) -> object:
     )
 
 
-def _judge(active: Active, command: Command, end: End) -> None:
+def _judge(active: ActiveRun, command: Command, end: ProcessExit) -> None:
     if active.interrupted is not None:
         raise StopRequested(f"the command {end} after it was asked to stop")
     if end.error is not None:
         raise CommandFailed(f"the command could not be started: {end.error}", exit_code=127)
     if end.status is None:
-        raise Died("the command's keeper was killed, and the command with it")
+        raise ProcessDied("the command's keeper was killed, and the command with it")
     if end.status not in command.ok:
         said = f"; its last output:\n{end.tail}" if end.tail.strip() else "; it printed nothing"
         raise CommandFailed(f"the command {end}{said}", exit_code=end.status)
 
 
-def _identity(claim: Claim) -> dict[str, str]:
+def _job_environment(claim: Claim) -> dict[str, str]:
     return {
         "OUTLAST_JOB_ID": claim.job_id,
         "OUTLAST_RUN_ID": claim.run_id,
@@ -111,7 +111,7 @@ def _identity(claim: Claim) -> dict[str, str]:
     }
 
 
-def _attach(active: Active, command: Command) -> None:
+def _attach(active: ActiveRun, command: Command) -> None:
     """Record each file that matches; one that cannot be recorded is no reason to fail."""
     for found in _files(command):
         try:

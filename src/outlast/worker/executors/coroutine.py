@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from outlast.core.ids import JobId
 from outlast.jobs.executor_choice import STOPS
-from outlast.worker.run_outcome import Active
+from outlast.worker.run_outcome import ActiveRun
 
 Stepping = Callable[[JobId | None], None]
 """Told whose code the event loop is about to run; None when it is done."""
@@ -23,7 +23,9 @@ class AsyncExecutor:
         """`stepping` is told whose code the event loop runs, from its second step on."""
         self._stepping = stepping
 
-    def call(self, active: Active, params: dict[str, Any]) -> "Returned | Raised | InContext":
+    def call(
+        self, active: ActiveRun, params: dict[str, Any]
+    ) -> "ImmediateError | Raised | ContextAwaitable":
         """Runs it up to its first await here and now: most that are quick need no more."""
         task = active.task = active.slot
         assert task is not None
@@ -33,12 +35,12 @@ class AsyncExecutor:
             coroutine = active.handler(**params)
             waiting = run(coroutine.send, None)
         except StopIteration as done:
-            return Returned(done.value)
+            return ImmediateError(done.value)
         except BaseException as error:  # noqa: BLE001 - it is for whoever awaits it
             return Raised(error)
         if self._stepping is not None:
             self._stepping(None)
-        return InContext(coroutine, active.claim.job_id, run, self._stepping, waiting)
+        return ContextAwaitable(coroutine, active.claim.job_id, run, self._stepping, waiting)
 
     async def close(self) -> None:
         """Nothing to let go of: the tasks are the slots'."""
@@ -47,7 +49,7 @@ class AsyncExecutor:
         """The same."""
 
 
-class Returned:
+class ImmediateError:
     """A handler that never waited."""
 
     __slots__ = ("value",)
@@ -73,7 +75,7 @@ class Raised:
         raise self._error
 
 
-async def shake_off(task: asyncio.Task[Any]) -> None:
+async def clear_cancellation(task: asyncio.Task[Any]) -> None:
     """Take back cancellations that were meant for a handler, or that it gave itself."""
     while task.cancelling():
         task.uncancel()
@@ -81,7 +83,7 @@ async def shake_off(task: asyncio.Task[Any]) -> None:
         await asyncio.sleep(0)  # one that was requested and not yet delivered comes here
 
 
-class InContext:
+class ContextAwaitable:
     """Goes on with a coroutine in its own context, within the task that awaits it.
 
     The same as a task of its own, at a fraction of the price: what one job leaves in a context

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 KEEPER: Final = Path(__file__).with_name("process_guardian.py")
-PATIENCE: Final = 2.0
+TERMINATE_TIMEOUT: Final = 2.0
 """How long a process that was asked to end may clean up, in seconds, before it is killed."""
 
 _REAPED: Final = 0.005
@@ -22,7 +22,7 @@ _STUCK: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ProcessExit:
     """How a process ended: its status (-9 for SIGKILL), and the last it printed.
 
     `error`: it could not be started. No status and no error: its keeper was killed, and nobody
@@ -43,7 +43,7 @@ class End:
                 return f"ended with exit status {status}"
 
 
-class Leash:
+class GuardedProcess:
     """Starts a process in a session of its own; `ended` is done when it, and its group, is gone.
 
     OSError if not even its keeper can be started.
@@ -60,15 +60,15 @@ class Leash:
         limit: int = 0,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[End] = self._loop.create_future()
+        self.ended: asyncio.Future[ProcessExit] = self._loop.create_future()
         self._heard = bytearray()
-        self._line, theirs = socket.socketpair()
+        self._control_socket, theirs = socket.socketpair()
         spec = {
             "line": theirs.fileno(),
             "pass": list(pass_fds),
             "log": None if log is None else str(log),
             "limit": limit,
-            "patience": PATIENCE,
+            "patience": TERMINATE_TIMEOUT,
         }
         try:
             self._keeper = subprocess.Popen(  # noqa: S603 - our own program
@@ -79,12 +79,12 @@ class Leash:
                 start_new_session=True,  # a Ctrl+C at the terminal is for the worker to judge
             )
         except BaseException:
-            self._line.close()
+            self._control_socket.close()
             raise
         finally:
             theirs.close()
-        self._line.setblocking(False)
-        self._loop.add_reader(self._line, self._readable)
+        self._control_socket.setblocking(False)
+        self._loop.add_reader(self._control_socket, self._readable)
 
     def end(self) -> None:
         """Ask its whole group to end, and kill what has not done so after PATIENCE."""
@@ -99,26 +99,26 @@ class Leash:
         if self.ended.done():
             return
         if not self._loop.is_closed():
-            self._loop.remove_reader(self._line)
-        self._line.close()  # which its keeper takes as the order to kill
+            self._loop.remove_reader(self._control_socket)
+        self._control_socket.close()  # which its keeper takes as the order to kill
         with suppress(subprocess.TimeoutExpired):
             self._keeper.wait(_STUCK)
 
     def _send(self, word: bytes) -> None:
         with suppress(OSError):  # it has ended, or was dropped
-            self._line.send(word)
+            self._control_socket.send(word)
 
     def _readable(self) -> None:
         try:
-            heard = self._line.recv(65536)
+            heard = self._control_socket.recv(65536)
         except BlockingIOError:
             return
         except OSError:
             heard = b""
         self._heard += heard
         if not heard:
-            self._loop.remove_reader(self._line)
-            self._line.close()
+            self._loop.remove_reader(self._control_socket)
+            self._control_socket.close()
             self._reap()
 
     def _reap(self) -> None:
@@ -127,20 +127,20 @@ class Leash:
         elif not self.ended.done():
             self.ended.set_result(self._told())
 
-    def _told(self) -> End:
+    def _told(self) -> ProcessExit:
         words: dict[str, Any] = {}
         for line in self._heard.splitlines():
             with suppress(ValueError):  # cut short: the keeper was killed while it wrote
                 words |= json.loads(line)
         if words.keys() & {"status", "error"}:
-            return End(words.get("status"), words.get("tail", ""), words.get("error"))
+            return ProcessExit(words.get("status"), words.get("tail", ""), words.get("error"))
         if "pid" in words:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(words["pid"], signal.SIGKILL)
-        return End()
+        return ProcessExit()
 
 
-async def kill_all(leashes: Collection[Leash]) -> None:
+async def kill_all(leashes: Collection[GuardedProcess]) -> None:
     """Kill them and see them gone; one that not even the kernel can end is not waited for long."""
     for leash in leashes:
         leash.kill()

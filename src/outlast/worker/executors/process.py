@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from outlast.jobs.executor_choice import STOPS
-from outlast.worker.executors.guarded_process import End, Leash, kill_all
+from outlast.worker.executors.guarded_process import GuardedProcess, ProcessExit, kill_all
 from outlast.worker.executors.process_protocol import LONGEST, encode, order, told_outcome
-from outlast.worker.run_outcome import Active, Died, Dumped, Reported
+from outlast.worker.run_outcome import ActiveRun, EncodedResult, ProcessDied, RemoteError
 
 IDLE: Final = 60.0
 """How long a process without work is kept, in seconds."""
@@ -29,10 +29,10 @@ class ProcessExecutor:
     def __init__(self, addresses: Mapping[str, str], *, idle: float = IDLE) -> None:
         self._addresses = addresses
         self._keep_for = idle
-        self._idle: dict[Process, asyncio.TimerHandle] = {}
-        self._all: set[Process] = set()
+        self._idle: dict[HandlerProcess, asyncio.TimerHandle] = {}
+        self._all: set[HandlerProcess] = set()
 
-    async def call(self, active: Active, params: dict[str, Any]) -> object:  # noqa: ARG002 - the process reads them itself
+    async def call(self, active: ActiveRun, params: dict[str, Any]) -> object:  # noqa: ARG002 - the process reads them itself
         process = self._free() or self._start()
         active.stop = process.leash.end
         try:
@@ -47,7 +47,7 @@ class ProcessExecutor:
         for process in tuple(self._all):
             process.drop()
 
-    def _free(self) -> "Process | None":
+    def _free(self) -> "HandlerProcess | None":
         while self._idle:
             process, timer = self._idle.popitem()  # the last used: those before it grow old
             timer.cancel()
@@ -55,25 +55,25 @@ class ProcessExecutor:
                 return process
         return None
 
-    def _start(self) -> "Process":
-        process = Process()
+    def _start(self) -> "HandlerProcess":
+        process = HandlerProcess()
         self._all.add(process)
         process.leash.ended.add_done_callback(lambda _: self._all.discard(process))
         return process
 
-    def _take_back(self, process: "Process", active: Active) -> None:
+    def _take_back(self, process: "HandlerProcess", active: ActiveRun) -> None:
         if not process.has_answered or active.interrupted is not None:
             process.leash.kill()
             return
         loop = asyncio.get_running_loop()
         self._idle[process] = loop.call_later(self._keep_for, self._retire, process)
 
-    def _retire(self, process: "Process") -> None:
+    def _retire(self, process: "HandlerProcess") -> None:
         if self._idle.pop(process, None) is not None:
             process.leash.end()
 
 
-class Process:
+class HandlerProcess:
     """The worker's end of one such process."""
 
     def __init__(self) -> None:
@@ -81,20 +81,20 @@ class Process:
         self._line, theirs = socket.socketpair()
         argv = [sys.executable, "-c", _BOOT, str(theirs.fileno()), json.dumps(sys.path)]
         try:
-            self.leash = Leash(argv, pass_fds=[theirs.fileno()])
+            self.leash = GuardedProcess(argv, pass_fds=[theirs.fileno()])
         except BaseException:
             self._line.close()
             raise
         finally:
             theirs.close()
         self._heard = b""
-        self._active: Active | None = None
+        self._active: ActiveRun | None = None
         self._answer: asyncio.Future[object] = self._loop.create_future()
         self._line.setblocking(False)
         self._loop.add_reader(self._line, self._readable)
         self.leash.ended.add_done_callback(self._gone)
 
-    async def run(self, active: Active, address: str) -> object:
+    async def run(self, active: ActiveRun, address: str) -> object:
         """What the handler returned, told by its process; Died if that ended instead."""
         self._active = active
         self._answer = self._loop.create_future()
@@ -120,10 +120,10 @@ class Process:
         except OSError:
             self.leash.kill()  # it no longer listens
 
-    def _died(self, active: Active, end: End) -> Died:
+    def _died(self, active: ActiveRun, end: ProcessExit) -> ProcessDied:
         active.exit_code = end.status
         why = f"could not be started: {end.error}" if end.error else str(end)
-        return Died(f"the handler's process {why} before the handler returned")
+        return ProcessDied(f"the handler's process {why} before the handler returned")
 
     def _readable(self) -> None:
         self._read()
@@ -166,10 +166,10 @@ class Process:
         elif "outcome" in message:
             self._answer.set_result(told_outcome(message))
         elif "error" in message:
-            error = Reported(str(message["error"]), permanent=bool(message["permanent"]))
+            error = RemoteError(str(message["error"]), permanent=bool(message["permanent"]))
             self._answer.set_exception(error)
         else:
-            self._answer.set_result(Dumped(message["result"]))
+            self._answer.set_result(EncodedResult(message["result"]))
 
     def drop(self) -> None:
         """Kill it, for when no event loop can wait for its end."""

@@ -24,7 +24,7 @@ LAST_OUTPUT = 1.0
 """How long to wait for output after the end; one that fled to another session may hold the pipe."""
 
 
-class Keeper:
+class ProcessGuardian:
     """One process, and the line to whoever wants it."""
 
     def __init__(self, line: socket.socket, argv: Sequence[str], spec: dict[str, Any]) -> None:
@@ -36,7 +36,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._is_over = False
 
-    def keep(self) -> None:
+    def guard(self) -> None:
         try:
             self._process = self._start()
         except OSError as error:
@@ -147,7 +147,7 @@ def main() -> None:
     line.set_inheritable(False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # ignoring them would be inherited by the process
-    Keeper(line, sys.argv[2:], spec).keep()
+    ProcessGuardian(line, sys.argv[2:], spec).guard()
 
 
 if __name__ == "__main__":

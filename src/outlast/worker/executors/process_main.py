@@ -17,14 +17,14 @@ from os import PathLike
 from types import FrameType
 from typing import Any, Final
 
-from outlast.core.classify import Verdict
-from outlast.core.limits import cut
-from outlast.core.outcome import Outcome
+from outlast.core.classify import ErrorClass
+from outlast.core.limits import truncate
+from outlast.core.outcome import HandlerOutcome
 from outlast.core.run import Claim
 from outlast.errors import UnknownType
 from outlast.jobs.registry import JobType, Registry
 from outlast.run_context import Run
-from outlast.worker.executors.process_protocol import encode, ordered, outcome
+from outlast.worker.executors.process_protocol import encode, encode_task, outcome
 
 BETWEEN_REPORTS: Final = 0.1
 ASKED_TO_END: Final = 128 + signal.SIGTERM
@@ -34,14 +34,14 @@ def main(line: int) -> None:
     """Serve the worker at the other end of `line` until one of the two is gone."""
     sys.argv[1:] = []
     signal.signal(signal.SIGTERM, _terminate)
-    Inside(socket.socket(fileno=line)).serve()
+    HandlerServer(socket.socket(fileno=line)).serve()
 
 
 class Terminated(SystemExit):
     """Raised in the handler when its process is asked to end, so that it can clean up."""
 
 
-class Inside:
+class HandlerServer:
     """One order at a time: the handler has the main thread, the line a thread of its own."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -56,16 +56,16 @@ class Inside:
             threading.Thread(target=target, daemon=True).start()
         try:
             while True:
-                answer = self._perform(*ordered(self._orders.get()))
+                answer = self._perform(*encode_task(self._orders.get()))
                 _flush()
-                self.say(answer)
+                self.send(answer)
         except Terminated:
             _flush()
             os._exit(ASKED_TO_END)  # whatever threads the handler left behind
         except OSError:  # the line is gone: a handler closed it, or the worker did
             os._exit(1)
 
-    def say(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         with self._speaking:
             self._line.sendall(encode(message))
 
@@ -109,18 +109,18 @@ class RemoteRun(Run):
 
     __slots__ = ("_inside",)
 
-    def __init__(self, claim: Claim, inside: Inside) -> None:
+    def __init__(self, claim: Claim, inside: HandlerServer) -> None:
         super().__init__(claim, tell=inside.tell)
         self._inside = inside
 
     def attach(self, *paths: str | PathLike[str]) -> None:
         before = len(self.artifacts)
         super().attach(*paths)
-        self._inside.say({"attach": self.artifacts[before:]})  # at once: it may be killed
+        self._inside.send({"attach": self.artifacts[before:]})  # at once: it may be killed
 
     def rows(self, number: int) -> None:
         super().rows(number)
-        self._inside.say({"rows": number})
+        self._inside.send({"rows": number})
 
 
 def _registry(address: str) -> Registry:
@@ -139,13 +139,15 @@ def _call(kind: JobType[..., Any], run: Run, params: dict[str, Any]) -> object:
 
 
 def _answer(kind: JobType[..., Any], value: object) -> dict[str, Any]:
-    return outcome(value) if isinstance(value, Outcome) else {"result": kind.dump_result(value)}
+    return (
+        outcome(value) if isinstance(value, HandlerOutcome) else {"result": kind.dump_result(value)}
+    )
 
 
 def _failure(kind: JobType[..., Any] | None, error: BaseException) -> dict[str, Any]:
-    verdict = Verdict.TRANSIENT if kind is None else kind.classifier.verdict(error)
-    text = cut("".join(traceback.format_exception(error)))
-    return {"error": text, "permanent": verdict is Verdict.PERMANENT}
+    verdict = ErrorClass.TRANSIENT if kind is None else kind.classifier.verdict(error)
+    text = truncate("".join(traceback.format_exception(error)))
+    return {"error": text, "permanent": verdict is ErrorClass.PERMANENT}
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:

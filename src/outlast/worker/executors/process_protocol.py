@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from outlast.core.delivery import Delivery
-from outlast.core.outcome import Cancel, Outcome, RetryAfter, Skip, Snooze
+from outlast.core.outcome import Cancel, HandlerOutcome, RetryAfter, Skip, Snooze
 from outlast.core.run import Claim
 
 LONGEST: Final = 4 * 1024 * 1024
@@ -26,7 +26,7 @@ def order(claim: Claim, address: str) -> dict[str, Any]:
     return {"app": address, "claim": {**asdict(claim), "slot_at": slot_at}}
 
 
-def ordered(message: dict[str, Any]) -> tuple[Claim, str]:
+def encode_task(message: dict[str, Any]) -> tuple[Claim, str]:
     """What is to be run, and where its app is."""
     fields = message["claim"]
     slot = fields["slot_at"]
@@ -35,7 +35,7 @@ def ordered(message: dict[str, Any]) -> tuple[Claim, str]:
     return Claim(**{**fields, "delivery": delivery, "slot_at": slot_at}), message["app"]
 
 
-def outcome(value: Outcome) -> dict[str, Any]:
+def outcome(value: HandlerOutcome) -> dict[str, Any]:
     """One of the values that are no results; TypeError for one that cannot be told."""
     name = type(value).__name__
     if _OUTCOMES.get(name) is not type(value):
@@ -44,7 +44,7 @@ def outcome(value: Outcome) -> dict[str, Any]:
     return {"outcome": name, "delay": delay, "reason": getattr(value, "reason", None)}
 
 
-def told_outcome(message: dict[str, Any]) -> Outcome:
+def told_outcome(message: dict[str, Any]) -> HandlerOutcome:
     delay, reason = message["delay"], message["reason"]
     match message["outcome"]:
         case "Snooze":

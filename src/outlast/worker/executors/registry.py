@@ -11,7 +11,7 @@ from outlast.worker.executors.process import ProcessExecutor
 from outlast.worker.executors.thread import ThreadExecutor
 
 
-def all_executors(
+def make_executors(
     *,
     concurrency: int,
     logs: Path,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from outlast.jobs.executor_choice import STOPS
-from outlast.worker.run_outcome import Active
+from outlast.worker.run_outcome import ActiveRun
 
 
 class ThreadExecutor:
@@ -19,7 +19,7 @@ class ThreadExecutor:
     def __init__(self, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="outlast-handler")
 
-    async def call(self, active: Active, params: dict[str, Any]) -> object:
+    async def call(self, active: ActiveRun, params: dict[str, Any]) -> object:
         return await self.run(active.handler, params)
 
     async def run(self, function: Callable[..., Any], params: dict[str, Any]) -> Any:

@@ -9,14 +9,14 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import Lease
 from outlast.core.state import Loss
-from outlast.core.worker import TREE
+from outlast.core.worker import SUPERVISED_BOOT_PREFIX
 from outlast.store.base import Store
 from outlast.worker import log_events
 
 AT_ONCE: Final = 500
 
 
-class Deserted:
+class DeadWorkerReclaimer:
     """Whoever has a worker's lock alone has proved that it is dead: only then is anything done."""
 
     def __init__(self, store: Store, new_id: Callable[[], JobId]) -> None:
@@ -26,11 +26,11 @@ class Deserted:
     async def run_once(self) -> int:
         """How many runs it closed."""
         trees = {job.boot_id async for job in self._running() if _is_tree(job.boot_id)}
-        vacant = await self._store.vacant({tree for tree in trees if tree is not None})
+        vacant = await self._store.free_locks({tree for tree in trees if tree is not None})
         return sum([await self._close(tree) for tree in sorted(vacant)])
 
     async def _close(self, tree: str) -> int:
-        hold = await self._store.hold(tree)
+        hold = await self._store.acquire_lock(tree)
         if hold is None:  # somebody else closes them, or it lives after all
             return 0
         try:
@@ -48,14 +48,16 @@ class Deserted:
 
     async def _running(self) -> AsyncIterator[Job]:
         after = 0
-        while jobs := await self._store.held(besides="", after=after, limit=AT_ONCE):
+        while jobs := await self._store.running_under_other_boots(
+            besides="", after=after, limit=AT_ONCE
+        ):
             for job in jobs:
                 yield job
             after = jobs[-1].seq
 
 
 def _is_tree(boot_id: str | None) -> bool:
-    return boot_id is not None and boot_id.startswith(TREE)
+    return boot_id is not None and boot_id.startswith(SUPERVISED_BOOT_PREFIX)
 
 
 def _prior(job: Job) -> str:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from outlast.core.ids import JobId
-from outlast.jobs.group_closing import AT_ONCE, Sweepable, end_first, end_left_over
+from outlast.jobs.group_closing import AT_ONCE, GroupClosingStore, end_first, end_remaining_members
 
 FEW: Final = 10
 """So many groups are looked at by whoever has just written a failure."""
@@ -16,7 +16,7 @@ ABANDONED: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class GroupsClosed:
     """What one step did."""
 
     expired: int = 0  # groups that nobody completed, stopped
@@ -24,22 +24,22 @@ class Swept:
     over: int = 0  # closing groups of which nothing is left
 
 
-class GroupSweep:
+class GroupCloser:
     """Each step can be killed anywhere and taken by several workers at once."""
 
-    def __init__(self, store: Sweepable, new_id: Callable[[], JobId]) -> None:
+    def __init__(self, store: GroupClosingStore, new_id: Callable[[], JobId]) -> None:
         self._store = store
         self._new_id = new_id
 
-    async def hurry(self) -> int:
+    async def close_first_batch(self) -> int:
         """At once after a failure, so that who waits does not start; the rest is for a sweep."""
         closing = await self._store.closing_groups(limit=FEW)
         return sum([await end_first(self._store, group, self._new_id) for group in closing])
 
-    async def run_once(self) -> Swept:
+    async def run_once(self) -> GroupsClosed:
         """Stop what nobody completed, and end who is left over in every group that closes."""
         expired = await self._store.expire_groups(older_than=ABANDONED, limit=AT_ONCE)
         closing = await self._store.closing_groups(limit=AT_ONCE)
-        ended = [await end_left_over(self._store, group, self._new_id) for group in closing]
-        over = await self._store.sweep_groups(limit=AT_ONCE) if closing else 0
-        return Swept(expired, sum(ended), over)
+        ended = [await end_remaining_members(self._store, group, self._new_id) for group in closing]
+        over = await self._store.mark_groups_closed(limit=AT_ONCE) if closing else 0
+        return GroupsClosed(expired, sum(ended), over)

@@ -14,12 +14,12 @@ from outlast.core.job import Job
 from outlast.core.run import Lease
 from outlast.core.state import Loss
 from outlast.store.base import Store
-from outlast.store.upkeep import Chores, look
+from outlast.store.upkeep import MaintenanceDue, check_maintenance
 from outlast.worker import log_events
-from outlast.worker.maintenance.dead_workers import Deserted
-from outlast.worker.maintenance.group_closer import ABANDONED, GroupSweep
-from outlast.worker.maintenance.reservation_monitor import Inspected, ReservationCare
-from outlast.worker.periodic import every
+from outlast.worker.maintenance.dead_workers import DeadWorkerReclaimer
+from outlast.worker.maintenance.group_closer import ABANDONED, GroupCloser
+from outlast.worker.maintenance.reservation_monitor import Inspected, ReservationMonitor
+from outlast.worker.periodic import run_periodically
 
 log = logging.getLogger("outlast.worker")
 
@@ -27,7 +27,7 @@ AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Tidied:
+class MaintenanceResult:
     """What one step did."""
 
     reclaimed: int = 0
@@ -36,28 +36,28 @@ class Tidied:
     swept: int = 0  # members left over in groups that close
 
 
-class Tidy:
+class Maintenance:
     """Each step is one atomic write per job: killed in the middle, the next step goes on."""
 
     def __init__(self, store: Store, new_id: Callable[[], JobId]) -> None:
         self._store = store
-        self._reservations = ReservationCare(store, new_id)
+        self._reservations = ReservationMonitor(store, new_id)
         self._new_id = new_id
-        self._groups = GroupSweep(store, new_id)
-        self._deserted = Deserted(store, new_id)
+        self._groups = GroupCloser(store, new_id)
+        self._deserted = DeadWorkerReclaimer(store, new_id)
 
-    async def run_once(self) -> Tidied:
+    async def run_once(self) -> MaintenanceResult:
         """Close what nobody renewed, skip what starts too late, free held queues, sweep groups."""
-        chores = await look(self._store, abandoned=ABANDONED)
-        return await self._tidy(chores) if chores else Tidied()
+        chores = await check_maintenance(self._store, abandoned=ABANDONED)
+        return await self._tidy(chores) if chores else MaintenanceResult()
 
-    async def _tidy(self, chores: Chores) -> Tidied:
-        lapsed = await self._store.lapsed(limit=AT_ONCE) if chores.lapsed else []
+    async def _tidy(self, chores: MaintenanceDue) -> MaintenanceResult:
+        lapsed = await self._store.expired_leases(limit=AT_ONCE) if chores.lapsed else []
         for job in lapsed:
             log_events.job_lost(Lease(job.id, job.token), reason="lease_expired", holder=job.holder)
-        overdue = await self._store.overdue(limit=AT_ONCE) if chores.overdue else []
+        overdue = await self._store.missed_start_deadline(limit=AT_ONCE) if chores.overdue else []
         held = await self._reservations.run_once() if chores.held else Inspected()
-        return Tidied(
+        return MaintenanceResult(
             reclaimed=await self._settle(lapsed, Lost(Loss.LEASE_EXPIRED))
             + (await self._deserted.run_once() if chores.deserted else 0),
             misfired=await self._settle(overdue, Misfired()),
@@ -77,7 +77,9 @@ class Tidy:
         return sum(await self._store.apply(changes))
 
 
-async def look_around(tidy: Tidy, settings: Settings, *, random: Callable[[], float]) -> None:
+async def run_maintenance(
+    tidy: Maintenance, settings: Settings, *, random: Callable[[], float]
+) -> None:
     """Tidy every tick and prune every sixty, until cancelled."""
 
     async def prune() -> None:
@@ -86,6 +88,6 @@ async def look_around(tidy: Tidy, settings: Settings, *, random: Callable[[], fl
                 return
 
     await asyncio.gather(
-        every(settings.tick, tidy.run_once, what="tidy up", random=random),
-        every(60 * settings.tick, prune, what="prune", random=random),
+        run_periodically(settings.tick, tidy.run_once, what="tidy up", random=random),
+        run_periodically(60 * settings.tick, prune, what="prune", random=random),
     )

@@ -6,16 +6,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal, Protocol
 
 from outlast.core.decide import Change, decide
-from outlast.core.event import Continued, Drifted, Event, Lost
+from outlast.core.event import DetachedJobFound, Event, Lost, SuccessorMissing
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import Loss, State
 from outlast.store.around import Locks
-from outlast.store.base import PROMOTED_AT_ONCE, Jobs, Repairs, Runs
+from outlast.store.base import PROMOTED_AT_ONCE, Jobs, RecoveryReads, Runs
 from outlast.store.contract.reservations import Reservations
-from outlast.telemetry.events import tell
-from outlast.worker.maintenance.reservation_monitor import ReservationCare
+from outlast.telemetry.events import emit
+from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 log = logging.getLogger("outlast.worker")
 
@@ -25,7 +25,7 @@ Scope = Literal["instance", "all"]
 Unknown = Literal["fail", "threshold", "leave"]
 
 
-class Recoverable(Jobs, Runs, Repairs, Reservations, Locks, Protocol):
+class Recoverable(Jobs, Runs, RecoveryReads, Reservations, Locks, Protocol):
     """What recovery needs of a store."""
 
 
@@ -67,7 +67,7 @@ class Recovery:
     def __init__(
         self,
         store: Recoverable,
-        holder: Holder,
+        holder: LeaseHolder,
         *,
         scope: Scope,
         new_id: Callable[[], JobId],
@@ -86,14 +86,16 @@ class Recovery:
     async def run_once(self) -> Recovered:
         """Repair everything, tell what was done, and promote what fell due meanwhile."""
         done = Recovered(lost=await self._own_lost_runs(), unknown=await self._unknown_owners())
-        adrift = [job async for job in _all(self._store.adrift)]
+        adrift = [job async for job in _all(self._store.detached_jobs)]
         ended = [(job, event) for job in adrift if (event := await self._last_run(job))]
-        runless = [(job, Drifted(None, detail=_prior(job))) for job in adrift if not job.token]
+        runless = [
+            (job, DetachedJobFound(None, detail=_prior(job))) for job in adrift if not job.token
+        ]
         done = replace(done, finished=len(await self._settle(ended)))
         done = replace(done, without_run=len(await self._settle(runless)))
         done = await self._continue_chains(done)
         done = replace(done, orphans=await self._orphans())
-        held = await ReservationCare(self._store, self._new_id).run_once(tell_all=True)
+        held = await ReservationMonitor(self._store, self._new_id).run_once(tell_all=True)
         done = replace(done, inspected=held.inspected, freed=held.freed, expired=held.expired)
         done = replace(done, promoted=await self._promote())
         log.info(
@@ -107,7 +109,7 @@ class Recovery:
 
     async def _own_lost_runs(self) -> int:
         instance = self._holder.instance_id if self._scope == "instance" else None
-        left = [(job, _lost(job)) async for job in self._held(instance) if self._is_ours(job)]
+        left = [(job, _lost(job)) async for job in self._held(instance) if self._in_scope(job)]
         return len(await self._settle(left))
 
     async def _unknown_owners(self) -> int:
@@ -122,8 +124,10 @@ class Recovery:
         return len(await self._settle([(job, _lost(job, reason)) for job in jobs]))
 
     async def _continue_chains(self, done: Recovered) -> Recovered:
-        event = Continued(Loss.STARTUP_RECOVERY)
-        ends = await self._settle([(job, event) async for job in _all(self._store.unfollowed)])
+        event = SuccessorMissing(Loss.STARTUP_RECOVERY)
+        ends = await self._settle(
+            [(job, event) async for job in _all(self._store.missing_successors)]
+        )
         given_up = ends.count(State.DEAD_LETTER)
         return replace(done, continued=ends.count(State.FAILED), given_up=given_up)
 
@@ -141,7 +145,7 @@ class Recovery:
             count += moved
         return count
 
-    def _is_ours(self, job: Job) -> bool:
+    def _in_scope(self, job: Job) -> bool:
         """Who is the only one to serve some queues is not for that the only worker there is."""
         return self._scope == "instance" or self._queues is None or job.queue in self._queues
 
@@ -149,7 +153,7 @@ class Recovery:
         boot = self._holder.boot_id
 
         async def page(*, after: int, limit: int) -> list[Job]:
-            return await self._store.held(
+            return await self._store.running_under_other_boots(
                 besides=boot, instance_id=instance_id, after=after, limit=limit
             )
 
@@ -162,7 +166,7 @@ class Recovery:
         """How the run ended under whose token the job was found; None if there is no such run."""
         for run in await self._store.runs(job.id):
             if run.token == job.token:
-                return Drifted(run.status, run.reason, _prior(job))
+                return DetachedJobFound(run.status, run.reason, _prior(job))
         return None
 
     async def _settle(self, found: Sequence[tuple[Job, Event]]) -> list[State]:
@@ -187,7 +191,7 @@ def _tell(job: Job, change: Change) -> None:
     to = str(change.move.to)
     facts = {"job": job.id, "token": job.token, "holder": job.holder, "boot": job.boot_id}
     why = {"now": to, "reason": change.reason or to}
-    tell(log, logging.WARNING, "recovered", {**facts, **why})
+    emit(log, logging.WARNING, "recovered", {**facts, **why})
 
 
 def _prior(job: Job) -> str:

@@ -22,7 +22,7 @@ log = logging.getLogger("outlast.worker")
 AT_ONCE = 500
 
 
-class Verdict(StrEnum):
+class ReservationFinding(StrEnum):
     """What was found of an active reservation."""
 
     IN_USE = "in_use"  # its job runs: the lease of that run decides
@@ -34,11 +34,11 @@ class Verdict(StrEnum):
 
 
 REASONS = {
-    Verdict.OWNER_DEAD: Abandonment.OWNER_DEAD,
-    Verdict.CALLER_SILENT: Abandonment.CALLER_SILENT,
+    ReservationFinding.OWNER_DEAD: Abandonment.OWNER_DEAD,
+    ReservationFinding.CALLER_SILENT: Abandonment.CALLER_SILENT,
 }
-LEFT = frozenset({Verdict.IN_USE, Verdict.OBEYED})
-FREED = frozenset({Verdict.JOB_OVER, Verdict.HANDED_BACK})
+LEFT = frozenset({ReservationFinding.IN_USE, ReservationFinding.OBEYED})
+FREED = frozenset({ReservationFinding.JOB_OVER, ReservationFinding.HANDED_BACK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,17 @@ class Inspected:
     expired: int = 0  # their caller was dead or silent, and their job is cancelled
 
 
-Found = tuple[Reservation, Job | None, Verdict]
+Found = tuple[Reservation, Job | None, ReservationFinding]
 
 
-class Holding(Jobs, Reservations, Locks, Protocol):
+class ReservationStore(Jobs, Reservations, Locks, Protocol):
     """What this needs of a store."""
 
 
-class ReservationCare:
+class ReservationMonitor:
     """Each step is one atomic write per reservation: killed in the middle, the next goes on."""
 
-    def __init__(self, store: Holding, new_id: Callable[[], JobId]) -> None:
+    def __init__(self, store: ReservationStore, new_id: Callable[[], JobId]) -> None:
         self._store = store
         self._new_id = new_id
 
@@ -69,7 +69,7 @@ class ReservationCare:
         held = await self._store.reservations(active_only=True, limit=AT_ONCE)
         if not held:
             return Inspected()
-        late = await self._store.lapsed_reservations(limit=AT_ONCE)
+        late = await self._store.expired_reservations(limit=AT_ONCE)
         lapsed, known = {each.id for each in late}, {each.id for each in held}
         held += [each for each in late if each.id not in known]  # older than so many others
         jobs = await self._store.get([each.job_id for each in held])
@@ -86,21 +86,23 @@ class ReservationCare:
 
     async def _judge(
         self, held: Reservation, job: Job | None, lapsed: set[ReservationId]
-    ) -> Verdict:
+    ) -> ReservationFinding:
         if job is None or job.is_final:
-            return Verdict.JOB_OVER
+            return ReservationFinding.JOB_OVER
         if job.state not in WAITING:
-            return Verdict.IN_USE
+            return ReservationFinding.IN_USE
         if job.token:  # it was taken and handed back: its caller has its answer
-            return Verdict.HANDED_BACK if held.id in lapsed else Verdict.OBEYED
+            return (
+                ReservationFinding.HANDED_BACK if held.id in lapsed else ReservationFinding.OBEYED
+            )
         if await self._is_dead(held.caller):
-            return Verdict.OWNER_DEAD
-        return Verdict.CALLER_SILENT if held.id in lapsed else Verdict.OBEYED
+            return ReservationFinding.OWNER_DEAD
+        return ReservationFinding.CALLER_SILENT if held.id in lapsed else ReservationFinding.OBEYED
 
     async def _is_dead(self, caller: str) -> bool:
         """Whoever can take a caller's lock has proved that nobody has it."""
         try:
-            hold = await self._store.hold(caller)
+            hold = await self._store.acquire_lock(caller)
         except OperatorError as error:
             log.warning("cannot tell whether a caller lives caller=%s: %s", caller, error)
             return False
@@ -112,7 +114,7 @@ class ReservationCare:
     async def _free(self, found: Sequence[Found]) -> set[ReservationId]:
         if not any(verdict in FREED for *_, verdict in found):
             return set()
-        return {each.id for each in await self._store.free_reservations(limit=AT_ONCE)}
+        return {each.id for each in await self._store.release_stale_reservations(limit=AT_ONCE)}
 
     async def _expire(self, found: Sequence[Found]) -> int:
         # A refusal means that a worker took the job, or that the caller was heard after all.
@@ -124,7 +126,7 @@ class ReservationCare:
         return sum(await self._store.apply(changes)) if changes else 0
 
 
-def _tell(held: Reservation, verdict: Verdict) -> None:
+def _tell(held: Reservation, verdict: ReservationFinding) -> None:
     log.warning(
         "reservation inspected reservation_id=%s queue=%s job=%s verdict=%s expires_at=%s",
         held.id,

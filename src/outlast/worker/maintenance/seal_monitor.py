@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from outlast.store.base import Store
-from outlast.store.contract.transfer import Stage
+from outlast.store.contract.transfer import TransferStage
 
 
-class SealWatch:
+class SealMonitor:
     """Looks while there is something in hand; who has nothing learns of a seal by its claims."""
 
     def __init__(
@@ -21,8 +21,8 @@ class SealWatch:
         """Whether it had everything handed back: once in a move, when its grace is over."""
         if not self._is_busy():
             return False
-        footing = await self._store.footing()
-        if footing.stage is not Stage.SEALED or footing.grace is None:
+        footing = await self._store.transfer_status()
+        if footing.stage is not TransferStage.SEALED or footing.grace is None:
             self._handed_back = None
             return False
         if self._handed_back == footing.by or await self._store.now() < footing.grace:

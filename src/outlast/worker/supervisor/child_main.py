@@ -13,16 +13,16 @@ from typing import Any, Final
 from outlast.config import Settings
 from outlast.core.event import ZERO
 from outlast.core.ids import JobId
-from outlast.core.run import Holder, Lease
+from outlast.core.run import Lease, LeaseHolder
 from outlast.core.state import State
 from outlast.errors import OperatorError
 from outlast.store.around import Topic
 from outlast.store.base import Renewal, Store
-from outlast.telemetry.events import Told, pass_on
+from outlast.telemetry.events import TelemetryEvent, forward
 from outlast.worker.engine import Engine
-from outlast.worker.supervisor.control_channel import Line
-from outlast.worker.supervisor.identity import share
-from outlast.worker.supervisor.shared_lease_table import HeldOnBoard
+from outlast.worker.supervisor.control_channel import ControlChannel
+from outlast.worker.supervisor.identity import join_identity
+from outlast.worker.supervisor.shared_lease_table import SharedLeaseWriter
 
 log = logging.getLogger("outlast.worker")
 
@@ -33,7 +33,7 @@ FOREVER: Final = timedelta(days=36_500)
 LONGEST_ORPHAN: Final = timedelta(seconds=2)
 
 
-class Child:
+class WorkerChild:
     """Waits for the word to start, works until told to stop, or until its supervisor is gone."""
 
     def __init__(
@@ -42,8 +42,8 @@ class Child:
         engine: Engine,
         settings: Settings,
         *,
-        held: HeldOnBoard,
-        line: Line,
+        held: SharedLeaseWriter,
+        line: ControlChannel,
         ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         """`ready` is begun when the store is open."""
@@ -74,23 +74,23 @@ class Child:
         await self._store.close()
         self._line.close()
 
-    def orphaned(self) -> None:
+    def on_supervisor_lost(self) -> None:
         """The supervisor is dead: its next start will run these jobs, so they stop here first."""
         self._stop(ZERO)
 
     async def _listen(self) -> None:
         async for message in self._line.messages():
-            self._hear(message)
-        self.orphaned()
+            self._handle_message(message)
+        self.on_supervisor_lost()
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _handle_message(self, message: dict[str, Any]) -> None:
         match message:
             case {"is": "start", "instance_id": instance, "boot_id": boot}:
-                self._go(self._start(Holder(instance_id=instance, boot_id=boot)))
+                self._go(self._start(LeaseHolder(instance_id=instance, boot_id=boot)))
             case {"is": "found", "job": job, "token": token, "held": held, "cancel": cancel}:
-                self._engine.found(Lease(JobId(job), token), Renewal(held, cancel))
+                self._engine.on_renewal(Lease(JobId(job), token), Renewal(held, cancel))
             case {"is": "told", "event": event, "facts": facts}:
-                pass_on(Told(event, facts))
+                forward(TelemetryEvent(event, facts))
             case {"is": "drain"}:
                 self._go(self._drain())
             case {"is": "stop", "grace": grace}:
@@ -98,20 +98,22 @@ class Child:
             case _:
                 log.warning("the supervisor said %s, which is not understood", message.get("is"))
 
-    async def _start(self, holder: Holder) -> None:
+    async def _start(self, holder: LeaseHolder) -> None:
         await self._open(holder)
         if self._ready is not None:
             self._go(self._ready())
         self._engine.start(holder)
-        self._deaf = self._store.listen(self._engine.hint, topics=[Topic.WORK])
+        self._deaf = self._store.subscribe(self._engine.hint, topics=[Topic.WORK])
         self._at_work.set()
         self._line.send("started")
 
-    async def _open(self, holder: Holder) -> None:
+    async def _open(self, holder: LeaseHolder) -> None:
         while True:
             try:
                 await self._store.open()
-                await share(self._store, holder)  # until the store is closed, or this process dies
+                await join_identity(
+                    self._store, holder
+                )  # until the store is closed, or this process dies
             except OperatorError as error:
                 log.warning("cannot open the store, will try again: %s", error)
                 await asyncio.sleep(1)
@@ -132,7 +134,7 @@ class Child:
         if not self._grace.done():
             self._grace.set_result(grace)
         elif self._deaf is not None:  # it was about to leave in its own time
-            self._engine.hasten(grace)
+            self._engine.shorten_grace(grace)
 
     def _go(self, step: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(step)
@@ -153,7 +155,7 @@ class Child:
     async def _beat(self) -> None:
         silence = self._settings.max_silence.total_seconds()
         while True:
-            self._held.beat(memory_in_use())
+            self._held.heartbeat(memory_in_use())
             await asyncio.sleep(min(LONGEST_BEAT, silence / BEATS_PER_SILENCE))
 
 
@@ -162,7 +164,7 @@ def orphan_patience(settings: Settings) -> timedelta:
     return min(LONGEST_ORPHAN, (settings.lease - settings.renew) / 2)
 
 
-def watch_lifeline(fd: int, child: Child, patience: timedelta) -> None:
+def watch_lifeline(fd: int, child: WorkerChild, patience: timedelta) -> None:
     """End this process when its supervisor has died, in order if possible, soon in any case.
 
     The other end of `fd` is the supervisor's: reading ends when that process does. A thread waits
@@ -173,7 +175,7 @@ def watch_lifeline(fd: int, child: Child, patience: timedelta) -> None:
     def wait() -> None:
         os.read(fd, 1)
         log.error("the supervisor is gone; stopping")
-        loop.call_soon_threadsafe(child.orphaned)
+        loop.call_soon_threadsafe(child.on_supervisor_lost)
         threading.Event().wait(patience.total_seconds())
         os._exit(1)
 

@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from outlast.clock import Clock
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import Loss
-from outlast.telemetry.events import Told
-from outlast.worker.supervisor.child_process import Kin, Role
+from outlast.telemetry.events import TelemetryEvent
+from outlast.worker.supervisor.child_process import ChildProcess, Role
 
 log = logging.getLogger("outlast.worker")
 
@@ -24,34 +24,34 @@ LONGEST_PAUSE: Final = 5.0
 MOST_KEPT: Final = 1000
 """So many events wait for a child that listens to them, if none is there just then."""
 
-LAST_WORDS: Final = 0.5
+MESSAGE_DRAIN_TIMEOUT: Final = 0.5
 """How long after a child's end what it said before may take to be heard, in seconds."""
 
 
-class Unfit(Exception):
+class AppUnusable(Exception):
     """The app cannot be worked for; the message says why."""
 
 
-class Family:
+class ChildPool:
     """Spawns, minds and replaces children. `died` settles what a dead one left behind."""
 
     def __init__(
         self,
-        spawn: Callable[[], Awaitable[Kin]],
+        spawn: Callable[[], Awaitable[ChildProcess]],
         *,
         size: int,
         clock: Clock,
-        died: Callable[[Kin], Awaitable[None]],
+        died: Callable[[ChildProcess], Awaitable[None]],
     ) -> None:
         self._spawn = spawn
         self._size = size
         self._clock = clock
         self._died = died
-        self._kin: list[Kin] = []
+        self._kin: list[ChildProcess] = []
         self._minding: set[asyncio.Task[None]] = set()
         self._deaths: deque[int] = deque()
-        self._untold: deque[Told] = deque(maxlen=MOST_KEPT)
-        self._holder: Holder | None = None
+        self._untold: deque[TelemetryEvent] = deque(maxlen=MOST_KEPT)
+        self._holder: LeaseHolder | None = None
         self._spares = 0
         self._coming = 0
         self._stopping = asyncio.Event()
@@ -62,40 +62,40 @@ class Family:
         self._fill()
         return await self._hello
 
-    def begin(self, holder: Holder) -> None:
+    def begin(self, holder: LeaseHolder) -> None:
         """Let them work, in that name."""
         self._holder = holder
         self._place()
         self._fill()  # one may have died while nobody was at work yet
 
     @property
-    def members(self) -> list[Kin]:
+    def members(self) -> list[ChildProcess]:
         """Those that live, and may hold runs."""
         return [kin for kin in self._kin if kin.is_alive]
 
     @property
-    def working(self) -> list[Kin]:
+    def working(self) -> list[ChildProcess]:
         return [kin for kin in self.members if kin.role is Role.WORKING]
 
     @property
-    def at_work(self) -> list[Kin]:
+    def at_work(self) -> list[ChildProcess]:
         """Those that may run jobs: also who is about to leave ends its own first."""
-        return [kin for kin in self.members if kin.role in (Role.WORKING, Role.LEAVING)]
+        return [kin for kin in self.members if kin.role in (Role.WORKING, Role.STOPPING)]
 
-    def pass_on(self, told: Told) -> None:
+    def pass_on(self, told: TelemetryEvent) -> None:
         """Let a child tell its app what happened here, where none of the app's code is loaded."""
         self._untold.append(told)
-        listening = [kin for kin in self.members if kin.listens and not kin.line.is_clogged]
+        listening = [kin for kin in self.members if kin.listens and not kin.line.is_backed_up]
         if not listening:
             return
         for each in self._untold:
-            listening[0].line.send("told", event=each.event, facts=dict(each.facts))
+            listening[0].line.send("told", event=each.event, facts=dict(each.fields))
         self._untold.clear()
 
-    def replace(self, kin: Kin, why: str) -> None:
+    def replace(self, kin: ChildProcess, why: str) -> None:
         """Start another one; when that is ready this one ends its jobs, and then itself."""
         log.info("child recycled pid=%d why=%s", kin.pid, why)
-        kin.role = Role.LEAVING
+        kin.role = Role.STOPPING
         self._place()
         self._fill()
 
@@ -103,7 +103,7 @@ class Family:
         """Tell all to stop within `grace` seconds; none is replaced any more."""
         self._stopping.set()
         for kin in self.members:
-            if kin.role in (Role.COMING, Role.SPARE):
+            if kin.role in (Role.STARTING, Role.SPARE):
                 kin.kill(Loss.SHUTDOWN)  # it has nothing to finish
             else:
                 kin.line.send("stop", grace=grace)
@@ -117,7 +117,7 @@ class Family:
         if self._minding:
             await asyncio.wait(self._minding)
 
-    async def _bear(self, pause: float) -> None:
+    async def _spawn_child(self, pause: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._stopping.wait()
@@ -127,33 +127,33 @@ class Family:
             kin = await self._spawn()
         except OSError as error:
             self._coming -= 1
-            self._go_without(error)
+            self._on_spawn_error(error)
             return
         self._coming -= 1
         self._kin.append(kin)
         if self._stopping.is_set():
             kin.kill(Loss.SHUTDOWN)
-        await self._mind(kin)
+        await self._supervise(kin)
 
-    async def _mind(self, kin: Kin) -> None:
+    async def _supervise(self, kin: ChildProcess) -> None:
         """From its first word to what is left of it."""
         hearing = asyncio.create_task(self._listen(kin))
         await kin.process.wait()
         # Not for long: a process it forked may hold its end of the line open for ever.
-        await asyncio.wait([hearing], timeout=LAST_WORDS)
+        await asyncio.wait([hearing], timeout=MESSAGE_DRAIN_TIMEOUT)
         hearing.cancel()
         self._kin.remove(kin)
         was, kin.role = kin.role, Role.GONE
-        if not self._stopping.is_set() and was is not Role.LEAVING:
-            self._mourn(kin)
+        if not self._stopping.is_set() and was is not Role.STOPPING:
+            self._on_unexpected_exit(kin)
         await self._died(kin)
         kin.close()
 
-    async def _listen(self, kin: Kin) -> None:
+    async def _listen(self, kin: ChildProcess) -> None:
         async for message in kin.line.messages():
             self._hear(kin, message)
 
-    def _hear(self, kin: Kin, message: dict[str, Any]) -> None:
+    def _hear(self, kin: ChildProcess, message: dict[str, Any]) -> None:
         match message:
             case {"is": "hello"}:
                 kin.hello, kin.role = message, Role.SPARE
@@ -161,7 +161,7 @@ class Family:
                     self._hello.set_result(message)
                 self._place()
             case {"is": "unfit", "why": why}:
-                kin.unfit = why
+                kin.startup_error = why
             case {"is": "started"}:
                 log.info("child started pid=%d", kin.pid)
             case {"is": "settled", "settled": settled}:
@@ -171,7 +171,9 @@ class Family:
             case {"is": "stopped", "settled": settled}:
                 kin.has_settled(settled)
                 # It is done, but a thread of the app's may keep its process from ending.
-                asyncio.get_running_loop().call_later(LAST_WORDS, kin.kill, Loss.SHUTDOWN)
+                asyncio.get_running_loop().call_later(
+                    MESSAGE_DRAIN_TIMEOUT, kin.kill, Loss.SHUTDOWN
+                )
             case _:
                 log.warning("child %d said %s, which is not understood", kin.pid, message)
 
@@ -187,14 +189,14 @@ class Family:
             )
         if len(self.working) == self._size:
             for kin in self.members:
-                if kin.role is Role.LEAVING:
+                if kin.role is Role.STOPPING:
                     kin.line.send("stop", grace=None)
 
-    def _mourn(self, kin: Kin) -> None:
+    def _on_unexpected_exit(self, kin: ChildProcess) -> None:
         """One has died that should not have: put a spare in its place, and bear another."""
-        why = kin.unfit or kin.how_it_ended()
+        why = kin.startup_error or kin.how_it_ended()
         if not self._hello.done():
-            self._hello.set_exception(Unfit(why))
+            self._hello.set_exception(AppUnusable(why))
         if self._holder is None:
             return
         log.error("child died pid=%d %s", kin.pid, why)
@@ -203,21 +205,21 @@ class Family:
         self._place()
         self._fill()
 
-    def _go_without(self, error: OSError) -> None:
+    def _on_spawn_error(self, error: OSError) -> None:
         """One could not be started: at first that is the end, later it may pass."""
         why = f"cannot start a child process: {error}"
         if not self._hello.done():
-            self._hello.set_exception(Unfit(why))
+            self._hello.set_exception(AppUnusable(why))
             return
         log.error("%s; will try again", why)
         self._deaths.append(self._clock.monotonic())
         self._fill()
 
     def _fill(self) -> None:
-        ready = [kin for kin in self.members if kin.role is not Role.LEAVING]
+        ready = [kin for kin in self.members if kin.role is not Role.STOPPING]
         for _ in range(self._size + self._spares - len(ready) - self._coming):
             self._coming += 1
-            self._go(self._bear(self._pause()))
+            self._go(self._spawn_child(self._pause()))
 
     def _pause(self) -> float:
         """Nothing for the first few deaths, then longer and longer while they go on."""

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import IO, Any, Final
 
 from outlast.core.state import Loss
-from outlast.worker.supervisor.control_channel import Line
-from outlast.worker.supervisor.shared_lease_table import Board, anonymous_file
+from outlast.worker.supervisor.control_channel import ControlChannel
+from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable, anonymous_file
 
 DUMP_SIGNAL: Final = signal.SIGUSR2
 """Makes a child write the stacks of its threads, even while one of them holds the interpreter."""
@@ -23,22 +23,22 @@ MAX_DUMP: Final = 16_384
 class Role(StrEnum):
     """What a child is there for."""
 
-    COMING = "coming"  # started, has not said yet whether it can work
+    STARTING = "coming"  # started, has not said yet whether it can work
     SPARE = "spare"  # ready, and waits in case another one dies
     WORKING = "working"
-    LEAVING = "leaving"  # ends its jobs, then itself
+    STOPPING = "leaving"  # ends its jobs, then itself
     GONE = "gone"
 
 
-class Kin:
+class ChildProcess:
     """A child process, from its start to what is left of it."""
 
     def __init__(
         self,
         process: asyncio.subprocess.Process,
         *,
-        board: Board,
-        line: Line,
+        board: SharedLeaseTable,
+        line: ControlChannel,
         lifeline: int,
         dump: IO[bytes],
         born: int,
@@ -49,16 +49,16 @@ class Kin:
         self._lifeline = lifeline
         self._dump = dump
         self.born = born
-        self.role = Role.COMING
+        self.role = Role.STARTING
         self.hello: dict[str, Any] | None = None
-        self.unfit: str | None = None
+        self.startup_error: str | None = None
         self.settled: dict[str, int] = {}
         self.killed_for: Loss | None = None
         self.stacks = ""
         self._drained: asyncio.Future[None] | None = None
 
     @classmethod
-    async def spawn(cls, program: list[str], order: dict[str, Any], *, born: int) -> "Kin":
+    async def spawn(cls, program: list[str], order: dict[str, Any], *, born: int) -> "ChildProcess":
         """Start a child; `order` is what it is to do, as JSON on its command line.
 
         OSError if the system has no room for another one; nothing is left open then.
@@ -67,7 +67,7 @@ class Kin:
             ours, end = socket.socketpair()
             undo.callback(ours.close)
             theirs.callback(end.close)
-            board = Board.new()
+            board = SharedLeaseTable.new()
             undo.callback(board.close)
             alive, lifeline = os.pipe()
             undo.callback(os.close, lifeline)
@@ -86,7 +86,7 @@ class Kin:
                 pass_fds=tuple(ways.values()),
                 stdin=asyncio.subprocess.DEVNULL,
             )
-            line = await Line.over(ours)
+            line = await ControlChannel.over(ours)
             undo.pop_all()
         return cls(process, board=board, line=line, lifeline=lifeline, dump=dump, born=born)
 
@@ -106,7 +106,7 @@ class Kin:
     @property
     def seen(self) -> int:
         """When it last showed life; its birth counts."""
-        return max(self.born, self.board.beat)
+        return max(self.born, self.board.heartbeat)
 
     def ask_drained(self) -> asyncio.Future[None]:
         """Comes when it has nothing to do, or is dead."""

@@ -11,13 +11,13 @@ MAX_MESSAGE: Final = 1 << 20
 MAX_UNREAD: Final = 1 << 20
 
 
-def say(end: socket.socket, kind: str, **values: Any) -> None:
+def send_sync(end: socket.socket, kind: str, **values: Any) -> None:
     """Send one message before there is an event loop."""
     with suppress(ConnectionError):
         end.sendall(_encoded(kind, values))
 
 
-class Line:
+class ControlChannel:
     """One end. A message that cannot be sent any more is dropped: the other end is gone."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -25,7 +25,7 @@ class Line:
         self._writer = writer
 
     @classmethod
-    async def over(cls, end: socket.socket) -> "Line":
+    async def over(cls, end: socket.socket) -> "ControlChannel":
         return cls(*await asyncio.open_connection(sock=end, limit=MAX_MESSAGE))
 
     def send(self, kind: str, **values: Any) -> None:
@@ -33,7 +33,7 @@ class Line:
             self._writer.write(_encoded(kind, values))
 
     @property
-    def is_clogged(self) -> bool:
+    def is_backed_up(self) -> bool:
         """Whether the other end has not read for long; what can be spared is not sent then."""
         return self._writer.transport.get_write_buffer_size() > MAX_UNREAD
 

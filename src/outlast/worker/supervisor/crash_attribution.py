@@ -14,8 +14,8 @@ from outlast.core.run import Lease
 from outlast.core.state import Loss, State
 from outlast.store.base import Jobs
 from outlast.worker import log_events
-from outlast.worker.supervisor.child_process import Kin
-from outlast.worker.supervisor.shared_lease_table import Entry
+from outlast.worker.supervisor.child_process import ChildProcess
+from outlast.worker.supervisor.shared_lease_table import LeaseEntry
 from outlast.worker.supervisor.watchdog import is_late
 
 INSIDE: Final = frozenset({"async", "thread"})
@@ -27,7 +27,7 @@ CALM: Final = timedelta(milliseconds=800)
 LONGEST_CALM: Final = timedelta(minutes=1)
 
 
-def to_blame(entries: Sequence[Entry], *, from_outside: bool) -> frozenset[Lease]:
+def charged_runs(entries: Sequence[LeaseEntry], *, from_outside: bool) -> frozenset[Lease]:
     """The runs that may have ended the process they were in; they pay with an attempt.
 
     A process that ended itself did so in the code it was running: the handler the event loop was
@@ -43,7 +43,7 @@ def to_blame(entries: Sequence[Entry], *, from_outside: bool) -> frozenset[Lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class CrashReport:
     """Why a child ended, and who pays for it."""
 
     reason: Loss
@@ -59,31 +59,31 @@ class Findings:
         return Released(beside) if job.delivery.runs_again else Lost(beside, self.error)
 
 
-def findings(kin: Kin, entries: Sequence[Entry], *, now: int) -> Findings:
+def findings(kin: ChildProcess, entries: Sequence[LeaseEntry], *, now: int) -> CrashReport:
     """Why that child ended, and which of its runs pay for it."""
     match kin.killed_for:
         case Loss.SHUTDOWN:
-            return Findings(reason=Loss.SHUTDOWN, charged=frozenset(), error=None)
+            return CrashReport(reason=Loss.SHUTDOWN, charged=frozenset(), error=None)
         case Loss.TIMEOUT:
             late = {each.lease for each in entries if is_late(each, now)}
             error = "it ran longer than its max_runtime and did not stop when asked"
-            return Findings(reason=Loss.TIMEOUT, charged=frozenset(late), error=error)
+            return CrashReport(reason=Loss.TIMEOUT, charged=frozenset(late), error=error)
         case Loss.SILENT:
-            charged = to_blame(entries, from_outside=False)
+            charged = charged_runs(entries, from_outside=False)
             error = kin.stacks or "its process showed no sign of life; no stacks could be had"
-            return Findings(reason=Loss.SILENT, charged=charged, error=error)
+            return CrashReport(reason=Loss.SILENT, charged=charged, error=error)
         case _:
             outside = kin.was_ended_from_outside
-            return Findings(
+            return CrashReport(
                 reason=Loss.OWNER_DEAD,
-                charged=to_blame(entries, from_outside=outside),
+                charged=charged_runs(entries, from_outside=outside),
                 error=f"its process {kin.pid} ended: {kin.how_it_ended()}",
                 is_proved=not outside,
             )
 
 
-async def settle(
-    store: Jobs, leases: Iterable[Lease], findings: Findings, *, new_id: Callable[[], JobId]
+async def close_runs(
+    store: Jobs, leases: Iterable[Lease], findings: CrashReport, *, new_id: Callable[[], JobId]
 ) -> Counter[State]:
     """Close the runs, each in one atomic write that is refused if it had ended; who went where.
 

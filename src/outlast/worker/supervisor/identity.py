@@ -9,16 +9,16 @@ from itertools import count
 from typing import Any, Final
 
 from outlast.core.limits import check_name
-from outlast.core.run import Holder
-from outlast.core.worker import TREE, Topology, WorkerInfo
+from outlast.core.run import LeaseHolder
+from outlast.core.worker import SUPERVISED_BOOT_PREFIX, Topology, WorkerInfo
 from outlast.errors import InvalidJob, OperatorError
-from outlast.store.around import Hold, Locks
-from outlast.worker.supervisor.options import Plan
+from outlast.store.around import HeldLock, Locks
+from outlast.worker.supervisor.options import WorkerOptions
 
 LONGEST_NAME: Final = 100
 
 
-class Taken(OperatorError):
+class IdentityInUse(OperatorError):
     """A living worker has that identity, or that scope."""
 
 
@@ -26,8 +26,8 @@ class Taken(OperatorError):
 class Identity:
     """A name nobody else bears now: whatever an earlier boot of it left belongs to the dead."""
 
-    holder: Holder
-    holds: tuple[Hold, ...]
+    holder: LeaseHolder
+    holds: tuple[HeldLock, ...]
 
     @property
     def is_lost(self) -> bool:
@@ -39,47 +39,49 @@ class Identity:
             await hold.release()
 
 
-async def identify(store: Locks, plan: Plan) -> Identity:
+async def identify(store: Locks, plan: WorkerOptions) -> Identity:
     """Take the scope (topology `single`) and the name. Taken if a living worker has either."""
     holds = [await _scope(store, plan.scope)] if plan.topology == "single" else []
     try:
         name, hold = await _name(store, plan.instance_id)
-    except Taken:
+    except IdentityInUse:
         for each in holds:
             await each.release()
         raise
-    holder = Holder(instance_id=name, boot_id=f"{TREE}{uuid.uuid4()}")
-    holds = [each for each in (*holds, hold, await share(store, holder)) if each is not None]
+    holder = LeaseHolder(instance_id=name, boot_id=f"{SUPERVISED_BOOT_PREFIX}{uuid.uuid4()}")
+    holds = [
+        each for each in (*holds, hold, await join_identity(store, holder)) if each is not None
+    ]
     return Identity(holder, tuple(holds))
 
 
-async def forget(store: Locks, holder: Holder) -> None:
+async def forget(store: Locks, holder: LeaseHolder) -> None:
     """After the last of its processes: its lock is not wanted again, and leaves no trace."""
-    alone = await store.hold(holder.boot_id)
+    alone = await store.acquire_lock(holder.boot_id)
     if alone is not None:
         await alone.release()
 
 
-async def share(store: Locks, holder: Holder) -> Hold | None:
+async def join_identity(store: Locks, holder: LeaseHolder) -> HeldLock | None:
     """Be seen alive as a process of that worker; every one of them shares this lock."""
-    return await store.hold(holder.boot_id, shared=True)
+    return await store.acquire_lock(holder.boot_id, shared=True)
 
 
-async def _scope(store: Locks, scope: str) -> Hold:
-    hold = await store.hold(f"scope.{_checked(scope, what='scope')}")
+async def _scope(store: Locks, scope: str) -> HeldLock:
+    hold = await store.acquire_lock(f"scope.{_checked(scope, what='scope')}")
     if hold is None:
-        raise Taken(
+        raise IdentityInUse(
             f"a worker of topology single serves the scope {scope!r} already; stop that one, or "
             "give this one a --scope of its own"
         )
     return hold
 
 
-async def _name(store: Locks, given: str | None) -> tuple[str, Hold]:
+async def _name(store: Locks, given: str | None) -> tuple[str, HeldLock]:
     if given is not None:
-        hold = await store.hold(f"worker.{_checked(given, what='instance id')}")
+        hold = await store.acquire_lock(f"worker.{_checked(given, what='instance id')}")
         if hold is None:
-            raise Taken(
+            raise IdentityInUse(
                 f"a worker named {given!r} is running already; stop that one, or give this one "
                 "another --instance-id"
             )
@@ -87,7 +89,7 @@ async def _name(store: Locks, given: str | None) -> tuple[str, Hold]:
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:100] or "host"
     for number in count(1):
         name = f"{host}-{number}"
-        if hold := await store.hold(f"worker.{name}"):
+        if hold := await store.acquire_lock(f"worker.{name}"):
             return name, hold
     raise AssertionError("there is always another number")
 
@@ -98,7 +100,7 @@ def _checked(name: str, *, what: str) -> str:
     return check_name(name, what=what)
 
 
-def introduce(plan: Plan, holder: Holder, hello: dict[str, Any]) -> WorkerInfo:
+def worker_info(plan: WorkerOptions, holder: LeaseHolder, hello: dict[str, Any]) -> WorkerInfo:
     """What the registry is told of this worker."""
     return WorkerInfo(
         instance_id=holder.instance_id,

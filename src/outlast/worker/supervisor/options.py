@@ -7,7 +7,7 @@ from typing import Literal
 Topology = Literal["pool", "single"]
 
 
-class Exit(IntEnum):
+class WorkerExit(IntEnum):
     """What `outlast worker` tells whoever started it."""
 
     FINE = 0
@@ -18,7 +18,7 @@ class Exit(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WorkerOptions:
     """The options of `outlast worker`."""
 
     app: str

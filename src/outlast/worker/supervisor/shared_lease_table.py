@@ -34,7 +34,7 @@ NUMBERS: Final = {name: number for number, name in enumerate(EXECUTORS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LeaseEntry:
     """A lease on the board; moments are of the monotonic clock, None before or without."""
 
     lease: Lease
@@ -49,7 +49,7 @@ class Entry:
         return self.started is not None and self.executor == "none"
 
 
-class Board:
+class SharedLeaseTable:
     """The shared memory, and how to read it."""
 
     def __init__(self, fd: int) -> None:
@@ -58,13 +58,13 @@ class Board:
         self.words = memoryview(self.memory).cast("q")
 
     @classmethod
-    def new(cls) -> "Board":
+    def new(cls) -> "SharedLeaseTable":
         fd = anonymous_file("outlast-board")
         os.ftruncate(fd, HEAD.size + ENTRIES * ENTRY.size)
         return cls(fd)
 
     @property
-    def beat(self) -> int:
+    def heartbeat(self) -> int:
         """When its writer last showed life; 0 before the first time."""
         return self.words[AT_BEAT]
 
@@ -78,14 +78,14 @@ class Board:
         """How many runs its writer has ended."""
         return self.words[AT_ENDED]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LeaseEntry]:
         stepping = self.words[AT_STEP]
         for at in range(FIRST, FIRST + self.words[AT_ENTRIES] * WORDS, WORDS):
             raw, started, deadline, executor, token = ENTRY.unpack_from(self.memory, at * WORD)
             if token:
                 lease = Lease(JobId(raw.rstrip(b"\0").decode("ascii", "replace")), token)
                 kind = EXECUTORS[executor]
-                yield Entry(lease, started or None, deadline or None, kind, at == stepping)
+                yield LeaseEntry(lease, started or None, deadline or None, kind, at == stepping)
 
     def close(self) -> None:
         self.words.release()
@@ -93,10 +93,10 @@ class Board:
         os.close(self.fd)
 
 
-class HeldOnBoard:
+class SharedLeaseWriter:
     """The child's own side: what it holds, and the signs of life it gives."""
 
-    def __init__(self, board: Board, monotonic: Callable[[], int]) -> None:
+    def __init__(self, board: SharedLeaseTable, monotonic: Callable[[], int]) -> None:
         self._memory = board.memory
         self._words = board.words
         self._monotonic = monotonic
@@ -109,7 +109,7 @@ class HeldOnBoard:
     def room(self) -> int:
         return len(self._free)
 
-    def take(self, claims: Sequence[Claim]) -> list[Lease]:
+    def add(self, claims: Sequence[Claim]) -> list[Lease]:
         memory, words, lost = self._memory, self._words, []
         for claim in claims:
             if claim.job_id in self._held:
@@ -153,7 +153,7 @@ class HeldOnBoard:
     def expire(self, lease: Lease) -> None:
         """The supervisor sees its deadline on the board, and ends this process if it must."""
 
-    def drop(self, lease: Lease) -> bool:
+    def remove(self, lease: Lease) -> bool:
         if not self.has(lease):
             return False
         self._clear(lease.job_id, self._held[lease.job_id][1])
@@ -170,12 +170,12 @@ class HeldOnBoard:
         held = self._held.get(lease.job_id)
         return held is not None and held[0] == lease.token
 
-    def stepping(self, job_id: JobId | None) -> None:
+    def on_step(self, job_id: JobId | None) -> None:
         """Whose code the event loop runs from here on; None for nobody's."""
         held = None if job_id is None else self._held.get(job_id)
         self._words[AT_STEP] = held[1] if held else 0
 
-    def beat(self, memory_in_use: int) -> None:
+    def heartbeat(self, memory_in_use: int) -> None:
         """Show that the event loop turns, and what it has done so far."""
         self._words[AT_MEMORY] = memory_in_use
         self._words[AT_ENDED] = self._ended

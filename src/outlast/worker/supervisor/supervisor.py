@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from outlast.clock import Clock
 from outlast.config import Settings
 from outlast.core.ids import Ids
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.errors import (
     OperatorError,
     OutlastError,
@@ -26,21 +26,27 @@ from outlast.errors import (
     StoreSealed,
     StoreUnavailable,
 )
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 from outlast.store.base import Store
-from outlast.store.contract.transfer import Stage, refusal
-from outlast.store.transfer_completion import take_over
-from outlast.telemetry.events import listen
-from outlast.worker.maintenance.loop import Tidy, look_around
+from outlast.store.contract.transfer import TransferStage, closed_error
+from outlast.store.transfer_completion import complete_transfer
+from outlast.telemetry.events import subscribe
+from outlast.worker.maintenance.loop import Maintenance, run_maintenance
 from outlast.worker.maintenance.recovery import Recovery, Scope
-from outlast.worker.periodic import every
+from outlast.worker.periodic import run_periodically
 from outlast.worker.supervisor.child_main import BAD_ENDS, orphan_patience
-from outlast.worker.supervisor.child_pool import Family, Unfit
-from outlast.worker.supervisor.child_process import Kin
-from outlast.worker.supervisor.crash_attribution import findings, settle
-from outlast.worker.supervisor.identity import Identity, Taken, forget, identify, introduce
-from outlast.worker.supervisor.options import Exit, Plan
-from outlast.worker.supervisor.watchdog import Care
+from outlast.worker.supervisor.child_pool import AppUnusable, ChildPool
+from outlast.worker.supervisor.child_process import ChildProcess
+from outlast.worker.supervisor.crash_attribution import close_runs, findings
+from outlast.worker.supervisor.identity import (
+    Identity,
+    IdentityInUse,
+    forget,
+    identify,
+    worker_info,
+)
+from outlast.worker.supervisor.options import WorkerExit, WorkerOptions
+from outlast.worker.supervisor.watchdog import ChildWatchdog
 
 log = logging.getLogger("outlast.worker")
 
@@ -62,7 +68,7 @@ class Supervisor:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: WorkerOptions,
         *,
         program: list[str],
         open_store: Callable[[str], Store],
@@ -89,21 +95,21 @@ class Supervisor:
         self._asked = asyncio.Event()
         self._hurry = asyncio.Event()
         self._settled: Counter[str] = Counter()
-        self._family = Family(self._spawn, size=plan.processes, clock=clock, died=self._died)
+        self._family = ChildPool(self._spawn, size=plan.processes, clock=clock, died=self._died)
 
-    async def run(self) -> Exit:
+    async def run(self) -> WorkerExit:
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(each) is not signal.SIG_IGN:  # as `nohup` wants it
                 loop.add_signal_handler(each, self._signalled)
-        deaf = listen(self._family.pass_on)
+        deaf = subscribe(self._family.pass_on)
         try:
             return await self._live()
-        except (Unfit, OutlastError) as error:
+        except (AppUnusable, OutlastError) as error:
             log.error("%s", error)  # noqa: TRY400 - one clear line, for whoever can put it right
             if isinstance(error, StoreMoved):
-                return Exit.MOVED
-            return Exit.TAKEN if isinstance(error, Taken) else Exit.WRONG
+                return WorkerExit.MOVED
+            return WorkerExit.TAKEN if isinstance(error, IdentityInUse) else WorkerExit.WRONG
         finally:
             deaf()
             self._family.stop(0.0)
@@ -118,48 +124,48 @@ class Supervisor:
         late.daemon = True  # a thread, since the loop itself may wait for one of the store's
         late.start()
 
-    async def _live(self) -> Exit:
+    async def _live(self) -> WorkerExit:
         hello = await first(self._family.gather(), self._asked)
         if hello is None:
-            return Exit.FINE
+            return WorkerExit.FINE
         self._settings = Settings.load(hello["settings"])
         self._grace = self._settings.grace.total_seconds()
         if unused := hello.get("unused"):
             log.warning("no type of this app goes to %s unless told to", ", ".join(unused))
         self._store = self._open_store(hello["url"])
         try:
-            await first(patiently(self._store.open, (StoreBusy, StoreFull)), self._asked)
+            await first(retry_transient(self._store.open, (StoreBusy, StoreFull)), self._asked)
             if not self._asked.is_set():
-                await first(patiently(self._take_over), self._asked)
-            return Exit.FINE if self._asked.is_set() else await self._serve(hello)
+                await first(retry_transient(self._take_over), self._asked)
+            return WorkerExit.FINE if self._asked.is_set() else await self._serve(hello)
         finally:
             await self._store.close()
 
-    async def _serve(self, hello: dict[str, Any]) -> Exit:
+    async def _serve(self, hello: dict[str, Any]) -> WorkerExit:
         identity = await identify(self._store, self._plan)
         holder = identity.holder
-        info = introduce(self._plan, holder, hello)
+        info = worker_info(self._plan, holder, hello)
         recovery = self._recovery(holder, hello["queues"])
         try:
-            await first(patiently(self._require_here), self._asked)
-            await first(patiently(lambda: self._store.enlist(info)), self._asked)
-            await first(patiently(lambda: self._outlived(holder)), self._asked)
-            await first(patiently(recovery.run_once), self._asked)
-            return Exit.FINE if self._asked.is_set() else await self._work(identity)
+            await first(retry_transient(self._require_here), self._asked)
+            await first(retry_transient(lambda: self._store.register_worker(info)), self._asked)
+            await first(retry_transient(lambda: self._wait_for_old_children(holder)), self._asked)
+            await first(retry_transient(recovery.run_once), self._asked)
+            return WorkerExit.FINE if self._asked.is_set() else await self._work(identity)
         finally:
             with suppress(OperatorError):
-                await self._store.retire(holder)
+                await self._store.deregister_worker(holder)
             await identity.release()
             with suppress(OperatorError):
                 await forget(self._store, holder)
 
     async def _take_over(self) -> None:
-        await take_over(self._store, self._open_store)
+        await complete_transfer(self._store, self._open_store)
 
     async def _require_here(self) -> None:
-        footing = await self._store.footing()
-        if footing.stage is Stage.MOVED:
-            raise refusal(footing)
+        footing = await self._store.transfer_status()
+        if footing.stage is TransferStage.MOVED:
+            raise closed_error(footing)
 
     async def _look_whether_moved(self) -> None:
         """A store that was moved has no work for anybody, ever again: stop in order."""
@@ -169,15 +175,15 @@ class Supervisor:
             self._moved = error
             self._asked.set()
 
-    async def _outlived(self, holder: Holder) -> None:
+    async def _wait_for_old_children(self, holder: LeaseHolder) -> None:
         """An earlier boot left runs: its supervisor is dead, its children may still be ending."""
         name, boot = holder.instance_id, holder.boot_id
-        if await self._store.held(instance_id=name, besides=boot, limit=1):
+        if await self._store.running_under_other_boots(instance_id=name, besides=boot, limit=1):
             await asyncio.sleep(orphan_patience(self._settings).total_seconds())
 
-    async def _work(self, identity: Identity) -> Exit:
+    async def _work(self, identity: Identity) -> WorkerExit:
         holder = identity.holder
-        care = Care(
+        care = ChildWatchdog(
             self._store, self._settings, clock=self._clock, members=lambda: self._family.members
         )
         loops = [asyncio.create_task(loop) for loop in self._loops(identity, care)]
@@ -189,25 +195,27 @@ class Supervisor:
             ended = await self._stop()
             if self._moved is not None:
                 log.error("%s", self._moved)
-                return Exit.MOVED
-            return Exit.TAKEN if identity.is_lost else ended
+                return WorkerExit.MOVED
+            return WorkerExit.TAKEN if identity.is_lost else ended
         finally:
             for task in loops:
                 task.cancel()
             await asyncio.wait(loops)
             log.info("worker stopped instance=%s", holder.instance_id)
 
-    def _loops(self, identity: Identity, care: Care) -> Iterable[Coroutine[Any, Any, None]]:
+    def _loops(
+        self, identity: Identity, care: ChildWatchdog
+    ) -> Iterable[Coroutine[Any, Any, None]]:
         settings, random = self._settings, self._random
         poke = asyncio.Event()
         running = asyncio.get_running_loop()
 
-        def hint(hint: Hint) -> None:
+        def hint(hint: Notification) -> None:
             if hint.cancelled:
                 running.call_soon_threadsafe(poke.set)
 
         async def beat() -> None:
-            await self._store.beat(identity.holder, span=settings.lease)
+            await self._store.heartbeat(identity.holder, span=settings.lease)
             await self._look_whether_moved()
             if identity.is_lost and not self._asked.is_set():
                 log.error(
@@ -216,31 +224,31 @@ class Supervisor:
                 )
                 self._asked.set()
 
-        self._store.listen(hint, topics=[Topic.CANCELLED])
+        self._store.subscribe(hint, topics=[Topic.CANCELLED])
         renew, alive = "renew leases", "show signs of life"
-        yield every(
+        yield run_periodically(
             settings.renew, care.renew_once, what=renew, random=random, poke=poke, patience=1
         )
-        yield every(settings.renew, beat, what=alive, random=random, patience=1)
-        yield every(min(LOOK, settings.max_silence / 4), care.look_once, random=random)
-        yield every(LOOK, self._recycle_once, random=random)
-        yield look_around(Tidy(self._store, self._ids.job), settings, random=random)
+        yield run_periodically(settings.renew, beat, what=alive, random=random, patience=1)
+        yield run_periodically(min(LOOK, settings.max_silence / 4), care.check_once, random=random)
+        yield run_periodically(LOOK, self._recycle_once, random=random)
+        yield run_maintenance(Maintenance(self._store, self._ids.job), settings, random=random)
         if self._beside is not None:
             yield self._beside(self._store, settings)
 
-    def _recovery(self, holder: Holder, queues: list[str]) -> Recovery:
+    def _recovery(self, holder: LeaseHolder, queues: list[str]) -> Recovery:
         """For before anything new is taken; the identity is held, so earlier boots are dead."""
         scope: Scope = "all" if self._plan.topology == "single" else "instance"
         return Recovery(self._store, holder, scope=scope, new_id=self._ids.job, queues=queues)
 
-    async def _stop(self) -> Exit:
+    async def _stop(self) -> WorkerExit:
         """Within the grace in order, then by force; a second signal goes straight to force."""
         self._asked.set()
         self._family.stop(self._grace)
         await first(self._family.gone(self._grace + AFTER_GRACE), self._hurry)
         await self._family.gone(0.0)
         failed = self._plan.burst and any(self._settled[str(state)] for state in BAD_ENDS)
-        return Exit.FAILED if failed or self._hurry.is_set() else Exit.FINE
+        return WorkerExit.FAILED if failed or self._hurry.is_set() else WorkerExit.FINE
 
     async def _drained(self) -> None:
         """Until two rounds of asking find no child with work, and nothing done in between."""
@@ -263,10 +271,12 @@ class Supervisor:
             elif self._plan.max_jobs and ended >= self._plan.max_jobs:
                 self._family.replace(kin, f"it has run {ended:,} jobs")
 
-    async def _spawn(self) -> Kin:
-        return await Kin.spawn(self._program, asdict(self._plan), born=self._clock.monotonic())
+    async def _spawn(self) -> ChildProcess:
+        return await ChildProcess.spawn(
+            self._program, asdict(self._plan), born=self._clock.monotonic()
+        )
 
-    async def _died(self, kin: Kin) -> None:
+    async def _died(self, kin: ChildProcess) -> None:
         """Settle what it left, however long the store takes: nobody else knows who is to blame."""
         self._settled.update(kin.settled)
         entries = list(kin.board.entries())
@@ -276,7 +286,7 @@ class Supervisor:
         leases = [entry.lease for entry in entries]
         for tries in count(1):
             try:
-                went = await settle(self._store, leases, found, new_id=self._ids.job)
+                went = await close_runs(self._store, leases, found, new_id=self._ids.job)
             except OperatorError as error:
                 log.warning("cannot settle the runs of child %d yet: %s", kin.pid, error)
                 if isinstance(error, StoreClosed) or (self._asked.is_set() and tries > TRIES):
@@ -288,7 +298,7 @@ class Supervisor:
                 return
 
 
-async def patiently(
+async def retry_transient(
     step: Callable[[], Awaitable[object]], passing: tuple[type[OperatorError], ...] = PASSING
 ) -> None:
     """Do it, again and again while the store is busy, full or away: these pass."""

@@ -10,9 +10,9 @@ from outlast.config import Settings
 from outlast.core.duration import MICROSECOND
 from outlast.core.state import Loss
 from outlast.store.base import Jobs
-from outlast.worker.executors.guarded_process import PATIENCE
-from outlast.worker.supervisor.child_process import Kin, Role
-from outlast.worker.supervisor.shared_lease_table import Entry
+from outlast.worker.executors.guarded_process import TERMINATE_TIMEOUT
+from outlast.worker.supervisor.child_process import ChildProcess, Role
+from outlast.worker.supervisor.shared_lease_table import LeaseEntry
 
 log = logging.getLogger("outlast.worker")
 
@@ -26,11 +26,16 @@ OUTSIDE: Final = frozenset({"process", "command"})
 """Executors that end such a handler themselves, and no neighbour with it; they take longer."""
 
 
-class Care:
+class ChildWatchdog:
     """Two steps, each on a clock of its own; neither waits for any user code."""
 
     def __init__(
-        self, store: Jobs, settings: Settings, *, clock: Clock, members: Callable[[], list[Kin]]
+        self,
+        store: Jobs,
+        settings: Settings,
+        *,
+        clock: Clock,
+        members: Callable[[], list[ChildProcess]],
     ) -> None:
         self._store = store
         self._settings = settings
@@ -56,7 +61,7 @@ class Care:
                 )
         return sum(renewal.held for renewal in renewals)
 
-    async def look_once(self) -> int:
+    async def check_once(self) -> int:
         """End children that are silent, or hold a run past its time limit; how many."""
         now, before = self._clock.monotonic(), self._looked
         self._looked = now
@@ -75,20 +80,22 @@ class Care:
             kin.kill(Loss.SILENT)
         return len(late) + len(silent)
 
-    def _is_silent(self, kin: Kin, now: int) -> bool:
+    def _is_silent(self, kin: ChildProcess, now: int) -> bool:
         silence = self._settings.max_silence
-        if kin.role is Role.COMING:  # importing an app gives no sign of life, and may take a while
+        if (
+            kin.role is Role.STARTING
+        ):  # importing an app gives no sign of life, and may take a while
             silence = max(silence, LONGEST_START)
         return now - kin.seen > silence // MICROSECOND
 
     @staticmethod
-    def _is_late(kin: Kin, now: int) -> bool:
+    def _is_late(kin: ChildProcess, now: int) -> bool:
         return any(is_late(entry, now) for entry in kin.board.entries())
 
 
-def is_late(entry: Entry, now: int) -> bool:
+def is_late(entry: LeaseEntry, now: int) -> bool:
     """Whether its handler still runs, though its time was over some while ago."""
     if entry.deadline is None or entry.has_returned:
         return False
-    patience = timedelta(seconds=PATIENCE) if entry.executor in OUTSIDE else timedelta()
+    patience = timedelta(seconds=TERMINATE_TIMEOUT) if entry.executor in OUTSIDE else timedelta()
     return now > entry.deadline + (MERCY + patience) // MICROSECOND

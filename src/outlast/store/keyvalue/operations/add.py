@@ -7,40 +7,40 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from outlast.core.event import ZERO, Kind
+from outlast.core.event import ZERO, EventKind
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priority, is_storable
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
 from outlast.errors import InvalidJob, PayloadTooLarge
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.base import Added
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.batching import in_chunks
-from outlast.store.keyvalue.context import Desk
-from outlast.store.keyvalue.engine import Entry, Key, Value
-from outlast.store.keyvalue.known import remember_queue
+from outlast.store.keyvalue.batching import run_in_chunks
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import Key, StoredItem, Value
+from outlast.store.keyvalue.known import register_queue
 from outlast.store.keyvalue.repositories import groups, queues, slots
 from outlast.store.keyvalue.repositories import jobs as job_repository
-from outlast.store.keyvalue.repositories.job_codec import Kept, is_over
+from outlast.store.keyvalue.repositories.job_codec import JobRecord, is_over
 from outlast.store.keyvalue.texts import is_json
-from outlast.store.keyvalue.unit_of_work import Read, Unit
+from outlast.store.keyvalue.unit_of_work import Read, UnitOfWork
 
 log = logging.getLogger("outlast.store")
 
 
-async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
+async def add(desk: StoreContext, jobs: Sequence[NewJob]) -> list[Added]:
     """Plain ones at the same time, whatever may meet a holder in its turn."""
     if not jobs:
         return []
     first = await desk.numbers(len(jobs))
     for name in {job.queue for job in jobs if not _malformed(job)}:
-        await remember_queue(desk, name)
+        await register_queue(desk, name)
     ahead = await _read_ahead(desk, jobs)
     in_turn = _in_turn(jobs, ahead)
     numbered = [(job, first + number) for number, job in enumerate(jobs)]
-    added = await in_chunks(
+    added = await run_in_chunks(
         desk,
         numbered,
         partial(_add, desk, {} if in_turn else ahead),
@@ -50,11 +50,11 @@ async def add(desk: Desk, jobs: Sequence[NewJob]) -> list[Added]:
     )
     created = [job.queue for job, each in zip(jobs, added, strict=True) if each.created]
     if created:
-        desk.wake(Hint(queues=frozenset(created)))
+        desk.notify(Notification(queues=frozenset(created)))
     return added
 
 
-async def _read_ahead(desk: Desk, jobs: Sequence[NewJob]) -> Read:
+async def _read_ahead(desk: StoreContext, jobs: Sequence[NewJob]) -> Read:
     """All that several plain ones look at, at once; of others only their queues."""
     if len(jobs) == 1:
         return {}
@@ -76,20 +76,20 @@ def _in_turn(jobs: Sequence[NewJob], ahead: Read) -> set[str]:
     }
 
 
-async def placed_among(desk: Desk, names: Collection[str]) -> set[str]:
+async def placed_among(desk: StoreContext, names: Collection[str]) -> set[str]:
     """Those of these queues whose jobs have explicit positions."""
     return _placed(await desk.engine.get([queues.key(name) for name in names]))
 
 
-def _placed(found: Sequence[Entry | None]) -> set[str]:
+def _placed(found: Sequence[StoredItem | None]) -> set[str]:
     kept = [queues.from_value(entry.value).queue for entry in found if entry is not None]
     return {queue.name for queue in kept if queue.ordering is Ordering.POSITION}
 
 
-async def _add(desk: Desk, ahead: Read, jobs: Sequence[tuple[NewJob, int]]) -> list[Added]:
+async def _add(desk: StoreContext, ahead: Read, jobs: Sequence[tuple[NewJob, int]]) -> list[Added]:
     is_first = True
 
-    async def work(unit: Unit) -> list[Added]:
+    async def work(unit: UnitOfWork) -> list[Added]:
         nonlocal is_first
         if is_first:  # somebody got in the way of it, if there is a second time
             unit.take(ahead)
@@ -98,21 +98,21 @@ async def _add(desk: Desk, ahead: Read, jobs: Sequence[tuple[NewJob, int]]) -> l
         return [await _put(unit, new, seq, desk.now()) for new, seq in jobs]
 
     try:
-        return await desk.do(work)
+        return await desk.run_unit(work)
     except PayloadTooLarge as error:
         if len(jobs) > 1:  # one of them, or all together: each is asked alone
             return [added for pair in jobs for added in await _add(desk, {}, [pair])]
         return [Added(jobs[0][0].id, created=False, refused=str(error))]
 
 
-async def _put(unit: Unit, new: NewJob, seq: int, now: datetime) -> Added:
+async def _put(unit: UnitOfWork, new: NewJob, seq: int, now: datetime) -> Added:
     kept = await put(unit, new, seq, now)
     return kept if isinstance(kept, Added) else Added(new.id, created=True)
 
 
 async def put(
-    unit: Unit, new: NewJob, seq: int, now: datetime, *, reservation: int | None = None
-) -> Kept | Added:
+    unit: UnitOfWork, new: NewJob, seq: int, now: datetime, *, reservation: int | None = None
+) -> JobRecord | Added:
     """The job as it will be kept, or what became of it instead; in the caller's unit."""
     why = _malformed(new)
     await unit.fetch(looked_at(new))
@@ -168,7 +168,7 @@ def _is_fine(check: Callable[[], object]) -> bool:
     return True
 
 
-async def _holder(unit: Unit, new: NewJob, now: datetime) -> JobId | None:
+async def _holder(unit: UnitOfWork, new: NewJob, now: datetime) -> JobId | None:
     if await unit.get(key_layout.pointer(new.id)) is not None:
         return new.id
     for key, name in _claims(new):
@@ -178,7 +178,7 @@ async def _holder(unit: Unit, new: NewJob, now: datetime) -> JobId | None:
     return None
 
 
-async def _is_held(unit: Unit, value: Value, now: datetime) -> bool:
+async def _is_held(unit: UnitOfWork, value: Value, now: datetime) -> bool:
     """Whether the record may be trusted: a dedupe record whose job was never purged and is gone
     points at nothing, and is written anew."""
     if "job_pk" not in value or value.get("purged"):
@@ -225,7 +225,7 @@ def _check_dedupe(new: NewJob) -> None:
     check_key(new.key.bucket, what="bucket", empty=True)
 
 
-def _retry_refused(new: NewJob, before: Kept | None) -> str | None:
+def _retry_refused(new: NewJob, before: JobRecord | None) -> str | None:
     if new.retry_of is None:
         return None
     if before is None:
@@ -239,16 +239,16 @@ def _retry_refused(new: NewJob, before: Kept | None) -> str | None:
 
 
 async def _keep(
-    unit: Unit,
+    unit: UnitOfWork,
     new: NewJob,
     seq: int,
     now: datetime,
-    before: Kept | None,
+    before: JobRecord | None,
     reservation: int | None,
-) -> Kept:
+) -> JobRecord:
     position = await queues.new_position(unit, new.queue, new.priority)
     job = _job(new, seq, position, now, before)
-    kept = Kept(
+    kept = JobRecord(
         job=job,
         root_seq=seq if before is None else before.root_seq,
         key=new.key,
@@ -266,7 +266,7 @@ async def _keep(
     return kept
 
 
-async def _take(unit: Unit, new: NewJob, job: Job) -> None:
+async def _take(unit: UnitOfWork, new: NewJob, job: Job) -> None:
     if new.slot is not None:
         await slots.take_by_hand(unit, new.slot, job)
     if new.active_key is not None:
@@ -274,12 +274,12 @@ async def _take(unit: Unit, new: NewJob, job: Job) -> None:
         unit.put(key_layout.active_key(new.active_key), held)
 
 
-async def _follow(unit: Unit, before: Kept, job: Job) -> None:
+async def _follow(unit: UnitOfWork, before: JobRecord, job: Job) -> None:
     """The job before it knows its successor, and an event tells of it."""
     job_repository.save(unit, before, replace(before, successor=job.id))
-    await job_repository.tell(
+    await job_repository.append_event(
         unit,
-        Kind.RETRIED,
+        EventKind.RETRIED,
         at=job.created_at,
         job_id=before.job.id,
         token=before.job.token,
@@ -287,7 +287,7 @@ async def _follow(unit: Unit, before: Kept, job: Job) -> None:
     )
 
 
-def _job(new: NewJob, seq: int, position: int, now: datetime, before: Kept | None) -> Job:
+def _job(new: NewJob, seq: int, position: int, now: datetime, before: JobRecord | None) -> Job:
     due = _due(new, now)
     counted_from = new.slot.at if new.slot else due
     return Job(

@@ -7,15 +7,15 @@ from functools import partial
 from typing import assert_never
 
 from outlast.core.decide import Change, Guard, Successor
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.ids import RunId
 from outlast.core.run import NOBODY
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.errors import PayloadTooLarge
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.batching import in_chunks
-from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.batching import run_in_chunks
+from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key
 from outlast.store.keyvalue.operations import positions
 from outlast.store.keyvalue.operations.jobs import require_kept
@@ -29,9 +29,9 @@ from outlast.store.keyvalue.repositories import (
 from outlast.store.keyvalue.repositories import (
     jobs as job_repository,
 )
-from outlast.store.keyvalue.repositories.job_codec import Kept
+from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.texts import can_be_kept
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Applied:
     """What became of one change."""
 
     is_written: bool = False
-    hint: Hint | None = None
+    hint: Notification | None = None
     plan: Key | None = None  # positions that follow from it
 
 
-async def apply(desk: Desk, changes: Sequence[Change]) -> list[bool]:
+async def apply(desk: StoreContext, changes: Sequence[Change]) -> list[bool]:
     """Routine ends at the same time, everything else in its turn."""
     repeated = len({change.job_id for change in changes}) < len(changes)
-    answers = await in_chunks(
+    answers = await run_in_chunks(
         desk,
         changes,
         partial(_apply, desk),
@@ -56,7 +56,7 @@ async def apply(desk: Desk, changes: Sequence[Change]) -> list[bool]:
     )
     for hint in (answer.hint for answer in answers):
         if hint is not None:
-            desk.wake(hint)
+            desk.notify(hint)
     return [answer.is_written for answer in answers]
 
 
@@ -65,18 +65,18 @@ def _is_routine(change: Change) -> bool:
     return change.move.guard is Guard.OPEN and change.move.kind is None
 
 
-async def _apply(desk: Desk, changes: Sequence[Change]) -> list[Applied]:
+async def _apply(desk: StoreContext, changes: Sequence[Change]) -> list[Applied]:
     """Several routine ones, or one of any kind."""
     # Drawn once, for the unit may be done several times.
     has_successor = any(change.successor is not None for change in changes)
     seq = await desk.numbers(1) if has_successor else 0
 
-    async def work(unit: Unit) -> list[Applied]:
+    async def work(unit: UnitOfWork) -> list[Applied]:
         await job_repository.load_many(unit, [change.job_id for change in changes])  # read at once
         return [await _apply_one(unit, desk, change, seq) for change in changes]
 
     try:
-        answers = await desk.do(work)
+        answers = await desk.run_unit(work)
     except PayloadTooLarge:
         if len(changes) == 1:
             return [Applied()]
@@ -86,7 +86,7 @@ async def _apply(desk: Desk, changes: Sequence[Change]) -> list[Applied]:
     return answers
 
 
-async def _apply_one(unit: Unit, desk: Desk, change: Change, seq: int) -> Applied:
+async def _apply_one(unit: UnitOfWork, desk: StoreContext, change: Change, seq: int) -> Applied:
     if not can_be_kept(change):
         return Applied()
     kept, now = await job_repository.load(unit, change.job_id), desk.now()
@@ -105,12 +105,14 @@ async def _apply_one(unit: Unit, desk: Desk, change: Change, seq: int) -> Applie
         await positions.edit(unit, kept, change, now)
     else:
         plan = await positions.move(unit, kept, change, now)
-    await _record(unit, change, Kind(change.move.kind or ""), now, None)
-    hint = Hint(queues=frozenset({kept.job.queue}))
+    await _record(unit, change, EventKind(change.move.kind or ""), now, None)
+    hint = Notification(queues=frozenset({kept.job.queue}))
     return Applied(is_written=True, hint=hint, plan=plan)
 
 
-async def _guard_holds(unit: Unit, desk: Desk, kept: Kept, change: Change) -> bool:
+async def _guard_holds(
+    unit: UnitOfWork, desk: StoreContext, kept: JobRecord, change: Change
+) -> bool:
     job = kept.job
     match change.move.guard:
         case Guard.OPEN:
@@ -119,23 +121,23 @@ async def _guard_holds(unit: Unit, desk: Desk, kept: Kept, change: Change) -> bo
             return kept.lease is not None and desk.leases.is_over(kept.lease)
         case Guard.WAITING:
             return job.state in WAITING
-        case Guard.SILENT:
+        case Guard.RESERVATION_EXPIRED:
             held = await reservations.active_of(unit, kept) if job.state in WAITING else None
             return held is not None and desk.leases.is_over(held.silence)
         case Guard.STATE:
             is_followed = change.successor is not None and kept.successor is not None
             return job.state is change.was and job.state in WAITING | FINAL and not is_followed
-        case Guard.ADRIFT:
-            return kept.is_loose
+        case Guard.DETACHED:
+            return kept.is_detached
     assert_never(change.move.guard)
 
 
-async def _record_refusal(unit: Unit, kept: Kept, change: Change, now: datetime) -> None:
+async def _record_refusal(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> None:
     if change.move.guard is Guard.OPEN:
         await require_kept(unit, kept)  # an event of a job that is gone belongs to nobody
-        await job_repository.tell(
+        await job_repository.append_event(
             unit,
-            Kind.LATE_WRITE_REFUSED,
+            EventKind.LATE_WRITE_REFUSED,
             at=now,
             job_id=change.job_id,
             token=change.token,
@@ -143,9 +145,11 @@ async def _record_refusal(unit: Unit, kept: Kept, change: Change, now: datetime)
         )
 
 
-async def _settle(unit: Unit, desk: Desk, kept: Kept, change: Change, seq: int) -> Hint:
+async def _settle(
+    unit: UnitOfWork, desk: StoreContext, kept: JobRecord, change: Change, seq: int
+) -> Notification:
     now, was = desk.now(), kept
-    if change.move.guard is Guard.ADRIFT:
+    if change.move.guard is Guard.DETACHED:
         kept, change = await _taken(unit, kept, change, now)
     run_id = await _run_id(unit, kept)
     if kept.run_id is not None and change.move.run is not None:
@@ -159,7 +163,7 @@ async def _settle(unit: Unit, desk: Desk, kept: Kept, change: Change, seq: int) 
     if change.move.to in FINAL:
         moved = _without_active_key(unit, moved, change.successor)
         await reservations.end_with(unit, moved, change, now)
-    if change.move.kind is Kind.MISFIRE:
+    if change.move.kind is EventKind.MISFIRE:
         await slots.misfire(unit, moved)
     job_repository.save(unit, was, moved)
     if change.move.kind is not None:
@@ -169,28 +173,28 @@ async def _settle(unit: Unit, desk: Desk, kept: Kept, change: Change, seq: int) 
     return _hint(moved, change)
 
 
-def _hint(kept: Kept, change: Change) -> Hint:
+def _hint(kept: JobRecord, change: Change) -> Notification:
     is_work = kept.job.state is State.QUEUED or change.successor is not None
     makes_room = kept.is_counted and change.move.run is not None
     concerned = {kept.job.queue} if is_work or makes_room or kept.reservation else set()
     concerned |= {""} if kept.member else set()  # another member may go on, in whatever queue
     is_asked = change.move.to is State.RUNNING
-    return Hint(queues=frozenset(concerned), ended=kept.job.is_final, cancelled=is_asked)
+    return Notification(queues=frozenset(concerned), ended=kept.job.is_final, cancelled=is_asked)
 
 
-async def _run_id(unit: Unit, kept: Kept) -> RunId | None:
+async def _run_id(unit: UnitOfWork, kept: JobRecord) -> RunId | None:
     """Of the run that the event is about: the open one, or the last of a job adrift."""
-    if kept.run_id is not None or not kept.is_loose:
+    if kept.run_id is not None or not kept.is_detached:
         return kept.run_id
     closed = await runs.closed(unit, kept.job)
     return closed[-1].run_id if closed else None
 
 
 async def _record(
-    unit: Unit, change: Change, kind: Kind, now: datetime, run_id: RunId | None
+    unit: UnitOfWork, change: Change, kind: EventKind, now: datetime, run_id: RunId | None
 ) -> None:
     detail = None if change.move.run is RunStatus.FAILED else change.error  # its run has that
-    await job_repository.tell(
+    await job_repository.append_event(
         unit,
         kind,
         at=now,
@@ -202,7 +206,9 @@ async def _record(
     )
 
 
-async def _taken(unit: Unit, kept: Kept, change: Change, now: datetime) -> tuple[Kept, Change]:
+async def _taken(
+    unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime
+) -> tuple[JobRecord, Change]:
     """A job adrift, behind all others and with the run it lacked; its successor it keeps."""
     position = await queues.new_position(unit, kept.job.queue, 0)
     job = replace(kept.job, priority=0, position=position, available_at=now)
@@ -221,14 +227,14 @@ async def _taken(unit: Unit, kept: Kept, change: Change, now: datetime) -> tuple
     return taken, replace(change, token=job.token)
 
 
-def _yielded(kept: Kept, change: Change) -> Change:
-    if not (change.move.yields and kept.job.cancel_requested):
+def _yielded(kept: JobRecord, change: Change) -> Change:
+    if not (change.move.yields_to_cancel and kept.job.cancel_requested):
         return change
-    move = replace(change.move, to=State.CANCELLED, kind=Kind.CANCELLED)
+    move = replace(change.move, to=State.CANCELLED, kind=EventKind.CANCELLED)
     return replace(change, move=move, reason="cancel_requested", successor=None)
 
 
-def _moved(kept: Kept, change: Change, now: datetime) -> Kept:
+def _moved(kept: JobRecord, change: Change, now: datetime) -> JobRecord:
     to, job = change.move.to, kept.job
     if to is State.RUNNING:
         return replace(kept, job=replace(job, cancel_requested=True))
@@ -240,7 +246,7 @@ def _moved(kept: Kept, change: Change, now: datetime) -> Kept:
         failures=job.failures if change.failures is None else change.failures,
         losses=job.losses if change.losses is None else change.losses,
     )
-    kept = replace(kept, job=job, is_loose=False, last_error=change.error or kept.last_error)
+    kept = replace(kept, job=job, is_detached=False, last_error=change.error or kept.last_error)
     if job.finished_at is not None and to is change.was:
         return kept  # an end that gets its successor
     if to in FINAL:
@@ -253,7 +259,7 @@ def _moved(kept: Kept, change: Change, now: datetime) -> Kept:
 
 
 async def _insert_successor(
-    unit: Unit, kept: Kept, successor: Successor, seq: int, now: datetime
+    unit: UnitOfWork, kept: JobRecord, successor: Successor, seq: int, now: datetime
 ) -> None:
     """The next of the chain: what was asked and what was counted, and nothing of what was done."""
     job = kept.job
@@ -274,7 +280,7 @@ async def _insert_successor(
         started_at=None,
         finished_at=None,
     )
-    new = Kept(
+    new = JobRecord(
         job=following,
         root_seq=kept.root_seq,
         active_key=kept.active_key,
@@ -284,7 +290,9 @@ async def _insert_successor(
     job_repository.save(unit, None, new)
 
 
-def _without_active_key(unit: Unit, kept: Kept, successor: Successor | None) -> Kept:
+def _without_active_key(
+    unit: UnitOfWork, kept: JobRecord, successor: Successor | None
+) -> JobRecord:
     """Freed, or handed to the successor."""
     if kept.active_key is None:
         return kept

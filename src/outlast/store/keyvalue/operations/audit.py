@@ -5,25 +5,25 @@ from functools import partial
 from typing import Final
 
 from outlast.core.audit.model import (
-    Before,
+    AuditedEvent,
+    AuditedReservation,
     ClosedRun,
-    Dossier,
-    Held,
-    Place,
-    Stray,
+    DanglingRecord,
+    JobAudit,
+    Predecessor,
+    StateRow,
+    StateTable,
     StrayKind,
-    Told,
-    Where,
 )
-from outlast.core.event import EventRecord, Kind
+from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
 from outlast.store.keyvalue import key_layout, schedule_audits
-from outlast.store.keyvalue.context import Desk
-from outlast.store.keyvalue.engine import Entry, Key, Span
-from outlast.store.keyvalue.intent_recovery import settle
-from outlast.store.keyvalue.pages import pages, through
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem
+from outlast.store.keyvalue.intent_recovery import complete_all
+from outlast.store.keyvalue.pages import pages, scan_partition
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
@@ -33,27 +33,27 @@ from outlast.store.keyvalue.repositories import (
 from outlast.store.keyvalue.repositories import (
     jobs as job_repository,
 )
-from outlast.store.keyvalue.repositories.job_codec import Kept, indexes
+from outlast.store.keyvalue.repositories.job_codec import JobRecord, indexes
 from outlast.store.keyvalue.texts import is_json
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL: Final = 1_000_000
 ANY_SIZE: Final = 1 << 62
 
 
-async def size(desk: Desk) -> int:
-    await settle(desk)
-    return len(await desk.engine.range(Span(key_layout.SEQ), limit=ALL))
+async def size(desk: StoreContext) -> int:
+    await complete_all(desk)
+    return len(await desk.engine.range(KeyRange(key_layout.SEQ), limit=ALL))
 
 
-async def dossiers(desk: Desk, *, after: int, limit: int) -> list[Dossier]:
+async def dossiers(desk: StoreContext, *, after: int, limit: int) -> list[JobAudit]:
     """A page at one moment: if anything that was read changed meanwhile, it is read again."""
-    await settle(desk)
-    return await desk.do(partial(_dossiers, after=after, limit=limit))
+    await complete_all(desk)
+    return await desk.run_unit(partial(_dossiers, after=after, limit=limit))
 
 
-async def _dossiers(unit: Unit, *, after: int, limit: int) -> list[Dossier]:
-    page = await job_repository.everything(unit, after=after, limit=limit)
+async def _dossiers(unit: UnitOfWork, *, after: int, limit: int) -> list[JobAudit]:
+    page = await job_repository.all_jobs(unit, after=after, limit=limit)
     await unit.fetch([key for kept in page for key in indexes(kept)])
     closed = await runs.closed_of(unit, [kept.job for kept in page])
     told = await _events_of(unit, [kept.job.id for kept in page])
@@ -64,13 +64,13 @@ async def _dossiers(unit: Unit, *, after: int, limit: int) -> list[Dossier]:
 
 
 async def _dossier(
-    unit: Unit, kept: Kept, closed: Sequence[RunRecord], events: Sequence[EventRecord]
-) -> Dossier:
+    unit: UnitOfWork, kept: JobRecord, closed: Sequence[RunRecord], events: Sequence[EventRecord]
+) -> JobAudit:
     job = kept.job
     root = kept if job.root_id == job.id else await job_repository.load(unit, job.root_id)
     after = None if kept.successor is None else await job_repository.load(unit, kept.successor)
     group = None if kept.member is None else await groups.load(unit, kept.member)
-    return Dossier(
+    return JobAudit(
         id=job.id,
         seq=job.seq,
         delivery=job.delivery,
@@ -89,15 +89,17 @@ async def _dossier(
     )
 
 
-async def _places(unit: Unit, kept: Kept) -> tuple[Place, ...]:
+async def _places(unit: UnitOfWork, kept: JobRecord) -> tuple[StateRow, ...]:
     """One, unless it is adrift, or an index entry without which nobody would find it is gone."""
     job = kept.job
     is_found = all([await unit.get(key) is not None for key in indexes(kept)])
-    if kept.is_loose or not is_found:
+    if kept.is_detached or not is_found:
         return ()
-    where = Where.END if job.is_final else Where.OPEN if kept.is_open else Where.WAITING
+    where = (
+        StateTable.END if job.is_final else StateTable.OPEN if kept.is_open else StateTable.WAITING
+    )
     return (
-        Place(
+        StateRow(
             where=where,
             state=job.state,
             token=job.token,
@@ -109,7 +111,7 @@ async def _places(unit: Unit, kept: Kept) -> tuple[Place, ...]:
     )
 
 
-async def _events_of(unit: Unit, jobs: Sequence[str]) -> list[list[EventRecord]]:
+async def _events_of(unit: UnitOfWork, jobs: Sequence[str]) -> list[list[EventRecord]]:
     """The events of each of these jobs."""
     told = await runs.of_jobs(unit, key_layout.EVENT, jobs)
     numbers = [each.value["id"] for found in told for each in found]
@@ -119,30 +121,30 @@ async def _events_of(unit: Unit, jobs: Sequence[str]) -> list[list[EventRecord]]
     return [[by_number[n] for n in each if n in by_number] for each in mine]
 
 
-async def _before(unit: Unit, kept: Kept, job_id: JobId) -> Before:
+async def _before(unit: UnitOfWork, kept: JobRecord, job_id: JobId) -> Predecessor:
     before = await job_repository.load(unit, job_id)
     if before is None:
-        return Before(id=None)
+        return Predecessor(id=None)
     [events] = await _events_of(unit, [job_id])
     told = {(event.kind, event.at) for event in events}
     is_final = before.job.is_final
-    return Before(
+    return Predecessor(
         id=before.job.id,
         root_id=before.job.root_id,
         failures=before.job.failures if is_final else None,
         losses=before.job.losses if is_final else None,
-        chained=(Kind.CHAINED, kept.job.created_at) in told,
+        chained=(EventKind.CHAINED, kept.job.created_at) in told,
     )
 
 
-async def _reserved(unit: Unit, kept: Kept) -> tuple[Held, ...]:
+async def _reserved(unit: UnitOfWork, kept: JobRecord) -> tuple[AuditedReservation, ...]:
     if kept.reservation is None:
         return ()
     found = await reservations.load(unit, kept.reservation)
     if found is None or found.reservation.job_id != kept.job.id:
         return ()
     held = found.reservation
-    return (Held(id=held.id, queue=held.queue, status=held.status),)
+    return (AuditedReservation(id=held.id, queue=held.queue, status=held.status),)
 
 
 def _run(run: RunRecord) -> ClosedRun:
@@ -155,13 +157,13 @@ def _run(run: RunRecord) -> ClosedRun:
     )
 
 
-def _told(event: EventRecord) -> Told:
-    return Told(id=event.id, kind=event.kind, token=event.token, at=event.at)
+def _told(event: EventRecord) -> AuditedEvent:
+    return AuditedEvent(id=event.id, kind=event.kind, token=event.token, at=event.at)
 
 
-async def strays(desk: Desk, *, limit: int) -> list[Stray]:
+async def strays(desk: StoreContext, *, limit: int) -> list[DanglingRecord]:
     """Up to so many of each kind."""
-    await settle(desk)
+    await complete_all(desk)
     found = [stray async for stray in _strays(desk)]
     return [
         stray
@@ -170,10 +172,10 @@ async def strays(desk: Desk, *, limit: int) -> list[Stray]:
     ]
 
 
-async def _strays(desk: Desk) -> AsyncIterator[Stray]:
+async def _strays(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
     async for entry in _orphans(desk, key_layout.RUN):
         rows = (f"runs job={entry.value['job_id']} token={entry.value['token']}",)
-        yield Stray(kind=StrayKind.RUN, rows=rows)
+        yield DanglingRecord(kind=StrayKind.RUN, rows=rows)
     async for stray in _of_events(desk):
         yield stray
     async for stray in _of_places(desk):
@@ -188,12 +190,12 @@ async def _strays(desk: Desk) -> AsyncIterator[Stray]:
         yield stray
 
 
-async def _of_events(desk: Desk) -> AsyncIterator[Stray]:
+async def _of_events(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
     async for entry in _orphans(desk, key_layout.STREAM):
-        yield Stray(kind=StrayKind.EVENT, rows=(f"events id={entry.value['id']}",))
+        yield DanglingRecord(kind=StrayKind.EVENT, rows=(f"events id={entry.value['id']}",))
 
 
-async def _orphans(desk: Desk, part: str) -> AsyncIterator[Entry]:
+async def _orphans(desk: StoreContext, part: str) -> AsyncIterator[StoredItem]:
     """Records that are there though the job that they are of is not."""
     async for page in pages(desk, part):
         of_jobs = [entry for entry in page if entry.value.get("job_id") is not None]
@@ -203,45 +205,45 @@ async def _orphans(desk: Desk, part: str) -> AsyncIterator[Entry]:
                 yield entry
 
 
-async def _of_places(desk: Desk) -> AsyncIterator[Stray]:
+async def _of_places(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
     """Index entries that their job knows nothing of."""
-    unit = Unit(desk.engine)
+    unit = UnitOfWork(desk.engine)
     per_queue = (key_layout.READY, key_layout.LATER, key_layout.OPEN)
     parts = [part + name for name in await queues.names(unit) for part in per_queue]
     for part in (*parts, key_layout.DUE, key_layout.DEADLINE, key_layout.ENDED):
         async for page in pages(desk, part):
-            for entry in await desk.do(partial(_unknown, page=page)):
-                if await desk.do(partial(_is_ghost, key=entry.key, job_id=entry.value["id"])):
+            for entry in await desk.run_unit(partial(_unknown, page=page)):
+                if await desk.run_unit(partial(_is_ghost, key=entry.key, job_id=entry.value["id"])):
                     rows = (f"{part} {entry.key.sort}",)
-                    yield Stray(kind=StrayKind.PLACE, rows=rows, job_id=entry.value["id"])
+                    yield DanglingRecord(kind=StrayKind.PLACE, rows=rows, job_id=entry.value["id"])
 
 
-async def _unknown(unit: Unit, *, page: Sequence[Entry]) -> list[Entry]:
+async def _unknown(unit: UnitOfWork, *, page: Sequence[StoredItem]) -> list[StoredItem]:
     """Those that are not their job's, or were not when it was looked at."""
     jobs = await job_repository.load_many(unit, [entry.value["id"] for entry in page])
     found = zip(page, jobs, strict=True)
     return [entry for entry, kept in found if kept is None or entry.key not in indexes(kept)]
 
 
-async def _is_ghost(unit: Unit, *, key: Key, job_id: str) -> bool:
+async def _is_ghost(unit: UnitOfWork, *, key: Key, job_id: str) -> bool:
     kept = await job_repository.load(unit, job_id)
     is_wanted = kept is not None and key in indexes(kept)
     return not is_wanted and await unit.get(key) is not None
 
 
-async def _of_keys(desk: Desk) -> AsyncIterator[Stray]:
+async def _of_keys(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
     """An active key is held by the last job of a chain, and said to be its root's."""
-    async for entry in through(desk, key_layout.ACTIVE):
-        kept = await desk.do(partial(job_repository.load, job_id=entry.value["job_id"]))
+    async for entry in scan_partition(desk, key_layout.ACTIVE):
+        kept = await desk.run_unit(partial(job_repository.load, job_id=entry.value["job_id"]))
         rows, about = (f"keys scope=active key={entry.value['key']}",), entry.value["key"]
         if kept is None:
-            yield Stray(kind=StrayKind.KEY, rows=rows, about=about)
+            yield DanglingRecord(kind=StrayKind.KEY, rows=rows, about=about)
         elif kept.job.is_final:
             root = JobId(entry.value["root_id"])
-            yield Stray(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=about, job_id=root)
+            yield DanglingRecord(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=about, job_id=root)
 
 
-async def _of_slots(desk: Desk) -> AsyncIterator[Stray]:
+async def _of_slots(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
     """A root that was made for a slot holds it, and then nobody else does."""
     async for page in pages(desk, key_layout.SEQ):
         made = [entry.value for entry in page if "slot" in entry.value]
@@ -249,23 +251,27 @@ async def _of_slots(desk: Desk) -> AsyncIterator[Stray]:
         for value, row in zip(made, rows, strict=True):
             is_own = row is not None and row.value.get("job_id") == value["id"]
             kept = (
-                None if is_own else await desk.do(partial(job_repository.load, job_id=value["id"]))
+                None
+                if is_own
+                else await desk.run_unit(partial(job_repository.load, job_id=value["id"]))
             )
             if kept is not None:
                 yield _unslotted(kept.job)
 
 
-def _unslotted(job: Job) -> Stray:
-    return Stray(kind=StrayKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id)
+def _unslotted(job: Job) -> DanglingRecord:
+    return DanglingRecord(
+        kind=StrayKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id
+    )
 
 
-async def _of_reservations(desk: Desk) -> AsyncIterator[Stray]:
-    async for entry in through(desk, key_layout.RESERVATION):
+async def _of_reservations(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
+    async for entry in scan_partition(desk, key_layout.RESERVATION):
         held = reservations.from_value(entry.value).reservation
         if held.is_active and await _is_gone(desk, held.job_id):
             rows = (f"reservations id={held.id}",)
-            yield Stray(kind=StrayKind.RESERVATION, rows=rows, about=held.queue)
+            yield DanglingRecord(kind=StrayKind.RESERVATION, rows=rows, about=held.queue)
 
 
-async def _is_gone(desk: Desk, job_id: str) -> bool:
+async def _is_gone(desk: StoreContext, job_id: str) -> bool:
     return (await desk.engine.get([key_layout.pointer(job_id)]))[0] is None

@@ -6,25 +6,25 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.delivery import Delivery
 from outlast.core.ids import RunId
 from outlast.core.job import Job
 from outlast.core.reservation import ReservationStatus
-from outlast.core.run import Claim, Holder
+from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import State
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.base import PROMOTED_AT_ONCE
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.batching import chunks, together
-from outlast.store.keyvalue.context import Desk
-from outlast.store.keyvalue.engine import Entry, Key, Span, Value
-from outlast.store.keyvalue.intent_recovery import settle
+from outlast.store.keyvalue.batching import chunks, run_concurrently
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
+from outlast.store.keyvalue.intent_recovery import complete_all
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues, reservations
-from outlast.store.keyvalue.repositories.job_codec import Kept
-from outlast.store.keyvalue.repositories.queues import KeptQueue
-from outlast.store.keyvalue.unit_of_work import Stale, Unit
+from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.repositories.queues import QueueRecord
+from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 ROUNDS: Final = 20
 """How often a claim looks again when others were quicker."""
@@ -37,10 +37,10 @@ MOST_PAGE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ClaimRequest:
     """What one claim asks for."""
 
-    holder: Holder
+    holder: LeaseHolder
     queue: str
     types: frozenset[str]
     lease: timedelta
@@ -51,8 +51,8 @@ class Wish:
 
 
 async def claim(
-    desk: Desk,
-    holder: Holder,
+    desk: StoreContext,
+    holder: LeaseHolder,
     *,
     queue: str,
     types: Collection[str],
@@ -60,7 +60,7 @@ async def claim(
     prefetch: int,
     lease: timedelta,
 ) -> list[Claim]:
-    wish = Wish(
+    wish = ClaimRequest(
         holder=holder,
         queue=queue,
         types=frozenset(types),
@@ -73,38 +73,42 @@ async def claim(
         seen = await _look(desk, queue, limit + prefetch)
     if seen.queue.shown(desk.now()).pause is not None:
         return []
-    if seen.queue.is_watched:
-        return await _one_by_one(desk, wish, limit)
+    if seen.queue.needs_serial_claims:
+        return await _claim_unlimited(desk, wish, limit)
     return await _many(desk, wish, limit, prefetch, seen.ready)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClaimSnapshot:
     """What a claim begins with; `has_chores`: something is due, or was left half-done."""
 
-    queue: KeptQueue
-    ready: list[Entry]
+    queue: QueueRecord
+    ready: list[StoredItem]
     has_chores: bool
 
 
-async def _look(desk: Desk, name: str, most: int) -> Seen:
+async def _look(desk: StoreContext, name: str, most: int) -> ClaimSnapshot:
     """All in one request, where the engine can."""
     asked = [
-        (Span(key_layout.PENDING), 1),
+        (KeyRange(key_layout.PENDING), 1),
         (_due(desk.now()), 1),
         (queues.span(name), 1),
-        (Span(key_layout.READY + name), _page(most)),
+        (KeyRange(key_layout.READY + name), _page(most)),
     ]
 
-    async def work(_: Unit) -> Seen:
+    async def work(_: UnitOfWork) -> ClaimSnapshot:
         left, due, queue, ready = await desk.engine.ranges(asked)
-        return Seen(queues.found(name, queue), ready, bool(left or due))
+        return ClaimSnapshot(queues.found(name, queue), ready, bool(left or due))
 
-    return await desk.do(work)
+    return await desk.run_unit(work)
 
 
 async def _many(
-    desk: Desk, wish: Wish, limit: int, prefetch: int, ready: list[Entry] | None
+    desk: StoreContext,
+    wish: ClaimRequest,
+    limit: int,
+    prefetch: int,
+    ready: list[StoredItem] | None,
 ) -> list[Claim]:
     """From a queue without a limit: all at once, and again where others were quicker."""
     claims: list[Claim] = []
@@ -112,13 +116,13 @@ async def _many(
     for _ in range(ROUNDS):
         now_room = max(0, limit - len(claims))
         room = limit + prefetch - len(claims)
-        unit, now = Unit(desk.engine), desk.now()
+        unit, now = UnitOfWork(desk.engine), desk.now()
         chosen = await choose(
             unit, wish, limit=now_room, most=room, now=now, first=ready, passed=passed
         )
         ready = None
         numbered = list(enumerate(chosen, start=tried))
-        together_taken = await together(
+        together_taken = await run_concurrently(
             chunks(desk, numbered, records=5, most=AT_ONCE), partial(_take, desk, wish)
         )
         answers = [answer for told in together_taken for answer in told]
@@ -132,46 +136,52 @@ async def _many(
 
 
 async def _take(
-    desk: Desk, wish: Wish, numbered: Sequence[tuple[int, Entry]]
+    desk: StoreContext, wish: ClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
 ) -> list[Claim | None]:
     """Each that is still there to be taken; None for those where somebody was quicker."""
 
-    async def work(unit: Unit) -> list[Claim | None]:
+    async def work(unit: UnitOfWork) -> list[Claim | None]:
         await unit.fetch([Key(key_layout.JOB, entry.value["sort"]) for _, entry in numbered])
         return [await _take_one(unit, desk, wish, *each) for each in numbered]
 
-    return await desk.do(work)
+    return await desk.run_unit(work)
 
 
-async def _take_one(unit: Unit, desk: Desk, wish: Wish, number: int, entry: Entry) -> Claim | None:
+async def _take_one(
+    unit: UnitOfWork, desk: StoreContext, wish: ClaimRequest, number: int, entry: StoredItem
+) -> Claim | None:
     kept = await job_repository.load_at(unit, entry.value["sort"])
     if kept is not None and await reservations.active_of(unit, kept) is not None:
         return None  # the queue is held for it since it was looked at: the next claim takes it
     return await open_run(unit, desk, wish, kept, wish.run_id(number))
 
 
-async def _one_by_one(desk: Desk, wish: Wish, limit: int) -> list[Claim]:
+async def _claim_unlimited(desk: StoreContext, wish: ClaimRequest, limit: int) -> list[Claim]:
     """From a queue whose runs are counted, or that is held for one job."""
     claims: list[Claim] = []
     is_last = False
     while len(claims) < limit:
-        taken, is_last = await desk.do(partial(_take_next, desk=desk, wish=wish, n=len(claims)))
+        taken, is_last = await desk.run_unit(
+            partial(_take_next, desk=desk, wish=wish, n=len(claims))
+        )
         claims += [taken] if taken is not None else []
         if taken is None or is_last:
             break
     if claims and is_last:  # a direct job was taken
-        desk.wake(Hint(queues=frozenset({wish.queue}), ended=True))
+        desk.notify(Notification(queues=frozenset({wish.queue}), ended=True))
     return claims
 
 
-async def _take_next(unit: Unit, *, desk: Desk, wish: Wish, n: int) -> tuple[Claim | None, bool]:
+async def _take_next(
+    unit: UnitOfWork, *, desk: StoreContext, wish: ClaimRequest, n: int
+) -> tuple[Claim | None, bool]:
     queue, now = await queues.load(unit, wish.queue), desk.now()
     gate = await queues.gate(unit, queue, now)
-    if not gate.room(1, 0)[0]:
+    if not gate.capacity(1, 0)[0]:
         return None, True
     kept = await _next(unit, wish, queue, now)
     run_id = wish.run_id(n)
-    claim = await open_run(unit, desk, wish, kept, run_id, is_counted=queue.is_watched)
+    claim = await open_run(unit, desk, wish, kept, run_id, is_counted=queue.needs_serial_claims)
     if claim is None:
         return None, True
     queues.save(unit, queue)  # as it is: of two who counted at once, one counts again
@@ -182,7 +192,9 @@ async def _take_next(unit: Unit, *, desk: Desk, wish: Wish, n: int) -> tuple[Cla
     return claim, queue.reservation is not None
 
 
-async def _next(unit: Unit, wish: Wish, queue: KeptQueue, now: datetime) -> Kept | None:
+async def _next(
+    unit: UnitOfWork, wish: ClaimRequest, queue: QueueRecord, now: datetime
+) -> JobRecord | None:
     if queue.reserved_for is not None:
         kept = await job_repository.load(unit, queue.reserved_for)
         if kept is None or kept.job.state is not State.QUEUED:
@@ -192,7 +204,7 @@ async def _next(unit: Unit, wish: Wish, queue: KeptQueue, now: datetime) -> Kept
     while chosen := await choose(unit, wish, limit=1, most=1, now=now, passed=passed):
         kept = await job_repository.load_at(unit, chosen[0].value["sort"])
         if kept is not None and kept.job.state is not State.QUEUED:
-            raise Stale  # somebody took it meanwhile, and there may be others
+            raise ReadConflict  # somebody took it meanwhile, and there may be others
         if kept is not None and not kept.is_locked(now):
             return kept
         passed.add(chosen[0].value["id"])
@@ -200,23 +212,23 @@ async def _next(unit: Unit, wish: Wish, queue: KeptQueue, now: datetime) -> Kept
 
 
 async def choose(
-    unit: Unit,
-    wish: Wish,
+    unit: UnitOfWork,
+    wish: ClaimRequest,
     *,
     limit: int,
     most: int,
     now: datetime,
-    first: list[Entry] | None = None,
+    first: list[StoredItem] | None = None,
     passed: Collection[str] = (),
-) -> list[Entry]:
+) -> list[StoredItem]:
     """What one claim takes, in claim order: `limit` of any kind, and up to `most` that can wait.
 
     `first` is the first page, where somebody has read it; `passed` are jobs that were looked at,
     and could not be taken.
     """
-    chosen: list[Entry] = []
+    chosen: list[StoredItem] = []
     names: set[str] = set()
-    span, page = Span(key_layout.READY + wish.queue), _page(most)
+    span, page = KeyRange(key_layout.READY + wish.queue), _page(most)
     while len(chosen) < most:
         entries = await unit.range(span, limit=page) if first is None else first
         first = None
@@ -230,7 +242,7 @@ async def choose(
                 names.add(entry.value.get("name", ""))
         if len(entries) < page:
             break
-        span = Span(span.part, entries[-1].key.sort + "\0")
+        span = KeyRange(span.part, entries[-1].key.sort + "\0")
     return chosen
 
 
@@ -239,9 +251,9 @@ def _page(most: int) -> int:
 
 
 async def _may_be_taken(
-    unit: Unit, wish: Wish, value: Value, names: Collection[str], now: datetime
+    unit: UnitOfWork, wish: ClaimRequest, value: Value, names: Collection[str], now: datetime
 ) -> bool:
-    if value["type"] not in wish.types or value.get("deadline", micros(now)) < micros(now):
+    if value["type"] not in wish.types or value.get("deadline", to_micros(now)) < to_micros(now):
         return False
     name = value.get("name")
     if name is None:
@@ -250,17 +262,17 @@ async def _may_be_taken(
 
 
 async def open_run(
-    unit: Unit,
-    desk: Desk,
-    wish: Wish,
-    kept: Kept | None,
+    unit: UnitOfWork,
+    desk: StoreContext,
+    wish: ClaimRequest,
+    kept: JobRecord | None,
     run_id: RunId,
     *,
     is_counted: bool = False,
 ) -> Claim | None:
     """Open the next run of a queued job, under the next token; None if it cannot be taken now."""
     now = desk.now()
-    if kept is None or kept.is_loose or kept.job.state is not State.QUEUED:
+    if kept is None or kept.is_detached or kept.job.state is not State.QUEUED:
         return None
     if kept.is_locked(now) or is_late(kept.job, now) or not await _take_name(unit, kept.job):
         return None
@@ -286,7 +298,7 @@ async def open_run(
     return _claim(job, run_id)
 
 
-async def _take_name(unit: Unit, job: Job) -> bool:
+async def _take_name(unit: UnitOfWork, job: Job) -> bool:
     """Of `once` jobs of one name, one runs at a time."""
     if job.delivery is not Delivery.ONCE:
         return True
@@ -317,31 +329,35 @@ def _claim(job: Job, run_id: RunId) -> Claim:
     )
 
 
-async def promote_due(desk: Desk, *, limit: int) -> int:
+async def promote_due(desk: StoreContext, *, limit: int) -> int:
     """Move due jobs to `queued`, the earliest due first; how many."""
-    await settle(desk)
+    await complete_all(desk)
     moved, now = 0, desk.now()
     while moved < limit:
-        entries = await due_entries(Unit(desk.engine), now, limit=min(limit - moved, MOST_PAGE))
+        entries = await due_entries(
+            UnitOfWork(desk.engine), now, limit=min(limit - moved, MOST_PAGE)
+        )
         due = chunks(desk, [entry.value["id"] for entry in entries], records=6)
-        answers = await together(due, lambda ids: desk.do(partial(_promote, ids=ids, now=now)))
+        answers = await run_concurrently(
+            due, lambda ids: desk.run_unit(partial(_promote, ids=ids, now=now))
+        )
         moved += sum(answers)
         if not any(answers):
             break
     return moved
 
 
-async def due_entries(unit: Unit, now: datetime, *, limit: int) -> list[Entry]:
+async def due_entries(unit: UnitOfWork, now: datetime, *, limit: int) -> list[StoredItem]:
     return await unit.range(_due(now), limit=limit)
 
 
-def _due(now: datetime) -> Span:
-    return Span(key_layout.DUE, end=key_layout.number(micros(now) + 1))
+def _due(now: datetime) -> KeyRange:
+    return KeyRange(key_layout.DUE, end=key_layout.number(to_micros(now) + 1))
 
 
-async def _promote(unit: Unit, *, ids: Sequence[str], now: datetime) -> int:
+async def _promote(unit: UnitOfWork, *, ids: Sequence[str], now: datetime) -> int:
     found = await job_repository.load_many(unit, ids)
-    due = [kept for kept in found if kept and not kept.is_loose and is_due(kept.job, now)]
+    due = [kept for kept in found if kept and not kept.is_detached and is_due(kept.job, now)]
     for kept in due:
         job_repository.save(unit, kept, replace(kept, job=replace(kept.job, state=State.QUEUED)))
     return len(due)

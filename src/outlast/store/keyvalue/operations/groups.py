@@ -8,7 +8,7 @@ from typing import Final
 
 from outlast.core.group import (
     NEVER_COMPLETED,
-    Closing,
+    ClosePolicy,
     ClosingGroup,
     Group,
     GroupMode,
@@ -16,17 +16,17 @@ from outlast.core.group import (
     check_group,
 )
 from outlast.core.job import Job
-from outlast.core.limits import MAX_REASON, cut
+from outlast.core.limits import MAX_REASON, truncate
 from outlast.core.state import FINAL, WAITING, State
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.keyvalue import intents, key_layout
-from outlast.store.keyvalue.batching import chunks, together
-from outlast.store.keyvalue.context import Desk
-from outlast.store.keyvalue.engine import Key, Span, Value
+from outlast.store.keyvalue.batching import chunks, run_concurrently
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import Key, KeyRange, Value
 from outlast.store.keyvalue.repositories import groups
 from outlast.store.keyvalue.repositories import jobs as job_repository
-from outlast.store.keyvalue.repositories.groups import CLOSING, FILLING, KeptGroup
-from outlast.store.keyvalue.unit_of_work import Stale, Unfinished, Unit
+from outlast.store.keyvalue.repositories.groups import CLOSING, FILLING, GroupRecord
+from outlast.store.keyvalue.unit_of_work import PendingIntent, ReadConflict, UnitOfWork
 
 SEAL = "seal"
 """The kind of note that names a group whose members are to be unblocked."""
@@ -38,12 +38,12 @@ _WAITING = frozenset(state.value for state in WAITING)
 _FINAL = frozenset(state.value for state in FINAL)
 
 
-async def add_group(desk: Desk, new: NewGroup) -> bool:
+async def add_group(desk: StoreContext, new: NewGroup) -> bool:
     """Keep a new group; False if its id is taken."""
     check_group(new)
     seq = await desk.numbers(1)
 
-    async def work(unit: Unit) -> bool:
+    async def work(unit: UnitOfWork) -> bool:
         if await groups.load(unit, new.id) is not None:
             return False
         group = Group(
@@ -59,16 +59,16 @@ async def add_group(desk: Desk, new: NewGroup) -> bool:
             reason=None,
             counts={},
         )
-        groups.save(unit, None, KeptGroup(group=group))
+        groups.save(unit, None, GroupRecord(group=group))
         return True
 
-    return await desk.do(work)
+    return await desk.run_unit(work)
 
 
-async def seal_group(desk: Desk, group_id: str) -> bool:
+async def seal_group(desk: StoreContext, group_id: str) -> bool:
     """Let the members run if all are there: one write decides, and a note sees to all of them."""
 
-    async def work(unit: Unit) -> bool:
+    async def work(unit: UnitOfWork) -> bool:
         kept = await groups.load(unit, group_id)
         if kept is None or kept.group.sealed_at is not None:
             return kept is not None
@@ -81,74 +81,74 @@ async def seal_group(desk: Desk, group_id: str) -> bool:
             await _unblock_first(unit, group_id)
         return True
 
-    sealed = await desk.do(work)
+    sealed = await desk.run_unit(work)
     if sealed:
         await finish_seal(desk, group_id)
-        desk.wake(Hint(queues=frozenset({""})))
+        desk.notify(Notification(queues=frozenset({""})))
     return sealed
 
 
-async def finish_seal(desk: Desk, group_id: str) -> None:
+async def finish_seal(desk: StoreContext, group_id: str) -> None:
     """Unblock whoever is still blocked, as its note says; harmless when that is done."""
     note = _note(group_id)
     [entry] = await desk.engine.get([note])
     if entry is None:
         return
-    members = await groups.members(Unit(desk.engine), group_id)
+    members = await groups.members(UnitOfWork(desk.engine), group_id)
     blocked = [member["id"] for member in members if member["state"] == State.BLOCKED]
-    await together(
-        chunks(desk, blocked, records=5), lambda ids: desk.do(partial(_unblock, ids=ids))
+    await run_concurrently(
+        chunks(desk, blocked, records=5), lambda ids: desk.run_unit(partial(_unblock, ids=ids))
     )
     await desk.engine.transact({note: entry.version}, [intents.done(note)])
 
 
-async def _unblock(unit: Unit, *, ids: Sequence[str]) -> None:
+async def _unblock(unit: UnitOfWork, *, ids: Sequence[str]) -> None:
     await job_repository.load_many(unit, ids)  # read at once
     for job_id in ids:
         await groups.unblock(unit, job_id)
 
 
-async def stop_group(desk: Desk, group_id: str, reason: str | None, *, skip: bool) -> bool:
+async def stop_group(desk: StoreContext, group_id: str, reason: str | None, *, skip: bool) -> bool:
     """Close it, unless it is over or closes already."""
-    why = None if reason is None else cut(reason, MAX_REASON)
+    why = None if reason is None else truncate(reason, MAX_REASON)
 
-    async def work(unit: Unit) -> bool:
+    async def work(unit: UnitOfWork) -> bool:
         kept = await groups.load(unit, group_id)
         if kept is None or kept.is_over or kept.group.closing is not None:
             return False
-        _close(unit, kept, Closing.SKIP if skip else Closing.STOP, why)
+        _close(unit, kept, ClosePolicy.SKIP if skip else ClosePolicy.STOP, why)
         return True
 
-    return await desk.do(work)
+    return await desk.run_unit(work)
 
 
-async def group(desk: Desk, group_id: str) -> Group | None:
+async def group(desk: StoreContext, group_id: str) -> Group | None:
     looks = iter(range(LOOKS))
 
-    async def work(unit: Unit) -> Group | None:
+    async def work(unit: UnitOfWork) -> Group | None:
         kept = await groups.load(unit, group_id)
         found = [] if kept is None else [kept]
         shown = await _shown(unit, found, is_last=next(looks, None) is None)
         return shown[0] if shown else None
 
-    return await desk.do(work)
+    return await desk.run_unit(work)
 
 
-async def find_groups(desk: Desk, *, limit: int, before: int | None) -> list[Group]:
+async def find_groups(desk: StoreContext, *, limit: int, before: int | None) -> list[Group]:
     """The newest first."""
-    span = Span(key_layout.GROUP, end=None if before is None else key_layout.number(before))
+    span = KeyRange(key_layout.GROUP, end=None if before is None else key_layout.number(before))
     looks = iter(range(LOOKS))
 
-    async def work(unit: Unit) -> list[Group]:
+    async def work(unit: UnitOfWork) -> list[Group]:
         entries = await unit.range(span, limit=limit, reverse=True)
         unit.remember(entries)
         found = [groups.from_value(entry.value) for entry in entries]
         return await _shown(unit, found, is_last=next(looks, None) is None)
 
-    return await desk.do(work)
+    return await desk.run_unit(work)
 
 
-async def _shown(unit: Unit, found: Sequence[KeptGroup], *, is_last: bool) -> list[Group]:
+async def _shown(unit: UnitOfWork, found: Sequence[GroupRecord], *, is_last: bool) -> list[Group]:
     """Each with its members as they are, or Stale: some came or ended while they were counted.
 
     Where they do so all the time, the last look takes the groups as they are after their members:
@@ -158,52 +158,52 @@ async def _shown(unit: Unit, found: Sequence[KeptGroup], *, is_last: bool) -> li
     for kept, own in zip(found, members, strict=True):
         await _require_unblocked(unit, kept, own)
     if not is_last and not all(map(_is_whole, found, members)):
-        for left in await intents.left(unit.engine):
-            raise Unfinished(left.key)
-        raise Stale
+        for left in await intents.pending(unit.engine):
+            raise PendingIntent(left.key)
+        raise ReadConflict
     keys = [groups.key_of(kept.group.seq) for kept in found]
     if not found or await unit.is_unchanged(keys):
         return [groups.counted(*pair) for pair in zip(found, members, strict=True)]
     if not is_last:
-        raise Stale
+        raise ReadConflict
     pairs = zip(await unit.engine.get(keys), members, strict=True)
     return [groups.counted(groups.from_value(e.value), own) for e, own in pairs if e is not None]
 
 
-def _is_whole(kept: KeptGroup, members: Sequence[Value]) -> bool:
+def _is_whole(kept: GroupRecord, members: Sequence[Value]) -> bool:
     """Whether these are all that it counts: their entries may be late, or it was changed since."""
     left = sum(member["state"] not in _FINAL for member in members)
     return (len(members), left) == (kept.present, kept.left)
 
 
-async def _require_unblocked(unit: Unit, kept: KeptGroup, members: Sequence[Value]) -> None:
+async def _require_unblocked(unit: UnitOfWork, kept: GroupRecord, members: Sequence[Value]) -> None:
     """Whoever looks while it is being sealed sees to the rest first."""
     is_begun = kept.group.sealed_at is not None and kept.group.mode is GroupMode.PARALLEL
     if is_begun and any(member["state"] == State.BLOCKED for member in members):
         note = _note(kept.group.id)
         if await unit.get(note) is not None:
-            raise Unfinished(note)
+            raise PendingIntent(note)
 
 
-async def groups_over(desk: Desk, group_ids: Sequence[str]) -> list[bool | None]:
-    unit = Unit(desk.engine)
+async def groups_over(desk: StoreContext, group_ids: Sequence[str]) -> list[bool | None]:
+    unit = UnitOfWork(desk.engine)
     found = [await groups.load(unit, group_id) for group_id in group_ids]
     return [None if kept is None else kept.is_over for kept in found]
 
 
-async def closing_groups(desk: Desk, *, limit: int) -> list[ClosingGroup]:
-    found = await groups.listed(Unit(desk.engine), CLOSING, limit=limit)
+async def closing_groups(desk: StoreContext, *, limit: int) -> list[ClosingGroup]:
+    found = await groups.listed(UnitOfWork(desk.engine), CLOSING, limit=limit)
     return [ClosingGroup(g.group.id, g.group.closing) for g in found if g.group.closing]
 
 
-async def left_over(desk: Desk, group_id: str, *, after: int, limit: int) -> list[Job]:
+async def left_over(desk: StoreContext, group_id: str, *, after: int, limit: int) -> list[Job]:
     """Members that wait, or run and were not asked to stop."""
 
-    async def work(unit: Unit) -> list[Job]:
+    async def work(unit: UnitOfWork) -> list[Job]:
         kept = await groups.load(unit, group_id)
         if kept is None or kept.group.closing is None:
             return []
-        stops = kept.group.closing is Closing.STOP
+        stops = kept.group.closing is ClosePolicy.STOP
         wanted = [
             member["id"]
             for member in await groups.members(unit, group_id)
@@ -214,23 +214,23 @@ async def left_over(desk: Desk, group_id: str, *, after: int, limit: int) -> lis
         found = await job_repository.load_many(unit, wanted[:limit])
         return [each.job for each in found if each is not None]
 
-    return await desk.do(work)
+    return await desk.run_unit(work)
 
 
 def _runs_unasked(member: Value) -> bool:
     return bool(member["state"] == State.RUNNING and not member["asked"])
 
 
-async def sweep_groups(desk: Desk, *, limit: int) -> int:
+async def sweep_groups(desk: StoreContext, *, limit: int) -> int:
     """Mark those that close and are over."""
     swept = 0
-    for found in await groups.listed(Unit(desk.engine), CLOSING, limit=groups.ALL):
+    for found in await groups.listed(UnitOfWork(desk.engine), CLOSING, limit=groups.ALL):
         if swept < limit and found.is_over:
-            swept += await desk.do(partial(_sweep, group_id=found.group.id))
+            swept += await desk.run_unit(partial(_sweep, group_id=found.group.id))
     return swept
 
 
-async def _sweep(unit: Unit, group_id: str) -> bool:
+async def _sweep(unit: UnitOfWork, group_id: str) -> bool:
     kept = await groups.load(unit, group_id)
     if kept is None or kept.is_swept or not kept.is_over:
         return False
@@ -238,35 +238,35 @@ async def _sweep(unit: Unit, group_id: str) -> bool:
     return True
 
 
-async def expire_groups(desk: Desk, *, older_than: timedelta, limit: int) -> int:
+async def expire_groups(desk: StoreContext, *, older_than: timedelta, limit: int) -> int:
     """Stop those that nobody completed."""
     before = desk.now() - older_than
     expired = 0
-    for found in await groups.listed(Unit(desk.engine), FILLING, limit=limit):
+    for found in await groups.listed(UnitOfWork(desk.engine), FILLING, limit=limit):
         if found.group.created_at < before:
-            expired += await desk.do(partial(_expire, group_id=found.group.id))
+            expired += await desk.run_unit(partial(_expire, group_id=found.group.id))
     return expired
 
 
-async def _expire(unit: Unit, group_id: str) -> bool:
+async def _expire(unit: UnitOfWork, group_id: str) -> bool:
     kept = await groups.load(unit, group_id)
     if kept is None or kept.group.sealed_at is not None or kept.group.closing is not None:
         return False
-    _close(unit, kept, Closing.STOP, NEVER_COMPLETED)
+    _close(unit, kept, ClosePolicy.STOP, NEVER_COMPLETED)
     return True
 
 
-async def _unblock_first(unit: Unit, group_id: str) -> None:
+async def _unblock_first(unit: UnitOfWork, group_id: str) -> None:
     for member in await groups.members(unit, group_id):
         if member["state"] == State.BLOCKED:
             await groups.unblock(unit, member["id"])
             return
 
 
-def _close(unit: Unit, kept: KeptGroup, closing: Closing, reason: str | None) -> None:
+def _close(unit: UnitOfWork, kept: GroupRecord, closing: ClosePolicy, reason: str | None) -> None:
     closed = replace(kept.group, closing=closing, reason=reason)
     groups.save(unit, kept, replace(kept, group=closed))
 
 
 def _note(group_id: str) -> Key:
-    return Key(key_layout.PENDING, f"{SEAL}#{key_layout.fitted(group_id)}")
+    return Key(key_layout.PENDING, f"{SEAL}#{key_layout.key_safe(group_id)}")

@@ -7,26 +7,26 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from outlast.clock import micros, moment
+from outlast.clock import from_micros, to_micros
 from outlast.core.delivery import Delivery
-from outlast.core.explain import MOST_AHEAD, Other, Situation, able, in_use, looking_for
+from outlast.core.explain import MOST_AHEAD, BlockingJob, WaitFacts, able, in_use, types_wanted_by
 from outlast.core.group import GroupMode
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.overview import Backlog, Overview, Running
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import FINAL, WAITING, State
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import Desk
-from outlast.store.keyvalue.engine import Entry, Key, Span, Value
-from outlast.store.keyvalue.intent_recovery import settle
-from outlast.store.keyvalue.leases import LeaseEnd
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
+from outlast.store.keyvalue.intent_recovery import complete_all
+from outlast.store.keyvalue.leases import LeaseExpiry
 from outlast.store.keyvalue.operations import workers
 from outlast.store.keyvalue.operations.claim import due_entries
 from outlast.store.keyvalue.repositories import groups, queues, reservations
 from outlast.store.keyvalue.repositories import jobs as job_repository
-from outlast.store.keyvalue.repositories.job_codec import Kept
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL: Final = 1_000_000
 SHOWN: Final = 3
@@ -36,10 +36,10 @@ LOOKS: Final = 3
 _FINAL: Final = frozenset(state.value for state in FINAL)
 
 
-async def overview(desk: Desk, *, span: timedelta) -> Overview:
+async def overview(desk: StoreContext, *, span: timedelta) -> Overview:
     """From the index entries alone."""
-    await settle(desk)
-    unit, now = Unit(desk.engine), desk.now()
+    await complete_all(desk)
+    unit, now = UnitOfWork(desk.engine), desk.now()
     live = await _live(unit)
     ended = await _ended(unit, now - span)
     waiting: dict[tuple[str, str, State], list[Value]] = defaultdict(list)
@@ -58,13 +58,13 @@ async def overview(desk: Desk, *, span: timedelta) -> Overview:
     )
 
 
-async def _live(unit: Unit) -> dict[str, tuple[str, Value]]:
+async def _live(unit: UnitOfWork) -> dict[str, tuple[str, Value]]:
     """By job, its queue and its entry: in the order in which jobs pass through them, so that one
     that does so meanwhile is where it was seen last."""
     live: dict[str, tuple[str, Value]] = {}
     for name in await queues.names(unit):
         for part in (key_layout.LATER, key_layout.READY, key_layout.OPEN):
-            found = await unit.range(Span(part + name), limit=ALL)
+            found = await unit.range(KeyRange(part + name), limit=ALL)
             live |= {entry.value["id"]: (name, entry.value) for entry in found}
     return live
 
@@ -76,27 +76,27 @@ def _backlog(kind: tuple[str, str, State], values: Sequence[Value], now: datetim
         type=job_type,
         state=state,
         jobs=len(values),
-        due=sum(value["due"] <= micros(now) for value in values),
-        oldest=moment(min(value["due"] for value in values)),
+        due=sum(value["due"] <= to_micros(now) for value in values),
+        oldest=from_micros(min(value["due"] for value in values)),
     )
 
 
-def _running(kind: tuple[str, str], values: Sequence[Value], desk: Desk) -> Running:
-    ends = [LeaseEnd(value["lease_at"], value["lease_boot"]) for value in values]
+def _running(kind: tuple[str, str], values: Sequence[Value], desk: StoreContext) -> Running:
+    ends = [LeaseExpiry(value["lease_at"], value["lease_boot"]) for value in values]
     lapsed = sum(desk.leases.is_over(end) for end in ends)
     return Running(queue=kind[0], type=kind[1], jobs=len(values), lapsed=lapsed)
 
 
-async def _ended(unit: Unit, since: datetime) -> dict[str, tuple[str, State]]:
-    span = Span(key_layout.ENDED, key_layout.number(micros(since)))
+async def _ended(unit: UnitOfWork, since: datetime) -> dict[str, tuple[str, State]]:
+    span = KeyRange(key_layout.ENDED, key_layout.number(to_micros(since)))
     found = await unit.range(span, limit=ALL)
     return {e.value["id"]: (e.value["queue"], State(e.value["state"])) for e in found}
 
 
-async def situation(desk: Desk, job_id: JobId) -> Situation | None:
+async def situation(desk: StoreContext, job_id: JobId) -> WaitFacts | None:
     """All that decides when this job is taken: looked at until two looks agree, or often enough."""
-    await settle(desk)
-    look = partial(desk.do, partial(_situation, desk=desk, job_id=job_id))
+    await complete_all(desk)
+    look = partial(desk.run_unit, partial(_situation, desk=desk, job_id=job_id))
     shown = await look()
     for _ in range(LOOKS):
         before, shown = shown, await look()
@@ -105,7 +105,7 @@ async def situation(desk: Desk, job_id: JobId) -> Situation | None:
     return shown
 
 
-async def _situation(unit: Unit, *, desk: Desk, job_id: JobId) -> Situation | None:
+async def _situation(unit: UnitOfWork, *, desk: StoreContext, job_id: JobId) -> WaitFacts | None:
     kept = await job_repository.load(unit, job_id)
     if kept is None:
         return None
@@ -118,20 +118,20 @@ async def _situation(unit: Unit, *, desk: Desk, job_id: JobId) -> Situation | No
         key=lambda value: (value["started"], value["seq"]),
     )
     held = Counter(
-        Holder(instance_id=value["holder"], boot_id=value["boot"]) for _, value in everywhere
+        LeaseHolder(instance_id=value["holder"], boot_id=value["boot"]) for _, value in everywhere
     )
     serving = able(job, alive)
-    ahead = await _ahead(unit, desk, job, looking_for(serving, held))
+    ahead = await _ahead(unit, desk, job, types_wanted_by(serving, held))
     reservation = None
     if queue.reservation is not None:
         reservation = await reservations.load(unit, queue.reservation)
-    return Situation(
+    return WaitFacts(
         job=job,
         now=now,
         pause=queue.shown(now).pause,
         concurrency=queue.queue.concurrency,
         open_runs=len(own),
-        running=[Other(id=JobId(v["id"]), holder=v["holder"]) for v in own[:SHOWN]],
+        running=[BlockingJob(id=JobId(v["id"]), holder=v["holder"]) for v in own[:SHOWN]],
         reservation=None if reservation is None else reservation.reservation,
         overlap=await _overlap(unit, job),
         member=await _member(unit, kept),
@@ -143,7 +143,7 @@ async def _situation(unit: Unit, *, desk: Desk, job_id: JobId) -> Situation | No
     )
 
 
-async def _open_everywhere(unit: Unit) -> list[tuple[str, Value]]:
+async def _open_everywhere(unit: UnitOfWork) -> list[tuple[str, Value]]:
     return [
         (name, entry.value)
         for name in await queues.names(unit)
@@ -152,7 +152,7 @@ async def _open_everywhere(unit: Unit) -> list[tuple[str, Value]]:
 
 
 async def _ahead(
-    unit: Unit, desk: Desk, job: Job, wanted: set[frozenset[str] | None]
+    unit: UnitOfWork, desk: StoreContext, job: Job, wanted: set[frozenset[str] | None]
 ) -> list[JobId]:
     """The fewest that any of those who look would take before it."""
     if job.state not in WAITING:
@@ -162,20 +162,20 @@ async def _ahead(
     return min(answers, key=lambda ids: (len(ids), ids[0] if ids else ""))
 
 
-async def _takeable(unit: Unit, desk: Desk, job: Job) -> list[Value]:
+async def _takeable(unit: UnitOfWork, desk: StoreContext, job: Job) -> list[Value]:
     """What a claim finds before that job, in its order: what is due counts as queued."""
     end = key_layout.order(job)
-    ready = await unit.range(Span(key_layout.READY + job.queue, end=end), limit=ALL)
+    ready = await unit.range(KeyRange(key_layout.READY + job.queue, end=end), limit=ALL)
     due = {entry.value["id"] for entry in await due_entries(unit, desk.now(), limit=ALL)}
-    later: list[Entry] = []
+    later: list[StoredItem] = []
     if due:
-        found = await unit.range(Span(key_layout.LATER + job.queue, end=end), limit=ALL)
+        found = await unit.range(KeyRange(key_layout.LATER + job.queue, end=end), limit=ALL)
         later = [entry for entry in found if entry.value["id"] in due]
     return [entry.value for entry in sorted((*ready, *later), key=lambda e: e.key.sort)]
 
 
 async def _taken_before(
-    unit: Unit, found: Sequence[Value], types: frozenset[str] | None, now: datetime
+    unit: UnitOfWork, found: Sequence[Value], types: frozenset[str] | None, now: datetime
 ) -> list[JobId]:
     taken: list[JobId] = []
     names: set[str] = set()
@@ -183,7 +183,7 @@ async def _taken_before(
         if types is not None and value["type"] not in types:
             continue
         name = value.get("name")
-        is_late = value.get("deadline", micros(now)) < micros(now)
+        is_late = value.get("deadline", to_micros(now)) < to_micros(now)
         if is_late or (name is not None and await _is_named(unit, name, names)):
             continue
         names |= {name} if name is not None else set()
@@ -191,19 +191,19 @@ async def _taken_before(
     return taken
 
 
-async def _is_named(unit: Unit, name: str, names: set[str]) -> bool:
+async def _is_named(unit: UnitOfWork, name: str, names: set[str]) -> bool:
     return name in names or await unit.get(Key(key_layout.ONCE, name)) is not None
 
 
-async def _overlap(unit: Unit, job: Job) -> Other | None:
+async def _overlap(unit: UnitOfWork, job: Job) -> BlockingJob | None:
     running = await unit.get(Key(key_layout.ONCE, job.name))
     other = None if running is None else await job_repository.load(unit, running["job_id"])
     if other is None or other.job.delivery is not Delivery.ONCE:
         return None
-    return Other(id=other.job.id, holder=other.job.holder)
+    return BlockingJob(id=other.job.id, holder=other.job.holder)
 
 
-async def _member(unit: Unit, kept: Kept) -> Other | None:
+async def _member(unit: UnitOfWork, kept: JobRecord) -> BlockingJob | None:
     """Who must end before it, in a sequential group."""
     if kept.job.state is not State.BLOCKED or kept.member is None:
         return None
@@ -214,4 +214,4 @@ async def _member(unit: Unit, kept: Kept) -> Other | None:
         return None
     members = await groups.members(unit, kept.member)
     left = [m for m in members if m["state"] not in _FINAL and m["root"] < kept.job.seq]
-    return Other(id=max(left, key=lambda m: int(m["root"]))["id"]) if left else None
+    return BlockingJob(id=max(left, key=lambda m: int(m["root"]))["id"]) if left else None

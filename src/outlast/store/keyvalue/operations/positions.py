@@ -11,22 +11,22 @@ from functools import partial
 from typing import Final
 
 from outlast.core.decide import Change
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.job import Job
 from outlast.core.limits import MAX_PAYLOAD, MAX_PRIORITY, MIN_PRIORITY
 from outlast.core.ordering import normalised
-from outlast.core.position import Edit, Spot, rearrange
+from outlast.core.position import JobEdit, PositionedJob, move_job
 from outlast.core.state import WAITING
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.batching import chunks, together
-from outlast.store.keyvalue.context import Desk
-from outlast.store.keyvalue.engine import Entry, Key, Span, Value, Write
+from outlast.store.keyvalue.batching import chunks, run_concurrently
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value, Write
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues
-from outlast.store.keyvalue.repositories.job_codec import Kept
-from outlast.store.keyvalue.repositories.queues import KeptQueue
+from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.repositories.queues import QueueRecord
 from outlast.store.keyvalue.texts import is_json
-from outlast.store.keyvalue.unit_of_work import Stale, Unit
+from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 ALL: Final = 1_000_000
 PAGE: Final = 1_000
@@ -60,10 +60,10 @@ class Placed:
         return self.id, self.priority, self.was, self.position
 
 
-class Line:
+class InMemoryWaitingLine:
     """The waiting jobs of one queue and priority, as `rearrange` asks for them."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[StoredItem]) -> None:
         self._jobs = {each.seq: each for each in map(_placed, entries)}
 
     async def write(self, places: Mapping[int, int]) -> None:
@@ -87,21 +87,23 @@ class Line:
         found = [each.position for each in self._sorted(without) if each.position]
         return min(found, default=None), max(found, default=None)
 
-    async def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
+    async def before(self, seq: int | None, number: int, *, without: int) -> list[PositionedJob]:
         return self._beside(seq, without)[0][::-1][:number]
 
-    async def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
+    async def after(self, seq: int, number: int, *, without: int) -> list[PositionedJob]:
         return self._beside(seq, without)[1][:number]
 
     async def unplaced(self, last: int, *, without: int) -> list[int]:
         line = [each.seq for each in self._sorted(without) if not each.position]
         return line[: line.index(last) + 1]
 
-    def _beside(self, seq: int | None, without: int) -> tuple[list[Spot], list[Spot]]:
+    def _beside(
+        self, seq: int | None, without: int
+    ) -> tuple[list[PositionedJob], list[PositionedJob]]:
         """Those of one sign before that job, and those behind it; None stands for 0."""
         sign = -1 if seq is None else self.position_of(seq)
         found = [each for each in self._sorted(without) if each.position * sign > 0]
-        spots = [Spot(each.seq, each.position) for each in found]
+        spots = [PositionedJob(each.seq, each.position) for each in found]
         at = [spot.seq for spot in spots].index(seq) if seq is not None else len(spots)
         return spots[:at], spots[at + 1 :]
 
@@ -110,21 +112,21 @@ class Line:
         return sorted(found, key=lambda each: (each.position, each.order))
 
 
-def _placed(entry: Entry) -> Placed:
+def _placed(entry: StoredItem) -> Placed:
     value = entry.value
     position = value["position"]
     order = entry.key.sort.split(".", 2)[2]
     return Placed(value["id"], value["seq"], value["priority"], position, position, order)
 
 
-async def line_of(unit: Unit, queue: str, priority: int) -> list[Entry]:
+async def line_of(unit: UnitOfWork, queue: str, priority: int) -> list[StoredItem]:
     spans = [
         key_layout.lane(part + queue, priority) for part in (key_layout.READY, key_layout.LATER)
     ]
-    return await unit.settled(spans, limit=ALL)
+    return await unit.consistent_range(spans, limit=ALL)
 
 
-async def may_change(unit: Unit, kept: Kept, change: Change, now: datetime) -> bool:
+async def may_change(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> bool:
     """Whether its edit can be kept, and the target of its place is beside it."""
     job, place = kept.job, change.place
     if change.edit is not None and not _can_be_kept(job, change.edit, now):
@@ -132,14 +134,14 @@ async def may_change(unit: Unit, kept: Kept, change: Change, now: datetime) -> b
     if place is None or place.target is None:
         return True
     target = await job_repository.load(unit, place.target)
-    if target is None or target.job.id == job.id or target.is_loose:
+    if target is None or target.job.id == job.id or target.is_detached:
         return False
     unit.require(key_layout.job_key(target.job))
     is_beside = (target.job.queue, target.job.priority) == (job.queue, job.priority)
     return is_beside and target.job.state in WAITING
 
 
-async def edit(unit: Unit, kept: Kept, change: Change, now: datetime) -> None:
+async def edit(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> None:
     """Write what the change's edit gives."""
     asked, job = change.edit, kept.job
     assert asked is not None
@@ -158,16 +160,16 @@ async def edit(unit: Unit, kept: Kept, change: Change, now: datetime) -> None:
     job_repository.save(unit, kept, replace(kept, job=edited))
 
 
-async def move(unit: Unit, kept: Kept, change: Change, now: datetime) -> Key | None:
+async def move(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> Key | None:
     """Bring the job to the change's place; a plan, where others must move too."""
     assert change.place is not None
     queue = await queues.load(unit, kept.job.queue)
     queues.save(unit, queue)  # as it is: of two who look at the line at once, one looks again
-    line = Line(await line_of(unit, kept.job.queue, kept.job.priority))
+    line = InMemoryWaitingLine(await line_of(unit, kept.job.queue, kept.job.priority))
     target = None if change.place.target is None else line.seq_of(change.place.target)
     if line.seq_of(kept.job.id) is None or (change.place.target is not None and target is None):
-        raise Stale  # somebody took it since it was read
-    await rearrange(
+        raise ReadConflict  # somebody took it since it was read
+    await move_job(
         line,
         line.write,
         change.place.where,
@@ -179,10 +181,10 @@ async def move(unit: Unit, kept: Kept, change: Change, now: datetime) -> Key | N
     return await _place(unit, queue, line.changed, now)
 
 
-async def normalise(desk: Desk, name: str) -> int:
+async def normalise(desk: StoreContext, name: str) -> int:
     """Make the positions of a queue even; how many changed."""
 
-    async def work(unit: Unit) -> tuple[int, Key | None]:
+    async def work(unit: UnitOfWork) -> tuple[int, Key | None]:
         queue = await queues.load(unit, name)
         changed = await _uneven(unit, queue)
         if not changed:
@@ -190,19 +192,21 @@ async def normalise(desk: Desk, name: str) -> int:
         queues.save(unit, queue)  # as it is: nobody who goes behind the last one comes between
         note = await _place(unit, queue, changed, desk.now())
         told = str(len(changed))
-        await job_repository.tell(unit, Kind.NORMALISED, at=desk.now(), detail=told, queue=name)
+        await job_repository.append_event(
+            unit, EventKind.NORMALISED, at=desk.now(), detail=told, queue=name
+        )
         return len(changed), note
 
-    changed, note = await desk.do(work)
+    changed, note = await desk.run_unit(work)
     if note is not None:
         await finish_plan(desk, note)
     return changed
 
 
-async def _uneven(unit: Unit, queue: KeptQueue) -> list[Placed]:
+async def _uneven(unit: UnitOfWork, queue: QueueRecord) -> list[Placed]:
     name, changed = queue.queue.name, list[Placed]()
-    parts = [Span(part + name) for part in (key_layout.READY, key_layout.LATER)]
-    entries = await unit.settled(parts, limit=ALL)
+    parts = [KeyRange(part + name) for part in (key_layout.READY, key_layout.LATER)]
+    entries = await unit.consistent_range(parts, limit=ALL)
     for priority in {entry.value["priority"] for entry in entries}:
         own = [entry for entry in entries if entry.value["priority"] == priority]
         lane = [_placed(entry) for entry in sorted(own, key=lambda entry: entry.key.sort)]
@@ -213,19 +217,19 @@ async def _uneven(unit: Unit, queue: KeptQueue) -> list[Placed]:
 
 
 async def _place(
-    unit: Unit, queue: KeptQueue, changed: Sequence[Placed], now: datetime
+    unit: UnitOfWork, queue: QueueRecord, changed: Sequence[Placed], now: datetime
 ) -> Key | None:
     """Write the positions at once if there is room; else the note of the plan to do so."""
     if len(changed) > 1 and EACH * len(changed) + BESIDE > unit.engine.limits.most_writes:
         return await _decide_plan(unit, queue, changed, now)
     places = [each.move for each in changed]
     if await _put(unit, places=places) < len(places):
-        raise Stale  # somebody took one of them, or gave it another place
+        raise ReadConflict  # somebody took one of them, or gave it another place
     return None
 
 
 async def _decide_plan(
-    unit: Unit, queue: KeptQueue, changed: Sequence[Placed], now: datetime
+    unit: UnitOfWork, queue: QueueRecord, changed: Sequence[Placed], now: datetime
 ) -> Key:
     """Write the positions down, and let the queue know: with that commit it is decided.
 
@@ -236,7 +240,7 @@ async def _decide_plan(
     listed = [list(each.move) for each in changed]
     pages = range(0, len(listed), PAGE)
     for start in pages:
-        page = {"places": listed[start : start + PAGE], "at": key_layout.stamp(now)}
+        page = {"places": listed[start : start + PAGE], "at": key_layout.time_key(now)}
         await unit.engine.transact({}, [Write(_page(name, start), page)])
     note = Key(key_layout.PENDING, name)
     unit.put(note, {"kind": PLAN, "queue": queue.queue.name, "pages": list(pages)})
@@ -244,7 +248,7 @@ async def _decide_plan(
     return note
 
 
-async def finish_plan(desk: Desk, note: Key) -> None:
+async def finish_plan(desk: StoreContext, note: Key) -> None:
     """Give each job its position and let the queue go on; harmless when that is done."""
     [entry] = await desk.engine.get([note])
     if entry is None:
@@ -252,14 +256,14 @@ async def finish_plan(desk: Desk, note: Key) -> None:
     pages = [_page(note.sort, start) for start in entry.value["pages"]]
     found = await desk.engine.get(pages)
     placed = [place for page in found if page is not None for place in page.value["places"]]
-    await together(
+    await run_concurrently(
         chunks(desk, placed, records=EACH),
-        lambda own: desk.do(partial(_put_planned, note=note, places=own)),
+        lambda own: desk.run_unit(partial(_put_planned, note=note, places=own)),
     )
-    await desk.do(partial(_forget, note=note, queue=entry.value["queue"], pages=pages))
+    await desk.run_unit(partial(_forget, note=note, queue=entry.value["queue"], pages=pages))
 
 
-async def _put_planned(unit: Unit, *, note: Key, places: Sequence[Step]) -> None:
+async def _put_planned(unit: UnitOfWork, *, note: Key, places: Sequence[Step]) -> None:
     """Only while the plan stands: whoever was slower than others to finish it undoes no later move
     that brought a job back to where it was."""
     if await unit.get(note) is not None:
@@ -267,7 +271,7 @@ async def _put_planned(unit: Unit, *, note: Key, places: Sequence[Step]) -> None
         await _put(unit, places=places)
 
 
-async def _put(unit: Unit, *, places: Sequence[Step]) -> int:
+async def _put(unit: UnitOfWork, *, places: Sequence[Step]) -> int:
     """Give each its position that waits where it was; how many do."""
     found = await job_repository.load_many(unit, [place[0] for place in places])
     there = [pair for pair in zip(found, places, strict=True) if _is_there(*pair)]
@@ -277,14 +281,14 @@ async def _put(unit: Unit, *, places: Sequence[Step]) -> int:
     return len(there)
 
 
-def _is_there(kept: Kept | None, place: Step) -> bool:
+def _is_there(kept: JobRecord | None, place: Step) -> bool:
     _, priority, was, _ = place
     if kept is None or kept.job.state not in WAITING:
         return False
     return (kept.job.priority, kept.job.position) == (priority, was)
 
 
-async def _forget(unit: Unit, *, note: Key, queue: str, pages: Sequence[Key]) -> None:
+async def _forget(unit: UnitOfWork, *, note: Key, queue: str, pages: Sequence[Key]) -> None:
     value: Value | None = await unit.get(queues.key(queue))
     if value is None or value.get("plan") != note.sort:
         return
@@ -294,10 +298,10 @@ async def _forget(unit: Unit, *, note: Key, queue: str, pages: Sequence[Key]) ->
         unit.delete(page)
 
 
-async def forget_left(desk: Desk) -> None:
+async def forget_left(desk: StoreContext) -> None:
     """Pages of plans that were never decided, for whoever wrote them died before."""
-    before = key_layout.stamp(desk.now() - OLD)
-    found = await desk.engine.range(Span(PAGES), limit=ALL)
+    before = key_layout.time_key(desk.now() - OLD)
+    found = await desk.engine.range(KeyRange(PAGES), limit=ALL)
     for page in [each for each in found if each.value["at"] < before]:
         note = Key(key_layout.PENDING, page.key.sort.rpartition("#")[0])
         if (await desk.engine.get([note]))[0] is None:
@@ -308,7 +312,7 @@ def _page(name: str, start: int) -> Key:
     return Key(PAGES, f"{name}#{key_layout.number(start)}")
 
 
-def _can_be_kept(job: Job, asked: Edit, now: datetime) -> bool:
+def _can_be_kept(job: Job, asked: JobEdit, now: datetime) -> bool:
     try:
         _due(asked, now)
     except OverflowError:
@@ -318,5 +322,5 @@ def _can_be_kept(job: Job, asked: Edit, now: datetime) -> bool:
     return not is_frozen and is_ours and MIN_PRIORITY <= (asked.priority or 0) <= MAX_PRIORITY
 
 
-def _due(asked: Edit, now: datetime) -> datetime | None:
+def _due(asked: JobEdit, now: datetime) -> datetime | None:
     return asked.at if asked.delay is None else now + asked.delay

@@ -15,35 +15,35 @@ from outlast.core.reservation import (
     ReservationStatus,
 )
 from outlast.core.state import WAITING
-from outlast.store.around import Hint
+from outlast.store.around import Notification
 from outlast.store.base import Added
 from outlast.store.contract.reservations import Reserved
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import Desk
-from outlast.store.keyvalue.engine import Span
-from outlast.store.keyvalue.known import remember_queue
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import KeyRange
+from outlast.store.keyvalue.known import register_queue
 from outlast.store.keyvalue.operations.add import put
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues, reservations
-from outlast.store.keyvalue.repositories.job_codec import Kept
-from outlast.store.keyvalue.repositories.reservations import KeptReservation
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.repositories.reservations import ReservationRecord
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL = 1_000_000
 
 
-async def reserve(desk: Desk, new: NewReservation, job: NewJob) -> Reserved:
+async def reserve(desk: StoreContext, new: NewReservation, job: NewJob) -> Reserved:
     """Hold the job's queue for it, and store it before all others of its priority."""
     first = await desk.numbers(2)
-    await remember_queue(desk, job.queue)
-    reserved = await desk.do(partial(_reserve, desk=desk, new=new, job=job, first=first))
+    await register_queue(desk, job.queue)
+    reserved = await desk.run_unit(partial(_reserve, desk=desk, new=new, job=job, first=first))
     if reserved.created:
-        desk.wake(Hint(queues=frozenset({job.queue})))
+        desk.notify(Notification(queues=frozenset({job.queue})))
     return reserved
 
 
 async def _reserve(
-    unit: Unit, *, desk: Desk, new: NewReservation, job: NewJob, first: int
+    unit: UnitOfWork, *, desk: StoreContext, new: NewReservation, job: NewJob, first: int
 ) -> Reserved:
     queue = await queues.load(unit, job.queue)
     if queue.reservation is not None:
@@ -67,13 +67,13 @@ async def _reserve(
     return Reserved(created=True, reservation=held.reservation)
 
 
-def _put_first(unit: Unit, kept: Kept, lowest: int | None, gap: int) -> None:
+def _put_first(unit: UnitOfWork, kept: JobRecord, lowest: int | None, gap: int) -> None:
     own = kept.job.position
     position = first_position(own if lowest is None else min(own, lowest), gap)
     job_repository.save(unit, kept, replace(kept, job=replace(kept.job, position=position)))
 
 
-def _hold(desk: Desk, new: NewReservation, job: NewJob, seq: int) -> KeptReservation:
+def _hold(desk: StoreContext, new: NewReservation, job: NewJob, seq: int) -> ReservationRecord:
     now = desk.now()
     held = Reservation(
         id=new.id,
@@ -88,35 +88,35 @@ def _hold(desk: Desk, new: NewReservation, job: NewJob, seq: int) -> KeptReserva
         ended_at=None,
     )
     silence = desk.leases.end(new.span)
-    return KeptReservation(reservation=held, seq=seq, silence=silence, span=new.span)
+    return ReservationRecord(reservation=held, seq=seq, silence=silence, span=new.span)
 
 
-async def keep(desk: Desk, number: ReservationId, span: timedelta) -> bool:
-    async def work(unit: Unit) -> bool:
+async def keep(desk: StoreContext, number: ReservationId, span: timedelta) -> bool:
+    async def work(unit: UnitOfWork) -> bool:
         kept = await reservations.find(unit, number)
         if kept is None or not kept.reservation.is_active:
             return False
         reservations.save(unit, reservations.extended(kept, span, desk))
         return True
 
-    return await desk.do(work)
+    return await desk.run_unit(work)
 
 
-async def reservation(desk: Desk, number: ReservationId) -> Reservation | None:
-    kept = await reservations.find(Unit(desk.engine), number)
+async def reservation(desk: StoreContext, number: ReservationId) -> Reservation | None:
+    kept = await reservations.find(UnitOfWork(desk.engine), number)
     return None if kept is None else kept.reservation
 
 
-async def listed(desk: Desk, *, active_only: bool, limit: int) -> list[Reservation]:
+async def listed(desk: StoreContext, *, active_only: bool, limit: int) -> list[Reservation]:
     """The latest first."""
     if active_only:
         latest = sorted(await _active(desk), key=lambda kept: -kept.seq)
         return [kept.reservation for kept in latest][:limit]
-    found = await desk.engine.range(Span(key_layout.RESERVATION), limit=limit, reverse=True)
+    found = await desk.engine.range(KeyRange(key_layout.RESERVATION), limit=limit, reverse=True)
     return [reservations.from_value(entry.value).reservation for entry in found]
 
 
-async def lapsed(desk: Desk, *, limit: int) -> list[Reservation]:
+async def lapsed(desk: StoreContext, *, limit: int) -> list[Reservation]:
     """Active ones that nobody renewed in time, the longest lapsed first."""
     over = [kept for kept in await _active(desk) if desk.leases.is_over(kept.silence)]
     boot = desk.leases.boot
@@ -124,18 +124,18 @@ async def lapsed(desk: Desk, *, limit: int) -> list[Reservation]:
     return [kept.reservation for kept in over[:limit]]
 
 
-async def free(desk: Desk, *, limit: int) -> list[Reservation]:
+async def free(desk: StoreContext, *, limit: int) -> list[Reservation]:
     """Let those expire that hold a queue for nothing; as they are then."""
     freed: list[Reservation] = []
     for kept in sorted(await _active(desk), key=lambda each: each.seq):
         if len(freed) == limit:
             break
-        over = await desk.do(partial(_free, desk=desk, seq=kept.seq))
+        over = await desk.run_unit(partial(_free, desk=desk, seq=kept.seq))
         freed += [over] if over is not None else []
     return freed
 
 
-async def _free(unit: Unit, *, desk: Desk, seq: int) -> Reservation | None:
+async def _free(unit: UnitOfWork, *, desk: StoreContext, seq: int) -> Reservation | None:
     kept = await reservations.load(unit, seq)
     if kept is None or not kept.reservation.is_active:
         return None
@@ -148,17 +148,17 @@ async def _free(unit: Unit, *, desk: Desk, seq: int) -> Reservation | None:
     return await reservations.close(unit, kept, ReservationStatus.EXPIRED, reason, desk.now())
 
 
-def _why_free(desk: Desk, kept: KeptReservation, job: Kept | None) -> str | None:
+def _why_free(desk: StoreContext, kept: ReservationRecord, job: JobRecord | None) -> str | None:
     if job is None or job.job.is_final:
         return JOB_OVER
     is_back = job.job.token > 0 and job.job.state in WAITING
     return HANDED_BACK if is_back and desk.leases.is_over(kept.silence) else None
 
 
-async def _active(desk: Desk) -> list[KeptReservation]:
+async def _active(desk: StoreContext) -> list[ReservationRecord]:
     """At most one per queue, so there are few."""
-    unit = Unit(desk.engine)
-    entries = await unit.range(Span(key_layout.QUEUE), limit=ALL)
+    unit = UnitOfWork(desk.engine)
+    entries = await unit.range(KeyRange(key_layout.QUEUE), limit=ALL)
     numbers = [e.value["reservation"] for e in entries if "reservation" in e.value]
     await unit.fetch([reservations.key(number) for number in numbers])
     found = [await reservations.load(unit, number) for number in numbers]

@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, Final
 
-from outlast.clock import moment
+from outlast.clock import from_micros
 from outlast.core.state import State
-from outlast.errors import StoreBroken
-from outlast.store.contract.transfer import FIRST, Kind, Row, key_of
+from outlast.errors import StoreCorrupt
+from outlast.store.contract.transfer import FIRST, Row, TableKind, key_of
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import Desk
-from outlast.store.keyvalue.engine import Key, Span, Value
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import Key, KeyRange, Value
 from outlast.store.keyvalue.operations.documents import from_value as record_from_value
-from outlast.store.keyvalue.pages import through
+from outlast.store.keyvalue.pages import scan_partition
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
@@ -24,8 +24,8 @@ from outlast.store.keyvalue.repositories import (
     jobs as job_repository,
 )
 from outlast.store.keyvalue.repositories import slots as slot_records
-from outlast.store.keyvalue.repositories.job_codec import Kept
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 from outlast.store.rows import transfer as rows
 
 PAGE: Final = 200
@@ -33,44 +33,48 @@ KEYS: Final = key_layout.dedupe_part("a").removesuffix("a")
 """How every part begins that holds a dedupe record."""
 
 
-class Dumper:
+class RowDump:
     """Goes through the store kind by kind; what lies in many parts is read once and kept."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: StoreContext) -> None:
         self._desk = desk
-        self._kept: dict[Kind, list[Row]] = {}
+        self._kept: dict[TableKind, list[Row]] = {}
 
     async def dump(
-        self, kind: Kind, after: Row | None, limit: int, *, ended_only: bool
+        self, kind: TableKind, after: Row | None, limit: int, *, ended_only: bool
     ) -> list[Row]:
         start = tuple(FIRST[kind] if after is None else after)
         if kind in _NUMBERED:
             part, row = _NUMBERED[kind]
             return [row(value) for value in await self._numbered(part, start[0], limit)]
         match kind:
-            case Kind.JOBS:
+            case TableKind.JOBS:
                 return await self._jobs(start[0], limit, ended_only=ended_only)
-            case Kind.RUNS:
+            case TableKind.RUNS:
                 return await self._runs(start[0], start[1], limit)
-            case Kind.SLOTS:
+            case TableKind.SLOTS:
                 return await self._slots(start[0], start[1], limit)
             case _:
                 return await self._sorted(kind, start, limit, anew=after is None)
 
     async def _numbered(self, part: str, after: int, limit: int) -> list[Any]:
-        found = await self._desk.engine.range(Span(part, key_layout.number(after + 1)), limit=limit)
+        found = await self._desk.engine.range(
+            KeyRange(part, key_layout.number(after + 1)), limit=limit
+        )
         return [entry.value for entry in found]
 
     async def _slots(self, series: str, at: int, limit: int) -> list[Row]:
-        start = f"{series}#{key_layout.stamp(moment(at))}\0" if series else ""
-        found = await self._desk.engine.range(Span(key_layout.SLOT, start), limit=limit)
+        start = f"{series}#{key_layout.time_key(from_micros(at))}\0" if series else ""
+        found = await self._desk.engine.range(KeyRange(key_layout.SLOT, start), limit=limit)
         return [rows.slot_row(slot_records.from_value(entry.value)) for entry in found]
 
     async def _jobs(self, after: int, limit: int, *, ended_only: bool) -> list[Row]:
         found: list[Row] = []
         while len(found) < limit:
             size = min(PAGE, limit)
-            page = await self._desk.do(partial(job_repository.everything, after=after, limit=size))
+            page = await self._desk.run_unit(
+                partial(job_repository.all_jobs, after=after, limit=size)
+            )
             told = [kept for kept in page if _is_told(kept, ended_only=ended_only)]
             found += [rows.job_row(kept.job, grp=kept.member) for kept in told]
             if not page:
@@ -82,11 +86,15 @@ class Dumper:
         found: list[Row] = []
         after = seq - 1
         while len(found) < limit:
-            page = await self._desk.do(partial(job_repository.everything, after=after, limit=PAGE))
-            of_each = await runs.closed_of(Unit(self._desk.engine), [kept.job for kept in page])
+            page = await self._desk.run_unit(
+                partial(job_repository.all_jobs, after=after, limit=PAGE)
+            )
+            of_each = await runs.closed_of(
+                UnitOfWork(self._desk.engine), [kept.job for kept in page]
+            )
             for kept, closed in zip(page, of_each, strict=True):
                 told = [rows.run_row(run, seq=kept.job.seq) for run in closed]
-                found += [row for row in told if key_of(Kind.RUNS, row) > (seq, token)]
+                found += [row for row in told if key_of(TableKind.RUNS, row) > (seq, token)]
                 if len(found) >= limit:
                     break
             if not page:
@@ -95,34 +103,34 @@ class Dumper:
         return found[:limit]
 
     async def _sorted(
-        self, kind: Kind, start: tuple[Any, ...], limit: int, *, anew: bool
+        self, kind: TableKind, start: tuple[Any, ...], limit: int, *, anew: bool
     ) -> list[Row]:
         if anew or kind not in self._kept:
             found = [row async for row in self._scanned(kind)]
             self._kept[kind] = sorted(found, key=lambda row: key_of(kind, row))
         return [row for row in self._kept[kind] if key_of(kind, row) > start][:limit]
 
-    async def _scanned(self, kind: Kind) -> AsyncIterator[Row]:
+    async def _scanned(self, kind: TableKind) -> AsyncIterator[Row]:
         scans = {
-            Kind.QUEUES: self._queues,
-            Kind.SCHEDULES: self._schedules,
-            Kind.RECORDS: self._records,
-            Kind.KEYS: self._keys,
-            Kind.COUNTERS: self._counters,
+            TableKind.QUEUES: self._queues,
+            TableKind.SCHEDULES: self._schedules,
+            TableKind.RECORDS: self._records,
+            TableKind.KEYS: self._keys,
+            TableKind.COUNTERS: self._counters,
         }
         async for row in scans[kind]():
             yield row
 
     async def _queues(self) -> AsyncIterator[Row]:
-        async for entry in through(self._desk, key_layout.QUEUE):
+        async for entry in scan_partition(self._desk, key_layout.QUEUE):
             kept = queues.from_value(entry.value)
             if kept.is_listed:
                 yield rows.queue_row(kept.queue)
 
     async def _schedules(self) -> AsyncIterator[Row]:
-        async for entry in through(self._desk, key_layout.SCHEDULE):
+        async for entry in scan_partition(self._desk, key_layout.SCHEDULE):
             load = partial(schedules.load, schedule_id=entry.value["id"])
-            schedule = await self._desk.do(load)
+            schedule = await self._desk.run_unit(load)
             if schedule is not None:
                 yield rows.schedule_row(schedule)
 
@@ -131,7 +139,7 @@ class Dumper:
             yield rows.record_row(record_from_value(entry.value))
 
     async def _keys(self) -> AsyncIterator[Row]:
-        async for entry in through(self._desk, key_layout.ACTIVE):
+        async for entry in scan_partition(self._desk, key_layout.ACTIVE):
             yield ["active", entry.value["key"], "", entry.value["root_id"]]
         async for entry in self._desk.engine.scan(KEYS):
             key, bucket = await self._names(entry.key, entry.value["job_id"])
@@ -143,9 +151,9 @@ class Dumper:
         if not any(text.startswith("#sha256:") for text in texts):
             key, bucket = (text.removeprefix("#") for text in texts)
             return key, bucket
-        kept = await self._desk.do(partial(job_repository.load, job_id=job_id))
+        kept = await self._desk.run_unit(partial(job_repository.load, job_id=job_id))
         if kept is None or kept.key is None:
-            raise StoreBroken(
+            raise StoreCorrupt(
                 f"a key of over 900 bytes was kept by its digest alone, and its job {job_id} was "
                 "pruned: it cannot be copied; delete that record if nobody will use the key again"
             )
@@ -160,8 +168,8 @@ class Dumper:
             yield [name, last]
 
 
-def _is_told(kept: Kept, *, ended_only: bool) -> bool:
-    if kept.is_loose or kept.job.state is State.RUNNING:
+def _is_told(kept: JobRecord, *, ended_only: bool) -> bool:
+    if kept.is_detached or kept.job.state is State.RUNNING:
         return False
     return kept.job.is_final or not ended_only
 
@@ -180,9 +188,9 @@ def _reservation(value: Value) -> Row:
     return rows.reservation_row(kept.reservation, seq=kept.seq, span=kept.span)
 
 
-_NUMBERED: Final[dict[Kind, tuple[str, Callable[[Value], Row]]]] = {
-    Kind.EVENTS: (key_layout.STREAM, _event),
-    Kind.GROUPS: (key_layout.GROUP, _group),
-    Kind.RESERVATIONS: (key_layout.RESERVATION, _reservation),
+_NUMBERED: Final[dict[TableKind, tuple[str, Callable[[Value], Row]]]] = {
+    TableKind.EVENTS: (key_layout.STREAM, _event),
+    TableKind.GROUPS: (key_layout.GROUP, _group),
+    TableKind.RESERVATIONS: (key_layout.RESERVATION, _reservation),
 }
 """Where those lie that have a number, and how each becomes a row."""

@@ -6,32 +6,32 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.group import (
     MEMBER_FAILED,
-    Closing,
+    ClosePolicy,
     Group,
+    GroupAction,
     GroupMode,
     OnMemberFailure,
-    Step,
-    after,
-    why_no_member,
+    action_after_member,
+    membership_error,
 )
 from outlast.core.job import NewJob
 from outlast.core.limits import is_storable
 from outlast.core.state import State
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Entry, Key, Span, Value
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.repositories import jobs as job_repository
-from outlast.store.keyvalue.repositories.job_codec import Kept
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL = 1_000_000
 CLOSING, FILLING, EMPTIED = "closing", "filling", "emptied"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptGroup:
+class GroupRecord:
     """A group's record: `entered` members ever came, `present` are there, `left` have not ended."""
 
     group: Group
@@ -46,7 +46,7 @@ class KeptGroup:
         return is_complete and not self.left
 
 
-async def load(unit: Unit, group_id: str) -> KeptGroup | None:
+async def load(unit: UnitOfWork, group_id: str) -> GroupRecord | None:
     if not isinstance(group_id, str) or not is_storable(group_id):
         return None
     pointer = await unit.get(_pointer(group_id))
@@ -54,7 +54,7 @@ async def load(unit: Unit, group_id: str) -> KeptGroup | None:
     return None if value is None else from_value(value)
 
 
-def save(unit: Unit, old: KeptGroup | None, new: KeptGroup | None) -> None:
+def save(unit: UnitOfWork, old: GroupRecord | None, new: GroupRecord | None) -> None:
     """Write what became of it, with every entry that this changes."""
     before = {} if old is None else dict(_indexes(old))
     entries = {} if new is None else dict(_indexes(new))
@@ -70,18 +70,18 @@ def save(unit: Unit, old: KeptGroup | None, new: KeptGroup | None) -> None:
         unit.put(key_of(known.group.seq), to_value(new))
 
 
-async def why_refused(unit: Unit, new: NewJob) -> str | None:
+async def why_refused(unit: UnitOfWork, new: NewJob) -> str | None:
     """Why a job cannot become the member it wants to be; None if it can, or wants nothing."""
     if not new.member:
         return None
     kept = await load(unit, new.group_id or "")
     if kept is None:
-        return why_no_member(new, is_known=False, is_sealed=False, closing=None)
+        return membership_error(new, is_known=False, is_sealed=False, closing=None)
     is_sealed = kept.group.sealed_at is not None
-    return why_no_member(new, is_known=True, is_sealed=is_sealed, closing=kept.group.closing)
+    return membership_error(new, is_known=True, is_sealed=is_sealed, closing=kept.group.closing)
 
 
-async def enter(unit: Unit, group_id: str) -> None:
+async def enter(unit: UnitOfWork, group_id: str) -> None:
     """Count a new member."""
     kept = await load(unit, group_id)
     assert kept is not None
@@ -90,7 +90,7 @@ async def enter(unit: Unit, group_id: str) -> None:
 
 
 async def advance(
-    unit: Unit, was: Kept, now_kept: Kept, now: datetime, *, has_successor: bool
+    unit: UnitOfWork, was: JobRecord, now_kept: JobRecord, now: datetime, *, has_successor: bool
 ) -> None:
     """What the end of a member means for its group, in the unit that ends it."""
     if now_kept.member is None:
@@ -100,33 +100,35 @@ async def advance(
         return
     counted = _counted(kept, was, now_kept, has_successor=has_successor)
     step = _step(counted, now_kept, has_successor=has_successor)
-    if step in (Step.STOP, Step.SKIP):
-        counted = await _stop(unit, counted, now_kept, Closing(step), now)
-    elif step is Step.NEXT and was.job.state is not State.BLOCKED and kept.group.sealed_at:
+    if step in (GroupAction.STOP, GroupAction.SKIP):
+        counted = await _stop(unit, counted, now_kept, ClosePolicy(step), now)
+    elif step is GroupAction.NEXT and was.job.state is not State.BLOCKED and kept.group.sealed_at:
         await _unblock_next(unit, now_kept)
     if counted != kept:
         save(unit, kept, counted)
 
 
-def _counted(kept: KeptGroup, was: Kept, now_kept: Kept, *, has_successor: bool) -> KeptGroup:
+def _counted(
+    kept: GroupRecord, was: JobRecord, now_kept: JobRecord, *, has_successor: bool
+) -> GroupRecord:
     ended = int(now_kept.job.is_final) - int(was.job.is_final)
     came = int(has_successor)
     return replace(kept, left=kept.left - ended + came, present=kept.present + came)
 
 
-def _step(kept: KeptGroup, member: Kept, *, has_successor: bool) -> Step:
+def _step(kept: GroupRecord, member: JobRecord, *, has_successor: bool) -> GroupAction:
     is_over = member.job.is_final and not member.is_followed and not has_successor
     if not is_over or kept.group.closing is not None:
-        return Step.NOTHING
-    return after(kept.group.mode, kept.group.on_failure, member.job.state)
+        return GroupAction.NOTHING
+    return action_after_member(kept.group.mode, kept.group.on_failure, member.job.state)
 
 
 async def _stop(
-    unit: Unit, kept: KeptGroup, member: Kept, closing: Closing, now: datetime
-) -> KeptGroup:
-    await job_repository.tell(
+    unit: UnitOfWork, kept: GroupRecord, member: JobRecord, closing: ClosePolicy, now: datetime
+) -> GroupRecord:
+    await job_repository.append_event(
         unit,
-        Kind.GROUP_STOPPED,
+        EventKind.GROUP_STOPPED,
         at=now,
         job_id=member.job.id,
         token=member.job.token,
@@ -136,45 +138,45 @@ async def _stop(
     return replace(kept, group=replace(kept.group, closing=closing, reason=MEMBER_FAILED))
 
 
-async def _unblock_next(unit: Unit, member: Kept) -> None:
+async def _unblock_next(unit: UnitOfWork, member: JobRecord) -> None:
     entries = await members(unit, member.member or "")
     blocked = [e for e in entries if e["state"] == State.BLOCKED and e["seq"] > member.root_seq]
     for entry in blocked[:1]:
         await unblock(unit, entry["id"])
 
 
-async def unblock(unit: Unit, job_id: str) -> bool:
+async def unblock(unit: UnitOfWork, job_id: str) -> bool:
     """Let a blocked member wait for its time only; whether it was blocked."""
     kept = await job_repository.load(unit, job_id)
-    if kept is None or kept.is_loose or kept.job.state is not State.BLOCKED:
+    if kept is None or kept.is_detached or kept.job.state is not State.BLOCKED:
         return False
     job_repository.save(unit, kept, replace(kept, job=replace(kept.job, state=State.SCHEDULED)))
     return True
 
 
-async def members(unit: Unit, group_id: str) -> list[Value]:
+async def members(unit: UnitOfWork, group_id: str) -> list[Value]:
     """What is known of every member without reading its job, in the order they came."""
-    found = await unit.range(Span(key_layout.member_part(group_id)), limit=ALL)
+    found = await unit.range(KeyRange(key_layout.member_part(group_id)), limit=ALL)
     return [entry.value for entry in found]
 
 
-def counted(kept: KeptGroup, all_members: Sequence[Value]) -> Group:
+def counted(kept: GroupRecord, all_members: Sequence[Value]) -> Group:
     """The group with its members counted, a chain by its last job."""
     last = [each for each in all_members if not each["followed"]]
     counts = Counter(State.RUNNING if each["loose"] else State(each["state"]) for each in last)
     return replace(kept.group, counts=dict(counts))
 
 
-async def listed(unit: Unit, part: str, *, limit: int) -> list[KeptGroup]:
+async def listed(unit: UnitOfWork, part: str, *, limit: int) -> list[GroupRecord]:
     """The groups that an index of groups names."""
-    entries: list[Entry] = await unit.range(Span(part), limit=limit)
+    entries: list[StoredItem] = await unit.range(KeyRange(part), limit=limit)
     keys = [key_of(entry.value["seq"]) for entry in entries]
     await unit.fetch(keys)
     values = [await unit.get(key) for key in keys]
     return [from_value(value) for value in values if value is not None]
 
 
-def _indexes(kept: KeptGroup) -> Iterator[tuple[Key, Value]]:
+def _indexes(kept: GroupRecord) -> Iterator[tuple[Key, Value]]:
     group, entry = kept.group, {"seq": kept.group.seq}
     yield _pointer(group.id), entry
     if group.sealed_at is None and group.closing is None:
@@ -186,7 +188,7 @@ def _indexes(kept: KeptGroup) -> Iterator[tuple[Key, Value]]:
 
 
 def _pointer(group_id: str) -> Key:
-    return Key(f"group-id#{key_layout.fitted(group_id)}", key_layout.ONLY)
+    return Key(f"group-id#{key_layout.key_safe(group_id)}", key_layout.ONLY)
 
 
 def key_of(seq: int) -> Key:
@@ -194,7 +196,7 @@ def key_of(seq: int) -> Key:
     return Key(key_layout.GROUP, key_layout.number(seq))
 
 
-def to_value(kept: KeptGroup) -> Value:
+def to_value(kept: GroupRecord) -> Value:
     group = kept.group
     value: dict[str, Any] = {
         "id": group.id,
@@ -203,8 +205,8 @@ def to_value(kept: KeptGroup) -> Value:
         "mode": group.mode.value,
         "on_failure": group.on_failure.value,
         "total": group.total,
-        "created_at": key_layout.stamp(group.created_at),
-        "sealed_at": group.sealed_at and key_layout.stamp(group.sealed_at),
+        "created_at": key_layout.time_key(group.created_at),
+        "sealed_at": group.sealed_at and key_layout.time_key(group.sealed_at),
         "closing": group.closing and group.closing.value,
         "reason": group.reason,
         "entered": kept.entered,
@@ -215,7 +217,7 @@ def to_value(kept: KeptGroup) -> Value:
     return {name: each for name, each in value.items() if each is not None}
 
 
-def from_value(value: Value) -> KeptGroup:
+def from_value(value: Value) -> GroupRecord:
     sealed_at, closing = value.get("sealed_at"), value.get("closing")
     group = Group(
         id=value["id"],
@@ -226,11 +228,11 @@ def from_value(value: Value) -> KeptGroup:
         total=value["total"],
         created_at=key_layout.at_stamp(value["created_at"]),
         sealed_at=None if sealed_at is None else key_layout.at_stamp(sealed_at),
-        closing=None if closing is None else Closing(closing),
+        closing=None if closing is None else ClosePolicy(closing),
         reason=value.get("reason"),
         counts={},
     )
-    return KeptGroup(
+    return GroupRecord(
         group=group,
         entered=value["entered"],
         present=value["present"],

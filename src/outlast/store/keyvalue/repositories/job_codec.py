@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.delivery import Delivery
 from outlast.core.ids import RunId
 from outlast.core.job import Job, Slot
@@ -13,7 +13,7 @@ from outlast.core.job import Key as DedupeKey
 from outlast.core.state import WAITING, State
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Key, Value
-from outlast.store.keyvalue.leases import LeaseEnd
+from outlast.store.keyvalue.leases import LeaseExpiry
 
 STATUS: Final = {
     State.NEW: "pending",
@@ -56,7 +56,7 @@ _LATER: Final = frozenset({State.SCHEDULED, State.RETRY_WAIT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class JobRecord:
     """A job and all that its record knows beside it.
 
     `is_loose`: its state is lost; somebody broke the record, and recovery will settle it.
@@ -67,7 +67,7 @@ class Kept:
 
     job: Job
     root_seq: int
-    lease: LeaseEnd | None = None
+    lease: LeaseExpiry | None = None
     lease_until: datetime | None = None
     run_id: RunId | None = None
     run_started_at: datetime | None = None
@@ -80,7 +80,7 @@ class Kept:
     member: str | None = None
     reservation: int | None = None
     last_error: str | None = None
-    is_loose: bool = False
+    is_detached: bool = False
     pending: str | None = None
 
     @property
@@ -93,7 +93,7 @@ class Kept:
         return not self.is_open and self.lease_until is not None and self.lease_until >= now
 
 
-def to_value(kept: Kept) -> Value:
+def to_value(kept: JobRecord) -> Value:
     """The record of a job; what is None is left out."""
     job = kept.job
     own = {field.name: _plain(getattr(job, field.name)) for field in fields(Job)}
@@ -134,16 +134,16 @@ def _is_completed(job: Job) -> bool:
     return job.state is State.SUCCEEDED or (job.state is State.SKIPPED and job.token > 0)
 
 
-def from_value(value: Value) -> Kept:
+def from_value(value: Value) -> JobRecord:
     own: dict[str, Any] = {f.name: value.get(_RENAMED.get(f.name, f.name)) for f in fields(Job)}
     own |= {name: _moment(own[name]) for name in _TIMES}
     is_loose = own["state"] not in _STATES
     state = State.RUNNING if is_loose else State(own["state"])
     own |= {"state": state, "delivery": Delivery(own["delivery"])}
-    return Kept(
+    return JobRecord(
         job=Job(**own),
         root_seq=value["root_seq"],
-        lease=LeaseEnd(value["lease_at"], value["lease_boot"]) if "lease_at" in value else None,
+        lease=LeaseExpiry(value["lease_at"], value["lease_boot"]) if "lease_at" in value else None,
         lease_until=_moment(value.get("lock_expires_at")),
         run_id=value.get("run_id"),
         run_started_at=_moment(value.get("run_started_at")),
@@ -156,17 +156,17 @@ def from_value(value: Value) -> Kept:
         member=value.get("member"),
         reservation=value.get("reservation"),
         last_error=value.get("last_error"),
-        is_loose=is_loose,
+        is_detached=is_loose,
         pending=value.get("pending"),
     )
 
 
-def indexes(kept: Kept) -> dict[Key, Value]:
+def indexes(kept: JobRecord) -> dict[Key, Value]:
     """Every entry that must be there while the job stands so."""
     return dict(_indexes(kept))
 
 
-def _indexes(kept: Kept) -> Iterator[tuple[Key, Value]]:
+def _indexes(kept: JobRecord) -> Iterator[tuple[Key, Value]]:
     job = kept.job
     yield key_layout.pointer(job.id), {"sort": key_layout.job_sort(job)}
     yield key_layout.seq_key(job.seq), _number(kept)
@@ -174,11 +174,11 @@ def _indexes(kept: Kept) -> Iterator[tuple[Key, Value]]:
         yield key_layout.dedupe_key(kept.key), dedupe(job)
     if kept.member is not None:
         yield Key(key_layout.member_part(kept.member), key_layout.number(job.seq)), _member(kept)
-    if not kept.is_loose:
+    if not kept.is_detached:
         yield from _place(kept)
 
 
-def _number(kept: Kept) -> dict[str, Any]:
+def _number(kept: JobRecord) -> dict[str, Any]:
     """Whose number it is; of a root that was made for a slot, which one is to be its own."""
     job = kept.job
     if job.slot_at is None or job.retry_of is not None:
@@ -187,7 +187,7 @@ def _number(kept: Kept) -> dict[str, Any]:
     return {"id": job.id, "slot": key_layout.slot_key(slot).sort}
 
 
-def _place(kept: Kept) -> Iterator[tuple[Key, Value]]:
+def _place(kept: JobRecord) -> Iterator[tuple[Key, Value]]:
     """Where it waits, runs, or has ended."""
     job = kept.job
     if job.state in WAITING:
@@ -201,7 +201,7 @@ def _place(kept: Kept) -> Iterator[tuple[Key, Value]]:
 
 
 def _waiting(job: Job) -> Iterator[tuple[Key, Value]]:
-    entry = _brief(job)
+    entry = _ready_entry(job)
     part = key_layout.READY if job.state is State.QUEUED else key_layout.LATER
     yield Key(part + job.queue, key_layout.order(job)), entry
     if job.state in _LATER:
@@ -211,7 +211,7 @@ def _waiting(job: Job) -> Iterator[tuple[Key, Value]]:
         yield Key(key_layout.DEADLINE, sort), {"id": job.id}
 
 
-def _brief(job: Job) -> dict[str, Any]:
+def _ready_entry(job: Job) -> dict[str, Any]:
     """All that a claim chooses by."""
     brief = {
         "id": job.id,
@@ -219,17 +219,17 @@ def _brief(job: Job) -> dict[str, Any]:
         "sort": key_layout.job_sort(job),
         "type": job.type,
         "state": job.state.value,
-        "due": micros(job.available_at),
+        "due": to_micros(job.available_at),
         "position": job.position,
         "priority": job.priority,
         "name": job.name if job.delivery is Delivery.ONCE else None,
-        "deadline": micros(job.start_deadline) if job.start_deadline and not job.token else None,
+        "deadline": to_micros(job.start_deadline) if job.start_deadline and not job.token else None,
         "can_wait": job.delivery is Delivery.LEASE and not job.losses,
     }
     return {name: value for name, value in brief.items() if value is not None}
 
 
-def _open(kept: Kept) -> dict[str, Any]:
+def _open(kept: JobRecord) -> dict[str, Any]:
     job = kept.job
     assert kept.lease is not None
     return {
@@ -241,14 +241,14 @@ def _open(kept: Kept) -> dict[str, Any]:
         "once": job.delivery is Delivery.ONCE,
         "holder": job.holder,
         "boot": job.boot_id,
-        "started": micros(kept.run_started_at) if kept.run_started_at else 0,
+        "started": to_micros(kept.run_started_at) if kept.run_started_at else 0,
         "lease_at": kept.lease.at,
         "lease_boot": kept.lease.boot,
         "cancel": job.cancel_requested,
     }
 
 
-def _end(kept: Kept) -> dict[str, Any]:
+def _end(kept: JobRecord) -> dict[str, Any]:
     job = kept.job
     return {
         "id": job.id,
@@ -256,13 +256,13 @@ def _end(kept: Kept) -> dict[str, Any]:
         "sort": key_layout.job_sort(job),
         "queue": job.queue,
         "state": job.state.value,
-        "at": micros(job.finished_at) if job.finished_at else 0,
+        "at": to_micros(job.finished_at) if job.finished_at else 0,
         "tip": kept.successor is None,
         "makes_room": kept.is_counted,
     }
 
 
-def _member(kept: Kept) -> dict[str, Any]:
+def _member(kept: JobRecord) -> dict[str, Any]:
     job = kept.job
     return {
         "id": job.id,
@@ -271,7 +271,7 @@ def _member(kept: Kept) -> dict[str, Any]:
         "state": job.state.value,
         "followed": kept.is_followed,
         "asked": job.cancel_requested,
-        "loose": kept.is_loose,
+        "loose": kept.is_detached,
     }
 
 
@@ -280,17 +280,17 @@ def dedupe(job: Job) -> dict[str, Any]:
     return {"job_id": job.root_id, "job_pk": key_layout.JOB, "job_sk": key_layout.job_sort(job)}
 
 
-def tombstone(kept: Kept, key: DedupeKey, until: datetime | None) -> dict[str, Any]:
+def tombstone(kept: JobRecord, key: DedupeKey, until: datetime | None) -> dict[str, Any]:
     """What stays of it when its job is pruned; with a bucket only until then, if that is said."""
     left: dict[str, Any] = {**dedupe(kept.job), "purged": True}
     if until is None or not key.bucket:
         return left
-    return {**left, "expires_at": micros(until) // SECOND}
+    return {**left, "expires_at": to_micros(until) // SECOND}
 
 
 def is_over(record: Value, now: datetime) -> bool:
     """Whether it is past its time; an engine may take days to take it away."""
-    return "expires_at" in record and record["expires_at"] * SECOND <= micros(now)
+    return "expires_at" in record and record["expires_at"] * SECOND <= to_micros(now)
 
 
 def _dedupe(value: Value) -> DedupeKey | None:
@@ -300,7 +300,7 @@ def _dedupe(value: Value) -> DedupeKey | None:
 
 
 def _plain(value: Any) -> Any:
-    return key_layout.stamp(value) if isinstance(value, datetime) else _word(value)
+    return key_layout.time_key(value) if isinstance(value, datetime) else _word(value)
 
 
 def _word(value: Any) -> Any:

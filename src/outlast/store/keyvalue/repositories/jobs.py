@@ -6,26 +6,26 @@ from dataclasses import replace
 from datetime import datetime
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.ids import JobId, RunId
 from outlast.core.job import Job
 from outlast.core.state import RunStatus, State
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Key, Span
+from outlast.store.keyvalue.engine import Key, KeyRange
 from outlast.store.keyvalue.repositories import runs
-from outlast.store.keyvalue.repositories.job_codec import Kept, from_value, indexes, to_value
-from outlast.store.keyvalue.unit_of_work import Stale, Unfinished, Unit
+from outlast.store.keyvalue.repositories.job_codec import JobRecord, from_value, indexes, to_value
+from outlast.store.keyvalue.unit_of_work import PendingIntent, ReadConflict, UnitOfWork
 
 ALL = 1_000_000
 
 
-async def load(unit: Unit, job_id: str) -> Kept | None:
+async def load(unit: UnitOfWork, job_id: str) -> JobRecord | None:
     """The job as it stands; None if there is none."""
     [kept] = await load_many(unit, [job_id])
     return kept
 
 
-async def load_many(unit: Unit, job_ids: Sequence[str]) -> list[Kept | None]:
+async def load_many(unit: UnitOfWork, job_ids: Sequence[str]) -> list[JobRecord | None]:
     """Each job, in the order asked."""
     pointers = [key_layout.pointer(job_id) for job_id in job_ids]
     guesses = [sort for job_id in job_ids if (sort := unit.seen.at(job_id)) is not None]
@@ -38,13 +38,13 @@ async def load_many(unit: Unit, job_ids: Sequence[str]) -> list[Kept | None]:
     ]
 
 
-async def load_at(unit: Unit, sort: str) -> Kept | None:
+async def load_at(unit: UnitOfWork, sort: str) -> JobRecord | None:
     """The job whose record is there, for whoever came by an index entry; None if it has moved."""
     value = await unit.get(Key(key_layout.JOB, sort))
     return None if value is None else await _at(unit, sort)
 
 
-async def _behind(unit: Unit, pointer: Key, sort: str) -> Kept | None:
+async def _behind(unit: UnitOfWork, pointer: Key, sort: str) -> JobRecord | None:
     if await unit.get(Key(key_layout.JOB, sort)) is not None:
         return await _at(unit, sort)
     # Either it was moved between the two reads, or somebody deleted its record by hand, and
@@ -52,26 +52,26 @@ async def _behind(unit: Unit, pointer: Key, sort: str) -> Kept | None:
     [record] = await unit.engine.get([Key(key_layout.JOB, sort)])
     if record is None and await unit.is_unchanged([pointer]):
         return None
-    raise Stale
+    raise ReadConflict
 
 
-async def _at(unit: Unit, sort: str) -> Kept:
+async def _at(unit: UnitOfWork, sort: str) -> JobRecord:
     value = await unit.get(Key(key_layout.JOB, sort))
     assert value is not None
     kept = from_value(value)
     unit.seen.note(kept.job.id, sort)
     if kept.pending is not None:
         await _require_finished(unit, Key(key_layout.PENDING, kept.pending))
-    return await _drifted(unit, kept) if kept.is_loose else kept
+    return await _rebuild_detached(unit, kept) if kept.is_detached else kept
 
 
-async def _require_finished(unit: Unit, note: Key) -> None:
+async def _require_finished(unit: UnitOfWork, note: Key) -> None:
     """The mark stays until the job is written again; the note itself tells."""
     if (await unit.engine.get([note]))[0] is not None:
-        raise Unfinished(note)
+        raise PendingIntent(note)
 
 
-def save(unit: Unit, old: Kept | None, new: Kept | None) -> None:
+def save(unit: UnitOfWork, old: JobRecord | None, new: JobRecord | None) -> None:
     """Write what became of the job, with every entry that this changes."""
     before = {} if old is None else indexes(old)
     after = {} if new is None else indexes(new)
@@ -85,7 +85,7 @@ def save(unit: Unit, old: Kept | None, new: Kept | None) -> None:
         _end_name(unit, old.job)
 
 
-def _save_record(unit: Unit, old: Kept | None, new: Kept | None) -> None:
+def _save_record(unit: UnitOfWork, old: JobRecord | None, new: JobRecord | None) -> None:
     if old is not None and (
         new is None or key_layout.job_key(old.job) != key_layout.job_key(new.job)
     ):
@@ -95,14 +95,14 @@ def _save_record(unit: Unit, old: Kept | None, new: Kept | None) -> None:
         unit.seen.note(new.job.id, key_layout.job_sort(new.job))
 
 
-def _end_name(unit: Unit, job: Job) -> None:
+def _end_name(unit: UnitOfWork, job: Job) -> None:
     if job.delivery is Delivery.ONCE:
         unit.delete(Key(key_layout.ONCE, job.name))
 
 
-async def tell(
-    unit: Unit,
-    kind: Kind,
+async def append_event(
+    unit: UnitOfWork,
+    kind: EventKind,
     *,
     at: datetime,
     job_id: JobId | None = None,
@@ -116,7 +116,7 @@ async def tell(
     number = await unit.next_event()
     event = {
         "id": number,
-        "at": key_layout.stamp(at),
+        "at": key_layout.time_key(at),
         "job_id": job_id,
         "run_id": run_id,
         "kind": kind.value,
@@ -131,7 +131,7 @@ async def tell(
     return number
 
 
-async def _drifted(unit: Unit, kept: Kept) -> Kept:
+async def _rebuild_detached(unit: UnitOfWork, kept: JobRecord) -> JobRecord:
     """A job whose place is lost: as its runs and its chain bear it out."""
     closed = await runs.closed(unit, kept.job)
     before = await _chained_from(unit, kept.job)
@@ -157,21 +157,21 @@ async def _drifted(unit: Unit, kept: Kept) -> Kept:
     return replace(kept, job=job, lease=None, lease_until=None, run_id=None, run_started_at=None)
 
 
-async def _chained_from(unit: Unit, job: Job) -> Job | None:
+async def _chained_from(unit: UnitOfWork, job: Job) -> Job | None:
     """The job whose closing write brought this one about; one retried by hand has none."""
     if job.retry_of is None:
         return None
     told = await unit.range(key_layout.of_job(key_layout.EVENT, job.retry_of), limit=ALL)
     found = await unit.engine.get([key_layout.stream_key(each.value["id"]) for each in told])
-    if not any(event and event.value.get("kind") == Kind.CHAINED for event in found):
+    if not any(event and event.value.get("kind") == EventKind.CHAINED for event in found):
         return None
     before = await load(unit, job.retry_of)
     return None if before is None else before.job
 
 
-async def everything(unit: Unit, *, after: int = 0, limit: int = ALL) -> list[Kept]:
+async def all_jobs(unit: UnitOfWork, *, after: int = 0, limit: int = ALL) -> list[JobRecord]:
     """Jobs in the order in which they were stored, from behind that `seq` on."""
-    span = Span(key_layout.SEQ, key_layout.number(after + 1))
+    span = KeyRange(key_layout.SEQ, key_layout.number(after + 1))
     entries = await unit.range(span, limit=limit)
     found = await load_many(unit, [entry.value["id"] for entry in entries])
     return [kept for kept in found if kept is not None]

@@ -6,15 +6,15 @@ from datetime import datetime
 from typing import Any
 
 from outlast.core.ordering import Ordering, next_position
-from outlast.core.queue import Gate, Pause
+from outlast.core.queue import Pause, QueueGate
 from outlast.store.base import Queue
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Entry, Key, Span, Value
-from outlast.store.keyvalue.unit_of_work import Stale, Unfinished, Unit
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
+from outlast.store.keyvalue.unit_of_work import PendingIntent, ReadConflict, UnitOfWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptQueue:
+class QueueRecord:
     """A queue as set, and what is going on in it.
 
     `is_listed`: it was set or paused, not only used. `reservation` is the number of its active
@@ -34,51 +34,51 @@ class KeptQueue:
         return replace(self.queue, pause=None) if is_over else self.queue
 
     @property
-    def is_watched(self) -> bool:
+    def needs_serial_claims(self) -> bool:
         """Whether claims of it must go one at a time."""
         return self.queue.concurrency is not None or self.reservation is not None
 
 
 def key(name: str) -> Key:
-    return Key(key_layout.QUEUE, key_layout.fitted(name))
+    return Key(key_layout.QUEUE, key_layout.key_safe(name))
 
 
-async def load(unit: Unit, name: str) -> KeptQueue:
+async def load(unit: UnitOfWork, name: str) -> QueueRecord:
     """The queue, or its defaults."""
     return _sound(name, await unit.get(key(name)))
 
 
-def span(name: str) -> Span:
+def span(name: str) -> KeyRange:
     """For whoever reads it among others; `found` takes what comes of it."""
     part, sort = key(name)
-    return Span(part, sort, f"{sort}\0")
+    return KeyRange(part, sort, f"{sort}\0")
 
 
-def found(name: str, entries: Sequence[Entry]) -> KeptQueue:
+def found(name: str, entries: Sequence[StoredItem]) -> QueueRecord:
     return _sound(name, entries[0].value if entries else None)
 
 
-def _sound(name: str, value: Value | None) -> KeptQueue:
+def _sound(name: str, value: Value | None) -> QueueRecord:
     if value is not None and "plan" in value:
-        raise Unfinished(Key(key_layout.PENDING, value["plan"]))
-    return KeptQueue(queue=Queue(name=name)) if value is None else from_value(value)
+        raise PendingIntent(Key(key_layout.PENDING, value["plan"]))
+    return QueueRecord(queue=Queue(name=name)) if value is None else from_value(value)
 
 
-def save(unit: Unit, kept: KeptQueue) -> None:
+def save(unit: UnitOfWork, kept: QueueRecord) -> None:
     """Write it; also as it is, so that only one of those who did so at once goes on."""
     unit.put(key(kept.queue.name), to_value(kept))
 
 
-def to_value(kept: KeptQueue) -> Value:
+def to_value(kept: QueueRecord) -> Value:
     queue, pause = kept.queue, kept.queue.pause
     value: dict[str, Any] = {
         "name": queue.name,
         "ordering": queue.ordering.value,
         "gap": queue.gap,
         "concurrency": queue.concurrency,
-        "paused_at": pause and key_layout.stamp(pause.at),
+        "paused_at": pause and key_layout.time_key(pause.at),
         "pause_reason": pause and pause.reason,
-        "paused_until": key_layout.stamp(pause.until) if pause and pause.until else None,
+        "paused_until": key_layout.time_key(pause.until) if pause and pause.until else None,
         "is_listed": kept.is_listed,
         "reservation": kept.reservation,
         "reserved_for": kept.reserved_for,
@@ -87,7 +87,7 @@ def to_value(kept: KeptQueue) -> Value:
     return {name: each for name, each in value.items() if each is not None}
 
 
-def from_value(value: Value) -> KeptQueue:
+def from_value(value: Value) -> QueueRecord:
     queue = Queue(
         name=value["name"],
         ordering=Ordering(value["ordering"]),
@@ -95,7 +95,7 @@ def from_value(value: Value) -> KeptQueue:
         concurrency=value.get("concurrency"),
         pause=_pause(value),
     )
-    return KeptQueue(
+    return QueueRecord(
         queue=queue,
         is_listed=value["is_listed"],
         reservation=value.get("reservation"),
@@ -115,13 +115,13 @@ def _pause(value: Value) -> Pause | None:
     )
 
 
-async def gate(unit: Unit, kept: KeptQueue, now: datetime) -> Gate:
+async def gate(unit: UnitOfWork, kept: QueueRecord, now: datetime) -> QueueGate:
     """What a claim meets; open runs are counted as far as the limit goes."""
     limit = kept.queue.concurrency
     running = [] if limit is None else await open_entries(unit, kept.queue.name, limit=limit)
     if len({entry.value["id"] for entry in running}) < len(running):
-        raise Stale  # a lease was renewed meanwhile, and its run was met twice
-    return Gate(
+        raise ReadConflict  # a lease was renewed meanwhile, and its run was met twice
+    return QueueGate(
         is_paused=kept.shown(now).pause is not None,
         concurrency=limit,
         open_runs=len(running),
@@ -129,11 +129,11 @@ async def gate(unit: Unit, kept: KeptQueue, now: datetime) -> Gate:
     )
 
 
-async def open_entries(unit: Unit, name: str, *, limit: int) -> list[Entry]:
-    return await unit.range(Span(key_layout.OPEN + name), limit=limit)
+async def open_entries(unit: UnitOfWork, name: str, *, limit: int) -> list[StoredItem]:
+    return await unit.range(KeyRange(key_layout.OPEN + name), limit=limit)
 
 
-async def new_position(unit: Unit, name: str, priority: int) -> int:
+async def new_position(unit: UnitOfWork, name: str, priority: int) -> int:
     """Behind those that wait; in a queue of explicit positions, one at a time."""
     kept = await load(unit, name)
     if kept.queue.ordering is Ordering.SCHEDULED:
@@ -142,7 +142,7 @@ async def new_position(unit: Unit, name: str, priority: int) -> int:
     return next_position((await ends(unit, name, priority))[1], kept.queue.gap)
 
 
-async def ends(unit: Unit, name: str, priority: int) -> tuple[int | None, int | None]:
+async def ends(unit: UnitOfWork, name: str, priority: int) -> tuple[int | None, int | None]:
     """The lowest and the highest position of the waiting jobs of that priority."""
     spans = [
         key_layout.lane(part + name, priority) for part in (key_layout.READY, key_layout.LATER)
@@ -154,7 +154,7 @@ async def ends(unit: Unit, name: str, priority: int) -> tuple[int | None, int | 
     return min(low, default=None), max(high, default=None)
 
 
-async def names(unit: Unit) -> list[str]:
+async def names(unit: UnitOfWork) -> list[str]:
     """Every queue that ever had a job."""
-    found = await unit.range(Span(key_layout.QUEUE_NAME), limit=1_000_000)
+    found = await unit.range(KeyRange(key_layout.QUEUE_NAME), limit=1_000_000)
     return [entry.value["name"] for entry in found]

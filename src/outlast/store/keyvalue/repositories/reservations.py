@@ -7,49 +7,49 @@ from typing import Any
 from outlast.clock import MICROSECOND
 from outlast.core.decide import Change
 from outlast.core.ids import JobId
-from outlast.core.reservation import Reservation, ReservationId, ReservationStatus, ending
+from outlast.core.reservation import Reservation, ReservationId, ReservationStatus, status_after
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, Value
-from outlast.store.keyvalue.leases import LeaseEnd
+from outlast.store.keyvalue.leases import LeaseExpiry
 from outlast.store.keyvalue.repositories import queues
-from outlast.store.keyvalue.repositories.job_codec import Kept
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptReservation:
+class ReservationRecord:
     """A reservation, by its number, and until when somebody has promised to renew it."""
 
     reservation: Reservation
     seq: int
-    silence: LeaseEnd
+    silence: LeaseExpiry
     span: timedelta
 
 
-async def load(unit: Unit, seq: int) -> KeptReservation | None:
+async def load(unit: UnitOfWork, seq: int) -> ReservationRecord | None:
     value = await unit.get(key(seq))
     return None if value is None else from_value(value)
 
 
-async def find(unit: Unit, number: str) -> KeptReservation | None:
+async def find(unit: UnitOfWork, number: str) -> ReservationRecord | None:
     """The one of that id."""
     pointer = await unit.get(_pointer(number))
     return None if pointer is None else await load(unit, pointer["seq"])
 
 
-def save(unit: Unit, kept: KeptReservation, *, is_new: bool = False) -> None:
+def save(unit: UnitOfWork, kept: ReservationRecord, *, is_new: bool = False) -> None:
     unit.put(key(kept.seq), to_value(kept))
     if is_new:
         unit.put(_pointer(kept.reservation.id), {"seq": kept.seq})
 
 
-def extended(kept: KeptReservation, span: timedelta, desk: Desk) -> KeptReservation:
+def extended(kept: ReservationRecord, span: timedelta, desk: StoreContext) -> ReservationRecord:
     held = replace(kept.reservation, expires_at=desk.now() + span)
     return replace(kept, reservation=held, silence=desk.leases.end(span), span=span)
 
 
-async def active_of(unit: Unit, job: Kept) -> KeptReservation | None:
+async def active_of(unit: UnitOfWork, job: JobRecord) -> ReservationRecord | None:
     """The active one that holds a queue for that job."""
     if job.reservation is None:
         return None
@@ -59,18 +59,18 @@ async def active_of(unit: Unit, job: Kept) -> KeptReservation | None:
     return kept
 
 
-async def end_with(unit: Unit, job: Kept, change: Change, now: datetime) -> None:
+async def end_with(unit: UnitOfWork, job: JobRecord, change: Change, now: datetime) -> None:
     """Its job has ended by that change."""
     kept = await active_of(unit, job)
     if kept is not None:
-        status = ending(change.move.run, change.move.kind)
+        status = status_after(change.move.run, change.move.kind)
         reason = change.reason if status is ReservationStatus.EXPIRED else None
         await close(unit, kept, status, reason, now)
 
 
 async def close(
-    unit: Unit,
-    kept: KeptReservation,
+    unit: UnitOfWork,
+    kept: ReservationRecord,
     status: ReservationStatus,
     reason: str | None,
     now: datetime,
@@ -84,7 +84,7 @@ async def close(
     return held
 
 
-def forget(unit: Unit, kept: KeptReservation) -> None:
+def forget(unit: UnitOfWork, kept: ReservationRecord) -> None:
     unit.delete(key(kept.seq))
     unit.delete(_pointer(kept.reservation.id))
 
@@ -94,10 +94,10 @@ def key(seq: int) -> Key:
 
 
 def _pointer(number: str) -> Key:
-    return Key(f"reservation-id#{key_layout.fitted(number)}", key_layout.ONLY)
+    return Key(f"reservation-id#{key_layout.key_safe(number)}", key_layout.ONLY)
 
 
-def to_value(kept: KeptReservation) -> Value:
+def to_value(kept: ReservationRecord) -> Value:
     held = kept.reservation
     value: dict[str, Any] = {
         "id": held.id,
@@ -108,9 +108,9 @@ def to_value(kept: KeptReservation) -> Value:
         "request": held.request,
         "status": held.status.value,
         "reason": held.reason,
-        "reserved_at": key_layout.stamp(held.reserved_at),
-        "expires_at": key_layout.stamp(held.expires_at),
-        "ended_at": held.ended_at and key_layout.stamp(held.ended_at),
+        "reserved_at": key_layout.time_key(held.reserved_at),
+        "expires_at": key_layout.time_key(held.expires_at),
+        "ended_at": held.ended_at and key_layout.time_key(held.ended_at),
         "silence_at": kept.silence.at,
         "silence_boot": kept.silence.boot,
         "span": kept.span // MICROSECOND,
@@ -118,7 +118,7 @@ def to_value(kept: KeptReservation) -> Value:
     return {name: each for name, each in value.items() if each is not None}
 
 
-def from_value(value: Value) -> KeptReservation:
+def from_value(value: Value) -> ReservationRecord:
     ended_at = value.get("ended_at")
     held = Reservation(
         id=ReservationId(value["id"]),
@@ -132,9 +132,9 @@ def from_value(value: Value) -> KeptReservation:
         expires_at=key_layout.at_stamp(value["expires_at"]),
         ended_at=None if ended_at is None else key_layout.at_stamp(ended_at),
     )
-    return KeptReservation(
+    return ReservationRecord(
         reservation=held,
         seq=value["seq"],
-        silence=LeaseEnd(value["silence_at"], value["silence_boot"]),
+        silence=LeaseExpiry(value["silence_at"], value["silence_boot"]),
         span=value["span"] * MICROSECOND,
     )

@@ -5,22 +5,22 @@ from datetime import datetime
 from typing import Any
 
 from outlast.core.decide import Change
-from outlast.core.event import EventRecord, Kind
+from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId, RunId
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
 from outlast.core.state import RunStatus
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Entry, Span, Value
-from outlast.store.keyvalue.repositories.job_codec import Kept
-from outlast.store.keyvalue.unit_of_work import Stale, Unit
+from outlast.store.keyvalue.engine import KeyRange, StoredItem, Value
+from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 ALL = 1_000_000
 NEARBY = 4
 """Records for each job that are read at once, though some of them may be another's."""
 
 
-def closing(kept: Kept, change: Change, at: datetime) -> dict[str, Any]:
+def closing(kept: JobRecord, change: Change, at: datetime) -> dict[str, Any]:
     """The record of the run that this change closes."""
     assert change.move.run is not None
     record = {
@@ -31,8 +31,8 @@ def closing(kept: Kept, change: Change, at: datetime) -> dict[str, Any]:
         "reason": change.reason,
         "holder": kept.job.holder,
         "boot_id": kept.job.boot_id,
-        "started_at": key_layout.stamp(kept.run_started_at or at),
-        "finished_at": key_layout.stamp(at),
+        "started_at": key_layout.time_key(kept.run_started_at or at),
+        "finished_at": key_layout.time_key(at),
         "error": change.error,
         "result": change.result,
         "exit_code": change.exit_code,
@@ -42,26 +42,26 @@ def closing(kept: Kept, change: Change, at: datetime) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value is not None}
 
 
-async def close(unit: Unit, kept: Kept, change: Change, at: datetime) -> None:
+async def close(unit: UnitOfWork, kept: JobRecord, change: Change, at: datetime) -> None:
     """Write the run closed, with what it leaves behind."""
     unit.put(key_layout.run_key(kept.job.id, kept.job.token), closing(kept, change, at))
     if change.artifacts:
         await append(unit, kept.job.id, kept.job.token, change.artifacts)
 
 
-async def append(unit: Unit, job_id: str, token: int, artifacts: Sequence[str]) -> None:
+async def append(unit: UnitOfWork, job_id: str, token: int, artifacts: Sequence[str]) -> None:
     key = key_layout.artifacts_key(job_id, token)
     there = await unit.get(key)
     unit.put(key, {"artifacts": [*(there["artifacts"] if there else ()), *artifacts]})
 
 
-async def closed(unit: Unit, job: Job) -> list[RunRecord]:
+async def closed(unit: UnitOfWork, job: Job) -> list[RunRecord]:
     """The closed runs of a job, the first one first."""
     [found] = await closed_of(unit, [job])
     return found
 
 
-async def closed_of(unit: Unit, jobs: Sequence[Job]) -> list[list[RunRecord]]:
+async def closed_of(unit: UnitOfWork, jobs: Sequence[Job]) -> list[list[RunRecord]]:
     """The same of several, in as few requests as it takes."""
     ids = [job.id for job in jobs]
     records = await of_jobs(unit, key_layout.RUN, ids)
@@ -72,7 +72,7 @@ async def closed_of(unit: Unit, jobs: Sequence[Job]) -> list[list[RunRecord]]:
     ]
 
 
-async def of_jobs(unit: Unit, part: str, job_ids: Sequence[str]) -> list[list[Entry]]:
+async def of_jobs(unit: UnitOfWork, part: str, job_ids: Sequence[str]) -> list[list[StoredItem]]:
     """What a part holds of each job: by one request where that is most of what lies between them.
 
     Ids are given in the order of time, so jobs that came one after the other lie together.
@@ -80,29 +80,29 @@ async def of_jobs(unit: Unit, part: str, job_ids: Sequence[str]) -> list[list[En
     if not job_ids:
         return []
     spans = [key_layout.of_job(part, job_id) for job_id in job_ids]
-    between = Span(part, min(s.start for s in spans), max(s.end for s in spans if s.end))
+    between = KeyRange(part, min(s.start for s in spans), max(s.end for s in spans if s.end))
     most = NEARBY * len(job_ids) if len(job_ids) > 1 else ALL
     found = await unit.range(between, limit=most + 1)
     if len(found) > most:
         return await unit.ranges(spans)
-    by_job: dict[str, list[Entry]] = {}
+    by_job: dict[str, list[StoredItem]] = {}
     for entry in found:
         by_job.setdefault(entry.key.sort.rpartition("#")[0], []).append(entry)
     return [by_job.get(job_id, []) for job_id in job_ids]
 
 
-async def all_of(unit: Unit, kept: Kept) -> list[RunRecord]:
+async def all_of(unit: UnitOfWork, kept: JobRecord) -> list[RunRecord]:
     """The closed ones, and the open one."""
     done = await closed(unit, kept.job)
     if not kept.is_open:
         return done
     if done and done[-1].token == kept.job.token:
-        raise Stale  # it was closed since the job was read
+        raise ReadConflict  # it was closed since the job was read
     [left] = await of_jobs(unit, key_layout.ARTIFACTS, [kept.job.id])
     return [*done, _opened(kept, _left(left).get(kept.job.token, ()))]
 
 
-def _left(found: Sequence[Entry]) -> dict[int, tuple[str, ...]]:
+def _left(found: Sequence[StoredItem]) -> dict[int, tuple[str, ...]]:
     """Artifacts by token."""
     return {
         int(each.key.sort.rpartition("#")[2], 16) - (1 << 63): tuple(each.value["artifacts"])
@@ -134,7 +134,7 @@ def record(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunReco
     )
 
 
-def _opened(kept: Kept, artifacts: tuple[str, ...]) -> RunRecord:
+def _opened(kept: JobRecord, artifacts: tuple[str, ...]) -> RunRecord:
     job = kept.job
     assert kept.run_id is not None
     assert kept.run_started_at is not None
@@ -166,7 +166,7 @@ def event(value: Value) -> EventRecord:
         at=key_layout.at_stamp(value["at"]),
         job_id=value.get("job_id"),
         run_id=value.get("run_id"),
-        kind=Kind(value["kind"]),
+        kind=EventKind(value["kind"]),
         token=value["token"],
         reason=value.get("reason"),
         detail=value.get("detail"),

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.schedule import Schedule
 from outlast.core.schedule_codec import from_text, to_text
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Key, Value
-from outlast.store.keyvalue.unit_of_work import Stale, Unit
+from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TriggerState:
     """What the triggers of a schedule change, and what they compare."""
 
     id: str
@@ -48,27 +48,29 @@ def name_key(name: str) -> Key:
     return Key(key_layout.SCHEDULE_NAME, name)
 
 
-async def load(unit: Unit, schedule_id: str) -> Schedule | None:
+async def load(unit: UnitOfWork, schedule_id: str) -> Schedule | None:
     """The schedule as it stands; None if there is none."""
     await unit.fetch(record_keys(schedule_id))
     planned, standing = [await unit.get(key) for key in record_keys(schedule_id)]
     if planned is None and standing is None:
         return None
     if planned is None or standing is None or planned["version"] != standing["version"]:
-        raise Stale  # it was edited between the two reads
+        raise ReadConflict  # it was edited between the two reads
     return from_values(planned, standing)
 
 
-async def load_standing(unit: Unit, schedule_id: str) -> Standing | None:
+async def load_standing(unit: UnitOfWork, schedule_id: str) -> TriggerState | None:
     value = await unit.get(standing_key(schedule_id))
     return None if value is None else _standing(value)
 
 
-def save(unit: Unit, old: Schedule | None, new: Schedule | None) -> None:
+def save(unit: UnitOfWork, old: Schedule | None, new: Schedule | None) -> None:
     """Write it with all that it is found by, whether that has changed or not: saving mends it."""
     known = new or old
     assert known is not None
-    stand(unit, None if old is None else _stands(old), None if new is None else _stands(new))
+    save_trigger_state(
+        unit, None if old is None else _stands(old), None if new is None else _stands(new)
+    )
     if old is not None and (new is None or new.name != old.name):
         unit.delete(name_key(old.name))
     if new is None:
@@ -78,7 +80,9 @@ def save(unit: Unit, old: Schedule | None, new: Schedule | None) -> None:
         unit.put(Key(key_layout.SCHEDULE, new.id), _plan_value(new))
 
 
-def stand(unit: Unit, old: Standing | None, new: Standing | None) -> None:
+def save_trigger_state(
+    unit: UnitOfWork, old: TriggerState | None, new: TriggerState | None
+) -> None:
     """Write where it stands, and where it is found when it is due."""
     known = new or old
     assert known is not None
@@ -119,8 +123,8 @@ def from_values(planned: Value, standing: Value) -> Schedule:
     )
 
 
-def _stands(schedule: Schedule) -> Standing:
-    return Standing(
+def _stands(schedule: Schedule) -> TriggerState:
+    return TriggerState(
         id=schedule.id,
         version=schedule.version,
         enabled=schedule.plan.enabled,
@@ -136,12 +140,12 @@ def _plan_value(schedule: Schedule) -> Value:
         "name": schedule.name,
         "version": schedule.version,
         "plan": to_text(schedule.plan),
-        "created_at": key_layout.stamp(schedule.created_at),
-        "updated_at": key_layout.stamp(schedule.updated_at),
+        "created_at": key_layout.time_key(schedule.created_at),
+        "updated_at": key_layout.time_key(schedule.updated_at),
     }
 
 
-def _standing_value(standing: Standing) -> Value:
+def _standing_value(standing: TriggerState) -> Value:
     value: dict[str, Any] = {
         "id": standing.id,
         "version": standing.version,
@@ -153,13 +157,13 @@ def _standing_value(standing: Standing) -> Value:
     return {name: each for name, each in value.items() if each is not None}
 
 
-def _trigger_value(standing: Standing) -> Value:
+def _trigger_value(standing: TriggerState) -> Value:
     assert standing.next_trigger_at is not None
-    return {"id": standing.id, "at": micros(standing.next_trigger_at)}
+    return {"id": standing.id, "at": to_micros(standing.next_trigger_at)}
 
 
-def _standing(value: Value) -> Standing:
-    return Standing(
+def _standing(value: Value) -> TriggerState:
+    return TriggerState(
         id=value["id"],
         version=value["version"],
         enabled=value["enabled"],
@@ -170,7 +174,7 @@ def _standing(value: Value) -> Standing:
 
 
 def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else key_layout.stamp(moment)
+    return None if moment is None else key_layout.time_key(moment)
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -7,17 +7,17 @@ from datetime import datetime
 from outlast.core.ids import JobId
 from outlast.core.job import Job, Slot
 from outlast.core.limits import check_name
-from outlast.core.schedule import Outcome, SlotRecord
+from outlast.core.schedule import SlotOutcome, SlotRecord
 from outlast.errors import InvalidJob
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import Desk
+from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Value
-from outlast.store.keyvalue.repositories.job_codec import Kept
-from outlast.store.keyvalue.unit_of_work import Unit
+from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 
 async def listed(
-    desk: Desk, series: str, *, before: datetime | None, limit: int
+    desk: StoreContext, series: str, *, before: datetime | None, limit: int
 ) -> list[SlotRecord]:
     """Those of a series, the latest first."""
     if not is_name(series):
@@ -27,7 +27,9 @@ async def listed(
     return [from_value(entry.value) for entry in found]
 
 
-async def rows(desk: Desk, series: str, moments: Sequence[datetime]) -> list[SlotRecord | None]:
+async def rows(
+    desk: StoreContext, series: str, moments: Sequence[datetime]
+) -> list[SlotRecord | None]:
     """In the order asked; None where there is none."""
     if not is_name(series):
         return [None for _ in moments]
@@ -45,17 +47,17 @@ def is_name(text: str) -> bool:
     return True
 
 
-def save(unit: Unit, row: SlotRecord) -> None:
+def save(unit: UnitOfWork, row: SlotRecord) -> None:
     unit.put(key_layout.slot_key(row.slot), _to_value(row))
 
 
-async def take_by_hand(unit: Unit, slot: Slot, job: Job) -> None:
+async def take_by_hand(unit: UnitOfWork, slot: Slot, job: Job) -> None:
     """For a job that no schedule made: a slot that nobody answered, or without a job."""
     value = await unit.get(key_layout.slot_key(slot))
     there = None if value is None else from_value(value)
     row = SlotRecord(
         slot=slot,
-        outcome=Outcome.MANUAL,
+        outcome=SlotOutcome.MANUAL,
         planned=there.planned if there else slot.at,
         actual=job.created_at,
         schedule_id=there.schedule_id if there else job.schedule_id,
@@ -65,14 +67,14 @@ async def take_by_hand(unit: Unit, slot: Slot, job: Job) -> None:
     save(unit, row)
 
 
-async def misfire(unit: Unit, kept: Kept) -> None:
+async def misfire(unit: UnitOfWork, kept: JobRecord) -> None:
     """The job of a slot could not start in time: the slot stays its own, and was skipped."""
     row = await held(unit, kept)
     if row is not None:
-        save(unit, replace(row, outcome=Outcome.SKIPPED))
+        save(unit, replace(row, outcome=SlotOutcome.SKIPPED))
 
 
-async def held(unit: Unit, kept: Kept) -> SlotRecord | None:
+async def held(unit: UnitOfWork, kept: JobRecord) -> SlotRecord | None:
     """The row of the slot that the job was made for, while it is the job's own."""
     if kept.series is None or kept.job.slot_at is None:
         return None
@@ -85,7 +87,7 @@ def from_value(value: Value) -> SlotRecord:
     job_id = value.get("job_id")
     return SlotRecord(
         slot=Slot(series=value["series"], at=key_layout.at_stamp(value["slot_at"])),
-        outcome=Outcome(value["outcome"]),
+        outcome=SlotOutcome(value["outcome"]),
         planned=key_layout.at_stamp(value["planned"]),
         actual=key_layout.at_stamp(value["actual"]),
         schedule_id=value.get("schedule_id"),
@@ -97,10 +99,10 @@ def from_value(value: Value) -> SlotRecord:
 def _to_value(row: SlotRecord) -> Value:
     value = {
         "series": row.slot.series,
-        "slot_at": key_layout.stamp(row.slot.at),
+        "slot_at": key_layout.time_key(row.slot.at),
         "outcome": row.outcome.value,
-        "planned": key_layout.stamp(row.planned),
-        "actual": key_layout.stamp(row.actual),
+        "planned": key_layout.time_key(row.planned),
+        "actual": key_layout.time_key(row.actual),
         "schedule_id": row.schedule_id,
         "job_id": row.job_id,
         "reason": row.reason,

@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import Callable
 
-from outlast.store.around import Hint, Topic
-from outlast.store.postgres.aside import Aside
-from outlast.store.postgres.dedicated_connection import Session
-from outlast.store.postgres.notify.listener import DEAF, Ear, hears_itself
-from outlast.store.postgres.notify.notifier import Voice
-from outlast.store.postgres.url import Address
+from outlast.store.around import Notification, Topic
+from outlast.store.postgres.aside import LoopThread
+from outlast.store.postgres.dedicated_connection import DedicatedConnection
+from outlast.store.postgres.notify.listener import (
+    LISTEN_UNAVAILABLE,
+    PgListener,
+    notify_roundtrip_works,
+)
+from outlast.store.postgres.notify.notifier import PgNotifier
+from outlast.store.postgres.url import PostgresUrl
 
 
-class Exchange:
+class PgNotificationBridge:
     """Tells other processes of commits, and hears of theirs while somebody here listens.
 
     Any thread may call it. The work is done on the thread aside, which begins with the first need.
@@ -19,24 +23,24 @@ class Exchange:
 
     def __init__(
         self,
-        address: Address,
-        aside: Aside,
+        address: PostgresUrl,
+        aside: LoopThread,
         *,
         wanted: Callable[[], frozenset[Topic]],
-        heard: Callable[[Hint], None],
+        heard: Callable[[Notification], None],
     ) -> None:
         self._address = address
         self._aside = aside
         self._wanted = wanted
         self._heard = heard
         self._is_closed = False
-        self._ends: tuple[Voice, Ear] | None = None
+        self._ends: tuple[PgNotifier, PgListener] | None = None
 
-    def tell(self, hint: Hint) -> None:
+    def publish(self, hint: Notification) -> None:
         if hint.topics and not self._is_closed:
             self._aside.call(lambda: self._both[0].tell(hint))
 
-    def tune(self) -> None:
+    def update_topics(self) -> None:
         if not self._is_closed and (self._ends is not None or self._wanted()):
             self._aside.call(lambda: self._both[1].tune())
 
@@ -45,17 +49,17 @@ class Exchange:
         if self._ends is not None:
             self._aside.run(self._close()).result()
 
-    async def concerns(self) -> list[str]:
+    async def health_warnings(self) -> list[str]:
         """Whether a NOTIFY arrives, tried now."""
         hears = await asyncio.wrap_future(self._aside.run(self._try()))
-        return [] if hears else [DEAF]
+        return [] if hears else [LISTEN_UNAVAILABLE]
 
     @property
-    def _both(self) -> tuple[Voice, Ear]:
+    def _both(self) -> tuple[PgNotifier, PgListener]:
         """Made on the thread aside, where alone they are used."""
         if self._ends is None:
-            voice = Voice(self._address)
-            ear = Ear(self._address, voice, wanted=self._wanted_now, told=self._heard)
+            voice = PgNotifier(self._address)
+            ear = PgListener(self._address, voice, wanted=self._wanted_now, told=self._heard)
             self._ends = voice, ear
         return self._ends
 
@@ -63,9 +67,9 @@ class Exchange:
         return frozenset() if self._is_closed else self._wanted()
 
     async def _try(self) -> bool:
-        session = await Session.open(self._address)
+        session = await DedicatedConnection.open(self._address)
         try:
-            return await hears_itself(session.connection, self._address, self._both[0])
+            return await notify_roundtrip_works(session.connection, self._address, self._both[0])
         finally:
             await session.close()
 
@@ -75,17 +79,17 @@ class Exchange:
         await voice.close()
 
 
-class Silent:
+class DisabledBridge:
     """For `?notify=false`: a process hears its own commits; those of others it finds by polling."""
 
-    def tell(self, hint: Hint) -> None:
+    def publish(self, hint: Notification) -> None:
         """Tells nobody."""
 
-    def tune(self) -> None:
+    def update_topics(self) -> None:
         """Hears nobody."""
 
     def close(self) -> None:
         """Has nothing to let go of."""
 
-    async def concerns(self) -> list[str]:
+    async def health_warnings(self) -> list[str]:
         return []

@@ -3,12 +3,12 @@
 from collections.abc import Collection
 from typing import Final
 
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 
 LONGEST: Final = 7000
 """Bytes of a payload; the server takes 7,999. More queues than fit are some queue."""
 
-EVERYTHING: Final = Hint(frozenset({""}), ended=True, cancelled=True)
+EVERYTHING: Final = Notification(frozenset({""}), ended=True, cancelled=True)
 """For after a silence: anything may have happened."""
 
 
@@ -23,24 +23,24 @@ def payload(queues: Collection[str]) -> str:
     return text if len(text) <= LONGEST else ""
 
 
-def spoken(schema: str, hint: Hint) -> dict[str, str]:
+def encode(schema: str, hint: Notification) -> dict[str, str]:
     """What is to be sent, by channel."""
     said = {Topic.WORK: payload(hint.queues), Topic.ENDED: "", Topic.CANCELLED: ""}
     return {channel(schema, topic): said[topic] for topic in sorted(hint.topics)}
 
 
-def heard(topic: Topic, text: str) -> Hint:
+def decode(topic: Topic, text: str) -> Notification:
     """The hint behind what was received."""
     queues = frozenset(text.split()) or frozenset({""})
-    return Hint(
+    return Notification(
         queues if topic is Topic.WORK else frozenset(),
         ended=topic is Topic.ENDED,
         cancelled=topic is Topic.CANCELLED,
     )
 
 
-def merged(one: Hint, other: Hint) -> Hint:
-    return Hint(
+def merged(one: Notification, other: Notification) -> Notification:
+    return Notification(
         one.queues | other.queues,
         ended=one.ended or other.ended,
         cancelled=one.cancelled or other.cancelled,

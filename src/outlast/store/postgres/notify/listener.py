@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import asyncpg
 
-from outlast.store.around import Hint, Topic
-from outlast.store.postgres.dedicated_connection import Session
-from outlast.store.postgres.notify.channels import EVERYTHING, channel, heard
-from outlast.store.postgres.notify.notifier import Voice
-from outlast.store.postgres.url import Address
+from outlast.store.around import Notification, Topic
+from outlast.store.postgres.dedicated_connection import DedicatedConnection
+from outlast.store.postgres.notify.channels import EVERYTHING, channel, decode
+from outlast.store.postgres.notify.notifier import PgNotifier
+from outlast.store.postgres.url import PostgresUrl
 
 log = logging.getLogger("outlast.store")
 
@@ -22,22 +22,22 @@ LATE: Final = 5.0
 PATIENCE: Final = 2.0
 """Seconds within which we must hear ourselves."""
 
-DEAF: Final = (
+LISTEN_UNAVAILABLE: Final = (
     "no notifications arrive here (a pooler or a standby is in between?): idle workers find work "
     "by polling alone; let workers connect straight to the server, or write ?notify=false"
 )
 
 
-class Ear:
+class PgListener:
     """Lives on one loop. `wanted` says for what, `told` is called with what was heard."""
 
     def __init__(
         self,
-        address: Address,
-        voice: Voice,
+        address: PostgresUrl,
+        voice: PgNotifier,
         *,
         wanted: Callable[[], frozenset[Topic]],
-        told: Callable[[Hint], None],
+        told: Callable[[Notification], None],
     ) -> None:
         self._address = address
         self._voice = voice
@@ -74,7 +74,7 @@ class Ear:
 
     async def _hear(self, *, is_first: bool) -> None:
         """Until nobody wants to hear any more, or the connection breaks."""
-        session = await Session.open(self._address)
+        session = await DedicatedConnection.open(self._address)
         try:
             session.connection.add_termination_listener(lambda _: self._changed.set())
             on: set[Topic] = set()
@@ -87,7 +87,9 @@ class Ear:
                     is_first = True
                 if not checked:
                     checked = True
-                    self._judge(await hears_itself(session.connection, self._address, self._voice))
+                    self._judge(
+                        await notify_roundtrip_works(session.connection, self._address, self._voice)
+                    )
                     continue
                 await self._changed.wait()
         finally:
@@ -104,13 +106,13 @@ class Ear:
 
     def _received(self, _: Any, __: int, name: str, text: str) -> None:
         topic = Topic(name.removeprefix(f"{self._address.schema}_"))
-        self._told(heard(topic, text))
+        self._told(decode(topic, text))
 
     def _judge(self, hears: bool) -> None:
         self.is_deaf = not hears
         if self.is_deaf and not self._has_warned:
             self._has_warned = True
-            log.warning("%s: %s", self._address.shown, DEAF)
+            log.warning("%s: %s", self._address.safe_text, LISTEN_UNAVAILABLE)
 
     def _cannot(self, error: Exception) -> None:
         log.debug("cannot listen: %s", error)
@@ -118,7 +120,9 @@ class Ear:
             self._judge(False)
 
 
-async def hears_itself(connection: asyncpg.Connection, address: Address, voice: Voice) -> bool:
+async def notify_roundtrip_works(
+    connection: asyncpg.Connection, address: PostgresUrl, voice: PgNotifier
+) -> bool:
     """Whether what is told on another connection arrives on this one."""
     name, arrived = f"{address.schema}_echo", asyncio.Event()
 
@@ -127,7 +131,7 @@ async def hears_itself(connection: asyncpg.Connection, address: Address, voice: 
 
     await connection.add_listener(name, echo)
     try:
-        await voice.say({name: ""})
+        await voice.send({name: ""})
         await asyncio.wait_for(arrived.wait(), PATIENCE)
     except TimeoutError:
         return False

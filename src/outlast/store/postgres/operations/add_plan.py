@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.duration import MICROSECOND
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob
 from outlast.core.limits import MAX_PRIORITY, MIN_PRIORITY
 from outlast.store.base import Added
 from outlast.store.postgres.unit_of_work import Row
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows import jobs as job_rows
 
 _FAR: Final = timedelta(days=365_000)
@@ -22,11 +22,11 @@ Name = tuple[str, str, str]
 """What one job has to itself: ('slot', series, when), ('key', key, bucket), ('active', key, '')."""
 
 
-Doors = Mapping[tuple[str | None, bool], str | None]
+OpenGroups = Mapping[tuple[str | None, bool], str | None]
 """By group, and whether it is a retry that comes: why no new member is let in, None if it is."""
 
 
-class Before(NamedTuple):
+class Predecessor(NamedTuple):
     """A job that is to be followed by another one."""
 
     root: str
@@ -35,7 +35,7 @@ class Before(NamedTuple):
 
 
 @dataclass(slots=True)
-class Draft:
+class JobInsert:
     """A job that is to be stored, and where."""
 
     job: NewJob
@@ -45,25 +45,25 @@ class Draft:
 
 
 @dataclass(slots=True)
-class Facts:
+class ExistingRows:
     """What the store holds of that which these jobs ask for. Planning writes into it as it goes."""
 
     known: set[str] = field(default_factory=set)
     holders: dict[Name, str] = field(default_factory=dict)
     answered: set[Name] = field(default_factory=set)  # slots with a row, whether taken or not
-    befores: dict[str, Before] = field(default_factory=dict)
+    befores: dict[str, Predecessor] = field(default_factory=dict)
     places: dict[tuple[str, int], list[int]] = field(default_factory=dict)  # gap, last position
-    doors: "Doors" = field(default_factory=dict)
+    doors: "OpenGroups" = field(default_factory=dict)
 
     @classmethod
-    def read(cls, found: Iterable[Row], doors: "Doors") -> "Facts":
+    def read(cls, found: Iterable[Row], doors: "OpenGroups") -> "ExistingRows":
         facts = cls(doors=doors)
         for what, a, b, c, d in found:
             match what:
                 case "known":
                     facts.known.add(a)
                 case "before":
-                    facts.befores[a] = Before(b, c is not None, d)
+                    facts.befores[a] = Predecessor(b, c is not None, d)
                 case "place":
                     facts.places[a, int(b)] = [int(c), int(d)]
                 case "slot" if d is None:
@@ -74,17 +74,17 @@ class Facts:
 
 
 @dataclass(slots=True)
-class Plan:
+class InsertPlan:
     """Each job's answer, and what is to be written for those that are stored."""
 
     answers: list[Added] = field(default_factory=list)
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[JobInsert] = field(default_factory=list)
     taken: list[tuple[Name, str]] = field(default_factory=list)
 
 
-def plan(jobs: Sequence[NewJob], facts: Facts, now: int | None) -> Plan:
+def plan(jobs: Sequence[NewJob], facts: ExistingRows, now: int | None) -> InsertPlan:
     """One after the other, as if each saw what those before it wrote."""
-    made = Plan()
+    made = InsertPlan()
     for job in jobs:
         made.answers.append(answer(job, facts, now, made))
     return made
@@ -94,7 +94,7 @@ def names(job: NewJob) -> list[Name]:
     """What it takes, in the order in which it is asked for."""
     taken: list[Name] = []
     if job.slot is not None:
-        taken.append(("slot", job.slot.series, str(micros(job.slot.at))))
+        taken.append(("slot", job.slot.series, str(to_micros(job.slot.at))))
     if job.key is not None:
         taken.append(("key", job.key.key, job.key.bucket))
     if job.active_key is not None:
@@ -119,7 +119,7 @@ def is_far(job: NewJob) -> bool:
 
 def fault(job: NewJob, now: int | None) -> str | None:
     """Why no store can keep it, as far as that can be told by looking at it."""
-    if not known_uuid(job.id):
+    if not is_uuid(job.id):
         return "its id is not a UUID"
     if not _has_place(job):
         return "its priority is out of bounds"
@@ -131,7 +131,7 @@ def fault(job: NewJob, now: int | None) -> str | None:
     return None
 
 
-def answer(job: NewJob, facts: Facts, now: int | None, made: Plan) -> Added:
+def answer(job: NewJob, facts: ExistingRows, now: int | None, made: InsertPlan) -> Added:
     """What becomes of one, after those that are planned already."""
     if job.id in facts.known:
         return Added(job.id, created=False)
@@ -151,9 +151,9 @@ def answer(job: NewJob, facts: Facts, now: int | None, made: Plan) -> Added:
     return Added(job.id, created=True)
 
 
-def _draft(job: NewJob, facts: Facts) -> Draft:
+def _draft(job: NewJob, facts: ExistingRows) -> JobInsert:
     before = None if job.retry_of is None else facts.befores.pop(job.retry_of)
-    draft = Draft(job, root=before and before.root, grp=job.group_id if job.member else None)
+    draft = JobInsert(job, root=before and before.root, grp=job.group_id if job.member else None)
     if before is not None and job.retry_of is not None:
         facts.befores[job.retry_of] = before._replace(follower=job.id)
     place = facts.places.get((job.queue, job.priority))
@@ -163,7 +163,7 @@ def _draft(job: NewJob, facts: Facts) -> Draft:
     return draft
 
 
-def _no_successor(job: NewJob, facts: Facts) -> str | None:
+def _no_successor(job: NewJob, facts: ExistingRows) -> str | None:
     if job.retry_of is None:
         return None
     before = facts.befores.get(job.retry_of)
@@ -176,7 +176,7 @@ def _no_successor(job: NewJob, facts: Facts) -> str | None:
     return None
 
 
-def _no_member(job: NewJob, facts: Facts) -> str | None:
+def _no_member(job: NewJob, facts: ExistingRows) -> str | None:
     return facts.doors.get(door(job)) if job.member else None
 
 
@@ -191,8 +191,8 @@ def asked(jobs: Sequence[NewJob]) -> dict[str, Any]:
     keys = [name for name in taken if name[0] != "slot"]
     places = sorted({(job.queue, job.priority) for job in jobs if _has_place(job)})
     return {
-        "ids": [job.id for job in jobs if known_uuid(job.id)],
-        "befores": [job.retry_of for job in jobs if known_uuid(job.retry_of)],
+        "ids": [job.id for job in jobs if is_uuid(job.id)],
+        "befores": [job.retry_of for job in jobs if is_uuid(job.retry_of)],
         "queues": [queue for queue, _ in places],
         "priorities": [priority for _, priority in places],
         **_slots([(*slot, "") for slot in slots]),
@@ -200,7 +200,7 @@ def asked(jobs: Sequence[NewJob]) -> dict[str, Any]:
     }
 
 
-def written(made: Plan) -> dict[str, Any]:
+def written(made: InsertPlan) -> dict[str, Any]:
     """What `add.mixed` binds. Keys and slots are taken in one order by everybody."""
     taken = sorted(made.taken)
     slots = [(name[1], int(name[2]), holder) for name, holder in taken if name[0] == "slot"]
@@ -211,7 +211,7 @@ def written(made: Plan) -> dict[str, Any]:
     return {**columns(made.drafts), **bound}
 
 
-def columns(drafts: Sequence[Draft]) -> dict[str, Any]:
+def columns(drafts: Sequence[JobInsert]) -> dict[str, Any]:
     """The jobs, column by column; None for a column in which nothing stands."""
     jobs = [draft.job for draft in drafts]
     return {
@@ -226,7 +226,7 @@ def columns(drafts: Sequence[Draft]) -> dict[str, Any]:
         "positions": _column(draft.position for draft in drafts),
         "ats": _column(moment(job.at) for job in jobs),
         "delays": _column(span(job.delay) for job in jobs),
-        "slots": _column(job.slot and micros(job.slot.at) for job in jobs),
+        "slots": _column(job.slot and to_micros(job.slot.at) for job in jobs),
         "withins": _column(span(job.start_within) for job in jobs),
         "retries": _column(job.retry_of for job in jobs),
         "roots": _column(draft.root for draft in drafts),
@@ -240,7 +240,7 @@ def columns(drafts: Sequence[Draft]) -> dict[str, Any]:
 
 
 def moment(at: Any) -> int | None:
-    return None if at is None else micros(at)
+    return None if at is None else to_micros(at)
 
 
 def span(length: Any) -> int | None:

@@ -7,14 +7,14 @@ from typing import Any
 from outlast.core.decide import Change, Guard
 from outlast.core.group import GroupMode, OnMemberFailure
 from outlast.core.state import FINAL, State
-from outlast.store.postgres.unit_of_work import Row, Work
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.postgres.uuids import is_uuid
 from outlast.store.postgres.verbs.group import lock_groups
 from outlast.store.postgres.verbs.queue import lock_queues
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class JobIdentity:
     """What of a job never changes, and what it has to do with others."""
 
     job: str
@@ -35,10 +35,10 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class LockedJob:
     """A job that stands as its change supposes, and whose row is locked."""
 
-    subject: Subject
+    subject: JobIdentity
     token: int
     priority: int
     position: int
@@ -77,11 +77,11 @@ class Found:
         return self.subject.grp
 
 
-async def subjects(work: Work, changes: Iterable[Change]) -> Mapping[str, Subject]:
+async def subjects(work: UnitOfWork, changes: Iterable[Change]) -> Mapping[str, JobIdentity]:
     """The jobs by their ids, with the locks taken that come before those of jobs."""
-    jobs = sorted({change.job_id for change in changes if known_uuid(change.job_id)})
+    jobs = sorted({change.job_id for change in changes if is_uuid(change.job_id)})
     rows = await work.rows("apply.subjects", jobs=jobs) if jobs else []
-    known = {row[0]: Subject(*row) for row in rows}
+    known = {row[0]: JobIdentity(*row) for row in rows}
     meant = [(change, known[change.job_id]) for change in changes if change.job_id in known]
     await lock_queues(work, (it.queue for change, it in meant if _needs_queue(change, it)))
     await lock_groups(work, (it.grp for change, it in meant if it.grp and may_end(change)))
@@ -89,13 +89,13 @@ async def subjects(work: Work, changes: Iterable[Change]) -> Mapping[str, Subjec
 
 
 async def find(
-    work: Work, changes: Sequence[Change], known: Mapping[str, Subject]
-) -> list[Found | None]:
+    work: UnitOfWork, changes: Sequence[Change], known: Mapping[str, JobIdentity]
+) -> list[LockedJob | None]:
     """Each change's job where it stands, None where that is not what the change supposes.
 
     No job twice. Rows are locked in the order of their ids: open runs, waiting jobs, ends.
     """
-    found: dict[str, Found] = {}
+    found: dict[str, LockedJob] = {}
     for guards, look in _LOOKS:
         asked = {c.job_id: c for c in changes if c.move.guard in guards and c.job_id in known}
         if asked:
@@ -105,7 +105,7 @@ async def find(
 
 def may_end(change: Change) -> bool:
     """Whether the job ends by it: as decided, or by a cancel request that comes first."""
-    return change.move.to in FINAL or change.move.yields
+    return change.move.to in FINAL or change.move.yields_to_cancel
 
 
 def rearranges(change: Change) -> bool:
@@ -114,19 +114,19 @@ def rearranges(change: Change) -> bool:
 
 def is_placed(change: Change) -> bool:
     """Whether it gives the job a place of its own, which the next one's depends on."""
-    return change.move.guard is Guard.ADRIFT or rearranges(change)
+    return change.move.guard is Guard.DETACHED or rearranges(change)
 
 
-def _needs_queue(change: Change, subject: Subject) -> bool:
+def _needs_queue(change: Change, subject: JobIdentity) -> bool:
     gives_place = subject.is_placed and (change.successor is not None or is_placed(change))
     return rearranges(change) or gives_place or (subject.is_reserved and may_end(change))
 
 
 _Asked = Mapping[str, Change]
-_Known = Mapping[str, Subject]
+_Known = Mapping[str, JobIdentity]
 
 
-async def _open(work: Work, asked: _Asked, known: _Known) -> dict[str, Found]:
+async def _open(work: UnitOfWork, asked: _Asked, known: _Known) -> dict[str, LockedJob]:
     rows = await work.rows("apply.lock_open", jobs=sorted(asked), mono=work.mono)
     found = {}
     for job, *place, run_id, cancel, is_lapsed in rows:
@@ -138,26 +138,26 @@ async def _open(work: Work, asked: _Asked, known: _Known) -> dict[str, Found]:
     return found
 
 
-async def _waiting(work: Work, asked: _Asked, known: _Known) -> dict[str, Found]:
+async def _waiting(work: UnitOfWork, asked: _Asked, known: _Known) -> dict[str, LockedJob]:
     rows = await work.rows("apply.lock_waiting", jobs=sorted(asked))
     return {
         job: _found(known[job], place, State(state))
         for job, *place, state in rows
-        if place[0] == asked[job].token and _stands(asked[job], state)
+        if place[0] == asked[job].token and _matches_state(asked[job], state)
     }
 
 
-def _stands(change: Change, state: str) -> bool:
+def _matches_state(change: Change, state: str) -> bool:
     return change.move.guard is not Guard.STATE or state == change.was
 
 
-async def _silent(work: Work, asked: _Asked, known: _Known) -> dict[str, Found]:
+async def _silent(work: UnitOfWork, asked: _Asked, known: _Known) -> dict[str, LockedJob]:
     found = await _waiting(work, asked, known)
     silent = await work.rows("apply.silent", jobs=sorted(found), mono=work.mono) if found else []
     return {job: found[job] for (job,) in silent}
 
 
-async def _ended(work: Work, asked: _Asked, known: _Known) -> dict[str, Found]:
+async def _ended(work: UnitOfWork, asked: _Asked, known: _Known) -> dict[str, LockedJob]:
     """A failed link of a chain may be given up, or get the successor it lacks."""
     failed = sorted(job for job, change in asked.items() if change.was is State.FAILED)
     rows = await work.rows("apply.lock_ended", jobs=failed) if failed else []
@@ -167,17 +167,17 @@ async def _ended(work: Work, asked: _Asked, known: _Known) -> dict[str, Found]:
         for job, *place, state in rows
         if place[0] == asked[job].token
         and state == asked[job].was
-        and _mends(asked[job], job in followed)
+        and _is_repair(asked[job], job in followed)
     }
 
 
-def _mends(change: Change, is_followed: bool) -> bool:
+def _is_repair(change: Change, is_followed: bool) -> bool:
     if change.move.to is State.DEAD_LETTER:
         return True
     return change.move.to is State.FAILED and change.successor is not None and not is_followed
 
 
-async def _adrift(work: Work, asked: _Asked, known: _Known) -> dict[str, Found]:
+async def _adrift(work: UnitOfWork, asked: _Asked, known: _Known) -> dict[str, LockedJob]:
     """It stands nowhere, and no run came since the decision."""
     jobs = sorted(asked)
     await work.rows("apply.lock_jobs", jobs=jobs)
@@ -192,7 +192,7 @@ async def _adrift(work: Work, asked: _Asked, known: _Known) -> dict[str, Found]:
     return found
 
 
-async def _followed(work: Work, jobs: Sequence[str]) -> dict[str, bool]:
+async def _followed(work: UnitOfWork, jobs: Sequence[str]) -> dict[str, bool]:
     """Of those that have a successor, whether it is of their group."""
     rows = await work.rows("apply.followed", jobs=list(jobs)) if jobs else []
     return dict(map(tuple, rows))
@@ -202,15 +202,15 @@ def _following(followed: Mapping[str, bool], job: str) -> dict[str, bool]:
     return {"is_followed": job in followed, "is_followed_in_group": followed.get(job, False)}
 
 
-def _found(subject: Subject, place: Row, state: State, **facts: Any) -> Found:
+def _found(subject: JobIdentity, place: Row, state: State, **facts: Any) -> LockedJob:
     names = ("token", "priority", "position", "available_at", "failures", "losses")
-    return Found(subject=subject, state=state, **dict(zip(names, place, strict=True)), **facts)
+    return LockedJob(subject=subject, state=state, **dict(zip(names, place, strict=True)), **facts)
 
 
 _LOOKS: Sequence[tuple[frozenset[Guard], Callable[..., Any]]] = (
-    (frozenset({Guard.ADRIFT}), _adrift),
+    (frozenset({Guard.DETACHED}), _adrift),
     (frozenset({Guard.OPEN, Guard.LAPSED}), _open),
     (frozenset({Guard.WAITING, Guard.STATE}), _waiting),
-    (frozenset({Guard.SILENT}), _silent),
+    (frozenset({Guard.RESERVATION_EXPIRED}), _silent),
     (frozenset({Guard.STATE}), _ended),
 )

@@ -4,19 +4,19 @@ from dataclasses import dataclass
 
 from outlast.core.decide import Change, Guard, Successor
 from outlast.core.duration import MICROSECOND
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.state import FINAL, WAITING, RunStatus, State
-from outlast.store.postgres.operations.apply_lookup import Found
+from outlast.store.postgres.operations.apply_lookup import LockedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class ResolvedChange:
     """One change that is written. `reason` is the job's; its run keeps the change's own."""
 
     change: Change
-    found: Found
+    found: LockedJob
     to: State
-    kind: Kind | None
+    kind: EventKind | None
     reason: str | None
     successor: Successor | None
     token: int
@@ -33,7 +33,7 @@ class Ruling:
 
     @property
     def is_adrift(self) -> bool:
-        return self.change.move.guard is Guard.ADRIFT
+        return self.change.move.guard is Guard.DETACHED
 
     @property
     def closes(self) -> bool:
@@ -77,16 +77,16 @@ class Ruling:
         return self.found.available_at if self.to is State.QUEUED and not delay else now + delay
 
 
-def rule(change: Change, found: Found) -> Ruling:
+def resolve(change: Change, found: LockedJob) -> ResolvedChange:
     """A cancel request that the decision did not know of wins over going on."""
     move = change.move
-    yields = move.yields and found.cancel
-    is_counted = move.guard in (Guard.OPEN, Guard.LAPSED, Guard.ADRIFT)
-    return Ruling(
+    yields = move.yields_to_cancel and found.cancel
+    is_counted = move.guard in (Guard.OPEN, Guard.LAPSED, Guard.DETACHED)
+    return ResolvedChange(
         change=change,
         found=found,
         to=State.CANCELLED if yields else move.to,
-        kind=Kind.CANCELLED if yields else move.kind,
+        kind=EventKind.CANCELLED if yields else move.kind,
         reason="cancel_requested" if yields else change.reason,
         successor=None if yields or _keeps_successor(change, found) else change.successor,
         # The claim whose run is missing would have raised it.
@@ -96,8 +96,8 @@ def rule(change: Change, found: Found) -> Ruling:
     )
 
 
-def _keeps_successor(change: Change, found: Found) -> bool:
-    return change.move.guard is Guard.ADRIFT and found.is_followed
+def _keeps_successor(change: Change, found: LockedJob) -> bool:
+    return change.move.guard is Guard.DETACHED and found.is_followed
 
 
 def _counted(decided: int | None, found: int, *, is_counted: bool) -> int:

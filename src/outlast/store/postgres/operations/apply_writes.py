@@ -5,31 +5,35 @@ from typing import Any
 
 from outlast.core.decide import Change, Guard
 from outlast.core.duration import MICROSECOND
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.state import RunStatus, State
-from outlast.store.postgres.operations.apply_lookup import Found, rearranges
-from outlast.store.postgres.operations.apply_resolution import Ruling
-from outlast.store.postgres.unit_of_work import Work
+from outlast.store.postgres.operations.apply_lookup import LockedJob, rearranges
+from outlast.store.postgres.operations.apply_resolution import ResolvedChange
+from outlast.store.postgres.unit_of_work import UnitOfWork
 from outlast.store.postgres.verbs.group import advance, lock_groups
 from outlast.store.postgres.verbs.reservation import end_reservations
-from outlast.store.rows.jobs import dumps
+from outlast.store.rows.jobs import to_json_param
 
 
-async def write(work: Work, rulings: Sequence[Ruling]) -> None:
+async def write(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     """Runs, places, successors, ends and keys of changes of as many jobs; then what they free."""
     await _close(work, [r for r in rulings if r.closes])
     await _close_missing(work, [r for r in rulings if r.change.run_id is not None])
     await _put_back(work, [r for r in rulings if r.puts_back])
     await _follow(work, [r for r in rulings if r.successor is not None])
-    await _mark(work, [r for r in rulings if r.kind is Kind.CANCEL_REQUESTED])
+    await _mark(work, [r for r in rulings if r.kind is EventKind.CANCEL_REQUESTED])
     await _move(work, [r for r in rulings if r.moves and not rearranges(r.change)])
     await _end(work, [r for r in rulings if r.ends])
-    await _skip(work, [r for r in rulings if r.kind is Kind.MISFIRE])
-    await _bury(work, [r for r in rulings if r.had_ended and r.to is not r.found.state])
+    await _mark_slots_skipped(work, [r for r in rulings if r.kind is EventKind.MISFIRE])
+    await _write_dead_letters(
+        work, [r for r in rulings if r.had_ended and r.to is not r.found.state]
+    )
     await _free(work, [r for r in rulings if r.is_final])
 
 
-async def tell(work: Work, outcomes: Iterable[tuple[Change, Ruling | None]]) -> None:
+async def write_events(
+    work: UnitOfWork, outcomes: Iterable[tuple[Change, ResolvedChange | None]]
+) -> None:
     """The events of what was written, and of a former holder's write that was not."""
     rows = [row for change, ruling in outcomes if (row := _event(change, ruling)) is not None]
     names = ("jobs", "kinds", "tokens", "run_ids", "reasons", "details")
@@ -37,15 +41,15 @@ async def tell(work: Work, outcomes: Iterable[tuple[Change, Ruling | None]]) -> 
         await work.run("apply.tell", now=work.now, **columns(names, rows))
 
 
-def _event(change: Change, ruling: Ruling | None) -> tuple[Any, ...] | None:
+def _event(change: Change, ruling: ResolvedChange | None) -> tuple[Any, ...] | None:
     if ruling is not None:
         return None if ruling.kind is None else _told(ruling)
     if change.move.guard is not Guard.OPEN:
         return None
-    return change.job_id, Kind.LATE_WRITE_REFUSED, change.token, None, change.move.to, None
+    return change.job_id, EventKind.LATE_WRITE_REFUSED, change.token, None, change.move.to, None
 
 
-def _told(ruling: Ruling) -> tuple[Any, ...]:
+def _told(ruling: ResolvedChange) -> tuple[Any, ...]:
     """The error of a failed run is in its record; any other is told here."""
     has_run = ruling.run is not None or ruling.is_adrift or ruling.to is State.RUNNING
     detail = None if ruling.run is RunStatus.FAILED else ruling.change.error
@@ -53,7 +57,7 @@ def _told(ruling: Ruling) -> tuple[Any, ...]:
     return ruling.job, ruling.kind, ruling.token, run_id, ruling.reason, detail
 
 
-async def move_groups(work: Work, rulings: Iterable[Ruling]) -> None:
+async def move_groups(work: UnitOfWork, rulings: Iterable[ResolvedChange]) -> None:
     """Ends of members may move their group. A link of a chain that is followed is no end."""
     ends = [r for r in rulings if r.is_final and r.successor is None and _is_members_end(r)]
     still_open = {
@@ -64,20 +68,20 @@ async def move_groups(work: Work, rulings: Iterable[Ruling]) -> None:
     await advance(work, [_member(r) for r in ends if r.found.grp in still_open])
 
 
-def _is_members_end(ruling: Ruling) -> bool:
+def _is_members_end(ruling: ResolvedChange) -> bool:
     subject = ruling.found.subject
     is_moved = subject.mode == "sequential" or ruling.to not in (State.SUCCEEDED, State.SKIPPED)
     return subject.grp is not None and is_moved and not ruling.found.is_followed_in_group
 
 
-def _member(ruling: Ruling) -> tuple[Any, ...]:
+def _member(ruling: ResolvedChange) -> tuple[Any, ...]:
     it = ruling.found.subject
     was_blocked = ruling.found.state is State.BLOCKED
     place = (it.root_seq, it.grp, it.mode, it.on_failure)
     return ruling.job, ruling.token, *place, ruling.to, was_blocked
 
 
-async def _close(work: Work, rulings: Sequence[Ruling]) -> None:
+async def _close(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     if not rulings:
         return
     names = (
@@ -90,19 +94,19 @@ async def _close(work: Work, rulings: Sequence[Ruling]) -> None:
 
 
 def _closing(job: str, change: Change) -> tuple[Any, ...]:
-    artifacts = dumps(list(change.artifacts)) if change.artifacts else None
+    artifacts = to_json_param(list(change.artifacts)) if change.artifacts else None
     what = (change.move.run, change.reason, change.error, change.result)
     return job, *what, change.exit_code, change.log_path, artifacts
 
 
-async def _close_missing(work: Work, rulings: Sequence[Ruling]) -> None:
+async def _close_missing(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     if rulings:
         names = ("jobs", "tokens", "run_ids", "statuses", "reasons", "errors")
         rows = [(r.job, r.token, r.run_id, r.run, r.change.reason, r.change.error) for r in rulings]
         await work.run("apply.close_missing", now=work.now, **columns(names, rows))
 
 
-async def _put_back(work: Work, rulings: Sequence[Ruling]) -> None:
+async def _put_back(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     if not rulings:
         return
     names = ("jobs", "states", "priorities", "positions", "available", "tokens", *_COUNTS)
@@ -114,7 +118,7 @@ async def _put_back(work: Work, rulings: Sequence[Ruling]) -> None:
     work.queues.update(r.found.queue for r in rulings)
 
 
-async def _follow(work: Work, rulings: Sequence[Ruling]) -> None:
+async def _follow(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     if not rulings:
         return
     pairs = [(r, r.successor) for r in rulings if r.successor]
@@ -129,20 +133,20 @@ async def _follow(work: Work, rulings: Sequence[Ruling]) -> None:
     work.queues.update(r.found.queue for r, after in pairs if not after.delay)
 
 
-async def _mark(work: Work, rulings: Sequence[Ruling]) -> None:
+async def _mark(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     if rulings:
         await work.run("apply.mark_cancel", jobs=[r.job for r in rulings])
         work.cancelled = True
 
 
-async def _move(work: Work, rulings: Sequence[Ruling]) -> None:
+async def _move(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     if rulings:
         rows = [(r.job, r.to) for r in rulings]
         await work.run("apply.move", **columns(("jobs", "states"), rows))
         work.queues.update(r.found.queue for r in rulings if r.to is State.QUEUED)
 
 
-async def _end(work: Work, rulings: Sequence[Ruling]) -> None:
+async def _end(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     if not rulings:
         return
     waited = [r.job for r in rulings if r.found.state is not State.RUNNING]
@@ -156,26 +160,26 @@ async def _end(work: Work, rulings: Sequence[Ruling]) -> None:
     await work.run("apply.end", now=work.now, **columns(names, rows))
 
 
-def _ending(ruling: Ruling) -> tuple[Any, ...]:
+def _ending(ruling: ResolvedChange) -> tuple[Any, ...]:
     found = ruling.found
     what = (ruling.job, found.seq, ruling.to, ruling.reason, found.queue)
     where = (*_place(found), found.available_at)
     return *what, *where, ruling.token, ruling.failures, ruling.losses
 
 
-async def _skip(work: Work, rulings: Sequence[Ruling]) -> None:
+async def _mark_slots_skipped(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     """The slot of a job that could not start in time."""
     if rulings:
         await work.run("schedule.misfired", jobs=[r.job for r in rulings])
 
 
-async def _bury(work: Work, rulings: Sequence[Ruling]) -> None:
+async def _write_dead_letters(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     if rulings:
         rows = [(r.job, r.to, r.reason) for r in rulings]
         await work.run("apply.bury", **columns(("jobs", "states", "reasons"), rows))
 
 
-async def _free(work: Work, rulings: Sequence[Ruling]) -> None:
+async def _free(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     """The active key of a chain that is over, and the queue that a direct job held."""
     if not rulings:
         return
@@ -188,13 +192,13 @@ async def _free(work: Work, rulings: Sequence[Ruling]) -> None:
         await end_reservations(work, held)
 
 
-def _letting_go(ruling: Ruling) -> tuple[str, str, str | None]:
-    if ruling.run is RunStatus.LOST or ruling.kind is Kind.ABANDONED:
+def _letting_go(ruling: ResolvedChange) -> tuple[str, str, str | None]:
+    if ruling.run is RunStatus.LOST or ruling.kind is EventKind.ABANDONED:
         return ruling.job, "expired", ruling.reason
     return ruling.job, "released", None
 
 
-def _place(found: Found) -> tuple[int, int]:
+def _place(found: LockedJob) -> tuple[int, int]:
     return found.priority, found.position
 
 

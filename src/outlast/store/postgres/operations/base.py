@@ -2,26 +2,26 @@
 
 from typing import Any
 
-from outlast.clock import Clock, micros
+from outlast.clock import Clock, to_micros
 from outlast.core.ids import Ids
 from outlast.core.job import Job
-from outlast.store.around import Hint
-from outlast.store.postgres.pool import Lines
+from outlast.store.around import Notification
+from outlast.store.postgres.pool import ConnectionPool
 from outlast.store.postgres.statements import Probe
-from outlast.store.postgres.url import Address
+from outlast.store.postgres.url import PostgresUrl
 from outlast.store.rows import jobs as job_rows
 
 
-class Asking:
+class PostgresOperations:
     """A store on a server, as its verbs see it."""
 
-    address: Address
+    address: PostgresUrl
     _clock: Clock | None
     _ids: Ids
     _probe: Probe | None
 
     @property
-    def _lines(self) -> Lines:
+    def _lines(self) -> ConnectionPool:
         """Those of the running loop; StoreClosed if the store is not open."""
         raise NotImplementedError
 
@@ -29,14 +29,14 @@ class Asking:
         """StoreClosed if it is not open in this process."""
         raise NotImplementedError
 
-    def _tell(self, hint: Hint) -> None:
+    def _tell(self, hint: Notification) -> None:
         """Something was committed here; never waits."""
         raise NotImplementedError
 
     @property
     def _now(self) -> int | None:
         """For `coalesce(:now, outlast.micros())`: the database's own clock but in tests."""
-        return None if self._clock is None else micros(self._clock.now())
+        return None if self._clock is None else to_micros(self._clock.now())
 
     @property
     def _mono(self) -> int | None:

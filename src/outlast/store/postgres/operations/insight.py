@@ -5,18 +5,18 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from outlast.clock import moment
+from outlast.clock import from_micros
 from outlast.core.duration import MICROSECOND
-from outlast.core.explain import MOST_AHEAD, Other, Situation, able, in_use, looking_for
+from outlast.core.explain import MOST_AHEAD, BlockingJob, WaitFacts, able, in_use, types_wanted_by
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.overview import Backlog, Overview, Running
 from outlast.core.queue import Pause
-from outlast.core.run import Holder
+from outlast.core.run import LeaseHolder
 from outlast.core.state import State
-from outlast.store.postgres.operations.base import Asking
-from outlast.store.postgres.unit_of_work import Row, Work
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.postgres.operations.base import PostgresOperations
+from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows import reservations as reservation_rows
 
@@ -24,24 +24,24 @@ MEGABYTE = 1_000_000
 _LEASE_UNTIL = -2
 
 
-class PostgresViews(Asking):
+class PostgresViews(PostgresOperations):
     """What a store on a server tells people."""
 
     async def overview(self, *, span: timedelta) -> Overview:
-        return await self._lines.together(partial(_overview, span=span))
+        return await self._lines.in_snapshot(partial(_overview, span=span))
 
-    async def situation(self, job_id: JobId) -> Situation | None:
-        if not known_uuid(job_id):
+    async def wait_facts(self, job_id: JobId) -> WaitFacts | None:
+        if not is_uuid(job_id):
             return None
-        return await self._lines.together(partial(_situation, job_id=job_id))
+        return await self._lines.in_snapshot(partial(_situation, job_id=job_id))
 
-    async def facts(self) -> Mapping[str, str]:
+    async def describe(self) -> Mapping[str, str]:
         schema = self.address.schema
         found = (await self._lines.rows("view.facts", schema=schema))[0]
         version, database, number, size, commits, flushes = found
         return {
             "engine": f"PostgreSQL {version}",
-            "address": self.address.shown,
+            "address": self.address.safe_text,
             "database": f"{database}, schema {schema}",
             "schema": str(number),
             "size": f"{size / MEGABYTE:,.1f} MB",
@@ -49,9 +49,9 @@ class PostgresViews(Asking):
         }
 
 
-async def _overview(work: Work, *, span: timedelta) -> Overview:
+async def _overview(work: UnitOfWork, *, span: timedelta) -> Overview:
     backlog = [
-        Backlog(queue=q, type=t, state=State(s), jobs=n, due=due, oldest=moment(oldest))
+        Backlog(queue=q, type=t, state=State(s), jobs=n, due=due, oldest=from_micros(oldest))
         for q, t, s, n, due, oldest in await work.rows("view.backlog", now=work.now)
     ]
     running = [
@@ -63,10 +63,12 @@ async def _overview(work: Work, *, span: timedelta) -> Overview:
         (queue, State(state)): jobs
         for queue, state, jobs in await work.rows("view.ended", since=since)
     }
-    return Overview(now=moment(work.now), span=span, backlog=backlog, running=running, ended=ended)
+    return Overview(
+        now=from_micros(work.now), span=span, backlog=backlog, running=running, ended=ended
+    )
 
 
-async def _situation(work: Work, *, job_id: JobId) -> Situation | None:
+async def _situation(work: UnitOfWork, *, job_id: JobId) -> WaitFacts | None:
     found = await work.rows("view.job", id=job_id)
     if not found:
         return None
@@ -78,19 +80,19 @@ async def _situation(work: Work, *, job_id: JobId) -> Situation | None:
     alive = [worker for worker in map(_worker, listed) if worker.is_alive]
     serving = able(job, alive)
     held = {
-        Holder(instance_id=instance, boot_id=boot): runs
+        LeaseHolder(instance_id=instance, boot_id=boot): runs
         for instance, boot, runs in await work.rows("view.held")
     }
-    return Situation(
+    return WaitFacts(
         job=job,
-        now=moment(work.now),
+        now=from_micros(work.now),
         **_limits(await work.rows("view.queue", queue=job.queue), work.now),
         open_runs=open_runs[0][2] if open_runs else 0,
         running=_others(open_runs),
         reservation=reservation_rows.reservation(tuple(reserved[0])) if reserved else None,
         overlap=next(iter(overlaps), None),
         member=await _member(work, job),
-        **await _ahead(work, job, looking_for(serving, held)),
+        **await _ahead(work, job, types_wanted_by(serving, held)),
         workers=alive,
         busy=in_use(serving, held),
         lease_over=job.state is State.RUNNING and _is_over(found[0], work.mono),
@@ -106,23 +108,25 @@ def _limits(found: Sequence[Row], now: int) -> dict[str, Any]:
         return {}
     concurrency, paused_at, reason, until = found[0]
     is_paused = paused_at is not None and (until is None or until > now)
-    until_moment = None if until is None else moment(until)
-    pause = Pause(at=moment(paused_at), reason=reason, until=until_moment) if is_paused else None
+    until_moment = None if until is None else from_micros(until)
+    pause = (
+        Pause(at=from_micros(paused_at), reason=reason, until=until_moment) if is_paused else None
+    )
     return {"concurrency": concurrency, "pause": pause}
 
 
-def _others(found: Sequence[Row]) -> list[Other]:
-    return [Other(id=row[0], holder=row[1]) for row in found]
+def _others(found: Sequence[Row]) -> list[BlockingJob]:
+    return [BlockingJob(id=row[0], holder=row[1]) for row in found]
 
 
-async def _member(work: Work, job: Job) -> Other | None:
+async def _member(work: UnitOfWork, job: Job) -> BlockingJob | None:
     if job.state is not State.BLOCKED:
         return None
     found = await work.rows("view.member", id=job.id)
-    return Other(id=found[0][0]) if found else None
+    return BlockingJob(id=found[0][0]) if found else None
 
 
-async def _ahead(work: Work, job: Job, wanted: set[frozenset[str] | None]) -> dict[str, Any]:
+async def _ahead(work: UnitOfWork, job: Job, wanted: set[frozenset[str] | None]) -> dict[str, Any]:
     if job.is_final or job.state is State.RUNNING:
         return {}
     place = {"id": job.id, "queue": job.queue, "now": work.now, "most": MOST_AHEAD + 1}

@@ -10,18 +10,18 @@ from outlast.core.job import Job
 from outlast.core.run import RunRecord
 from outlast.core.state import State
 from outlast.store.base import PROMOTED_AT_ONCE, Filter
-from outlast.store.postgres.operations.base import Asking
+from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.parts import finding
-from outlast.store.postgres.unit_of_work import Row, Work
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows import jobs as job_rows
 
 
-class PostgresReading(Asking):
+class JobOperations(PostgresOperations):
     """Jobs, their runs and events, and what recovery looks for."""
 
     async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
-        known = [job_id for job_id in job_ids if known_uuid(job_id)]
+        known = [job_id for job_id in job_ids if is_uuid(job_id)]
         found = await self._jobs("read.get", ids=known) if known else []
         by_id = {job.id: job for job in found}
         return [by_id.get(job_id) for job_id in job_ids]
@@ -40,14 +40,14 @@ class PostgresReading(Asking):
         return await self._jobs(name, limit=limit, before=before, **asked)
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
-        found = await self._lines.together(partial(_whole, "read.counts"))
+        found = await self._lines.in_snapshot(partial(_whole, "read.counts"))
         return {(queue, State(state)): count for queue, state, count in found}
 
     async def chain(self, job_id: JobId) -> list[Job]:
-        return await self._jobs("read.chain", id=job_id) if known_uuid(job_id) else []
+        return await self._jobs("read.chain", id=job_id) if is_uuid(job_id) else []
 
     async def runs(self, job_id: JobId) -> list[RunRecord]:
-        if not known_uuid(job_id):
+        if not is_uuid(job_id):
             return []
         found = await self._lines.rows("read.runs", id=job_id)
         return [job_rows.run_record(tuple(row)) for row in found]
@@ -55,29 +55,29 @@ class PostgresReading(Asking):
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
         if job_id is None:
             return await self._events("read.events_of_no_job")
-        return await self._events("read.events", id=job_id) if known_uuid(job_id) else []
+        return await self._events("read.events", id=job_id) if is_uuid(job_id) else []
 
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
         return await self._events("read.stream", after=after, limit=limit)
 
-    async def held(
+    async def running_under_other_boots(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
         asked = {"besides": besides, "instance": instance_id, "after": after}
         return await self._jobs("read.held", limit=limit, **asked)
 
-    async def adrift(self, *, after: int = 0, limit: int) -> list[Job]:
+    async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
         read = partial(_whole, "read.adrift", after=after, limit=limit)
-        return [job_rows.job(tuple(row)) for row in await self._lines.together(read)]
+        return [job_rows.job(tuple(row)) for row in await self._lines.in_snapshot(read)]
 
-    async def unfollowed(self, *, after: int = 0, limit: int) -> list[Job]:
+    async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
         return await self._jobs("read.unfollowed", after=after, limit=limit)
 
     async def _events(self, name: str, **values: Any) -> list[EventRecord]:
         return [job_rows.event(tuple(row)) for row in await self._lines.rows(name, **values)]
 
 
-async def _whole(name: str, work: Work, **values: Any) -> list[Row]:
+async def _whole(name: str, work: UnitOfWork, **values: Any) -> list[Row]:
     """What goes through whole tables, planned for that."""
     await work.rows("read.whole")
     return await work.rows(name, **values)

@@ -3,24 +3,24 @@
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core import position
 from outlast.core.decide import Change
 from outlast.core.duration import MICROSECOND
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.ordering import GAP, Ordering
-from outlast.core.position import Edit, Place, Spot
+from outlast.core.position import JobEdit, MoveTo, PositionedJob
 from outlast.core.state import State
-from outlast.store.postgres.unit_of_work import Work
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.uuids import is_uuid
 from outlast.store.postgres.verbs.queue import lock_queues
-from outlast.store.rows.jobs import LAST, dumps
+from outlast.store.rows.jobs import LAST, to_json_param
 
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**63 - 1
 
 
-class Waits(Protocol):
+class LockedWaitingJob(Protocol):
     """A waiting job whose row is locked."""
 
     @property
@@ -37,7 +37,7 @@ class Waits(Protocol):
     def token(self) -> int: ...
 
 
-async def rearrange(work: Work, change: Change, found: Waits) -> bool:
+async def rearrange(work: UnitOfWork, change: Change, found: LockedWaitingJob) -> bool:
     """Write the edit or the place of a change of that job, whose queue is locked.
 
     False, and nothing is written, if its target does not wait beside it, or if its params were
@@ -49,23 +49,23 @@ async def rearrange(work: Work, change: Change, found: Waits) -> bool:
     return await _move(work, change.place, found)
 
 
-async def behind(work: Work, queue: str, priority: int) -> int:
+async def behind(work: UnitOfWork, queue: str, priority: int) -> int:
     """The position of a job that is new there; for a `position` queue that is locked."""
     return int(await work.one("place.behind", queue=queue, priority=priority))
 
 
-async def normalise(work: Work, queue: str) -> int:
+async def normalise(work: UnitOfWork, queue: str) -> int:
     await lock_queues(work, [queue])
     ordering, gap = await _kind(work, queue)
     name = "place.normalise" if ordering == Ordering.POSITION else "place.normalise_placed"
     changed = await work.run(name, queue=queue, gap=gap)
     if changed:
-        told = {"kind": Kind.NORMALISED, "reason": None, "detail": str(changed)}
+        told = {"kind": EventKind.NORMALISED, "reason": None, "detail": str(changed)}
         await work.run("queue.record", name=queue, now=work.now, **told)
     return changed
 
 
-async def _edit(work: Work, edit: Edit, state: State, found: Waits) -> bool:
+async def _edit(work: UnitOfWork, edit: JobEdit, state: State, found: LockedWaitingJob) -> bool:
     if edit.params is not None:
         if found.token > 0:
             return False
@@ -82,8 +82,8 @@ async def _edit(work: Work, edit: Edit, state: State, found: Waits) -> bool:
     return True
 
 
-def _due(edit: Edit, now: int) -> int | None:
-    due = None if edit.at is None else micros(edit.at)
+def _due(edit: JobEdit, now: int) -> int | None:
+    due = None if edit.at is None else to_micros(edit.at)
     if edit.delay is not None:
         due = now + edit.delay // MICROSECOND
     if due is not None and due > LAST:
@@ -91,8 +91,8 @@ def _due(edit: Edit, now: int) -> int | None:
     return due
 
 
-async def _move(work: Work, to: Place, found: Waits) -> bool:
-    lane = PostgresLane(work, found.queue, found.priority)
+async def _move(work: UnitOfWork, to: MoveTo, found: LockedWaitingJob) -> bool:
+    lane = PostgresWaitingLine(work, found.queue, found.priority)
     lane.know(found.seq, found.job)
     target = None
     if to.target is not None:
@@ -101,31 +101,31 @@ async def _move(work: Work, to: Place, found: Waits) -> bool:
             return False
         lane.know(target, to.target)
     _, gap = await _kind(work, found.queue)
-    await position.rearrange(lane, lane.write, to.where, moved=found.seq, target=target, gap=gap)
+    await position.move_job(lane, lane.write, to.where, moved=found.seq, target=target, gap=gap)
     return True
 
 
-async def _target(work: Work, target: str, found: Waits) -> int | None:
-    if not known_uuid(target) or target == found.job:
+async def _target(work: UnitOfWork, target: str, found: LockedWaitingJob) -> int | None:
+    if not is_uuid(target) or target == found.job:
         return None
     beside = {"queue": found.queue, "priority": found.priority}
     seq: int | None = await work.one("place.target", target=target, **beside)
     return seq
 
 
-async def _kind(work: Work, queue: str) -> tuple[str, int]:
+async def _kind(work: UnitOfWork, queue: str) -> tuple[str, int]:
     found = await work.rows("queue.get", name=queue, now=work.now)
     return (found[0][1], found[0][2]) if found else (Ordering.SCHEDULED, GAP)
 
 
-class PostgresLane:
+class PostgresWaitingLine:
     """The waiting jobs of one queue and priority, found by the index of positions.
 
     The queue is locked, so nobody else places anybody; whoever is claimed meanwhile is gone, and a
     position for it is written to nobody.
     """
 
-    def __init__(self, work: Work, queue: str, priority: int) -> None:
+    def __init__(self, work: UnitOfWork, queue: str, priority: int) -> None:
         self._work = work
         self._lane = {"queue": queue, "priority": priority}
         self._ids: dict[int, str] = {}
@@ -137,7 +137,7 @@ class PostgresLane:
     async def write(self, places: Mapping[int, int]) -> None:
         if places:
             by_id = {self._ids[seq]: position for seq, position in places.items()}
-            await self._work.run("place.write", jobs=list(by_id), places=dumps(by_id))
+            await self._work.run("place.write", jobs=list(by_id), places=to_json_param(by_id))
 
     async def position(self, seq: int) -> int:
         return int((await self._spot(seq))["position"])
@@ -146,12 +146,12 @@ class PostgresLane:
         [found] = await self._work.rows("place.ends", without=without, **self._lane)
         return found[0], found[1]
 
-    async def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
+    async def before(self, seq: int | None, number: int, *, without: int) -> list[PositionedJob]:
         spot = await self._spot(seq)
         bound = 1 if spot["position"] > 0 else _LEAST
         return await self._spots("place.before", bound, spot, number, without)
 
-    async def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
+    async def after(self, seq: int, number: int, *, without: int) -> list[PositionedJob]:
         spot = await self._spot(seq)
         bound = -1 if spot["position"] < 0 else _MOST
         return await self._spots("place.after", bound, spot, number, without)
@@ -173,9 +173,9 @@ class PostgresLane:
 
     async def _spots(
         self, name: str, bound: int, spot: Mapping[str, Any], number: int, without: int
-    ) -> list[Spot]:
+    ) -> list[PositionedJob]:
         asked = {**self._lane, **spot, "bound": bound, "limit": number, "without": without}
         found = await self._work.rows(name, **asked)
         for seq, _, job in found:
             self.know(seq, job)
-        return [Spot(seq, position) for seq, position, _ in found]
+        return [PositionedJob(seq, position) for seq, position, _ in found]

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from outlast.store.postgres.unit_of_work import Work
+from outlast.store.postgres.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -15,17 +15,17 @@ _UNIQUE: Final = "23505"
 _DOUBTFUL: Final = (ValueError, OverflowError)
 
 
-async def alone(work: Work, step: Callable[[], Awaitable[T]]) -> T | str:
+async def in_savepoint(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T | str:
     """Do it under a savepoint of its own; why the database refused it, if it did."""
     try:
         return await saved(work, step)
     except Exception as error:
-        if not is_refusal(error):
+        if not is_data_error(error):
             raise
         return why(error)
 
 
-async def saved(work: Work, step: Callable[[], Awaitable[T]]) -> T:
+async def saved(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T:
     """Do it under a savepoint: whatever it raises, the transaction stands as it did before."""
     await work.run("item.save")
     try:
@@ -38,7 +38,7 @@ async def saved(work: Work, step: Callable[[], Awaitable[T]]) -> T:
     return done
 
 
-async def apart(
+async def bisect_failures(
     items: Sequence[Item],
     together: Callable[[Sequence[Item]], Awaitable[list[T]]],
     refused: Callable[[Item, str], T],
@@ -47,16 +47,16 @@ async def apart(
     try:
         return await together(items)
     except Exception as error:
-        if not is_refusal(error):
+        if not is_data_error(error):
             raise
         if len(items) == 1:
             return [refused(items[0], why(error))]
     half = len(items) // 2
-    first = await apart(items[:half], together, refused)
-    return first + await apart(items[half:], together, refused)
+    first = await bisect_failures(items[:half], together, refused)
+    return first + await bisect_failures(items[half:], together, refused)
 
 
-def is_refusal(error: Exception) -> bool:
+def is_data_error(error: Exception) -> bool:
     """Whether the error is about what was asked, so that others may well succeed."""
     if isinstance(error, _DOUBTFUL):
         return True
@@ -64,7 +64,7 @@ def is_refusal(error: Exception) -> bool:
     return state.startswith(_REFUSED) and state != _UNIQUE
 
 
-def is_taken(error: Exception) -> bool:
+def is_unique_violation(error: Exception) -> bool:
     """Whether somebody else wrote the same meanwhile: a look will show what."""
     return getattr(error, "sqlstate", None) == _UNIQUE
 

@@ -15,7 +15,7 @@ SPARING: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ClaimScan:
     """How a claim went: how far it came by type, how long it looked, how long all of it took."""
 
     lasts: Sequence[bytes | None]
@@ -29,7 +29,7 @@ class Look:
         return self.looked > SLOW and self.looked > self.seconds / 2
 
 
-class Floors:
+class ScanFloors:
     """Remembers, for each queue whose claims are slow, up to where each type was taken.
 
     Rows that were taken stay in the index until they are vacuumed away, which a transaction held
@@ -48,7 +48,7 @@ class Floors:
             return [b""] * len(types)
         return [floor.types.get(kind, b"") for kind in types]
 
-    def learn(self, queue: str, types: Sequence[str], look: Look) -> None:
+    def learn(self, queue: str, types: Sequence[str], look: ClaimScan) -> None:
         """From a claim of these types, which it was asked for in this order."""
         if look.was_full:
             self._restart(queue, look)
@@ -58,7 +58,7 @@ class Floors:
                 if last is not None:
                     floor.types[kind] = max(last, floor.types.get(kind, b""))
 
-    def _restart(self, queue: str, look: Look) -> None:
+    def _restart(self, queue: str, look: ClaimScan) -> None:
         before = self._queues.pop(queue, None)
         if look.is_slow:
             times = 1 + (before.times if before else 0)

@@ -6,32 +6,34 @@ from functools import partial
 from typing import Any, Final
 
 from outlast.core.decide import Change
-from outlast.store.around import Hint
-from outlast.store.contract.transfer import goes_on
-from outlast.store.postgres.operations.base import Asking
-from outlast.store.postgres.operations.savepoint import is_refusal, is_taken
-from outlast.store.postgres.retry import patiently
-from outlast.store.postgres.unit_of_work import Work
-from outlast.store.postgres.uuids import known_uuid
-from outlast.store.postgres.verbs.apply import apply, leaves_nothing
+from outlast.store.around import Notification
+from outlast.store.contract.transfer import allowed_while_sealed
+from outlast.store.postgres.operations.base import PostgresOperations
+from outlast.store.postgres.operations.savepoint import is_data_error, is_unique_violation
+from outlast.store.postgres.retry import retry_while_unavailable
+from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.uuids import is_uuid
+from outlast.store.postgres.verbs.apply import apply, is_plain_success
 from outlast.store.postgres.verbs.footing import require_open
 
 AT_ONCE: Final = 1000
 """How many runs one statement finishes."""
 
 
-class PostgresChanging(Asking):
+class ApplyOperations(PostgresOperations):
     """Applying changes by group commit."""
 
     async def apply(self, changes: Sequence[Change]) -> list[bool]:
         if not changes:
             return []
-        return await self._lines.gather("apply", self._apply_group).ask(changes)
+        return await self._lines.gather("apply", self._apply_group).submit(changes)
 
     async def _apply_group(self, changes: Sequence[Change], _: bool) -> list[bool]:
-        return await patiently(partial(self._apply_rest, Batch(changes)), self.address)
+        return await retry_while_unavailable(
+            partial(self._apply_rest, ApplyBatch(changes)), self.address
+        )
 
-    async def _apply_rest(self, batch: "Batch") -> list[bool]:
+    async def _apply_rest(self, batch: "ApplyBatch") -> list[bool]:
         """What has no answer yet; nothing that was written is ever taken for refused."""
         batch.begin()
         for routine in batch.routine():
@@ -42,12 +44,12 @@ class PostgresChanging(Asking):
             batch.answer(rest, await self._apply_locked(batch, [batch.changes[n] for n in rest]))
         return [batch.answers[n] for n in range(len(batch.changes))]
 
-    async def _finish(self, batch: "Batch", numbers: Sequence[int]) -> None:
+    async def _finish(self, batch: "ApplyBatch", numbers: Sequence[int]) -> None:
         """Those of them that end by one statement; halved until what it cannot keep is alone."""
         try:
             await self._finish_plain(batch, numbers)
         except Exception as error:
-            if not is_refusal(error):
+            if not is_data_error(error):
                 raise
             batch.settle(numbers)
             if len(numbers) == 1:
@@ -57,26 +59,26 @@ class PostgresChanging(Asking):
             await self._finish(batch, numbers[:half])
             await self._finish(batch, numbers[half:])
 
-    async def _finish_plain(self, batch: "Batch", numbers: Sequence[int]) -> None:
+    async def _finish_plain(self, batch: "ApplyBatch", numbers: Sequence[int]) -> None:
         changes = [batch.changes[n] for n in numbers]
         asked = _finishing(changes) | {"now": self._now}
-        async with self._lines.line("apply").taken() as lane:
+        async with self._lines.line("apply").acquire() as lane:
             batch.send(numbers)
             [(taken, count)] = await lane.fetch("finish.plain", asked)
         if count:
-            self._tell(Hint(ended=True))
+            self._tell(Notification(ended=True))
         written = numbers if taken is None else [numbers[place - 1] for place in taken]
         batch.answer(written, [True] * len(written))
         batch.settle(numbers)
 
-    async def _apply_locked(self, batch: "Batch", changes: Sequence[Change]) -> list[bool]:
+    async def _apply_locked(self, batch: "ApplyBatch", changes: Sequence[Change]) -> list[bool]:
         unknown = batch.unknown_jobs
         for is_careful in (False, False, True):
             verb = partial(_apply, changes=changes, unknown=unknown, is_careful=is_careful)
             try:
                 return await self._lines.transact(verb, "apply")
             except Exception as error:
-                if is_careful or not (is_refusal(error) or is_taken(error)):
+                if is_careful or not (is_data_error(error) or is_unique_violation(error)):
                     raise
         raise AssertionError("unreachable")
 
@@ -93,15 +95,15 @@ def _finishing(changes: Sequence[Change]) -> dict[str, Any]:
 
 
 async def _apply(
-    work: Work, changes: Sequence[Change], unknown: Collection[str], *, is_careful: bool
+    work: UnitOfWork, changes: Sequence[Change], unknown: Collection[str], *, is_careful: bool
 ) -> list[bool]:
     work.careful = is_careful
-    if not all(map(goes_on, changes)):
+    if not all(map(allowed_while_sealed, changes)):
         await require_open(work)
     return await apply(work, changes, unknown=unknown)
 
 
-class Batch:
+class ApplyBatch:
     """Changes on their way: which have their answer, and of which an answer was lost."""
 
     def __init__(self, changes: Sequence[Change]) -> None:
@@ -122,9 +124,9 @@ class Batch:
             number
             for number, change in enumerate(self.changes)
             if number not in self.answers
-            and leaves_nothing(change)
+            and is_plain_success(change)
             and times[change.job_id] == 1
-            and known_uuid(change.job_id)
+            and is_uuid(change.job_id)
         ]
         numbers.sort(key=lambda number: self.changes[number].job_id)
         return [numbers[start : start + AT_ONCE] for start in range(0, len(numbers), AT_ONCE)]

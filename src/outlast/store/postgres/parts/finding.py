@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from outlast.core.state import State
 from outlast.store.base import Filter
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.postgres.uuids import is_uuid
 
 FEW: Final = frozenset({"read.find_id", "read.find_key"})
 """Statements that know nothing of the rest of the filter: what they find is looked at here."""
@@ -25,7 +25,7 @@ def question(what: Filter) -> tuple[str | None, dict[str, Any]]:
     states = None if what.states is None else sorted(what.states)
     asked: dict[str, Any] = {"queue": what.queue, "type": what.type, "states": states}
     if what.group is not None:
-        return ("group.members", {**asked, "group": what.group}) if known_uuid(what.group) else NONE
+        return ("group.members", {**asked, "group": what.group}) if is_uuid(what.group) else NONE
     if what.states is not None and State.SUCCEEDED not in what.states:
         return "read.find_live", asked
     return "read.find", asked
@@ -34,6 +34,6 @@ def question(what: Filter) -> tuple[str | None, dict[str, Any]]:
 def _by_id(prefix: str) -> tuple[str | None, dict[str, Any]]:
     """From the lowest id that begins so to the highest."""
     first, last = (prefix + rest[len(prefix) :] for rest in (_LOWEST, _HIGHEST))
-    if not (known_uuid(first) and known_uuid(last)):
+    if not (is_uuid(first) and is_uuid(last)):
         return NONE
     return "read.find_id", {"first": first, "last": last}

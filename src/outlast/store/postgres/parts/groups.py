@@ -4,42 +4,46 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from outlast.core.duration import MICROSECOND
-from outlast.core.group import Closing, ClosingGroup, Group, NewGroup, check_group
+from outlast.core.group import ClosePolicy, ClosingGroup, Group, NewGroup, check_group
 from outlast.core.job import Job
-from outlast.core.limits import MAX_REASON, cut
+from outlast.core.limits import MAX_REASON, truncate
 from outlast.errors import InvalidGroup
-from outlast.store.postgres.operations.base import Asking
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.postgres.operations.base import PostgresOperations
+from outlast.store.postgres.uuids import is_uuid
 from outlast.store.postgres.verbs import group as verbs
-from outlast.store.postgres.verbs.footing import while_open
+from outlast.store.postgres.verbs.footing import require_open_store
 from outlast.store.rows import jobs as job_rows
 
 
-class PostgresGroups(Asking):
+class PostgresGroups(PostgresOperations):
     """Groups of jobs."""
 
     async def add_group(self, group: NewGroup) -> bool:
         new = check_group(group)
-        if not known_uuid(new.id):
+        if not is_uuid(new.id):
             raise InvalidGroup(f"the id of a group is {new.id!r}; use a UUID in lower case")
-        return await self._lines.transact(while_open(lambda work: verbs.add_group(work, new)))
+        return await self._lines.transact(
+            require_open_store(lambda work: verbs.add_group(work, new))
+        )
 
     async def seal_group(self, group_id: str) -> bool:
-        if not known_uuid(group_id):
+        if not is_uuid(group_id):
             return False
-        return await self._lines.transact(while_open(lambda work: verbs.seal_group(work, group_id)))
+        return await self._lines.transact(
+            require_open_store(lambda work: verbs.seal_group(work, group_id))
+        )
 
     async def stop_group(self, group_id: str, *, reason: str | None, skip: bool = False) -> bool:
-        if not known_uuid(group_id):
+        if not is_uuid(group_id):
             return False
-        closing = Closing.SKIP if skip else Closing.STOP
-        why = None if reason is None else cut(reason, MAX_REASON)
+        closing = ClosePolicy.SKIP if skip else ClosePolicy.STOP
+        why = None if reason is None else truncate(reason, MAX_REASON)
         return await self._lines.transact(
-            while_open(lambda work: verbs.stop_group(work, group_id, closing, why))
+            require_open_store(lambda work: verbs.stop_group(work, group_id, closing, why))
         )
 
     async def group(self, group_id: str) -> Group | None:
-        if not known_uuid(group_id):
+        if not is_uuid(group_id):
             return None
         found = await self._lines.rows("group.get", id=group_id)
         return job_rows.group(tuple(found[0])) if found else None
@@ -48,31 +52,33 @@ class PostgresGroups(Asking):
         found = await self._lines.rows("group.find", limit=limit, before=before)
         return [job_rows.group(tuple(row)) for row in found]
 
-    async def groups_over(self, group_ids: Sequence[str]) -> list[bool | None]:
-        known = [group_id for group_id in group_ids if known_uuid(group_id)]
+    async def groups_finished(self, group_ids: Sequence[str]) -> list[bool | None]:
+        known = [group_id for group_id in group_ids if is_uuid(group_id)]
         found = await self._lines.rows("group.over", ids=known) if known else []
         over = {group_id: bool(is_over) for group_id, is_over in found}
         return [over.get(group_id) for group_id in group_ids]
 
     async def closing_groups(self, *, limit: int) -> list[ClosingGroup]:
         found = await self._lines.rows("group.closing", limit=limit)
-        return [ClosingGroup(group_id, Closing(closing)) for group_id, closing in found]
+        return [ClosingGroup(group_id, ClosePolicy(closing)) for group_id, closing in found]
 
-    async def left_over(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
-        if not known_uuid(group_id):
+    async def remaining_members(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
+        if not is_uuid(group_id):
             return []
         return await self._jobs("group.left_over", id=group_id, after=after, limit=limit)
 
-    async def sweep_groups(self, *, limit: int) -> int:
+    async def mark_groups_closed(self, *, limit: int) -> int:
         # Looked for by a reader first: most of the time there is nothing to write.
         if not await self._lines.rows("group.sweepable"):
             return 0
-        return await self._lines.transact(while_open(lambda work: verbs.sweep_groups(work, limit)))
+        return await self._lines.transact(
+            require_open_store(lambda work: verbs.sweep_groups(work, limit))
+        )
 
     async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
         span = older_than // MICROSECOND
         if not await self._lines.rows("group.expired", now=self._now, span=span):
             return 0
         return await self._lines.transact(
-            while_open(lambda work: verbs.expire_groups(work, older_than, limit))
+            require_open_store(lambda work: verbs.expire_groups(work, older_than, limit))
         )

@@ -8,47 +8,47 @@ from typing import Any, Final
 from outlast.store.contract.transfer import (
     COLUMNS,
     FIRST,
-    Footing,
-    Kind,
     Row,
-    Step,
+    StatusChange,
+    TableKind,
+    TransferStatus,
     from_row,
     plain,
 )
-from outlast.store.postgres.operations.base import Asking
+from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.verbs.footing import stand
 from outlast.store.postgres.verbs.loading import load
 
-READS: Final[Mapping[Kind, str]] = {
-    Kind.QUEUES: "copy.queues",
-    Kind.GROUPS: "copy.groups",
-    Kind.KEYS: "copy.keys",
-    Kind.SLOTS: "copy.slots",
-    Kind.SCHEDULES: "copy.schedules",
-    Kind.RECORDS: "copy.records",
-    Kind.JOBS: "copy.jobs",
-    Kind.RUNS: "copy.runs",
-    Kind.EVENTS: "copy.events",
-    Kind.RESERVATIONS: "copy.reservations",
-    Kind.COUNTERS: "copy.counters",
+READS: Final[Mapping[TableKind, str]] = {
+    TableKind.QUEUES: "copy.queues",
+    TableKind.GROUPS: "copy.groups",
+    TableKind.KEYS: "copy.keys",
+    TableKind.SLOTS: "copy.slots",
+    TableKind.SCHEDULES: "copy.schedules",
+    TableKind.RECORDS: "copy.records",
+    TableKind.JOBS: "copy.jobs",
+    TableKind.RUNS: "copy.runs",
+    TableKind.EVENTS: "copy.events",
+    TableKind.RESERVATIONS: "copy.reservations",
+    TableKind.COUNTERS: "copy.counters",
 }
 
 
-class PostgresMoving(Asking):
+class PostgresMoving(PostgresOperations):
     """Moving a store."""
 
-    async def footing(self) -> Footing:
+    async def transfer_status(self) -> TransferStatus:
         found = await self._lines.rows("footing.get")
         if not found:
             return from_row(None)
         return from_row(tuple(found[0])).at(await self.now())
 
-    async def stand(self, step: Step) -> bool:
+    async def change_transfer_status(self, step: StatusChange) -> bool:
         verb = partial(stand, step=step, schema=self.address.schema)
         return await self._lines.transact(verb)
 
     async def dump(
-        self, kind: Kind, *, after: Row | None = None, limit: int, ended_only: bool = False
+        self, kind: TableKind, *, after: Row | None = None, limit: int, ended_only: bool = False
     ) -> list[Row]:
         key = FIRST[kind] if after is None else after
         asked: dict[str, Any] = dict(zip(COLUMNS[kind], key, strict=False))
@@ -56,8 +56,8 @@ class PostgresMoving(Asking):
         found = await self._lines.rows(READS[kind], **asked)
         return [plain(kind, tuple(row)) for row in found]
 
-    async def load(self, kind: Kind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
-        if rows or gone or kind is Kind.COUNTERS:  # which rise with the rows
+    async def load(self, kind: TableKind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
+        if rows or gone or kind is TableKind.COUNTERS:  # which rise with the rows
             verb = partial(load, kind=kind, rows=rows, gone=gone)
             await self._lines.transact(verb)
 

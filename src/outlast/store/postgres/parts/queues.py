@@ -3,27 +3,27 @@
 from datetime import timedelta
 from typing import Any
 
-from outlast.clock import moment
+from outlast.clock import from_micros
 from outlast.core.job import NewJob
 from outlast.core.reservation import NewReservation, Reservation, ReservationId
 from outlast.store.base import Queue
 from outlast.store.contract.reservations import Reserved
 from outlast.store.postgres.operations import positions
-from outlast.store.postgres.operations.base import Asking
+from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.unit_of_work import Row
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.postgres.uuids import is_uuid
 from outlast.store.postgres.verbs import queue as verbs
 from outlast.store.postgres.verbs import reservation as direct
-from outlast.store.postgres.verbs.footing import while_open
+from outlast.store.postgres.verbs.footing import require_open_store
 from outlast.store.rows import queues as queue_rows
 from outlast.store.rows import reservations as reservation_rows
 
 
-class PostgresQueues(Asking):
+class PostgresQueues(PostgresOperations):
     """Queues, and reservations of them."""
 
     async def set_queue(self, queue: Queue) -> None:
-        await self._lines.transact(while_open(lambda work: verbs.set_queue(work, queue)))
+        await self._lines.transact(require_open_store(lambda work: verbs.set_queue(work, queue)))
 
     async def queue(self, name: str) -> Queue:
         found = await self._lines.rows("queue.get", name=name, now=self._now)
@@ -33,26 +33,32 @@ class PostgresQueues(Asking):
         return [_queue(row) for row in await self._lines.rows("queue.all", now=self._now)]
 
     async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
-        await self._lines.transact(while_open(lambda work: verbs.pause(work, name, reason, span)))
+        await self._lines.transact(
+            require_open_store(lambda work: verbs.pause(work, name, reason, span))
+        )
 
     async def resume(self, name: str) -> bool:
-        return await self._lines.transact(while_open(lambda work: verbs.resume(work, name)))
+        return await self._lines.transact(require_open_store(lambda work: verbs.resume(work, name)))
 
     async def normalise(self, queue: str) -> int:
-        return await self._lines.transact(while_open(lambda work: positions.normalise(work, queue)))
+        return await self._lines.transact(
+            require_open_store(lambda work: positions.normalise(work, queue))
+        )
 
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
-        return await self._lines.transact(while_open(lambda work: direct.reserve(work, new, job)))
+        return await self._lines.transact(
+            require_open_store(lambda work: direct.reserve(work, new, job))
+        )
 
-    async def keep(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
-        if not known_uuid(reservation_id):
+    async def extend_reservation(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+        if not is_uuid(reservation_id):
             return False
         return await self._lines.transact(
-            while_open(lambda work: direct.keep(work, reservation_id, span))
+            require_open_store(lambda work: direct.keep(work, reservation_id, span))
         )
 
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
-        if not known_uuid(reservation_id):
+        if not is_uuid(reservation_id):
             return None
         found = await self._reservations("reservation.get", id=reservation_id)
         return found[0] if found else None
@@ -62,17 +68,17 @@ class PostgresQueues(Asking):
             return await self._reservations("reservation.held", limit=limit)
         return await self._reservations("reservation.latest", limit=limit)
 
-    async def lapsed_reservations(self, *, limit: int) -> list[Reservation]:
+    async def expired_reservations(self, *, limit: int) -> list[Reservation]:
         return await self._reservations("reservation.lapsed", mono=self._mono, limit=limit)
 
-    async def free_reservations(self, *, limit: int) -> list[Reservation]:
+    async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
         # Looked for by a reader first: mostly there is none, and no queue need be locked.
         asked = {"mono": self._mono, "limit": limit}
         queues = [name for (name,) in await self._lines.rows("reservation.freeable", **asked)]
         if not queues:
             return []
         return await self._lines.transact(
-            while_open(lambda work: direct.free_reservations(work, queues))
+            require_open_store(lambda work: direct.free_reservations(work, queues))
         )
 
     async def _reservations(self, name: str, **values: Any) -> list[Reservation]:
@@ -83,4 +89,4 @@ class PostgresQueues(Asking):
 def _queue(row: Row) -> Queue:
     """As it stands at the moment of the answer, its last column."""
     *kept, now = row
-    return queue_rows.queue(tuple(kept), moment(now))
+    return queue_rows.queue(tuple(kept), from_micros(now))

@@ -10,30 +10,30 @@ from outlast.core.event import EventRecord
 from outlast.core.job import Job
 from outlast.core.run import Lease
 from outlast.store.base import Renewal
-from outlast.store.postgres.parts.changing import PostgresChanging
-from outlast.store.postgres.parts.claiming import PostgresClaiming
-from outlast.store.postgres.retry import patiently
+from outlast.store.postgres.parts.changing import ApplyOperations
+from outlast.store.postgres.parts.claiming import ClaimOperations
+from outlast.store.postgres.retry import retry_while_unavailable
 from outlast.store.postgres.unit_of_work import Row
 from outlast.store.postgres.verbs import upkeep
-from outlast.store.postgres.verbs.footing import while_open
+from outlast.store.postgres.verbs.footing import require_open_store
 from outlast.store.postgres.verbs.repair import remove_orphans
 from outlast.store.rows import jobs as job_rows
 
 
-class PostgresRunning(PostgresClaiming, PostgresChanging):
+class PostgresRunning(ClaimOperations, ApplyOperations):
     """Jobs that run, from their claim to the day they are forgotten."""
 
     async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
         if not leases:
             return []
-        asked: dict[str, Any] = upkeep.meant(leases)
+        asked: dict[str, Any] = upkeep.distinct_leases(leases)
         asked |= {"span": span // MICROSECOND, "now": self._now, "mono": self._mono}
         found = await self._leased("lease.renew", asked)
         held = {(job, token): cancel for job, token, cancel in found}
         keys = [(lease.job_id, lease.token) for lease in leases]
         return [Renewal(key in held, held.get(key, False)) for key in keys]
 
-    async def report(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+    async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
         answers: list[bool] = []
         for together in upkeep.rounds(reports):
             kept = await self._leased("lease.report", upkeep.reporting(together))
@@ -45,27 +45,27 @@ class PostgresRunning(PostgresClaiming, PostgresChanging):
         verb = partial(upkeep.attach, lease=lease, artifacts=artifacts)
         return await self._lines.transact(verb)
 
-    async def lapsed(self, *, limit: int) -> list[Job]:
+    async def expired_leases(self, *, limit: int) -> list[Job]:
         return await self._jobs("lease.lapsed", mono=self._mono, limit=limit)
 
-    async def overdue(self, *, limit: int) -> list[Job]:
+    async def missed_start_deadline(self, *, limit: int) -> list[Job]:
         return await self._jobs("lease.overdue", now=self._now, limit=limit)
 
     async def prune(self, *, older_than: timedelta, limit: int) -> int:
         verb = partial(upkeep.prune, older_than=older_than, limit=limit)
-        return await self._lines.transact(while_open(verb))
+        return await self._lines.transact(require_open_store(verb))
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
         found = await self._lines.rows("orphan.find", limit=limit)
         runs = [job_rows.orphan(tuple(row)) for row in found]
-        verb = while_open(partial(remove_orphans, found=runs))
+        verb = require_open_store(partial(remove_orphans, found=runs))
         return await self._lines.transact(verb) if runs else []
 
     async def _leased(self, name: str, values: dict[str, Any]) -> list[Row]:
         """On a line of its own, so that no lease lapses while others wait; safe to repeat."""
 
         async def ask() -> list[Row]:
-            async with self._lines.line("lease").taken() as lane:
+            async with self._lines.line("lease").acquire() as lane:
                 return await lane.fetch(name, values)
 
-        return await patiently(ask, self.address) if values["jobs"] else []
+        return await retry_while_unavailable(ask, self.address) if values["jobs"] else []

@@ -4,26 +4,26 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from outlast.clock import micros, moment
+from outlast.clock import from_micros, to_micros
 from outlast.core.duration import MICROSECOND
 from outlast.core.event import ZERO
 from outlast.core.schedule import Firing, Schedule, SlotRecord, check_plan
-from outlast.store.contract.schedules import Due, Fired, SetSchedule
-from outlast.store.postgres.operations.base import Asking
-from outlast.store.postgres.operations.savepoint import is_taken
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.contract.schedules import Due, FireResult, SetSchedule
+from outlast.store.postgres.operations.base import PostgresOperations
+from outlast.store.postgres.operations.savepoint import is_unique_violation
+from outlast.store.postgres.uuids import is_uuid
 from outlast.store.postgres.verbs import schedule
-from outlast.store.postgres.verbs.footing import while_open
+from outlast.store.postgres.verbs.footing import require_open_store
 from outlast.store.rows import schedules as rows
 from outlast.store.rows.jobs import LAST
 
 
-class PostgresSchedules(Asking):
+class PostgresSchedules(PostgresOperations):
     """Schedules and slots."""
 
     async def now(self) -> datetime:
         [(now,)] = await self._lines.rows("schedule.now", now=self._now)
-        return moment(now)
+        return from_micros(now)
 
     async def set_schedule(
         self, schedule_id: str, *, expected: int | None, value: SetSchedule | None
@@ -34,14 +34,14 @@ class PostgresSchedules(Asking):
             schedule.set_schedule, schedule_id=schedule_id, expected=expected, value=value
         )
         try:
-            return await self._lines.transact(while_open(verb))
+            return await self._lines.transact(require_open_store(verb))
         except Exception as error:
-            if not is_taken(error):
+            if not is_unique_violation(error):
                 raise
             return None  # another one has the name
 
     async def schedule(self, name: str) -> Schedule | None:
-        known = name if known_uuid(name) else None
+        known = name if is_uuid(name) else None
         found = await self._lines.rows("schedule.get", name=name, id=known)
         return rows.schedule(tuple(found[0])) if found else None
 
@@ -54,23 +54,25 @@ class PostgresSchedules(Asking):
         found = [tuple(row) for row in await self._lines.rows("schedule.due", **asked)]
         now, later = found[0][:2]
         ready = [rows.schedule(row[2:]) for row in found if row[2] is not None]
-        following = None if later is None else moment(later)
-        return Due(now=moment(now), schedules=ready, next_trigger_at=following)
+        following = None if later is None else from_micros(later)
+        return Due(now=from_micros(now), schedules=ready, next_trigger_at=following)
 
-    async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
+    async def fire(self, firings: Sequence[Firing]) -> list[FireResult]:
         if not firings:
             return []
-        return await self._lines.transact(while_open(partial(schedule.fire, firings=firings)))
+        return await self._lines.transact(
+            require_open_store(partial(schedule.fire, firings=firings))
+        )
 
     async def slots(
         self, series: str, *, before: datetime | None = None, limit: int
     ) -> list[SlotRecord]:
-        asked = {"before": LAST if before is None else micros(before), "limit": limit}
+        asked = {"before": LAST if before is None else to_micros(before), "limit": limit}
         found = await self._lines.rows("schedule.slots", series=series, **asked)
         return [rows.slot(tuple(row)) for row in found]
 
     async def slot_rows(self, series: str, moments: Sequence[datetime]) -> list[SlotRecord | None]:
-        asked = [micros(at) for at in moments]
+        asked = [to_micros(at) for at in moments]
         found = await self._lines.rows("schedule.rows", series=series, moments=asked)
         known = {row.slot.at: row for row in (rows.slot(tuple(row)) for row in found)}
         return [known.get(at) for at in moments]

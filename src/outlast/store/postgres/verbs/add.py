@@ -10,10 +10,10 @@ from outlast.core.job import NewJob
 from outlast.errors import StoreBusy
 from outlast.store.base import Added
 from outlast.store.postgres.operations.add_plan import (
-    Doors,
-    Draft,
-    Facts,
-    Plan,
+    ExistingRows,
+    InsertPlan,
+    JobInsert,
+    OpenGroups,
     asked,
     columns,
     door,
@@ -23,9 +23,9 @@ from outlast.store.postgres.operations.add_plan import (
     span,
     written,
 )
-from outlast.store.postgres.operations.savepoint import apart, is_taken, saved
-from outlast.store.postgres.unit_of_work import Asks, Work
-from outlast.store.postgres.uuids import known_uuid, known_uuids
+from outlast.store.postgres.operations.savepoint import bisect_failures, is_unique_violation, saved
+from outlast.store.postgres.unit_of_work import StatementRunner, UnitOfWork
+from outlast.store.postgres.uuids import is_uuid, known_uuids
 from outlast.store.postgres.verbs.group import group_of
 from outlast.store.postgres.verbs.queue import lock_queues
 
@@ -40,7 +40,7 @@ LOOKS: Final = 20
 """How often somebody else may come first between the look and the write."""
 
 
-async def add(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
+async def add(work: UnitOfWork, jobs: Sequence[NewJob]) -> list[Added]:
     """In a transaction under way: each job is stored, or known, or refused; it goes on in any case.
 
     What somebody else writes meanwhile is no error either: after a look the next write knows it.
@@ -48,11 +48,11 @@ async def add(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
     if not jobs:
         return []
     doors = await lock(work, jobs)
-    return await apart(jobs, partial(_add, work, doors), _refused)
+    return await bisect_failures(jobs, partial(_add, work, doors), _refused)
 
 
-async def add_swiftly(
-    asks: Asks, jobs: Sequence[NewJob], *, now: int | None, channel: str | None
+async def add_plain_batch(
+    asks: StatementRunner, jobs: Sequence[NewJob], *, now: int | None, channel: str | None
 ) -> bool:
     """Plain jobs, in one statement that is a transaction of its own.
 
@@ -62,7 +62,7 @@ async def add_swiftly(
     if are_alike(jobs) and not any(MARK in job.params for job in jobs):
         name, values = "add.alike", _alike(jobs)
     else:
-        values = written(Plan(drafts=[Draft(job) for job in jobs])) | {"placed": False}
+        values = written(InsertPlan(drafts=[JobInsert(job) for job in jobs])) | {"placed": False}
         name = "add.mixed"
     [(stored, *_)] = await asks.fetch(name, values | {"now": now, "channel": channel})
     return bool(stored)
@@ -90,14 +90,14 @@ def _alike(jobs: Sequence[NewJob]) -> dict[str, Any]:
     }
 
 
-async def add_after_a_look(
-    asks: Asks, jobs: Sequence[NewJob], *, now: int | None, channel: str | None
+async def add_with_lookup(
+    asks: StatementRunner, jobs: Sequence[NewJob], *, now: int | None, channel: str | None
 ) -> list[Added] | None:
     """Jobs that need no lock: what the unique indexes refuse after the look, the next look sees.
 
     None, and nothing is stored, if a queue wants them placed.
     """
-    facts = Facts.read(await asks.fetch("add.look", asked(jobs)), {})
+    facts = ExistingRows.read(await asks.fetch("add.look", asked(jobs)), {})
     made = plan(jobs, facts, now)
     if facts.places:
         return None
@@ -108,7 +108,7 @@ async def add_after_a_look(
     return made.answers
 
 
-def are_swift(jobs: Sequence[NewJob]) -> bool:
+def are_plain(jobs: Sequence[NewJob]) -> bool:
     """Whether nothing that is stored can be in their way, but themselves."""
     if not known_uuids([job.id for job in jobs]):
         return False
@@ -127,14 +127,14 @@ def needs_locks(job: NewJob) -> bool:
     return job.member or job.retry_of is not None or is_far(job)
 
 
-async def lock(work: Work, jobs: Sequence[NewJob]) -> Doors:
+async def lock(work: UnitOfWork, jobs: Sequence[NewJob]) -> OpenGroups:
     """Queues first, then groups, then jobs, as everybody does. Answers which groups are open."""
     queues = sorted({job.queue for job in jobs if _is_text(job.queue)})
     placed = [name for (name,) in await work.rows("add.placed", queues=queues)]
     await lock_queues(work, placed)
     members = {door(job): job for job in jobs if job.member}
     doors = {each: await _why_shut(work, members[each]) for each in sorted(members, key=str)}
-    befores = sorted({job.retry_of for job in jobs if job.retry_of and known_uuid(job.retry_of)})
+    befores = sorted({job.retry_of for job in jobs if job.retry_of and is_uuid(job.retry_of)})
     if befores:
         await work.rows("add.hold", ids=befores)
     return doors
@@ -145,7 +145,7 @@ def _is_text(value: str) -> bool:
     return value.isascii() and "\0" not in value
 
 
-async def _why_shut(work: Work, job: NewJob) -> str | None:
+async def _why_shut(work: UnitOfWork, job: NewJob) -> str | None:
     try:
         await group_of(work, job)
     except ValueError as error:
@@ -153,31 +153,31 @@ async def _why_shut(work: Work, job: NewJob) -> str | None:
     return None
 
 
-async def _add(work: Work, doors: Doors, jobs: Sequence[NewJob]) -> list[Added]:
+async def _add(work: UnitOfWork, doors: OpenGroups, jobs: Sequence[NewJob]) -> list[Added]:
     return await looking_again(work, partial(_write, work, doors, jobs))
 
 
-async def looking_again(work: Work, step: Callable[[], Awaitable[T]]) -> T:
+async def looking_again(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T:
     """What it answers; anew, from its look on, for as long as somebody else comes first."""
     for _ in range(LOOKS):
         try:
             return await saved(work, step)
         except Exception as error:
-            if not is_taken(error):
+            if not is_unique_violation(error):
                 raise
     raise StoreBusy(
         "a key or slot was taken by somebody whom this transaction cannot see; begin it anew"
     )
 
 
-async def _write(work: Work, doors: Doors, jobs: Sequence[NewJob]) -> list[Added]:
-    facts = Facts.read(await work.rows("add.look", **asked(jobs)), doors)
+async def _write(work: UnitOfWork, doors: OpenGroups, jobs: Sequence[NewJob]) -> list[Added]:
+    facts = ExistingRows.read(await work.rows("add.look", **asked(jobs)), doors)
     made = plan(jobs, facts, work.now)
     await keep(work, made)
     return made.answers
 
 
-async def keep(work: Work, made: Plan) -> None:
+async def keep(work: UnitOfWork, made: InsertPlan) -> None:
     """Store what was planned, and tell of the jobs that are retried."""
     if made.drafts:
         values = written(made) | {"now": work.now, "channel": None, "placed": True}
@@ -185,7 +185,7 @@ async def keep(work: Work, made: Plan) -> None:
         work.queues.update((queues or "").split())
     retries = [draft.job for draft in made.drafts if draft.job.retry_of is not None]
     if retries:
-        told = columns([Draft(job) for job in retries])
+        told = columns([JobInsert(job) for job in retries])
         await work.run("add.retried", ids=told["ids"], retries=told["retries"], now=work.now)
 
 

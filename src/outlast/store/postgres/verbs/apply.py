@@ -3,25 +3,25 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from outlast.core.decide import SUCCESS, Change
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.state import FINAL
 from outlast.store.postgres.operations.apply_lookup import (
-    Found,
-    Subject,
+    JobIdentity,
+    LockedJob,
     find,
     is_placed,
     rearranges,
     subjects,
 )
-from outlast.store.postgres.operations.apply_resolution import Ruling, rule
-from outlast.store.postgres.operations.apply_writes import columns, move_groups, tell, write
+from outlast.store.postgres.operations.apply_resolution import ResolvedChange, resolve
+from outlast.store.postgres.operations.apply_writes import columns, move_groups, write, write_events
 from outlast.store.postgres.operations.positions import rearrange
-from outlast.store.postgres.operations.savepoint import is_refusal, is_taken, saved
-from outlast.store.postgres.unit_of_work import Work
+from outlast.store.postgres.operations.savepoint import is_data_error, is_unique_violation, saved
+from outlast.store.postgres.unit_of_work import UnitOfWork
 
 
 async def apply(
-    work: Work, changes: Sequence[Change], *, unknown: Collection[str] = ()
+    work: UnitOfWork, changes: Sequence[Change], *, unknown: Collection[str] = ()
 ) -> list[bool]:
     """In rounds, since two changes of one job must not share a statement.
 
@@ -38,7 +38,7 @@ async def apply(
     return answers
 
 
-def leaves_nothing(change: Change) -> bool:
+def is_plain_success(change: Change) -> bool:
     """Whether it is a success that leaves nothing but a result: the routine."""
     return (
         change.move is SUCCESS
@@ -48,7 +48,7 @@ def leaves_nothing(change: Change) -> bool:
     )
 
 
-def _rounds(work: Work, changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
+def _rounds(work: UnitOfWork, changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
     """No job twice in one, and no successor beside others: its place depends on their order."""
     if work.careful:
         return [[change] for change in changes]
@@ -66,24 +66,30 @@ def _rounds(work: Work, changes: Sequence[Change]) -> Iterable[Sequence[Change]]
 
 def _alike(one: Change, other: Change) -> bool:
     placed = is_placed(one) or is_placed(other)
-    unblocks = Kind.UNBLOCKED in (one.move.kind, other.move.kind)  # an end may have done that
+    unblocks = EventKind.UNBLOCKED in (one.move.kind, other.move.kind)  # an end may have done that
     return not placed and not unblocks and (one.successor is None) == (other.successor is None)
 
 
 async def _apply_alone(
-    work: Work, changes: Sequence[Change], known: Mapping[str, Subject], unknown: Collection[str]
+    work: UnitOfWork,
+    changes: Sequence[Change],
+    known: Mapping[str, JobIdentity],
+    unknown: Collection[str],
 ) -> list[bool]:
     """Under a savepoint: what cannot be kept, or what somebody else has written, is refused."""
     try:
         return await saved(work, lambda: _apply(work, changes, known, unknown))
     except Exception as error:
-        if not (is_refusal(error) or is_taken(error)):
+        if not (is_data_error(error) or is_unique_violation(error)):
             raise
         return [False]
 
 
 async def _apply(
-    work: Work, changes: Sequence[Change], known: Mapping[str, Subject], unknown: Collection[str]
+    work: UnitOfWork,
+    changes: Sequence[Change],
+    known: Mapping[str, JobIdentity],
+    unknown: Collection[str],
 ) -> list[bool]:
     found = await find(work, changes, known)
     rulings = [await _ruling(work, *pair) for pair in zip(changes, found, strict=True)]
@@ -92,20 +98,24 @@ async def _apply(
     outcomes = list(zip(changes, rulings, strict=True))
     recorded = await _recorded(work, outcomes, known.keys() & unknown)
     told = [pair for n, pair in enumerate(outcomes) if n not in recorded]
-    await tell(work, [pair for pair in told if pair[0].job_id in known])
+    await write_events(work, [pair for pair in told if pair[0].job_id in known])
     await move_groups(work, written)
     return [ruling is not None or n in recorded for n, ruling in enumerate(rulings)]
 
 
-async def _ruling(work: Work, change: Change, found: Found | None) -> Ruling | None:
+async def _ruling(
+    work: UnitOfWork, change: Change, found: LockedJob | None
+) -> ResolvedChange | None:
     """What it comes to; a change that rearranges, which is alone, is written at once."""
     if found is None or (rearranges(change) and not await rearrange(work, change, found)):
         return None
-    return rule(change, found)
+    return resolve(change, found)
 
 
 async def _recorded(
-    work: Work, outcomes: Sequence[tuple[Change, Ruling | None]], unknown: Collection[str]
+    work: UnitOfWork,
+    outcomes: Sequence[tuple[Change, ResolvedChange | None]],
+    unknown: Collection[str],
 ) -> frozenset[int]:
     """Those refused whose run, or end without one, is on record exactly as it was asked for."""
     asked = [

@@ -6,22 +6,22 @@ from datetime import timedelta
 from itertools import repeat
 from typing import Any
 
-from outlast.clock import moment
+from outlast.clock import from_micros
 from outlast.core.delivery import Delivery
 from outlast.core.duration import MICROSECOND
-from outlast.core.queue import Gate
-from outlast.core.run import Claim, Holder
+from outlast.core.queue import QueueGate
+from outlast.core.run import Claim, LeaseHolder
 from outlast.store.base import PROMOTED_AT_ONCE
-from outlast.store.postgres.unit_of_work import Row, Work
+from outlast.store.postgres.unit_of_work import Row, UnitOfWork
 from outlast.store.postgres.verbs.queue import lock_queues
 from outlast.store.postgres.verbs.reservation import use_reservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ClaimRequest:
     """What one claim asks for."""
 
-    holder: Holder
+    holder: LeaseHolder
     queue: str
     types: Sequence[str]
     limit: int
@@ -53,14 +53,14 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClaimResult:
     """What the statement answers: what stood before it, what it took, how long that took."""
 
     is_paused: bool
     concurrency: int | None
     is_reserved: bool
     is_due: bool
-    is_stranger: bool  # its worker has no row yet
+    worker_unregistered: bool  # its worker has no row yet
     claims: list[Claim]
     lasts: Sequence[bytes | None]  # how far the look came, by type, if it took long
     looked: float  # seconds at the server until the jobs were found
@@ -71,16 +71,16 @@ class Taken:
         return self.is_paused or self.concurrency is not None or self.is_reserved
 
 
-def taken(row: Row) -> Taken:
+def taken(row: Row) -> ClaimResult:
     gate, columns, (lasts, looked, seconds) = row[:5], row[5:15], row[15:]
     claims = [] if columns[0] is None else _claims(*columns)
     is_paused, concurrency, is_reserved, is_due, is_stranger = gate
     before = (is_paused, concurrency, is_reserved, is_due, is_stranger)
-    return Taken(*before, claims, lasts or (), looked or 0.0, seconds)
+    return ClaimResult(*before, claims, lasts or (), looked or 0.0, seconds)
 
 
-async def claim_gated(
-    work: Work, wanted: Wanted, *, now: int | None, mono: int | None
+async def claim_with_queue_lock(
+    work: UnitOfWork, wanted: ClaimRequest, *, now: int | None, mono: int | None
 ) -> list[Claim]:
     """Of a queue that counts its runs, or is held: one claim at a time, first the lock.
 
@@ -91,13 +91,13 @@ async def claim_gated(
     await work.run("claim.promote", now=work.now, limit=PROMOTED_AT_ONCE)
     [found] = await work.rows("claim.gate", queue=wanted.queue, now=work.now)
     is_paused, concurrency, is_reserved, job, open_runs = found
-    gate = Gate(
+    gate = QueueGate(
         is_paused=is_paused,
         concurrency=concurrency,
         open_runs=open_runs,
         is_reserved=is_reserved,
     )
-    limit, prefetch = gate.room(wanted.limit, wanted.prefetch)
+    limit, prefetch = gate.capacity(wanted.limit, wanted.prefetch)
     if limit + prefetch < 1:
         return []
     room = {"limit": limit, "prefetch": prefetch, "only": job, "gated": True, "promoted": True}
@@ -109,7 +109,7 @@ async def claim_gated(
     return claims
 
 
-async def _use(work: Work, queue: str, gate: Gate) -> None:
+async def _use(work: UnitOfWork, queue: str, gate: QueueGate) -> None:
     work.ended = True  # whoever asked for it waits to hear that it was taken
     if not gate.keeps_reservation:
         await use_reservation(work, queue)
@@ -126,6 +126,6 @@ def _claims(
     *counts, slots = others
     if slots is None:
         return list(map(Claim, jobs, tokens, runs, types, params, named, *counts))
-    moments = [None if at is None else moment(at) for at in slots]
+    moments = [None if at is None else from_micros(at) for at in slots]
     unasked = repeat(False)  # none of them was cancelled yet
     return list(map(Claim, jobs, tokens, runs, types, params, named, *counts, unasked, moments))

@@ -3,9 +3,15 @@
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from outlast.clock import moment
-from outlast.store.contract.transfer import Stage, Step, after, from_row, to_row
-from outlast.store.postgres.unit_of_work import Work
+from outlast.clock import from_micros
+from outlast.store.contract.transfer import (
+    StatusChange,
+    TransferStage,
+    from_row,
+    next_status,
+    to_row,
+)
+from outlast.store.postgres.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
 
@@ -13,37 +19,39 @@ PATIENCE: Final = 1000
 """Milliseconds for which everybody waits with a seal for a transaction that began before it."""
 
 
-def while_open(verb: Callable[[Work], Awaitable[T]]) -> Callable[[Work], Awaitable[T]]:
+def require_open_store(
+    verb: Callable[[UnitOfWork], Awaitable[T]],
+) -> Callable[[UnitOfWork], Awaitable[T]]:
     """The verb, refused unless the store takes work."""
 
-    async def guarded(work: Work) -> T:
+    async def guarded(work: UnitOfWork) -> T:
         await require_open(work)
         return await verb(work)
 
     return guarded
 
 
-async def require_open(work: Work) -> None:
+async def require_open(work: UnitOfWork) -> None:
     await work.rows("footing.require", now=work.now)
 
 
-async def stand(work: Work, step: Step, *, schema: str) -> bool:
+async def stand(work: UnitOfWork, step: StatusChange, *, schema: str) -> bool:
     await work.rows("footing.lock", name=schema)
     present = from_row(next(iter(await work.rows("footing.get")), None))
-    footing = after(present, step, moment(work.now))
+    footing = next_status(present, step, from_micros(work.now))
     if footing is None:
         return False
-    if footing.stage is Stage.OPEN:
+    if footing.stage is TransferStage.OPEN:
         await work.run("footing.clear")
         work.queues.add("")  # whoever waited may have work again
     else:
-        if present.at(moment(work.now)).stage is Stage.OPEN:
-            await _shut(work)
+        if present.at(from_micros(work.now)).stage is TransferStage.OPEN:
+            await _lock_status_table(work)
         await work.run("footing.set", **to_row(footing))
     return True
 
 
-async def _shut(work: Work) -> None:
+async def _lock_status_table(work: UnitOfWork) -> None:
     """Wait for whoever found it open; nobody else does until this is committed."""
     await work.rows("footing.patience", millis=str(PATIENCE))
     await work.run("footing.shut")

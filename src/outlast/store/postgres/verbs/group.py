@@ -8,18 +8,18 @@ from outlast.core.duration import MICROSECOND
 from outlast.core.group import (
     MEMBER_FAILED,
     NEVER_COMPLETED,
-    Closing,
+    ClosePolicy,
+    GroupAction,
     GroupMode,
     NewGroup,
     OnMemberFailure,
-    Step,
-    after,
-    why_no_member,
+    action_after_member,
+    membership_error,
 )
 from outlast.core.job import NewJob
 from outlast.core.state import State
-from outlast.store.postgres.unit_of_work import Row, Work
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.postgres.unit_of_work import Row, UnitOfWork
+from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows.jobs import require_storable
 
 _FIRST: Final = 0
@@ -27,7 +27,7 @@ _ALL: Final = 2**31
 _STRANGER: Final = (None, False, None, None)
 
 
-async def lock_groups(work: Work, group_ids: Iterable[str]) -> list[Row]:
+async def lock_groups(work: UnitOfWork, group_ids: Iterable[str]) -> list[Row]:
     """Keep members from coming and ending until the commit: id, is sealed, closing, mode of each.
 
     After the queues' locks and before any job's.
@@ -36,7 +36,7 @@ async def lock_groups(work: Work, group_ids: Iterable[str]) -> list[Row]:
     return await work.rows("group.lock", ids=wanted) if wanted else []
 
 
-async def add_group(work: Work, group: NewGroup) -> bool:
+async def add_group(work: UnitOfWork, group: NewGroup) -> bool:
     values = {
         "id": group.id,
         "name": group.name,
@@ -48,7 +48,7 @@ async def add_group(work: Work, group: NewGroup) -> bool:
     return await work.run("group.add", now=work.now, **values) > 0
 
 
-async def seal_group(work: Work, group_id: str) -> bool:
+async def seal_group(work: UnitOfWork, group_id: str) -> bool:
     # Whoever is bringing members has finished when the lock is ours.
     [found, *_] = [*await lock_groups(work, [group_id]), _STRANGER]
     known, was_sealed, _, mode = found
@@ -60,21 +60,23 @@ async def seal_group(work: Work, group_id: str) -> bool:
     return True
 
 
-async def stop_group(work: Work, group_id: str, closing: Closing, reason: str | None) -> bool:
+async def stop_group(
+    work: UnitOfWork, group_id: str, closing: ClosePolicy, reason: str | None
+) -> bool:
     await lock_groups(work, [group_id])
     return await work.run("group.stop", id=group_id, closing=closing, reason=reason) > 0
 
 
-async def sweep_groups(work: Work, limit: int) -> int:
+async def sweep_groups(work: UnitOfWork, limit: int) -> int:
     return await work.run("group.sweep", limit=limit)
 
 
-async def expire_groups(work: Work, older_than: timedelta, limit: int) -> int:
+async def expire_groups(work: UnitOfWork, older_than: timedelta, limit: int) -> int:
     before = work.now - older_than // MICROSECOND
     return await work.run("group.expire", before=before, limit=limit, reason=NEVER_COMPLETED)
 
 
-async def group_of(work: Work, job: NewJob) -> str | None:
+async def group_of(work: UnitOfWork, job: NewJob) -> str | None:
     """The id of the group that a new job becomes a member of; ValueError if it cannot.
 
     The group can neither be sealed nor be stopped before this transaction ends.
@@ -82,36 +84,38 @@ async def group_of(work: Work, job: NewJob) -> str | None:
     if not job.member:
         return None
     found: list[Row] = []
-    if known_uuid(job.group_id):
+    if is_uuid(job.group_id):
         found = await work.rows("group.enter", id=job.group_id)
     known, is_sealed, closing, _ = found[0] if found else _STRANGER
-    why = why_no_member(job, is_known=known is not None, is_sealed=is_sealed, closing=closing)
+    why = membership_error(job, is_known=known is not None, is_sealed=is_sealed, closing=closing)
     if why is not None:
         raise ValueError(why)
     return job.group_id
 
 
-async def advance(work: Work, ends: Iterable[Row]) -> None:
+async def advance(work: UnitOfWork, ends: Iterable[Row]) -> None:
     """What the ends of members mean for their groups, whose locks are held, one after the other.
 
     Each one: job, token, the seq of its root, group, mode, on_failure, end, whether it was blocked.
     """
     for job, token, root, group, mode, on_failure, end, was_blocked in ends:
-        step = after(GroupMode(mode), OnMemberFailure(on_failure), State(end))
-        if step in (Step.STOP, Step.SKIP):
+        step = action_after_member(GroupMode(mode), OnMemberFailure(on_failure), State(end))
+        if step in (GroupAction.STOP, GroupAction.SKIP):
             values = {"grp": group, "closing": step, "reason": MEMBER_FAILED}
             if await work.run("group.close", **values):
                 await work.run("group.tell", job=job, token=token, grp=group, now=work.now)
-        elif step is Step.NEXT and not was_blocked:  # who ends before its turn gives none away
+        elif (
+            step is GroupAction.NEXT and not was_blocked
+        ):  # who ends before its turn gives none away
             await _next(work, group, root)
 
 
-async def _next(work: Work, group_id: str, root: int) -> None:
+async def _next(work: UnitOfWork, group_id: str, root: int) -> None:
     for _, is_sealed, closing, _ in await lock_groups(work, [group_id]):
         if is_sealed and closing is None:
             await _unblock(work, group_id, root, 1)
 
 
-async def _unblock(work: Work, group_id: str, root: int, limit: int) -> None:
+async def _unblock(work: UnitOfWork, group_id: str, root: int, limit: int) -> None:
     found = await work.rows("group.unblock", grp=group_id, after=root, limit=limit)
     work.queues.update(queue for (queue,) in found)

@@ -1,11 +1,11 @@
 """Swapping records: written only by whoever knows the last version."""
 
-from outlast.core.document import Record, Swap
-from outlast.store.postgres.unit_of_work import Work
+from outlast.core.document import Document, Swap
+from outlast.store.postgres.unit_of_work import UnitOfWork
 from outlast.store.rows import jobs as job_rows
 
 
-async def swap(work: Work, wish: Swap) -> Record | None:
+async def swap(work: UnitOfWork, wish: Swap) -> Document | None:
     """The record as written or deleted; None if its version is another one."""
     where = {"kind": wish.kind, "key": wish.key}
     if wish.value is None:

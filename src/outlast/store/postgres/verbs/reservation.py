@@ -14,14 +14,14 @@ from outlast.core.reservation import (
     ReservationId,
 )
 from outlast.store.contract.reservations import Reserved
-from outlast.store.postgres.unit_of_work import Work
+from outlast.store.postgres.unit_of_work import UnitOfWork
 from outlast.store.postgres.verbs.add import add
 from outlast.store.postgres.verbs.queue import lock_queues
 from outlast.store.rows.jobs import require_storable
 from outlast.store.rows.reservations import reservation
 
 
-async def reserve(work: Work, new: NewReservation, job: NewJob) -> Reserved:
+async def reserve(work: UnitOfWork, new: NewReservation, job: NewJob) -> Reserved:
     """Both or nothing; whoever claims of this queue comes before all of it, or after."""
     await lock_queues(work, [job.queue])
     active = await work.rows("reservation.active", queue=job.queue)
@@ -35,18 +35,18 @@ async def reserve(work: Work, new: NewReservation, job: NewJob) -> Reserved:
     return Reserved(created=True, reservation=await _hold(work, new, job))
 
 
-async def keep(work: Work, reservation_id: ReservationId, span: timedelta) -> bool:
+async def keep(work: UnitOfWork, reservation_id: ReservationId, span: timedelta) -> bool:
     values = {"span": span // MICROSECOND, "now": work.now, "mono": work.mono}
     return await work.run("reservation.keep", id=reservation_id, **values) > 0
 
 
-async def use_reservation(work: Work, queue: str) -> None:
+async def use_reservation(work: UnitOfWork, queue: str) -> None:
     """The claim of its job releases it, under the queue's lock; others may be taken then."""
     if await work.run("reservation.use", queue=queue, now=work.now):
         work.queues.add(queue)
 
 
-async def end_reservations(work: Work, ended: Sequence[tuple[str, str, str | None]]) -> None:
+async def end_reservations(work: UnitOfWork, ended: Sequence[tuple[str, str, str | None]]) -> None:
     """With a direct job ends its hold on the queue: (job, `released` or `expired`, why)."""
     if not ended:
         return
@@ -56,7 +56,7 @@ async def end_reservations(work: Work, ended: Sequence[tuple[str, str, str | Non
     work.queues.update(queue for (queue,) in freed)
 
 
-async def free_reservations(work: Work, queues: Sequence[str]) -> list[Reservation]:
+async def free_reservations(work: UnitOfWork, queues: Sequence[str]) -> list[Reservation]:
     """Those of these queues that hold them for nothing, looked at again under their locks."""
     await lock_queues(work, queues)
     values = {"over": JOB_OVER, "back": HANDED_BACK, "now": work.now, "mono": work.mono}
@@ -66,7 +66,7 @@ async def free_reservations(work: Work, queues: Sequence[str]) -> list[Reservati
     return reservations
 
 
-async def _hold(work: Work, new: NewReservation, job: NewJob) -> Reservation:
+async def _hold(work: UnitOfWork, new: NewReservation, job: NewJob) -> Reservation:
     require_storable([new.request])
     where = {"queue": job.queue, "job": job.id}
     await work.run("reservation.place", priority=job.priority, gap=GAP, **where)

@@ -4,22 +4,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.job import NewJob
 from outlast.core.schedule import Firing, Schedule
-from outlast.store.contract.schedules import Fired, SetSchedule
-from outlast.store.postgres.operations.add_plan import Doors, Facts, asked
+from outlast.store.contract.schedules import FireResult, SetSchedule
+from outlast.store.postgres.operations.add_plan import ExistingRows, OpenGroups, asked
 from outlast.store.postgres.operations.apply_writes import columns
-from outlast.store.postgres.operations.savepoint import apart
-from outlast.store.postgres.unit_of_work import Work
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.postgres.operations.savepoint import bisect_failures
+from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.uuids import is_uuid
 from outlast.store.postgres.verbs.add import keep, lock, looking_again
-from outlast.store.postgres.verbs.firing import Fires, Stand, judge
+from outlast.store.postgres.verbs.firing import FirePlan, ScheduleState, plan_firings
 from outlast.store.rows import schedules as rows
 
 
 async def set_schedule(
-    work: Work, schedule_id: str, expected: int | None, value: SetSchedule | None
+    work: UnitOfWork, schedule_id: str, expected: int | None, value: SetSchedule | None
 ) -> Schedule | None:
     """It as written or deleted; None if its version is another one. The name may be refused."""
     where = {"id": schedule_id, "expected": expected}
@@ -31,44 +31,44 @@ async def set_schedule(
     return rows.schedule(tuple(found[0])) if found else None
 
 
-async def fire(work: Work, firings: Sequence[Firing]) -> list[Fired]:
+async def fire(work: UnitOfWork, firings: Sequence[Firing]) -> list[FireResult]:
     """All of them in a few statements, under the locks of what they build on.
 
     Queues and groups first, as for any new job; then the schedules, so that where each stands is
     known until the commit.
     """
     doors = await lock(work, _jobs(firings))
-    ids = sorted({each.schedule_id for each in firings if known_uuid(each.schedule_id)})
+    ids = sorted({each.schedule_id for each in firings if is_uuid(each.schedule_id)})
     held = await work.rows("schedule.hold", ids=ids)
-    stands = {each: Stand(version, next_slot) for each, version, next_slot in held}
-    return await apart(firings, partial(_fire, work, doors, stands), _refused)
+    stands = {each: ScheduleState(version, next_slot) for each, version, next_slot in held}
+    return await bisect_failures(firings, partial(_fire, work, doors, stands), _refused)
 
 
 async def _fire(
-    work: Work, doors: Doors, stands: dict[str, Stand], firings: Sequence[Firing]
-) -> list[Fired]:
+    work: UnitOfWork, doors: OpenGroups, stands: dict[str, ScheduleState], firings: Sequence[Firing]
+) -> list[FireResult]:
     made = await looking_again(work, partial(_write, work, doors, stands, firings))
     stands.update(made.stands)
     return made.fired
 
 
 async def _write(
-    work: Work, doors: Doors, stands: dict[str, Stand], firings: Sequence[Firing]
-) -> Fires:
+    work: UnitOfWork, doors: OpenGroups, stands: dict[str, ScheduleState], firings: Sequence[Firing]
+) -> FirePlan:
     slots = [each.slot for each in firings]
     look = asked(_jobs(firings)) | {
         "slot_series": [slot.series for slot in slots],
-        "slot_ats": [micros(slot.at) for slot in slots],
+        "slot_ats": [to_micros(slot.at) for slot in slots],
     }
-    facts = Facts.read(await work.rows("add.look", **look), doors)
-    made = judge(firings, stands, facts, work.now)
+    facts = ExistingRows.read(await work.rows("add.look", **look), doors)
+    made = plan_firings(firings, stands, facts, work.now)
     await keep(work, made.jobs)
     await _answer(work, made)
     await _go_on(work, made)
     return made
 
 
-async def _answer(work: Work, made: Fires) -> None:
+async def _answer(work: UnitOfWork, made: FirePlan) -> None:
     """The rows of slots, in the order in which everybody takes them."""
     if made.answered:
         names = ("series", "ats", "outcomes", "planned", "schedules", "jobs", "reasons")
@@ -76,7 +76,7 @@ async def _answer(work: Work, made: Fires) -> None:
         await work.run("schedule.answer", now=work.now, **columns(names, taken))
 
 
-async def _go_on(work: Work, made: Fires) -> None:
+async def _go_on(work: UnitOfWork, made: FirePlan) -> None:
     if made.moved:
         moved = [(each, made.stands[each]) for each in sorted(made.moved)]
         after = [(each, s.next_slot, s.next_trigger_at, s.triggered) for each, s in moved]
@@ -88,5 +88,5 @@ def _jobs(firings: Sequence[Firing]) -> list[NewJob]:
     return [replace(each.job, slot=each.slot) for each in firings if each.job is not None]
 
 
-def _refused(_: Firing, __: str) -> Fired:
-    return Fired.REFUSED
+def _refused(_: Firing, __: str) -> FireResult:
+    return FireResult.REFUSED

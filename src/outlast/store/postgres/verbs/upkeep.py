@@ -8,15 +8,15 @@ from typing import Any, Final, NoReturn
 from outlast.core.duration import MICROSECOND
 from outlast.core.limits import MAX_PROGRESS, is_storable
 from outlast.core.run import Lease
-from outlast.store.postgres.unit_of_work import Work
-from outlast.store.postgres.uuids import known_uuid
+from outlast.store.postgres.unit_of_work import UnitOfWork
+from outlast.store.postgres.uuids import is_uuid
 from outlast.store.postgres.verbs.worker import forget_workers
-from outlast.store.rows.jobs import dumps
+from outlast.store.rows.jobs import to_json_param
 
 _MOST_TOKEN: Final = 2**31 - 1
 
 
-def meant(leases: Sequence[Lease]) -> dict[str, list[Any]]:
+def distinct_leases(leases: Sequence[Lease]) -> dict[str, list[Any]]:
     """The leases that can be there at all, each once, in the order in which rows are locked."""
     known = sorted({(each.job_id, each.token) for each in leases if _is_known(each)})
     return {"jobs": [job for job, _ in known], "tokens": [token for _, token in known]}
@@ -43,19 +43,19 @@ def reporting(together: Mapping[Lease, str]) -> dict[str, list[Any]]:
     return {"jobs": list(jobs), "tokens": list(tokens), "texts": list(texts)}
 
 
-async def attach(work: Work, lease: Lease, artifacts: Sequence[str]) -> bool:
+async def attach(work: UnitOfWork, lease: Lease, artifacts: Sequence[str]) -> bool:
     if not _is_known(lease):
         return False
     run = {"job": lease.job_id, "token": lease.token}
     if not artifacts:
         return bool(await work.rows("lease.is_attachable", **run))
-    run["artifacts"] = dumps(list(artifacts))
+    run["artifacts"] = to_json_param(list(artifacts))
     if await work.run("lease.attach_open", **run):
         return True
     return await work.run("lease.attach_closed", **run) > 0
 
 
-async def prune(work: Work, older_than: timedelta, limit: int) -> int:
+async def prune(work: UnitOfWork, older_than: timedelta, limit: int) -> int:
     before = work.now - older_than // MICROSECOND
     roots = await work.rows("prune.pick", before=before, limit=limit)
     gone = await _prune(work, sorted({root for (root,) in roots})) if roots else 0
@@ -64,7 +64,7 @@ async def prune(work: Work, older_than: timedelta, limit: int) -> int:
     return gone
 
 
-async def _prune(work: Work, roots: Sequence[str]) -> int:
+async def _prune(work: UnitOfWork, roots: Sequence[str]) -> int:
     found = await work.rows("prune.chains", roots=roots)
     alive = {root for root, _, _, has_ended in found if not has_ended}  # it goes on after all
     found = [row for row in found if row[0] not in alive]
@@ -78,7 +78,7 @@ async def _prune(work: Work, roots: Sequence[str]) -> int:
 
 
 def _is_known(lease: Lease) -> bool:
-    return known_uuid(lease.job_id) and 0 < lease.token <= _MOST_TOKEN
+    return is_uuid(lease.job_id) and 0 < lease.token <= _MOST_TOKEN
 
 
 def _is_progress(text: str) -> bool:

@@ -6,17 +6,17 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from outlast.store.around import Hint, Topic
-from outlast.store.sqlite.notify.listener import Ear
-from outlast.store.sqlite.notify.notifier import Voice
-from outlast.store.sqlite.notify.socket_dir import meeting_place, to_bits
+from outlast.store.around import Notification, Topic
+from outlast.store.sqlite.notify.listener import SocketListener
+from outlast.store.sqlite.notify.notifier import SocketNotifier
+from outlast.store.sqlite.notify.socket_dir import socket_dir_for, to_bits
 
 log = logging.getLogger("outlast.store")
 
 NOTHING: frozenset[Topic] = frozenset()
 
 
-class Exchange:
+class SocketBridge:
     """Tells other processes of commits, and hears of theirs once somebody here listens."""
 
     def __init__(
@@ -24,7 +24,7 @@ class Exchange:
         database: Path,
         *,
         wanted: Callable[[], frozenset[Topic]],
-        heard: Callable[[Hint], None],
+        heard: Callable[[Notification], None],
         monotonic: Callable[[], int],
     ) -> None:
         self._wanted = wanted
@@ -33,22 +33,22 @@ class Exchange:
         self._turn = threading.Lock()
         self._topics = NOTHING
         self._is_closed = False
-        self._ear: Ear | None = None
-        self._voice: Voice | None = None
+        self._ear: SocketListener | None = None
+        self._voice: SocketNotifier | None = None
         try:
-            self._place = meeting_place(database)
-            self._voice = Voice(self._place, monotonic)
+            self._place = socket_dir_for(database)
+            self._voice = SocketNotifier(self._place, monotonic)
         except (OSError, AttributeError) as error:  # a system without Unix sockets
             log.debug("no hints between processes path=%s: %s", database, error)
 
-    def tell(self, hint: Hint) -> None:
+    def publish(self, hint: Notification) -> None:
         """Never waits and never raises."""
         bits = to_bits(hint.topics)
         if bits and self._voice is not None:
             ear = self._ear
             self._voice.tell(bits, but=ear.who if ear else None)
 
-    def tune(self) -> None:
+    def update_topics(self) -> None:
         """Be reachable for what is wanted; if that is nothing, be out of reach."""
         if os.getpid() != self._pid:  # inherited through a fork: not ours to change
             return
@@ -59,11 +59,11 @@ class Exchange:
 
     def close(self) -> None:
         self._is_closed = True
-        self.tune()
+        self.update_topics()
         if self._voice is not None:
             self._voice.close()
 
-    def _tune(self, topics: frozenset[Topic]) -> Ear | None:
+    def _tune(self, topics: frozenset[Topic]) -> SocketListener | None:
         """The ear that is to be closed, if it is."""
         before, self._topics = self._topics, topics
         if not topics:
@@ -72,14 +72,14 @@ class Exchange:
         if self._ear is None:
             self._ear = self._open(topics)
         elif topics != before:
-            self._ear.tune(topics)
+            self._ear.set_topics(topics)
         return None
 
-    def _open(self, topics: frozenset[Topic]) -> Ear | None:
+    def _open(self, topics: frozenset[Topic]) -> SocketListener | None:
         if self._voice is None:
             return None
         try:
-            return Ear.open(self._place, topics, self._heard)
+            return SocketListener.open(self._place, topics, self._heard)
         except OSError as error:
             log.debug("no hints from other processes place=%s: %s", self._place, error)
             return None

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from outlast.store.around import Hint, Topic
-from outlast.store.fork_safety import kept_from_children
+from outlast.store.around import Notification, Topic
+from outlast.store.fork_safety import close_in_children
 from outlast.store.sqlite.notify.socket_dir import make, to_bits, to_hint
 
 ATTEMPTS = 5
@@ -18,11 +18,11 @@ AT_ONCE = 1000
 """Datagrams that become one hint at most: a flood is answered, not waited out."""
 
 
-class Ear:
+class SocketListener:
     """A socket in the meeting place. `heard` is called on its thread, once for all that came."""
 
     def __init__(
-        self, place: Path, topics: Collection[Topic], heard: Callable[[Hint], None]
+        self, place: Path, topics: Collection[Topic], heard: Callable[[Notification], None]
     ) -> None:
         self._place = place
         self._heard = heard
@@ -39,16 +39,18 @@ class Ear:
             raise
 
     @classmethod
-    def open(cls, place: Path, topics: Collection[Topic], heard: Callable[[Hint], None]) -> "Ear":
+    def open(
+        cls, place: Path, topics: Collection[Topic], heard: Callable[[Notification], None]
+    ) -> "SocketListener":
         """Listen from now on; OSError if that cannot be done here."""
-        ear = kept_from_children(lambda: cls(place, topics, heard))
+        ear = close_in_children(lambda: cls(place, topics, heard))
         ear.start()
         return ear
 
     def start(self) -> None:
         self._thread.start()
 
-    def tune(self, topics: Collection[Topic]) -> None:
+    def set_topics(self, topics: Collection[Topic]) -> None:
         """Listen for these instead. A socket is found under its new name at once."""
         path = self._place / f"{to_bits(topics)}-{self.who}"
         with suppress(OSError):  # somebody took it away: nothing more is heard, and polling goes on

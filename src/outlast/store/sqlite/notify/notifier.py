@@ -24,7 +24,7 @@ comes within a step of the last change leaves no trace."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class PeerSocket:
     """One socket in the folder."""
 
     path: str
@@ -32,7 +32,7 @@ class Listener:
     who: str
 
 
-class Voice:
+class SocketNotifier:
     """Sends a byte to every listener whom it concerns. Any thread may use it."""
 
     def __init__(self, place: Path, monotonic: Callable[[], int]) -> None:
@@ -45,7 +45,7 @@ class Voice:
         self._seen: tuple[int, int] | None = None
         self._since = 0
         self._is_settled = False
-        self._listeners: list[Listener] = []
+        self._listeners: list[PeerSocket] = []
 
     def tell(self, bits: int, *, but: str | None) -> None:
         """Tell all but that one, who knows already."""
@@ -58,7 +58,7 @@ class Voice:
     def close(self) -> None:
         self._socket.close()
 
-    def _tell(self, listeners: Iterable[Listener], bits: int, told: set[str | None]) -> bool:
+    def _tell(self, listeners: Iterable[PeerSocket], bits: int, told: set[str | None]) -> bool:
         """False if one of them was not there any more."""
         all_there = True
         for each in listeners:
@@ -68,7 +68,7 @@ class Voice:
                 told.update([each.who] if is_there else [])
         return all_there
 
-    def _send(self, listener: Listener, bits: int) -> bool:
+    def _send(self, listener: PeerSocket, bits: int) -> bool:
         try:
             self._socket.sendto(bytes([bits]), listener.path)
         except FileNotFoundError:
@@ -79,14 +79,14 @@ class Voice:
             log.debug("not told path=%s: %s", listener.path, error)
         return True
 
-    def _forget(self, listener: Listener) -> None:
+    def _forget(self, listener: PeerSocket) -> None:
         """Its process died and could not take its socket away."""
         log.debug("forgotten path=%s", listener.path)
         with suppress(OSError):
             Path(listener.path).unlink()
             self._place.rmdir()  # only if it was the last
 
-    def _found(self) -> list[Listener]:
+    def _found(self) -> list[PeerSocket]:
         """Who is in the folder, which is read again only when it has changed."""
         stamp = os.stat(self._folder)  # noqa: PTH116 - once per commit, so it must be cheap
         now = self._monotonic()
@@ -99,12 +99,12 @@ class Voice:
             self._is_settled = now - self._since > SETTLED
         return self._listeners
 
-    def _read(self) -> list[Listener]:
+    def _read(self) -> list[PeerSocket]:
         require_ours(self._place.parent)
         with os.scandir(self._place) as entries:
             found = ((entry, NAME.fullmatch(entry.name)) for entry in islice(entries, MOST))
             return [
-                Listener(entry.path, int(named[1]), named[2])
+                PeerSocket(entry.path, int(named[1]), named[2])
                 for entry, named in found
                 if named and _is_socket(entry)
             ]

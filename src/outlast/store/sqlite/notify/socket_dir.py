@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-from outlast.store.around import Hint, Topic
+from outlast.store.around import Notification, Topic
 
 BITS = {Topic.WORK: 1, Topic.ENDED: 2, Topic.CANCELLED: 4}
 NAME = re.compile(r"([0-7])-([0-9]{1,10}-[0-9a-f]{8})", re.ASCII)
@@ -19,7 +19,7 @@ SOME_QUEUE = frozenset({""})
 """A byte does not say which queue has work."""
 
 
-def meeting_place(database: Path) -> Path:
+def socket_dir_for(database: Path) -> Path:
     """The folder for this file, whichever path leads to it; a copy has another one."""
     known = database.stat()
     return _runtime_folder() / f"{known.st_dev:x}-{known.st_ino:x}"
@@ -44,8 +44,8 @@ def to_bits(topics: Collection[Topic]) -> int:
     return sum(BITS[topic] for topic in topics)
 
 
-def to_hint(bits: int) -> Hint:
-    return Hint(
+def to_hint(bits: int) -> Notification:
+    return Notification(
         queues=SOME_QUEUE if bits & BITS[Topic.WORK] else frozenset(),
         ended=bool(bits & BITS[Topic.ENDED]),
         cancelled=bool(bits & BITS[Topic.CANCELLED]),

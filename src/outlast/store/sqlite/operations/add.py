@@ -4,31 +4,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.job import NewJob
 from outlast.core.state import State
 from outlast.store.base import Added
 from outlast.store.rows import jobs as job_rows
-from outlast.store.rows.jobs import dumps
-from outlast.store.sqlite.operations.savepoint import alone
-from outlast.store.sqlite.verbs.footing import while_open
+from outlast.store.rows.jobs import to_json_param
+from outlast.store.sqlite.operations.savepoint import in_savepoint
+from outlast.store.sqlite.verbs.footing import require_open_store
 from outlast.store.sqlite.verbs.group import group_of
-from outlast.store.sqlite.writer import Work
+from outlast.store.sqlite.writer import WriteTransaction
 
 
-@while_open
-def add(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
+@require_open_store
+def add(work: WriteTransaction, jobs: Sequence[NewJob]) -> list[Added]:
     """Plain neighbours go in together; whatever may meet a holder goes alone, in its turn."""
     added: list[Added] = []
-    for together, group in groupby(jobs, key=lambda job: job.is_plain and not work.careful):
+    for together, group in groupby(jobs, key=lambda job: job.is_plain and not work.isolate_items):
         neighbours = list(group)
         added += _insert(work, neighbours) if together else [_add_one(work, n) for n in neighbours]
     return added
 
 
-def _insert(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
+def _insert(work: WriteTransaction, jobs: Sequence[NewJob]) -> list[Added]:
     """Store jobs that nothing stands in the way of, those alike in one go."""
-    for _, group in groupby(jobs, key=job_rows.alike):
+    for _, group in groupby(jobs, key=job_rows.insert_shape):
         same = list(group)
         if len(same) == 1:
             _insert_one(work, same[0])
@@ -38,7 +38,7 @@ def _insert(work: Work, jobs: Sequence[NewJob]) -> list[Added]:
 
 
 def _insert_one(
-    work: Work, job: NewJob, retry_of: int | None = None, root: int | None = None
+    work: WriteTransaction, job: NewJob, retry_of: int | None = None, root: int | None = None
 ) -> None:
     values = job_rows.new_job(job, work.now)
     values |= {"id": job.id, "params": job.params, "retry_of": retry_of, "root": root}
@@ -51,11 +51,11 @@ def _insert_one(
     _note(work, values)
 
 
-def _insert_alike(work: Work, jobs: Sequence[NewJob]) -> None:
+def _insert_alike(work: WriteTransaction, jobs: Sequence[NewJob]) -> None:
     values = job_rows.new_job(jobs[0], work.now)
     job_rows.require_storable(values.values())
     values["grp"] = group_of(work, jobs[0])
-    values["jobs"] = dumps([(job.id, job.params) for job in jobs])
+    values["jobs"] = to_json_param([(job.id, job.params) for job in jobs])
     last = work.run("add.jobs_alike", **values).lastrowid or 0
     values["first"] = last - len(jobs) + 1  # nobody else inserts meanwhile: they are consecutive
     work.run("add.wait_alike", **values)
@@ -63,18 +63,18 @@ def _insert_alike(work: Work, jobs: Sequence[NewJob]) -> None:
     _note(work, values)
 
 
-def _note(work: Work, values: Mapping[str, Any]) -> None:
+def _note(work: WriteTransaction, values: Mapping[str, Any]) -> None:
     """Workers are woken for what they can take now, not for what is due later."""
     if values["state"] == State.QUEUED:
         work.queues.add(values["queue"])
 
 
-def _add_one(work: Work, job: NewJob) -> Added:
-    added = alone(work, lambda: _add_keyed(work, job))
+def _add_one(work: WriteTransaction, job: NewJob) -> Added:
+    added = in_savepoint(work, lambda: _add_keyed(work, job))
     return added if isinstance(added, Added) else Added(job.id, created=False, refused=added)
 
 
-def _add_keyed(work: Work, job: NewJob) -> Added:
+def _add_keyed(work: WriteTransaction, job: NewJob) -> Added:
     job_rows.require_storable([*chain(*_keys(job)), job.slot and job.slot.series])
     if work.one("add.known", id=job.id):
         return Added(job.id, created=False)
@@ -83,30 +83,30 @@ def _add_keyed(work: Work, job: NewJob) -> Added:
         return Added(holder, created=False)
     insert_keyed(work, job)
     if job.slot is not None:
-        place = {"series": job.slot.series, "at": micros(job.slot.at)}
+        place = {"series": job.slot.series, "at": to_micros(job.slot.at)}
         work.run("add.take_slot", id=job.id, now=work.now, **place)
     return Added(job.id, created=True)
 
 
-def insert_keyed(work: Work, job: NewJob) -> None:
+def insert_keyed(work: WriteTransaction, job: NewJob) -> None:
     """Store a job that nothing stands in the way of, with its keys and without its slot's row."""
     job_rows.require_storable(chain(*_keys(job)))
     _insert_one(work, job, *_predecessor(work, job))
     _take_keys(work, job)
 
 
-def _holder(work: Work, job: NewJob) -> Any:
+def _holder(work: WriteTransaction, job: NewJob) -> Any:
     """Who has its slot, its key or its active key, asked in that order."""
     holder = None
     if job.slot is not None:
-        at = micros(job.slot.at)
+        at = to_micros(job.slot.at)
         holder = work.one("add.slot_holder", series=job.slot.series, at=at)
     for scope, key, bucket in _keys(job):
         holder = holder or work.one("add.key_holder", scope=scope, key=key, bucket=bucket)
     return holder
 
 
-def _take_keys(work: Work, job: NewJob) -> None:
+def _take_keys(work: WriteTransaction, job: NewJob) -> None:
     for scope, key, bucket in _keys(job):
         work.run("add.take_key", scope=scope, key=key, bucket=bucket, id=job.id)
 
@@ -118,7 +118,7 @@ def _keys(job: NewJob) -> Iterable[tuple[str, str, str]]:
         yield "active", job.active_key, ""
 
 
-def _predecessor(work: Work, job: NewJob) -> tuple[int | None, int | None]:
+def _predecessor(work: WriteTransaction, job: NewJob) -> tuple[int | None, int | None]:
     if job.retry_of is None:
         return None, None
     seq, root, trouble = work.run("add.predecessor", id=job.retry_of).fetchone()

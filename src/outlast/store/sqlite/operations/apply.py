@@ -5,23 +5,25 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from outlast.core.decide import SUCCESS, Change, Guard
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.state import FINAL, WAITING, State
-from outlast.store.contract.transfer import goes_on
+from outlast.store.contract.transfer import allowed_while_sealed
 from outlast.store.rows import jobs as job_rows
-from outlast.store.rows.jobs import dumps
+from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.operations.positions import rearrange
-from outlast.store.sqlite.operations.savepoint import alone
+from outlast.store.sqlite.operations.savepoint import in_savepoint
 from outlast.store.sqlite.verbs.group import advance
-from outlast.store.sqlite.writer import Work
+from outlast.store.sqlite.writer import WriteTransaction
 
 
-def apply(work: Work, changes: Sequence[Change]) -> list[bool]:
+def apply(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
     """In rounds, since two changes of one job must not share a statement."""
-    if not all(map(goes_on, changes)):
+    if not all(map(allowed_while_sealed, changes)):
         work.require_open()
-    if work.careful:
-        return [alone(work, lambda c=change: _apply(work, [c])) == [True] for change in changes]  # type: ignore[misc]
+    if work.isolate_items:
+        return [
+            in_savepoint(work, lambda c=change: _apply(work, [c])) == [True] for change in changes
+        ]  # type: ignore[misc]
     answers: list[bool] = []
     for together in _rounds(changes):
         answers += _apply(work, together)
@@ -43,13 +45,13 @@ def _rounds(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
 
 def _alike(one: Change, other: Change) -> bool:
     placed = _is_placed(one) or _is_placed(other)
-    unblocks = Kind.UNBLOCKED in (one.move.kind, other.move.kind)  # an end may have done that
+    unblocks = EventKind.UNBLOCKED in (one.move.kind, other.move.kind)  # an end may have done that
     return not placed and not unblocks and (one.successor is None) == (other.successor is None)
 
 
 def _is_placed(change: Change) -> bool:
     """Whether it gives the job a place of its own, which the next one's depends on."""
-    return change.move.guard is Guard.ADRIFT or _rearranges(change)
+    return change.move.guard is Guard.DETACHED or _rearranges(change)
 
 
 def _rearranges(change: Change) -> bool:
@@ -60,7 +62,7 @@ def _distinct(changes: Sequence[Change]) -> bool:
     return len({change.job_id for change in changes}) == len(changes)
 
 
-def _apply(work: Work, changes: Sequence[Change]) -> list[bool]:
+def _apply(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
     if all(change.move is SUCCESS and not _leaves(change) for change in changes):
         return _succeed(work, changes)
     return _apply_any(work, changes)
@@ -71,10 +73,10 @@ def _leaves(change: Change) -> bool:
     return bool(change.artifacts) or change.log_path is not None or change.exit_code is not None
 
 
-def _succeed(work: Work, changes: Sequence[Change]) -> list[bool]:
+def _succeed(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
     """The routine path: runs that end well and leave nothing but a result."""
     work.run("finish.clear")
-    encoded = dumps([(change.job_id, change.token, change.result) for change in changes])
+    encoded = to_json_param([(change.job_id, change.token, change.result) for change in changes])
     found = work.run("finish.load", changes=encoded).rowcount
     if found > 0:
         work.run("finish.close", now=work.now)
@@ -90,7 +92,7 @@ def _succeed(work: Work, changes: Sequence[Change]) -> list[bool]:
     return _with_refused(work, changes)
 
 
-def _with_refused(work: Work, changes: Sequence[Change]) -> list[bool]:
+def _with_refused(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
     """Some were stale: they go the long way, which refuses them and writes that down."""
     taken = set(json.loads(work.one("finish.answer")))
     late = [change for n, change in enumerate(changes) if n not in taken]
@@ -98,21 +100,23 @@ def _with_refused(work: Work, changes: Sequence[Change]) -> list[bool]:
     return [n in taken for n in range(len(changes))]
 
 
-def _apply_any(work: Work, changes: Sequence[Change]) -> list[bool]:
+def _apply_any(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
     moves = {change.move for change in changes}
     guards = {move.guard for move in moves}
     ends = {move.to for move in moves}
     work.run("apply.clear")
-    work.run("apply.load", changes=dumps([job_rows.change_row(change) for change in changes]))
+    work.run(
+        "apply.load", changes=to_json_param([job_rows.change_params(change) for change in changes])
+    )
     if guards & {Guard.OPEN, Guard.LAPSED}:
         work.run("apply.check_open", mono=work.mono)
     if guards & {Guard.WAITING, Guard.STATE}:
         work.run("apply.check_waiting")
         work.run("apply.check_ended")
-    if Guard.SILENT in guards:
+    if Guard.RESERVATION_EXPIRED in guards:
         work.run("apply.check_silent", mono=work.mono)
-    if Guard.ADRIFT in guards:
-        _take_adrift(work, changes)
+    if Guard.DETACHED in guards:
+        _apply_detached(work, changes)
     elif any(move.run for move in moves):
         work.run("apply.close", now=work.now)
         work.run("apply.drop_open")
@@ -121,17 +125,17 @@ def _apply_any(work: Work, changes: Sequence[Change]) -> list[bool]:
         rearrange(work, changes[0])
     else:
         _keep_going(work, changes, moves)
-    if ends & FINAL or any(move.yields for move in moves):
+    if ends & FINAL or any(move.yields_to_cancel for move in moves):
         _end(work, guards, moves)
     accepted = json.loads(work.one("apply.answer"))
     if len(accepted) < len(changes) or any(move.kind for move in moves):
         work.run("apply.events", now=work.now)
-    if ends & FINAL or any(move.yields for move in moves):
+    if ends & FINAL or any(move.yields_to_cancel for move in moves):
         advance(work, work.run("apply.grouped").fetchall())
     return _answers(work, changes, accepted)
 
 
-def _take_adrift(work: Work, changes: Sequence[Change]) -> None:
+def _apply_detached(work: WriteTransaction, changes: Sequence[Change]) -> None:
     """Check it, and write the run that is missing."""
     work.run("apply.check_adrift", now=work.now)
     if any(change.run_id for change in changes):
@@ -139,9 +143,9 @@ def _take_adrift(work: Work, changes: Sequence[Change]) -> None:
         work.run("apply.close_missing", now=work.now)
 
 
-def _keep_going(work: Work, changes: Sequence[Change], moves: Iterable[Any]) -> None:
+def _keep_going(work: WriteTransaction, changes: Sequence[Change], moves: Iterable[Any]) -> None:
     """What does not end: back to its place, on as a successor, marked, or moved along."""
-    left = {move.to for move in moves if move.run or move.guard is Guard.ADRIFT}
+    left = {move.to for move in moves if move.run or move.guard is Guard.DETACHED}
     if left & WAITING:
         work.run("apply.put_back", now=work.now)
     if any(change.successor for change in changes):
@@ -150,18 +154,18 @@ def _keep_going(work: Work, changes: Sequence[Change], moves: Iterable[Any]) -> 
         if written.rowcount > 0:
             work.run("apply.queue_successors", now=work.now)
             work.run("add.place", first=first)
-    if any(move.kind is Kind.CANCEL_REQUESTED for move in moves):
+    if any(move.kind is EventKind.CANCEL_REQUESTED for move in moves):
         work.run("apply.mark_cancel")
         work.cancelled = True
     if any(move.guard in (Guard.WAITING, Guard.STATE) and move.to in WAITING for move in moves):
         work.run("apply.move")
 
 
-def _end(work: Work, guards: set[Guard], moves: Iterable[Any]) -> None:
-    if guards & {Guard.WAITING, Guard.STATE, Guard.SILENT}:
+def _end(work: WriteTransaction, guards: set[Guard], moves: Iterable[Any]) -> None:
+    if guards & {Guard.WAITING, Guard.STATE, Guard.RESERVATION_EXPIRED}:
         work.run("apply.drop_waiting")
         work.run("apply.bury")
-    if any(move.kind is Kind.MISFIRE for move in moves):
+    if any(move.kind is EventKind.MISFIRE for move in moves):
         work.run("schedule.misfired")
     work.run("apply.end", now=work.now)
     work.run("apply.free_keys")
@@ -169,12 +173,12 @@ def _end(work: Work, guards: set[Guard], moves: Iterable[Any]) -> None:
     work.ended = True
 
 
-def _free_queues(work: Work, statement: str) -> None:
+def _free_queues(work: WriteTransaction, statement: str) -> None:
     """With a direct job its hold on the queue ends: others may be taken again."""
     work.queues.update(queue for (queue,) in work.run(statement, now=work.now).fetchall())
 
 
-def _answers(work: Work, changes: Sequence[Change], accepted: list[int]) -> list[bool]:
+def _answers(work: WriteTransaction, changes: Sequence[Change], accepted: list[int]) -> list[bool]:
     if len(accepted) == len(changes):
         answers = [True] * len(changes)
     else:

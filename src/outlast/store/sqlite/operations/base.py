@@ -11,7 +11,7 @@ from outlast.store.sqlite.reader import Reader
 from outlast.store.sqlite.writer import Writer
 
 
-class Asking:
+class SqliteOperations:
     """A store on a file, as its verbs see it."""
 
     path: Path

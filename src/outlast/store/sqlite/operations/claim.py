@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from outlast.core.duration import MICROSECOND
-from outlast.core.queue import Gate
-from outlast.core.run import Claim, Holder
+from outlast.core.queue import QueueGate
+from outlast.core.run import Claim, LeaseHolder
 from outlast.store.base import PROMOTED_AT_ONCE
 from outlast.store.rows import jobs as job_rows
-from outlast.store.rows.jobs import dumps
-from outlast.store.sqlite.verbs.footing import while_open
-from outlast.store.sqlite.writer import Work
+from outlast.store.rows.jobs import to_json_param
+from outlast.store.sqlite.verbs.footing import require_open_store
+from outlast.store.sqlite.writer import WriteTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ClaimRequest:
     """What one claim asks for."""
 
-    holder: Holder
+    holder: LeaseHolder
     queue: str
     types: Sequence[str]
     limit: int
@@ -28,12 +28,12 @@ class Wanted:
     prefix: str
 
 
-@while_open
-def claim(work: Work, asked: Sequence[Wanted]) -> list[list[Claim]]:
+@require_open_store
+def claim(work: WriteTransaction, asked: Sequence[ClaimRequest]) -> list[list[Claim]]:
     return [_claim(work, wanted) for wanted in asked]
 
 
-def _claim(work: Work, wanted: Wanted) -> list[Claim]:
+def _claim(work: WriteTransaction, wanted: ClaimRequest) -> list[Claim]:
     work.run("claim.promote", now=work.now, limit=PROMOTED_AT_ONCE)
     gate, reserved = _gate(work, wanted.queue)
     if not _pick(work, wanted, gate, reserved):
@@ -48,11 +48,11 @@ def _claim(work: Work, wanted: Wanted) -> list[Claim]:
     return [job_rows.claim(row) for row in json.loads(work.one("claim.claimed"))]
 
 
-def _gate(work: Work, queue: str) -> tuple[Gate, int | None]:
+def _gate(work: WriteTransaction, queue: str) -> tuple[QueueGate, int | None]:
     """Read under the write lock that the claim holds anyway: nobody comes in between."""
     found = work.run("claim.gate", queue=queue, now=work.now).fetchone()
     is_paused, concurrency, is_reserved, job = found
-    gate = Gate(
+    gate = QueueGate(
         is_paused=bool(is_paused),
         concurrency=concurrency,
         open_runs=0 if concurrency is None else work.one("claim.count_open", queue=queue),
@@ -61,20 +61,22 @@ def _gate(work: Work, queue: str) -> tuple[Gate, int | None]:
     return gate, job
 
 
-def _pick(work: Work, wanted: Wanted, gate: Gate, reserved: int | None) -> bool:
+def _pick(
+    work: WriteTransaction, wanted: ClaimRequest, gate: QueueGate, reserved: int | None
+) -> bool:
     """Whether there is anything to take."""
-    limit, prefetch = gate.room(wanted.limit, wanted.prefetch)
+    limit, prefetch = gate.capacity(wanted.limit, wanted.prefetch)
     if limit + prefetch < 1:
         return False
     work.run("claim.clear")
-    asked = {"types": dumps(list(dict.fromkeys(wanted.types))), "now": work.now}
+    asked = {"types": to_json_param(list(dict.fromkeys(wanted.types))), "now": work.now}
     if gate.is_reserved:
         return work.run("claim.pick_reserved", job=reserved, **asked).rowcount > 0
     room = {"limit": limit, "prefetch": prefetch}
     return work.run("claim.pick", queue=wanted.queue, **room, **asked).rowcount > 0
 
 
-def _use_reservation(work: Work, queue: str, gate: Gate) -> None:
+def _use_reservation(work: WriteTransaction, queue: str, gate: QueueGate) -> None:
     work.ended = True  # whoever asked for it waits to hear that it was taken
     if not gate.keeps_reservation:
         work.run("reservation.use", queue=queue, now=work.now)

@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 
-from outlast.core.document import Record, Swap
+from outlast.core.document import Document, Swap
 from outlast.store.rows import jobs as job_rows
-from outlast.store.sqlite.verbs.footing import while_open
-from outlast.store.sqlite.writer import Work
+from outlast.store.sqlite.verbs.footing import require_open_store
+from outlast.store.sqlite.writer import WriteTransaction
 
 
-@while_open
-def swap(work: Work, swaps: Sequence[Swap]) -> list[Record | None]:
+@require_open_store
+def swap(work: WriteTransaction, swaps: Sequence[Swap]) -> list[Document | None]:
     return [
         _delete_record(work, each) if each.value is None else _write_record(work, each)
         for each in swaps
     ]
 
 
-def _write_record(work: Work, swap: Swap) -> Record | None:
+def _write_record(work: WriteTransaction, swap: Swap) -> Document | None:
     written = work.run(
         "record.write",
         kind=swap.kind,
@@ -28,12 +28,12 @@ def _write_record(work: Work, swap: Swap) -> Record | None:
     return _read_record(work, swap) if written.rowcount > 0 else None
 
 
-def _delete_record(work: Work, swap: Swap) -> Record | None:
+def _delete_record(work: WriteTransaction, swap: Swap) -> Document | None:
     there = _read_record(work, swap)
     gone = work.run("record.delete", kind=swap.kind, key=swap.key, expected=swap.expected)
     return there if gone.rowcount > 0 else None
 
 
-def _read_record(work: Work, swap: Swap) -> Record | None:
+def _read_record(work: WriteTransaction, swap: Swap) -> Document | None:
     found = work.run("record.get", kind=swap.kind, key=swap.key).fetchone()
     return None if found is None else job_rows.record(found)

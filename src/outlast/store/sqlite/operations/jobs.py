@@ -3,24 +3,24 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.decide import Change
 from outlast.core.event import EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
-from outlast.core.run import Claim, Holder, Lease, RunRecord
+from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.state import State
 from outlast.store.base import PROMOTED_AT_ONCE, Added, Filter, Renewal
 from outlast.store.rows import jobs as job_rows
 from outlast.store.sqlite import finding, verbs
-from outlast.store.sqlite.operations.base import Asking
+from outlast.store.sqlite.operations.base import SqliteOperations
 
 
-class SqliteJobs(Asking):
+class JobOperations(SqliteOperations):
     """Jobs, their runs, and what recovery looks for."""
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
-        return await self._writer.ask(verbs.add, jobs) if jobs else []
+        return await self._writer.submit(verbs.add, jobs) if jobs else []
 
     async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
         found = await self._jobs("read.get", ids=list(job_ids))
@@ -29,7 +29,7 @@ class SqliteJobs(Asking):
 
     async def claim(
         self,
-        holder: Holder,
+        holder: LeaseHolder,
         *,
         queue: str,
         types: Collection[str],
@@ -39,7 +39,7 @@ class SqliteJobs(Asking):
     ) -> list[Claim]:
         if limit + prefetch < 1 or not types:
             return []
-        wanted = verbs.Wanted(
+        wanted = verbs.ClaimRequest(
             holder=holder,
             queue=queue,
             types=sorted(types),
@@ -48,56 +48,56 @@ class SqliteJobs(Asking):
             lease=lease,
             prefix=self._ids.prefix(),
         )
-        claims: list[Claim] = (await self._writer.ask(verbs.claim, [wanted]))[0]
+        claims: list[Claim] = (await self._writer.submit(verbs.claim, [wanted]))[0]
         return claims
 
     async def apply(self, changes: Sequence[Change]) -> list[bool]:
-        return await self._writer.ask(verbs.apply, changes) if changes else []
+        return await self._writer.submit(verbs.apply, changes) if changes else []
 
     async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
         asked = [(lease, span) for lease in leases]
-        return await self._writer.ask(verbs.renew, asked) if asked else []
+        return await self._writer.submit(verbs.renew, asked) if asked else []
 
-    async def lapsed(self, *, limit: int) -> list[Job]:
+    async def expired_leases(self, *, limit: int) -> list[Job]:
         return await self._jobs("read.lapsed", mono=self._clock.monotonic(), limit=limit)
 
-    async def overdue(self, *, limit: int) -> list[Job]:
-        return await self._jobs("read.overdue", now=micros(self._clock.now()), limit=limit)
+    async def missed_start_deadline(self, *, limit: int) -> list[Job]:
+        return await self._jobs("read.overdue", now=to_micros(self._clock.now()), limit=limit)
 
     async def promote_due(self, *, limit: int) -> int:
-        moved: int = (await self._writer.ask(verbs.promote, [limit]))[0]
+        moved: int = (await self._writer.submit(verbs.promote, [limit]))[0]
         return moved
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        asked = {"now": micros(self._clock.now()), "promoted": PROMOTED_AT_ONCE}
+        asked = {"now": to_micros(self._clock.now()), "promoted": PROMOTED_AT_ONCE}
         return await self._jobs("read.peek", queue=queue, limit=limit, **asked)
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
-        name, asked = finding.question(what)
+        name, asked = finding.select_for(what)
         if name in finding.FEW:
             few = await self._jobs(name, before=before, **asked)
             return [job for job in few if what.fits(job)][:limit]
         return await self._jobs(name, limit=limit, before=before, **asked)
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
-        found = await self._reader.snapshot("read.counts")
+        found = await self._reader.cached_rows("read.counts")
         return {(queue, State(state)): count for queue, state, count in found}
 
     async def chain(self, job_id: JobId) -> list[Job]:
         return await self._jobs("read.chain", id=job_id)
 
     async def prune(self, *, older_than: timedelta, limit: int) -> int:
-        gone: int = (await self._writer.ask(verbs.prune, [(older_than, limit)]))[0]
+        gone: int = (await self._writer.submit(verbs.prune, [(older_than, limit)]))[0]
         return gone
 
     async def runs(self, job_id: JobId) -> list[RunRecord]:
         return [job_rows.run_record(row) for row in await self._reader.rows("read.runs", id=job_id)]
 
-    async def report(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
-        return await self._writer.ask(verbs.report, reports) if reports else []
+    async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+        return await self._writer.submit(verbs.report, reports) if reports else []
 
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
-        attached: bool = (await self._writer.ask(verbs.attach, [(lease, artifacts)]))[0]
+        attached: bool = (await self._writer.submit(verbs.attach, [(lease, artifacts)]))[0]
         return attached
 
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
@@ -111,16 +111,16 @@ class SqliteJobs(Asking):
         found = await self._reader.rows("read.stream", after=after, limit=limit)
         return [job_rows.event(row) for row in found]
 
-    async def held(
+    async def running_under_other_boots(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
         asked = {"besides": besides, "instance": instance_id, "after": after}
         return await self._jobs("read.held", limit=limit, **asked)
 
-    async def adrift(self, *, after: int = 0, limit: int) -> list[Job]:
+    async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
         return await self._jobs("read.adrift", after=after, limit=limit)
 
-    async def unfollowed(self, *, after: int = 0, limit: int) -> list[Job]:
+    async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
         return await self._jobs("read.unfollowed", after=after, limit=limit)
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
@@ -128,5 +128,5 @@ class SqliteJobs(Asking):
         found = [
             job_rows.orphan(row) for row in await self._reader.rows("read.orphans", limit=limit)
         ]
-        removed = await self._writer.ask(verbs.remove_orphans, found) if found else []
+        removed = await self._writer.submit(verbs.remove_orphans, found) if found else []
         return [event for event in removed if event is not None]

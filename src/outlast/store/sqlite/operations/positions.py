@@ -4,23 +4,23 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core import position
 from outlast.core.decide import Change
 from outlast.core.duration import MICROSECOND
-from outlast.core.event import Kind
+from outlast.core.event import EventKind
 from outlast.core.ordering import GAP, Ordering
-from outlast.core.position import Edit, Place, Spot
-from outlast.core.sync_coroutine import at_once
-from outlast.store.rows.jobs import LAST, dumps
-from outlast.store.sqlite.verbs.footing import while_open
-from outlast.store.sqlite.writer import Work
+from outlast.core.position import JobEdit, MoveTo, PositionedJob
+from outlast.core.sync_coroutine import run_without_waiting
+from outlast.store.rows.jobs import LAST, to_json_param
+from outlast.store.sqlite.verbs.footing import require_open_store
+from outlast.store.sqlite.writer import WriteTransaction
 
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**63 - 1
 
 
-def rearrange(work: Work, change: Change) -> None:
+def rearrange(work: WriteTransaction, change: Change) -> None:
     """Write the edit or the place of the one change that is loaded, if it was found current."""
     if change.edit is not None:
         _edit(work, change.edit)
@@ -28,12 +28,12 @@ def rearrange(work: Work, change: Change) -> None:
         _move(work, change.place)
 
 
-@while_open
-def normalise(work: Work, queues: Sequence[str]) -> list[int]:
+@require_open_store
+def normalise(work: WriteTransaction, queues: Sequence[str]) -> list[int]:
     return [_normalise(work, queue) for queue in queues]
 
 
-def _edit(work: Work, edit: Edit) -> None:
+def _edit(work: WriteTransaction, edit: JobEdit) -> None:
     if edit.params is not None:
         work.run("place.params", params=edit.params)
     due = _due(edit, work.now)
@@ -42,8 +42,8 @@ def _edit(work: Work, edit: Edit) -> None:
         work.queues.add("")  # somebody may have work now; which queue is not known here
 
 
-def _due(edit: Edit, now: int) -> int | None:
-    due = None if edit.at is None else micros(edit.at)
+def _due(edit: JobEdit, now: int) -> int | None:
+    due = None if edit.at is None else to_micros(edit.at)
     if edit.delay is not None:
         due = now + edit.delay // MICROSECOND
     if due is not None and due > LAST:
@@ -51,23 +51,25 @@ def _due(edit: Edit, now: int) -> int | None:
     return due
 
 
-def _move(work: Work, to: Place) -> None:
+def _move(work: WriteTransaction, to: MoveTo) -> None:
     if to.target is not None:
         work.run("place.check_target", target=to.target)
     subject = work.run("place.subject", target=to.target, gap=GAP).fetchone()
     if subject is not None:
         moved, target, queue, priority, gap = subject
-        lane = SqliteLane(work, queue, priority)
+        lane = SqliteWaitingLine(work, queue, priority)
         write = partial(_write, work)
-        at_once(position.rearrange(lane, write, to.where, moved=moved, target=target, gap=gap))
+        run_without_waiting(
+            position.move_job(lane, write, to.where, moved=moved, target=target, gap=gap)
+        )
 
 
-async def _write(work: Work, places: Mapping[int, int]) -> None:
+async def _write(work: WriteTransaction, places: Mapping[int, int]) -> None:
     if places:
-        work.run("place.write", places=dumps(list(places.items())))
+        work.run("place.write", places=to_json_param(list(places.items())))
 
 
-def _normalise(work: Work, queue: str) -> int:
+def _normalise(work: WriteTransaction, queue: str) -> int:
     found = work.run("queue.get", name=queue).fetchone()
     ordering, gap = found[1:3] if found else (Ordering.SCHEDULED, GAP)
     if ordering == Ordering.POSITION:
@@ -75,15 +77,15 @@ def _normalise(work: Work, queue: str) -> int:
     else:
         changed = work.run("place.normalise_placed", queue=queue, gap=gap).rowcount
     if changed:
-        told = {"kind": Kind.NORMALISED, "detail": str(changed)}
+        told = {"kind": EventKind.NORMALISED, "detail": str(changed)}
         work.run("place.normalised", queue=queue, now=work.now, **told)
     return changed
 
 
-class SqliteLane:
+class SqliteWaitingLine:
     """The waiting jobs of one queue and priority, found by the index of positions."""
 
-    def __init__(self, work: Work, queue: str, priority: int) -> None:
+    def __init__(self, work: WriteTransaction, queue: str, priority: int) -> None:
         self._work = work
         self._lane = {"queue": queue, "priority": priority}
 
@@ -94,12 +96,12 @@ class SqliteLane:
         asked = {**self._lane, "without": without}
         return self._work.one("place.lowest", **asked), self._work.one("place.highest", **asked)
 
-    async def before(self, seq: int | None, number: int, *, without: int) -> list[Spot]:
+    async def before(self, seq: int | None, number: int, *, without: int) -> list[PositionedJob]:
         spot = self._spot(seq)
         bound = 1 if spot["position"] > 0 else _LEAST
         return self._spots("place.before", bound, spot, number, without)
 
-    async def after(self, seq: int, number: int, *, without: int) -> list[Spot]:
+    async def after(self, seq: int, number: int, *, without: int) -> list[PositionedJob]:
         spot = self._spot(seq)
         bound = -1 if spot["position"] < 0 else _MOST
         return self._spots("place.after", bound, spot, number, without)
@@ -120,6 +122,6 @@ class SqliteLane:
 
     def _spots(
         self, name: str, bound: int, spot: Mapping[str, Any], number: int, without: int
-    ) -> list[Spot]:
+    ) -> list[PositionedJob]:
         asked = {**self._lane, **spot, "bound": bound, "limit": number, "without": without}
-        return [Spot(*row) for row in self._work.run(name, **asked).fetchall()]
+        return [PositionedJob(*row) for row in self._work.run(name, **asked).fetchall()]

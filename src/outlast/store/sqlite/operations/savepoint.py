@@ -4,12 +4,12 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
-from outlast.store.sqlite.writer import Work
+from outlast.store.sqlite.writer import WriteTransaction
 
 T = TypeVar("T")
 
 
-def alone(work: Work, step: Callable[[], T]) -> T | str:
+def in_savepoint(work: WriteTransaction, step: Callable[[], T]) -> T | str:
     """Do it under a savepoint of its own; why the database refused it, if it did."""
     work.run("item.save")
     try:

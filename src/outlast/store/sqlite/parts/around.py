@@ -2,55 +2,55 @@
 
 from datetime import timedelta
 
-from outlast.core.audit.model import Dossier, Stray
-from outlast.core.document import Record, Swap, check_swap
-from outlast.core.run import Holder
+from outlast.core.audit.model import DanglingRecord, JobAudit
+from outlast.core.document import Document, Swap, check_swap
+from outlast.core.run import LeaseHolder
 from outlast.core.worker import WorkerInfo, WorkerRecord
 from outlast.store.rows import audit
 from outlast.store.rows import jobs as job_rows
 from outlast.store.sqlite import verbs
-from outlast.store.sqlite.operations.base import Asking
+from outlast.store.sqlite.operations.base import SqliteOperations
 
 
-class SqliteAround(Asking):
+class SqliteAround(SqliteOperations):
     """Who works, small documents, and what `verify` asks."""
 
-    async def record(self, kind: str, key: str) -> Record | None:
+    async def document(self, kind: str, key: str) -> Document | None:
         found = await self._reader.rows("record.get", kind=kind, key=key)
         return job_rows.record(found[0]) if found else None
 
-    async def records(self, kind: str) -> list[Record]:
+    async def documents(self, kind: str) -> list[Document]:
         return [job_rows.record(row) for row in await self._reader.rows("record.all", kind=kind)]
 
     async def swap(
         self, kind: str, key: str, *, expected: int | None, value: str | None
-    ) -> Record | None:
+    ) -> Document | None:
         wish = check_swap(Swap(kind=kind, key=key, expected=expected, value=value))
-        swapped: Record | None = (await self._writer.ask(verbs.swap, [wish]))[0]
+        swapped: Document | None = (await self._writer.submit(verbs.swap, [wish]))[0]
         return swapped
 
-    async def enlist(self, worker: WorkerInfo) -> None:
-        await self._writer.ask(verbs.enlist, [worker])
+    async def register_worker(self, worker: WorkerInfo) -> None:
+        await self._writer.submit(verbs.enlist, [worker])
 
-    async def beat(self, holder: Holder, *, span: timedelta) -> bool:
-        alive: bool = (await self._writer.ask(verbs.beat, [(holder, span)]))[0]
+    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
+        alive: bool = (await self._writer.submit(verbs.beat, [(holder, span)]))[0]
         return alive
 
-    async def retire(self, holder: Holder) -> None:
-        await self._writer.ask(verbs.retire, [holder])
+    async def deregister_worker(self, holder: LeaseHolder) -> None:
+        await self._writer.submit(verbs.retire, [holder])
 
     async def workers(self) -> list[WorkerRecord]:
         found = await self._reader.rows("read.workers", mono=self._clock.monotonic())
         return [job_rows.worker(row) for row in found]
 
-    async def size(self) -> int:
+    async def job_count(self) -> int:
         [(number,)] = await self._reader.rows("audit.size")
         return int(number)
 
-    async def dossiers(self, *, after: int, limit: int) -> list[Dossier]:
+    async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
         found = await self._reader.rows("audit.dossiers", after=after, limit=limit)
         return [audit.dossier(row) for row in found]
 
-    async def strays(self, *, limit: int) -> list[Stray]:
+    async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:
         pages = [await self._reader.rows(name, limit=limit) for name in audit.STRAYS]
         return [audit.stray(row) for page in pages for row in page]

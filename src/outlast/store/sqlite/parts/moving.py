@@ -6,53 +6,53 @@ from typing import Any, Final
 from outlast.store.contract.transfer import (
     COLUMNS,
     FIRST,
-    Footing,
-    Kind,
     Row,
-    Step,
+    StatusChange,
+    TableKind,
+    TransferStatus,
     from_row,
     plain,
 )
 from outlast.store.sqlite import verbs
-from outlast.store.sqlite.operations.base import Asking
+from outlast.store.sqlite.operations.base import SqliteOperations
 
-READS: Final[Mapping[Kind, str]] = {
-    Kind.QUEUES: "copy.queues",
-    Kind.GROUPS: "copy.groups",
-    Kind.KEYS: "copy.keys",
-    Kind.SLOTS: "copy.slots",
-    Kind.SCHEDULES: "copy.schedules",
-    Kind.RECORDS: "copy.records",
-    Kind.JOBS: "copy.jobs",
-    Kind.RUNS: "copy.runs",
-    Kind.EVENTS: "copy.events",
-    Kind.RESERVATIONS: "copy.reservations",
-    Kind.COUNTERS: "copy.counters",
+READS: Final[Mapping[TableKind, str]] = {
+    TableKind.QUEUES: "copy.queues",
+    TableKind.GROUPS: "copy.groups",
+    TableKind.KEYS: "copy.keys",
+    TableKind.SLOTS: "copy.slots",
+    TableKind.SCHEDULES: "copy.schedules",
+    TableKind.RECORDS: "copy.records",
+    TableKind.JOBS: "copy.jobs",
+    TableKind.RUNS: "copy.runs",
+    TableKind.EVENTS: "copy.events",
+    TableKind.RESERVATIONS: "copy.reservations",
+    TableKind.COUNTERS: "copy.counters",
 }
 
 
-class SqliteMoving(Asking):
+class SqliteMoving(SqliteOperations):
     """Moving a store."""
 
-    async def footing(self) -> Footing:
+    async def transfer_status(self) -> TransferStatus:
         found = await self._reader.rows("footing.get")
         return from_row(found[0] if found else None).at(self._clock.now())
 
-    async def stand(self, step: Step) -> bool:
+    async def change_transfer_status(self, step: StatusChange) -> bool:
         # One writer: whatever began before it is written.
-        taken: bool = (await self._writer.ask(verbs.stand, [step]))[0]
+        taken: bool = (await self._writer.submit(verbs.change_status, [step]))[0]
         return taken
 
     async def dump(
-        self, kind: Kind, *, after: Row | None = None, limit: int, ended_only: bool = False
+        self, kind: TableKind, *, after: Row | None = None, limit: int, ended_only: bool = False
     ) -> list[Row]:
         key = FIRST[kind] if after is None else after
         asked: dict[str, Any] = dict(zip(COLUMNS[kind], key, strict=False))
-        if kind is Kind.JOBS:
+        if kind is TableKind.JOBS:
             asked["ended_only"] = ended_only
         found = await self._reader.rows(READS[kind], limit=limit, **asked)
         return [plain(kind, row) for row in found]
 
-    async def load(self, kind: Kind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
+    async def load(self, kind: TableKind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
         if rows or gone:
-            await self._writer.ask(verbs.load, [(kind, rows, gone)])
+            await self._writer.submit(verbs.load, [(kind, rows, gone)])

@@ -10,14 +10,14 @@ from outlast.store.contract.reservations import Reserved
 from outlast.store.rows import queues as queue_rows
 from outlast.store.rows import reservations as reservation_rows
 from outlast.store.sqlite import verbs
-from outlast.store.sqlite.operations.base import Asking
+from outlast.store.sqlite.operations.base import SqliteOperations
 
 
-class SqliteQueues(Asking):
+class SqliteQueues(SqliteOperations):
     """Queues, and reservations of them."""
 
     async def set_queue(self, queue: Queue) -> None:
-        await self._writer.ask(verbs.set_queue, [queue])
+        await self._writer.submit(verbs.set_queue, [queue])
 
     async def queue(self, name: str) -> Queue:
         found = await self._reader.rows("queue.get", name=name)
@@ -28,22 +28,22 @@ class SqliteQueues(Asking):
         return [queue_rows.queue(row, self._clock.now()) for row in found]
 
     async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
-        await self._writer.ask(verbs.pause, [(name, reason, span)])
+        await self._writer.submit(verbs.pause, [(name, reason, span)])
 
     async def resume(self, name: str) -> bool:
-        resumed: bool = (await self._writer.ask(verbs.resume, [name]))[0]
+        resumed: bool = (await self._writer.submit(verbs.resume, [name]))[0]
         return resumed
 
     async def normalise(self, queue: str) -> int:
-        changed: int = (await self._writer.ask(verbs.normalise, [queue]))[0]
+        changed: int = (await self._writer.submit(verbs.normalise, [queue]))[0]
         return changed
 
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
-        reserved: Reserved = (await self._writer.ask(verbs.reserve, [(new, job)]))[0]
+        reserved: Reserved = (await self._writer.submit(verbs.reserve, [(new, job)]))[0]
         return reserved
 
-    async def keep(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
-        kept: bool = (await self._writer.ask(verbs.keep, [(reservation_id, span)]))[0]
+    async def extend_reservation(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+        kept: bool = (await self._writer.submit(verbs.keep, [(reservation_id, span)]))[0]
         return kept
 
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
@@ -55,12 +55,12 @@ class SqliteQueues(Asking):
             return await self._reservations("reservation.held", limit=limit)
         return await self._reservations("reservation.latest", limit=limit)
 
-    async def lapsed_reservations(self, *, limit: int) -> list[Reservation]:
+    async def expired_reservations(self, *, limit: int) -> list[Reservation]:
         mono = self._clock.monotonic()
         return await self._reservations("reservation.lapsed", mono=mono, limit=limit)
 
-    async def free_reservations(self, *, limit: int) -> list[Reservation]:
-        freed: list[Reservation] = (await self._writer.ask(verbs.free_reservations, [limit]))[0]
+    async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
+        freed: list[Reservation] = (await self._writer.submit(verbs.free_reservations, [limit]))[0]
         return freed
 
     async def _reservations(self, name: str, **values: Any) -> list[Reservation]:

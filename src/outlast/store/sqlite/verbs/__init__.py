@@ -2,11 +2,11 @@
 
 from outlast.store.sqlite.operations.add import add
 from outlast.store.sqlite.operations.apply import apply
-from outlast.store.sqlite.operations.claim import Wanted, claim
+from outlast.store.sqlite.operations.claim import ClaimRequest, claim
 from outlast.store.sqlite.operations.documents import swap
 from outlast.store.sqlite.operations.positions import normalise
 from outlast.store.sqlite.operations.workers import beat, enlist, retire
-from outlast.store.sqlite.verbs.footing import stand
+from outlast.store.sqlite.verbs.footing import change_status
 from outlast.store.sqlite.verbs.group import (
     add_group,
     expire_groups,
@@ -18,17 +18,18 @@ from outlast.store.sqlite.verbs.loading import load
 from outlast.store.sqlite.verbs.queue import pause, resume, set_queue
 from outlast.store.sqlite.verbs.repair import remove_orphans
 from outlast.store.sqlite.verbs.reservation import free_reservations, keep, reserve
-from outlast.store.sqlite.verbs.schedule import Setting, fire, set_schedule
+from outlast.store.sqlite.verbs.schedule import ScheduleWrite, fire, set_schedule
 from outlast.store.sqlite.verbs.upkeep import attach, promote, prune, renew, report
 
 __all__ = [
-    "Setting",
-    "Wanted",
+    "ClaimRequest",
+    "ScheduleWrite",
     "add",
     "add_group",
     "apply",
     "attach",
     "beat",
+    "change_status",
     "claim",
     "enlist",
     "expire_groups",
@@ -49,7 +50,6 @@ __all__ = [
     "seal_group",
     "set_queue",
     "set_schedule",
-    "stand",
     "stop_group",
     "swap",
     "sweep_groups",

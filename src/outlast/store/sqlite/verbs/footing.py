@@ -4,37 +4,43 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
-from outlast.clock import moment
-from outlast.store.contract.transfer import Stage, Step, after, from_row, to_row
-from outlast.store.sqlite.writer import Work
+from outlast.clock import from_micros
+from outlast.store.contract.transfer import (
+    StatusChange,
+    TransferStage,
+    from_row,
+    next_status,
+    to_row,
+)
+from outlast.store.sqlite.writer import WriteTransaction
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 
 
-def while_open(
-    verb: Callable[[Work, Sequence[Item]], list[T]],
-) -> Callable[[Work, Sequence[Item]], list[T]]:
+def require_open_store(
+    verb: Callable[[WriteTransaction, Sequence[Item]], list[T]],
+) -> Callable[[WriteTransaction, Sequence[Item]], list[T]]:
     """The verb, refused unless the store takes work; one mark for all of a group."""
 
     @wraps(verb)
-    def guarded(work: Work, items: Sequence[Item]) -> list[T]:
+    def guarded(work: WriteTransaction, items: Sequence[Item]) -> list[T]:
         work.require_open()
         return verb(work, items)
 
     return guarded
 
 
-def stand(work: Work, steps: Sequence[Step]) -> list[bool]:
+def change_status(work: WriteTransaction, steps: Sequence[StatusChange]) -> list[bool]:
     return [_stand(work, step) for step in steps]
 
 
-def _stand(work: Work, step: Step) -> bool:
+def _stand(work: WriteTransaction, step: StatusChange) -> bool:
     present = from_row(work.run("footing.get").fetchone())
-    footing = after(present, step, moment(work.now))
+    footing = next_status(present, step, from_micros(work.now))
     if footing is None:
         return False
-    if footing.stage is Stage.OPEN:
+    if footing.stage is TransferStage.OPEN:
         work.run("footing.clear")
         work.queues.add("")  # whoever waited may have work again
     else:

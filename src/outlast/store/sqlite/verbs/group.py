@@ -8,48 +8,50 @@ from outlast.core.duration import MICROSECOND
 from outlast.core.group import (
     MEMBER_FAILED,
     NEVER_COMPLETED,
-    Closing,
+    ClosePolicy,
+    GroupAction,
     GroupMode,
     NewGroup,
     OnMemberFailure,
-    Step,
-    after,
-    why_no_member,
+    action_after_member,
+    membership_error,
 )
 from outlast.core.job import NewJob
 from outlast.core.state import State
 from outlast.store.rows.jobs import require_storable
-from outlast.store.sqlite.verbs.footing import while_open
-from outlast.store.sqlite.writer import Work
+from outlast.store.sqlite.verbs.footing import require_open_store
+from outlast.store.sqlite.writer import WriteTransaction
 
 _ALL: Final = -1
 
 
-@while_open
-def add_group(work: Work, groups: Sequence[NewGroup]) -> list[bool]:
+@require_open_store
+def add_group(work: WriteTransaction, groups: Sequence[NewGroup]) -> list[bool]:
     return [_add_group(work, group) for group in groups]
 
 
-@while_open
-def seal_group(work: Work, group_ids: Sequence[str]) -> list[bool]:
+@require_open_store
+def seal_group(work: WriteTransaction, group_ids: Sequence[str]) -> list[bool]:
     return [_seal(work, group_id) for group_id in group_ids]
 
 
-@while_open
-def stop_group(work: Work, asked: Sequence[tuple[str, Closing, str | None]]) -> list[bool]:
+@require_open_store
+def stop_group(
+    work: WriteTransaction, asked: Sequence[tuple[str, ClosePolicy, str | None]]
+) -> list[bool]:
     return [
         work.run("group.stop", id=group_id, closing=closing, reason=reason).rowcount > 0
         for group_id, closing, reason in asked
     ]
 
 
-@while_open
-def sweep_groups(work: Work, limits: Sequence[int]) -> list[int]:
+@require_open_store
+def sweep_groups(work: WriteTransaction, limits: Sequence[int]) -> list[int]:
     return [work.run("group.sweep", limit=limit).rowcount for limit in limits]
 
 
-@while_open
-def expire_groups(work: Work, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
+@require_open_store
+def expire_groups(work: WriteTransaction, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
     return [
         work.run(
             "group.expire",
@@ -61,32 +63,34 @@ def expire_groups(work: Work, asked: Sequence[tuple[timedelta, int]]) -> list[in
     ]
 
 
-def group_of(work: Work, job: NewJob) -> int | None:
+def group_of(work: WriteTransaction, job: NewJob) -> int | None:
     """The row of the group that a new job becomes a member of; ValueError if it cannot."""
     if not job.member:
         return None
     seq: int | None
-    seq, is_sealed, closing, _ = _door(work, job.group_id)
-    why = why_no_member(job, is_known=seq is not None, is_sealed=is_sealed, closing=closing)
+    seq, is_sealed, closing, _ = _membership_state(work, job.group_id)
+    why = membership_error(job, is_known=seq is not None, is_sealed=is_sealed, closing=closing)
     if why is not None:
         raise ValueError(why)
     return seq
 
 
-def advance(work: Work, ends: Iterable[tuple[Any, ...]]) -> None:
+def advance(work: WriteTransaction, ends: Iterable[tuple[Any, ...]]) -> None:
     """What the ends of members mean for their groups, one after the other."""
     for job, token, root, group, mode, on_failure, end, was_blocked in ends:
-        step = after(GroupMode(mode), OnMemberFailure(on_failure), State(end))
-        if step in (Step.STOP, Step.SKIP):
+        step = action_after_member(GroupMode(mode), OnMemberFailure(on_failure), State(end))
+        if step in (GroupAction.STOP, GroupAction.SKIP):
             closed = work.run("group.close", grp=group, closing=step, reason=MEMBER_FAILED)
             if closed.rowcount > 0:
                 work.run("group.tell", job=job, token=token, grp=group, now=work.now)
-        elif step is Step.NEXT and not was_blocked:  # who ends before its turn gives none away
+        elif (
+            step is GroupAction.NEXT and not was_blocked
+        ):  # who ends before its turn gives none away
             work.run("group.next", grp=group, root=root)
             work.queues.add("")
 
 
-def _add_group(work: Work, group: NewGroup) -> bool:
+def _add_group(work: WriteTransaction, group: NewGroup) -> bool:
     values = {
         "id": group.id,
         "name": group.name,
@@ -98,8 +102,8 @@ def _add_group(work: Work, group: NewGroup) -> bool:
     return work.run("group.add", now=work.now, **values).rowcount > 0
 
 
-def _seal(work: Work, group_id: str) -> bool:
-    seq, was_sealed, _, mode = _door(work, group_id)
+def _seal(work: WriteTransaction, group_id: str) -> bool:
+    seq, was_sealed, _, mode = _membership_state(work, group_id)
     if was_sealed or seq is None:
         return bool(was_sealed)
     if work.run("group.seal", id=group_id, now=work.now).rowcount <= 0:
@@ -110,6 +114,6 @@ def _seal(work: Work, group_id: str) -> bool:
     return True
 
 
-def _door(work: Work, group_id: str | None) -> tuple[Any, ...]:
+def _membership_state(work: WriteTransaction, group_id: str | None) -> tuple[Any, ...]:
     found: tuple[Any, ...] | None = work.run("group.door", id=group_id).fetchone()
     return (None, False, None, None) if found is None else found

@@ -3,21 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from outlast.clock import moment
-from outlast.core.event import EventRecord, Kind
-from outlast.store.rows.jobs import dumps
-from outlast.store.sqlite.verbs.footing import while_open
-from outlast.store.sqlite.writer import Work
+from outlast.clock import from_micros
+from outlast.core.event import EventKind, EventRecord
+from outlast.store.rows.jobs import to_json_param
+from outlast.store.sqlite.verbs.footing import require_open_store
+from outlast.store.sqlite.writer import WriteTransaction
 
 
-@while_open
-def remove_orphans(work: Work, found: Sequence[Mapping[str, Any]]) -> list[EventRecord | None]:
+@require_open_store
+def remove_orphans(
+    work: WriteTransaction, found: Sequence[Mapping[str, Any]]
+) -> list[EventRecord | None]:
     """Each copied to the events, then deleted; None where somebody was quicker."""
     return [_remove(work, run) for run in found]
 
 
-def _remove(work: Work, run: Mapping[str, Any]) -> EventRecord | None:
-    detail = dumps(run)
+def _remove(work: WriteTransaction, run: Mapping[str, Any]) -> EventRecord | None:
+    detail = to_json_param(run)
     recorded = work.run("orphan.record", run_id=run["run_id"], now=work.now, detail=detail)
     if recorded.rowcount <= 0:
         return None
@@ -25,10 +27,10 @@ def _remove(work: Work, run: Mapping[str, Any]) -> EventRecord | None:
     work.run("orphan.delete", run_id=run["run_id"])
     return EventRecord(
         id=number,
-        at=moment(work.now),
+        at=from_micros(work.now),
         job_id=None,
         run_id=run["run_id"],
-        kind=Kind.ORPHAN_RUN_REMOVED,
+        kind=EventKind.ORPHAN_RUN_REMOVED,
         token=run["token"],
         reason=run["status"],
         detail=detail,

@@ -17,26 +17,28 @@ from outlast.store.contract.reservations import Reserved
 from outlast.store.rows.jobs import require_storable
 from outlast.store.rows.reservations import reservation
 from outlast.store.sqlite.operations.add import add
-from outlast.store.sqlite.verbs.footing import while_open
-from outlast.store.sqlite.writer import Work
+from outlast.store.sqlite.verbs.footing import require_open_store
+from outlast.store.sqlite.writer import WriteTransaction
 
 
-@while_open
-def reserve(work: Work, asked: Sequence[tuple[NewReservation, NewJob]]) -> list[Reserved]:
+@require_open_store
+def reserve(
+    work: WriteTransaction, asked: Sequence[tuple[NewReservation, NewJob]]
+) -> list[Reserved]:
     return [_reserve(work, new, job) for new, job in asked]
 
 
-@while_open
-def keep(work: Work, asked: Sequence[tuple[ReservationId, timedelta]]) -> list[bool]:
+@require_open_store
+def keep(work: WriteTransaction, asked: Sequence[tuple[ReservationId, timedelta]]) -> list[bool]:
     return [_keep(work, number, span) for number, span in asked]
 
 
-@while_open
-def free_reservations(work: Work, limits: Sequence[int]) -> list[list[Reservation]]:
+@require_open_store
+def free_reservations(work: WriteTransaction, limits: Sequence[int]) -> list[list[Reservation]]:
     return [_free(work, limit) for limit in limits]
 
 
-def _reserve(work: Work, new: NewReservation, job: NewJob) -> Reserved:
+def _reserve(work: WriteTransaction, new: NewReservation, job: NewJob) -> Reserved:
     active = work.run("reservation.active", queue=job.queue).fetchone()
     if active is not None:
         return Reserved(created=False, reservation=reservation(active))
@@ -48,7 +50,7 @@ def _reserve(work: Work, new: NewReservation, job: NewJob) -> Reserved:
     return Reserved(created=True, reservation=_hold(work, new, job))
 
 
-def _hold(work: Work, new: NewReservation, job: NewJob) -> Reservation:
+def _hold(work: WriteTransaction, new: NewReservation, job: NewJob) -> Reservation:
     require_storable([new.request])
     where = {"queue": job.queue, "job_id": job.id}
     work.run("reservation.place", priority=job.priority, gap=GAP, **where)
@@ -58,13 +60,13 @@ def _hold(work: Work, new: NewReservation, job: NewJob) -> Reservation:
     return reservation(work.run("reservation.get", id=new.id).fetchone())
 
 
-def _keep(work: Work, number: ReservationId, span: timedelta) -> bool:
+def _keep(work: WriteTransaction, number: ReservationId, span: timedelta) -> bool:
     moments = {"now": work.now, "mono": work.mono}
     kept = work.run("reservation.keep", id=number, span=span // MICROSECOND, **moments)
     return kept.rowcount > 0
 
 
-def _free(work: Work, limit: int) -> list[Reservation]:
+def _free(work: WriteTransaction, limit: int) -> list[Reservation]:
     values = {"over": JOB_OVER, "back": HANDED_BACK, "now": work.now, "mono": work.mono}
     freed = work.run("reservation.free", limit=limit, **values).fetchall()
     reservations = [reservation(row) for row in freed]

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.schedule import Firing, Schedule
-from outlast.store.contract.schedules import Fired, SetSchedule
+from outlast.store.contract.schedules import FireResult, SetSchedule
 from outlast.store.rows import schedules as schedule_rows
 from outlast.store.sqlite.operations.add import insert_keyed
-from outlast.store.sqlite.operations.savepoint import alone
-from outlast.store.sqlite.verbs.footing import while_open
-from outlast.store.sqlite.verbs.together import fire_together
-from outlast.store.sqlite.writer import Work
+from outlast.store.sqlite.operations.savepoint import in_savepoint
+from outlast.store.sqlite.verbs.footing import require_open_store
+from outlast.store.sqlite.verbs.together import fire_batch
+from outlast.store.sqlite.writer import WriteTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ScheduleWrite:
     """A wish to write a schedule, to create it (nothing expected) or to delete it (no value)."""
 
     id: str
@@ -24,8 +24,10 @@ class Setting:
     value: SetSchedule | None
 
 
-@while_open
-def set_schedule(work: Work, settings: Sequence[Setting]) -> list[Schedule | None]:
+@require_open_store
+def set_schedule(
+    work: WriteTransaction, settings: Sequence[ScheduleWrite]
+) -> list[Schedule | None]:
     return [
         _delete_schedule(work, each)
         if each.value is None
@@ -34,14 +36,16 @@ def set_schedule(work: Work, settings: Sequence[Setting]) -> list[Schedule | Non
     ]
 
 
-@while_open
-def fire(work: Work, firings: Sequence[Firing]) -> list[Fired]:
-    if not work.careful and len(firings) > 1 and fire_together(work, firings):
-        return [Fired.WRITTEN] * len(firings)
+@require_open_store
+def fire(work: WriteTransaction, firings: Sequence[Firing]) -> list[FireResult]:
+    if not work.isolate_items and len(firings) > 1 and fire_batch(work, firings):
+        return [FireResult.WRITTEN] * len(firings)
     return [_fire_alone(work, firing) for firing in firings]
 
 
-def _write_schedule(work: Work, asked: Setting, value: SetSchedule) -> Schedule | None:
+def _write_schedule(
+    work: WriteTransaction, asked: ScheduleWrite, value: SetSchedule
+) -> Schedule | None:
     bound = schedule_rows.values(value) | {"id": asked.id}
     known = {"id": asked.id, "expected": asked.expected}
     found = work.run("schedule.expected", name=bound["name"], **known).fetchone()
@@ -59,27 +63,27 @@ def _write_schedule(work: Work, asked: Setting, value: SetSchedule) -> Schedule 
     return _read_schedule(work, asked.id)
 
 
-def _delete_schedule(work: Work, asked: Setting) -> Schedule | None:
+def _delete_schedule(work: WriteTransaction, asked: ScheduleWrite) -> Schedule | None:
     there = _read_schedule(work, asked.id)
     gone = work.run("schedule.delete", id=asked.id, expected=asked.expected)
     return there if gone.rowcount > 0 else None
 
 
-def _read_schedule(work: Work, schedule_id: str) -> Schedule | None:
+def _read_schedule(work: WriteTransaction, schedule_id: str) -> Schedule | None:
     found = work.run("schedule.get", name=schedule_id).fetchone()
     return None if found is None else schedule_rows.schedule(found)
 
 
-def _fire_alone(work: Work, firing: Firing) -> Fired:
+def _fire_alone(work: WriteTransaction, firing: Firing) -> FireResult:
     """A job that the database refuses undoes all of a batch; then each is tried by itself."""
-    if not work.careful:
+    if not work.isolate_items:
         return _fire(work, firing)
-    fired = alone(work, lambda: _fire(work, firing))
-    return fired if isinstance(fired, Fired) else Fired.REFUSED
+    fired = in_savepoint(work, lambda: _fire(work, firing))
+    return fired if isinstance(fired, FireResult) else FireResult.REFUSED
 
 
-def _fire(work: Work, firing: Firing) -> Fired:
-    at = micros(firing.slot.at)
+def _fire(work: WriteTransaction, firing: Firing) -> FireResult:
+    at = to_micros(firing.slot.at)
     has_row, is_busy = work.run("schedule.look", **_looked_for(firing), at=at).fetchone()
     onward = {
         "at": at,
@@ -90,14 +94,14 @@ def _fire(work: Work, firing: Firing) -> Fired:
     }
     if has_row:
         passed = work.run("schedule.pass_by", **onward)
-        return Fired.TAKEN if passed.rowcount > 0 else Fired.STALE
+        return FireResult.TAKEN if passed.rowcount > 0 else FireResult.STALE
     if is_busy:
         stands = work.one("schedule.stands", at=at, id=onward["id"], version=onward["version"])
-        return Fired.BUSY if stands else Fired.STALE
+        return FireResult.BUSY if stands else FireResult.STALE
     if work.run("schedule.go_on", triggers=firing.job is not None, **onward).rowcount < 1:
-        return Fired.STALE
+        return FireResult.STALE
     _answer_slot(work, firing, at)
-    return Fired.WRITTEN
+    return FireResult.WRITTEN
 
 
 def _looked_for(firing: Firing) -> dict[str, Any]:
@@ -112,7 +116,7 @@ def _looked_for(firing: Firing) -> dict[str, Any]:
     }
 
 
-def _answer_slot(work: Work, firing: Firing, at: int) -> None:
+def _answer_slot(work: WriteTransaction, firing: Firing, at: int) -> None:
     if firing.job is not None:
         insert_keyed(work, replace(firing.job, slot=firing.slot))
     work.run(
@@ -122,7 +126,7 @@ def _answer_slot(work: Work, firing: Firing, at: int) -> None:
         now=work.now,
         id=firing.schedule_id,
         outcome=firing.outcome,
-        planned=micros(firing.planned),
+        planned=to_micros(firing.planned),
         job_id=None if firing.job is None else firing.job.id,
         reason=firing.reason,
     )

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from outlast.clock import micros
+from outlast.clock import to_micros
 from outlast.core.job import NewJob
 from outlast.core.schedule import Firing
 from outlast.core.state import State
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows import schedules as schedule_rows
-from outlast.store.rows.jobs import dumps
-from outlast.store.sqlite.writer import Work
+from outlast.store.rows.jobs import to_json_param
+from outlast.store.sqlite.writer import WriteTransaction
 
 COLUMNS: Final = (
     "id", "type", "name", "params", "queue", "delivery", "max_attempts", "slot_at",
@@ -21,12 +21,14 @@ COLUMNS: Final = (
 """What the statements take of a job, by its place in this list."""
 
 
-def fire_together(work: Work, firings: Sequence[Firing]) -> bool:
+def fire_batch(work: WriteTransaction, firings: Sequence[Firing]) -> bool:
     """Answer all of them in a few statements; False, and nothing, if any is not routine."""
     jobs = [replace(each.job, slot=each.slot) for each in firings if each.job is not None]
     if len(jobs) < len(firings) or not all(map(_is_unkeyed, jobs)) or not _apart(firings, jobs):
         return False
-    encoded = dumps([_bound_firing(firing, job) for firing, job in zip(firings, jobs, strict=True)])
+    encoded = to_json_param(
+        [_bound_firing(firing, job) for firing, job in zip(firings, jobs, strict=True)]
+    )
     if work.one("schedule.routine", firings=encoded) < len(firings):
         return False
     work.run("schedule.go_on_together", firings=encoded)
@@ -36,11 +38,11 @@ def fire_together(work: Work, firings: Sequence[Firing]) -> bool:
     return True
 
 
-def _insert_together(work: Work, jobs: Sequence[NewJob]) -> None:
+def _insert_together(work: WriteTransaction, jobs: Sequence[NewJob]) -> None:
     bound = [job_rows.new_job(job, work.now) | {"id": job.id, "params": job.params} for job in jobs]
     for values in bound:
         job_rows.require_storable(values.values())
-    encoded = dumps([[values[name] for name in COLUMNS] for values in bound])
+    encoded = to_json_param([[values[name] for name in COLUMNS] for values in bound])
     last = work.run("schedule.jobs_together", jobs=encoded, now=work.now).lastrowid or 0
     first = last - len(jobs) + 1
     work.run("schedule.wait_together", jobs=encoded, now=work.now, first=first)
@@ -67,9 +69,9 @@ def _bound_firing(firing: Firing, job: NewJob) -> list[Any]:
         firing.schedule_id,
         firing.version,
         firing.slot.series,
-        micros(firing.slot.at),
+        to_micros(firing.slot.at),
         firing.outcome,
-        micros(firing.planned),
+        to_micros(firing.planned),
         firing.reason,
         schedule_rows.number(firing.next_slot),
         schedule_rows.number(firing.next_trigger_at),

@@ -9,17 +9,17 @@ from outlast.core.duration import MICROSECOND
 from outlast.core.limits import MAX_PROGRESS, is_storable
 from outlast.core.run import Lease
 from outlast.store.base import Renewal
-from outlast.store.rows.jobs import dumps
+from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.operations.workers import forget_workers
-from outlast.store.sqlite.verbs.footing import while_open
-from outlast.store.sqlite.writer import Work
+from outlast.store.sqlite.verbs.footing import require_open_store
+from outlast.store.sqlite.writer import WriteTransaction
 
 
-def renew(work: Work, asked: Sequence[tuple[Lease, timedelta]]) -> list[Renewal]:
+def renew(work: WriteTransaction, asked: Sequence[tuple[Lease, timedelta]]) -> list[Renewal]:
     """Neighbours that ask for the same span are renewed together."""
     renewals: list[Renewal] = []
     for span, group in groupby(asked, key=lambda item: item[1]):
-        leases = dumps([(lease.job_id, lease.token) for lease, _ in group])
+        leases = to_json_param([(lease.job_id, lease.token) for lease, _ in group])
         work.run("lease.renew", leases=leases, until=work.mono + span // MICROSECOND)
         work.run("reservation.renew", leases=leases, now=work.now, mono=work.mono)
         held = dict(json.loads(work.one("lease.renewed", leases=leases)))
@@ -28,7 +28,7 @@ def renew(work: Work, asked: Sequence[tuple[Lease, timedelta]]) -> list[Renewal]
     return renewals
 
 
-def report(work: Work, asked: Sequence[tuple[Lease, str]]) -> list[bool]:
+def report(work: WriteTransaction, asked: Sequence[tuple[Lease, str]]) -> list[bool]:
     """In rounds, since two reports of one run must not share a statement."""
     answers: list[bool] = []
     together: dict[Lease, str] = {}
@@ -40,24 +40,24 @@ def report(work: Work, asked: Sequence[tuple[Lease, str]]) -> list[bool]:
     return answers + _report(work, together)
 
 
-def attach(work: Work, asked: Sequence[tuple[Lease, Sequence[str]]]) -> list[bool]:
+def attach(work: WriteTransaction, asked: Sequence[tuple[Lease, Sequence[str]]]) -> list[bool]:
     return [_attach(work, lease, artifacts) for lease, artifacts in asked]
 
 
-@while_open
-def promote(work: Work, limits: Sequence[int]) -> list[int]:
+@require_open_store
+def promote(work: WriteTransaction, limits: Sequence[int]) -> list[int]:
     return [work.run("claim.promote", now=work.now, limit=limit).rowcount for limit in limits]
 
 
-@while_open
-def prune(work: Work, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
+@require_open_store
+def prune(work: WriteTransaction, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
     return [_prune(work, older_than, limit) for older_than, limit in asked]
 
 
-def _report(work: Work, together: Mapping[Lease, str]) -> list[bool]:
+def _report(work: WriteTransaction, together: Mapping[Lease, str]) -> list[bool]:
     kept = [text if _is_progress(text) else "" for text in together.values()]
     pairs = zip(together, kept, strict=True)
-    reports = dumps([(lease.job_id, lease.token, text) for lease, text in pairs])
+    reports = to_json_param([(lease.job_id, lease.token, text) for lease, text in pairs])
     work.run("lease.report", reports=reports)
     taken = set(json.loads(work.one("lease.reported", reports=reports)))
     return [n in taken for n in range(len(together))]
@@ -67,14 +67,14 @@ def _is_progress(text: str) -> bool:
     return is_storable(text) and len(text.encode()) <= MAX_PROGRESS
 
 
-def _attach(work: Work, lease: Lease, artifacts: Sequence[str]) -> bool:
-    values = {"id": lease.job_id, "token": lease.token, "artifacts": dumps(list(artifacts))}
+def _attach(work: WriteTransaction, lease: Lease, artifacts: Sequence[str]) -> bool:
+    values = {"id": lease.job_id, "token": lease.token, "artifacts": to_json_param(list(artifacts))}
     if work.run("lease.attach_open", **values).rowcount:
         return True
     return work.run("lease.attach_closed", **values).rowcount > 0
 
 
-def _prune(work: Work, older_than: timedelta, limit: int) -> int:
+def _prune(work: WriteTransaction, older_than: timedelta, limit: int) -> int:
     work.run("claim.clear")
     before = work.now - older_than // MICROSECOND
     gone = 0

@@ -7,7 +7,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any, TypeVar
 
-from outlast.core.audit.model import Dossier, Stray
+from outlast.core.audit.model import DanglingRecord, JobAudit
 from outlast.core.event import EventRecord
 from outlast.core.group import Group
 from outlast.core.ids import Ids, JobId
@@ -26,13 +26,13 @@ MakeStore = Callable[[FakeClock, Ids], Store]
 Answer = TypeVar("Answer")
 Seen = list[Job | None]
 History = tuple[list[RunRecord], list[EventRecord], Seen]
-Crowd = tuple[list[Group], list[bool | None], list[list[JobId]]]
-View = tuple[Seen, dict[tuple[str, State], int], list[list[JobId]], list[History], Crowd]
+GroupView = tuple[list[Group], list[bool | None], list[list[JobId]]]
+View = tuple[Seen, dict[tuple[str, State], int], list[list[JobId]], list[History], GroupView]
 MANY = 10_000
 PAGE = 7
 
 
-class Twins:
+class StoreComparison:
     """Both stores. `known` are the ids of all jobs ever added, `chained` those that followed one.
 
     Numbers and texts that a store is free to choose (seq, event ids, the words of a refusal) are
@@ -148,10 +148,10 @@ async def _view(
     return jobs, counts, listed, histories, await _crowd(store, groups)
 
 
-async def _crowd(store: Store, groups: Sequence[str]) -> Crowd:
+async def _crowd(store: Store, groups: Sequence[str]) -> GroupView:
     """Every group, whether it is over, and who belongs to the latest few."""
     found = [replace(group, seq=0) for group in await store.find_groups(limit=MANY)]
-    over = await store.groups_over(groups)
+    over = await store.groups_finished(groups)
     assert [o for o in over if o is not None] == [
         g.is_over for g in sorted(found, key=lambda g: groups.index(g.id))
     ], "a group is not over as its members say"
@@ -183,7 +183,7 @@ async def _listed(store: Store) -> list[list[JobId]]:
 
 async def _explained(store: Store, known: Sequence[JobId]) -> list[object]:
     """Why each job waits, and how everything stands."""
-    situations = [await store.situation(job_id) for job_id in known]
+    situations = [await store.wait_facts(job_id) for job_id in known]
     shown = [each and replace(each, job=replace(each.job, seq=0)) for each in situations]
     return [*shown, await store.overview(span=timedelta(hours=1))]
 
@@ -194,15 +194,15 @@ async def _dump(store: Store) -> Dump:
     return Dump(jobs, runs, {job_id: await store.events(job_id) for job_id in jobs})
 
 
-async def _audited(store: Store) -> tuple[list[Dossier], list[Stray]]:
+async def _audited(store: Store) -> tuple[list[JobAudit], list[DanglingRecord]]:
     """What a proof is given."""
-    dossiers: list[Dossier] = []
-    while page := await store.dossiers(after=dossiers[-1].seq if dossiers else 0, limit=PAGE):
+    dossiers: list[JobAudit] = []
+    while page := await store.audit_jobs(after=dossiers[-1].seq if dossiers else 0, limit=PAGE):
         dossiers += page
-    return [_comparable(dossier) for dossier in dossiers], await store.strays(limit=MANY)
+    return [_comparable(dossier) for dossier in dossiers], await store.dangling_records(limit=MANY)
 
 
-def _comparable(dossier: Dossier) -> Dossier:
+def _comparable(dossier: JobAudit) -> JobAudit:
     events = tuple(replace(event, id=0) for event in dossier.events)
     return replace(dossier, seq=0, events=events)
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from outlast.core.delivery import Delivery
-from outlast.core.event import EventRecord, Kind
+from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
@@ -77,7 +77,7 @@ def _check_successors(dump: Dump) -> None:
 def _check_retries(dump: Dump, chained: Collection[JobId]) -> None:
     """Each job knows of its retry by hand, and of no other."""
     for job_id, events in dump.events.items():
-        told = [event.detail for event in events if event.kind is Kind.RETRIED]
+        told = [event.detail for event in events if event.kind is EventKind.RETRIED]
         after = [job.id for job in dump.jobs.values() if job.retry_of == job_id]
         assert told == [each for each in after if each not in chained], f"{job_id} was told {told}"
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from outlast.core.decide import Change, Standing, decide
-from outlast.core.document import Record
+from outlast.core.decide import Change, JobView, decide
+from outlast.core.document import Document
 from outlast.core.event import (
     Abandoned,
     Abandonment,
@@ -31,10 +31,10 @@ from outlast.core.explain import explain
 from outlast.core.group import GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob, Slot
-from outlast.core.position import Edit, Place, Where
+from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.reservation import JOB_OVER, NewReservation, Reservation, ReservationId
-from outlast.core.run import Holder, Lease
-from outlast.core.schedule import CLAIMED, Firing, Outcome, Plan, Schedule
+from outlast.core.run import Lease, LeaseHolder
+from outlast.core.schedule import CLAIMED, Firing, Plan, Schedule, SlotOutcome
 from outlast.core.state import Loss
 from outlast.core.worker import WorkerInfo
 from outlast.errors import TransitionRefused
@@ -43,13 +43,13 @@ from outlast.store.contract.reservations import Reserved
 from outlast.store.contract.schedules import SetSchedule
 from outlast.testing.clock import START
 from outlast.testing.conformance import sizes
-from outlast.testing.conformance.histories.comparison import MANY, MakeStore, Twins
+from outlast.testing.conformance.histories.comparison import MANY, MakeStore, StoreComparison
 from outlast.testing.conformance.histories.strategies import (
     EVENTS,
     QUEUES,
     STEPS,
     TYPES,
-    Draft,
+    JobDraft,
     Pick,
     Step,
 )
@@ -69,15 +69,15 @@ IDLE = WorkerInfo(
 """A worker with room for everything."""
 
 
-def history_machine(make_store: MakeStore, *, every: int = 1) -> type["History"]:
+def history_machine(make_store: MakeStore, *, every: int = 1) -> type["HistoryMachine"]:
     """The state machine for stores made by `make_store`, at the size OUTLAST_SIZE names.
 
     All that they hold is compared after `every` so many steps: to read it takes time on a server.
     """
 
-    class Machine(History):
+    class Machine(HistoryMachine):
         def __init__(self) -> None:
-            super().__init__(Twins(make_store, every=every))
+            super().__init__(StoreComparison(make_store, every=every))
 
     Machine.TestCase.settings = settings(
         max_examples=sizes.SIZES.history_examples,
@@ -89,13 +89,13 @@ def history_machine(make_store: MakeStore, *, every: int = 1) -> type["History"]
     return Machine
 
 
-class History(RuleBasedStateMachine):
+class HistoryMachine(RuleBasedStateMachine):
     """One history. `seen` are jobs and claims as somebody once saw them, by now stale or not."""
 
-    def __init__(self, twins: Twins) -> None:
+    def __init__(self, twins: StoreComparison) -> None:
         super().__init__()
         self.twins = twins
-        self.seen: list[Standing] = []
+        self.seen: list[JobView] = []
         self.reserved: list[ReservationId] = []
         self._ids = 0
         self._versions: dict[Store, list[int | None]] = {}
@@ -119,7 +119,7 @@ class History(RuleBasedStateMachine):
         finally:
             self.twins.close()
 
-    def add(self, batch: Sequence[Draft]) -> None:
+    def add(self, batch: Sequence[JobDraft]) -> None:
         now, known = self.twins.clock.now(), self.twins.known
         jobs = [draft.job(self._new_id(), now, known) for draft in batch]
         added = self.twins.both(lambda store: store.add(jobs), shown=_outcomes)
@@ -129,7 +129,7 @@ class History(RuleBasedStateMachine):
 
     def add_group(
         self,
-        batch: Sequence[Draft],
+        batch: Sequence[JobDraft],
         mode: GroupMode,
         on_failure: OnMemberFailure,
         missing: int,
@@ -146,7 +146,7 @@ class History(RuleBasedStateMachine):
         if seals:
             self.seal_group(0)
 
-    def join(self, back: int, draft: Draft) -> None:
+    def join(self, back: int, draft: JobDraft) -> None:
         """One more member, or one that comes too late."""
         now, known = self.twins.clock.now(), self.twins.known
         for group_id in _pick(self.twins.groups, back):
@@ -168,7 +168,7 @@ class History(RuleBasedStateMachine):
             asking = partial(_left_over, group_id=group.id, limit=limit)
             left = self.twins.both(asking, shown=_ids)
             self._apply([(job, GroupStopped(skip=group.closing == "skip")) for job in left])
-        self.twins.both(lambda store: store.sweep_groups(limit=limit))
+        self.twins.both(lambda store: store.mark_groups_closed(limit=limit))
 
     def expire_groups(self, older_than: timedelta) -> None:
         self.twins.both(lambda store: store.expire_groups(older_than=older_than, limit=MANY))
@@ -178,11 +178,11 @@ class History(RuleBasedStateMachine):
         self.seen.extend(claims)
         self.twins.touched.update(claim.id for claim in claims)
 
-    def ask_why_and_claim(self, holder: Holder, queue: str) -> None:
+    def ask_why_and_claim(self, holder: LeaseHolder, queue: str) -> None:
         """What `explain` calls runnable is what the next claim of an idle worker takes."""
         idle = replace(IDLE, instance_id=holder.instance_id, boot_id=holder.boot_id)
-        self.enlist(idle)
-        self.beat(holder, timedelta(hours=1))
+        self.register_worker(idle)
+        self.heartbeat(holder, timedelta(hours=1))
         here = [job.id for job in self.twins.unstarted if job.queue == queue]
         runnable = self.twins.both(partial(_runnable, job_ids=here))
         lease = timedelta(seconds=15)
@@ -203,22 +203,22 @@ class History(RuleBasedStateMachine):
         leases = [_lease(job) for back in backs for job in _pick(self.seen, back)]
         self.twins.both(lambda store: store.renew(leases, span=span))
 
-    def report(self, backs: Sequence[int], texts: Sequence[str]) -> None:
+    def record_progress(self, backs: Sequence[int], texts: Sequence[str]) -> None:
         leases = [_lease(job) for back in backs for job in _pick(self.seen, back)]
         reports = list(zip(leases, texts, strict=False))
-        self.twins.both(lambda store: store.report(reports))
+        self.twins.both(lambda store: store.record_progress(reports))
         self.twins.touched.update(lease.job_id for lease in leases)
 
-    def enlist(self, worker: WorkerInfo) -> None:
-        self.twins.both(lambda store: store.enlist(worker))
+    def register_worker(self, worker: WorkerInfo) -> None:
+        self.twins.both(lambda store: store.register_worker(worker))
         self.twins.both(lambda store: store.workers())
 
-    def beat(self, holder: Holder, span: timedelta) -> None:
-        self.twins.both(lambda store: store.beat(holder, span=span))
+    def heartbeat(self, holder: LeaseHolder, span: timedelta) -> None:
+        self.twins.both(lambda store: store.heartbeat(holder, span=span))
         self.twins.both(lambda store: store.workers())
 
-    def retire(self, holder: Holder) -> None:
-        self.twins.both(lambda store: store.retire(holder))
+    def deregister_worker(self, holder: LeaseHolder) -> None:
+        self.twins.both(lambda store: store.deregister_worker(holder))
         self.twins.both(lambda store: store.workers())
 
     def attach(self, back: int, artifacts: Sequence[str]) -> None:
@@ -227,10 +227,10 @@ class History(RuleBasedStateMachine):
             self.twins.touched.add(lease.job_id)
 
     def reclaim(self) -> None:
-        lapsed = self.twins.both(lambda store: store.lapsed(limit=MANY), shown=_sorted_ids)
+        lapsed = self.twins.both(lambda store: store.expired_leases(limit=MANY), shown=_sorted_ids)
         self._apply([(job, Lost(Loss.LEASE_EXPIRED)) for job in lapsed])
 
-    def recover(self, holder: Holder, alone: bool) -> None:
+    def recover(self, holder: LeaseHolder, alone: bool) -> None:
         """What a new boot does: nothing but runs of earlier boots is ever found."""
         instance = None if alone else holder.instance_id
         asking = partial(_held, besides=holder.boot_id, instance_id=instance)
@@ -239,7 +239,9 @@ class History(RuleBasedStateMachine):
         assert self.twins.both(_broken) == []
 
     def misfire(self) -> None:
-        late = self.twins.both(lambda store: store.overdue(limit=MANY), shown=_sorted_ids)
+        late = self.twins.both(
+            lambda store: store.missed_start_deadline(limit=MANY), shown=_sorted_ids
+        )
         self._apply([(job, Misfired()) for job in late])
 
     def promote(self) -> None:
@@ -267,12 +269,12 @@ class History(RuleBasedStateMachine):
     def swap(self, key: str, back: int, value: str | None) -> None:
         """By a version that each store gave out itself, lately or long ago, or by none."""
 
-        async def act(store: Store) -> list[Record | None]:
+        async def act(store: Store) -> list[Document | None]:
             known = self._versions.setdefault(store, [None, None])
             expected = known[-1 - back % len(known)] or (-1 if value is None else None)
             swapped = await store.swap("note", key, expected=expected, value=value)
             known.extend([swapped.version] if swapped else [])
-            return [swapped, await store.record("note", key), *await store.records("note")]
+            return [swapped, await store.document("note", key), *await store.documents("note")]
 
         self.twins.both(act, shown=lambda told: [r and replace(r, version=0) for r in told])
 
@@ -286,7 +288,7 @@ class History(RuleBasedStateMachine):
         asking = partial(_set_schedule, known=self._scheduled, back=back, name=name, value=value)
         self.twins.both(asking, shown=_unversioned)
 
-    def fire(self, ahead: timedelta, outcome: Outcome, draft: Draft) -> None:
+    def fire(self, ahead: timedelta, outcome: SlotOutcome, draft: JobDraft) -> None:
         """Each due schedule, with a job or without; and once more, which is stale."""
         job = draft.job(self._new_id(), self.twins.clock.now(), self.twins.known)
         job = replace(job, retry_of=None, slot=None)
@@ -295,16 +297,16 @@ class History(RuleBasedStateMachine):
             self.twins.known.extend({job.id} - set(self.twins.known))
         self.twins.both(_scheduled, shown=_unversioned)
 
-    def move(self, where: Where, fresh: bool, back: int, beside: int) -> None:
+    def move(self, where: Anchor, fresh: bool, back: int, beside: int) -> None:
         """Beside anybody: a target of another queue or priority, or that is gone, is refused."""
         targets = _pick(self.twins.unstarted, beside)
-        needs_one = where not in (Where.FRONT, Where.BACK)
+        needs_one = where not in (Anchor.FRONT, Anchor.BACK)
         for job in _pick(self.twins.unstarted if fresh else self.seen, back):
             self.seen.append(job)
             for other in targets:
-                self._apply([(job, Moved(Place(where, other.id if needs_one else None)))])
+                self._apply([(job, Moved(MoveTo(where, other.id if needs_one else None)))])
 
-    def edit(self, fresh: bool, back: int, edit: Edit) -> None:
+    def edit(self, fresh: bool, back: int, edit: JobEdit) -> None:
         for job in _pick(self.twins.unstarted if fresh else self.seen, back):
             self.seen.append(job)
             self._apply([(job, Edited(edit))])
@@ -313,7 +315,7 @@ class History(RuleBasedStateMachine):
         self.twins.both(lambda store: store.normalise(queue))
         self.twins.both(_of_no_job)
 
-    def reserve(self, draft: Draft, span: timedelta) -> None:
+    def reserve(self, draft: JobDraft, span: timedelta) -> None:
         job = draft.job(self._new_id(), self.twins.clock.now(), self.twins.known)
         number = ReservationId(self._new_id())
         new = NewReservation(id=number, caller="caller.1", request="req-7", span=span)
@@ -322,13 +324,13 @@ class History(RuleBasedStateMachine):
             self.twins.known.append(job.id)
             self.reserved.append(number)
 
-    def keep(self, back: int, span: timedelta) -> None:
+    def extend_reservation(self, back: int, span: timedelta) -> None:
         for number in self.reserved[-1 - back :][:1]:
             self.twins.both(partial(_keep, number=number, span=span))
 
     def abandon(self, reason: Abandonment) -> None:
         """Also of callers who are not silent: their jobs stay."""
-        self.twins.both(lambda store: store.lapsed_reservations(limit=MANY), shown=_sorted_held)
+        self.twins.both(lambda store: store.expired_reservations(limit=MANY), shown=_sorted_held)
         held = self.twins.both(lambda store: store.reservations(active_only=True, limit=MANY))
         jobs = self.twins.both(lambda store: store.get([each.job_id for each in held]), shown=len)
         self._apply([(job, Abandoned(reason)) for job in jobs if job])
@@ -343,13 +345,13 @@ class History(RuleBasedStateMachine):
         if Capability.DURABLE in self.twins.store.capabilities:
             self.twins.reopen(boots=boots)
 
-    def _decide(self, present: Sequence[Standing], picks: Sequence[Pick]) -> None:
+    def _decide(self, present: Sequence[JobView], picks: Sequence[Pick]) -> None:
         pools = {True: present, False: self.seen}
         chosen = [(job, n) for fresh, back, n in picks for job in _pick(pools[fresh], back)]
         self.seen.extend(job for job, _ in chosen)
         self._apply([(job, event) for job, n in chosen if (event := _event(job, n))])
 
-    def _apply(self, decisions: Sequence[tuple[Standing, Event]]) -> None:
+    def _apply(self, decisions: Sequence[tuple[JobView, Event]]) -> None:
         changes = [change for job, event in decisions if (change := self._change(job, event))]
         applied = self.twins.both(lambda store: store.apply(changes))
         self.twins.touched.update(change.job_id for change in changes)
@@ -358,7 +360,7 @@ class History(RuleBasedStateMachine):
                 self.twins.known.append(change.successor.id)
                 self.twins.chained.add(change.successor.id)
 
-    def _change(self, job: Standing, event: Event) -> Change | None:
+    def _change(self, job: JobView, event: Event) -> Change | None:
         try:
             change = decide(job, event, new_id=self._new_id)
         except TransitionRefused:
@@ -376,12 +378,12 @@ def _pick(pool: Sequence[Picked], back: int) -> Sequence[Picked]:
     return [pool[-1 - back % len(pool)]] if pool else []
 
 
-def _event(job: Standing, number: int) -> Event | None:
+def _event(job: JobView, number: int) -> Event | None:
     events = EVENTS.get(job.state, [None])
     return events[number % len(events)]
 
 
-def _lease(job: Standing) -> Lease:
+def _lease(job: JobView) -> Lease:
     return Lease(job.id, job.token)
 
 
@@ -408,7 +410,7 @@ async def _scheduled(store: Store) -> list[Schedule | None]:
     return [*await store.schedules(limit=MANY)]
 
 
-async def _fire(store: Store, ahead: timedelta, outcome: Outcome, job: NewJob) -> list[object]:
+async def _fire(store: Store, ahead: timedelta, outcome: SlotOutcome, job: NewJob) -> list[object]:
     due = await store.due_schedules(ahead=ahead, limit=MANY)
     firings = [_firing(each, outcome, job) for each in due.schedules if each.next_slot]
     fired = await store.fire([*firings, *firings])
@@ -421,7 +423,7 @@ def _id(firing: Firing) -> str:
     return firing.schedule_id
 
 
-def _firing(schedule: Schedule, outcome: Outcome, job: NewJob) -> Firing:
+def _firing(schedule: Schedule, outcome: SlotOutcome, job: NewJob) -> Firing:
     assert schedule.next_slot is not None
     following = schedule.next_slot + timedelta(minutes=1)
     return Firing(
@@ -453,7 +455,7 @@ async def _stop(store: Store, group_id: str, skip: bool) -> bool:
 
 
 async def _left_over(store: Store, group_id: str, limit: int) -> list[Job]:
-    return await store.left_over(group_id, limit=limit)
+    return await store.remaining_members(group_id, limit=limit)
 
 
 def _outcomes(added: Sequence[Added]) -> list[tuple[JobId, bool, bool]]:
@@ -461,7 +463,9 @@ def _outcomes(added: Sequence[Added]) -> list[tuple[JobId, bool, bool]]:
 
 
 async def _held(store: Store, besides: str, instance_id: str | None) -> list[Job]:
-    return await store.held(besides=besides, instance_id=instance_id, limit=MANY)
+    return await store.running_under_other_boots(
+        besides=besides, instance_id=instance_id, limit=MANY
+    )
 
 
 async def _of_no_job(store: Store) -> list[EventRecord]:
@@ -470,14 +474,17 @@ async def _of_no_job(store: Store) -> list[EventRecord]:
 
 async def _runnable(store: Store, job_ids: Sequence[JobId]) -> list[JobId]:
     """Those of them that the next claim takes, by what `explain` says."""
-    situations = [await store.situation(job_id) for job_id in job_ids]
+    situations = [await store.wait_facts(job_id) for job_id in job_ids]
     return [each.job.id for each in situations if each and explain(each).is_runnable]
 
 
 async def _broken(store: Store) -> list[object]:
     """Whatever recovery would have to repair besides."""
-    adrift, unfollowed = await store.adrift(limit=MANY), await store.unfollowed(limit=MANY)
-    freed = [h for h in await store.free_reservations(limit=MANY) if h.reason == JOB_OVER]
+    adrift, unfollowed = (
+        await store.detached_jobs(limit=MANY),
+        await store.missing_successors(limit=MANY),
+    )
+    freed = [h for h in await store.release_stale_reservations(limit=MANY) if h.reason == JOB_OVER]
     return [*adrift, *unfollowed, *freed, *await store.remove_orphans(limit=MANY)]
 
 
@@ -487,16 +494,16 @@ def _reserved(reserved: Reserved) -> Reserved:
 
 
 async def _keep(store: Store, number: ReservationId, span: timedelta) -> bool:
-    return await store.keep(number, span=span)
+    return await store.extend_reservation(number, span=span)
 
 
 def _sorted_held(held: Sequence[Reservation]) -> list[ReservationId]:
     return sorted(each.id for each in held)
 
 
-def _ids(jobs: Sequence[Standing]) -> list[JobId]:
+def _ids(jobs: Sequence[JobView]) -> list[JobId]:
     return [job.id for job in jobs]
 
 
-def _sorted_ids(jobs: Sequence[Standing]) -> list[JobId]:
+def _sorted_ids(jobs: Sequence[JobView]) -> list[JobId]:
     return sorted(job.id for job in jobs)

@@ -31,9 +31,9 @@ from outlast.core.group import GroupMode, OnMemberFailure
 from outlast.core.ids import JobId
 from outlast.core.job import Key, NewJob, Slot
 from outlast.core.ordering import Ordering
-from outlast.core.position import Edit, Where
-from outlast.core.run import Holder
-from outlast.core.schedule import Making, Outcome, Plan, Rule
+from outlast.core.position import Anchor, JobEdit
+from outlast.core.run import LeaseHolder
+from outlast.core.schedule import JobBlueprint, Plan, SlotOutcome, TimeRule
 from outlast.core.state import Loss, State
 from outlast.core.worker import WorkerInfo
 from outlast.store.base import Queue
@@ -51,7 +51,7 @@ HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class JobDraft:
     """A job to be added, before it is known when, and beside which others.
 
     `repeats` and `retries` count back through the jobs known by then; None means neither.
@@ -106,7 +106,7 @@ def _mostly(weight: int, usual: Choice, *odd: Choice) -> st.SearchStrategy[Choic
 
 
 DRAFTS = st.builds(
-    Draft,
+    JobDraft,
     type=_mostly(3, *TYPES),
     queue=_mostly(2, *QUEUES),
     name=st.sampled_from(["one", "two"] * 10 + ["two words"]),
@@ -134,8 +134,8 @@ DRAFTS = st.builds(
 PLANS: Final = tuple(
     Plan(
         name="s",
-        rule=Rule(every=MINUTE),
-        making=Making(
+        rule=TimeRule(every=MINUTE),
+        making=JobBlueprint(
             type=TYPES[0],
             name="series",
             delivery=delivery,
@@ -198,9 +198,9 @@ _PICKS = st.lists(
 _SPANS = st.sampled_from([TICK, SECOND, SECOND, 15 * SECOND, MINUTE, HOUR])
 _LEASES = st.sampled_from([ZERO, SECOND, 15 * SECOND])
 _WHO: Final = (
-    Holder(instance_id="worker-1", boot_id="boot-1"),
-    Holder(instance_id="worker-1", boot_id="boot-2"),
-    Holder(instance_id="worker-2", boot_id="boot-3"),
+    LeaseHolder(instance_id="worker-1", boot_id="boot-1"),
+    LeaseHolder(instance_id="worker-1", boot_id="boot-2"),
+    LeaseHolder(instance_id="worker-2", boot_id="boot-3"),
 )
 _HOLDERS = st.sampled_from(_WHO)
 _WORKERS = st.builds(
@@ -225,7 +225,7 @@ _SETTINGS = st.builds(
 )
 _MOVE = _step(
     "move",
-    where=st.sampled_from(Where),
+    where=st.sampled_from(Anchor),
     fresh=_mostly(4, True, False),
     back=_BACK,
     beside=_BACK,
@@ -236,16 +236,16 @@ _EDIT = _step(
     back=_BACK,
     edit=st.sampled_from(
         [
-            Edit(params='{"edited":true}'),
-            Edit(params="{"),
-            Edit(priority=5),
-            Edit(priority=0),
-            Edit(priority=40_000),
-            Edit(delay=ZERO),
-            Edit(delay=HOUR, priority=-1),
-            Edit(delay=timedelta.max),
-            Edit(at=START),
-            Edit(at=START + HOUR, params="[]"),
+            JobEdit(params='{"edited":true}'),
+            JobEdit(params="{"),
+            JobEdit(priority=5),
+            JobEdit(priority=0),
+            JobEdit(priority=40_000),
+            JobEdit(delay=ZERO),
+            JobEdit(delay=HOUR, priority=-1),
+            JobEdit(delay=timedelta.max),
+            JobEdit(at=START),
+            JobEdit(at=START + HOUR, params="[]"),
         ]
     ),
 )
@@ -318,7 +318,7 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
         _step(
             "fire",
             ahead=st.sampled_from([ZERO, MINUTE]),
-            outcome=st.sampled_from(Outcome),
+            outcome=st.sampled_from(SlotOutcome),
             draft=DRAFTS,
         ),
     ),

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from outlast.errors import StoreBusy, StoreReadOnly
-from outlast.store.keyvalue.engine import Conditions, Entry, Key, Limits, Span, Write
+from outlast.store.keyvalue.engine import Conditions, Key, KeyRange, Limits, StoredItem, Write
 from outlast.store.keyvalue.engines.dynamodb.items import VERSION, entry, key_item, put_item
 from outlast.store.keyvalue.engines.dynamodb.table import EXPIRES_AT, Table
 
@@ -85,18 +85,18 @@ class DynamoDBEngine:
             if threads is not self._lent:
                 await asyncio.to_thread(threads.shutdown)
 
-    async def leave(self) -> None:
+    async def release_loop(self) -> None:
         """Its threads belong to no loop."""
 
-    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
+    async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         wanted = list(dict.fromkeys(keys))
         batches = [wanted[n : n + BATCH] for n in range(0, len(wanted), BATCH)]
         answers = await asyncio.gather(*(self._get(batch) for batch in batches))
         found = {each.key: each for answer in answers for each in answer}
         return [found.get(key) for key in keys]
 
-    async def _get(self, keys: Sequence[Key]) -> list[Entry]:
-        found: list[Entry] = []
+    async def _get(self, keys: Sequence[Key]) -> list[StoredItem]:
+        found: list[StoredItem] = []
         left = [key_item(key, self._prefix) for key in keys]
         for number in range(TRIES):
             items, left = await self._call(partial(self._table.read, left))
@@ -106,11 +106,11 @@ class DynamoDBEngine:
             await asyncio.sleep(_pause(number))
         raise StoreBusy("DynamoDB is asked too much: it left out items again and again; ask later")
 
-    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
+    async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
         if span.end is not None and span.start >= span.end:
             return []
-        found: list[Entry] = []
-        own, after = Span(self._prefix + span.part, span.start, span.end), None
+        found: list[StoredItem] = []
+        own, after = KeyRange(self._prefix + span.part, span.start, span.end), None
         while len(found) < limit:
             ask = partial(self._table.query, own, limit - len(found), after, reverse=reverse)
             items, after = await self._call(ask)
@@ -120,7 +120,7 @@ class DynamoDBEngine:
                 break
         return found[:limit]
 
-    async def scan(self, start: str) -> AsyncIterator[Entry]:
+    async def scan(self, start: str) -> AsyncIterator[StoredItem]:
         after = None
         while True:
             items, after = await self._call(partial(self._table.scan, self._prefix + start, after))
@@ -129,7 +129,7 @@ class DynamoDBEngine:
             if after is None:
                 return
 
-    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+    async def ranges(self, asked: Sequence[tuple[KeyRange, int]]) -> list[list[StoredItem]]:
         return await asyncio.gather(*(self.range(span, limit=limit) for span, limit in asked))
 
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
@@ -172,7 +172,7 @@ class DynamoDBEngine:
         await self._call(self._table.describe)
         return self._table.date
 
-    async def facts(self) -> Mapping[str, str]:
+    async def describe(self) -> Mapping[str, str]:
         described = await self._call(self._table.describe)
         return {
             "engine": "DynamoDB",
@@ -191,7 +191,7 @@ class DynamoDBEngine:
             return "off; `outlast db migrate` turns it on"
         return f"by {name}" if name == EXPIRES_AT else f"by {name}, so what is ours stays"
 
-    async def concerns(self) -> list[str]:
+    async def health_warnings(self) -> list[str]:
         return []
 
     def _operation(self, write: Write, conditions: Conditions, mark: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from outlast.store.keyvalue.engine import Entry, Key, Value
+from outlast.store.keyvalue.engine import Key, StoredItem, Value
 
 VERSION: Final = "record_version"
 """The attribute by which one write of an item is told from another."""
@@ -20,10 +20,10 @@ def put_item(where: Mapping[str, Any], value: Value, version: str) -> dict[str, 
     return {**attributes, **where, VERSION: {"S": version}}
 
 
-def entry(item: Item, prefix: str = "") -> Entry:
+def entry(item: Item, prefix: str = "") -> StoredItem:
     key = Key(item["PK"]["S"].removeprefix(prefix), item["SK"]["S"])
     own = {name: _value(each) for name, each in item.items() if name not in {"PK", "SK", VERSION}}
-    return Entry(key, own, item[VERSION]["S"] if VERSION in item else "")
+    return StoredItem(key, own, item[VERSION]["S"] if VERSION in item else "")
 
 
 def _attribute(value: Any) -> dict[str, Any]:

@@ -13,17 +13,17 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from outlast.errors import (
-    NotOurStore,
+    ForeignStore,
     OperatorError,
     PayloadTooLarge,
-    StoreBroken,
     StoreBusy,
+    StoreCorrupt,
     StoreFull,
     StoreMissing,
     StoreReadOnly,
     StoreUnavailable,
 )
-from outlast.store.keyvalue.engine import LAST, Span
+from outlast.store.keyvalue.engine import LAST, KeyRange
 from outlast.store.keyvalue.engines.dynamodb.items import VERSION
 
 KEYS: Final = [
@@ -117,7 +117,7 @@ class Table:
         keys = [{name: key[name] for name in KEYS[0]} for key in described["KeySchema"]]
         types = sorted(described["AttributeDefinitions"], key=lambda each: each["AttributeName"])
         if keys != KEYS or [each for each in types if each in _TYPES] != _TYPES:
-            raise NotOurStore(
+            raise ForeignStore(
                 f"table {self.name} has other keys than PK and SK, both text; name another table, "
                 "or let Outlast make it"
             )
@@ -163,7 +163,7 @@ class Table:
                 self._client.update_time_to_live(
                     TableName=self.name, TimeToLiveSpecification=wanted
                 )
-        except StoreBroken:
+        except StoreCorrupt:
             if not self.expires_by():  # somebody else was quicker
                 raise
 
@@ -180,7 +180,9 @@ class Table:
         left = answer["UnprocessedKeys"].get(self.name, {}).get("Keys", [])
         return answer["Responses"].get(self.name, []), left
 
-    def query(self, span: Span, limit: int, after: Any, *, reverse: bool) -> tuple[list[Any], Any]:
+    def query(
+        self, span: KeyRange, limit: int, after: Any, *, reverse: bool
+    ) -> tuple[list[Any], Any]:
         """One page of a span, its end included, and where the next one begins."""
         asked = {
             "TableName": self.name,
@@ -282,11 +284,11 @@ class Table:
             return StoreFull(f"the account has no room for table {self.name}: {told}")
         if code == "ValidationException" and "size" in told:
             return PayloadTooLarge(f"an item would be over 400 KB: {told}")
-        error: type[OperatorError] = StoreUnavailable if code == "500" else StoreBroken
+        error: type[OperatorError] = StoreUnavailable if code == "500" else StoreCorrupt
         return error(f"DynamoDB refused a request at table {self.name}: {told} ({code})")
 
 
-def _between(span: Span) -> dict[str, Any]:
+def _between(span: KeyRange) -> dict[str, Any]:
     values = {":part": {"S": span.part}}
     condition = "PK = :part"
     if span.start and span.end is not None:

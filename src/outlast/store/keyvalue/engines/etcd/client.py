@@ -14,7 +14,7 @@ import aiohttp
 from outlast.errors import (
     OperatorError,
     PayloadTooLarge,
-    StoreBroken,
+    StoreCorrupt,
     StoreFull,
     StoreReadOnly,
     StoreUnavailable,
@@ -46,11 +46,11 @@ class Cluster:
         return tuple(f"{scheme}://{host}" for host in self.hosts)
 
 
-class Unanswered(Exception):
+class RequestOutcomeUnknown(Exception):
     """It is not known what became of the request."""
 
 
-class Wire:
+class EtcdClient:
     """Asks whoever answers."""
 
     def __init__(self, cluster: Cluster, *, patience: float = PATIENCE) -> None:
@@ -71,7 +71,7 @@ class Wire:
         while True:
             try:
                 return await self.ask_once(path, body)
-            except Unanswered as error:
+            except RequestOutcomeUnknown as error:
                 if asyncio.get_running_loop().time() > over:
                     raise self.unreachable(error) from error
                 await asyncio.sleep(PAUSE)
@@ -83,8 +83,10 @@ class Wire:
             return await self._post(endpoint, path, body)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._turn_from(asked)
-            raise Unanswered(f"{endpoint}: {str(error) or type(error).__name__}") from error
-        except Unanswered:
+            raise RequestOutcomeUnknown(
+                f"{endpoint}: {str(error) or type(error).__name__}"
+            ) from error
+        except RequestOutcomeUnknown:
             self._turn_from(asked)
             raise
 
@@ -107,10 +109,10 @@ class Wire:
 
     async def close(self) -> None:
         """Those of other loops close with their loop."""
-        await self.leave()
+        await self.release_loop()
         self._sessions.clear()
 
-    async def leave(self) -> None:
+    async def release_loop(self) -> None:
         opened = self._sessions.pop(asyncio.get_running_loop(), None)
         if opened is not None:
             await opened.until.aclose()
@@ -159,14 +161,14 @@ class Wire:
         try:
             told = json.loads(text)
         except ValueError:
-            raise Unanswered(f"status {status}") from None
+            raise RequestOutcomeUnknown(f"status {status}") from None
         message, code = str(told.get("message") or told.get("error") or told), told.get("code")
         is_old = code == _UNAUTHENTICATED or "auth store is old" in message
         if is_old and self._cluster.user is not None and self._token is not None:
             self._token = None  # it has expired, or somebody changed who may do what
-            raise Unanswered(message)
+            raise RequestOutcomeUnknown(message)
         error = _translated(code, message, self.where)
-        raise error if error is not None else Unanswered(message)
+        raise error if error is not None else RequestOutcomeUnknown(message)
 
 
 class _Opened(NamedTuple):
@@ -204,7 +206,7 @@ def _translated(code: int | None, message: str, where: str) -> Exception | None:
 
 def _unknown(code: int | None, message: str, where: str) -> OperatorError | None:
     is_ours = code in {3, 12}  # an argument, or something that it does not know
-    return StoreBroken(f"etcd at {where} did not understand us: {message}") if is_ours else None
+    return StoreCorrupt(f"etcd at {where} did not understand us: {message}") if is_ours else None
 
 
 def hosts(text: str) -> Sequence[str]:

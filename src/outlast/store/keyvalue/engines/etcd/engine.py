@@ -9,10 +9,25 @@ from datetime import datetime
 from typing import Any, Final
 
 from outlast.errors import StoreUnavailable
-from outlast.store.keyvalue.engine import LAST, Conditions, Entry, Key, Limits, Span, Value, Write
-from outlast.store.keyvalue.engines.etcd.client import PATIENCE, PAUSE, Cluster, Unanswered, Wire
+from outlast.store.keyvalue.engine import (
+    LAST,
+    Conditions,
+    Key,
+    KeyRange,
+    Limits,
+    StoredItem,
+    Value,
+    Write,
+)
+from outlast.store.keyvalue.engines.etcd.client import (
+    PATIENCE,
+    PAUSE,
+    Cluster,
+    EtcdClient,
+    RequestOutcomeUnknown,
+)
 from outlast.store.keyvalue.engines.etcd.leases import EtcdLeases
-from outlast.store.keyvalue.engines.etcd.watch import Watch
+from outlast.store.keyvalue.engines.etcd.watch import EtcdWatch
 
 MOST_OPERATIONS: Final = 128
 """What etcd takes in one transaction, unless it was told otherwise."""
@@ -32,13 +47,13 @@ class EtcdEngine:
         self, cluster: Cluster, *, prefix: str, beat: float = BEAT, patience: float = PATIENCE
     ) -> None:
         self.limits = Limits(most_writes=MOST_OPERATIONS, poll=0.5, beat=beat)
-        self._wire = Wire(cluster, patience=patience)
+        self._wire = EtcdClient(cluster, patience=patience)
         self.leases = EtcdLeases(self._wire, self._operation)
         self._patience = patience
         self._prefix = prefix
         self._marks = secrets.token_hex(8)
         self._count = 0
-        self._watches: list[Watch] = []
+        self._watches: list[EtcdWatch] = []
 
     def exists(self) -> bool:
         return True  # a prefix is there when something is written under it
@@ -52,23 +67,23 @@ class EtcdEngine:
         self._watches = []
         await self._wire.close()
 
-    async def leave(self) -> None:
-        await self._wire.leave()
+    async def release_loop(self) -> None:
+        await self._wire.release_loop()
 
-    async def get(self, keys: Sequence[Key]) -> list[Entry | None]:
-        found: list[Entry | None] = []
+    async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
+        found: list[StoredItem | None] = []
         for start in range(0, len(keys), MOST_OPERATIONS):
             found += await self._get(keys[start : start + MOST_OPERATIONS])
         return found
 
-    async def _get(self, keys: Sequence[Key]) -> list[Entry | None]:
+    async def _get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         reads = [{"request_range": {"key": self._text(key)}} for key in keys]
         answer = await self._wire.ask("/v3/kv/txn", {"success": reads})
         each = [r["response_range"].get("kvs", []) for r in answer.get("responses", [])]
         return [self._entry(kvs[0]) if kvs else None for kvs in each]
 
-    async def range(self, span: Span, *, limit: int, reverse: bool = False) -> list[Entry]:
-        found: list[Entry] = []
+    async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
+        found: list[StoredItem] = []
         start, end = self._start(span), self._end(span)
         while len(found) < limit:
             size = min(RANGE, limit - len(found))
@@ -82,7 +97,7 @@ class EtcdEngine:
                 start = self._bytes(page[-1].key) + b"\0"
         return found
 
-    async def scan(self, start: str) -> AsyncIterator[Entry]:
+    async def scan(self, start: str) -> AsyncIterator[StoredItem]:
         first = self._part_start(start)
         here, end = first, first[:-1] + bytes([first[-1] + 1])
         while page := await self._page(here, end, RANGE, reverse=False):
@@ -90,7 +105,7 @@ class EtcdEngine:
                 yield entry
             here = self._bytes(page[-1].key) + b"\0"
 
-    async def ranges(self, asked: Sequence[tuple[Span, int]]) -> list[list[Entry]]:
+    async def ranges(self, asked: Sequence[tuple[KeyRange, int]]) -> list[list[StoredItem]]:
         """In one transaction that only reads; those that are longer than a page go on alone."""
         if len(asked) > MOST_OPERATIONS:
             rest = await self.ranges(asked[MOST_OPERATIONS:])
@@ -103,11 +118,13 @@ class EtcdEngine:
             for page, (span, limit) in zip(found, asked, strict=True)
         ]
 
-    def _read(self, span: Span, limit: int) -> dict[str, Any]:
+    def _read(self, span: KeyRange, limit: int) -> dict[str, Any]:
         start, end = _b64(self._start(span)), _b64(self._end(span))
         return {"request_range": {"key": start, "range_end": end, "limit": min(limit, RANGE)}}
 
-    async def _page(self, start: bytes, end: bytes, limit: int, *, reverse: bool) -> list[Entry]:
+    async def _page(
+        self, start: bytes, end: bytes, limit: int, *, reverse: bool
+    ) -> list[StoredItem]:
         body: dict[str, Any] = {"key": _b64(start), "range_end": _b64(end), "limit": str(limit)}
         if reverse:
             body |= {"sort_order": "DESCEND", "sort_target": "KEY"}
@@ -128,7 +145,7 @@ class EtcdEngine:
                 answer = await self._wire.ask_once("/v3/kv/txn", body)
                 is_done: bool = answer.get("succeeded", False)
                 return is_done or (lost and await self._is_ours(marked, mark))
-            except Unanswered as error:
+            except RequestOutcomeUnknown as error:
                 lost = True
                 if clock() > over:
                     raise self._unknown(error) from error
@@ -142,7 +159,7 @@ class EtcdEngine:
             if await self.transact(conditions, [Write(counter, {LAST: last})]):
                 return last
 
-    def _unknown(self, error: Unanswered) -> StoreUnavailable:
+    def _unknown(self, error: RequestOutcomeUnknown) -> StoreUnavailable:
         told = self._wire.unreachable(error)
         return StoreUnavailable(f"{told}. What was asked last may have been written: ask it again")
 
@@ -158,7 +175,7 @@ class EtcdEngine:
 
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> Callable[[], None]:
         starts = [self._part_start(part) for part in parts]
-        watch = Watch(self._wire, starts, lambda kv: heard(self._write(kv)))
+        watch = EtcdWatch(self._wire, starts, lambda kv: heard(self._write(kv)))
         self._watches.append(watch)
         return watch.cancel
 
@@ -166,7 +183,7 @@ class EtcdEngine:
         await self._wire.ask("/v3/maintenance/status", {})
         return self._wire.date
 
-    async def facts(self) -> Mapping[str, str]:
+    async def describe(self) -> Mapping[str, str]:
         status = await self._wire.ask("/v3/maintenance/status", {})
         return {
             "engine": f"etcd {status['version']}",
@@ -175,7 +192,7 @@ class EtcdEngine:
             "size": f"{int(status['dbSize']) / 2**20:.1f} MiB",
         }
 
-    async def concerns(self) -> list[str]:
+    async def health_warnings(self) -> list[str]:
         return []
 
     def _marked(self, writes: Sequence[Write]) -> tuple[list[Write], str]:
@@ -200,10 +217,10 @@ class EtcdEngine:
         value = json.dumps(write.value, ensure_ascii=False, separators=(",", ":")).encode()
         return {"request_put": {"key": self._text(write.key), "value": _b64(value)}}
 
-    def _entry(self, kv: Mapping[str, str]) -> Entry:
+    def _entry(self, kv: Mapping[str, str]) -> StoredItem:
         value: dict[str, Any] = json.loads(b64decode(kv["value"]))
         value.pop(_MARK, None)
-        return Entry(self._key(kv["key"]), value, kv["mod_revision"])
+        return StoredItem(self._key(kv["key"]), value, kv["mod_revision"])
 
     def _write(self, kv: Mapping[str, str]) -> Write:
         entry_value: Value = json.loads(b64decode(kv.get("value", ""))) if kv.get("value") else {}
@@ -220,10 +237,10 @@ class EtcdEngine:
     def _text(self, key: Key) -> str:
         return _b64(self._bytes(key))
 
-    def _start(self, span: Span) -> bytes:
+    def _start(self, span: KeyRange) -> bytes:
         return self._bytes(Key(span.part, span.start))
 
-    def _end(self, span: Span) -> bytes:
+    def _end(self, span: KeyRange) -> bytes:
         if span.end is None:
             return f"{self._prefix}/{span.part}\1".encode()
         return self._bytes(Key(span.part, span.end))

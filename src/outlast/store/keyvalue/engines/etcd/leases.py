@@ -6,13 +6,13 @@ from functools import partial
 from typing import Any
 
 from outlast.store.keyvalue.engine import LEASE, Keep, Write
-from outlast.store.keyvalue.engines.etcd.client import Wire
+from outlast.store.keyvalue.engines.etcd.client import EtcdClient
 
 
 class EtcdLeases:
     """`operation` is what puts a record, in etcd's words."""
 
-    def __init__(self, wire: Wire, operation: Callable[[Write], Mapping[str, Any]]) -> None:
+    def __init__(self, wire: EtcdClient, operation: Callable[[Write], Mapping[str, Any]]) -> None:
         self._wire = wire
         self._operation = operation
 

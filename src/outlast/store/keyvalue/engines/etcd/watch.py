@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from outlast.store.keyvalue.engines.etcd.client import Wire
+from outlast.store.keyvalue.engines.etcd.client import EtcdClient
 
 PAUSE: Final = 0.5
 """Seconds before a broken watch is tried again: polling sees to the rest."""
@@ -22,12 +22,12 @@ IDLE: Final = 60.0
 """Seconds of silence after which the connection is made anew, for it may be dead."""
 
 
-class Watch:
+class EtcdWatch:
     """Resumes by revision where it was broken off; what was compacted meanwhile is missed."""
 
     def __init__(
         self,
-        wire: Wire,
+        wire: EtcdClient,
         prefixes: Sequence[bytes],
         heard: Callable[[Mapping[str, str]], None],
         *,
@@ -58,10 +58,10 @@ class Watch:
     async def _hear_for_ever(self) -> None:
         while not self._is_over:
             with suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
-                await self._hear()
+                await self._read_events()
             await asyncio.sleep(PAUSE)
 
-    async def _hear(self) -> None:
+    async def _read_events(self) -> None:
         session, url, headers = await self._wire.stream("/v3/watch")
         timeout = aiohttp.ClientTimeout(total=None, sock_read=IDLE, sock_connect=CONNECT)
         # One message for each, on one connection: a store would need three of them otherwise.
