@@ -13,7 +13,7 @@ from bench.ours import make_app
 from bench.probe import Probe
 from bench.progress import tell
 from bench.report import table
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 
 WAITING = 100_000

@@ -21,7 +21,7 @@ from outlast.core.decide import Change
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId, RunId
 from outlast.core.run import Claim, Lease, LeaseHolder
-from outlast.store.base import Renewal
+from outlast.store.contract.jobs import Renewal
 from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable, SharedLeaseWriter
 
 SLOW = 0.006

@@ -16,7 +16,7 @@ from bench.progress import tell
 from bench.report import spread, table
 from outlast import Outlast
 from outlast.core.ordering import Ordering
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.store import SqliteStore
 
 FEW, MOST = 100, 100_000

@@ -11,7 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from outlast.app import Outlast
-    from outlast.store.base import Store
+    from outlast.store.contract import Store
     from outlast.testing.clock import FakeClock
     from outlast.testing.harness import Harness
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from outlast import Backoff, Handle, JobType, Outlast
 from outlast.sentry import Sentry
-from outlast.store.base import Store
+from outlast.store.contract import Store
 
 from .chat import Chat
 from .handlers import HANDLERS, BaseJobHandler, World

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 
 from .companion import Companion
 from .words import Item, item

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from outlast import JobType, Outlast, Run, Skip
 from outlast.clock import Clock, SystemClock
-from outlast.store.base import Store
+from outlast.store.contract import Store
 
 from . import config, edition
 from .cleanup import cleanup

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from outlast import Job, Outlast
 from outlast.core.ids import JobId
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 
 from .desk import Desk, stamp
 from .rules import RULES

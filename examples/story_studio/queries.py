@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from outlast import Job, State
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 
 from .studio import QUEUE, Studio
 from .words import (

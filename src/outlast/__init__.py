@@ -57,7 +57,7 @@ if _typing.TYPE_CHECKING:
     from outlast.jobs.handle import Handle
     from outlast.jobs.jobtype import Bound, JobType
     from outlast.run_context import Run
-    from outlast.store.base import Queue
+    from outlast.store.contract.queues import Queue
     from outlast.sync import Sync
 
 __version__ = "0.1.0"
@@ -193,7 +193,7 @@ _AT: _typing.Final = {
         "Bound",
         "JobType",
     ),
-    "outlast.store.base": ("Queue",),
+    "outlast.store.contract.queues": ("Queue",),
     "outlast.sync": ("Sync",),
 }
 """Where each of them is."""

@@ -26,7 +26,7 @@ from outlast.jobs.event_stream import event_stream
 from outlast.jobs.groups import PAGE, GroupHandle, check_page, group_id_of
 from outlast.jobs.handle import Handle
 from outlast.jobs.positions import End
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 
 if TYPE_CHECKING:
     pass

@@ -48,9 +48,8 @@ from outlast.jobs.policy import DeliveryName, ErrorNames, Policy, VerdictName
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import Templates
 from outlast.run_context import Run
-from outlast.store.base import Store
+from outlast.store.contract import HasPollingDefaults, Store
 from outlast.store.open import open_store
-from outlast.store.rhythm import HasPollingDefaults
 from outlast.store.transfer_completion import complete_transfer
 from outlast.sync import Sync
 

@@ -12,7 +12,7 @@ from outlast.core.progress import Progress
 from outlast.core.run import Claim, Lease
 from outlast.errors import LeaseLost, RunError, StopRequested
 from outlast.run_transaction import Begin, RunTransaction
-from outlast.store.base import Transaction
+from outlast.store.contract.transactions import Transaction
 
 __all__ = ["Begin", "Run"]
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from outlast.errors import RunError
-from outlast.store.base import Transaction
+from outlast.store.contract.transactions import Transaction
 
 Begin = Callable[[bool], Awaitable[Transaction]]
 """What a worker hands to a Run so that it can open its transaction; called on the worker's loop.

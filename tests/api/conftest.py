@@ -10,7 +10,7 @@ from outlast.core.decide import decide
 from outlast.core.event import Event
 from outlast.core.ids import Ids, JobId
 from outlast.core.run import Claim, LeaseHolder
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.testing.clock import FakeClock
 from outlast.testing.model.store import ModelStore
 

@@ -7,7 +7,7 @@ import pytest
 
 from outlast import DuplicateJob, InvalidJob, InvalidParams, PartialEnqueueError
 from outlast.jobs.enqueue_many import CHUNK
-from outlast.store.base import Added
+from outlast.store.contract.jobs import Added
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from outlast.core.event import Failed, Succeeded
 from outlast.core.group import ClosePolicy, GroupMode, OnMemberFailure
 from outlast.errors import StoreBusy
 from outlast.jobs import groups
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.testing.model.store import ModelStore
 
 NOBODY = "00000000-0000-7000-8000-ffffffffffff"

@@ -15,7 +15,7 @@ from outlast import (
 )
 from outlast.core.event import Released, Succeeded
 from outlast.core.ordering import Ordering
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 
 
 @pytest.fixture

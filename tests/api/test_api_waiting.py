@@ -15,7 +15,7 @@ from outlast import (
 )
 from outlast.core.event import Failed, Skipped, Stopped, Succeeded
 from outlast.errors import StoreBusy, StoreClosed
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 
 
 @pytest.fixture

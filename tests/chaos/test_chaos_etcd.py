@@ -10,7 +10,8 @@ from outlast.core.decide import succeed
 from outlast.core.ids import JobId
 from outlast.core.state import State
 from outlast.errors import StoreUnavailable
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.store.open import open_store
 from outlast.testing.conformance.factories import make_job, put, take_many
 from outlast.testing.servers.etcd import EtcdCluster, etcd_cluster

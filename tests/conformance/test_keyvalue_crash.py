@@ -14,7 +14,7 @@ from outlast.core.decide import decide, succeed
 from outlast.core.event import Lost, Unblocked
 from outlast.core.run import LeaseHolder
 from outlast.core.state import FINAL, Loss, State
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Engine, Key
 from outlast.store.keyvalue.operations import positions

@@ -16,7 +16,7 @@ from outlast.core.run import LeaseHolder
 from outlast.core.state import FINAL, Loss, State
 from outlast.errors import OperatorError
 from outlast.scheduler.trigger import Trigger
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.postgres.statements import statements
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.postgres.url import PostgresUrl

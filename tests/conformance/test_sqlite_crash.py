@@ -11,7 +11,7 @@ from outlast.core.decide import decide, succeed
 from outlast.core.event import Lost, Unblocked
 from outlast.core.run import LeaseHolder
 from outlast.core.state import FINAL, Loss, State
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.statements import statements
 from outlast.store.sqlite.store import SqliteStore
 from outlast.verify import verify

@@ -10,7 +10,7 @@ from typing import Any
 
 from outlast.core.ids import Ids, JobId
 from outlast.errors import StoreMoved, StoreSealed
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.postgres.store import PostgresStore
 from outlast.store.sqlite.store import SqliteStore

@@ -18,7 +18,8 @@ from outlast import Outlast
 from outlast.clock import SystemClock
 from outlast.core.state import State
 from outlast.errors import StoreMoved, StoreSealed
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.store.contract.transfer import StatusChange, TransferStage
 from outlast.store.open import open_store
 from outlast.verify import verify

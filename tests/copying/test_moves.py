@@ -9,7 +9,7 @@ import pytest
 from outlast.core.event import Released
 from outlast.core.run import Lease
 from outlast.errors import OperatorError, StoreBusy, StoreMoved, StoreSealed, TransitionRefused
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.contract.transfer import TransferStage
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (

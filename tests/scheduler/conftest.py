@@ -11,7 +11,7 @@ import pytest
 from outlast import Outlast
 from outlast.core.ids import Ids
 from outlast.scheduler.trigger import Trigger
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.keyvalue.engine import Engine
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.postgres.store import PostgresStore

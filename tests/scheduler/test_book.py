@@ -15,8 +15,9 @@ from outlast.core.state import State
 from outlast.errors import InvalidJob, InvalidParams, StoreBusy, UnknownType
 from outlast.scheduler.loop import run_trigger_loop, sync_declared
 from outlast.scheduler.trigger import Trigger
-from outlast.store.around import Topic
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.notifications import Topic
 from outlast.testing.clock import START, FakeClock
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)

@@ -16,7 +16,8 @@ from outlast.core.run import Claim, LeaseHolder
 from outlast.core.schedule import Firing, SlotOutcome
 from outlast.core.state import State
 from outlast.scheduler.trigger import Trigger
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.store.contract.schedules import FireResult
 from outlast.testing.clock import START, FakeClock
 from outlast.verify import verify

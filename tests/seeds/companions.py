@@ -11,7 +11,7 @@ from typing import Any, Literal
 from companion.companion import Companion, Rules
 from companion.memory import Memory
 from outlast.core.decide import Change
-from outlast.store.base import Store
+from outlast.store.contract import Store
 
 MONDAY = date(2026, 1, 5)
 TUESDAY = date(2026, 1, 6)

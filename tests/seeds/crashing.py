@@ -17,7 +17,7 @@ from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job, Key
 from outlast.core.run import Claim
 from outlast.core.state import Loss, State
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import sizes

@@ -10,7 +10,8 @@ from typing import Any, Final, Self
 
 from outlast import Outlast
 from outlast.core.job import Job
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.fork_server import quick_start
 from outlast.worker.embedded import Worker

@@ -28,7 +28,7 @@ from outlast.core.job import NewJob
 from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import Loss
 from outlast.errors import TransitionRefused
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from support.crash.sqlite_target import dump

@@ -16,7 +16,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import NewJob, Slot
 from outlast.core.run import LeaseHolder
 from outlast.errors import OperatorError
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.worker.maintenance.recovery import Recovery

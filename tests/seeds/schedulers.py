@@ -11,7 +11,8 @@ from outlast import Outlast
 from outlast.core.ids import Ids
 from outlast.core.schedule import SlotRecord
 from outlast.scheduler.trigger import Trigger
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.store.open import open_store
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock

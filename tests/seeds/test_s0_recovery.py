@@ -8,7 +8,7 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import RunStatus, State
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.telemetry import InMemoryMetrics, subscribe
 from outlast.testing.clock import FakeClock

@@ -16,7 +16,7 @@ from outlast.core.ids import Ids
 from outlast.core.run import LeaseHolder
 from outlast.core.schedule import ADVISED_GRACE, SlotOutcome
 from outlast.scheduler.trigger import Trigger
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.telemetry import InMemoryMetrics, log_full_errors, subscribe
 from outlast.testing.clock import START, FakeClock

@@ -15,7 +15,7 @@ from outlast.core.run import Claim, LeaseHolder
 from outlast.core.schedule import SlotOutcome
 from outlast.core.state import RunStatus, State
 from outlast.scheduler.trigger import Trigger
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import last_run

@@ -9,7 +9,7 @@ import pytest
 from outlast.core.audit.violation import ViolationCode
 from outlast.core.decide import CLAIM
 from outlast.core.state import State
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import LAPSED, MANY, make_holder, new_id, settle
 from outlast.testing.conformance.histories.invariants import Dump, check_dump

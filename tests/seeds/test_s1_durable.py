@@ -12,7 +12,8 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
-from outlast.store.base import Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (

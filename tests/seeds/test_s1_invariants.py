@@ -14,7 +14,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
 from outlast.core.run import Lease
 from outlast.core.state import State
-from outlast.store.base import Renewal
+from outlast.store.contract.jobs import Renewal
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (

@@ -11,7 +11,7 @@ from outlast import OperatorError, Outlast, TransitionRefused
 from outlast.core.event import Released
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import claim_order, job_of, put, settle, take

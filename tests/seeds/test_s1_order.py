@@ -11,7 +11,7 @@ from outlast import Outlast, Run
 from outlast.core.event import Failed
 from outlast.core.group import GroupMode
 from outlast.core.ordering import Ordering
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import (

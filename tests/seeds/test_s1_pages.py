@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from outlast.cli.main import main
 from outlast.core.delivery import Delivery
 from outlast.core.state import State
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.migrate import migrations
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import FAILED, next_ids, put, settle, take

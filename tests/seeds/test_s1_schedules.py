@@ -12,7 +12,7 @@ from outlast.core.ids import Ids
 from outlast.core.schedule import Schedule, SlotOutcome
 from outlast.scheduler.cron import next_slot
 from outlast.scheduler.trigger import Trigger
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.verify import verify

@@ -9,7 +9,7 @@ import pytest
 
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import HOUR, claim_order, job_of, put, take

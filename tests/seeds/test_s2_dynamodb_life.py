@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from companion.companion import Companion
 from outlast.cli.main import main
 from outlast.errors import ClockSkewTooLarge
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.open import open_store
 from outlast.testing.clock import START, FakeClock

@@ -12,7 +12,7 @@ import pytest
 from outlast import Outlast, Settings
 from outlast.core.run import Claim
 from outlast.core.state import RunStatus, State
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.open import open_store
 from outlast.store.postgres.statements import statements
 from outlast.store.postgres.store import PostgresStore

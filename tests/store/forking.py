@@ -13,7 +13,7 @@ from typing import Any
 from outlast.clock import SystemClock
 from outlast.core.ids import Ids
 from outlast.errors import OutlastError
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import make_job, take_many
 

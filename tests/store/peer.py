@@ -13,7 +13,7 @@ from outlast.clock import SystemClock
 from outlast.core.decide import succeed
 from outlast.core.ids import Ids
 from outlast.errors import OutlastError
-from outlast.store.around import Notification, Topic
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import make_job, take_many
 

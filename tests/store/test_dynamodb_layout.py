@@ -12,7 +12,7 @@ from outlast.core.event import CancelRequested, Failed
 from outlast.core.ids import Ids
 from outlast.core.job import Key
 from outlast.errors import ForeignStore, StoreMissing
-from outlast.store.base import Added
+from outlast.store.contract.jobs import Added
 from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock

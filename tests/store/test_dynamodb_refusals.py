@@ -19,7 +19,7 @@ from outlast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.open import open_store
 from outlast.testing.conformance.factories import job_of, put, started
 from outlast.testing.servers import dynamodb as local

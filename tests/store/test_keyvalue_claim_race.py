@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.open import open_store
 from outlast.testing.conformance import sizes
 from outlast.testing.conformance.factories import put, take_many

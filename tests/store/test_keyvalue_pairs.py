@@ -25,7 +25,7 @@ from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.reservation import NewReservation, ReservationId
 from outlast.core.schedule import SlotOutcome
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import (

@@ -14,7 +14,8 @@ from outlast.core.group import NewGroup
 from outlast.core.job import Key as DedupeKey
 from outlast.core.ordering import Ordering
 from outlast.core.schedule import Schedule, SlotOutcome
-from outlast.store.base import Filter, Queue
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.schedules import FireResult, SetSchedule
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Write

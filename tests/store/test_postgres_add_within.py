@@ -18,8 +18,9 @@ from outlast.core.job import Key
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
 from outlast.errors import InvalidJob, StoreBusy
-from outlast.store.around import Notification
-from outlast.store.base import Added, Queue
+from outlast.store.contract.jobs import Added
+from outlast.store.contract.notifications import Notification
+from outlast.store.contract.queues import Queue
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import job_of, make_job, put
 from outlast.testing.servers.postgres import PostgresServer

@@ -11,7 +11,8 @@ from outlast.core.ids import JobId
 from outlast.core.job import Key, Slot
 from outlast.core.ordering import Ordering
 from outlast.errors import StoreUnavailable
-from outlast.store.base import Added, Queue
+from outlast.store.contract.jobs import Added
+from outlast.store.contract.queues import Queue
 from outlast.store.postgres import retry
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.clock import START

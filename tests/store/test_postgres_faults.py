@@ -13,7 +13,8 @@ from outlast.core.decide import succeed
 from outlast.core.run import Claim
 from outlast.core.state import State
 from outlast.errors import OperatorError, StoreReadOnly, StoreUnavailable
-from outlast.store.base import Filter, Queue
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import (
     LEASE,

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from outlast.core.delivery import Delivery
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.postgres.operations.scan_floor import SPARING, ClaimScan, ScanFloors
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import TYPE, make_holder, make_job

@@ -18,7 +18,7 @@ from outlast.core.ids import JobId
 from outlast.core.position import Anchor, MoveTo
 from outlast.core.run import Claim
 from outlast.core.state import State
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.postgres import pool
 from outlast.store.postgres.connection import connect
 from outlast.store.postgres.migrate import migrate

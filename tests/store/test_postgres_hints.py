@@ -9,7 +9,7 @@ import pytest
 
 from outlast.core.decide import succeed
 from outlast.core.event import CancelRequested
-from outlast.store.around import Notification, Topic
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.postgres.connection import connect
 from outlast.store.postgres.notify import listener, notifier
 from outlast.store.postgres.notify.channels import EVERYTHING, LONGEST, payload

@@ -14,7 +14,8 @@ from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, MoveTo
 from outlast.core.reservation import NewReservation, ReservationId
 from outlast.core.state import State
-from outlast.store.base import Filter, Queue
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import (
     HOUR,

@@ -6,7 +6,8 @@ import pytest
 
 from outlast.core.decide import succeed
 from outlast.core.state import State
-from outlast.store.base import Filter, Queue
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.postgres.notify import listener
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import LEASE, MANY, job_of, put, take_many

@@ -10,7 +10,8 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.core.state import State
-from outlast.store.base import Filter, Queue
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.factories import MANY, make_job
 from outlast.testing.conformance.sizes import SIZES

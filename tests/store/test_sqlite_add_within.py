@@ -13,7 +13,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Key
 from outlast.core.state import State
 from outlast.errors import InvalidJob, StoreBusy
-from outlast.store.base import Added
+from outlast.store.contract.jobs import Added
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import job_of, make_job, put
 from support.crash.sqlite_target import dump

@@ -14,7 +14,8 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed
 from outlast.core.job import Key
 from outlast.core.ordering import Ordering
-from outlast.store.base import Filter, Queue
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (

@@ -14,7 +14,7 @@ from outlast.core.event import Succeeded
 from outlast.core.run import Claim
 from outlast.core.state import State
 from outlast.errors import StoreFull
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import (
     SECOND,

@@ -13,8 +13,9 @@ from outlast.core.event import Failed, Succeeded
 from outlast.core.job import Key
 from outlast.core.state import State
 from outlast.errors import OutlastError
-from outlast.store.around import Notification
-from outlast.store.base import Filter, Queue
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.notifications import Notification
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.store.sqlite.writer import GROUP
 from outlast.testing.conformance.factories import (

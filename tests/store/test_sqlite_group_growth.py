@@ -9,7 +9,7 @@ import pytest
 from outlast.core.decide import decide
 from outlast.core.event import Failed, GroupStopped
 from outlast.core.group import GroupMode, OnMemberFailure
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite import reader
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock

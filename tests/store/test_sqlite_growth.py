@@ -14,7 +14,8 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Event, Failed, Moved
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, MoveTo
-from outlast.store.base import Filter, Queue
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite import reader
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock

@@ -19,7 +19,7 @@ import pytest
 from outlast.core.decide import succeed
 from outlast.core.event import CancelRequested, Edited, Moved
 from outlast.core.position import Anchor, JobEdit, MoveTo
-from outlast.store.around import Notification, Topic
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.sqlite.notify import notifier
 from outlast.store.sqlite.notify.socket_dir import socket_dir_for
 from outlast.store.sqlite.store import SqliteStore

@@ -11,7 +11,7 @@ from outlast.core.event import Event, Failed, Released, Skipped, Succeeded
 from outlast.core.ids import JobId
 from outlast.core.job import Job, Key, NewJob, Slot
 from outlast.errors import OutlastError
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START
 from outlast.testing.conformance.factories import (

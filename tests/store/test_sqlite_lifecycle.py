@@ -20,7 +20,9 @@ from outlast.core.reservation import ReservationId
 from outlast.core.run import Lease
 from outlast.core.schedule import Firing, SlotOutcome
 from outlast.errors import StoreClosed
-from outlast.store.base import Filter, Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.transfer import StatusChange, TableKind, TransferStage
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START

@@ -12,7 +12,7 @@ import pytest
 from outlast.core.decide import decide
 from outlast.core.state import State
 from outlast.errors import OutlastError, StoreBusy
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import (
     LEASE,

@@ -9,7 +9,7 @@ import pytest
 
 from outlast.core.state import State
 from outlast.errors import ForeignStore, OperatorError, OutlastError, SchemaTooNew, StoreCorrupt
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import ended, put
 from support.crash.sqlite_target import dump

@@ -9,7 +9,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
 from outlast.core.group import GroupMode
 from outlast.core.ordering import Ordering
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.statements import statements
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outlast.core.state import State
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.reader import THREADS
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import (

@@ -12,7 +12,8 @@ from outlast.core.ids import JobId
 from outlast.core.job import Slot
 from outlast.core.run import Lease
 from outlast.errors import OutlastError
-from outlast.store.base import Filter, Queue
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.conformance.factories import LEASE, MANY, make_job, put, take_many
 from support.crash.sqlite_target import dump

@@ -6,7 +6,8 @@ from typing import Any
 from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId
 from outlast.core.run import Claim, LeaseHolder
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.testing.conformance.factories import LEASE, MANY, TYPE, new_id, put
 from outlast.testing.conformance.histories.invariants import Dump, check_dump
 from outlast.verify import verify

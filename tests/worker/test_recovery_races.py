@@ -9,7 +9,7 @@ import pytest
 
 from outlast.core.ids import Ids
 from outlast.core.run import LeaseHolder
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.race_runner import race
 from outlast.worker.maintenance.recovery import Recovered, Recovery

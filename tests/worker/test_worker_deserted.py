@@ -11,7 +11,7 @@ from outlast.core.ids import JobId
 from outlast.core.run import LeaseHolder
 from outlast.core.state import RunStatus, State
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.open import open_store
 from outlast.store.postgres.parts import upkeep
 from outlast.testing.conformance.factories import TYPE, job_of, kinds, new_id, put

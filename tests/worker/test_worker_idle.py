@@ -7,7 +7,7 @@ import pytest
 from worker_world import PATIENCE, SOON, until
 
 from outlast import Outlast, State
-from outlast.store.base import Capability
+from outlast.store.contract import Capability
 from outlast.store.open import open_store
 from outlast.worker.dispatcher import EMPTY_LOOKS
 from outlast.worker.maintenance.loop import Maintenance

@@ -12,7 +12,7 @@ from pg_transaction_child import register
 from worker_world import AT_ONCE, QUICK, SOON, all_slots_work, statuses, with_roll_call
 
 from outlast import Backoff, Cancel, Outlast, Run, RunError, Skip, State
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 
 CHILD = Path(__file__).with_name("pg_transaction_child.py")
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from bench.pg import marks
 from bench.pg.loop import run
 from outlast import JobType, Outlast
-from outlast.store.base import Store
+from outlast.store.contract import Store
 
 IS_LEFT = "SELECT EXISTS (SELECT FROM outlast.waiting) OR EXISTS (SELECT FROM outlast.open_runs)"
 FINISH = None

@@ -9,8 +9,8 @@ from outlast.cli.output import Output
 from outlast.cli.target import Target, find
 from outlast.core.duration import parse_duration
 from outlast.errors import InvalidJob
+from outlast.store.contract import Migratable
 from outlast.store.contract.transfer import TransferStage, TransferStatus
-from outlast.store.migrating import Migratable
 from outlast.store.open import KEYVALUE, POSTGRES
 
 

@@ -18,7 +18,7 @@ from outlast.clock import SystemClock
 from outlast.core.duration import parse_duration
 from outlast.core.ids import Ids
 from outlast.errors import InvalidJob, StoreMissing
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.open import open_store
 from outlast.transfer import Copied, StoreCopy, address_of
 

@@ -12,7 +12,7 @@ from outlast.core.duration import parse_duration
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import InvalidJob
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 
 ALIASES: Final = {
     "waiting": {State.BLOCKED, State.SCHEDULED, State.QUEUED, State.RETRY_WAIT},

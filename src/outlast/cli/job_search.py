@@ -6,7 +6,7 @@ from typing import Final
 from outlast.cli.job_filter import JobFilter
 from outlast.cli.output import Output
 from outlast.core.job import Job
-from outlast.store.base import Store
+from outlast.store.contract import Store
 
 PAGE: Final = 500
 MOST_LOOKED_AT: Final = 200_000

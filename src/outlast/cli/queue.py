@@ -11,7 +11,7 @@ from outlast.cli.output import ago
 from outlast.clock import SystemClock
 from outlast.core.ordering import Ordering
 from outlast.core.state import WAITING, State
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 
 
 @click.group("queue")

@@ -15,7 +15,7 @@ from outlast.core.event import EventRecord
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
 from outlast.errors import InvalidJob
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 
 
 @verb("show")

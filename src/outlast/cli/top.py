@@ -14,7 +14,8 @@ from outlast.core.job import Job
 from outlast.core.overview import Overview
 from outlast.core.state import State
 from outlast.core.worker import WorkerRecord
-from outlast.store.base import Filter, Queue
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -16,7 +16,7 @@ from outlast.demo import jobs
 from outlast.demo.jobs import app
 from outlast.demo.workers import DemoWorkers
 from outlast.jobs.handle import Handle
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from outlast.store.contract.schedules import SetSchedule
 from outlast.verify import verify
 

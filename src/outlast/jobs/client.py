@@ -19,7 +19,7 @@ from outlast.core.limits import MAX_REASON, repr_short, truncate
 from outlast.core.state import State
 from outlast.errors import JobNotSucceeded, StoreClosed, TransitionRefused, UnknownType, WaitTimeout
 from outlast.jobs.completion import CompletionWaiter, find, last_of_chain
-from outlast.store.base import Store
+from outlast.store.contract import Store
 
 LoadResult = Callable[[str, str | None], Any]
 """From a job type's name and the JSON text of a result to the result."""

@@ -10,8 +10,8 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import JobNotFound, StoreClosed
-from outlast.store.around import Notification, Topic
-from outlast.store.base import Store
+from outlast.store.contract import Store
+from outlast.store.contract.notifications import Notification, Topic
 
 _AT_ONCE: Final = 500
 _LONGEST_ID: Final = 64

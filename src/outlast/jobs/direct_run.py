@@ -19,8 +19,8 @@ from outlast.core.reservation import NewReservation, Reservation, ReservationId,
 from outlast.errors import InvalidJob, NoWorkerAvailable, OutlastError, QueueBusy
 from outlast.jobs.client import Client
 from outlast.jobs.completion import find
-from outlast.store.around import Notification, Topic
-from outlast.store.base import Store
+from outlast.store.contract import Store
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.reservations import Reserved
 
 OnBusy = Literal["wait", "reject"]

@@ -10,7 +10,8 @@ from outlast.errors import CallerError, DuplicateJob, InvalidJob, UnknownType
 from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
 from outlast.jobs.jobtype import Bound, add_within
-from outlast.store.base import Added, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Added
 
 CHUNK: Final = 500
 """How many are written at a time, while as many are prepared."""

@@ -8,8 +8,8 @@ from typing import Final
 from outlast.core.event import EventRecord
 from outlast.errors import InvalidJob
 from outlast.jobs.client import Client
-from outlast.store.around import Notification
-from outlast.store.base import Store
+from outlast.store.contract import Store
+from outlast.store.contract.notifications import Notification
 
 _PAGE: Final = 500
 _LAST: Final = 2**63 - 1

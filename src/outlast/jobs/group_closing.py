@@ -8,8 +8,8 @@ from outlast.core.event import GroupStopped
 from outlast.core.group import ClosePolicy, ClosingGroup
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.store.base import Jobs
 from outlast.store.contract.groups import Groups
+from outlast.store.contract.jobs import Jobs
 
 AT_ONCE: Final = 500
 

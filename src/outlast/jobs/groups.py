@@ -34,7 +34,8 @@ from outlast.jobs.completion import until_over
 from outlast.jobs.group_closing import end_remaining_members
 from outlast.jobs.jobtype import Bound, ConfiguredJobType
 from outlast.jobs.options import JobFactory
-from outlast.store.base import Added, Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Added, Filter
 
 ModeName = Literal["parallel", "sequential"]
 OnFailureName = Literal["stop", "continue", "skip"]

@@ -19,7 +19,9 @@ from outlast.jobs.handler_class import read_class
 from outlast.jobs.options import JobFactory, OnConflict, check_on_conflict, new_job
 from outlast.jobs.policy import Policy
 from outlast.jobs.signature import Signature, read_signature
-from outlast.store.base import Added, Capability, Store, Transactions
+from outlast.store.contract import Capability, Store
+from outlast.store.contract.jobs import Added
+from outlast.store.contract.transactions import Transactions
 
 P = ParamSpec("P")
 R = TypeVar("R")

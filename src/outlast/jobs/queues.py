@@ -8,7 +8,7 @@ from outlast.core.ordering import Ordering
 from outlast.core.queue import check_concurrency, check_gap, check_reason
 from outlast.errors import InvalidJob
 from outlast.jobs.client import Client
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 
 OrderingName = Literal["scheduled", "position"]
 

@@ -13,7 +13,8 @@ from outlast.errors import DuplicateJob, InvalidJob, TransitionRefused
 from outlast.jobs.client import Client
 from outlast.jobs.completion import find
 from outlast.jobs.handle import Handle
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 
 MOST: Final = 100_000
 """How many jobs one call retries at most."""

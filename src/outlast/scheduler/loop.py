@@ -9,8 +9,8 @@ from typing import Final
 from outlast.core.ids import JobId
 from outlast.errors import CallerError, OperatorError, StoreClosed
 from outlast.scheduler.trigger import Trigger
-from outlast.store.around import HeldLock
-from outlast.store.base import Store
+from outlast.store.contract import Store
+from outlast.store.contract.locks import HeldLock
 from outlast.telemetry.outage_log import OutageLog
 
 log = logging.getLogger("outlast.scheduler")

@@ -13,7 +13,7 @@ from outlast.core.schedule import CLAIMED, Schedule, SlotOutcome, SlotRecord, in
 from outlast.errors import InvalidSchedule, SlotTaken
 from outlast.scheduler.cron import slots
 from outlast.scheduler.slot_job_factory import SlotJobFactories, SlotJobFactory
-from outlast.store.base import Store
+from outlast.store.contract import Store
 
 Which = Literal["next", "missed"]
 

@@ -32,7 +32,7 @@ from outlast.core.state import Loss
 from outlast.errors import InvalidSchedule
 from outlast.scheduler.cron import due_slots, next_slot
 from outlast.scheduler.slot_job_factory import SlotJobFactories, SlotJobFactory
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.contract.schedules import FireResult
 from outlast.telemetry.events import emit, has_audience
 

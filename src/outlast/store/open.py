@@ -9,7 +9,7 @@ from outlast.clock import Clock
 from outlast.core.ids import Ids
 from outlast.core.limits import repr_short
 from outlast.errors import InvalidJob, OperatorError
-from outlast.store.base import Store
+from outlast.store.contract import Store
 
 HOUR = 3600.0
 SQLITE = "sqlite:///"

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from outlast.store.around import Notification, Topic
+from outlast.store.contract.notifications import Notification, Topic
 
 log = logging.getLogger("outlast.store")
 

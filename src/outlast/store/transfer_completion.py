@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from outlast.errors import OutlastError
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.contract.transfer import StatusChange, TransferStage
 
 log = logging.getLogger("outlast.store")

@@ -19,8 +19,8 @@ from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.state import RunStatus
 from outlast.jobs.jobtype import JobType
 from outlast.jobs.registry import Registry
-from outlast.store.around import Notification, Topic
-from outlast.store.base import Store
+from outlast.store.contract import Store
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.worker.engine import Engine
 from outlast.worker.lease_table import InMemoryLeaseTable
 from outlast.worker.maintenance.loop import Maintenance

@@ -15,7 +15,8 @@ from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import InvalidType
 from outlast.jobs.jobtype import JobType
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.testing.clock import FakeClock
 from outlast.testing.direct_call import call_handler
 from outlast.testing.drain import Drained, Drainer

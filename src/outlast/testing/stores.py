@@ -7,7 +7,7 @@ from random import Random
 
 from outlast.clock import Clock
 from outlast.core.ids import Ids
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.open import open_store
 from outlast.testing.loops import in_own_loop
 from outlast.testing.model.store import ModelStore

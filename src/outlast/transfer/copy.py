@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from outlast.core.ids import JobId
 from outlast.errors import OperatorError, OutlastError, StoreBusy, StoreMoved, TransitionRefused
-from outlast.store.base import Capability, Store
+from outlast.store.contract import Capability, Store
 from outlast.store.contract.transfer import (
     MAX_ADDRESS,
     StatusChange,

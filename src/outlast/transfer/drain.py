@@ -12,8 +12,8 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.state import Loss
 from outlast.errors import TransitionRefused
-from outlast.store.around import Notification, Topic
-from outlast.store.base import Store
+from outlast.store.contract import Store
+from outlast.store.contract.notifications import Notification, Topic
 
 LOOK: Final = 0.5
 """Seconds between two looks, if nobody tells of an end before."""

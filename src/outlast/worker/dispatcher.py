@@ -11,8 +11,8 @@ from typing import Protocol
 from outlast.core.delivery import Delivery
 from outlast.core.run import Claim, LeaseHolder
 from outlast.errors import OperatorError, StoreClosed, StoreMoved, StoreSealed
-from outlast.store.around import Notification
-from outlast.store.base import Jobs
+from outlast.store.contract.jobs import Jobs
+from outlast.store.contract.notifications import Notification
 from outlast.telemetry.outage_log import OutageLog
 from outlast.worker.prefetch import TOO_LONG, PrefetchBudget
 

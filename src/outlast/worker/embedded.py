@@ -17,8 +17,9 @@ from outlast.core.run import Lease, LeaseHolder
 from outlast.core.worker import WorkerInfo
 from outlast.errors import OperatorError
 from outlast.jobs.registry import Registry
-from outlast.store.around import Notification, Topic
-from outlast.store.base import Renewal, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Renewal
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.worker.engine import Engine
 from outlast.worker.lease_renewer import LeaseRenewer
 from outlast.worker.lease_table import InMemoryLeaseTable

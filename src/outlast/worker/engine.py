@@ -19,8 +19,10 @@ from outlast.core.run import Claim, Lease, LeaseHolder
 from outlast.core.state import State
 from outlast.errors import InvalidType
 from outlast.jobs.registry import Registry
-from outlast.store.around import Notification
-from outlast.store.base import Capability, Renewal, Store, Transaction, Transactions
+from outlast.store.contract import Capability, Store
+from outlast.store.contract.jobs import Renewal
+from outlast.store.contract.notifications import Notification
+from outlast.store.contract.transactions import Transaction, Transactions
 from outlast.worker import log_events
 from outlast.worker.dispatcher import Dispatcher
 from outlast.worker.execution_pool import ExecutionPool

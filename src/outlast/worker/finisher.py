@@ -10,7 +10,7 @@ from outlast.core.group import GOOD
 from outlast.core.ids import JobId
 from outlast.core.state import FINAL
 from outlast.errors import OperatorError, StoreClosed
-from outlast.store.base import Jobs
+from outlast.store.contract.jobs import Jobs
 from outlast.worker import log_events
 
 log = logging.getLogger("outlast.worker")

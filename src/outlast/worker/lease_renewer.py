@@ -10,7 +10,8 @@ from typing import Any
 
 from outlast.core.run import Lease
 from outlast.core.worker import WorkerInfo
-from outlast.store.base import Renewal, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Renewal
 from outlast.worker.periodic import run_periodically
 
 log = logging.getLogger("outlast.worker")

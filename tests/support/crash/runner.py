@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, Protocol, Self
 
 from outlast.core.ids import Ids
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import sizes
 from support.crash.scenarios import Scenario, World

@@ -35,8 +35,9 @@ from outlast.core.reservation import NewReservation, Reservation, ReservationId
 from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import Loss, State
 from outlast.core.worker import WorkerInfo
-from outlast.store.base import Filter, Queue, Store
-from outlast.store.upkeep import check_maintenance
+from outlast.store.contract import Store, check_maintenance
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.testing.clock import START, FakeClock
 
 SECOND = timedelta(seconds=1)

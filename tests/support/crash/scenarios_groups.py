@@ -10,7 +10,7 @@ from outlast.core.group import GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.run import Claim
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 from support.crash.scenarios import CHAIN, SECOND, Scenario, World, nothing
 
 ZERO = timedelta(0)

@@ -7,7 +7,7 @@ from outlast.core.event import Edited, Event, Moved
 from outlast.core.ids import JobId
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, JobEdit, MoveTo
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from support.crash.scenarios import SECOND, Prepare, Scenario, World, _blocked, _retrying, deciding
 
 

@@ -8,7 +8,8 @@ from outlast.core.event import Event, EventKind, Failed, Succeeded
 from outlast.core.ids import Ids
 from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import RunStatus, State
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
 from outlast.worker.maintenance.recovery import Recovered, Recovery

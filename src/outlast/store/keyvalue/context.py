@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from outlast.clock import Clock
 from outlast.core.ids import Ids
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Engine
 from outlast.store.keyvalue.leases import LeaseClock

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Engine, Write
 

@@ -13,8 +13,10 @@ from outlast.core.job import Job, NewJob
 from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.state import State
 from outlast.errors import SchemaTooNew, StoreClosed
-from outlast.store.around import Notification, Topic
-from outlast.store.base import Added, Capability, Filter, Renewal
+from outlast.store.contract import Capability, Migratable, PollingDefaults
+from outlast.store.contract.jobs import Added, Filter, Renewal
+from outlast.store.contract.maintenance import MaintenanceDue
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.keyvalue import intent_recovery, repair, skew, upkeep
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Engine, Key, Write
@@ -27,10 +29,7 @@ from outlast.store.keyvalue.operations import add, apply, claim, jobs, workers
 from outlast.store.keyvalue.schedule_surface import KeyValueSchedules
 from outlast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
 from outlast.store.keyvalue.unit_of_work import UnitRunner
-from outlast.store.migrating import Migratable
-from outlast.store.rhythm import PollingDefaults
 from outlast.store.subscribers import Subscribers
-from outlast.store.upkeep import MaintenanceDue
 
 VERSION = 1
 """Of the records; a store that a newer Outlast wrote has a higher one."""

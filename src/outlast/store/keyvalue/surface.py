@@ -13,7 +13,7 @@ from outlast.core.overview import Overview
 from outlast.core.reservation import NewReservation, Reservation, ReservationId
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import WorkerInfo, WorkerRecord
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.reservations import Reserved
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.operations import (

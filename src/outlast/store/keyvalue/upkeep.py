@@ -6,6 +6,7 @@ from typing import Final
 
 from outlast.clock import to_micros
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
+from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import KeyRange, StoredItem
@@ -13,7 +14,6 @@ from outlast.store.keyvalue.locks import Locks
 from outlast.store.keyvalue.operations import jobs
 from outlast.store.keyvalue.repositories import groups, queues
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
-from outlast.store.upkeep import MaintenanceDue
 
 ALL: Final = 1_000_000
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from outlast.clock import Clock
 from outlast.core.decide import Change
 from outlast.errors import OutlastError, RunError, TransactionTimeout
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.postgres.caller_connection import of_server
 from outlast.store.postgres.connection import translate_error
 from outlast.store.postgres.handler_connection import BY_HAND, HandlerConnection

@@ -13,7 +13,7 @@ from outlast.clock import Clock, SystemClock
 from outlast.core.ids import Ids
 from outlast.core.limits import check_name
 from outlast.errors import StoreClosed
-from outlast.store.around import Notification, Topic
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.postgres import health
 from outlast.store.postgres.aside import LoopThread
 from outlast.store.postgres.connection import connect, translated

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from outlast.clock import Clock
 from outlast.errors import OperatorError, StoreClosed, StoreUnavailable
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.postgres.connection import (
     CONNECTION_ERRORS,
     RETRYABLE,

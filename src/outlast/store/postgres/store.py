@@ -1,6 +1,6 @@
 """The store: every verb of the contract, on one schema of one PostgreSQL database."""
 
-from outlast.store.base import Capability
+from outlast.store.contract import Capability
 from outlast.store.postgres.life import PostgresLife
 from outlast.store.postgres.operations.insight import PostgresViews
 from outlast.store.postgres.operations.jobs import JobOperations

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from outlast.clock import Clock, to_micros
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.postgres.connection import count
 from outlast.store.postgres.statements import Probe, statements
 

@@ -6,7 +6,7 @@ from typing import Any
 from outlast.clock import from_micros
 from outlast.core.ordering import Ordering
 from outlast.core.queue import Pause
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 
 
 def queue(row: tuple[Any, ...], now: datetime) -> Queue:

@@ -18,7 +18,7 @@ from outlast.core.run import NOBODY, RunRecord
 from outlast.core.schedule import Schedule, SlotOutcome, SlotRecord
 from outlast.core.schedule_codec import from_text, to_text
 from outlast.core.state import RunStatus, State
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.transfer import COLUMNS, Row, TableKind
 
 Values = dict[str, Any]

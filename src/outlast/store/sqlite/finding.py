@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from outlast.core.state import State
-from outlast.store.base import Filter
+from outlast.store.contract.jobs import Filter
 
 FEW: Final = frozenset({"read.find_id", "read.find_key"})
 """Statements that know nothing of the rest of the filter: what they find is looked at here."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from outlast.clock import Clock
 from outlast.core.decide import Change
 from outlast.errors import RunError, StoreBusy, TransactionTimeout
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.sqlite import verbs
 from outlast.store.sqlite.connection import connect, translated
 from outlast.store.sqlite.guarded_connection import BY_HAND, GuardedConnection, is_within

@@ -16,8 +16,9 @@ from outlast.clock import Clock, SystemClock
 from outlast.core.ids import Ids
 from outlast.core.job import NewJob
 from outlast.errors import StoreClosed
-from outlast.store.around import Notification, Topic
-from outlast.store.base import Added, Capability
+from outlast.store.contract import Capability
+from outlast.store.contract.jobs import Added
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.sqlite import verbs
 from outlast.store.sqlite.caller_connection import caller_cursor
 from outlast.store.sqlite.connection import connect, require_version, require_writable, translated

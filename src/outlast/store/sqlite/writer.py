@@ -17,7 +17,7 @@ from typing import Any
 
 from outlast.clock import Clock, from_micros, to_micros
 from outlast.errors import InvalidJob, OutlastError, StoreClosed, StoreCorrupt
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.contract.transfer import OPEN, closed_error, from_row
 from outlast.store.sqlite.connection import translate
 from outlast.store.sqlite.statements import Probe, run

@@ -9,7 +9,8 @@ from outlast.core.ids import JobId
 from outlast.core.job import Key, Slot
 from outlast.core.limits import MAX_KEY, MAX_PAYLOAD, MAX_PRIORITY, MIN_PRIORITY
 from outlast.core.state import State
-from outlast.store.base import Added, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Added
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,

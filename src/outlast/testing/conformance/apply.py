@@ -22,7 +22,7 @@ from outlast.core.event import (
     Unblocked,
 )
 from outlast.core.state import Loss, RunStatus, State
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

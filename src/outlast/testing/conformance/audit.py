@@ -12,7 +12,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Key, Slot
 from outlast.core.state import RunStatus, State
 from outlast.errors import InvalidJob
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

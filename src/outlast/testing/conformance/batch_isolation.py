@@ -12,7 +12,8 @@ from outlast.core.limits import MAX_ERROR, MAX_PAYLOAD
 from outlast.core.ordering import Ordering
 from outlast.core.run import Claim, Lease
 from outlast.core.state import State
-from outlast.store.base import Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.queues import Queue
 from outlast.testing.conformance import sizes
 from outlast.testing.conformance.factories import (
     FAILED,

@@ -14,7 +14,8 @@ from outlast.core.event import (
     Stopped,
 )
 from outlast.core.state import Loss, RunStatus, State
-from outlast.store.base import Renewal, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Renewal
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

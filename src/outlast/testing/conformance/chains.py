@@ -6,7 +6,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import EventKind, Failed
 from outlast.core.job import Job, Slot
 from outlast.core.state import State
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

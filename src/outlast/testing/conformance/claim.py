@@ -5,7 +5,8 @@ from outlast.core.event import Failed
 from outlast.core.job import Slot
 from outlast.core.run import LeaseHolder
 from outlast.core.state import RunStatus, State
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,

@@ -9,7 +9,7 @@ from outlast.core.decide import decide
 from outlast.core.event import Event, Stopped
 from outlast.core.limits import MAX_EXIT_CODE, MAX_PATH, MIN_EXIT_CODE
 from outlast.core.state import State
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.conformance.factories import (
     FAILED,
     LOST,

@@ -12,7 +12,8 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, Key, NewJob, Slot
 from outlast.core.run import Lease, RunRecord
 from outlast.core.state import RunStatus, State
-from outlast.store.base import Added, Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Added, Filter
 from outlast.testing.clock import START
 from outlast.testing.conformance import sizes
 from outlast.testing.conformance.factories import (

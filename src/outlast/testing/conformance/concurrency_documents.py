@@ -6,7 +6,7 @@ from functools import partial
 from outlast.core.decide import decide
 from outlast.core.event import Failed
 from outlast.core.ids import JobId
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.conformance import sizes
 from outlast.testing.conformance.factories import MANY, make_job, take_many
 from outlast.testing.conformance.race_runner import opened, race

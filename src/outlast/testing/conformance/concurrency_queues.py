@@ -6,7 +6,9 @@ from outlast.core.event import CancelRequested
 from outlast.core.job import NewJob
 from outlast.core.reservation import ReservationId
 from outlast.core.state import State
-from outlast.store.base import Filter, Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.reservations import Reserved
 from outlast.testing.conformance import sizes
 from outlast.testing.conformance.factories import (

@@ -3,7 +3,7 @@
 from functools import partial
 
 from outlast.core.schedule import Schedule, SlotOutcome
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.contract.schedules import FireResult
 from outlast.testing.conformance import sizes
 from outlast.testing.conformance.factories import HOUR, MANY, make_firing, put_schedule

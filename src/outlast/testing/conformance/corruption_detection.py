@@ -7,7 +7,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import DetachedJobFound, Failed, SuccessorMissing
 from outlast.core.ids import JobId
 from outlast.core.job import Slot
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import START
 from outlast.testing.conformance.corruption import CorruptionInjector
 from outlast.testing.conformance.factories import (

@@ -26,7 +26,8 @@ from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, MoveTo
 from outlast.core.run import NOBODY
 from outlast.core.state import RunStatus, State
-from outlast.store.base import Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.queues import Queue
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.corruption import CorruptionInjector
 from outlast.testing.conformance.factories import (

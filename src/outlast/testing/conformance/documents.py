@@ -7,7 +7,7 @@ import pytest
 
 from outlast.core.document import Document
 from outlast.errors import InvalidJob
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import HOUR, SECOND, TICK
 

@@ -4,7 +4,9 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
 from outlast.core.job import Key
 from outlast.core.ordering import Ordering
-from outlast.store.base import Added, Filter, Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Added, Filter
+from outlast.store.contract.queues import Queue
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

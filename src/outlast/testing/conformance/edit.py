@@ -12,7 +12,8 @@ from outlast.core.ordering import Ordering
 from outlast.core.position import JobEdit
 from outlast.core.state import State
 from outlast.errors import TransitionRefused
-from outlast.store.base import Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.queues import Queue
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,

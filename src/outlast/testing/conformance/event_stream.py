@@ -3,7 +3,7 @@
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, EventRecord, Failed
 from outlast.core.ids import JobId
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

@@ -25,7 +25,7 @@ from outlast.core.schedule import (
 )
 from outlast.core.state import Loss, State
 from outlast.core.worker import WorkerInfo
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.contract.schedules import SetSchedule
 
 SECOND: Final = timedelta(seconds=1)

@@ -30,7 +30,7 @@ from outlast.core.group import (
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob
 from outlast.core.state import Loss, State
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

@@ -18,7 +18,8 @@ from outlast.core.job import Key
 from outlast.core.limits import MAX_REASON
 from outlast.core.state import State
 from outlast.errors import InvalidGroup
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

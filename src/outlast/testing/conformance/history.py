@@ -4,7 +4,8 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, Failed
 from outlast.core.run import Lease
 from outlast.core.state import RunStatus, State
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

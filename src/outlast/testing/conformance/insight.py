@@ -13,7 +13,9 @@ from outlast.core.job import Slot
 from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.reservation import NewReservation, ReservationId
 from outlast.core.state import State
-from outlast.store.base import Filter, Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,

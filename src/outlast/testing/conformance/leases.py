@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from outlast.core.state import State
-from outlast.store.base import Renewal, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Renewal
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,

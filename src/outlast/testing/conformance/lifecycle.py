@@ -3,7 +3,8 @@
 import pytest
 
 from outlast.errors import StoreClosed
-from outlast.store.base import Capability, Filter, Store
+from outlast.store.contract import Capability, Store
+from outlast.store.contract.jobs import Filter
 from outlast.testing.conformance.factories import LEASE, make_job, new_id, take_many
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from outlast.errors import InvalidJob
-from outlast.store.base import Store
+from outlast.store.contract import Store
 
 NAMES = ["host-1", "a", "x" * 128, ".", "..", "-", "story:eu", "a.lock", "A_b.C:d-e"]
 

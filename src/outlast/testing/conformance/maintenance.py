@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from outlast.core.reservation import NewReservation, ReservationId
-from outlast.store.base import Capability, Store
-from outlast.store.upkeep import MaintenanceDue, check_maintenance
+from outlast.store.contract import Capability, Store, check_maintenance
+from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,

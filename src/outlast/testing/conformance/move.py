@@ -11,7 +11,8 @@ from outlast.core.ids import JobId
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, MoveTo
 from outlast.core.state import State
-from outlast.store.base import Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.queues import Queue
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import sizes
 from outlast.testing.conformance.factories import (

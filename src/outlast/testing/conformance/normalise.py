@@ -7,7 +7,8 @@ import pytest
 from outlast.core.event import EventKind, Failed
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor
-from outlast.store.base import Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.queues import Queue
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import sizes
 from outlast.testing.conformance.factories import (

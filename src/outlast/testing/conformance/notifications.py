@@ -2,8 +2,8 @@
 
 from outlast.core.event import CancelRequested
 from outlast.core.state import State
-from outlast.store.around import Notification, Topic
-from outlast.store.base import Store
+from outlast.store.contract import Store
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.testing.conformance.factories import (
     SUCCEEDED,
     claim_order,

@@ -7,7 +7,8 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed, Released, Snoozed
 from outlast.core.ordering import Ordering, sort_key
-from outlast.store.base import Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.queues import Queue
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,

@@ -6,7 +6,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import Event, Failed
 from outlast.core.limits import MAX_PROGRESS
 from outlast.core.run import Lease
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     HOUR,

@@ -8,8 +8,9 @@ from outlast.core.event import EventKind, EventRecord, Released
 from outlast.core.ordering import Ordering
 from outlast.core.queue import Pause, QueueGate
 from outlast.core.state import State
-from outlast.store.around import Notification, Topic
-from outlast.store.base import Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.notifications import Notification, Topic
+from outlast.store.contract.queues import Queue
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

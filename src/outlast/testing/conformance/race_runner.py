@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from threading import Barrier
 from typing import Any, TypeVar
 
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.open import open_store
 from outlast.testing.conformance.fork_server import quick_start
 

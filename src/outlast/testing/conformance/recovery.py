@@ -17,7 +17,8 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import LeaseHolder
 from outlast.core.state import Loss, RunStatus, State
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

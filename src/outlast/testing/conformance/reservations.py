@@ -29,7 +29,9 @@ from outlast.core.reservation import (
     status_after,
 )
 from outlast.core.state import Loss, State
-from outlast.store.base import Filter, Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.reservations import Reserved
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (

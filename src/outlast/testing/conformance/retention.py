@@ -5,7 +5,7 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed, Skipped, Stopped
 from outlast.core.state import State
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

@@ -9,7 +9,7 @@ import pytest
 from outlast.core.delivery import Delivery
 from outlast.core.schedule import Fold, Gap, Schedule, SlotOutcome, TimeRule
 from outlast.errors import InvalidJob
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.contract.schedules import FireResult, SetSchedule
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import (

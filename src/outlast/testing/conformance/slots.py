@@ -10,7 +10,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Key, Slot
 from outlast.core.schedule import CLAIMED, Schedule, SlotOutcome, SlotRecord
 from outlast.core.state import State
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.contract.schedules import FireResult, SetSchedule
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (

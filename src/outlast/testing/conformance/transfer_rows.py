@@ -16,7 +16,9 @@ from outlast.core.position import JobEdit
 from outlast.core.run import Lease
 from outlast.core.schedule import SlotOutcome
 from outlast.errors import StoreSealed
-from outlast.store.base import Filter, Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.transfer import (
     COLUMNS,
     FIRST,

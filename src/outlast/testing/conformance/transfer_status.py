@@ -14,7 +14,8 @@ from outlast.core.reservation import ReservationId
 from outlast.core.run import Lease
 from outlast.core.schedule import SlotOutcome
 from outlast.errors import StoreMoved, StoreSealed
-from outlast.store.base import Queue, Store
+from outlast.store.contract import Store
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.transfer import OPEN, StatusChange, TableKind, TransferStage
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (

@@ -8,7 +8,8 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Failed, GivenUp, Released, Skipped
 from outlast.core.job import Key, Slot
 from outlast.core.state import State
-from outlast.store.base import Added, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Added
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

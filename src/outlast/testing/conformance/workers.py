@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import timedelta
 
 from outlast.core.worker import Topology, WorkerRecord
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import (
     FAILED,

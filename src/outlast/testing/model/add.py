@@ -9,7 +9,7 @@ from outlast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priori
 from outlast.core.schedule import SlotOutcome, SlotRecord
 from outlast.core.state import State
 from outlast.errors import InvalidJob
-from outlast.store.base import Added
+from outlast.store.contract.jobs import Added
 from outlast.testing.model.groups import why_refused
 from outlast.testing.model.tables import Tables
 

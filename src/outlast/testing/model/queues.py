@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.queue import Pause, QueueGate
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.testing.model.tables import Tables
 
 

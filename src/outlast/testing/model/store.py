@@ -28,8 +28,10 @@ from outlast.core.schedule import Firing, Schedule, SlotRecord
 from outlast.core.state import State
 from outlast.core.worker import WorkerInfo, WorkerRecord
 from outlast.errors import StoreClosed
-from outlast.store.around import Notification, Topic
-from outlast.store.base import PROMOTED_AT_ONCE, Added, Capability, Filter, Queue, Renewal
+from outlast.store.contract import Capability
+from outlast.store.contract.jobs import PROMOTED_AT_ONCE, Added, Filter, Renewal
+from outlast.store.contract.notifications import Notification, Topic
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.reservations import Reserved
 from outlast.store.contract.schedules import Due, FireResult, SetSchedule
 from outlast.store.contract.transfer import (

@@ -18,7 +18,7 @@ from outlast.core.run import Lease, LeaseHolder, RunRecord
 from outlast.core.schedule import Schedule, SlotRecord
 from outlast.core.state import WAITING, State
 from outlast.core.worker import WorkerRecord
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.transfer import OPEN, TransferStatus
 
 

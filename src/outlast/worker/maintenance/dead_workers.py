@@ -10,7 +10,7 @@ from outlast.core.job import Job
 from outlast.core.run import Lease
 from outlast.core.state import Loss
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.worker import log_events
 
 AT_ONCE: Final = 500

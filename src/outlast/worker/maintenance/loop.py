@@ -13,8 +13,8 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import Lease
 from outlast.core.state import Loss
-from outlast.store.base import Store
-from outlast.store.upkeep import MaintenanceDue, check_maintenance
+from outlast.store.contract import Store, check_maintenance
+from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.worker import log_events
 from outlast.worker.maintenance.dead_workers import DeadWorkerReclaimer
 from outlast.worker.maintenance.group_closer import ABANDONED, GroupCloser

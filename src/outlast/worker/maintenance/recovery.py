@@ -11,9 +11,11 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import LeaseHolder
 from outlast.core.state import Loss, State
-from outlast.store.around import Locks
-from outlast.store.base import PROMOTED_AT_ONCE, Jobs, RecoveryReads, Runs
+from outlast.store.contract.jobs import PROMOTED_AT_ONCE, Jobs
+from outlast.store.contract.locks import Locks
+from outlast.store.contract.maintenance import RecoveryReads
 from outlast.store.contract.reservations import Reservations
+from outlast.store.contract.runs import Runs
 from outlast.telemetry.events import emit
 from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 

@@ -13,8 +13,8 @@ from outlast.core.job import Job
 from outlast.core.reservation import Reservation, ReservationId
 from outlast.core.state import WAITING
 from outlast.errors import OperatorError
-from outlast.store.around import Locks
-from outlast.store.base import Jobs
+from outlast.store.contract.jobs import Jobs
+from outlast.store.contract.locks import Locks
 from outlast.store.contract.reservations import Reservations
 
 log = logging.getLogger("outlast.worker")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from outlast.store.base import Store
+from outlast.store.contract import Store
 from outlast.store.contract.transfer import TransferStage
 
 

@@ -16,8 +16,9 @@ from outlast.core.ids import JobId
 from outlast.core.run import Lease, LeaseHolder
 from outlast.core.state import State
 from outlast.errors import OperatorError
-from outlast.store.around import Topic
-from outlast.store.base import Renewal, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Renewal
+from outlast.store.contract.notifications import Topic
 from outlast.telemetry.events import TelemetryEvent, forward
 from outlast.worker.engine import Engine
 from outlast.worker.supervisor.control_channel import ControlChannel

@@ -12,7 +12,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import Lease
 from outlast.core.state import Loss, State
-from outlast.store.base import Jobs
+from outlast.store.contract.jobs import Jobs
 from outlast.worker import log_events
 from outlast.worker.supervisor.child_process import ChildProcess
 from outlast.worker.supervisor.shared_lease_table import LeaseEntry

@@ -12,7 +12,7 @@ from outlast.core.limits import check_name
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX, Topology, WorkerInfo
 from outlast.errors import InvalidJob, OperatorError
-from outlast.store.around import HeldLock, Locks
+from outlast.store.contract.locks import HeldLock, Locks
 from outlast.worker.supervisor.options import WorkerOptions
 
 LONGEST_NAME: Final = 100

@@ -26,8 +26,8 @@ from outlast.errors import (
     StoreSealed,
     StoreUnavailable,
 )
-from outlast.store.around import Notification, Topic
-from outlast.store.base import Store
+from outlast.store.contract import Store
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.transfer import TransferStage, closed_error
 from outlast.store.transfer_completion import complete_transfer
 from outlast.telemetry.events import subscribe

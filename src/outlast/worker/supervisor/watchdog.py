@@ -9,7 +9,7 @@ from outlast.clock import Clock
 from outlast.config import Settings
 from outlast.core.duration import MICROSECOND
 from outlast.core.state import Loss
-from outlast.store.base import Jobs
+from outlast.store.contract.jobs import Jobs
 from outlast.worker.executors.guarded_process import TERMINATE_TIMEOUT
 from outlast.worker.supervisor.child_process import ChildProcess, Role
 from outlast.worker.supervisor.shared_lease_table import LeaseEntry

@@ -14,8 +14,8 @@ from outlast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priori
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
 from outlast.errors import InvalidJob, PayloadTooLarge
-from outlast.store.around import Notification
-from outlast.store.base import Added
+from outlast.store.contract.jobs import Added
+from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import run_in_chunks
 from outlast.store.keyvalue.context import StoreContext

@@ -12,7 +12,7 @@ from outlast.core.ids import RunId
 from outlast.core.run import NOBODY
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.errors import PayloadTooLarge
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import run_in_chunks
 from outlast.store.keyvalue.context import StoreContext

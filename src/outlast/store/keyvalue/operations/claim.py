@@ -13,8 +13,8 @@ from outlast.core.job import Job
 from outlast.core.reservation import ReservationStatus
 from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import State
-from outlast.store.around import Notification
-from outlast.store.base import PROMOTED_AT_ONCE
+from outlast.store.contract.jobs import PROMOTED_AT_ONCE
+from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import chunks, run_concurrently
 from outlast.store.keyvalue.context import StoreContext

@@ -10,8 +10,8 @@ from outlast.core.job import NewJob
 from outlast.core.limits import MAX_REASON
 from outlast.core.schedule import Firing, SlotRecord
 from outlast.errors import PayloadTooLarge
-from outlast.store.around import Notification
-from outlast.store.base import Added
+from outlast.store.contract.jobs import Added
+from outlast.store.contract.notifications import Notification
 from outlast.store.contract.schedules import FireResult
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import run_concurrently

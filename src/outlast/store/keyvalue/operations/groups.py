@@ -18,7 +18,7 @@ from outlast.core.group import (
 from outlast.core.job import Job
 from outlast.core.limits import MAX_REASON, truncate
 from outlast.core.state import FINAL, WAITING, State
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import intents, key_layout
 from outlast.store.keyvalue.batching import chunks, run_concurrently
 from outlast.store.keyvalue.context import StoreContext

@@ -15,7 +15,7 @@ from outlast.core.limits import MAX_PROGRESS, is_storable
 from outlast.core.ordering import sort_key
 from outlast.core.run import Lease, RunRecord
 from outlast.core.state import State
-from outlast.store.base import PROMOTED_AT_ONCE, Filter, Renewal
+from outlast.store.contract.jobs import PROMOTED_AT_ONCE, Filter, Renewal
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import run_concurrently
 from outlast.store.keyvalue.context import StoreContext

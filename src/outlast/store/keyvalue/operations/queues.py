@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from outlast.core.event import EventKind
 from outlast.core.queue import Pause
-from outlast.store.around import Notification
-from outlast.store.base import Queue
+from outlast.store.contract.notifications import Notification
+from outlast.store.contract.queues import Queue
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import KeyRange

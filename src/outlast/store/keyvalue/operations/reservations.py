@@ -15,8 +15,8 @@ from outlast.core.reservation import (
     ReservationStatus,
 )
 from outlast.core.state import WAITING
-from outlast.store.around import Notification
-from outlast.store.base import Added
+from outlast.store.contract.jobs import Added
+from outlast.store.contract.notifications import Notification
 from outlast.store.contract.reservations import Reserved
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext

@@ -7,7 +7,7 @@ from typing import Any
 
 from outlast.core.ordering import Ordering, next_position
 from outlast.core.queue import Pause, QueueGate
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.unit_of_work import PendingIntent, ReadConflict, UnitOfWork

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from outlast.store.around import Notification, Topic
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.postgres.aside import LoopThread
 from outlast.store.postgres.dedicated_connection import DedicatedConnection
 from outlast.store.postgres.notify.listener import (

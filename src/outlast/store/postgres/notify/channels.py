@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
-from outlast.store.around import Notification, Topic
+from outlast.store.contract.notifications import Notification, Topic
 
 LONGEST: Final = 7000
 """Bytes of a payload; the server takes 7,999. More queues than fit are some queue."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from outlast.store.around import Notification, Topic
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.postgres.dedicated_connection import DedicatedConnection
 from outlast.store.postgres.notify.channels import EVERYTHING, channel, decode
 from outlast.store.postgres.notify.notifier import PgNotifier

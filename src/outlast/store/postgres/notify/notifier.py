@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Final
 
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.postgres.connection import connect
 from outlast.store.postgres.notify.channels import encode, merged
 from outlast.store.postgres.unit_of_work import AsyncpgRunner

@@ -10,7 +10,7 @@ from outlast.core.duration import MICROSECOND
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob
 from outlast.core.limits import MAX_PRIORITY, MIN_PRIORITY
-from outlast.store.base import Added
+from outlast.store.contract.jobs import Added
 from outlast.store.postgres.unit_of_work import Row
 from outlast.store.postgres.uuids import is_uuid
 from outlast.store.rows import jobs as job_rows

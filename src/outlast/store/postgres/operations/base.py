@@ -5,7 +5,7 @@ from typing import Any
 from outlast.clock import Clock, to_micros
 from outlast.core.ids import Ids
 from outlast.core.job import Job
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.postgres.pool import ConnectionPool
 from outlast.store.postgres.statements import Probe
 from outlast.store.postgres.url import PostgresUrl

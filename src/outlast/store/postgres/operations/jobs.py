@@ -9,7 +9,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
 from outlast.core.state import State
-from outlast.store.base import PROMOTED_AT_ONCE, Filter
+from outlast.store.contract.jobs import PROMOTED_AT_ONCE, Filter
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.parts import finding
 from outlast.store.postgres.unit_of_work import Row, UnitOfWork

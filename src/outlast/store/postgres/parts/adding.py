@@ -8,8 +8,8 @@ from typing import Any
 
 from outlast.core.job import NewJob
 from outlast.errors import InvalidJob, StoreBusy
-from outlast.store.around import Notification, Topic
-from outlast.store.base import Added
+from outlast.store.contract.jobs import Added
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.postgres import handler_connection
 from outlast.store.postgres.caller_connection import with_caller_connection
 from outlast.store.postgres.connection import RETRYABLE, connect, translated

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from outlast.core.decide import Change
-from outlast.store.around import Notification
+from outlast.store.contract.notifications import Notification
 from outlast.store.contract.transfer import allowed_while_sealed
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.operations.savepoint import is_data_error, is_unique_violation

@@ -10,7 +10,7 @@ from typing import Final
 
 from outlast.core.run import Claim, LeaseHolder
 from outlast.errors import StoreBusy, StoreUnavailable
-from outlast.store.base import PROMOTED_AT_ONCE
+from outlast.store.contract.jobs import PROMOTED_AT_ONCE
 from outlast.store.postgres.connection import CONNECTION_ERRORS, RETRYABLE, translated
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.operations.savepoint import is_unique_violation

@@ -6,7 +6,7 @@ from typing import Any
 from outlast.clock import from_micros
 from outlast.core.job import NewJob
 from outlast.core.reservation import NewReservation, Reservation, ReservationId
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.reservations import Reserved
 from outlast.store.postgres.operations import positions
 from outlast.store.postgres.operations.base import PostgresOperations

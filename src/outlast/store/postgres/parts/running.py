@@ -9,7 +9,7 @@ from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventRecord
 from outlast.core.job import Job
 from outlast.core.run import Lease
-from outlast.store.base import Renewal
+from outlast.store.contract.jobs import Renewal
 from outlast.store.postgres.parts.changing import ApplyOperations
 from outlast.store.postgres.parts.claiming import ClaimOperations
 from outlast.store.postgres.retry import retry_while_unavailable

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from outlast.core.duration import MICROSECOND
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
+from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.postgres.locks import lock_key
 from outlast.store.postgres.operations.base import PostgresOperations
-from outlast.store.upkeep import MaintenanceDue
 
 CALM: Final = 15
 """Seconds after a start of the server in which a lock that nobody has proves nothing: its holder

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from outlast.core.job import NewJob
 from outlast.errors import StoreBusy
-from outlast.store.base import Added
+from outlast.store.contract.jobs import Added
 from outlast.store.postgres.operations.add_plan import (
     ExistingRows,
     InsertPlan,

@@ -11,7 +11,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.duration import MICROSECOND
 from outlast.core.queue import QueueGate
 from outlast.core.run import Claim, LeaseHolder
-from outlast.store.base import PROMOTED_AT_ONCE
+from outlast.store.contract.jobs import PROMOTED_AT_ONCE
 from outlast.store.postgres.unit_of_work import Row, UnitOfWork
 from outlast.store.postgres.verbs.queue import lock_queues
 from outlast.store.postgres.verbs.reservation import use_reservation

@@ -7,7 +7,7 @@ from outlast.clock import from_micros
 from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventKind
 from outlast.core.ordering import GAP, Ordering
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.postgres.unit_of_work import UnitOfWork
 from outlast.store.rows.jobs import require_storable
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from outlast.store.around import Notification, Topic
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.sqlite.notify.listener import SocketListener
 from outlast.store.sqlite.notify.notifier import SocketNotifier
 from outlast.store.sqlite.notify.socket_dir import socket_dir_for, to_bits

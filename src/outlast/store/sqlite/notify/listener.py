@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from outlast.store.around import Notification, Topic
+from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.fork_safety import close_in_children
 from outlast.store.sqlite.notify.socket_dir import make, to_bits, to_hint
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-from outlast.store.around import Notification, Topic
+from outlast.store.contract.notifications import Notification, Topic
 
 BITS = {Topic.WORK: 1, Topic.ENDED: 2, Topic.CANCELLED: 4}
 NAME = re.compile(r"([0-7])-([0-9]{1,10}-[0-9a-f]{8})", re.ASCII)

@@ -7,7 +7,7 @@ from typing import Any
 from outlast.clock import to_micros
 from outlast.core.job import NewJob
 from outlast.core.state import State
-from outlast.store.base import Added
+from outlast.store.contract.jobs import Added
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.operations.savepoint import in_savepoint

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from outlast.core.decide import SUCCESS, Change, Guard
@@ -21,9 +22,7 @@ def apply(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
     if not all(map(allowed_while_sealed, changes)):
         work.require_open()
     if work.isolate_items:
-        return [
-            in_savepoint(work, lambda c=change: _apply(work, [c])) == [True] for change in changes
-        ]  # type: ignore[misc]
+        return [in_savepoint(work, partial(_apply, work, [change])) == [True] for change in changes]
     answers: list[bool] = []
     for together in _rounds(changes):
         answers += _apply(work, together)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from outlast.core.duration import MICROSECOND
 from outlast.core.queue import QueueGate
 from outlast.core.run import Claim, LeaseHolder
-from outlast.store.base import PROMOTED_AT_ONCE
+from outlast.store.contract.jobs import PROMOTED_AT_ONCE
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.verbs.footing import require_open_store

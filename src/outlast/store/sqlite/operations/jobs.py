@@ -10,7 +10,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.state import State
-from outlast.store.base import PROMOTED_AT_ONCE, Added, Filter, Renewal
+from outlast.store.contract.jobs import PROMOTED_AT_ONCE, Added, Filter, Renewal
 from outlast.store.rows import jobs as job_rows
 from outlast.store.sqlite import finding, verbs
 from outlast.store.sqlite.operations.base import SqliteOperations

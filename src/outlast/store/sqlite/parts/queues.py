@@ -5,7 +5,7 @@ from typing import Any
 
 from outlast.core.job import NewJob
 from outlast.core.reservation import NewReservation, Reservation, ReservationId
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.reservations import Reserved
 from outlast.store.rows import queues as queue_rows
 from outlast.store.rows import reservations as reservation_rows

@@ -6,8 +6,8 @@ from datetime import timedelta
 from outlast.clock import to_micros
 from outlast.core.duration import MICROSECOND
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
+from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.sqlite.operations.base import SqliteOperations
-from outlast.store.upkeep import MaintenanceDue
 
 
 class SqliteUpkeep(SqliteOperations):

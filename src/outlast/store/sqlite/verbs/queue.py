@@ -8,7 +8,7 @@ from outlast.clock import from_micros
 from outlast.core.duration import MICROSECOND
 from outlast.core.event import EventKind
 from outlast.core.ordering import GAP, Ordering
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.store.rows.jobs import require_storable
 from outlast.store.sqlite.verbs.footing import require_open_store
 from outlast.store.sqlite.writer import WriteTransaction

@@ -8,7 +8,7 @@ from itertools import groupby
 from outlast.core.duration import MICROSECOND
 from outlast.core.limits import MAX_PROGRESS, is_storable
 from outlast.core.run import Lease
-from outlast.store.base import Renewal
+from outlast.store.contract.jobs import Renewal
 from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.operations.workers import forget_workers
 from outlast.store.sqlite.verbs.footing import require_open_store

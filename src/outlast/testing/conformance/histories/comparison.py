@@ -14,7 +14,8 @@ from outlast.core.ids import Ids, JobId
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
 from outlast.core.state import WAITING, State
-from outlast.store.base import Filter, Store
+from outlast.store.contract import Store
+from outlast.store.contract.jobs import Filter
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.histories.diff import differences
 from outlast.testing.conformance.histories.invariants import Dump, check_dump, check_since

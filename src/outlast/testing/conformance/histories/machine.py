@@ -38,7 +38,9 @@ from outlast.core.schedule import CLAIMED, Firing, Plan, Schedule, SlotOutcome
 from outlast.core.state import Loss
 from outlast.core.worker import WorkerInfo
 from outlast.errors import TransitionRefused
-from outlast.store.base import Added, Capability, Queue, Store
+from outlast.store.contract import Capability, Store
+from outlast.store.contract.jobs import Added
+from outlast.store.contract.queues import Queue
 from outlast.store.contract.reservations import Reserved
 from outlast.store.contract.schedules import SetSchedule
 from outlast.testing.clock import START

@@ -36,7 +36,7 @@ from outlast.core.run import LeaseHolder
 from outlast.core.schedule import JobBlueprint, Plan, SlotOutcome, TimeRule
 from outlast.core.state import Loss, State
 from outlast.core.worker import WorkerInfo
-from outlast.store.base import Queue
+from outlast.store.contract.queues import Queue
 from outlast.testing.clock import START
 
 Choice = TypeVar("Choice")
