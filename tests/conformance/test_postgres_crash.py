@@ -53,16 +53,16 @@ Dump = dict[str, list[Any]]
 NEWCOMER = LeaseHolder(instance_id="newcomer", boot_id="boot-9")
 
 ELSEWHERE = {
-    name for name in statements() if name.startswith(("schema.", "lock.", "hint.", "doctor."))
+    name for name in statements() if name.startswith(("schema.", "locks.", "notify.", "health."))
 }
 """Run once per connection, or they write nothing: the tests of these parts run them."""
 
 ODD = {
-    "tx.now",  # where no test hands in its clock
+    "unit_of_work.now",  # where no test hands in its clock
     "claim.opened",  # after an answer was lost: see the tests of faults
     "apply.written",  # the same
-    "lease.is_attachable",  # reads, after a refusal
-    "queue.settle",  # writes nothing: waits for claims that know no limit yet
+    "runs.is_attachable",  # reads, after a refusal
+    "queues.settle",  # writes nothing: waits for claims that know no limit yet
 }
 """No scenario of one undisturbed verb gets there."""
 

@@ -102,7 +102,7 @@ def test_killed_at_every_statement_it_is_all_or_nothing(
 
 def _is_durable(points: list[Point], point: Point) -> bool:
     """Whether the commit that counts was over when it died there."""
-    commits = [p.nth for p in points if p.name == "tx.commit" and p.after]
+    commits = [p.nth for p in points if p.name == "unit_of_work.commit" and p.after]
     return bool(commits) and point.nth >= commits[0]
 
 

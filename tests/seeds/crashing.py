@@ -214,7 +214,11 @@ def wrecks(name: str, folder: Path, *, every: bool = False) -> list[Wreck]:
 
 def _is_chosen(nth: int, names: Sequence[str]) -> bool:
     """The first, the middle, and all from the last commit on; the store's own test takes each."""
-    commit = len(names) - 1 - names[::-1].index("tx.commit") if "tx.commit" in names else 0
+    commit = (
+        len(names) - 1 - names[::-1].index("unit_of_work.commit")
+        if "unit_of_work.commit" in names
+        else 0
+    )
     return nth in (0, len(names) // 2) or nth >= commit
 
 

@@ -182,7 +182,7 @@ async def test_each_cached_value_equals_what_the_file_rebuilds(
             for _ in range(5):  # made, then remembered, by each thread that reads
                 assert sorted(await store._reader.cached_rows(name)) == rebuilt
 
-    assert cached == {"read.counts"}, "a new one: this test rebuilds it, but may it be cached?"
+    assert cached == {"jobs.counts"}, "a new one: this test rebuilds it, but may it be cached?"
 
 
 @pytest.mark.req("S1-1.4.a")
@@ -222,7 +222,7 @@ def snapshots(tree: ast.Module) -> set[str]:
 
 
 @pytest.mark.req("S1-1.4.c")
-@pytest.mark.parametrize("name", ["claim.pick", "read.peek"])
+@pytest.mark.parametrize("name", ["claim.pick", "jobs.peek"])
 def test_the_order_query_uses_stored_columns_only(name: str, sql: Sql, store: SqliteStore) -> None:
     columns = {row[1] for row in sql.rows("PRAGMA table_info(outlast_waiting)")}
     wanted = ["priority DESC", "position", "available_at", "created_at", "job"]

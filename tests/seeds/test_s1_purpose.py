@@ -128,7 +128,7 @@ async def test_with_the_cache_dropped_at_every_moment_all_answers_are_the_same(
             probe=lambda name, after, asked=asked: after or asked.append(name),
         )
         answers.append([answer async for answer in _a_day(store, clock, forgetful)])
-        looked.append(asked.count("read.counts"))
+        looked.append(asked.count("jobs.counts"))
         await store.close()
 
     assert answers[0] == answers[1]

@@ -291,7 +291,7 @@ async def test_reservation_committed_just_before_the_claim_begins_is_obeyed(
 
     def probe(name: str, after: bool) -> None:
         """The dispatcher has asked; before its transaction begins, somebody reserves."""
-        if (name, after) == ("tx.begin", False) and armed and not held:
+        if (name, after) == ("unit_of_work.begin", False) and armed and not held:
             asked = asyncio.run_coroutine_threadsafe(reserve(other), loop)
             held.append(asked.result(30))
 

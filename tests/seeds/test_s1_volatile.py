@@ -24,7 +24,7 @@ from .states import one_of_each
 async def test_a_caller_who_changes_a_snapshot_changes_nothing_else(store: SqliteStore) -> None:
     first, second = await put(store), await put(store)
     counted = cast("dict[Any, int]", await store.counts())
-    raw = await store._reader.cached_rows("read.counts")
+    raw = await store._reader.cached_rows("jobs.counts")
     listed = await store.peek("default", limit=10)
 
     counted.clear()
@@ -68,7 +68,7 @@ async def test_a_cached_length_is_right_again_after_an_enqueue_by_anyone(path: P
     await put(store)
 
     lengths = [(await store.counts())["default", State.QUEUED] for _ in range(20)]
-    looked = asked.count("read.counts")
+    looked = asked.count("jobs.counts")
     await put(store)
     after_ours = await store.counts()
     ask(enqueue, path, [0, 0])

@@ -80,7 +80,7 @@ async def test_a_worker_extends_the_lock_of_a_long_job_by_itself(path: Path) -> 
     clock, renewed, ran = FakeClock(), Event(), []
 
     def probe(name: str, after: bool) -> None:
-        if name == "lease.renewed" and after:
+        if name == "runs.renewed" and after:
             renewed.set()
 
     def a_full_renewal() -> None:

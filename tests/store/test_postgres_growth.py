@@ -60,7 +60,7 @@ class CountingLane(AsyncpgRunner):
         return await super().change(name, values)
 
     async def _count(self, name: str, values: dict[str, Any]) -> None:
-        if not name.startswith(("tx.", "item.")):
+        if not name.startswith(("unit_of_work.", "savepoint.")):
             # Where others change schemas, a session may have to read the catalog anew, once.
             told = [await self._explained(name, values) for _ in range(3)]
             self.blocks[name] += min(told)

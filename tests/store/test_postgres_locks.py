@@ -87,7 +87,7 @@ async def test_lock_outlives_the_timeouts_of_the_server(
     await store.open()
     hold = await store.acquire_lock("host-1")
     assert hold is not None
-    [(seconds,)] = await store._lines.rows("tx.now")
+    [(seconds,)] = await store._lines.rows("unit_of_work.now")
     await operator.execute("SELECT pg_sleep(0.2)")
 
     assert seconds
@@ -183,7 +183,7 @@ async def test_taking_cancelled_just_before_its_end_leaves_nothing_held(
         await asyncio.wait(taking)
 
     def probe(name: str, after: bool) -> None:
-        if (name, after) == ("lock.settle", False):
+        if (name, after) == ("locks.settle", False):
             asyncio.run_coroutine_threadsafe(give_up(), loop).result(PATIENCE)
 
     monkeypatch.setattr(store._locks, "_probe", probe)

@@ -41,55 +41,55 @@ GROWS = {
 LIVE = ("waiting", "open_runs")
 HELD = [
     "apply.subjects",
-    "reservation.end",
-    "reservation.freeable",
-    "reservation.held",
-    "reservation.lapsed",
+    "reservations.end",
+    "reservations.freeable",
+    "reservations.held",
+    "reservations.lapsed",
 ]
 """Go through the queues that are held, by an index of those alone: mostly there is none."""
 
 ALWAYS: dict[str, set[str]] = {
     **{name: {"reservations"} for name in HELD},
-    "reservation.latest": {"reservations"},  # from the newest down, until it has its page
-    "read.counts": {"waiting", "open_runs", "ends"},  # it counts them
-    "read.find_live": {"waiting", "open_runs"},  # for people who ask: what is live
-    "read.held": {"open_runs"},  # few: what runs now
-    "lease.lapsed": {"open_runs"},  # the same
+    "reservations.latest": {"reservations"},  # from the newest down, until it has its page
+    "jobs.counts": {"waiting", "open_runs", "ends"},  # it counts them
+    "jobs.find_live": {"waiting", "open_runs"},  # for people who ask: what is live
+    "jobs.held": {"open_runs"},  # few: what runs now
+    "runs.lapsed": {"open_runs"},  # the same
     # What runs now, and by whom; groups that close and queues that are held, by their indexes.
-    "chore.look": {"open_runs", "workers", "groups", "reservations"},
+    "maintenance.look": {"open_runs", "workers", "groups", "reservations"},
     "claim.gate": {"open_runs"},  # the same
     "claim.opened": {"open_runs"},  # the same, and only after an answer was lost
-    "orphan.find": {"runs"},  # once at every start
-    "worker.list": {"workers"},  # those that are enlisted, by their index
-    "group.closing": {"groups"},  # those that close and were not swept, by their index
-    "group.sweepable": {"groups"},  # the same
-    "group.sweep": {"groups"},  # the same
-    "place.normalise": {"waiting"},  # it numbers all of a queue
+    "maintenance.find": {"runs"},  # once at every start
+    "workers.list": {"workers"},  # those that are enlisted, by their index
+    "groups.closing": {"groups"},  # those that close and were not swept, by their index
+    "groups.sweepable": {"groups"},  # the same
+    "groups.sweep": {"groups"},  # the same
+    "positions.normalise": {"waiting"},  # it numbers all of a queue
 }
 SOMETIMES: dict[str, set[str]] = {
-    "read.adrift": {"jobs", "waiting", "open_runs", "ends"},  # everything, once at every start
-    "group.seal": {"groups"},  # those that are not sealed, by their index
-    "group.expire": {"groups"},  # the same
+    "jobs.adrift": {"jobs", "waiting", "open_runs", "ends"},  # everything, once at every start
+    "groups.seal": {"groups"},  # those that are not sealed, by their index
+    "groups.expire": {"groups"},  # the same
     "claim.take": {"open_runs"},  # the `once` jobs that run, by their index
     "claim.few": {"open_runs"},  # the same
     "apply.silent": {"reservations"},  # the queues that are held, by their index
-    "lease.renew": {"reservations"},  # the same
-    "place.normalise_placed": {"waiting"},  # it numbers all of a queue
-    "copy.counters": {"events"},  # its last row
+    "runs.renew": {"reservations"},  # the same
+    "positions.normalise_placed": {"waiting"},  # it numbers all of a queue
+    "transfer.counters": {"events"},  # its last row
     # The last row of each; of plans there are few, and it is asked at the end of a move alone.
-    "copy.raise_counters": {"events", "groups", "jobs", "reservations", "schedules"},
+    "transfer.raise_counters": {"events", "groups", "jobs", "reservations", "schedules"},
 }
 MAY_WALK = ALWAYS | SOMETIMES
 SKIPPED = (
-    "tx.",
+    "unit_of_work.",
     "schema.",
-    "read.whole",
+    "jobs.whole",
     "audit.",
-    "view.",
-    "item.",
-    "lock.",
-    "doctor.",
-    "queue.settle",
+    "insight.",
+    "savepoint.",
+    "locks.",
+    "health.",
+    "queues.settle",
 )
 """No table of ours is looked at; or for people who ask for everything."""
 
@@ -99,22 +99,22 @@ PLANNED = sorted(
     if not name.startswith(SKIPPED) and not statement.text.startswith("LOCK")
 )
 INTENDED = {
-    "read.get": ["jobs_pkey (id = i.id)", "runs_pkey (job = ", "workers_pkey (id = "],
-    "read.peek": [
+    "jobs.get": ["jobs_pkey (id = i.id)", "runs_pkey (job = ", "workers_pkey (id = "],
+    "jobs.peek": [
         "waiting_ready ((queue = $1) AND (type > ",
         "waiting_ready ((queue = $1) AND (type = ",
         "waiting_due (available_at <= ",
     ],
-    "read.find": ["jobs_seq (seq < "],
-    "read.find_live": ["ends_odd ((state = t.state) AND (seq < "],
-    "read.find_id": ["jobs_pkey ((id >= $1) AND (id <= $2))"],
-    "read.find_key": ["keys_pkey ((scope = ANY ", "jobs_root (root = "],
-    "read.chain": ["jobs_root (root = "],
-    "read.runs": ["runs_pkey (job = $1)", "open_runs_pkey (job = $1)"],
-    "read.events": ["events_job (job = $1)"],
-    "read.events_of_no_job": ["events_job (job IS NULL)"],
-    "read.stream": ["events_pkey ((id > $1) AND (id < "],
-    "read.unfollowed": [
+    "jobs.find": ["jobs_seq (seq < "],
+    "jobs.find_live": ["ends_odd ((state = t.state) AND (seq < "],
+    "jobs.find_id": ["jobs_pkey ((id >= $1) AND (id <= $2))"],
+    "jobs.find_key": ["keys_pkey ((scope = ANY ", "jobs_root (root = "],
+    "jobs.chain": ["jobs_root (root = "],
+    "jobs.runs": ["runs_pkey (job = $1)", "open_runs_pkey (job = $1)"],
+    "jobs.events": ["events_job (job = $1)"],
+    "jobs.events_of_no_job": ["events_job (job IS NULL)"],
+    "jobs.stream": ["events_pkey ((id > $1) AND (id < "],
+    "jobs.unfollowed": [
         "ends_odd ((state = 'failed'::text) AND (seq > ",
         "jobs_retry_of (retry_of",
     ],
@@ -130,43 +130,43 @@ INTENDED = {
         "waiting_due (available_at <= ",
         "jobs_pkey (id = o.job)",
     ],
-    "lease.renew": ["open_runs_pkey (job = "],
+    "runs.renew": ["open_runs_pkey (job = "],
     "apply.close": ["open_runs_pkey (job = "],
     "apply.lock_open": ["open_runs_pkey (job = ANY ($2))"],
     "apply.lock_waiting": ["waiting_pkey (job = ANY ($1))"],
-    "place.ends": ["waiting_place ((queue = $1) AND (priority = $2))"],
-    "place.before": ['waiting_place ((queue = $1) AND (priority = $2) AND ("position" >= '],
-    "place.after": ['waiting_place ((queue = $1) AND (priority = $2) AND ("position" <= '],
-    "place.behind": ["waiting_place ((queue = $1) AND (priority = $2))"],
-    "place.write": ["waiting_pkey (job = ANY ($2))"],
-    "place.unplaced": [
+    "positions.ends": ["waiting_place ((queue = $1) AND (priority = $2))"],
+    "positions.before": ['waiting_place ((queue = $1) AND (priority = $2) AND ("position" >= '],
+    "positions.after": ['waiting_place ((queue = $1) AND (priority = $2) AND ("position" <= '],
+    "positions.behind": ["waiting_place ((queue = $1) AND (priority = $2))"],
+    "positions.write": ["waiting_pkey (job = ANY ($2))"],
+    "positions.unplaced": [
         "waiting_ready ((queue = $1) AND (type = t.type) AND (ord >= ",
         "waiting_due (available_at <= ",
         "waiting_blocked ((queue = $1) AND (priority = $3) AND (available_at <= ",
     ],
-    "reservation.active": ["reservations_active (queue = $1)"],
-    "reservation.place": ["waiting_place ((queue = "],
-    "schedule.get": ["schedules_name_key (name = $1)", "schedules_pkey (id = $2)"],
-    "schedule.page": ["schedules_name_key (name > $1)"],
-    "schedule.due": [
+    "reservations.active": ["reservations_active (queue = $1)"],
+    "reservations.place": ["waiting_place ((queue = "],
+    "schedules.get": ["schedules_name_key (name = $1)", "schedules_pkey (id = $2)"],
+    "schedules.page": ["schedules_name_key (name > $1)"],
+    "schedules.due": [
         "schedules_due (next_trigger_at <= t.until)",
         "schedules_due (next_trigger_at > t.until)",
     ],
-    "schedule.hold": ["schedules_pkey (id = ANY ("],
-    "schedule.go_on": ["schedules_pkey (id = "],
-    "schedule.slots": ["slots_pkey ((series = $1) AND (slot_at < $2))"],
-    "schedule.rows": ["slots_pkey ((series = $1) AND (slot_at = ANY ($2)))"],
-    "schedule.running": ["open_name (name = ANY ($1))"],
-    "schedule.misfired": ["slots_job (job = ANY ("],
-    "group.unblock": ["waiting_grp ((grp = $1) AND (seq > $2))"],
-    "group.seal": ["jobs_grp (grp = "],
-    "group.over": ["waiting_grp (grp = g.id)", "open_grp (grp = g.id)"],
-    "group.closing": ["groups_closing"],
-    "group.expired": ["groups_unsealed (created_at < "],
-    "group.left_over": ["waiting_grp ((grp = $1) AND (seq > $2))", "open_grp ((grp = $1)"],
-    "group.members": ["jobs_grp ((grp = $1) AND (seq < "],
-    "group.get": ["jobs_grp (grp = ", "jobs_retry_of (retry_of = ", "groups_seq_key (seq = "],
-    "group.find": ["jobs_grp (grp = ", "groups_seq_key (seq < "],
+    "schedules.hold": ["schedules_pkey (id = ANY ("],
+    "schedules.go_on": ["schedules_pkey (id = "],
+    "schedules.slots": ["slots_pkey ((series = $1) AND (slot_at < $2))"],
+    "schedules.rows": ["slots_pkey ((series = $1) AND (slot_at = ANY ($2)))"],
+    "schedules.running": ["open_name (name = ANY ($1))"],
+    "schedules.misfired": ["slots_job (job = ANY ("],
+    "groups.unblock": ["waiting_grp ((grp = $1) AND (seq > $2))"],
+    "groups.seal": ["jobs_grp (grp = "],
+    "groups.over": ["waiting_grp (grp = g.id)", "open_grp (grp = g.id)"],
+    "groups.closing": ["groups_closing"],
+    "groups.expired": ["groups_unsealed (created_at < "],
+    "groups.left_over": ["waiting_grp ((grp = $1) AND (seq > $2))", "open_grp ((grp = $1)"],
+    "groups.members": ["jobs_grp ((grp = $1) AND (seq < "],
+    "groups.get": ["jobs_grp (grp = ", "jobs_retry_of (retry_of = ", "groups_seq_key (seq = "],
+    "groups.find": ["jobs_grp (grp = ", "groups_seq_key (seq < "],
 }
 """What the plan must say, among other things."""
 
@@ -227,7 +227,9 @@ def test_every_statement_goes_by_the_intended_index(plans: Plans) -> None:
     assert {n: each for n, each in uses.items() if any(i not in each for i in INTENDED[n])} == {}
 
 
-@pytest.mark.parametrize("name", ["place.ends", "place.before", "place.after", "read.stream"])
+@pytest.mark.parametrize(
+    "name", ["positions.ends", "positions.before", "positions.after", "jobs.stream"]
+)
 def test_neighbours_are_read_in_order_and_no_more_than_asked_for(plans: Plans, name: str) -> None:
     assert not plans.of(name).sorts
 

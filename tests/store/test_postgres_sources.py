@@ -11,7 +11,7 @@ from outlast.store.postgres.statements import TRANSACTION, in_schema, statements
 from .kit import SOURCES
 
 POSTGRES = SOURCES / "store" / "postgres"
-NAME = re.compile(r'"([a-z]+\.[a-z_]+)"')
+NAME = re.compile(r'"([a-z_]+\.[a-z_]+)"')
 LITERAL = re.compile(r"'(?:[^']|'')*'")
 VALUE = re.compile(r"\$[0-9]+(?!::|[0-9])")
 SQL_WORDS = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|VALUES|WHERE)\b\s")
@@ -24,7 +24,7 @@ def _modules() -> list[Path]:
 
 
 def _files() -> set[str]:
-    return {file.stem for file in (POSTGRES / "sql").glob("*.sql")} | {"tx"}
+    return {file.stem for file in (POSTGRES / "sql").glob("*.sql")} | {"unit_of_work"}
 
 
 def test_every_statement_is_used_and_every_name_exists() -> None:

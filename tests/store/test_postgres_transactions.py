@@ -457,7 +457,9 @@ async def test_several_transactions_do_not_wait_for_each_other(
 
 
 @pytest.mark.parametrize(
-    "place", ["lent.restore", "apply", "tx.commit"], ids=["before", "within", "at the commit"]
+    "place",
+    ["handler_transaction.restore", "apply", "unit_of_work.commit"],
+    ids=["before", "within", "at the commit"],
 )
 async def test_connection_cut_in_between_leaves_both_or_neither(
     own_url: str, store: PostgresStore, outside: asyncpg.Connection, blocking: bool, place: str
@@ -496,7 +498,7 @@ async def test_connection_cut_after_the_commit_has_left_both(
     cut: list[int] = []
 
     def probe(name: str, is_done: bool) -> None:
-        if cut and name == "tx.commit" and is_done:
+        if cut and name == "unit_of_work.commit" and is_done:
             cut.pop()
             raise ConnectionResetError("the answer was lost")
 

@@ -43,7 +43,7 @@ def together(store: SqliteStore, trace: Trace) -> Gather:
     """Hands all of them to the writer while it is busy with something else."""
 
     async def gather(*asked: Coroutine[Any, Any, Any]) -> list[Any]:
-        busy = trace.acquire_lock("tx.begin")
+        busy = trace.acquire_lock("unit_of_work.begin")
         first = asyncio.create_task(store.promote_due(limit=1))
         await busy.reached()
         tasks = [asyncio.create_task(one) for one in asked]
@@ -62,7 +62,7 @@ async def test_enqueues_that_arrive_together_share_a_commit(
     answers = await together(*(store.add([make_job()]) for _ in range(200)))
 
     assert all(added.created for [added] in answers)
-    assert trace.count("tx.commit") == 2  # the one they met, and theirs
+    assert trace.count("unit_of_work.commit") == 2  # the one they met, and theirs
     assert len(trace.done) < 20, "and a few statements do for all"
 
 
@@ -71,7 +71,7 @@ async def test_one_commit_takes_a_bounded_number(
 ) -> None:
     await together(*(store.add([make_job()]) for _ in range(GROUP + 1)))
 
-    assert trace.count("tx.commit") == 3
+    assert trace.count("unit_of_work.commit") == 3
     assert dict(await store.counts()) == {("default", State.QUEUED): GROUP + 1}
 
 
@@ -171,17 +171,17 @@ async def test_lone_write_is_committed_at_once(store: SqliteStore, trace: Trace)
     trace.steps.clear()
 
     await put(store)
-    after_one = trace.count("tx.commit")
+    after_one = trace.count("unit_of_work.commit")
     await put(store)
 
-    assert (after_one, trace.count("tx.commit")) == (1, 2)
+    assert (after_one, trace.count("unit_of_work.commit")) == (1, 2)
 
 
 async def test_answer_comes_only_when_the_write_is_durable(
     store: SqliteStore, path: Path, trace: Trace
 ) -> None:
-    before_commit = trace.acquire_lock("tx.commit")
-    after_commit = trace.acquire_lock("tx.commit", after=True)
+    before_commit = trace.acquire_lock("unit_of_work.commit")
+    after_commit = trace.acquire_lock("unit_of_work.commit", after=True)
     adding = asyncio.create_task(store.add([make_job()]))
 
     await before_commit.reached()
@@ -197,7 +197,7 @@ async def test_answer_comes_only_when_the_write_is_durable(
 
 
 async def test_caller_who_gave_up_waiting_disturbs_nobody(store: SqliteStore, trace: Trace) -> None:
-    busy = trace.acquire_lock("tx.begin")
+    busy = trace.acquire_lock("unit_of_work.begin")
     impatient, patient = (asyncio.create_task(store.add([make_job()])) for _ in range(2))
     await busy.reached()
 
@@ -210,7 +210,7 @@ async def test_caller_who_gave_up_waiting_disturbs_nobody(store: SqliteStore, tr
 
 
 async def test_closing_finishes_what_was_asked(store: SqliteStore, trace: Trace) -> None:
-    busy = trace.acquire_lock("tx.begin")
+    busy = trace.acquire_lock("unit_of_work.begin")
     asked = [asyncio.create_task(store.add([make_job()])) for _ in range(5)]
     await busy.reached()
 

@@ -129,7 +129,7 @@ async def test_lock_shorter_than_the_wait_is_waited_out(
 ) -> None:
     async with opened(path, busy=PATIENCE, probe=trace) as store:
         peer.ask("lock_file", path)
-        at_the_lock = trace.acquire_lock("tx.begin")
+        at_the_lock = trace.acquire_lock("unit_of_work.begin")
         adding = asyncio.create_task(store.add([make_job()]))
         await at_the_lock.reached()
         at_the_lock.let_go()

@@ -43,37 +43,37 @@ GROWS = {
     "outlast_reservations",
 }
 HELD = [
-    "reservation.end",
-    "reservation.finish",
-    "reservation.free",
-    "reservation.held",
-    "reservation.lapsed",
-    "reservation.renew",
+    "reservations.end",
+    "reservations.finish",
+    "reservations.free",
+    "reservations.held",
+    "reservations.lapsed",
+    "reservations.renew",
     "schema.lapse_reservations",
 ]
 """Go through the queues that are held, by an index of those alone: mostly there is none."""
 WALKS_ON_PURPOSE = {
     **{name: {"outlast_reservations"} for name in HELD},
-    "reservation.latest": {"outlast_reservations"},  # from the newest down, until it has its page
-    "read.counts": {"outlast_waiting", "outlast_open_runs", "outlast_ends"},  # it counts them
-    "read.find": {"outlast_jobs"},  # from the newest down, until it has its page
-    "group.closing": {"outlast_groups"},  # those that close and were not swept, by their index
-    "group.sweepable": {"outlast_groups"},  # the same
-    "group.sweep": {"outlast_groups"},  # the same
-    "read.lapsed": {"outlast_open_runs"},  # few: what runs now
-    "read.chores": {"outlast_open_runs", "outlast_reservations", "outlast_groups"},  # the same
-    "read.trees": {"outlast_open_runs"},  # few: what runs now
+    "reservations.latest": {"outlast_reservations"},  # from the newest down, until it has its page
+    "jobs.counts": {"outlast_waiting", "outlast_open_runs", "outlast_ends"},  # it counts them
+    "jobs.find": {"outlast_jobs"},  # from the newest down, until it has its page
+    "groups.closing": {"outlast_groups"},  # those that close and were not swept, by their index
+    "groups.sweepable": {"outlast_groups"},  # the same
+    "groups.sweep": {"outlast_groups"},  # the same
+    "jobs.lapsed": {"outlast_open_runs"},  # few: what runs now
+    "jobs.chores": {"outlast_open_runs", "outlast_reservations", "outlast_groups"},  # the same
+    "jobs.trees": {"outlast_open_runs"},  # few: what runs now
     "claim.count_open": {"outlast_open_runs"},  # the same
-    "place.normalise": {"outlast_waiting"},  # it numbers all of a queue
-    "worker.delete": {"outlast_open_runs"},  # few: what runs now
-    "read.orphans": {"outlast_runs"},  # once at every start
+    "positions.normalise": {"outlast_waiting"},  # it numbers all of a queue
+    "workers.delete": {"outlast_open_runs"},  # few: what runs now
+    "jobs.orphans": {"outlast_runs"},  # once at every start
     "schema.lapse_all": {"outlast_open_runs"},  # once after a restart
     # For people who ask: what is live, never what is kept.
-    "read.find_live": {"outlast_waiting", "outlast_open_runs"},
-    "view.backlog": {"outlast_waiting"},
-    "view.running": {"outlast_open_runs"},
-    "view.open_runs": {"outlast_open_runs"},
-    "view.held": {"outlast_open_runs"},
+    "jobs.find_live": {"outlast_waiting", "outlast_open_runs"},
+    "insight.backlog": {"outlast_waiting"},
+    "insight.running": {"outlast_open_runs"},
+    "insight.open_runs": {"outlast_open_runs"},
+    "insight.held": {"outlast_open_runs"},
     # `verify`, when somebody asks for it: once for all pages together.
     "audit.orphans": {
         "outlast_runs",
@@ -99,9 +99,9 @@ INTENDED = {
         "INDEX outlast_reservations_active (queue=?)",
     ],
     "apply.check_silent": ["INDEX outlast_reservations_job (job_id=?)"],
-    "reservation.active": ["INDEX outlast_reservations_active (queue=?)"],
-    "reservation.place": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
-    "reservation.prune": ["INDEX outlast_reservations_job (job_id=?)"],
+    "reservations.active": ["INDEX outlast_reservations_active (queue=?)"],
+    "reservations.place": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
+    "reservations.prune": ["INDEX outlast_reservations_job (job_id=?)"],
     "finish.limited": ["INDEX outlast_queues_limited"],
     "apply.limited": ["INDEX outlast_queues_limited"],
     "claim.pick": [
@@ -110,29 +110,29 @@ INTENDED = {
         "INDEX outlast_waiting_once (name=? AND queue=?)",
     ],
     "claim.promote": ["INDEX outlast_waiting_due (available_at<?)"],
-    "read.lapsed": ["INTEGER PRIMARY KEY (rowid=?)"],
-    "read.overdue": ["INDEX outlast_waiting_deadline (start_deadline>? AND start_deadline<?)"],
-    "read.peek": [
+    "jobs.lapsed": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "jobs.overdue": ["INDEX outlast_waiting_deadline (start_deadline>? AND start_deadline<?)"],
+    "jobs.peek": [
         "INDEX outlast_waiting_ready (queue=? AND type>?)",
         "INDEX outlast_waiting_ready (queue=? AND type=?)",
         "INDEX outlast_waiting_due (available_at<?)",
     ],
-    "place.lowest": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
-    "place.highest": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
-    "place.before": ["INDEX outlast_waiting_place (queue=? AND priority=? AND position>? AND "],
-    "place.after": ["INDEX outlast_waiting_place (queue=? AND priority=? AND "],
-    "place.unplaced": [
+    "positions.lowest": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
+    "positions.highest": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
+    "positions.before": ["INDEX outlast_waiting_place (queue=? AND priority=? AND position>? AND "],
+    "positions.after": ["INDEX outlast_waiting_place (queue=? AND priority=? AND "],
+    "positions.unplaced": [
         "waiting_ready (queue=? AND type=? AND priority=? AND position=? AND available_at<?)",
         "position=? AND available_at=? AND created_at<?)",
         "position=? AND available_at=? AND created_at=? AND job<?)",
         "INDEX outlast_waiting_due (available_at<?)",
         "INDEX outlast_waiting_blocked (queue=? AND priority=? AND (available_at,created_at)<",
     ],
-    "place.edit": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
-    "place.write": ["INTEGER PRIMARY KEY (rowid=?)"],
-    "read.held": ["INTEGER PRIMARY KEY (rowid>?)"],
-    "read.adrift": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
-    "read.unfollowed": [
+    "positions.edit": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
+    "positions.write": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "jobs.held": ["INTEGER PRIMARY KEY (rowid>?)"],
+    "jobs.adrift": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
+    "jobs.unfollowed": [
         "INDEX outlast_ends_state (state=?)",
         "INDEX outlast_jobs_retry_of (retry_of=?)",
     ],
@@ -141,30 +141,30 @@ INTENDED = {
         "INDEX outlast_jobs_retry_of (retry_of=?)",
     ],
     "finish.grouped": ["g USING INTEGER PRIMARY KEY (rowid=?)"],
-    "group.next": ["INDEX outlast_waiting_grp (grp=? AND job>?)"],
-    "group.unblock": ["INDEX outlast_waiting_grp (grp=?)"],
-    "group.seal": ["INDEX outlast_jobs_grp (grp=?)"],
-    "group.close": ["INTEGER PRIMARY KEY (rowid=?)"],
-    "group.over": ["INDEX outlast_waiting_grp (grp=?)", "INDEX outlast_open_grp (grp=?)"],
-    "group.closing": ["INDEX outlast_groups_closing"],
-    "group.sweep": ["INDEX outlast_groups_closing"],
-    "group.expired": ["INDEX outlast_groups_unsealed (created_at<?)"],
-    "group.left_over": [
+    "groups.next": ["INDEX outlast_waiting_grp (grp=? AND job>?)"],
+    "groups.unblock": ["INDEX outlast_waiting_grp (grp=?)"],
+    "groups.seal": ["INDEX outlast_jobs_grp (grp=?)"],
+    "groups.close": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "groups.over": ["INDEX outlast_waiting_grp (grp=?)", "INDEX outlast_open_grp (grp=?)"],
+    "groups.closing": ["INDEX outlast_groups_closing"],
+    "groups.sweep": ["INDEX outlast_groups_closing"],
+    "groups.expired": ["INDEX outlast_groups_unsealed (created_at<?)"],
+    "groups.left_over": [
         "INDEX outlast_waiting_grp (grp=? AND job>?)",
         "INDEX outlast_open_grp (grp=? AND job>?)",
     ],
-    "group.members": ["INDEX outlast_jobs_grp (grp=? AND seq<?)"],
-    "group.get": ["INDEX outlast_jobs_grp (grp=?)"],
-    "group.find": ["INDEX outlast_jobs_grp (grp=?)", "INTEGER PRIMARY KEY (rowid<?)"],
-    "prune.groups": ["INDEX outlast_jobs_grp (grp=?)"],
-    "prune.empty_groups": ["INDEX outlast_groups_abandoned (created_at<?)"],
-    "read.runs": ["PRIMARY KEY (job=?)"],
-    "read.stream": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
-    "record.get": ["INDEX sqlite_autoindex_outlast_records_1 (kind=? AND key=?)"],
-    "record.write": ["INDEX sqlite_autoindex_outlast_records_1 (kind=? AND key=?)"],
-    "read.events": ["INDEX outlast_events_job (job=?)"],
-    "worker.delete": ["INDEX outlast_runs_worker (worker=?)"],
-    "lease.report": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "groups.members": ["INDEX outlast_jobs_grp (grp=? AND seq<?)"],
+    "groups.get": ["INDEX outlast_jobs_grp (grp=?)"],
+    "groups.find": ["INDEX outlast_jobs_grp (grp=?)", "INTEGER PRIMARY KEY (rowid<?)"],
+    "maintenance.groups": ["INDEX outlast_jobs_grp (grp=?)"],
+    "maintenance.empty_groups": ["INDEX outlast_groups_abandoned (created_at<?)"],
+    "jobs.runs": ["PRIMARY KEY (job=?)"],
+    "jobs.stream": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
+    "documents.get": ["INDEX sqlite_autoindex_outlast_records_1 (kind=? AND key=?)"],
+    "documents.write": ["INDEX sqlite_autoindex_outlast_records_1 (kind=? AND key=?)"],
+    "jobs.events": ["INDEX outlast_events_job (job=?)"],
+    "workers.delete": ["INDEX outlast_runs_worker (worker=?)"],
+    "runs.report": ["INTEGER PRIMARY KEY (rowid=?)"],
     "audit.dossiers": [
         "INTEGER PRIMARY KEY (rowid>?)",
         "INTEGER PRIMARY KEY (rowid=?)",
@@ -173,12 +173,12 @@ INTENDED = {
         "INDEX outlast_jobs_retry_of (retry_of=?)",
         "INDEX outlast_reservations_job (job_id=?)",
     ],
-    "read.chain": ["INDEX outlast_jobs_root (root=?)"],
-    "prune.pick": [
+    "jobs.chain": ["INDEX outlast_jobs_root (root=?)"],
+    "maintenance.pick": [
         "INDEX outlast_ends_state (state=? AND at<?)",
         "INDEX outlast_jobs_retry_of (retry_of=?)",
     ],
-    "prune.delete": ["INTEGER PRIMARY KEY (rowid=?)", "INDEX outlast_jobs_root (root=?)"],
+    "maintenance.delete": ["INTEGER PRIMARY KEY (rowid=?)", "INDEX outlast_jobs_root (root=?)"],
     "apply.check_open": ["INTEGER PRIMARY KEY (rowid=?)"],
     "apply.free_keys": ["INDEX outlast_keys_active (job_id=?"],
     "add.place": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
@@ -224,7 +224,7 @@ class Planner:
         [self._reader] = reading(store)
 
     def plan(self, name: str) -> Plan:
-        return plan(self._reader if name.startswith(("read.", "audit.")) else self._writer, name)
+        return plan(self._reader if name.startswith(("jobs.", "audit.")) else self._writer, name)
 
 
 @pytest.fixture(
@@ -268,7 +268,9 @@ def test_every_statement_goes_by_the_intended_index(planner: Planner) -> None:
     assert {n: each for n, each in uses.items() if any(i not in each for i in INTENDED[n])} == {}
 
 
-@pytest.mark.parametrize("name", ["place.lowest", "place.highest", "place.before", "place.after"])
+@pytest.mark.parametrize(
+    "name", ["positions.lowest", "positions.highest", "positions.before", "positions.after"]
+)
 def test_neighbours_are_read_in_order_and_no_more_than_asked_for(
     planner: Planner, name: str
 ) -> None:

@@ -103,7 +103,7 @@ async def test_counts_come_from_memory_while_nobody_writes(
     found = [dict(await store.counts()) for _ in range(20)]
 
     assert found == [{QUEUED: 1}] * 20
-    assert trace.count("read.counts") <= THREADS  # each reader may have to look once
+    assert trace.count("jobs.counts") <= THREADS  # each reader may have to look once
 
 
 async def test_counts_are_asked_again_when_this_process_has_written(
@@ -116,7 +116,7 @@ async def test_counts_are_asked_again_when_this_process_has_written(
     await put(store)
 
     assert (before, dict(await store.counts())) == ({QUEUED: 1}, {QUEUED: 2})
-    assert trace.count("read.counts") == 1
+    assert trace.count("jobs.counts") == 1
 
 
 async def test_counts_are_asked_again_when_another_process_has_written(
@@ -129,7 +129,7 @@ async def test_counts_are_asked_again_when_another_process_has_written(
     other.ask("finish", 1)
 
     assert (before, dict(await store.counts())) == ({QUEUED: 2}, {QUEUED: 1, DONE: 1})
-    assert trace.count("read.counts") == 1
+    assert trace.count("jobs.counts") == 1
 
 
 async def test_counts_are_asked_again_when_anybody_has_edited_the_file(
@@ -171,7 +171,7 @@ async def test_counts_come_from_memory_whichever_reader_is_asked(
     store: SqliteStore, trace: Trace
 ) -> None:
     await put(store)
-    holds = [trace.acquire_lock("read.version") for _ in range(THREADS)]
+    holds = [trace.acquire_lock("jobs.version") for _ in range(THREADS)]
     asked = [asyncio.create_task(store.counts()) for _ in range(THREADS)]
     for held in holds:  # all readers are awake, each with a question of its own
         await held.reached()
@@ -183,4 +183,4 @@ async def test_counts_come_from_memory_whichever_reader_is_asked(
     for _ in range(20):
         await store.counts()
 
-    assert trace.count("read.counts") == 0
+    assert trace.count("jobs.counts") == 0

@@ -160,7 +160,7 @@ def test_every_statement_is_one_statement() -> None:
 
 def test_every_statement_is_used_and_every_name_exists() -> None:
     code = "\n".join(path.read_text(encoding="utf-8") for path in _modules())
-    used = set(re.findall(r'"((?:[a-z]+)\.(?:[a-z_]+))"', code))
+    used = set(re.findall(r'"((?:[a-z_]+)\.(?:[a-z_]+))"', code))
 
     assert used >= set(statements())
     assert {name for name in used if name.split(".")[0] in _files()} <= set(statements())

@@ -105,7 +105,7 @@ async def test_writer_waits_for_the_transaction_and_goes_on(
 
     assert added.created
     added_at = next(n for n, name in enumerate(trace.done) if name.startswith("add."))
-    assert trace.done.index("tx.commit") < added_at
+    assert trace.done.index("unit_of_work.commit") < added_at
 
 
 @pytest.mark.parametrize("ending", ["rollback", "timeout", "refused"])

@@ -35,7 +35,7 @@ async def main(url: str, kind: str, statement: str, when: str) -> None:
     is_open: list[bool] = []
 
     def probe(name: str, is_done: bool) -> None:
-        is_open.extend([True] * (name == "lent.begin"))
+        is_open.extend([True] * (name == "handler_transaction.begin"))
         if is_open and name == statement and is_done == (when == "after"):
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -231,11 +231,11 @@ async def test_a_thread_without_psycopg_is_told_what_to_install(app, outside, mo
 
 
 PLACES = [
-    ("lent.begin", "after"),
-    ("lent.finish", "before"),
-    ("lent.finish", "after"),
-    ("tx.commit", "before"),
-    ("tx.commit", "after"),
+    ("handler_transaction.begin", "after"),
+    ("handler_transaction.finish", "before"),
+    ("handler_transaction.finish", "after"),
+    ("unit_of_work.commit", "before"),
+    ("unit_of_work.commit", "after"),
 ]
 
 
@@ -252,7 +252,7 @@ async def test_a_worker_killed_in_between_leaves_both_or_neither(app, url, outsi
 
         ended = (await handle.job()).state is State.SUCCEEDED
         assert await effects() == (["paid"] if ended else []), place
-        assert ended == (place == ("tx.commit", "after"))
+        assert ended == (place == ("unit_of_work.commit", "after"))
 
         await outside.execute(lapse.format(app._store.address.schema))
         async with app.worker():

@@ -23,7 +23,7 @@ async def kept_connections(url: str) -> AsyncIterator["Kept"]:
     kept = Kept(address(url))
     with (
         patch.object(pool, "connect", kept.connect),
-        patch.object(pool, "Line", kept.line),
+        patch.object(pool, "PooledConnection", kept.line),
         patch.object(life, "connect", kept.lend),
     ):
         yield kept

@@ -132,7 +132,7 @@ class AwaitedHand:
             self.connection.terminate()
             return
         if self.is_within:
-            await self.lane.change("tx.rollback", {})
+            await self.lane.change("unit_of_work.rollback", {})
         await self.connection.close(timeout=LEAVING)
 
 

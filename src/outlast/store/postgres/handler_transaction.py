@@ -103,19 +103,21 @@ class PostgresTransaction:
         lane = self._hand.lane
         await self._hand.begin()
         millis = str(max(1, self._within // timedelta(milliseconds=1)))
-        [(self._id, self._pid, self._xid, *_)] = await lane.fetch("lent.begin", {"millis": millis})
+        [(self._id, self._pid, self._xid, *_)] = await lane.fetch(
+            "handler_transaction.begin", {"millis": millis}
+        )
 
     async def _finish(self, changes: Sequence[Change]) -> UnitOfWork | None:
         lane = self._hand.lane
         if not self._hand.is_within:
             raise RunError(BY_HAND)
-        await lane.fetch("lent.restore", {})
-        if not await lane.change("lent.finish", {"id": self._id}):
+        await lane.fetch("handler_transaction.restore", {})
+        if not await lane.change("handler_transaction.finish", {"id": self._id}):
             raise RunError(BY_HAND)
         work = await begin_unit(lane, self._clock)
         if not all(await apply(work, changes)):
             return None
-        await lane.change("tx.commit", {})
+        await lane.change("unit_of_work.commit", {})
         return work
 
     async def _step(self, step: Coroutine[Any, Any, T]) -> T:
@@ -148,7 +150,7 @@ class PostgresTransaction:
     async def _end(self) -> None:
         """At the server, for a statement may be under way; and then here."""
         with suppress(OutlastError):
-            await self._lines.rows("lent.end", pid=self._pid, xid=self._xid)
+            await self._lines.rows("handler_transaction.end", pid=self._pid, xid=self._xid)
         await self._leave()
 
     async def _leave(self) -> None:

@@ -115,25 +115,25 @@ class PostgresLocks:
             AsyncpgRunner(session.connection, self._address.schema, self._probe),
             self._key(hold.name),
         )
-        await lane.change("tx.begin", {})
-        await lane.change("lock.patient", {})
+        await lane.change("unit_of_work.begin", {})
+        await lane.change("locks.patient", {})
         asked = {"name": key, "shared": hold.is_shared}
-        [(is_ours, *who)] = await lane.fetch("lock.try", asked)
+        [(is_ours, *who)] = await lane.fetch("locks.try", asked)
         if not is_ours:
             try:
-                await lane.fetch("lock.wait", asked)
+                await lane.fetch("locks.wait", asked)
             except asyncpg.LockNotAvailableError:
-                await lane.change("tx.rollback", {})
+                await lane.change("unit_of_work.rollback", {})
                 await self._terminate_stale_session(lane, hold)
                 return False
-        await lane.change("lock.settle", {})
+        await lane.change("locks.settle", {})
         hold.who = (who[0], who[1])
         return True
 
     async def _terminate_stale_session(self, lane: AsyncpgRunner, hold: PostgresLock) -> None:
         """If it is our own former session that has it: the server did not see it break."""
         if hold.who is not None:
-            await lane.fetch("lock.send_away", {"pid": hold.who[0], "since": hold.who[1]})
+            await lane.fetch("locks.send_away", {"pid": hold.who[0], "since": hold.who[1]})
 
     async def _release(self, hold: PostgresLock) -> None:
         hold.is_wanted = False
@@ -142,7 +142,7 @@ class PostgresLocks:
         if session is not None:
             lane = AsyncpgRunner(session.connection, self._address.schema, self._probe)
             try:
-                await lane.change("tx.rollback", {})  # so that it is free when we answer
+                await lane.change("unit_of_work.rollback", {})  # so that it is free when we answer
             except Exception as error:  # noqa: BLE001 - it is free then too
                 log.debug("a lock's connection had broken name=%s: %s", hold.name, error)
             await session.close()

@@ -33,14 +33,14 @@ async def migrate(lane: AsyncpgRunner, address: PostgresUrl) -> None:
     await _require_server(lane, address)
     if await _version(lane, address) == max(migrations()):
         return
-    await lane.change("tx.begin", {})
+    await lane.change("unit_of_work.begin", {})
     try:
         await lane.change("schema.lock", {"name": address.schema})
         await _upgrade(lane, address)
-        await lane.change("tx.commit", {})
+        await lane.change("unit_of_work.commit", {})
     except BaseException:
         if not lane.connection.is_closed():
-            await lane.change("tx.rollback", {})
+            await lane.change("unit_of_work.rollback", {})
         raise
 
 

@@ -171,11 +171,11 @@ class ConnectionPool:
         self, line: PooledConnection, verb: Callable[[UnitOfWork], Awaitable[T]]
     ) -> T:
         async with line.acquire() as lane:
-            await lane.change("tx.begin", {})
+            await lane.change("unit_of_work.begin", {})
             try:
                 work = await begin_unit(lane, self._clock)
                 answer = await verb(work)
-                await lane.change("tx.commit", {})
+                await lane.change("unit_of_work.commit", {})
             except BaseException:
                 await _roll_back(lane)
                 raise
@@ -222,4 +222,4 @@ async def _fetch(line: PooledConnection, name: str, values: dict[str, Any]) -> l
 
 async def _roll_back(lane: AsyncpgRunner) -> None:
     with suppress(*CONNECTION_ERRORS):
-        await lane.change("tx.rollback", {})
+        await lane.change("unit_of_work.rollback", {})

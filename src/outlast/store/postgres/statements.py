@@ -10,7 +10,11 @@ from typing import Any
 Probe = Callable[[str, bool], None]
 """Called with a statement's name, before (False) and after (True) it runs; tests kill there."""
 
-TRANSACTION = {"tx.begin": "BEGIN", "tx.commit": "COMMIT", "tx.rollback": "ROLLBACK"}
+TRANSACTION = {
+    "unit_of_work.begin": "BEGIN",
+    "unit_of_work.commit": "COMMIT",
+    "unit_of_work.rollback": "ROLLBACK",
+}
 
 SCHEMA = "outlast"
 """The schema that the files name; another one takes its place word for word."""

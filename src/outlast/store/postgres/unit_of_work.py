@@ -100,5 +100,5 @@ async def begin_unit(
     """A transaction's moment, asked once of the database, or of a test's clock."""
     if clock is not None:
         return UnitOfWork(asks, to_micros(clock.now()), clock.monotonic(), careful=careful)
-    now = (await asks.fetch("tx.now", {}))[0][0]
+    now = (await asks.fetch("unit_of_work.now", {}))[0][0]
     return UnitOfWork(asks, now, now, careful=careful)

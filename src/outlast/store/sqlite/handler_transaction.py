@@ -72,7 +72,7 @@ class SqliteTransaction:
                 return
             try:
                 with translated(self._path):
-                    run(self._cursor(), "tx.begin", self._probe)
+                    run(self._cursor(), "unit_of_work.begin", self._probe)
             except BaseException:
                 self._let_go()
                 raise
@@ -131,7 +131,7 @@ class SqliteTransaction:
         with translated(self._path):
             if not all(verbs.apply(work, changes)):
                 return None
-            run(cursor, "tx.commit", self._probe)
+            run(cursor, "unit_of_work.commit", self._probe)
         return work
 
     def _cursor(self) -> sqlite3.Cursor:
@@ -155,7 +155,7 @@ class SqliteTransaction:
         self._over = True
         self._timer.cancel()
         if is_within(self.connection):
-            run(self._cursor(), "tx.rollback", self._probe)
+            run(self._cursor(), "unit_of_work.rollback", self._probe)
         if self._holds_gate:
             self._holds_gate = False
             self._gate.release()

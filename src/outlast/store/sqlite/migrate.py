@@ -23,7 +23,7 @@ def migrations() -> Mapping[int, str]:
 def migrate(connection: sqlite3.Connection, path: Path, *, boot: str, probe: Probe | None) -> None:
     """Create or upgrade our tables in one transaction; killed half-way, nothing has happened."""
     cursor = connection.cursor()
-    run(cursor, "tx.begin", probe)
+    run(cursor, "unit_of_work.begin", probe)
     try:
         _upgrade(cursor, path, boot, probe)
         _note_restart(cursor, boot, probe)
@@ -32,7 +32,7 @@ def migrate(connection: sqlite3.Connection, path: Path, *, boot: str, probe: Pro
     except BaseException:
         connection.rollback()
         raise
-    run(cursor, "tx.commit", probe)
+    run(cursor, "unit_of_work.commit", probe)
 
 
 def write_ahead(connection: sqlite3.Connection, path: Path, *, busy: float) -> None:

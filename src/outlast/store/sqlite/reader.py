@@ -69,7 +69,7 @@ class Reader:
     def _remembered(self, name: str) -> list[tuple[Any, ...]]:
         # A reader never writes, so its data_version changes with every commit of anybody else,
         # this process's own writer included. It is told per connection, so each has its own.
-        version = self._fetch("read.version", {})[0][0]
+        version = self._fetch("jobs.version", {})[0][0]
         kept = self._memory().get(name)
         if kept is None or kept[0] != version:
             kept = self._memory()[name] = (version, self._fetch(name, {}))

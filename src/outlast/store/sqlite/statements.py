@@ -9,7 +9,11 @@ from typing import Any
 Probe = Callable[[str, bool], None]
 """Called with a statement's name, before (False) and after (True) it runs; tests kill there."""
 
-TRANSACTION = {"tx.begin": "BEGIN IMMEDIATE", "tx.commit": "COMMIT", "tx.rollback": "ROLLBACK"}
+TRANSACTION = {
+    "unit_of_work.begin": "BEGIN IMMEDIATE",
+    "unit_of_work.commit": "COMMIT",
+    "unit_of_work.rollback": "ROLLBACK",
+}
 
 
 @cache

@@ -58,7 +58,7 @@ class WriteTransaction:
     def require_open(self) -> None:
         """StoreSealed or StoreMoved, unless the store takes work; asked once in a transaction."""
         if not self._is_open:
-            footing = from_row(self.run("footing.get").fetchone()).at(from_micros(self.now))
+            footing = from_row(self.run("transfer_status.get").fetchone()).at(from_micros(self.now))
             if footing is not OPEN:
                 raise closed_error(footing)
             self._is_open = True
@@ -176,15 +176,15 @@ class Writer:
     def _commit(self, requests: list[Request], *, careful: bool) -> list[list[Any]]:
         cursor = self._cursor
         with self._gate:
-            run(cursor, "tx.begin", self._probe)
+            run(cursor, "unit_of_work.begin", self._probe)
             try:
                 self._require_same_file()
                 work = WriteTransaction(cursor, self._clock, self._probe, careful=careful)
                 answers = _perform(work, requests)
-                run(cursor, "tx.commit", self._probe)
+                run(cursor, "unit_of_work.commit", self._probe)
             except BaseException:
                 if self._connection.in_transaction:
-                    run(cursor, "tx.rollback", self._probe)
+                    run(cursor, "unit_of_work.rollback", self._probe)
                 raise
         self._tell(work.hint)
         return answers

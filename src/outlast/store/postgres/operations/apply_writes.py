@@ -170,7 +170,7 @@ def _ending(ruling: ResolvedChange) -> tuple[Any, ...]:
 async def _mark_slots_skipped(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     """The slot of a job that could not start in time."""
     if rulings:
-        await work.run("schedule.misfired", jobs=[r.job for r in rulings])
+        await work.run("schedules.misfired", jobs=[r.job for r in rulings])
 
 
 async def _write_dead_letters(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:

@@ -37,7 +37,7 @@ class PostgresViews(PostgresOperations):
 
     async def describe(self) -> Mapping[str, str]:
         schema = self.address.schema
-        found = (await self._lines.rows("view.facts", schema=schema))[0]
+        found = (await self._lines.rows("insight.facts", schema=schema))[0]
         version, database, number, size, commits, flushes = found
         return {
             "engine": f"PostgreSQL {version}",
@@ -52,16 +52,16 @@ class PostgresViews(PostgresOperations):
 async def _overview(work: UnitOfWork, *, span: timedelta) -> Overview:
     backlog = [
         Backlog(queue=q, type=t, state=State(s), jobs=n, due=due, oldest=from_micros(oldest))
-        for q, t, s, n, due, oldest in await work.rows("view.backlog", now=work.now)
+        for q, t, s, n, due, oldest in await work.rows("insight.backlog", now=work.now)
     ]
     running = [
         Running(queue=q, type=t, jobs=n, lapsed=lapsed)
-        for q, t, n, lapsed in await work.rows("view.running", mono=work.mono)
+        for q, t, n, lapsed in await work.rows("insight.running", mono=work.mono)
     ]
     since = work.now - span // MICROSECOND
     ended = {
         (queue, State(state)): jobs
-        for queue, state, jobs in await work.rows("view.ended", since=since)
+        for queue, state, jobs in await work.rows("insight.ended", since=since)
     }
     return Overview(
         now=from_micros(work.now), span=span, backlog=backlog, running=running, ended=ended
@@ -69,24 +69,24 @@ async def _overview(work: UnitOfWork, *, span: timedelta) -> Overview:
 
 
 async def _situation(work: UnitOfWork, *, job_id: JobId) -> WaitFacts | None:
-    found = await work.rows("view.job", id=job_id)
+    found = await work.rows("insight.job", id=job_id)
     if not found:
         return None
     job = job_rows.job(tuple(found[0]))
-    open_runs = await work.rows("view.open_runs", queue=job.queue)
-    reserved = await work.rows("view.reservation", queue=job.queue)
-    overlaps = _others(await work.rows("view.overlap", name=job.name))
-    listed = await work.rows("worker.list", mono=work.mono)
+    open_runs = await work.rows("insight.open_runs", queue=job.queue)
+    reserved = await work.rows("insight.reservation", queue=job.queue)
+    overlaps = _others(await work.rows("insight.overlap", name=job.name))
+    listed = await work.rows("workers.list", mono=work.mono)
     alive = [worker for worker in map(_worker, listed) if worker.is_alive]
     serving = able(job, alive)
     held = {
         LeaseHolder(instance_id=instance, boot_id=boot): runs
-        for instance, boot, runs in await work.rows("view.held")
+        for instance, boot, runs in await work.rows("insight.held")
     }
     return WaitFacts(
         job=job,
         now=from_micros(work.now),
-        **_limits(await work.rows("view.queue", queue=job.queue), work.now),
+        **_limits(await work.rows("insight.queue", queue=job.queue), work.now),
         open_runs=open_runs[0][2] if open_runs else 0,
         running=_others(open_runs),
         reservation=reservation_rows.reservation(tuple(reserved[0])) if reserved else None,
@@ -122,7 +122,7 @@ def _others(found: Sequence[Row]) -> list[BlockingJob]:
 async def _member(work: UnitOfWork, job: Job) -> BlockingJob | None:
     if job.state is not State.BLOCKED:
         return None
-    found = await work.rows("view.member", id=job.id)
+    found = await work.rows("insight.member", id=job.id)
     return BlockingJob(id=found[0][0]) if found else None
 
 
@@ -131,7 +131,7 @@ async def _ahead(work: UnitOfWork, job: Job, wanted: set[frozenset[str] | None])
         return {}
     place = {"id": job.id, "queue": job.queue, "now": work.now, "most": MOST_AHEAD + 1}
     counted = [
-        tuple((await work.rows("view.ahead", types=types and sorted(types), **place))[0])
+        tuple((await work.rows("insight.ahead", types=types and sorted(types), **place))[0])
         for types in wanted
     ]
     ahead, first = min(counted)

@@ -51,17 +51,17 @@ async def rearrange(work: UnitOfWork, change: Change, found: LockedWaitingJob) -
 
 async def behind(work: UnitOfWork, queue: str, priority: int) -> int:
     """The position of a job that is new there; for a `position` queue that is locked."""
-    return int(await work.one("place.behind", queue=queue, priority=priority))
+    return int(await work.one("positions.behind", queue=queue, priority=priority))
 
 
 async def normalise(work: UnitOfWork, queue: str) -> int:
     await lock_queues(work, [queue])
     ordering, gap = await _kind(work, queue)
-    name = "place.normalise" if ordering == Ordering.POSITION else "place.normalise_placed"
+    name = "positions.normalise" if ordering == Ordering.POSITION else "positions.normalise_placed"
     changed = await work.run(name, queue=queue, gap=gap)
     if changed:
         told = {"kind": EventKind.NORMALISED, "reason": None, "detail": str(changed)}
-        await work.run("queue.record", name=queue, now=work.now, **told)
+        await work.run("queues.record", name=queue, now=work.now, **told)
     return changed
 
 
@@ -69,14 +69,14 @@ async def _edit(work: UnitOfWork, edit: JobEdit, state: State, found: LockedWait
     if edit.params is not None:
         if found.token > 0:
             return False
-        await work.run("place.params", job=found.job, params=edit.params)
+        await work.run("positions.params", job=found.job, params=edit.params)
     due = _due(edit, work.now)
     priority, position = found.priority, found.position
     if edit.priority not in (None, found.priority):
         priority = edit.priority
         position = await behind(work, found.queue, priority)
     values = {"priority": priority, "position": position, "due": due}
-    await work.run("place.edit", job=found.job, state=state, **values)
+    await work.run("positions.edit", job=found.job, state=state, **values)
     if due is not None and due <= work.now:
         work.queues.add(found.queue)
     return True
@@ -109,12 +109,12 @@ async def _target(work: UnitOfWork, target: str, found: LockedWaitingJob) -> int
     if not is_uuid(target) or target == found.job:
         return None
     beside = {"queue": found.queue, "priority": found.priority}
-    seq: int | None = await work.one("place.target", target=target, **beside)
+    seq: int | None = await work.one("positions.target", target=target, **beside)
     return seq
 
 
 async def _kind(work: UnitOfWork, queue: str) -> tuple[str, int]:
-    found = await work.rows("queue.get", name=queue, now=work.now)
+    found = await work.rows("queues.get", name=queue, now=work.now)
     return (found[0][1], found[0][2]) if found else (Ordering.SCHEDULED, GAP)
 
 
@@ -137,28 +137,28 @@ class PostgresWaitingLine:
     async def write(self, places: Mapping[int, int]) -> None:
         if places:
             by_id = {self._ids[seq]: position for seq, position in places.items()}
-            await self._work.run("place.write", jobs=list(by_id), places=to_json_param(by_id))
+            await self._work.run("positions.write", jobs=list(by_id), places=to_json_param(by_id))
 
     async def position(self, seq: int) -> int:
         return int((await self._spot(seq))["position"])
 
     async def ends(self, *, without: int) -> tuple[int | None, int | None]:
-        [found] = await self._work.rows("place.ends", without=without, **self._lane)
+        [found] = await self._work.rows("positions.ends", without=without, **self._lane)
         return found[0], found[1]
 
     async def before(self, seq: int | None, number: int, *, without: int) -> list[PositionedJob]:
         spot = await self._spot(seq)
         bound = 1 if spot["position"] > 0 else _LEAST
-        return await self._spots("place.before", bound, spot, number, without)
+        return await self._spots("positions.before", bound, spot, number, without)
 
     async def after(self, seq: int, number: int, *, without: int) -> list[PositionedJob]:
         spot = await self._spot(seq)
         bound = -1 if spot["position"] < 0 else _MOST
-        return await self._spots("place.after", bound, spot, number, without)
+        return await self._spots("positions.after", bound, spot, number, without)
 
     async def unplaced(self, last: int, *, without: int) -> list[int]:
         asked = {**self._lane, "last": self._ids[last], "without": without}
-        found = await self._work.rows("place.unplaced", **asked)
+        found = await self._work.rows("positions.unplaced", **asked)
         for seq, job in found:
             self.know(seq, job)
         return [seq for seq, _ in found]
@@ -167,7 +167,7 @@ class PostgresWaitingLine:
         """Where that job is in the order; before all at 0, if it is None."""
         row: Any = (0, _LEAST, _LEAST)
         if seq is not None:
-            [row] = await self._work.rows("place.spot", job=self._ids[seq])
+            [row] = await self._work.rows("positions.spot", job=self._ids[seq])
         names = ("position", "available_at", "created_at")
         return {**dict(zip(names, row, strict=True)), "seq": seq or 0}
 

@@ -27,14 +27,14 @@ async def in_savepoint(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T 
 
 async def saved(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T:
     """Do it under a savepoint: whatever it raises, the transaction stands as it did before."""
-    await work.run("item.save")
+    await work.run("savepoint.save")
     try:
         done = await step()
     except Exception:
-        await work.run("item.undo")
-        await work.run("item.keep")
+        await work.run("savepoint.undo")
+        await work.run("savepoint.keep")
         raise
-    await work.run("item.keep")
+    await work.run("savepoint.keep")
     return done
 
 

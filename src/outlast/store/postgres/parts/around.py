@@ -19,11 +19,11 @@ class PostgresAround(PostgresOperations):
     """Who works, small documents, and what `verify` asks."""
 
     async def document(self, kind: str, key: str) -> Document | None:
-        found = await self._lines.rows("record.get", kind=kind, key=key)
+        found = await self._lines.rows("documents.get", kind=kind, key=key)
         return job_rows.record(tuple(found[0])) if found else None
 
     async def documents(self, kind: str) -> list[Document]:
-        found = await self._lines.rows("record.all", kind=kind)
+        found = await self._lines.rows("documents.all", kind=kind)
         return [job_rows.record(tuple(row)) for row in found]
 
     async def swap(
@@ -37,7 +37,7 @@ class PostgresAround(PostgresOperations):
 
     async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
         beaten = await self._lines.rows(
-            "worker.beat",
+            "workers.beat",
             now=self._now,
             mono=self._mono,
             span=span // MICROSECOND,
@@ -49,7 +49,7 @@ class PostgresAround(PostgresOperations):
         await self._lines.transact(partial(worker.retire, holder=holder))
 
     async def workers(self) -> list[WorkerRecord]:
-        found = await self._lines.rows("worker.list", mono=self._mono)
+        found = await self._lines.rows("workers.list", mono=self._mono)
         return [job_rows.worker(tuple(row)) for row in found]
 
     async def job_count(self) -> int:

@@ -6,7 +6,7 @@ from outlast.core.state import State
 from outlast.store.contract.jobs import Filter
 from outlast.store.postgres.uuids import is_uuid
 
-FEW: Final = frozenset({"read.find_id", "read.find_key"})
+FEW: Final = frozenset({"jobs.find_id", "jobs.find_key"})
 """Statements that know nothing of the rest of the filter: what they find is looked at here."""
 
 _LOWEST: Final = "00000000-0000-0000-0000-000000000000"
@@ -19,16 +19,16 @@ NONE: Final[tuple[None, dict[str, Any]]] = (None, {})
 def question(what: Filter) -> tuple[str | None, dict[str, Any]]:
     """The statement's name and what it is asked."""
     if what.key is not None:
-        return "read.find_key", {"key": what.key}
+        return "jobs.find_key", {"key": what.key}
     if what.prefix is not None:
         return _by_id(what.prefix)
     states = None if what.states is None else sorted(what.states)
     asked: dict[str, Any] = {"queue": what.queue, "type": what.type, "states": states}
     if what.group is not None:
-        return ("group.members", {**asked, "group": what.group}) if is_uuid(what.group) else NONE
+        return ("groups.members", {**asked, "group": what.group}) if is_uuid(what.group) else NONE
     if what.states is not None and State.SUCCEEDED not in what.states:
-        return "read.find_live", asked
-    return "read.find", asked
+        return "jobs.find_live", asked
+    return "jobs.find", asked
 
 
 def _by_id(prefix: str) -> tuple[str | None, dict[str, Any]]:
@@ -36,4 +36,4 @@ def _by_id(prefix: str) -> tuple[str | None, dict[str, Any]]:
     first, last = (prefix + rest[len(prefix) :] for rest in (_LOWEST, _HIGHEST))
     if not (is_uuid(first) and is_uuid(last)):
         return NONE
-    return "read.find_id", {"first": first, "last": last}
+    return "jobs.find_id", {"first": first, "last": last}

@@ -45,31 +45,31 @@ class PostgresGroups(PostgresOperations):
     async def group(self, group_id: str) -> Group | None:
         if not is_uuid(group_id):
             return None
-        found = await self._lines.rows("group.get", id=group_id)
+        found = await self._lines.rows("groups.get", id=group_id)
         return job_rows.group(tuple(found[0])) if found else None
 
     async def find_groups(self, *, limit: int, before: int | None = None) -> list[Group]:
-        found = await self._lines.rows("group.find", limit=limit, before=before)
+        found = await self._lines.rows("groups.find", limit=limit, before=before)
         return [job_rows.group(tuple(row)) for row in found]
 
     async def groups_finished(self, group_ids: Sequence[str]) -> list[bool | None]:
         known = [group_id for group_id in group_ids if is_uuid(group_id)]
-        found = await self._lines.rows("group.over", ids=known) if known else []
+        found = await self._lines.rows("groups.over", ids=known) if known else []
         over = {group_id: bool(is_over) for group_id, is_over in found}
         return [over.get(group_id) for group_id in group_ids]
 
     async def closing_groups(self, *, limit: int) -> list[ClosingGroup]:
-        found = await self._lines.rows("group.closing", limit=limit)
+        found = await self._lines.rows("groups.closing", limit=limit)
         return [ClosingGroup(group_id, ClosePolicy(closing)) for group_id, closing in found]
 
     async def remaining_members(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
         if not is_uuid(group_id):
             return []
-        return await self._jobs("group.left_over", id=group_id, after=after, limit=limit)
+        return await self._jobs("groups.left_over", id=group_id, after=after, limit=limit)
 
     async def mark_groups_closed(self, *, limit: int) -> int:
         # Looked for by a reader first: most of the time there is nothing to write.
-        if not await self._lines.rows("group.sweepable"):
+        if not await self._lines.rows("groups.sweepable"):
             return 0
         return await self._lines.transact(
             require_open_store(lambda work: verbs.sweep_groups(work, limit))
@@ -77,7 +77,7 @@ class PostgresGroups(PostgresOperations):
 
     async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
         span = older_than // MICROSECOND
-        if not await self._lines.rows("group.expired", now=self._now, span=span):
+        if not await self._lines.rows("groups.expired", now=self._now, span=span):
             return 0
         return await self._lines.transact(
             require_open_store(lambda work: verbs.expire_groups(work, older_than, limit))

@@ -20,17 +20,17 @@ from outlast.store.postgres.verbs.footing import stand
 from outlast.store.postgres.verbs.loading import load
 
 READS: Final[Mapping[TableKind, str]] = {
-    TableKind.QUEUES: "copy.queues",
-    TableKind.GROUPS: "copy.groups",
-    TableKind.KEYS: "copy.keys",
-    TableKind.SLOTS: "copy.slots",
-    TableKind.SCHEDULES: "copy.schedules",
-    TableKind.RECORDS: "copy.records",
-    TableKind.JOBS: "copy.jobs",
-    TableKind.RUNS: "copy.runs",
-    TableKind.EVENTS: "copy.events",
-    TableKind.RESERVATIONS: "copy.reservations",
-    TableKind.COUNTERS: "copy.counters",
+    TableKind.QUEUES: "transfer.queues",
+    TableKind.GROUPS: "transfer.groups",
+    TableKind.KEYS: "transfer.keys",
+    TableKind.SLOTS: "transfer.slots",
+    TableKind.SCHEDULES: "transfer.schedules",
+    TableKind.RECORDS: "transfer.records",
+    TableKind.JOBS: "transfer.jobs",
+    TableKind.RUNS: "transfer.runs",
+    TableKind.EVENTS: "transfer.events",
+    TableKind.RESERVATIONS: "transfer.reservations",
+    TableKind.COUNTERS: "transfer.counters",
 }
 
 
@@ -38,7 +38,7 @@ class PostgresMoving(PostgresOperations):
     """Moving a store."""
 
     async def transfer_status(self) -> TransferStatus:
-        found = await self._lines.rows("footing.get")
+        found = await self._lines.rows("transfer_status.get")
         if not found:
             return from_row(None)
         return from_row(tuple(found[0])).at(await self.now())

@@ -26,11 +26,11 @@ class PostgresQueues(PostgresOperations):
         await self._lines.transact(require_open_store(lambda work: verbs.set_queue(work, queue)))
 
     async def queue(self, name: str) -> Queue:
-        found = await self._lines.rows("queue.get", name=name, now=self._now)
+        found = await self._lines.rows("queues.get", name=name, now=self._now)
         return _queue(found[0]) if found else Queue(name=name)
 
     async def queues(self) -> list[Queue]:
-        return [_queue(row) for row in await self._lines.rows("queue.all", now=self._now)]
+        return [_queue(row) for row in await self._lines.rows("queues.all", now=self._now)]
 
     async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
         await self._lines.transact(
@@ -60,21 +60,21 @@ class PostgresQueues(PostgresOperations):
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
         if not is_uuid(reservation_id):
             return None
-        found = await self._reservations("reservation.get", id=reservation_id)
+        found = await self._reservations("reservations.get", id=reservation_id)
         return found[0] if found else None
 
     async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
         if active_only:
-            return await self._reservations("reservation.held", limit=limit)
-        return await self._reservations("reservation.latest", limit=limit)
+            return await self._reservations("reservations.held", limit=limit)
+        return await self._reservations("reservations.latest", limit=limit)
 
     async def expired_reservations(self, *, limit: int) -> list[Reservation]:
-        return await self._reservations("reservation.lapsed", mono=self._mono, limit=limit)
+        return await self._reservations("reservations.lapsed", mono=self._mono, limit=limit)
 
     async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
         # Looked for by a reader first: mostly there is none, and no queue need be locked.
         asked = {"mono": self._mono, "limit": limit}
-        queues = [name for (name,) in await self._lines.rows("reservation.freeable", **asked)]
+        queues = [name for (name,) in await self._lines.rows("reservations.freeable", **asked)]
         if not queues:
             return []
         return await self._lines.transact(

@@ -28,7 +28,7 @@ class PostgresRunning(ClaimOperations, ApplyOperations):
             return []
         asked: dict[str, Any] = upkeep.distinct_leases(leases)
         asked |= {"span": span // MICROSECOND, "now": self._now, "mono": self._mono}
-        found = await self._leased("lease.renew", asked)
+        found = await self._leased("runs.renew", asked)
         held = {(job, token): cancel for job, token, cancel in found}
         keys = [(lease.job_id, lease.token) for lease in leases]
         return [Renewal(key in held, held.get(key, False)) for key in keys]
@@ -36,7 +36,7 @@ class PostgresRunning(ClaimOperations, ApplyOperations):
     async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
         answers: list[bool] = []
         for together in upkeep.rounds(reports):
-            kept = await self._leased("lease.report", upkeep.reporting(together))
+            kept = await self._leased("runs.report", upkeep.reporting(together))
             taken = {(job, token) for job, token in kept}
             answers += [(lease.job_id, lease.token) in taken for lease in together]
         return answers
@@ -46,17 +46,17 @@ class PostgresRunning(ClaimOperations, ApplyOperations):
         return await self._lines.transact(verb)
 
     async def expired_leases(self, *, limit: int) -> list[Job]:
-        return await self._jobs("lease.lapsed", mono=self._mono, limit=limit)
+        return await self._jobs("runs.lapsed", mono=self._mono, limit=limit)
 
     async def missed_start_deadline(self, *, limit: int) -> list[Job]:
-        return await self._jobs("lease.overdue", now=self._now, limit=limit)
+        return await self._jobs("runs.overdue", now=self._now, limit=limit)
 
     async def prune(self, *, older_than: timedelta, limit: int) -> int:
         verb = partial(upkeep.prune, older_than=older_than, limit=limit)
         return await self._lines.transact(require_open_store(verb))
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
-        found = await self._lines.rows("orphan.find", limit=limit)
+        found = await self._lines.rows("maintenance.find", limit=limit)
         runs = [job_rows.orphan(tuple(row)) for row in found]
         verb = require_open_store(partial(remove_orphans, found=runs))
         return await self._lines.transact(verb) if runs else []

@@ -22,7 +22,7 @@ class PostgresSchedules(PostgresOperations):
     """Schedules and slots."""
 
     async def now(self) -> datetime:
-        [(now,)] = await self._lines.rows("schedule.now", now=self._now)
+        [(now,)] = await self._lines.rows("schedules.now", now=self._now)
         return from_micros(now)
 
     async def set_schedule(
@@ -42,16 +42,16 @@ class PostgresSchedules(PostgresOperations):
 
     async def schedule(self, name: str) -> Schedule | None:
         known = name if is_uuid(name) else None
-        found = await self._lines.rows("schedule.get", name=name, id=known)
+        found = await self._lines.rows("schedules.get", name=name, id=known)
         return rows.schedule(tuple(found[0])) if found else None
 
     async def schedules(self, *, after: str = "", limit: int) -> list[Schedule]:
-        found = await self._lines.rows("schedule.page", after=after, limit=limit)
+        found = await self._lines.rows("schedules.page", after=after, limit=limit)
         return [rows.schedule(tuple(row)) for row in found]
 
     async def due_schedules(self, *, ahead: timedelta = ZERO, limit: int) -> Due:
         asked = {"now": self._now, "ahead": ahead // MICROSECOND, "limit": limit}
-        found = [tuple(row) for row in await self._lines.rows("schedule.due", **asked)]
+        found = [tuple(row) for row in await self._lines.rows("schedules.due", **asked)]
         now, later = found[0][:2]
         ready = [rows.schedule(row[2:]) for row in found if row[2] is not None]
         following = None if later is None else from_micros(later)
@@ -68,15 +68,15 @@ class PostgresSchedules(PostgresOperations):
         self, series: str, *, before: datetime | None = None, limit: int
     ) -> list[SlotRecord]:
         asked = {"before": LAST if before is None else to_micros(before), "limit": limit}
-        found = await self._lines.rows("schedule.slots", series=series, **asked)
+        found = await self._lines.rows("schedules.slots", series=series, **asked)
         return [rows.slot(tuple(row)) for row in found]
 
     async def slot_rows(self, series: str, moments: Sequence[datetime]) -> list[SlotRecord | None]:
         asked = [to_micros(at) for at in moments]
-        found = await self._lines.rows("schedule.rows", series=series, moments=asked)
+        found = await self._lines.rows("schedules.rows", series=series, moments=asked)
         known = {row.slot.at: row for row in (rows.slot(tuple(row)) for row in found)}
         return [known.get(at) for at in moments]
 
     async def running_names(self, names: Collection[str]) -> frozenset[str]:
-        found = await self._lines.rows("schedule.running", names=sorted(names))
+        found = await self._lines.rows("schedules.running", names=sorted(names))
         return frozenset(name for (name,) in found)

@@ -32,26 +32,26 @@ def require_open_store(
 
 
 async def require_open(work: UnitOfWork) -> None:
-    await work.rows("footing.require", now=work.now)
+    await work.rows("transfer_status.require", now=work.now)
 
 
 async def stand(work: UnitOfWork, step: StatusChange, *, schema: str) -> bool:
-    await work.rows("footing.lock", name=schema)
-    present = from_row(next(iter(await work.rows("footing.get")), None))
+    await work.rows("transfer_status.lock", name=schema)
+    present = from_row(next(iter(await work.rows("transfer_status.get")), None))
     footing = next_status(present, step, from_micros(work.now))
     if footing is None:
         return False
     if footing.stage is TransferStage.OPEN:
-        await work.run("footing.clear")
+        await work.run("transfer_status.clear")
         work.queues.add("")  # whoever waited may have work again
     else:
         if present.at(from_micros(work.now)).stage is TransferStage.OPEN:
             await _lock_status_table(work)
-        await work.run("footing.set", **to_row(footing))
+        await work.run("transfer_status.set", **to_row(footing))
     return True
 
 
 async def _lock_status_table(work: UnitOfWork) -> None:
     """Wait for whoever found it open; nobody else does until this is committed."""
-    await work.rows("footing.patience", millis=str(PATIENCE))
-    await work.run("footing.shut")
+    await work.rows("transfer_status.patience", millis=str(PATIENCE))
+    await work.run("transfer_status.shut")

@@ -33,7 +33,7 @@ async def lock_groups(work: UnitOfWork, group_ids: Iterable[str]) -> list[Row]:
     After the queues' locks and before any job's.
     """
     wanted = sorted(set(group_ids))
-    return await work.rows("group.lock", ids=wanted) if wanted else []
+    return await work.rows("groups.lock", ids=wanted) if wanted else []
 
 
 async def add_group(work: UnitOfWork, group: NewGroup) -> bool:
@@ -45,7 +45,7 @@ async def add_group(work: UnitOfWork, group: NewGroup) -> bool:
         "total": group.total,
     }
     require_storable(values.values())
-    return await work.run("group.add", now=work.now, **values) > 0
+    return await work.run("groups.add", now=work.now, **values) > 0
 
 
 async def seal_group(work: UnitOfWork, group_id: str) -> bool:
@@ -54,7 +54,7 @@ async def seal_group(work: UnitOfWork, group_id: str) -> bool:
     known, was_sealed, _, mode = found
     if was_sealed or known is None:
         return bool(was_sealed)
-    if not await work.run("group.seal", id=group_id, now=work.now):
+    if not await work.run("groups.seal", id=group_id, now=work.now):
         return False
     await _unblock(work, group_id, _FIRST, _ALL if mode == GroupMode.PARALLEL else 1)
     return True
@@ -64,16 +64,16 @@ async def stop_group(
     work: UnitOfWork, group_id: str, closing: ClosePolicy, reason: str | None
 ) -> bool:
     await lock_groups(work, [group_id])
-    return await work.run("group.stop", id=group_id, closing=closing, reason=reason) > 0
+    return await work.run("groups.stop", id=group_id, closing=closing, reason=reason) > 0
 
 
 async def sweep_groups(work: UnitOfWork, limit: int) -> int:
-    return await work.run("group.sweep", limit=limit)
+    return await work.run("groups.sweep", limit=limit)
 
 
 async def expire_groups(work: UnitOfWork, older_than: timedelta, limit: int) -> int:
     before = work.now - older_than // MICROSECOND
-    return await work.run("group.expire", before=before, limit=limit, reason=NEVER_COMPLETED)
+    return await work.run("groups.expire", before=before, limit=limit, reason=NEVER_COMPLETED)
 
 
 async def group_of(work: UnitOfWork, job: NewJob) -> str | None:
@@ -85,7 +85,7 @@ async def group_of(work: UnitOfWork, job: NewJob) -> str | None:
         return None
     found: list[Row] = []
     if is_uuid(job.group_id):
-        found = await work.rows("group.enter", id=job.group_id)
+        found = await work.rows("groups.enter", id=job.group_id)
     known, is_sealed, closing, _ = found[0] if found else _STRANGER
     why = membership_error(job, is_known=known is not None, is_sealed=is_sealed, closing=closing)
     if why is not None:
@@ -102,8 +102,8 @@ async def advance(work: UnitOfWork, ends: Iterable[Row]) -> None:
         step = action_after_member(GroupMode(mode), OnMemberFailure(on_failure), State(end))
         if step in (GroupAction.STOP, GroupAction.SKIP):
             values = {"grp": group, "closing": step, "reason": MEMBER_FAILED}
-            if await work.run("group.close", **values):
-                await work.run("group.tell", job=job, token=token, grp=group, now=work.now)
+            if await work.run("groups.close", **values):
+                await work.run("groups.tell", job=job, token=token, grp=group, now=work.now)
         elif (
             step is GroupAction.NEXT and not was_blocked
         ):  # who ends before its turn gives none away
@@ -117,5 +117,5 @@ async def _next(work: UnitOfWork, group_id: str, root: int) -> None:
 
 
 async def _unblock(work: UnitOfWork, group_id: str, root: int, limit: int) -> None:
-    found = await work.rows("group.unblock", grp=group_id, after=root, limit=limit)
+    found = await work.rows("groups.unblock", grp=group_id, after=root, limit=limit)
     work.queues.update(queue for (queue,) in found)

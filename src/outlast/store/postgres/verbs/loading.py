@@ -17,37 +17,39 @@ from outlast.store.postgres.unit_of_work import UnitOfWork
 from outlast.store.rows.jobs import to_json_param
 
 STEPS: Final[Mapping[TableKind, Sequence[str]]] = {
-    TableKind.QUEUES: ("copy.put_queues",),
-    TableKind.GROUPS: ("copy.put_groups",),
-    TableKind.KEYS: ("copy.put_keys",),
-    TableKind.SLOTS: ("copy.claim_slots", "copy.put_slots", "copy.mark_slots"),
-    TableKind.SCHEDULES: ("copy.clear_schedules", "copy.put_schedules"),
-    TableKind.RECORDS: ("copy.put_records",),
+    TableKind.QUEUES: ("transfer.put_queues",),
+    TableKind.GROUPS: ("transfer.put_groups",),
+    TableKind.KEYS: ("transfer.put_keys",),
+    TableKind.SLOTS: ("transfer.claim_slots", "transfer.put_slots", "transfer.mark_slots"),
+    TableKind.SCHEDULES: ("transfer.clear_schedules", "transfer.put_schedules"),
+    TableKind.RECORDS: ("transfer.put_records",),
     TableKind.JOBS: (
-        "copy.edit_jobs", "copy.put_jobs", "copy.leave_jobs", "copy.wait_jobs",
-        "copy.bury_jobs", "copy.end_jobs",
+        "transfer.edit_jobs", "transfer.put_jobs", "transfer.leave_jobs", "transfer.wait_jobs",
+        "transfer.bury_jobs", "transfer.end_jobs",
     ),
-    TableKind.RUNS: ("copy.run_workers", "copy.grow_runs", "copy.put_runs"),
-    TableKind.EVENTS: ("copy.put_events",),
-    TableKind.RESERVATIONS: ("copy.put_reservations",),
-    TableKind.COUNTERS: ("copy.raise_counters",),
+    TableKind.RUNS: ("transfer.run_workers", "transfer.grow_runs", "transfer.put_runs"),
+    TableKind.EVENTS: ("transfer.put_events",),
+    TableKind.RESERVATIONS: ("transfer.put_reservations",),
+    TableKind.COUNTERS: ("transfer.raise_counters",),
 }  # fmt: skip
 """The statements that write rows of each kind, in their order."""
 
 DROPS: Final[Mapping[TableKind, str]] = {
-    TableKind.QUEUES: "copy.drop_queues",
-    TableKind.GROUPS: "copy.drop_groups",
-    TableKind.KEYS: "copy.drop_keys",
-    TableKind.SCHEDULES: "copy.drop_schedules",
-    TableKind.RECORDS: "copy.drop_records",
-    TableKind.EVENTS: "copy.drop_events",
-    TableKind.RESERVATIONS: "copy.drop_reservations",
+    TableKind.QUEUES: "transfer.drop_queues",
+    TableKind.GROUPS: "transfer.drop_groups",
+    TableKind.KEYS: "transfer.drop_keys",
+    TableKind.SCHEDULES: "transfer.drop_schedules",
+    TableKind.RECORDS: "transfer.drop_records",
+    TableKind.EVENTS: "transfer.drop_events",
+    TableKind.RESERVATIONS: "transfer.drop_reservations",
 }
 """Slots are kept for ever, runs go with their jobs, and counters only rise."""
 
 
 async def load(work: UnitOfWork, kind: TableKind, rows: Sequence[Row], gone: Sequence[Row]) -> None:
-    footing = from_row(next(iter(await work.rows("footing.get")), None)).at(from_micros(work.now))
+    footing = from_row(next(iter(await work.rows("transfer_status.get")), None)).at(
+        from_micros(work.now)
+    )
     if footing.stage is not TransferStage.FILLING:
         raise refuse_load(footing)
     if gone:
@@ -71,8 +73,8 @@ async def _drop(work: UnitOfWork, kind: TableKind, gone: Sequence[Row]) -> None:
     if kind in DROPS:
         await work.run(DROPS[kind], rows=keys)
     elif kind is TableKind.JOBS:
-        await work.run("copy.leave_jobs", rows=keys)
-        await work.run("copy.lay_jobs", rows=keys)
-        jobs = [job for (job,) in await work.rows("copy.gone_jobs", rows=keys)]
-        for part in ("prune.runs", "prune.ends", "prune.events"):
+        await work.run("transfer.leave_jobs", rows=keys)
+        await work.run("transfer.lay_jobs", rows=keys)
+        jobs = [job for (job,) in await work.rows("transfer.gone_jobs", rows=keys)]
+        for part in ("maintenance.runs", "maintenance.ends", "maintenance.events"):
             await work.run(part, jobs=jobs)

@@ -19,16 +19,16 @@ async def lock_queues(work: UnitOfWork, names: Iterable[str]) -> None:
     """
     wanted = sorted(set(names))
     if wanted:
-        await work.rows("queue.lock", names=wanted)
+        await work.rows("queues.lock", names=wanted)
 
 
 async def set_queue(work: UnitOfWork, queue: Queue) -> None:
     # A claim under way by the old ordering or limit is waited for.
     await lock_queues(work, [queue.name])
     if queue.concurrency is not None:
-        await work.run("queue.settle")
+        await work.run("queues.settle")
     await work.run(
-        "queue.set",
+        "queues.set",
         name=queue.name,
         ordering=queue.ordering,
         gap=queue.gap,
@@ -41,13 +41,13 @@ async def pause(work: UnitOfWork, name: str, reason: str | None, span: timedelta
     require_storable([reason])
     until = None if span is None else work.now + span // MICROSECOND
     defaults = {"ordering": Ordering.SCHEDULED, "gap": GAP}  # if nobody has set it
-    await work.run("queue.pause", name=name, reason=reason, until=until, now=work.now, **defaults)
+    await work.run("queues.pause", name=name, reason=reason, until=until, now=work.now, **defaults)
     detail = None if until is None else from_micros(until).isoformat()
     await _record(work, name, EventKind.PAUSED, reason, detail)
 
 
 async def resume(work: UnitOfWork, name: str) -> bool:
-    if not await work.run("queue.resume", name=name, now=work.now):
+    if not await work.run("queues.resume", name=name, now=work.now):
         return False
     await _record(work, name, EventKind.RESUMED, None, None)
     work.queues.add(name)
@@ -58,4 +58,4 @@ async def _record(
     work: UnitOfWork, name: str, kind: EventKind, reason: str | None, detail: str | None
 ) -> None:
     values = {"name": name, "kind": kind, "reason": reason, "detail": detail}
-    await work.run("queue.record", now=work.now, **values)
+    await work.run("queues.record", now=work.now, **values)

@@ -9,11 +9,11 @@ async def swap(work: UnitOfWork, wish: Swap) -> Document | None:
     """The record as written or deleted; None if its version is another one."""
     where = {"kind": wish.kind, "key": wish.key}
     if wish.value is None:
-        found = await work.rows("record.delete", expected=wish.expected, **where)
+        found = await work.rows("documents.delete", expected=wish.expected, **where)
     elif wish.expected is None:
-        found = await work.rows("record.create", value=wish.value, now=work.now, **where)
+        found = await work.rows("documents.create", value=wish.value, now=work.now, **where)
     else:
         found = await work.rows(
-            "record.write", value=wish.value, expected=wish.expected, now=work.now, **where
+            "documents.write", value=wish.value, expected=wish.expected, now=work.now, **where
         )
     return job_rows.record(tuple(found[0])) if found else None

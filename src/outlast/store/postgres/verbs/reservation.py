@@ -24,7 +24,7 @@ from outlast.store.rows.reservations import reservation
 async def reserve(work: UnitOfWork, new: NewReservation, job: NewJob) -> Reserved:
     """Both or nothing; whoever claims of this queue comes before all of it, or after."""
     await lock_queues(work, [job.queue])
-    active = await work.rows("reservation.active", queue=job.queue)
+    active = await work.rows("reservations.active", queue=job.queue)
     if active:
         return Reserved(created=False, reservation=reservation(tuple(active[0])))
     [added] = await add(work, [job])
@@ -37,12 +37,12 @@ async def reserve(work: UnitOfWork, new: NewReservation, job: NewJob) -> Reserve
 
 async def keep(work: UnitOfWork, reservation_id: ReservationId, span: timedelta) -> bool:
     values = {"span": span // MICROSECOND, "now": work.now, "mono": work.mono}
-    return await work.run("reservation.keep", id=reservation_id, **values) > 0
+    return await work.run("reservations.keep", id=reservation_id, **values) > 0
 
 
 async def use_reservation(work: UnitOfWork, queue: str) -> None:
     """The claim of its job releases it, under the queue's lock; others may be taken then."""
-    if await work.run("reservation.use", queue=queue, now=work.now):
+    if await work.run("reservations.use", queue=queue, now=work.now):
         work.queues.add(queue)
 
 
@@ -52,7 +52,7 @@ async def end_reservations(work: UnitOfWork, ended: Sequence[tuple[str, str, str
         return
     jobs, statuses, reasons = (list(each) for each in zip(*ended, strict=True))
     values = {"jobs": jobs, "statuses": statuses, "reasons": reasons}
-    freed = await work.rows("reservation.end", now=work.now, **values)
+    freed = await work.rows("reservations.end", now=work.now, **values)
     work.queues.update(queue for (queue,) in freed)
 
 
@@ -60,7 +60,7 @@ async def free_reservations(work: UnitOfWork, queues: Sequence[str]) -> list[Res
     """Those of these queues that hold them for nothing, looked at again under their locks."""
     await lock_queues(work, queues)
     values = {"over": JOB_OVER, "back": HANDED_BACK, "now": work.now, "mono": work.mono}
-    freed = await work.rows("reservation.free", queues=list(queues), **values)
+    freed = await work.rows("reservations.free", queues=list(queues), **values)
     reservations = [reservation(tuple(row)) for row in freed]
     work.queues.update(each.queue for each in reservations)
     return reservations
@@ -69,8 +69,8 @@ async def free_reservations(work: UnitOfWork, queues: Sequence[str]) -> list[Res
 async def _hold(work: UnitOfWork, new: NewReservation, job: NewJob) -> Reservation:
     require_storable([new.request])
     where = {"queue": job.queue, "job": job.id}
-    await work.run("reservation.place", priority=job.priority, gap=GAP, **where)
+    await work.run("reservations.place", priority=job.priority, gap=GAP, **where)
     moments = {"span": new.span // MICROSECOND, "now": work.now, "mono": work.mono}
     who = {"id": new.id, "caller": new.caller, "request": new.request}
-    [held] = await work.rows("reservation.add", **moments, **who, **where)
+    [held] = await work.rows("reservations.add", **moments, **who, **where)
     return reservation(tuple(held))

@@ -24,9 +24,9 @@ async def set_schedule(
     """It as written or deleted; None if its version is another one. The name may be refused."""
     where = {"id": schedule_id, "expected": expected}
     if value is None:
-        found = await work.rows("schedule.delete", **where)
+        found = await work.rows("schedules.delete", **where)
     else:
-        name = "schedule.create" if expected is None else "schedule.write"
+        name = "schedules.create" if expected is None else "schedules.write"
         found = await work.rows(name, now=work.now, **where, **rows.values(value))
     return rows.schedule(tuple(found[0])) if found else None
 
@@ -39,7 +39,7 @@ async def fire(work: UnitOfWork, firings: Sequence[Firing]) -> list[FireResult]:
     """
     doors = await lock(work, _jobs(firings))
     ids = sorted({each.schedule_id for each in firings if is_uuid(each.schedule_id)})
-    held = await work.rows("schedule.hold", ids=ids)
+    held = await work.rows("schedules.hold", ids=ids)
     stands = {each: ScheduleState(version, next_slot) for each, version, next_slot in held}
     return await bisect_failures(firings, partial(_fire, work, doors, stands), _refused)
 
@@ -73,7 +73,7 @@ async def _answer(work: UnitOfWork, made: FirePlan) -> None:
     if made.answered:
         names = ("series", "ats", "outcomes", "planned", "schedules", "jobs", "reasons")
         taken = sorted(made.answered, key=lambda row: row[:2])
-        await work.run("schedule.answer", now=work.now, **columns(names, taken))
+        await work.run("schedules.answer", now=work.now, **columns(names, taken))
 
 
 async def _go_on(work: UnitOfWork, made: FirePlan) -> None:
@@ -81,7 +81,7 @@ async def _go_on(work: UnitOfWork, made: FirePlan) -> None:
         moved = [(each, made.stands[each]) for each in sorted(made.moved)]
         after = [(each, s.next_slot, s.next_trigger_at, s.triggered) for each, s in moved]
         names = ("ids", "next_slots", "next_triggers", "triggered")
-        await work.run("schedule.go_on", **columns(names, after))
+        await work.run("schedules.go_on", **columns(names, after))
 
 
 def _jobs(firings: Sequence[Firing]) -> list[NewJob]:

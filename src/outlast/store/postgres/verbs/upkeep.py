@@ -48,32 +48,38 @@ async def attach(work: UnitOfWork, lease: Lease, artifacts: Sequence[str]) -> bo
         return False
     run = {"job": lease.job_id, "token": lease.token}
     if not artifacts:
-        return bool(await work.rows("lease.is_attachable", **run))
+        return bool(await work.rows("runs.is_attachable", **run))
     run["artifacts"] = to_json_param(list(artifacts))
-    if await work.run("lease.attach_open", **run):
+    if await work.run("runs.attach_open", **run):
         return True
-    return await work.run("lease.attach_closed", **run) > 0
+    return await work.run("runs.attach_closed", **run) > 0
 
 
 async def prune(work: UnitOfWork, older_than: timedelta, limit: int) -> int:
     before = work.now - older_than // MICROSECOND
-    roots = await work.rows("prune.pick", before=before, limit=limit)
+    roots = await work.rows("maintenance.pick", before=before, limit=limit)
     gone = await _prune(work, sorted({root for (root,) in roots})) if roots else 0
-    await work.run("prune.empty_groups", before=before)
+    await work.run("maintenance.empty_groups", before=before)
     await forget_workers(work, before)
     return gone
 
 
 async def _prune(work: UnitOfWork, roots: Sequence[str]) -> int:
-    found = await work.rows("prune.chains", roots=roots)
+    found = await work.rows("maintenance.chains", roots=roots)
     alive = {root for root, _, _, has_ended in found if not has_ended}  # it goes on after all
     found = [row for row in found if row[0] not in alive]
     jobs = sorted(row[1] for row in found)
-    for each in ("prune.reservations", "prune.jobs", "prune.runs", "prune.ends", "prune.events"):
+    for each in (
+        "maintenance.reservations",
+        "maintenance.jobs",
+        "maintenance.runs",
+        "maintenance.ends",
+        "maintenance.events",
+    ):
         await work.run(each, jobs=jobs)
     groups = sorted({row[2] for row in found if row[2] is not None})
     if groups:
-        await work.run("prune.groups", groups=groups)
+        await work.run("maintenance.groups", groups=groups)
     return len(jobs)
 
 

@@ -84,7 +84,7 @@ def _succeed(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
         work.run("finish.free_keys")
         work.queues.update(json.loads(work.one("finish.limited")))
         advance(work, work.run("finish.grouped").fetchall())
-        _free_queues(work, "reservation.finish")
+        _free_queues(work, "reservations.finish")
         work.ended = True
     if found == len(changes):
         return [True] * found
@@ -165,10 +165,10 @@ def _end(work: WriteTransaction, guards: set[Guard], moves: Iterable[Any]) -> No
         work.run("apply.drop_waiting")
         work.run("apply.bury")
     if any(move.kind is EventKind.MISFIRE for move in moves):
-        work.run("schedule.misfired")
+        work.run("schedules.misfired")
     work.run("apply.end", now=work.now)
     work.run("apply.free_keys")
-    _free_queues(work, "reservation.end")
+    _free_queues(work, "reservations.end")
     work.ended = True
 
 

@@ -79,5 +79,5 @@ def _pick(
 def _use_reservation(work: WriteTransaction, queue: str, gate: QueueGate) -> None:
     work.ended = True  # whoever asked for it waits to hear that it was taken
     if not gate.keeps_reservation:
-        work.run("reservation.use", queue=queue, now=work.now)
+        work.run("reservations.use", queue=queue, now=work.now)
         work.queues.add(queue)

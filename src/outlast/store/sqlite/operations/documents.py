@@ -18,7 +18,7 @@ def swap(work: WriteTransaction, swaps: Sequence[Swap]) -> list[Document | None]
 
 def _write_record(work: WriteTransaction, swap: Swap) -> Document | None:
     written = work.run(
-        "record.write",
+        "documents.write",
         kind=swap.kind,
         key=swap.key,
         value=swap.value,
@@ -30,10 +30,10 @@ def _write_record(work: WriteTransaction, swap: Swap) -> Document | None:
 
 def _delete_record(work: WriteTransaction, swap: Swap) -> Document | None:
     there = _read_record(work, swap)
-    gone = work.run("record.delete", kind=swap.kind, key=swap.key, expected=swap.expected)
+    gone = work.run("documents.delete", kind=swap.kind, key=swap.key, expected=swap.expected)
     return there if gone.rowcount > 0 else None
 
 
 def _read_record(work: WriteTransaction, swap: Swap) -> Document | None:
-    found = work.run("record.get", kind=swap.kind, key=swap.key).fetchone()
+    found = work.run("documents.get", kind=swap.kind, key=swap.key).fetchone()
     return None if found is None else job_rows.record(found)

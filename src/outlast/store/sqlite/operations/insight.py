@@ -35,7 +35,7 @@ class SqliteViews(SqliteOperations):
         return await self._reader.in_snapshot(partial(_situation, clock=self._clock, job_id=job_id))
 
     async def describe(self) -> Mapping[str, str]:
-        version, schema, size, mode, sync = (await self._reader.rows("view.facts"))[0]
+        version, schema, size, mode, sync = (await self._reader.rows("insight.facts"))[0]
         return {
             "engine": f"SQLite {version}",
             "file": str(self.path),
@@ -58,33 +58,33 @@ def _overview(ask: Query, *, clock: Clock, span: timedelta) -> Overview:
     now = clock.now()
     backlog = [
         Backlog(queue=q, type=t, state=State(s), jobs=n, due=due, oldest=from_micros(oldest))
-        for q, t, s, n, due, oldest in ask("view.backlog", now=to_micros(now))
+        for q, t, s, n, due, oldest in ask("insight.backlog", now=to_micros(now))
     ]
     running = [
         Running(queue=q, type=t, jobs=n, lapsed=lapsed)
-        for q, t, n, lapsed in ask("view.running", mono=clock.monotonic())
+        for q, t, n, lapsed in ask("insight.running", mono=clock.monotonic())
     ]
     ended = {
         (queue, State(state)): jobs
-        for queue, state, jobs in ask("view.ended", since=to_micros(now) - span // MICROSECOND)
+        for queue, state, jobs in ask("insight.ended", since=to_micros(now) - span // MICROSECOND)
     }
     return Overview(now=now, span=span, backlog=backlog, running=running, ended=ended)
 
 
 def _situation(ask: Query, *, clock: Clock, job_id: JobId) -> WaitFacts | None:
-    found = ask("view.job", id=job_id)
+    found = ask("insight.job", id=job_id)
     if not found:
         return None
     job, now = job_rows.job(found[0]), clock.now()
-    open_runs = ask("view.open_runs", queue=job.queue)
-    reserved = ask("reservation.active", queue=job.queue)
-    limits = _limits(ask("view.queue", queue=job.queue), to_micros(now))
-    workers = [job_rows.worker(row) for row in ask("read.workers", mono=clock.monotonic())]
+    open_runs = ask("insight.open_runs", queue=job.queue)
+    reserved = ask("reservations.active", queue=job.queue)
+    limits = _limits(ask("insight.queue", queue=job.queue), to_micros(now))
+    workers = [job_rows.worker(row) for row in ask("jobs.workers", mono=clock.monotonic())]
     alive = [worker for worker in workers if worker.is_alive]
     serving = able(job, alive)
     held = {
         LeaseHolder(instance_id=instance, boot_id=boot): runs
-        for instance, boot, runs in ask("view.held")
+        for instance, boot, runs in ask("insight.held")
     }
     return WaitFacts(
         job=job,
@@ -93,7 +93,7 @@ def _situation(ask: Query, *, clock: Clock, job_id: JobId) -> WaitFacts | None:
         open_runs=open_runs[0][2] if open_runs else 0,
         running=_others(open_runs),
         reservation=reservation_rows.reservation(reserved[0]) if reserved else None,
-        overlap=next(iter(_others(ask("view.overlap", name=job.name))), None),
+        overlap=next(iter(_others(ask("insight.overlap", name=job.name))), None),
         member=_member(ask, job),
         **_ahead(ask, job, to_micros(now), types_wanted_by(serving, held)),
         workers=alive,
@@ -121,7 +121,7 @@ def _others(found: Sequence[job_rows.Row]) -> list[BlockingJob]:
 def _member(ask: Query, job: Job) -> BlockingJob | None:
     if job.state is not State.BLOCKED:
         return None
-    found = ask("view.member", id=job.id)
+    found = ask("insight.member", id=job.id)
     return BlockingJob(id=found[0][0]) if found else None
 
 
@@ -137,7 +137,9 @@ def _ahead(ask: Query, job: Job, now: int, wanted: set[frozenset[str] | None]) -
     if job.is_final or job.state is State.RUNNING:
         return {}
     ahead, first = min(
-        ask("view.ahead", now=now, most=MOST_AHEAD + 1, types=types and sorted(types), **place)[0]
+        ask("insight.ahead", now=now, most=MOST_AHEAD + 1, types=types and sorted(types), **place)[
+            0
+        ]
         for types in wanted
     )
     return {"ahead": ahead, "next_one": first}

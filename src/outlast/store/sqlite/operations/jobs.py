@@ -23,7 +23,7 @@ class JobOperations(SqliteOperations):
         return await self._writer.submit(verbs.add, jobs) if jobs else []
 
     async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
-        found = await self._jobs("read.get", ids=list(job_ids))
+        found = await self._jobs("jobs.get", ids=list(job_ids))
         by_id = {job.id: job for job in found}
         return [by_id.get(job_id) for job_id in job_ids]
 
@@ -59,10 +59,10 @@ class JobOperations(SqliteOperations):
         return await self._writer.submit(verbs.renew, asked) if asked else []
 
     async def expired_leases(self, *, limit: int) -> list[Job]:
-        return await self._jobs("read.lapsed", mono=self._clock.monotonic(), limit=limit)
+        return await self._jobs("jobs.lapsed", mono=self._clock.monotonic(), limit=limit)
 
     async def missed_start_deadline(self, *, limit: int) -> list[Job]:
-        return await self._jobs("read.overdue", now=to_micros(self._clock.now()), limit=limit)
+        return await self._jobs("jobs.overdue", now=to_micros(self._clock.now()), limit=limit)
 
     async def promote_due(self, *, limit: int) -> int:
         moved: int = (await self._writer.submit(verbs.promote, [limit]))[0]
@@ -70,7 +70,7 @@ class JobOperations(SqliteOperations):
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
         asked = {"now": to_micros(self._clock.now()), "promoted": PROMOTED_AT_ONCE}
-        return await self._jobs("read.peek", queue=queue, limit=limit, **asked)
+        return await self._jobs("jobs.peek", queue=queue, limit=limit, **asked)
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
         name, asked = finding.select_for(what)
@@ -80,18 +80,18 @@ class JobOperations(SqliteOperations):
         return await self._jobs(name, limit=limit, before=before, **asked)
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
-        found = await self._reader.cached_rows("read.counts")
+        found = await self._reader.cached_rows("jobs.counts")
         return {(queue, State(state)): count for queue, state, count in found}
 
     async def chain(self, job_id: JobId) -> list[Job]:
-        return await self._jobs("read.chain", id=job_id)
+        return await self._jobs("jobs.chain", id=job_id)
 
     async def prune(self, *, older_than: timedelta, limit: int) -> int:
         gone: int = (await self._writer.submit(verbs.prune, [(older_than, limit)]))[0]
         return gone
 
     async def runs(self, job_id: JobId) -> list[RunRecord]:
-        return [job_rows.run_record(row) for row in await self._reader.rows("read.runs", id=job_id)]
+        return [job_rows.run_record(row) for row in await self._reader.rows("jobs.runs", id=job_id)]
 
     async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
         return await self._writer.submit(verbs.report, reports) if reports else []
@@ -102,31 +102,31 @@ class JobOperations(SqliteOperations):
 
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
         if job_id is None:
-            found = await self._reader.rows("read.events_of_no_job")
+            found = await self._reader.rows("jobs.events_of_no_job")
         else:
-            found = await self._reader.rows("read.events", id=job_id)
+            found = await self._reader.rows("jobs.events", id=job_id)
         return [job_rows.event(row) for row in found]
 
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
-        found = await self._reader.rows("read.stream", after=after, limit=limit)
+        found = await self._reader.rows("jobs.stream", after=after, limit=limit)
         return [job_rows.event(row) for row in found]
 
     async def running_under_other_boots(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
         asked = {"besides": besides, "instance": instance_id, "after": after}
-        return await self._jobs("read.held", limit=limit, **asked)
+        return await self._jobs("jobs.held", limit=limit, **asked)
 
     async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
-        return await self._jobs("read.adrift", after=after, limit=limit)
+        return await self._jobs("jobs.adrift", after=after, limit=limit)
 
     async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
-        return await self._jobs("read.unfollowed", after=after, limit=limit)
+        return await self._jobs("jobs.unfollowed", after=after, limit=limit)
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
         # Looked for by a reader: going through all runs must not keep anybody from writing.
         found = [
-            job_rows.orphan(row) for row in await self._reader.rows("read.orphans", limit=limit)
+            job_rows.orphan(row) for row in await self._reader.rows("jobs.orphans", limit=limit)
         ]
         removed = await self._writer.submit(verbs.remove_orphans, found) if found else []
         return [event for event in removed if event is not None]

@@ -35,9 +35,9 @@ def normalise(work: WriteTransaction, queues: Sequence[str]) -> list[int]:
 
 def _edit(work: WriteTransaction, edit: JobEdit) -> None:
     if edit.params is not None:
-        work.run("place.params", params=edit.params)
+        work.run("positions.params", params=edit.params)
     due = _due(edit, work.now)
-    work.run("place.edit", due=due, priority=edit.priority)
+    work.run("positions.edit", due=due, priority=edit.priority)
     if due is not None and due <= work.now:
         work.queues.add("")  # somebody may have work now; which queue is not known here
 
@@ -53,8 +53,8 @@ def _due(edit: JobEdit, now: int) -> int | None:
 
 def _move(work: WriteTransaction, to: MoveTo) -> None:
     if to.target is not None:
-        work.run("place.check_target", target=to.target)
-    subject = work.run("place.subject", target=to.target, gap=GAP).fetchone()
+        work.run("positions.check_target", target=to.target)
+    subject = work.run("positions.subject", target=to.target, gap=GAP).fetchone()
     if subject is not None:
         moved, target, queue, priority, gap = subject
         lane = SqliteWaitingLine(work, queue, priority)
@@ -66,19 +66,19 @@ def _move(work: WriteTransaction, to: MoveTo) -> None:
 
 async def _write(work: WriteTransaction, places: Mapping[int, int]) -> None:
     if places:
-        work.run("place.write", places=to_json_param(list(places.items())))
+        work.run("positions.write", places=to_json_param(list(places.items())))
 
 
 def _normalise(work: WriteTransaction, queue: str) -> int:
-    found = work.run("queue.get", name=queue).fetchone()
+    found = work.run("queues.get", name=queue).fetchone()
     ordering, gap = found[1:3] if found else (Ordering.SCHEDULED, GAP)
     if ordering == Ordering.POSITION:
-        changed = work.run("place.normalise", queue=queue, gap=gap).rowcount
+        changed = work.run("positions.normalise", queue=queue, gap=gap).rowcount
     else:
-        changed = work.run("place.normalise_placed", queue=queue, gap=gap).rowcount
+        changed = work.run("positions.normalise_placed", queue=queue, gap=gap).rowcount
     if changed:
         told = {"kind": EventKind.NORMALISED, "detail": str(changed)}
-        work.run("place.normalised", queue=queue, now=work.now, **told)
+        work.run("positions.normalised", queue=queue, now=work.now, **told)
     return changed
 
 
@@ -94,29 +94,31 @@ class SqliteWaitingLine:
 
     async def ends(self, *, without: int) -> tuple[int | None, int | None]:
         asked = {**self._lane, "without": without}
-        return self._work.one("place.lowest", **asked), self._work.one("place.highest", **asked)
+        return self._work.one("positions.lowest", **asked), self._work.one(
+            "positions.highest", **asked
+        )
 
     async def before(self, seq: int | None, number: int, *, without: int) -> list[PositionedJob]:
         spot = self._spot(seq)
         bound = 1 if spot["position"] > 0 else _LEAST
-        return self._spots("place.before", bound, spot, number, without)
+        return self._spots("positions.before", bound, spot, number, without)
 
     async def after(self, seq: int, number: int, *, without: int) -> list[PositionedJob]:
         spot = self._spot(seq)
         bound = -1 if spot["position"] < 0 else _MOST
-        return self._spots("place.after", bound, spot, number, without)
+        return self._spots("positions.after", bound, spot, number, without)
 
     async def unplaced(self, last: int, *, without: int) -> list[int]:
         spot = self._spot(last)
         del spot["position"]
-        found = self._work.run("place.unplaced", without=without, **self._lane, **spot)
+        found = self._work.run("positions.unplaced", without=without, **self._lane, **spot)
         return [seq for (seq,) in found.fetchall()]
 
     def _spot(self, seq: int | None) -> dict[str, Any]:
         """Where that job is in the order; before all at 0, if it is None."""
         row = (0, _LEAST, _LEAST)
         if seq is not None:
-            row = self._work.run("place.spot", job=seq).fetchone()
+            row = self._work.run("positions.spot", job=seq).fetchone()
         names = ("position", "available_at", "created_at")
         return {**dict(zip(names, row, strict=True)), "job": seq or 0}
 

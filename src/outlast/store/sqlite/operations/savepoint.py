@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 def in_savepoint(work: WriteTransaction, step: Callable[[], T]) -> T | str:
     """Do it under a savepoint of its own; why the database refused it, if it did."""
-    work.run("item.save")
+    work.run("savepoint.save")
     try:
         done: T | str = step()
     except (sqlite3.IntegrityError, ValueError, OverflowError) as error:
-        work.run("item.undo")
+        work.run("savepoint.undo")
         done = _why(error)
-    work.run("item.keep")
+    work.run("savepoint.keep")
     return done
 
 

@@ -13,7 +13,7 @@ from outlast.store.sqlite.writer import WriteTransaction
 def enlist(work: WriteTransaction, workers: Sequence[WorkerInfo]) -> list[None]:
     for worker in workers:
         info = job_rows.worker_info(worker)
-        work.run("worker.enlist", info=info, now=work.now, **_who(worker.holder))
+        work.run("workers.enlist", info=info, now=work.now, **_who(worker.holder))
     return [None] * len(workers)
 
 
@@ -23,19 +23,19 @@ def beat(work: WriteTransaction, beats: Sequence[tuple[LeaseHolder, timedelta]])
 
 def retire(work: WriteTransaction, holders: Sequence[LeaseHolder]) -> list[None]:
     for holder in holders:
-        work.run("worker.retire", now=work.now, **_who(holder))
+        work.run("workers.retire", now=work.now, **_who(holder))
     return [None] * len(holders)
 
 
 def forget_workers(work: WriteTransaction, before: int, limit: int) -> None:
     """Those that ended before that moment; their rows go too once no run points at them."""
-    work.run("worker.forget", before=before, mono=work.mono)
-    work.run("worker.delete", limit=limit)
+    work.run("workers.forget", before=before, mono=work.mono)
+    work.run("workers.delete", limit=limit)
 
 
 def _beat(work: WriteTransaction, holder: LeaseHolder, span: timedelta) -> bool:
     until = work.mono + span // MICROSECOND
-    return work.run("worker.beat", now=work.now, until=until, **_who(holder)).rowcount > 0
+    return work.run("workers.beat", now=work.now, until=until, **_who(holder)).rowcount > 0
 
 
 def _who(holder: LeaseHolder) -> dict[str, str]:

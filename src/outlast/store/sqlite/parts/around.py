@@ -16,11 +16,11 @@ class SqliteAround(SqliteOperations):
     """Who works, small documents, and what `verify` asks."""
 
     async def document(self, kind: str, key: str) -> Document | None:
-        found = await self._reader.rows("record.get", kind=kind, key=key)
+        found = await self._reader.rows("documents.get", kind=kind, key=key)
         return job_rows.record(found[0]) if found else None
 
     async def documents(self, kind: str) -> list[Document]:
-        return [job_rows.record(row) for row in await self._reader.rows("record.all", kind=kind)]
+        return [job_rows.record(row) for row in await self._reader.rows("documents.all", kind=kind)]
 
     async def swap(
         self, kind: str, key: str, *, expected: int | None, value: str | None
@@ -40,7 +40,7 @@ class SqliteAround(SqliteOperations):
         await self._writer.submit(verbs.retire, [holder])
 
     async def workers(self) -> list[WorkerRecord]:
-        found = await self._reader.rows("read.workers", mono=self._clock.monotonic())
+        found = await self._reader.rows("jobs.workers", mono=self._clock.monotonic())
         return [job_rows.worker(row) for row in found]
 
     async def job_count(self) -> int:

@@ -17,17 +17,17 @@ from outlast.store.sqlite import verbs
 from outlast.store.sqlite.operations.base import SqliteOperations
 
 READS: Final[Mapping[TableKind, str]] = {
-    TableKind.QUEUES: "copy.queues",
-    TableKind.GROUPS: "copy.groups",
-    TableKind.KEYS: "copy.keys",
-    TableKind.SLOTS: "copy.slots",
-    TableKind.SCHEDULES: "copy.schedules",
-    TableKind.RECORDS: "copy.records",
-    TableKind.JOBS: "copy.jobs",
-    TableKind.RUNS: "copy.runs",
-    TableKind.EVENTS: "copy.events",
-    TableKind.RESERVATIONS: "copy.reservations",
-    TableKind.COUNTERS: "copy.counters",
+    TableKind.QUEUES: "transfer.queues",
+    TableKind.GROUPS: "transfer.groups",
+    TableKind.KEYS: "transfer.keys",
+    TableKind.SLOTS: "transfer.slots",
+    TableKind.SCHEDULES: "transfer.schedules",
+    TableKind.RECORDS: "transfer.records",
+    TableKind.JOBS: "transfer.jobs",
+    TableKind.RUNS: "transfer.runs",
+    TableKind.EVENTS: "transfer.events",
+    TableKind.RESERVATIONS: "transfer.reservations",
+    TableKind.COUNTERS: "transfer.counters",
 }
 
 
@@ -35,7 +35,7 @@ class SqliteMoving(SqliteOperations):
     """Moving a store."""
 
     async def transfer_status(self) -> TransferStatus:
-        found = await self._reader.rows("footing.get")
+        found = await self._reader.rows("transfer_status.get")
         return from_row(found[0] if found else None).at(self._clock.now())
 
     async def change_transfer_status(self, step: StatusChange) -> bool:

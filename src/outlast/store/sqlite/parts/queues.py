@@ -20,11 +20,11 @@ class SqliteQueues(SqliteOperations):
         await self._writer.submit(verbs.set_queue, [queue])
 
     async def queue(self, name: str) -> Queue:
-        found = await self._reader.rows("queue.get", name=name)
+        found = await self._reader.rows("queues.get", name=name)
         return queue_rows.queue(found[0], self._clock.now()) if found else Queue(name=name)
 
     async def queues(self) -> list[Queue]:
-        found = await self._reader.rows("queue.all")
+        found = await self._reader.rows("queues.all")
         return [queue_rows.queue(row, self._clock.now()) for row in found]
 
     async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
@@ -47,17 +47,17 @@ class SqliteQueues(SqliteOperations):
         return kept
 
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
-        found = await self._reservations("reservation.get", id=reservation_id)
+        found = await self._reservations("reservations.get", id=reservation_id)
         return found[0] if found else None
 
     async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
         if active_only:
-            return await self._reservations("reservation.held", limit=limit)
-        return await self._reservations("reservation.latest", limit=limit)
+            return await self._reservations("reservations.held", limit=limit)
+        return await self._reservations("reservations.latest", limit=limit)
 
     async def expired_reservations(self, *, limit: int) -> list[Reservation]:
         mono = self._clock.monotonic()
-        return await self._reservations("reservation.lapsed", mono=mono, limit=limit)
+        return await self._reservations("reservations.lapsed", mono=mono, limit=limit)
 
     async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
         freed: list[Reservation] = (await self._writer.submit(verbs.free_reservations, [limit]))[0]

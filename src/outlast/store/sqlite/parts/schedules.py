@@ -34,11 +34,11 @@ class SqliteSchedules(SqliteOperations):
         return written
 
     async def schedule(self, name: str) -> Schedule | None:
-        found = await self._reader.rows("schedule.get", name=name)
+        found = await self._reader.rows("schedules.get", name=name)
         return schedule_rows.schedule(found[0]) if found else None
 
     async def schedules(self, *, after: str = "", limit: int) -> list[Schedule]:
-        found = await self._reader.rows("schedule.page", after=after, limit=limit)
+        found = await self._reader.rows("schedules.page", after=after, limit=limit)
         return [schedule_rows.schedule(row) for row in found]
 
     async def due_schedules(self, *, ahead: timedelta = ZERO, limit: int) -> Due:
@@ -52,25 +52,25 @@ class SqliteSchedules(SqliteOperations):
         self, series: str, *, before: datetime | None = None, limit: int
     ) -> list[SlotRecord]:
         asked = {"before": to_micros(before or _LAST), "limit": limit}
-        found = await self._reader.rows("schedule.slots", series=series, **asked)
+        found = await self._reader.rows("schedules.slots", series=series, **asked)
         return [schedule_rows.slot(row) for row in found]
 
     async def slot_rows(self, series: str, moments: Sequence[datetime]) -> list[SlotRecord | None]:
         asked = to_json_param([to_micros(at) for at in moments])
-        found = await self._reader.rows("schedule.slot_rows", series=series, moments=asked)
+        found = await self._reader.rows("schedules.slot_rows", series=series, moments=asked)
         rows = {row.slot.at: row for row in map(schedule_rows.slot, found)}
         return [rows.get(at) for at in moments]
 
     async def running_names(self, names: Collection[str]) -> frozenset[str]:
         asked = to_json_param(sorted(names))
-        found = await self._reader.rows("schedule.running_names", names=asked)
+        found = await self._reader.rows("schedules.running_names", names=asked)
         return frozenset(name for (name,) in found)
 
 
 def _due(ask: Query, *, now: datetime, ahead: timedelta, limit: int) -> Due:
     until = to_micros(now) + ahead // MICROSECOND
-    ready = [schedule_rows.schedule(row) for row in ask("schedule.due", until=until, limit=limit)]
-    [(later,)] = ask("schedule.later", until=until)
+    ready = [schedule_rows.schedule(row) for row in ask("schedules.due", until=until, limit=limit)]
+    [(later,)] = ask("schedules.later", until=until)
     return Due(
         now=now, schedules=ready, next_trigger_at=None if later is None else from_micros(later)
     )

@@ -17,11 +17,11 @@ class SqliteUpkeep(SqliteOperations):
         now = to_micros(self._clock.now())
         asked = {"now": now, "mono": self._clock.monotonic()}
         before = now - abandoned // MICROSECOND
-        [found] = await self._reader.rows("read.chores", before=before, **asked)
+        [found] = await self._reader.rows("jobs.chores", before=before, **asked)
         lapsed, overdue, held, groups = map(bool, found)
         trees = [
             boot
-            for (boot,) in await self._reader.rows("read.trees", tree=f"{SUPERVISED_BOOT_PREFIX}*")
+            for (boot,) in await self._reader.rows("jobs.trees", tree=f"{SUPERVISED_BOOT_PREFIX}*")
         ]
         deserted = bool(trees and await self.free_locks(trees))
         return MaintenanceDue(

@@ -36,14 +36,14 @@ def change_status(work: WriteTransaction, steps: Sequence[StatusChange]) -> list
 
 
 def _stand(work: WriteTransaction, step: StatusChange) -> bool:
-    present = from_row(work.run("footing.get").fetchone())
+    present = from_row(work.run("transfer_status.get").fetchone())
     footing = next_status(present, step, from_micros(work.now))
     if footing is None:
         return False
     if footing.stage is TransferStage.OPEN:
-        work.run("footing.clear")
+        work.run("transfer_status.clear")
         work.queues.add("")  # whoever waited may have work again
     else:
         bound: dict[str, Any] = to_row(footing)
-        work.run("footing.set", **bound)
+        work.run("transfer_status.set", **bound)
     return True

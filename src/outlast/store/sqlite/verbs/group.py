@@ -40,21 +40,21 @@ def stop_group(
     work: WriteTransaction, asked: Sequence[tuple[str, ClosePolicy, str | None]]
 ) -> list[bool]:
     return [
-        work.run("group.stop", id=group_id, closing=closing, reason=reason).rowcount > 0
+        work.run("groups.stop", id=group_id, closing=closing, reason=reason).rowcount > 0
         for group_id, closing, reason in asked
     ]
 
 
 @require_open_store
 def sweep_groups(work: WriteTransaction, limits: Sequence[int]) -> list[int]:
-    return [work.run("group.sweep", limit=limit).rowcount for limit in limits]
+    return [work.run("groups.sweep", limit=limit).rowcount for limit in limits]
 
 
 @require_open_store
 def expire_groups(work: WriteTransaction, asked: Sequence[tuple[timedelta, int]]) -> list[int]:
     return [
         work.run(
-            "group.expire",
+            "groups.expire",
             before=work.now - span // MICROSECOND,
             limit=limit,
             reason=NEVER_COMPLETED,
@@ -80,13 +80,13 @@ def advance(work: WriteTransaction, ends: Iterable[tuple[Any, ...]]) -> None:
     for job, token, root, group, mode, on_failure, end, was_blocked in ends:
         step = action_after_member(GroupMode(mode), OnMemberFailure(on_failure), State(end))
         if step in (GroupAction.STOP, GroupAction.SKIP):
-            closed = work.run("group.close", grp=group, closing=step, reason=MEMBER_FAILED)
+            closed = work.run("groups.close", grp=group, closing=step, reason=MEMBER_FAILED)
             if closed.rowcount > 0:
-                work.run("group.tell", job=job, token=token, grp=group, now=work.now)
+                work.run("groups.tell", job=job, token=token, grp=group, now=work.now)
         elif (
             step is GroupAction.NEXT and not was_blocked
         ):  # who ends before its turn gives none away
-            work.run("group.next", grp=group, root=root)
+            work.run("groups.next", grp=group, root=root)
             work.queues.add("")
 
 
@@ -99,21 +99,21 @@ def _add_group(work: WriteTransaction, group: NewGroup) -> bool:
         "total": group.total,
     }
     require_storable(values.values())
-    return work.run("group.add", now=work.now, **values).rowcount > 0
+    return work.run("groups.add", now=work.now, **values).rowcount > 0
 
 
 def _seal(work: WriteTransaction, group_id: str) -> bool:
     seq, was_sealed, _, mode = _membership_state(work, group_id)
     if was_sealed or seq is None:
         return bool(was_sealed)
-    if work.run("group.seal", id=group_id, now=work.now).rowcount <= 0:
+    if work.run("groups.seal", id=group_id, now=work.now).rowcount <= 0:
         return False
     limit = _ALL if mode == GroupMode.PARALLEL else 1
-    if work.run("group.unblock", grp=seq, limit=limit).rowcount > 0:
+    if work.run("groups.unblock", grp=seq, limit=limit).rowcount > 0:
         work.queues.add("")  # members may be of several queues
     return True
 
 
 def _membership_state(work: WriteTransaction, group_id: str | None) -> tuple[Any, ...]:
-    found: tuple[Any, ...] | None = work.run("group.door", id=group_id).fetchone()
+    found: tuple[Any, ...] | None = work.run("groups.door", id=group_id).fetchone()
     return (None, False, None, None) if found is None else found

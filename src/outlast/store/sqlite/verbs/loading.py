@@ -21,7 +21,7 @@ Page = tuple[TableKind, Sequence[Row], Sequence[Row]]
 
 def load(work: WriteTransaction, pages: Sequence[Page]) -> list[None]:
     """Each page after what is gone; only while the store is filled."""
-    footing = from_row(work.run("footing.get").fetchone()).at(from_micros(work.now))
+    footing = from_row(work.run("transfer_status.get").fetchone()).at(from_micros(work.now))
     if footing.stage is not TransferStage.FILLING:
         raise refuse_load(footing)
     for kind, rows, gone in pages:
@@ -41,20 +41,20 @@ def _values(work: WriteTransaction, kind: TableKind, row: Row) -> dict[str, Any]
 
 def _put(work: WriteTransaction, kind: TableKind, values: Mapping[str, Any]) -> None:
     steps = {
-        TableKind.QUEUES: ("copy.put_queues",),
-        TableKind.GROUPS: ("copy.put_groups",),
-        TableKind.KEYS: ("copy.put_keys",),
-        TableKind.SLOTS: ("copy.claim_slots", "copy.put_slots", "copy.mark_slots"),
-        TableKind.SCHEDULES: ("copy.clear_schedules", "copy.put_schedules"),
-        TableKind.RECORDS: ("copy.drop_records", "copy.put_records"),
+        TableKind.QUEUES: ("transfer.put_queues",),
+        TableKind.GROUPS: ("transfer.put_groups",),
+        TableKind.KEYS: ("transfer.put_keys",),
+        TableKind.SLOTS: ("transfer.claim_slots", "transfer.put_slots", "transfer.mark_slots"),
+        TableKind.SCHEDULES: ("transfer.clear_schedules", "transfer.put_schedules"),
+        TableKind.RECORDS: ("transfer.drop_records", "transfer.put_records"),
         TableKind.JOBS: (
-            "copy.edit_jobs", "copy.put_jobs", "copy.leave_jobs", "copy.wait_jobs",
-            "copy.bury_jobs", "copy.end_jobs",
+            "transfer.edit_jobs", "transfer.put_jobs", "transfer.leave_jobs", "transfer.wait_jobs",
+            "transfer.bury_jobs", "transfer.end_jobs",
         ),
-        TableKind.RUNS: ("copy.run_workers", "copy.grow_runs", "copy.put_runs"),
-        TableKind.EVENTS: ("copy.put_events",),
-        TableKind.RESERVATIONS: ("copy.put_reservations",),
-        TableKind.COUNTERS: ("copy.raise_counters", "copy.put_counters"),
+        TableKind.RUNS: ("transfer.run_workers", "transfer.grow_runs", "transfer.put_runs"),
+        TableKind.EVENTS: ("transfer.put_events",),
+        TableKind.RESERVATIONS: ("transfer.put_reservations",),
+        TableKind.COUNTERS: ("transfer.raise_counters", "transfer.put_counters"),
     }  # fmt: skip
     for step in steps[kind]:
         work.run(step, **values)
@@ -63,18 +63,18 @@ def _put(work: WriteTransaction, kind: TableKind, values: Mapping[str, Any]) -> 
 def _drop(work: WriteTransaction, kind: TableKind, key: Mapping[str, Any]) -> None:
     """Slots are kept for ever, runs go with their jobs, and counters only rise."""
     if kind is TableKind.JOBS:
-        for (seq,) in work.run("copy.gone_jobs", **key).fetchall():
-            work.run("copy.leave_jobs", seq=seq)
-            work.run("copy.lay_jobs", seq=seq)
+        for (seq,) in work.run("transfer.gone_jobs", **key).fetchall():
+            work.run("transfer.leave_jobs", seq=seq)
+            work.run("transfer.lay_jobs", seq=seq)
     steps = {
-        TableKind.QUEUES: "copy.drop_queues",
-        TableKind.GROUPS: "copy.drop_groups",
-        TableKind.KEYS: "copy.drop_keys",
-        TableKind.SCHEDULES: "copy.drop_schedules",
-        TableKind.RECORDS: "copy.drop_records",
-        TableKind.JOBS: "copy.drop_jobs",
-        TableKind.EVENTS: "copy.drop_events",
-        TableKind.RESERVATIONS: "copy.drop_reservations",
+        TableKind.QUEUES: "transfer.drop_queues",
+        TableKind.GROUPS: "transfer.drop_groups",
+        TableKind.KEYS: "transfer.drop_keys",
+        TableKind.SCHEDULES: "transfer.drop_schedules",
+        TableKind.RECORDS: "transfer.drop_records",
+        TableKind.JOBS: "transfer.drop_jobs",
+        TableKind.EVENTS: "transfer.drop_events",
+        TableKind.RESERVATIONS: "transfer.drop_reservations",
     }
     if kind in steps:
         work.run(steps[kind], **key)

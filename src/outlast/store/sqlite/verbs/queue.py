@@ -18,7 +18,7 @@ from outlast.store.sqlite.writer import WriteTransaction
 def set_queue(work: WriteTransaction, queues: Sequence[Queue]) -> list[None]:
     for queue in queues:
         values: dict[str, Any] = {"name": queue.name, "ordering": queue.ordering, "gap": queue.gap}
-        work.run("queue.set", concurrency=queue.concurrency, **values)
+        work.run("queues.set", concurrency=queue.concurrency, **values)
         work.queues.add(queue.name)  # there may be room now
     return [None] * len(queues)
 
@@ -31,7 +31,7 @@ def pause(
         require_storable([reason])
         until = None if span is None else work.now + span // MICROSECOND
         defaults = {"ordering": Ordering.SCHEDULED, "gap": GAP}  # if nobody has set it
-        work.run("queue.pause", name=name, reason=reason, until=until, now=work.now, **defaults)
+        work.run("queues.pause", name=name, reason=reason, until=until, now=work.now, **defaults)
         detail = None if until is None else from_micros(until).isoformat()
         _record(work, name, EventKind.PAUSED, reason, detail)
     return [None] * len(asked)
@@ -43,7 +43,7 @@ def resume(work: WriteTransaction, names: Sequence[str]) -> list[bool]:
 
 
 def _resume(work: WriteTransaction, name: str) -> bool:
-    if not work.run("queue.resume", name=name, now=work.now).rowcount:
+    if not work.run("queues.resume", name=name, now=work.now).rowcount:
         return False
     _record(work, name, EventKind.RESUMED, None, None)
     work.queues.add(name)
@@ -54,4 +54,4 @@ def _record(
     work: WriteTransaction, name: str, kind: EventKind, reason: str | None, detail: str | None
 ) -> None:
     values = {"name": name, "kind": kind, "reason": reason, "detail": detail}
-    work.run("queue.record", now=work.now, **values)
+    work.run("queues.record", now=work.now, **values)

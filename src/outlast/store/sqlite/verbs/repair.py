@@ -20,11 +20,13 @@ def remove_orphans(
 
 def _remove(work: WriteTransaction, run: Mapping[str, Any]) -> EventRecord | None:
     detail = to_json_param(run)
-    recorded = work.run("orphan.record", run_id=run["run_id"], now=work.now, detail=detail)
+    recorded = work.run(
+        "maintenance.record_orphan", run_id=run["run_id"], now=work.now, detail=detail
+    )
     if recorded.rowcount <= 0:
         return None
     number = recorded.lastrowid or 0
-    work.run("orphan.delete", run_id=run["run_id"])
+    work.run("maintenance.delete_orphan", run_id=run["run_id"])
     return EventRecord(
         id=number,
         at=from_micros(work.now),

@@ -39,7 +39,7 @@ def free_reservations(work: WriteTransaction, limits: Sequence[int]) -> list[lis
 
 
 def _reserve(work: WriteTransaction, new: NewReservation, job: NewJob) -> Reserved:
-    active = work.run("reservation.active", queue=job.queue).fetchone()
+    active = work.run("reservations.active", queue=job.queue).fetchone()
     if active is not None:
         return Reserved(created=False, reservation=reservation(active))
     [added] = add(work, [job])
@@ -53,22 +53,22 @@ def _reserve(work: WriteTransaction, new: NewReservation, job: NewJob) -> Reserv
 def _hold(work: WriteTransaction, new: NewReservation, job: NewJob) -> Reservation:
     require_storable([new.request])
     where = {"queue": job.queue, "job_id": job.id}
-    work.run("reservation.place", priority=job.priority, gap=GAP, **where)
+    work.run("reservations.place", priority=job.priority, gap=GAP, **where)
     span, now, mono = new.span // MICROSECOND, work.now, work.mono
     who = {"id": new.id, "caller": new.caller, "request": new.request}
-    work.run("reservation.add", span=span, now=now, mono=mono, **who, **where)
-    return reservation(work.run("reservation.get", id=new.id).fetchone())
+    work.run("reservations.add", span=span, now=now, mono=mono, **who, **where)
+    return reservation(work.run("reservations.get", id=new.id).fetchone())
 
 
 def _keep(work: WriteTransaction, number: ReservationId, span: timedelta) -> bool:
     moments = {"now": work.now, "mono": work.mono}
-    kept = work.run("reservation.keep", id=number, span=span // MICROSECOND, **moments)
+    kept = work.run("reservations.keep", id=number, span=span // MICROSECOND, **moments)
     return kept.rowcount > 0
 
 
 def _free(work: WriteTransaction, limit: int) -> list[Reservation]:
     values = {"over": JOB_OVER, "back": HANDED_BACK, "now": work.now, "mono": work.mono}
-    freed = work.run("reservation.free", limit=limit, **values).fetchall()
+    freed = work.run("reservations.free", limit=limit, **values).fetchall()
     reservations = [reservation(row) for row in freed]
     work.queues.update(each.queue for each in reservations)
     return reservations

@@ -48,13 +48,13 @@ def _write_schedule(
 ) -> Schedule | None:
     bound = schedule_rows.values(value) | {"id": asked.id}
     known = {"id": asked.id, "expected": asked.expected}
-    found = work.run("schedule.expected", name=bound["name"], **known).fetchone()
+    found = work.run("schedules.expected", name=bound["name"], **known).fetchone()
     if found is None:
         return None
     created_at, updated_at, last = found
-    work.run("schedule.delete", **known)
+    work.run("schedules.delete", **known)
     work.run(
-        "schedule.write",
+        "schedules.write",
         created_at=work.now if created_at is None else created_at,
         updated_at=work.now if updated_at is None else max(work.now, updated_at + 1),
         last_triggered_at=last,
@@ -65,12 +65,12 @@ def _write_schedule(
 
 def _delete_schedule(work: WriteTransaction, asked: ScheduleWrite) -> Schedule | None:
     there = _read_schedule(work, asked.id)
-    gone = work.run("schedule.delete", id=asked.id, expected=asked.expected)
+    gone = work.run("schedules.delete", id=asked.id, expected=asked.expected)
     return there if gone.rowcount > 0 else None
 
 
 def _read_schedule(work: WriteTransaction, schedule_id: str) -> Schedule | None:
-    found = work.run("schedule.get", name=schedule_id).fetchone()
+    found = work.run("schedules.get", name=schedule_id).fetchone()
     return None if found is None else schedule_rows.schedule(found)
 
 
@@ -84,7 +84,7 @@ def _fire_alone(work: WriteTransaction, firing: Firing) -> FireResult:
 
 def _fire(work: WriteTransaction, firing: Firing) -> FireResult:
     at = to_micros(firing.slot.at)
-    has_row, is_busy = work.run("schedule.look", **_looked_for(firing), at=at).fetchone()
+    has_row, is_busy = work.run("schedules.look", **_looked_for(firing), at=at).fetchone()
     onward = {
         "at": at,
         "id": firing.schedule_id,
@@ -93,12 +93,12 @@ def _fire(work: WriteTransaction, firing: Firing) -> FireResult:
         "next_trigger_at": schedule_rows.number(firing.next_trigger_at),
     }
     if has_row:
-        passed = work.run("schedule.pass_by", **onward)
+        passed = work.run("schedules.pass_by", **onward)
         return FireResult.TAKEN if passed.rowcount > 0 else FireResult.STALE
     if is_busy:
-        stands = work.one("schedule.stands", at=at, id=onward["id"], version=onward["version"])
+        stands = work.one("schedules.stands", at=at, id=onward["id"], version=onward["version"])
         return FireResult.BUSY if stands else FireResult.STALE
-    if work.run("schedule.go_on", triggers=firing.job is not None, **onward).rowcount < 1:
+    if work.run("schedules.go_on", triggers=firing.job is not None, **onward).rowcount < 1:
         return FireResult.STALE
     _answer_slot(work, firing, at)
     return FireResult.WRITTEN
@@ -120,7 +120,7 @@ def _answer_slot(work: WriteTransaction, firing: Firing, at: int) -> None:
     if firing.job is not None:
         insert_keyed(work, replace(firing.job, slot=firing.slot))
     work.run(
-        "schedule.claim_slot",
+        "schedules.claim_slot",
         series=firing.slot.series,
         at=at,
         now=work.now,

@@ -29,12 +29,12 @@ def fire_batch(work: WriteTransaction, firings: Sequence[Firing]) -> bool:
     encoded = to_json_param(
         [_bound_firing(firing, job) for firing, job in zip(firings, jobs, strict=True)]
     )
-    if work.one("schedule.routine", firings=encoded) < len(firings):
+    if work.one("schedules.routine", firings=encoded) < len(firings):
         return False
-    work.run("schedule.go_on_together", firings=encoded)
+    work.run("schedules.go_on_together", firings=encoded)
     _insert_together(work, jobs)
-    work.run("schedule.claim_together", firings=encoded, now=work.now)
-    work.run("schedule.keys_together", firings=encoded)
+    work.run("schedules.claim_together", firings=encoded, now=work.now)
+    work.run("schedules.keys_together", firings=encoded)
     return True
 
 
@@ -43,9 +43,9 @@ def _insert_together(work: WriteTransaction, jobs: Sequence[NewJob]) -> None:
     for values in bound:
         job_rows.require_storable(values.values())
     encoded = to_json_param([[values[name] for name in COLUMNS] for values in bound])
-    last = work.run("schedule.jobs_together", jobs=encoded, now=work.now).lastrowid or 0
+    last = work.run("schedules.jobs_together", jobs=encoded, now=work.now).lastrowid or 0
     first = last - len(jobs) + 1
-    work.run("schedule.wait_together", jobs=encoded, now=work.now, first=first)
+    work.run("schedules.wait_together", jobs=encoded, now=work.now, first=first)
     work.run("add.place", first=first)
     work.queues.update(each["queue"] for each in bound if each["state"] == State.QUEUED)
 

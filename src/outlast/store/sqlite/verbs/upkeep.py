@@ -20,9 +20,9 @@ def renew(work: WriteTransaction, asked: Sequence[tuple[Lease, timedelta]]) -> l
     renewals: list[Renewal] = []
     for span, group in groupby(asked, key=lambda item: item[1]):
         leases = to_json_param([(lease.job_id, lease.token) for lease, _ in group])
-        work.run("lease.renew", leases=leases, until=work.mono + span // MICROSECOND)
-        work.run("reservation.renew", leases=leases, now=work.now, mono=work.mono)
-        held = dict(json.loads(work.one("lease.renewed", leases=leases)))
+        work.run("runs.renew", leases=leases, until=work.mono + span // MICROSECOND)
+        work.run("reservations.renew", leases=leases, now=work.now, mono=work.mono)
+        held = dict(json.loads(work.one("runs.renewed", leases=leases)))
         count = len(json.loads(leases))
         renewals += [Renewal(n in held, bool(held.get(n))) for n in range(count)]
     return renewals
@@ -58,8 +58,8 @@ def _report(work: WriteTransaction, together: Mapping[Lease, str]) -> list[bool]
     kept = [text if _is_progress(text) else "" for text in together.values()]
     pairs = zip(together, kept, strict=True)
     reports = to_json_param([(lease.job_id, lease.token, text) for lease, text in pairs])
-    work.run("lease.report", reports=reports)
-    taken = set(json.loads(work.one("lease.reported", reports=reports)))
+    work.run("runs.report", reports=reports)
+    taken = set(json.loads(work.one("runs.reported", reports=reports)))
     return [n in taken for n in range(len(together))]
 
 
@@ -69,21 +69,21 @@ def _is_progress(text: str) -> bool:
 
 def _attach(work: WriteTransaction, lease: Lease, artifacts: Sequence[str]) -> bool:
     values = {"id": lease.job_id, "token": lease.token, "artifacts": to_json_param(list(artifacts))}
-    if work.run("lease.attach_open", **values).rowcount:
+    if work.run("runs.attach_open", **values).rowcount:
         return True
-    return work.run("lease.attach_closed", **values).rowcount > 0
+    return work.run("runs.attach_closed", **values).rowcount > 0
 
 
 def _prune(work: WriteTransaction, older_than: timedelta, limit: int) -> int:
     work.run("claim.clear")
     before = work.now - older_than // MICROSECOND
     gone = 0
-    if work.run("prune.pick", before=before, limit=limit).rowcount > 0:
-        groups = work.one("prune.groups_of")
-        work.run("reservation.prune")
-        gone = work.run("prune.delete").rowcount
+    if work.run("maintenance.pick", before=before, limit=limit).rowcount > 0:
+        groups = work.one("maintenance.groups_of")
+        work.run("reservations.prune")
+        gone = work.run("maintenance.delete").rowcount
         if groups != "[]":
-            work.run("prune.groups", groups=groups)
-    work.run("prune.empty_groups", before=before)
+            work.run("maintenance.groups", groups=groups)
+    work.run("maintenance.empty_groups", before=before)
     forget_workers(work, before, limit)
     return gone

@@ -272,14 +272,14 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (
         1,
         _step(
-            "report",
+            "record_progress",
             backs=st.lists(_BACK, min_size=1, max_size=3),
             texts=st.lists(st.sampled_from(["1", '{"done":2}', "{"]), min_size=3, max_size=3),
         ),
     ),
-    (1, _step("enlist", worker=_WORKERS)),
-    (1, _step("beat", holder=_HOLDERS, span=_LEASES)),
-    (1, _step("retire", holder=_HOLDERS)),
+    (1, _step("register_worker", worker=_WORKERS)),
+    (1, _step("heartbeat", holder=_HOLDERS, span=_LEASES)),
+    (1, _step("deregister_worker", holder=_HOLDERS)),
     (
         2,
         _step(
@@ -336,7 +336,7 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (2, _EDIT),
     (1, _step("normalise", queue=st.sampled_from(QUEUES))),
     (2, _step("reserve", draft=DRAFTS, span=_SPANS)),
-    (1, _step("keep", back=_BACK, span=_SPANS)),
+    (1, _step("extend_reservation", back=_BACK, span=_SPANS)),
     (1, _step("abandon", reason=st.sampled_from(list(Abandonment)))),
     (1, _step("set_the_wall_clock_back", span=_SPANS)),
     (1, _step("reopen", boots=st.booleans())),

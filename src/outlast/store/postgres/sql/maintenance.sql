@@ -1,0 +1,108 @@
+-- @look
+-- Each part ends at the first row it finds. The locks of workers that hold runs are tried: one that
+-- can be had belongs to nobody, and is had until this statement ends.
+SELECT
+  EXISTS (
+    SELECT 1 FROM outlast.open_runs
+    WHERE lease_until <= (SELECT coalesce(:mono::bigint, outlast.micros()))
+  ),
+  EXISTS (
+    SELECT 1 FROM outlast.waiting
+    WHERE start_deadline IS NOT NULL AND CASE WHEN state = 'queued' THEN true ELSE false END
+      AND start_deadline < (SELECT coalesce(:now::bigint, outlast.micros()))
+  ),
+  EXISTS (SELECT 1 FROM outlast.reservations WHERE status = 'active'),
+  EXISTS (SELECT 1 FROM outlast.groups WHERE closing IS NOT NULL AND NOT swept)
+  OR EXISTS (
+    SELECT 1 FROM outlast.groups
+    WHERE sealed_at IS NULL AND closing IS NULL
+      AND created_at < (SELECT coalesce(:now::bigint, outlast.micros())) - :abandoned::bigint
+  ),
+  pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => :calm::double precision)
+  AND EXISTS (
+    SELECT 1
+    FROM (SELECT DISTINCT o.worker FROM outlast.open_runs AS o) AS h
+    JOIN outlast.workers AS k ON k.id = h.worker
+    WHERE CASE
+      WHEN starts_with(k.boot_id, :tree::text)
+        THEN pg_try_advisory_xact_lock(hashtextextended(:lock::text || k.boot_id, 0))
+      ELSE false
+    END
+  );
+
+-- @find
+-- Through every run there is, once at every start.
+SELECT
+  r.job, r.token, r.run_id, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
+  r.finished_at, r.error, r.result::text, r.exit_code, r.log_path,
+  coalesce(r.artifacts, '[]')::text
+FROM outlast.runs AS r
+LEFT JOIN outlast.workers AS k ON k.id = r.worker
+WHERE NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = r.job)
+LIMIT :limit::bigint;
+
+-- @remove
+-- Its copy and its end together; nothing where somebody was quicker.
+WITH gone AS (
+  DELETE FROM outlast.runs AS r
+  WHERE r.job = :job::uuid AND r.token = :token::integer
+    AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = r.job)
+  RETURNING r.token, r.run_id, r.status
+)
+INSERT INTO outlast.events (job, at, kind, token, run_id, reason, detail)
+SELECT NULL, :now::bigint, 'orphan_run_removed', g.token, g.run_id, g.status, :detail::text
+FROM gone AS g
+RETURNING id, at, job, run_id, kind, token, reason, detail, queue;
+
+-- @pick
+-- The chains whose last job ended before that moment, oldest first, by their roots. The rows of their
+-- last jobs are locked: nobody brings a successor meanwhile. Who is just doing so is passed over.
+SELECT coalesce(j.root, j.id)
+FROM (
+  SELECT e.job, e.at, e.seq FROM outlast.ends AS e
+  WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
+    AND (SELECT s.id FROM outlast.jobs AS s WHERE s.retry_of = e.job) IS NULL
+    AND (SELECT k.job FROM outlast.grouped AS k WHERE k.job = e.job) IS NULL
+  ORDER BY e.at, e.seq
+  LIMIT :limit::bigint
+) AS e
+JOIN outlast.jobs AS j ON j.id = e.job
+FOR UPDATE OF j SKIP LOCKED;
+
+-- @chains
+-- Every job of these chains, its group, and whether it has ended.
+SELECT r.root, j.id, j.grp, (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id) IS NOT NULL
+FROM unnest(:roots::uuid[]) AS r (root)
+CROSS JOIN LATERAL (
+  SELECT i.id, i.grp FROM outlast.jobs AS i WHERE i.id = r.root
+  UNION ALL
+  SELECT i.id, i.grp FROM outlast.jobs AS i WHERE i.root = r.root
+) AS j;
+
+-- @reservations
+DELETE FROM outlast.reservations WHERE status <> 'active' AND job = ANY(:jobs::uuid[]);
+
+-- @jobs
+-- First the jobs, since nothing of a job that is stored may go.
+DELETE FROM outlast.jobs WHERE id = ANY(:jobs::uuid[]);
+
+-- @runs
+DELETE FROM outlast.runs WHERE job = ANY(:jobs::uuid[]);
+
+-- @ends
+DELETE FROM outlast.ends WHERE job = ANY(:jobs::uuid[]);
+
+-- @events
+DELETE FROM outlast.events WHERE job = ANY(:jobs::uuid[]);
+
+-- @groups
+-- A group goes with the last of its members.
+DELETE FROM outlast.groups AS g
+WHERE g.id = ANY(:groups::uuid[])
+  AND (SELECT 1 FROM outlast.jobs AS j WHERE j.grp = g.id LIMIT 1) IS NULL;
+
+-- @empty_groups
+-- Those that were stopped before they had any.
+DELETE FROM outlast.groups AS g
+WHERE g.sealed_at IS NULL AND g.swept AND g.created_at < :before::bigint
+  AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.grp = g.id);
