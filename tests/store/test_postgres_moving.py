@@ -15,7 +15,7 @@ from outlast.testing.conformance.factories import make_job, put, take_many
 SEAL = StatusChange(
     stage=TransferStage.SEALED,
     other="sqlite:////b.db",
-    by="move-1",
+    transfer_id="move-1",
     span=timedelta(minutes=1),
     grace=timedelta(minutes=1),
 )

@@ -37,7 +37,7 @@ OTHER_WORDS = {"sqlite_stat1", "outlast_*", "~",
         ("runs", "job"), ("waiting", "job"), ("open_runs", "job"), ("ends", "job"),
         ("events", "id"), ("reservations", "id"), ("groups", "id"), ("keys", "scope"),
         ("slots", "series"), ("jobs", "seq"),
-    )), "outlast_", "events", "records", "schedules",  # numbers that no row bears any more
+    )), "outlast_", "events", "documents", "schedules",  # numbers that no row bears any more
     "keys scope=active key=", "sequential", "parallel",
 }  # fmt: skip
 BUILT_FROM_FILES = {("migrate.py", "statement"), ("guarded_connection.py", "args")}

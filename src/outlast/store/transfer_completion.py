@@ -20,7 +20,7 @@ async def complete_transfer(store: Store, open_store: Callable[[str], Store]) ->
     if footing.stage is not TransferStage.READY:
         return False
     try:
-        is_mine = await _was_moved(open_store(footing.other), footing.by)
+        is_mine = await _was_moved(open_store(footing.other), footing.transfer_id)
     except (OutlastError, OSError) as error:
         log.warning(
             "this store holds all of %s and waits for word from it, which cannot be had: %s; "
@@ -31,7 +31,7 @@ async def complete_transfer(store: Store, open_store: Callable[[str], Store]) ->
         )
         return False
     return is_mine and await store.change_transfer_status(
-        StatusChange(stage=TransferStage.OPEN, other=footing.other, by=footing.by)
+        StatusChange(stage=TransferStage.OPEN, other=footing.other, transfer_id=footing.transfer_id)
     )
 
 
@@ -41,7 +41,7 @@ async def _was_moved(source: Store, by: str) -> bool:
     try:
         await source.open()
         theirs = await source.transfer_status()
-        return theirs.stage is TransferStage.MOVED and theirs.by == by
+        return theirs.stage is TransferStage.MOVED and theirs.transfer_id == by
     finally:
         with suppress(OutlastError):
             await source.close()

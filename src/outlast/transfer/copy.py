@@ -144,8 +144,8 @@ class StoreCopy:
         source, target = await self._source.transfer_status(), await self._target.transfer_status()
         if source.stage is not TransferStage.MOVED:
             return False
-        if target.stage is TransferStage.READY and target.by == source.by:
-            self._by = target.by
+        if target.stage is TransferStage.READY and target.transfer_id == source.transfer_id:
+            self._by = target.transfer_id
             await self._set_status(self._target, TransferStage.OPEN)
             return True
         if target.stage is TransferStage.OPEN and source.other == self._to:
@@ -287,7 +287,7 @@ class StoreCopy:
 
     def _wish(self, stage: TransferStage, *, grace: timedelta | None = None) -> StatusChange:
         other = self._to if stage in (TransferStage.SEALED, TransferStage.MOVED) else self._from
-        wish = StatusChange(stage=stage, other=other, by=self._by)
+        wish = StatusChange(stage=stage, other=other, transfer_id=self._by)
         return (
             replace(wish, span=self._seal, grace=grace) if stage is TransferStage.SEALED else wish
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from outlast.store.contract.transfer import Moving, Row, TableKind, key_of
+from outlast.store.contract.transfer import Row, TableKind, Transfers, key_of
 from outlast.store.rows.jobs import to_json_param
 
 LEAST: Final = 50
@@ -36,7 +36,7 @@ class SyncResult:
 
 
 async def sync_rows(
-    source: Moving, target: Moving, *, ended_only: bool, moved: Moved
+    source: Transfers, target: Transfers, *, ended_only: bool, moved: Moved
 ) -> SyncResult:
     """Write into the target whatever differs; a pass that finds nothing has compared all.
 
@@ -58,7 +58,7 @@ class _TableSync:
     """One kind, page by page from the first key to the last, on both sides."""
 
     def __init__(
-        self, source: Moving, target: Moving, kind: TableKind, *, ended_only: bool
+        self, source: Transfers, target: Transfers, kind: TableKind, *, ended_only: bool
     ) -> None:
         self._source = source
         self._target = target
@@ -104,7 +104,7 @@ class _TableSync:
 class _RowCursor:
     """A store's rows of one kind in the order of their keys, taken as far as somebody asks."""
 
-    def __init__(self, store: Moving, kind: TableKind) -> None:
+    def __init__(self, store: Transfers, kind: TableKind) -> None:
         self._store = store
         self._kind = kind
         self._read: dict[tuple[Any, ...], Row] = {}

@@ -33,7 +33,7 @@ from outlast.store.contract.queues import Queues
 from outlast.store.contract.reservations import Reservations
 from outlast.store.contract.runs import Runs
 from outlast.store.contract.schedules import Schedules
-from outlast.store.contract.transfer import Moving
+from outlast.store.contract.transfer import Transfers
 from outlast.store.contract.workers import Workers
 
 
@@ -63,7 +63,7 @@ class Store(
     Notifications,
     AuditReads,
     InsightReads,
-    Moving,
+    Transfers,
     Protocol,
 ):
     """All of it. Opened before use; closing twice is fine."""

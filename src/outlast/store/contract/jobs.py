@@ -11,7 +11,7 @@ from outlast.core.job import Job, NewJob
 from outlast.core.run import Claim, Lease, LeaseHolder
 from outlast.core.state import State
 
-PROMOTED_AT_ONCE: Final = 10_000
+MAX_PROMOTED_PER_CLAIM: Final = 10_000
 """How many jobs one claim promotes at most; more that fall due together take several claims."""
 
 

@@ -49,14 +49,20 @@ class RecoveryReads(Protocol):
 class MaintenanceDue:
     """What somebody should look at. What is False needs no look: there is nothing of it."""
 
-    lapsed: bool = True  # running jobs whose lease is over
-    overdue: bool = True  # queued jobs past their start deadline
-    held: bool = True  # queues that a reservation holds
+    expired_leases: bool = True  # running jobs whose lease is over
+    missed_deadlines: bool = True  # queued jobs past their start deadline
+    reservations: bool = True  # queues that a reservation holds
     groups: bool = True  # groups that close, or that nobody completed in time
-    deserted: bool = True  # running jobs of a worker of which no process is left
+    dead_workers: bool = True  # running jobs of a worker of which no process is left
 
     def __bool__(self) -> bool:
-        return self.lapsed or self.overdue or self.held or self.groups or self.deserted
+        return (
+            self.expired_leases
+            or self.missed_deadlines
+            or self.reservations
+            or self.groups
+            or self.dead_workers
+        )
 
 
 class MaintenanceCheck(Protocol):

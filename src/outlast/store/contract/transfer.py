@@ -44,7 +44,7 @@ class TransferStatus:
 
     stage: TransferStage = TransferStage.OPEN
     other: str = ""
-    by: str = ""
+    transfer_id: str = ""
     until: datetime | None = None
     grace: datetime | None = None
 
@@ -65,7 +65,7 @@ class TableKind(StrEnum):
     KEYS = "keys"
     SLOTS = "slots"
     SCHEDULES = "schedules"
-    RECORDS = "records"
+    DOCUMENTS = "documents"
     JOBS = "jobs"  # with their place or their end
     RUNS = "runs"
     EVENTS = "events"
@@ -89,10 +89,10 @@ COLUMNS: Final[Mapping[TableKind, tuple[str, ...]]] = {
         "id", "name", "plan", "version", "enabled", "created_at", "updated_at", "next_slot",
         "next_trigger_at", "last_triggered_at",
     ),
-    TableKind.RECORDS: ("kind", "key", "value", "version", "created_at", "updated_at"),
+    TableKind.DOCUMENTS: ("kind", "key", "value", "version", "created_at", "updated_at"),
     TableKind.JOBS: (
         "seq", "id", "type", "name", "queue", "delivery", "params", "max_attempts", "created_at",
-        "slot_at", "start_deadline", "retry_of", "root_id", "group_id", "grp", "template_id",
+        "slot_at", "start_deadline", "retry_of", "root_id", "group_id", "member_of", "template_id",
         "template_at", "schedule_id", "state", "reason", "finished_at", "priority", "position",
         "available_at", "token", "failures", "losses",
     ),
@@ -116,7 +116,7 @@ FIRST: Final[Mapping[TableKind, tuple[Any, ...]]] = {
     TableKind.KEYS: ("", "", ""),
     TableKind.SLOTS: ("", -(2**62)),
     TableKind.SCHEDULES: ("",),
-    TableKind.RECORDS: ("", ""),
+    TableKind.DOCUMENTS: ("", ""),
     TableKind.JOBS: (0,),
     TableKind.RUNS: (0, 0),
     TableKind.EVENTS: (0,),
@@ -161,7 +161,7 @@ class StatusChange:
 
     stage: TransferStage
     other: str
-    by: str
+    transfer_id: str
     span: timedelta | None = None
     grace: timedelta | None = None
 
@@ -176,7 +176,7 @@ def next_status(
     the move that is under way.
     """
     there = present.at(now)
-    is_same = (there.other, there.by) == (step.other, step.by)
+    is_same = (there.other, there.transfer_id) == (step.other, step.transfer_id)
     match step.stage:
         case TransferStage.FILLING:
             is_resumed = (
@@ -205,11 +205,15 @@ def _led(there: TransferStatus, step: StatusChange, now: datetime) -> TransferSt
     if step.stage is TransferStage.OPEN:
         return OPEN
     if step.stage is not TransferStage.SEALED:
-        return TransferStatus(stage=step.stage, other=step.other, by=step.by)
+        return TransferStatus(stage=step.stage, other=step.other, transfer_id=step.transfer_id)
     assert step.span is not None, "a seal has an end"
     grace = there.grace if step.grace is None else now + step.grace
     return TransferStatus(
-        stage=TransferStage.SEALED, other=step.other, by=step.by, until=now + step.span, grace=grace
+        stage=TransferStage.SEALED,
+        other=step.other,
+        transfer_id=step.transfer_id,
+        until=now + step.span,
+        grace=grace,
     )
 
 
@@ -249,7 +253,7 @@ def to_row(footing: TransferStatus) -> dict[str, Any]:
     return {
         "stage": str(footing.stage),
         "other": footing.other,
-        "by": footing.by,
+        "transfer_id": footing.transfer_id,
         "until": _number(footing.until),
         "grace": _number(footing.grace),
     }
@@ -261,7 +265,11 @@ def from_row(row: Row | None) -> TransferStatus:
         return OPEN
     stage, other, by, until, grace = row
     return TransferStatus(
-        stage=TransferStage(stage), other=other, by=by, until=_moment(until), grace=_moment(grace)
+        stage=TransferStage(stage),
+        other=other,
+        transfer_id=by,
+        until=_moment(until),
+        grace=_moment(grace),
     )
 
 
@@ -273,7 +281,7 @@ def _moment(number: int | None) -> datetime | None:
     return None if number is None else from_micros(number)
 
 
-class Moving(Protocol):
+class Transfers(Protocol):
     """What `outlast db copy` needs of the two stores."""
 
     async def transfer_status(self) -> TransferStatus:

@@ -22,11 +22,17 @@ from outlast.core.ids import JobId, RunId
 from outlast.core.state import State
 from outlast.store.rows.jobs import Row
 
-STRAYS: Final = ("audit.orphans", "audit.keys", "audit.slots", "audit.doubles", "audit.turns")
+DANGLING_RECORD_STATEMENTS: Final = (
+    "audit.orphans",
+    "audit.keys",
+    "audit.slots",
+    "audit.doubles",
+    "audit.turns",
+)
 """What finds them, statement by statement; each gives kind, rows, what they are about, job."""
 
 
-def dossier(row: Row) -> JobAudit:
+def job_audit(row: Row) -> JobAudit:
     (seq, job_id, delivery, queue, created_at, params_are_json), row = row[:6], row[6:]
     (waiting, running, end), row = (row[:6], row[6:13], row[13:20]), row[20:]
     (root_id, retry_of), before, row = row[:2], row[2:7], row[7:]
@@ -50,7 +56,7 @@ def dossier(row: Row) -> JobAudit:
     )
 
 
-def stray(row: Row) -> DanglingRecord:
+def dangling_record(row: Row) -> DanglingRecord:
     kind, rows, about, job_id = row
     return DanglingRecord(
         kind=StrayKind(kind), rows=tuple(json.loads(rows)), about=str(about), job_id=job_id

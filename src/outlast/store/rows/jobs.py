@@ -219,7 +219,7 @@ def event(row: Row) -> EventRecord:
     )
 
 
-def record(row: Row) -> Document:
+def document(row: Row) -> Document:
     kind, key, value, version, created_at, updated_at = row
     return Document(
         kind=kind,
@@ -251,7 +251,7 @@ def group(row: Row) -> Group:
     )
 
 
-def orphan(row: Row) -> dict[str, Any]:
+def orphan_run(row: Row) -> dict[str, Any]:
     """A run whose job is gone, as its copy shows it."""
     names = (
         "job", "token", "run_id", "status", "reason", "holder", "boot_id", "started_at",

@@ -118,26 +118,26 @@ def schedule(v: Values) -> Schedule:
     )
 
 
-def record_row(each: Document) -> Row:
+def document_row(each: Document) -> Row:
     moments = (to_micros(each.created_at), to_micros(each.updated_at))
     return [each.kind, each.key, each.value, each.version, *moments]
 
 
-def record(v: Values) -> Document:
+def document(v: Values) -> Document:
     moments = {name: from_micros(v[name]) for name in ("created_at", "updated_at")}
     return Document(**v | moments)
 
 
-def job_row(job: Job, *, grp: str | None) -> Row:
-    own = {name: getattr(job, name) for name in COLUMNS[TableKind.JOBS] if name != "grp"}
+def job_row(job: Job, *, member_of: str | None) -> Row:
+    own = {name: getattr(job, name) for name in COLUMNS[TableKind.JOBS] if name != "member_of"}
     own |= {name: _number(own[name]) for name in _JOB_TIMES}
-    own |= {"delivery": str(job.delivery), "state": str(job.state), "grp": grp}
+    own |= {"delivery": str(job.delivery), "state": str(job.state), "member_of": member_of}
     return _row(TableKind.JOBS, own)
 
 
 def job(v: Values) -> Job:
     """Without what its runs tell of it: who had it last, and since when."""
-    own = {name: value for name, value in v.items() if name != "grp"}
+    own = {name: value for name, value in v.items() if name != "member_of"}
     own |= {name: _moment(v[name]) for name in _JOB_TIMES}
     own |= {"state": State(v["state"]), "delivery": Delivery(v["delivery"])}
     unknown: Values = dict.fromkeys(("holder", "boot_id", "started_at", "progress"))

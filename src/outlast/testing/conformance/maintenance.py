@@ -22,7 +22,13 @@ from outlast.testing.conformance.factories import (
     sweep,
 )
 
-NOTHING = MaintenanceDue(lapsed=False, overdue=False, held=False, groups=False, deserted=False)
+NOTHING = MaintenanceDue(
+    expired_leases=False,
+    missed_deadlines=False,
+    reservations=False,
+    groups=False,
+    dead_workers=False,
+)
 
 
 async def _lapse(store: Store, clock: FakeClock) -> None:

@@ -227,6 +227,6 @@ async def test_address_of_the_other_store_is_kept_as_it_was_given(store: Store) 
     await store.change_transfer_status(step(TransferStage.FILLING, other=other))
 
     footing = await store.transfer_status()
-    assert (footing.other, footing.by, footing.until) == (other, "move-1", None)
+    assert (footing.other, footing.transfer_id, footing.until) == (other, "move-1", None)
     assert await store.change_transfer_status(step(TransferStage.OPEN, other=other))
     assert await store.transfer_status() == OPEN

@@ -52,14 +52,18 @@ class Maintenance:
         return await self._tidy(chores) if chores else MaintenanceResult()
 
     async def _tidy(self, chores: MaintenanceDue) -> MaintenanceResult:
-        lapsed = await self._store.expired_leases(limit=AT_ONCE) if chores.lapsed else []
+        lapsed = await self._store.expired_leases(limit=AT_ONCE) if chores.expired_leases else []
         for job in lapsed:
             log_events.job_lost(Lease(job.id, job.token), reason="lease_expired", holder=job.holder)
-        overdue = await self._store.missed_start_deadline(limit=AT_ONCE) if chores.overdue else []
-        held = await self._reservations.run_once() if chores.held else Inspected()
+        overdue = (
+            await self._store.missed_start_deadline(limit=AT_ONCE)
+            if chores.missed_deadlines
+            else []
+        )
+        held = await self._reservations.run_once() if chores.reservations else Inspected()
         return MaintenanceResult(
             reclaimed=await self._settle(lapsed, Lost(Loss.LEASE_EXPIRED))
-            + (await self._deserted.run_once() if chores.deserted else 0),
+            + (await self._deserted.run_once() if chores.dead_workers else 0),
             misfired=await self._settle(overdue, Misfired()),
             reservations=held.freed + held.expired,
             swept=(await self._groups.run_once()).ended if chores.groups else 0,

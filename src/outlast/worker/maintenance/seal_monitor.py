@@ -25,8 +25,8 @@ class SealMonitor:
         if footing.stage is not TransferStage.SEALED or footing.grace is None:
             self._handed_back = None
             return False
-        if self._handed_back == footing.by or await self._store.now() < footing.grace:
+        if self._handed_back == footing.transfer_id or await self._store.now() < footing.grace:
             return False
-        self._handed_back = footing.by
+        self._handed_back = footing.transfer_id
         self._hand_back()
         return True

@@ -43,7 +43,7 @@ def _insert_one(
     values = job_rows.new_job(job, work.now)
     values |= {"id": job.id, "params": job.params, "retry_of": retry_of, "root": root}
     job_rows.require_storable(values.values())
-    values["grp"] = group_of(work, job)
+    values["member_of"] = group_of(work, job)
     values["job"] = work.run("add.job", **values).lastrowid
     work.run("add.wait", **values)
     if retry_of is not None:
@@ -54,7 +54,7 @@ def _insert_one(
 def _insert_alike(work: WriteTransaction, jobs: Sequence[NewJob]) -> None:
     values = job_rows.new_job(jobs[0], work.now)
     job_rows.require_storable(values.values())
-    values["grp"] = group_of(work, jobs[0])
+    values["member_of"] = group_of(work, jobs[0])
     values["jobs"] = to_json_param([(job.id, job.params) for job in jobs])
     last = work.run("add.jobs_alike", **values).lastrowid or 0
     values["first"] = last - len(jobs) + 1  # nobody else inserts meanwhile: they are consecutive

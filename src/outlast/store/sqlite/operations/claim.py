@@ -8,7 +8,7 @@ from datetime import timedelta
 from outlast.core.duration import MICROSECOND
 from outlast.core.queue import QueueGate
 from outlast.core.run import Claim, LeaseHolder
-from outlast.store.contract.jobs import PROMOTED_AT_ONCE
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
 from outlast.store.sqlite.verbs.footing import require_open_store
@@ -34,7 +34,7 @@ def claim(work: WriteTransaction, asked: Sequence[ClaimRequest]) -> list[list[Cl
 
 
 def _claim(work: WriteTransaction, wanted: ClaimRequest) -> list[Claim]:
-    work.run("claim.promote", now=work.now, limit=PROMOTED_AT_ONCE)
+    work.run("claim.promote", now=work.now, limit=MAX_PROMOTED_PER_CLAIM)
     gate, reserved = _gate(work, wanted.queue)
     if not _pick(work, wanted, gate, reserved):
         return []

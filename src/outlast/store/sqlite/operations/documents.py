@@ -36,4 +36,4 @@ def _delete_record(work: WriteTransaction, swap: Swap) -> Document | None:
 
 def _read_record(work: WriteTransaction, swap: Swap) -> Document | None:
     found = work.run("documents.get", kind=swap.kind, key=swap.key).fetchone()
-    return None if found is None else job_rows.record(found)
+    return None if found is None else job_rows.document(found)

@@ -10,7 +10,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.state import State
-from outlast.store.contract.jobs import PROMOTED_AT_ONCE, Added, Filter, Renewal
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Added, Filter, Renewal
 from outlast.store.rows import jobs as job_rows
 from outlast.store.sqlite import finding, verbs
 from outlast.store.sqlite.operations.base import SqliteOperations
@@ -69,7 +69,7 @@ class JobOperations(SqliteOperations):
         return moved
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        asked = {"now": to_micros(self._clock.now()), "promoted": PROMOTED_AT_ONCE}
+        asked = {"now": to_micros(self._clock.now()), "promoted": MAX_PROMOTED_PER_CLAIM}
         return await self._jobs("jobs.peek", queue=queue, limit=limit, **asked)
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
@@ -126,7 +126,7 @@ class JobOperations(SqliteOperations):
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
         # Looked for by a reader: going through all runs must not keep anybody from writing.
         found = [
-            job_rows.orphan(row) for row in await self._reader.rows("jobs.orphans", limit=limit)
+            job_rows.orphan_run(row) for row in await self._reader.rows("jobs.orphans", limit=limit)
         ]
         removed = await self._writer.submit(verbs.remove_orphans, found) if found else []
         return [event for event in removed if event is not None]

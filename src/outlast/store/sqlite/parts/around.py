@@ -17,10 +17,12 @@ class SqliteAround(SqliteOperations):
 
     async def document(self, kind: str, key: str) -> Document | None:
         found = await self._reader.rows("documents.get", kind=kind, key=key)
-        return job_rows.record(found[0]) if found else None
+        return job_rows.document(found[0]) if found else None
 
     async def documents(self, kind: str) -> list[Document]:
-        return [job_rows.record(row) for row in await self._reader.rows("documents.all", kind=kind)]
+        return [
+            job_rows.document(row) for row in await self._reader.rows("documents.all", kind=kind)
+        ]
 
     async def swap(
         self, kind: str, key: str, *, expected: int | None, value: str | None
@@ -49,8 +51,10 @@ class SqliteAround(SqliteOperations):
 
     async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
         found = await self._reader.rows("audit.dossiers", after=after, limit=limit)
-        return [audit.dossier(row) for row in found]
+        return [audit.job_audit(row) for row in found]
 
     async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:
-        pages = [await self._reader.rows(name, limit=limit) for name in audit.STRAYS]
-        return [audit.stray(row) for page in pages for row in page]
+        pages = [
+            await self._reader.rows(name, limit=limit) for name in audit.DANGLING_RECORD_STATEMENTS
+        ]
+        return [audit.dangling_record(row) for page in pages for row in page]

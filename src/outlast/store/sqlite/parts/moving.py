@@ -22,7 +22,7 @@ READS: Final[Mapping[TableKind, str]] = {
     TableKind.KEYS: "transfer.keys",
     TableKind.SLOTS: "transfer.slots",
     TableKind.SCHEDULES: "transfer.schedules",
-    TableKind.RECORDS: "transfer.records",
+    TableKind.DOCUMENTS: "transfer.documents",
     TableKind.JOBS: "transfer.jobs",
     TableKind.RUNS: "transfer.runs",
     TableKind.EVENTS: "transfer.events",

@@ -25,7 +25,11 @@ class SqliteUpkeep(SqliteOperations):
         ]
         deserted = bool(trees and await self.free_locks(trees))
         return MaintenanceDue(
-            lapsed=lapsed, overdue=overdue, held=held, groups=groups, deserted=deserted
+            expired_leases=lapsed,
+            missed_deadlines=overdue,
+            reservations=held,
+            groups=groups,
+            dead_workers=deserted,
         )
 
     async def free_locks(self, names: Collection[str]) -> frozenset[str]:

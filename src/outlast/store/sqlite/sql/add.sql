@@ -5,11 +5,11 @@ SELECT 1 FROM outlast_jobs WHERE id = :id;
 -- @job
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, retry_of, root, group_id, grp, template_id, template_at, schedule_id
+  slot_at, start_deadline, retry_of, root, group_id, member_of, template_id, template_at, schedule_id
 )
 VALUES (
   :id, :type, :name, :params, :queue, :delivery, :max_attempts, :now,
-  :slot_at, :start_deadline, :retry_of, :root, :group_id, :grp, :template_id, :template_at,
+  :slot_at, :start_deadline, :retry_of, :root, :group_id, :member_of, :template_id, :template_at,
   :schedule_id
 );
 
@@ -17,7 +17,7 @@ VALUES (
 -- In a `position` queue it goes behind the last waiting one of its priority.
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, start_deadline, token, failures, losses, grp
+  available_at, created_at, start_deadline, token, failures, losses, member_of
 )
 VALUES (
   :job, :state, :queue, :type, :name, :delivery, :priority,
@@ -38,28 +38,28 @@ VALUES (
     ),
     0
   ),
-  :available_at, :now, :start_deadline, 0, 0, 0, :grp
+  :available_at, :now, :start_deadline, 0, 0, 0, :member_of
 );
 
 -- @jobs_alike
 -- Many that differ in nothing but id and params.
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, group_id, grp, template_id, template_at, schedule_id
+  slot_at, start_deadline, group_id, member_of, template_id, template_at, schedule_id
 )
 SELECT
   n.value ->> 0, :type, :name, n.value ->> 1, :queue, :delivery, :max_attempts, :now,
-  :slot_at, :start_deadline, :group_id, :grp, :template_id, :template_at, :schedule_id
+  :slot_at, :start_deadline, :group_id, :member_of, :template_id, :template_at, :schedule_id
 FROM json_each(:jobs) AS n;
 
 -- @wait_alike
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, start_deadline, token, failures, losses, grp
+  available_at, created_at, start_deadline, token, failures, losses, member_of
 )
 SELECT
   j.seq, :state, :queue, :type, :name, :delivery, :priority, 0,
-  :available_at, :now, :start_deadline, 0, 0, 0, :grp
+  :available_at, :now, :start_deadline, 0, 0, 0, :member_of
 FROM outlast_jobs AS j
 WHERE j.seq >= :first;
 

@@ -5,13 +5,13 @@ DELETE FROM temp.outlast_changes;
 INSERT INTO temp.outlast_changes (
   n, job, token, guard, to_state, run_status, result, kind, reason, end_reason, error, delay,
   failures, losses, yields, successor, successor_delay, artifacts, was,
-  exit_code, log_path, run_id, grp
+  exit_code, log_path, run_id, member_of
 )
 SELECT
   c.key, j.seq, c.value ->> 1, c.value ->> 2, c.value ->> 3, c.value ->> 4, c.value ->> 5,
   c.value ->> 6, c.value ->> 7, c.value ->> 7, c.value ->> 8, coalesce(c.value ->> 9, 0),
   c.value ->> 10, c.value ->> 11, coalesce(c.value ->> 12, 0), c.value ->> 13, c.value ->> 14,
-  c.value ->> 15, c.value ->> 16, c.value ->> 17, c.value ->> 18, c.value ->> 19, j.grp
+  c.value ->> 15, c.value ->> 16, c.value ->> 17, c.value ->> 18, c.value ->> 19, j.member_of
 FROM json_each(:changes) AS c
 LEFT JOIN outlast_jobs AS j ON j.id = c.value ->> 0;
 
@@ -166,12 +166,12 @@ WHERE job IN (SELECT job FROM temp.outlast_changes WHERE ok AND run_status IS NO
 -- Without its start deadline: it has started in time.
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, token, failures, losses, grp
+  available_at, created_at, token, failures, losses, member_of
 )
 SELECT
   j.seq, c.to_state, j.queue, j.type, j.name, j.delivery, c.priority, c.position,
   CASE WHEN c.to_state = 'queued' AND c.delay = 0 THEN c.available_at ELSE :now + c.delay END,
-  j.created_at, c.token, c.failures, c.losses, j.grp
+  j.created_at, c.token, c.failures, c.losses, j.member_of
 FROM temp.outlast_changes AS c
 CROSS JOIN outlast_jobs AS j ON j.seq = c.job
 WHERE c.ok AND (c.run_status IS NOT NULL OR c.guard = 'adrift')
@@ -180,11 +180,11 @@ WHERE c.ok AND (c.run_status IS NOT NULL OR c.guard = 'adrift')
 -- @successors
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at, slot_at,
-  retry_of, root, group_id, grp, template_id, template_at, schedule_id
+  retry_of, root, group_id, member_of, template_id, template_at, schedule_id
 )
 SELECT
   c.successor, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, :now, j.slot_at,
-  j.seq, coalesce(j.root, j.seq), j.group_id, j.grp, j.template_id, j.template_at,
+  j.seq, coalesce(j.root, j.seq), j.group_id, j.member_of, j.template_id, j.template_at,
   j.schedule_id
 FROM temp.outlast_changes AS c
 CROSS JOIN outlast_jobs AS j ON j.seq = c.job
@@ -194,12 +194,12 @@ ORDER BY c.n;
 -- @queue_successors
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, token, failures, losses, grp
+  available_at, created_at, token, failures, losses, member_of
 )
 SELECT
   s.seq, CASE WHEN c.successor_delay > 0 THEN 'scheduled' ELSE 'queued' END,
   s.queue, s.type, s.name, s.delivery, c.priority, 0,
-  :now + c.successor_delay, :now, 0, c.failures, c.losses, s.grp
+  :now + c.successor_delay, :now, 0, c.failures, c.losses, s.member_of
 FROM temp.outlast_changes AS c
 CROSS JOIN outlast_jobs AS s ON s.id = c.successor
 WHERE c.ok AND c.successor IS NOT NULL
@@ -280,13 +280,13 @@ ORDER BY c.n;
 SELECT c.job, c.token, coalesce(j.root, j.seq), g.seq, g.mode, g.on_failure, c.to_state,
   c.stood IS 'blocked'
 FROM temp.outlast_changes AS c
-CROSS JOIN outlast_groups AS g ON g.seq = c.grp
+CROSS JOIN outlast_groups AS g ON g.seq = c.member_of
 CROSS JOIN outlast_jobs AS j ON j.seq = c.job
 WHERE c.ok AND c.successor IS NULL
   AND c.to_state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled')
   AND g.closing IS NULL
   AND (g.mode = 'sequential' OR c.to_state NOT IN ('succeeded', 'skipped'))
-  AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS s WHERE s.retry_of = c.job AND +s.grp = c.grp)
+  AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS s WHERE s.retry_of = c.job AND +s.member_of = c.member_of)
 ORDER BY c.n;
 
 -- @answer

@@ -102,11 +102,11 @@ ON CONFLICT DO NOTHING;
 -- @open
 INSERT INTO outlast_open_runs (
   job, run_id, token, worker, started_at, lease_until,
-  queue, name, delivery, priority, position, available_at, failures, losses, grp
+  queue, name, delivery, priority, position, available_at, failures, losses, member_of
 )
 SELECT
   w.job, :prefix || printf('%06x', p.n - 1), w.token + 1, k.id, :now, :until,
-  w.queue, w.name, w.delivery, w.priority, w.position, w.available_at, w.failures, w.losses, w.grp
+  w.queue, w.name, w.delivery, w.priority, w.position, w.available_at, w.failures, w.losses, w.member_of
 FROM temp.outlast_picked AS p
 CROSS JOIN outlast_workers AS k ON k.instance_id = :instance AND k.boot_id = :boot
 CROSS JOIN outlast_waiting AS w ON w.job = p.job;

@@ -11,15 +11,15 @@ UPDATE outlast_groups
 SET sealed_at = :now
 WHERE id = :id AND sealed_at IS NULL AND closing IS NULL
   AND total = (
-    SELECT count(*) FROM outlast_jobs AS j WHERE j.grp = outlast_groups.seq AND j.root IS NULL
+    SELECT count(*) FROM outlast_jobs AS j WHERE j.member_of = outlast_groups.seq AND j.root IS NULL
   );
 
 -- @unblock
 UPDATE outlast_waiting
 SET state = 'scheduled'
 WHERE job IN (
-  SELECT w.job FROM outlast_waiting AS w INDEXED BY outlast_waiting_grp
-  WHERE w.grp = :grp AND w.state = 'blocked'
+  SELECT w.job FROM outlast_waiting AS w INDEXED BY outlast_waiting_member_of
+  WHERE w.member_of = :group_seq AND w.state = 'blocked'
   ORDER BY w.job
   LIMIT :limit
 );
@@ -28,23 +28,23 @@ WHERE job IN (
 UPDATE outlast_waiting
 SET state = 'scheduled'
 WHERE job = (
-    SELECT w.job FROM outlast_waiting AS w INDEXED BY outlast_waiting_grp
-    WHERE w.grp = :grp AND w.job > :root AND w.state = 'blocked'
+    SELECT w.job FROM outlast_waiting AS w INDEXED BY outlast_waiting_member_of
+    WHERE w.member_of = :group_seq AND w.job > :root AND w.state = 'blocked'
     ORDER BY w.job
     LIMIT 1
   )
   AND EXISTS (
-    SELECT 1 FROM outlast_groups WHERE seq = :grp AND closing IS NULL AND sealed_at IS NOT NULL
+    SELECT 1 FROM outlast_groups WHERE seq = :group_seq AND closing IS NULL AND sealed_at IS NOT NULL
   );
 
 -- @close
 UPDATE outlast_groups
 SET closing = :closing, reason = :reason
-WHERE seq = :grp AND closing IS NULL;
+WHERE seq = :group_seq AND closing IS NULL;
 
 -- @tell
 INSERT INTO outlast_events (job, at, kind, token, reason, detail)
-SELECT :job, :now, 'group_stopped', :token, closing, id FROM outlast_groups WHERE seq = :grp;
+SELECT :job, :now, 'group_stopped', :token, closing, id FROM outlast_groups WHERE seq = :group_seq;
 
 -- @stop
 UPDATE outlast_groups
@@ -114,7 +114,7 @@ FROM (
   SELECT * FROM (
     SELECT w.job
     FROM outlast_groups AS g
-    CROSS JOIN outlast_waiting AS w INDEXED BY outlast_waiting_grp ON w.grp = g.seq
+    CROSS JOIN outlast_waiting AS w INDEXED BY outlast_waiting_member_of ON w.member_of = g.seq
     WHERE g.id = :id AND g.closing IS NOT NULL AND w.job > :after
     ORDER BY w.job
     LIMIT :limit
@@ -123,7 +123,7 @@ FROM (
   SELECT * FROM (
     SELECT o.job
     FROM outlast_groups AS g
-    CROSS JOIN outlast_open_runs AS o INDEXED BY outlast_open_grp ON o.grp = g.seq
+    CROSS JOIN outlast_open_runs AS o INDEXED BY outlast_open_member_of ON o.member_of = g.seq
     WHERE g.id = :id AND g.closing = 'stop' AND o.job > :after AND NOT o.cancel
     ORDER BY o.job
     LIMIT :limit
@@ -136,7 +136,7 @@ LIMIT :limit;
 -- @members
 SELECT s.*
 FROM outlast_groups AS g
-CROSS JOIN outlast_jobs AS j INDEXED BY outlast_jobs_grp ON j.grp = g.seq
+CROSS JOIN outlast_jobs AS j INDEXED BY outlast_jobs_member_of ON j.member_of = g.seq
 CROSS JOIN outlast_job_state AS s ON s.seq = j.seq
 WHERE g.id = :group
   AND j.seq < coalesce(:before, 9223372036854775807)

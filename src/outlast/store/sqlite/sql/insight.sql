@@ -44,8 +44,8 @@ WHERE o.delivery = 'once' AND o.name = :name;
 -- The member of its group before it that has not ended; a chain stands where it began.
 SELECT j.id
 FROM outlast_jobs AS own
-CROSS JOIN outlast_groups AS g ON g.seq = own.grp AND g.sealed_at IS NOT NULL
-CROSS JOIN outlast_jobs AS j ON j.grp = own.grp AND coalesce(j.root, j.seq) < own.seq
+CROSS JOIN outlast_groups AS g ON g.seq = own.member_of AND g.sealed_at IS NOT NULL
+CROSS JOIN outlast_jobs AS j ON j.member_of = own.member_of AND coalesce(j.root, j.seq) < own.seq
 LEFT JOIN outlast_ends AS e ON e.job = j.seq
 WHERE own.id = :id AND e.job IS NULL
 ORDER BY coalesce(j.root, j.seq) DESC

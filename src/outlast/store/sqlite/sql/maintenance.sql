@@ -45,10 +45,10 @@ ORDER BY e.at, e.job
 LIMIT :limit;
 
 -- @groups_of
-SELECT json_group_array(DISTINCT j.grp)
+SELECT json_group_array(DISTINCT j.member_of)
 FROM temp.outlast_picked AS p
 CROSS JOIN outlast_jobs AS j ON j.seq = p.job
-WHERE j.grp IS NOT NULL;
+WHERE j.member_of IS NOT NULL;
 
 -- @delete
 -- Runs, ends and events go with their job; keys and slots stay.
@@ -60,10 +60,10 @@ WHERE seq IN (SELECT job FROM temp.outlast_picked)
 -- A group goes with the last of its members.
 DELETE FROM outlast_groups
 WHERE seq IN (SELECT value FROM json_each(:groups))
-  AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.grp = outlast_groups.seq);
+  AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.member_of = outlast_groups.seq);
 
 -- @empty_groups
 -- Those that were stopped before they had any.
 DELETE FROM outlast_groups
 WHERE sealed_at IS NULL AND swept AND created_at < :before
-  AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.grp = outlast_groups.seq);
+  AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.member_of = outlast_groups.seq);

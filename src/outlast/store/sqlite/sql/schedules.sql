@@ -164,7 +164,7 @@ FROM json_each(:jobs) AS j;
 -- Numbered in the order given, from the first new one on: nobody else inserts meanwhile.
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, start_deadline, token, failures, losses, grp
+  available_at, created_at, start_deadline, token, failures, losses, member_of
 )
 SELECT
   :first + j.key, j.value ->> 13, j.value ->> 4, j.value ->> 1,

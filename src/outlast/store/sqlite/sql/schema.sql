@@ -74,7 +74,7 @@ CREATE TEMP TABLE outlast_changes (
   exit_code INTEGER,
   log_path TEXT,
   run_id TEXT,
-  grp INTEGER,
+  member_of INTEGER,
   stood TEXT,
   ok INTEGER NOT NULL DEFAULT 0,
   queue TEXT,
@@ -87,7 +87,7 @@ CREATE TEMP TABLE outlast_changes (
 CREATE TEMP TABLE outlast_finished (
   n INTEGER PRIMARY KEY,
   job INTEGER NOT NULL,
-  grp INTEGER,
+  member_of INTEGER,
   root_id TEXT NOT NULL,
   token INTEGER NOT NULL,
   run_id TEXT NOT NULL,

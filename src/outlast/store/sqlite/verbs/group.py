@@ -80,13 +80,13 @@ def advance(work: WriteTransaction, ends: Iterable[tuple[Any, ...]]) -> None:
     for job, token, root, group, mode, on_failure, end, was_blocked in ends:
         step = action_after_member(GroupMode(mode), OnMemberFailure(on_failure), State(end))
         if step in (GroupAction.STOP, GroupAction.SKIP):
-            closed = work.run("groups.close", grp=group, closing=step, reason=MEMBER_FAILED)
+            closed = work.run("groups.close", group_seq=group, closing=step, reason=MEMBER_FAILED)
             if closed.rowcount > 0:
-                work.run("groups.tell", job=job, token=token, grp=group, now=work.now)
+                work.run("groups.tell", job=job, token=token, group_seq=group, now=work.now)
         elif (
             step is GroupAction.NEXT and not was_blocked
         ):  # who ends before its turn gives none away
-            work.run("groups.next", grp=group, root=root)
+            work.run("groups.next", group_seq=group, root=root)
             work.queues.add("")
 
 
@@ -109,7 +109,7 @@ def _seal(work: WriteTransaction, group_id: str) -> bool:
     if work.run("groups.seal", id=group_id, now=work.now).rowcount <= 0:
         return False
     limit = _ALL if mode == GroupMode.PARALLEL else 1
-    if work.run("groups.unblock", grp=seq, limit=limit).rowcount > 0:
+    if work.run("groups.unblock", group_seq=seq, limit=limit).rowcount > 0:
         work.queues.add("")  # members may be of several queues
     return True
 

@@ -46,7 +46,7 @@ def _put(work: WriteTransaction, kind: TableKind, values: Mapping[str, Any]) -> 
         TableKind.KEYS: ("transfer.put_keys",),
         TableKind.SLOTS: ("transfer.claim_slots", "transfer.put_slots", "transfer.mark_slots"),
         TableKind.SCHEDULES: ("transfer.clear_schedules", "transfer.put_schedules"),
-        TableKind.RECORDS: ("transfer.drop_records", "transfer.put_records"),
+        TableKind.DOCUMENTS: ("transfer.drop_documents", "transfer.put_documents"),
         TableKind.JOBS: (
             "transfer.edit_jobs", "transfer.put_jobs", "transfer.leave_jobs", "transfer.wait_jobs",
             "transfer.bury_jobs", "transfer.end_jobs",
@@ -71,7 +71,7 @@ def _drop(work: WriteTransaction, kind: TableKind, key: Mapping[str, Any]) -> No
         TableKind.GROUPS: "transfer.drop_groups",
         TableKind.KEYS: "transfer.drop_keys",
         TableKind.SCHEDULES: "transfer.drop_schedules",
-        TableKind.RECORDS: "transfer.drop_records",
+        TableKind.DOCUMENTS: "transfer.drop_documents",
         TableKind.JOBS: "transfer.drop_jobs",
         TableKind.EVENTS: "transfer.drop_events",
         TableKind.RESERVATIONS: "transfer.drop_reservations",
