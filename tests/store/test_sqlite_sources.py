@@ -24,7 +24,9 @@ from .kit import SOURCES, SQL
 STORE = SOURCES / "store"
 STATUSES = {*RunStatus, *ReservationStatus}
 LITERAL = re.compile(r"'((?:[^']|'')*)'")
-STATE_COLUMN = re.compile(r"\b(?:state|to_state|was)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
+STATE_COLUMN = re.compile(
+    r"\b(?:state|to_state|expected_state)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')"
+)
 STATUS_COLUMN = re.compile(r"\b(?:status|run_status)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
 OTHER_WORDS = {"sqlite_stat1", "outlast_*", "~",
     "active", "key",  # scopes of keys

@@ -64,7 +64,7 @@ CREATE INDEX outlast_waiting_once ON outlast_waiting
   (name, queue, priority DESC, position, available_at, created_at, job)
   WHERE delivery = 'once' AND state = 'queued';
 -- Whoever has a position of its own, in order; 0 is what a `scheduled` queue gives everybody.
-CREATE INDEX outlast_waiting_place ON outlast_waiting
+CREATE INDEX outlast_waiting_position ON outlast_waiting
   (queue, priority, position, available_at, created_at, job)
   WHERE position <> 0;
 -- Those of the blocked that have none, for whoever gives them one.
@@ -85,13 +85,13 @@ CREATE TABLE outlast_workers (
   alive_until INTEGER,  -- of the monotonic clock of the boot in outlast_meta
   info TEXT CONSTRAINT info_json CHECK (info IS NULL OR json_valid(info)),
   UNIQUE (instance_id, boot_id),
-  CONSTRAINT enlisted CHECK (
+  CONSTRAINT registered CHECK (
     (started_at IS NULL) = (info IS NULL)
     AND (started_at IS NULL) = (seen_at IS NULL)
     AND (started_at IS NULL) = (alive_until IS NULL)
   )
 );
-CREATE INDEX outlast_workers_enlisted ON outlast_workers (started_at)
+CREATE INDEX outlast_workers_registered ON outlast_workers (started_at)
   WHERE started_at IS NOT NULL;
 -- Nobody: whose a run is that left no trace of its worker.
 INSERT INTO outlast_workers (id, instance_id, boot_id) VALUES (0, '?', '?');
@@ -171,7 +171,7 @@ CREATE TABLE outlast_ends (
 );
 CREATE INDEX outlast_ends_state ON outlast_ends (state, at);
 -- The few that did not succeed are looked for among the many that did.
-CREATE INDEX outlast_ends_odd ON outlast_ends (state, job) WHERE state <> 'succeeded';
+CREATE INDEX outlast_ends_unsuccessful ON outlast_ends (state, job) WHERE state <> 'succeeded';
 
 -- Keys point at the root of a chain. 'key' rows stay for ever, also when their job is pruned;
 -- 'active' rows go when the chain ends.

@@ -1,7 +1,7 @@
--- @size
+-- @job_count
 SELECT count(*) FROM outlast_jobs;
 
--- @dossiers
+-- @jobs
 -- One statement, so that a page is one moment. Params and results are looked at and left there.
 SELECT
   j.seq, j.id, j.delivery, j.queue, j.created_at, json_valid(j.params),

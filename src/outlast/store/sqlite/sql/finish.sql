@@ -45,7 +45,7 @@ CROSS JOIN outlast_jobs AS j ON j.seq = f.job
 WHERE g.mode = 'sequential' AND g.closing IS NULL
 ORDER BY f.n;
 
--- @answer
+-- @accepted
 SELECT json_group_array(n) FROM temp.outlast_finished;
 
 -- @limited

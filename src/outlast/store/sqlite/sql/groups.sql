@@ -3,7 +3,7 @@ INSERT INTO outlast_groups (id, name, mode, on_failure, total, created_at)
 VALUES (:id, :name, :mode, :on_failure, :total, :now)
 ON CONFLICT (id) DO NOTHING;
 
--- @door
+-- @membership
 SELECT seq, sealed_at IS NOT NULL, closing, mode FROM outlast_groups WHERE id = :id;
 
 -- @seal
@@ -24,7 +24,7 @@ WHERE job IN (
   LIMIT :limit
 );
 
--- @next
+-- @unblock_next
 UPDATE outlast_waiting
 SET state = 'scheduled'
 WHERE job = (
@@ -42,7 +42,7 @@ UPDATE outlast_groups
 SET closing = :closing, reason = :reason
 WHERE seq = :group_seq AND closing IS NULL;
 
--- @tell
+-- @record_stop
 INSERT INTO outlast_events (job, at, kind, token, reason, detail)
 SELECT :job, :now, 'group_stopped', :token, closing, id FROM outlast_groups WHERE seq = :group_seq;
 
@@ -62,7 +62,7 @@ WHERE seq IN (
   LIMIT :limit
 );
 
--- @sweep
+-- @mark_closed
 UPDATE outlast_groups
 SET swept = 1
 WHERE seq IN (
@@ -83,7 +83,7 @@ WHERE s.seq < coalesce(:before, 9223372036854775807)
 ORDER BY s.seq DESC
 LIMIT :limit;
 
--- @over
+-- @finished
 SELECT g.id, NOT EXISTS (SELECT 1 FROM outlast_live_groups AS l WHERE l.seq = g.seq)
 FROM json_each(:ids) AS i
 CROSS JOIN outlast_groups AS g ON g.id = i.value;
@@ -94,7 +94,7 @@ WHERE closing IS NOT NULL AND NOT swept
 ORDER BY seq
 LIMIT :limit;
 
--- @sweepable
+-- @closable
 SELECT 1
 FROM outlast_groups AS g INDEXED BY outlast_groups_closing
 WHERE g.closing IS NOT NULL AND NOT g.swept
@@ -107,7 +107,7 @@ FROM outlast_groups INDEXED BY outlast_groups_unsealed
 WHERE sealed_at IS NULL AND closing IS NULL AND created_at < :before
 LIMIT 1;
 
--- @left_over
+-- @remaining
 -- Two index ranges in the order of the page, so that it costs what it shows.
 SELECT s.*
 FROM (

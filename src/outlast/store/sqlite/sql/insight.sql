@@ -86,14 +86,14 @@ SELECT
     LIMIT 1
   );
 
--- @held
+-- @open_runs_by_worker
 -- What each worker has in hand.
 SELECT k.instance_id, k.boot_id, count(*)
 FROM outlast_open_runs AS o
 CROSS JOIN outlast_workers AS k ON k.id = o.worker
 GROUP BY k.id;
 
--- @facts
+-- @describe
 SELECT
   sqlite_version(),
   (SELECT version FROM outlast_meta),

@@ -208,7 +208,7 @@ WHERE NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.seq = :seq)
   AND (p.seq IS NOT NULL) = (:retry_of IS NOT NULL)
   AND (g.seq IS NOT NULL) = (:member_of IS NOT NULL);
 
--- @leave_jobs
+-- @leave_waiting
 DELETE FROM outlast_waiting WHERE job = :seq;
 
 -- @wait_jobs
@@ -222,7 +222,7 @@ SELECT
 FROM outlast_jobs AS j
 WHERE j.id = :id AND :finished_at IS NULL;
 
--- @bury_jobs
+-- @change_ends
 UPDATE outlast_ends
 SET state = :state, reason = :reason
 WHERE job = :seq AND state <> :state;
@@ -238,11 +238,11 @@ FROM outlast_jobs AS j
 WHERE j.id = :id AND :finished_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM outlast_ends AS e WHERE e.job = j.seq);
 
--- @gone_jobs
+-- @chain_of
 -- Pruned since, with all of its chain.
 SELECT seq FROM outlast_jobs WHERE seq = :seq OR root = :seq;
 
--- @lay_jobs
+-- @end_deleted
 -- What is deleted must have ended.
 INSERT INTO outlast_ends (
   job, state, at, queue, priority, position, available_at, token, failures, losses
@@ -254,7 +254,7 @@ WHERE j.seq = :seq AND NOT EXISTS (SELECT 1 FROM outlast_ends AS e WHERE e.job =
 -- @drop_jobs
 DELETE FROM outlast_jobs WHERE seq = :seq OR root = :seq;
 
--- @grow_runs
+-- @update_runs
 -- Artifacts may come late, and what a run lost since may be told.
 UPDATE outlast_runs
 SET artifacts = :artifacts, exit_code = :exit_code, error = :error
