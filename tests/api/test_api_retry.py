@@ -217,7 +217,7 @@ async def test_a_filter_that_makes_no_sense_is_refused(app, dead, wrong):
 
 
 async def test_the_lineage_of_a_chain_counts_links_and_attempts(app, hand):
-    @app.job(delivery="chain", retry=Backoff(2, base="0s"))
+    @app.job(delivery="linked", retry=Backoff(2, base="0s"))
     def story() -> None: ...
 
     root = await story.enqueue()

@@ -123,7 +123,7 @@ def test_wall_clock_that_was_set_back_refutes_nothing() -> None:
 def test_failure_that_was_given_up_later_is_told_by_both_events() -> None:
     chained, given_up = told(EventKind.CHAINED, 1), told(EventKind.GIVEN_UP, 2, LATER)
     job = a_job(
-        delivery=Delivery.CHAIN,
+        delivery=Delivery.LINKED,
         places=(an_end(State.DEAD_LETTER, failures=1),),
         runs=(a_run(status=RunStatus.FAILED),),
         events=(chained, given_up),

@@ -23,8 +23,8 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance import sizes
 from support.crash.runner import ACT_IDS, Probe
 from support.crash.scenarios import (
-    CHAIN,
     LEASE,
+    LINKED,
     ONCE,
     SECOND,
     Scenario,
@@ -127,7 +127,7 @@ MORE: Final = {
     "cancel_scheduled": deciding(_scheduled, CancelRequested()),
     "cancel_retrying": deciding(_retrying, CancelRequested()),
     "cancel_blocked": deciding(_blocked, CancelRequested()),
-    "reclaim_chain": _reclaiming(**CHAIN),
+    "reclaim_linked": _reclaiming(**LINKED),
     "reclaim_once": _reclaiming(**ONCE),
     "reclaim_dead": _reclaiming(max_attempts=1),
     "lose_dead": settling(Lost(Loss.OWNER_DEAD), max_attempts=1),

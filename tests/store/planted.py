@@ -25,7 +25,7 @@ async def sound_world(store: SqliteStore) -> None:
     await settle(store, await started(store, queue="retried"), FAILED)
     await take(store, queue="retried")
     await put(store, queue="queued")
-    await ended(store, FAILED, queue="link", delivery=Delivery.CHAIN)
+    await ended(store, FAILED, queue="link", delivery=Delivery.LINKED)
     await started(store, queue="once", name="nightly", delivery=Delivery.ONCE)
     await ended(store, FAILED, queue="dead", max_attempts=1)
     dropped = await put(store, queue="dropped")

@@ -120,7 +120,7 @@ async def _keys(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
 
 async def _chain_over(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
     """A chain of two, long over."""
-    await store.add([_job("first", delivery=Delivery.CHAIN)])
+    await store.add([_job("first", delivery=Delivery.LINKED)])
     first = await take(store)
     await store.apply([decide(first, Failed("it broke"), new_id=lambda: _id("last"))])
     last = await take(store)
@@ -247,7 +247,7 @@ def _group_at_work(mode: GroupMode) -> MakeWorld:
         """The first of three runs."""
         new = NewGroup(id=GROUP, total=3, mode=mode, on_failure=OnMemberFailure.STOP)
         await store.add_group(new)
-        members: dict[str, Any] = {"group_id": GROUP, "member": True, "delivery": Delivery.CHAIN}
+        members: dict[str, Any] = {"group_id": GROUP, "member": True, "delivery": Delivery.LINKED}
         await _put_in_turn(store, clock, "a", "b", "c", **members)
         await store.seal_group(GROUP)
         a = await take(store)

@@ -157,7 +157,7 @@ async def test_who_only_looks_ahead_learns_of_remains_too(
             await store.add([make_job() for _ in range(REMAINS)])
             async with store._lines.line("claim").acquire() as lane:
                 await lane.connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
-            [chain] = await store.add([make_job(delivery=Delivery.CHAIN)])
+            [chain] = await store.add([make_job(delivery=Delivery.LINKED)])
             added = [each.id for each in await store.add([make_job() for _ in range(50)])]
 
             taken: list[str] = []

@@ -40,7 +40,7 @@ async def _busy_life(store: SqliteStore) -> None:
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION, gap=10))
     await ended(store, SUCCEEDED)
     await store.prune(older_than=-HOUR, limit=1)
-    await ended(store, Failed("it broke"), delivery=Delivery.CHAIN)
+    await ended(store, Failed("it broke"), delivery=Delivery.LINKED)
     await store.add([make_job(queue="lane", priority=n % 2) for n in range(6)])
     await started(store, queue="third", key=Key(key="k"))
     await ended(store, Failed("it broke", HOUR), queue="third")

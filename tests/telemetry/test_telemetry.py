@@ -88,7 +88,7 @@ async def test_words_of_an_error_are_for_who_listens_and_not_in_the_log(app, cap
 
     own = logging.getLogger("theirs")
     leave = subscribe(log_full_errors(own))
-    await ended(app, broken, delivery="chain")
+    await ended(app, broken, delivery="linked")
     leave()
 
     [error] = [told for told in heard if told.event == "job_error"]

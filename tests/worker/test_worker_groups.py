@@ -135,7 +135,7 @@ async def test_a_failure_stops_the_members_that_run(app):
 async def test_a_chain_is_one_member_however_often_it_is_tried(app):
     tries = []
 
-    @app.job(delivery="chain", retry=AT_ONCE)
+    @app.job(delivery="linked", retry=AT_ONCE)
     async def step(number: int) -> None:
         tries.append(number)
         if tries.count(number) < 2:
@@ -262,7 +262,7 @@ async def test_a_group_that_nobody_completed_is_stopped_after_a_while(app, monke
 async def test_a_member_lost_for_good_moves_its_group_like_any_other(app, path):
     started = asyncio.Event()
 
-    @app.job(delivery="chain", retry=ONE_TRY, max_runtime="100ms")
+    @app.job(delivery="linked", retry=ONE_TRY, max_runtime="100ms")
     async def slow() -> None:
         started.set()
         await asyncio.Event().wait()

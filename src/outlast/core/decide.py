@@ -154,7 +154,7 @@ def _after_failure(
         case _ if event.permanent or spent:
             why = "permanent" if event.permanent else "attempts_exhausted"
             change = _close(job, State.DEAD_LETTER, RunStatus.FAILED, EventKind.DEAD_LETTER, why)
-        case OnFailure.CHAIN:
+        case OnFailure.SUCCESSOR:
             change = _chain(job, RunStatus.FAILED, Guard.OPEN, "retried", event.delay, new_id)
         case OnFailure.IN_PLACE:
             move = _back(State.RETRY_WAIT, RunStatus.FAILED, EventKind.RETRY)
@@ -178,7 +178,7 @@ def _after_loss(
             change = _close(
                 job, State.DEAD_LETTER, RunStatus.LOST, EventKind.DEAD_LETTER, event.reason
             )
-        case OnLoss.CHAIN:
+        case OnLoss.SUCCESSOR:
             change = _chain(job, RunStatus.LOST, guard, event.reason, event.delay, new_id)
         case OnLoss.REQUEUE:
             to = State.RETRY_WAIT if event.delay else State.QUEUED
@@ -251,7 +251,7 @@ def _misfired(job: JobView, _event: Event, _: Callable[[], JobId]) -> Change:
 
 def _give_up(job: JobView, event: Event, _: Callable[[], JobId]) -> Change:
     assert isinstance(event, ev.GivenUp)
-    if job.state is State.FAILED and job.delivery is not Delivery.CHAIN:
+    if job.state is State.FAILED and job.delivery is not Delivery.LINKED:
         raise _refused(job, event)
     move = Transition(guard=Guard.STATE, to=State.DEAD_LETTER, kind=EventKind.GIVEN_UP)
     return _unstarted(job, move, event.reason)
@@ -300,7 +300,7 @@ def _after_last_run(
 
 def _continued(job: JobView, event: Event, new_id: Callable[[], JobId]) -> Change:
     assert isinstance(event, ev.SuccessorMissing)
-    if job.delivery is not Delivery.CHAIN:
+    if job.delivery is not Delivery.LINKED:
         raise _refused(job, event)
     if attempts_exhausted(job.failures, job.max_attempts):
         return _give_up(job, ev.GivenUp("attempts_exhausted"), new_id)

@@ -34,11 +34,11 @@ def _is_followed_as_it_may_be(job: JobAudit) -> Found:
         yield ViolationCode.FOLLOWED_TWICE, f"has {len(after)} successors", [job.row, *after]
     if after and job.end is None:
         yield ViolationCode.FOLLOWED_EARLY, "has a successor and has not ended", [job.row, *after]
-    if job.delivery != Delivery.CHAIN and job.tells(EventKind.CHAINED):
+    if job.delivery != Delivery.LINKED and job.tells(EventKind.CHAINED):
         told = f"({job.delivery}) wrote a successor when it ended"
         yield ViolationCode.CHAINED_ASTRAY, told, [job.row, *after]
     end = job.only(StateTable.END)
-    if end and (job.delivery, end.state) == (Delivery.CHAIN, State.FAILED) and not after:
+    if end and (job.delivery, end.state) == (Delivery.LINKED, State.FAILED) and not after:
         yield ViolationCode.UNFOLLOWED, "failed and nothing follows it", [job.place_row(end)]
 
 

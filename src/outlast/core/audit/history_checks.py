@@ -19,7 +19,7 @@ from outlast.core.state import FINAL, WAITING, RunStatus, State
 Found = Iterator[tuple[ViolationCode, str, list[str]]]
 Check = Callable[[JobAudit], Found]
 
-AT_MOST_ONCE: Final = frozenset({Delivery.CHAIN, Delivery.ONCE})
+AT_MOST_ONCE: Final = frozenset({Delivery.LINKED, Delivery.ONCE})
 ENDING: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED, RunStatus.CANCELLED})
 """How a run ends that its job does not outlive."""
 

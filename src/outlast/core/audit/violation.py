@@ -17,8 +17,8 @@ class ViolationCode(StrEnum):
     STANDS_TWICE = "stands_twice"  # it is in two or three places
     UNLIKE_ITS_JOB = "unlike_its_job"  # its place repeats the job otherwise than it is
     WORD_UNKNOWN = "word_unknown"  # a state or status that there is not
-    WAITS_AGAIN = "waits_again"  # a started `once` or `chain` job is back in its queue
-    RAN_TWICE = "ran_twice"  # a `once` or `chain` job has more than one run
+    WAITS_AGAIN = "waits_again"  # a started `once` or `linked` job is back in its queue
+    RAN_TWICE = "ran_twice"  # a `once` or `linked` job has more than one run
     RUN_MISSING = "run_missing"  # its tokens do not count from 1 without a gap
     TOKEN_APART = "token_apart"  # noqa: S105 - the token of its place is not that of its last run
     OPEN_NOT_LAST = "open_not_last"  # a run was closed after the one that is open

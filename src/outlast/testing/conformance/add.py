@@ -30,7 +30,7 @@ async def test_added_job_is_there_as_it_was_asked(store: Store, clock: FakeClock
         params='{"words":900}',
         name="morning-story",
         queue="stories",
-        delivery=Delivery.CHAIN,
+        delivery=Delivery.LINKED,
         priority=7,
         max_attempts=3,
         group_id="group-1",
@@ -43,7 +43,7 @@ async def test_added_job_is_there_as_it_was_asked(store: Store, clock: FakeClock
     job = await job_of(store, asked.id)
     assert added == Added(asked.id, created=True)
     assert (job.id, job.type, job.params) == (asked.id, "story.write", '{"words":900}')
-    assert (job.name, job.queue, job.delivery) == ("morning-story", "stories", Delivery.CHAIN)
+    assert (job.name, job.queue, job.delivery) == ("morning-story", "stories", Delivery.LINKED)
     assert (job.priority, job.max_attempts) == (7, 3)
     assert (job.group_id, job.template_id) == ("group-1", "template-1")
     assert job.schedule_id == "schedule-1"

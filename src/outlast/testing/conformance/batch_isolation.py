@@ -128,7 +128,7 @@ async def test_change_that_cannot_be_kept_leaves_nothing_and_sinks_nobody(
 
 async def test_changes_of_every_kind_go_together(store: Store) -> None:
     lease, lost, failed = await _running(store, 3)
-    chain = await started(store, delivery=Delivery.CHAIN)
+    chain = await started(store, delivery=Delivery.LINKED)
     waiting = await job_of(store, await put(store))
     decided: list[tuple[JobView, Event]] = [
         (lease, SUCCEEDED),
@@ -163,7 +163,7 @@ async def test_changes_of_different_jobs_are_applied_in_the_order_given(
 ) -> None:
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION))
     await store.add(
-        [make_job(queue="lane", delivery=each) for each in (Delivery.CHAIN, Delivery.LEASE)]
+        [make_job(queue="lane", delivery=each) for each in (Delivery.LINKED, Delivery.LEASE)]
     )
     chain, lease = await take_many(store, queue="lane")
     lost = [chain, lease] if chain_first else [lease, chain]

@@ -215,7 +215,7 @@ async def test_one_lapsed_run_is_reclaimed_once_between_processes(url: str) -> N
 async def test_one_lapsed_chain_job_gets_one_successor_between_processes(url: str) -> None:
     size = sizes.SIZES
     async with opened(url) as store:
-        lapsed = [await _lapsed(store, Delivery.CHAIN) for _ in range(size.race_rounds)]
+        lapsed = [await _lapsed(store, Delivery.LINKED) for _ in range(size.race_rounds)]
     ids = [[new_id() for _ in lapsed] for _ in range(2)]
 
     await race(url, [[partial(reclaim_all, successors=own)] for own in ids])
@@ -255,7 +255,7 @@ async def test_renewal_by_another_process_is_seen(url: str) -> None:
 async def test_fresh_process_finds_all_as_it_was_left(url: str) -> None:
     async with opened(url) as store:
         await ended(store, SUCCEEDED)
-        await ended(store, FAILED, delivery=Delivery.CHAIN)
+        await ended(store, FAILED, delivery=Delivery.LINKED)
         await take(store)
         for number in range(20):
             await put(store, priority=number % 3)

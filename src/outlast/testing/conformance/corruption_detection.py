@@ -24,7 +24,7 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.verify import verify
 
-CHAIN = {"delivery": Delivery.CHAIN}
+LINKED = {"delivery": Delivery.LINKED}
 
 
 async def _found(store: Store) -> list[tuple[ViolationCode, JobId | None]]:
@@ -56,7 +56,7 @@ async def test_job_in_no_place_is_refuted_until_recovery_has_settled_it(
 async def test_failed_link_that_nothing_follows_is_refuted_until_it_is_continued(
     store: Store, wrecker: CorruptionInjector
 ) -> None:
-    job_id = await ended(store, FAILED, **CHAIN)
+    job_id = await ended(store, FAILED, **LINKED)
 
     await wrecker.drop_successor(job_id)
 
@@ -96,7 +96,7 @@ async def test_job_whose_slot_is_not_its_own_is_refuted(
 async def test_predecessor_that_is_gone_is_refuted(
     store: Store, wrecker: CorruptionInjector
 ) -> None:
-    root = await ended(store, FAILED, **CHAIN)
+    root = await ended(store, FAILED, **LINKED)
     [_, successor] = await store.chain(root)
 
     await wrecker.orphan(root)

@@ -53,7 +53,7 @@ async def test_all_is_as_it_was_when_opened_again(store: Store) -> None:
     await store.set_queue(Queue(name="lane", ordering=Ordering.POSITION, gap=10))
     await ended(store, SUCCEEDED)
     await ended(store, Failed("it broke", delay=HOUR))
-    await ended(store, FAILED, delivery=Delivery.CHAIN, queue="lane")
+    await ended(store, FAILED, delivery=Delivery.LINKED, queue="lane")
     await started(store)
     await put(store, delay=HOUR, queue="lane")
     before = await _everything(store)

@@ -209,7 +209,7 @@ async def test_bare_group_id_makes_no_member(store: Store) -> None:
 
 
 async def test_counts_have_each_member_once_by_the_last_of_its_chain(store: Store) -> None:
-    chain = make_job(delivery=Delivery.CHAIN)
+    chain = make_job(delivery=Delivery.LINKED)
     group_id, _ = await put_group(store, chain, make_job(), make_job())
     first, second, _ = await take_many(store)
     await settle(store, first, FAILED)

@@ -179,7 +179,7 @@ async def test_blocked_member_names_the_one_before_it(store: Store) -> None:
 async def test_blocked_member_names_the_retry_of_the_one_before_it(store: Store) -> None:
     _, (_, second) = await put_group(
         store,
-        *[make_job(delivery=Delivery.CHAIN, max_attempts=3) for _ in range(2)],
+        *[make_job(delivery=Delivery.LINKED, max_attempts=3) for _ in range(2)],
         mode=GroupMode.SEQUENTIAL,
     )
     failed = await take(store)

@@ -82,7 +82,7 @@ async def furnish(store: Store, clock: FakeClock) -> None:
 
 async def _chain(store: Store) -> None:
     """A root that failed, its successor that waits, and the active key that it has from it."""
-    chain = {"delivery": Delivery.CHAIN, "queue": "chains", "active_key": "of-the-chain"}
+    chain = {"delivery": Delivery.LINKED, "queue": "chains", "active_key": "of-the-chain"}
     await ended(store, Failed("first"), **chain)
 
 

@@ -172,7 +172,7 @@ async def test_repeating_an_enqueue_by_id_answers_that_id(store: Store, clock: F
 
 
 async def test_successor_inherits_the_active_key(store: Store) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN, active_key="sync")
+    claim = await started(store, delivery=Delivery.LINKED, active_key="sync")
 
     await settle(store, claim, FAILED)
     while_chained = await _loser(store, active_key="sync")
@@ -183,7 +183,7 @@ async def test_successor_inherits_the_active_key(store: Store) -> None:
 
 
 async def test_giving_up_a_link_leaves_its_successor_s_active_key_alone(store: Store) -> None:
-    claim = await started(store, delivery=Delivery.CHAIN, active_key="sync")
+    claim = await started(store, delivery=Delivery.LINKED, active_key="sync")
     await settle(store, claim, LOST)
 
     await settle(store, await job_of(store, claim.id), GivenUp("recovered"))
@@ -193,7 +193,7 @@ async def test_giving_up_a_link_leaves_its_successor_s_active_key_alone(store: S
 
 async def test_key_and_slot_stay_with_the_root_of_the_chain(store: Store, clock: FakeClock) -> None:
     slot = Slot(series="daily", at=clock.now())
-    claim = await started(store, delivery=Delivery.CHAIN, key=K, slot=slot)
+    claim = await started(store, delivery=Delivery.LINKED, key=K, slot=slot)
 
     await settle(store, claim, FAILED)
 

@@ -140,7 +140,7 @@ async def _put_job(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
         held = {"job_id": job.id, "root_id": job.root_id, "key": new.active_key}
         unit.put(key_layout.active_key(new.active_key), held)
     if before is not None and before.successor is None:
-        is_chained = (before.job.delivery, before.job.state) == (Delivery.CHAIN, State.FAILED)
+        is_chained = (before.job.delivery, before.job.state) == (Delivery.LINKED, State.FAILED)
         marked = replace(before, successor=job.id, is_followed=is_chained, active_key=None)
         job_repository.save(unit, before, marked)
     if group is not None:
