@@ -20,7 +20,7 @@ from outlast.core.event import (
 )
 from outlast.core.group import GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import JobId
-from outlast.core.job import Key, NewJob, Slot
+from outlast.core.job import DedupeKey, NewJob, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, JobEdit, MoveTo
 from outlast.core.reservation import NewReservation, ReservationId
@@ -97,7 +97,7 @@ async def _keys(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
     await store.add([_job("failed")])
     failed = await take(store)
     await settle(store, failed, Failed("it broke", permanent=True))
-    await store.add([_job("old", key=Key(key="old"))])
+    await store.add([_job("old", key=DedupeKey(key="old"))])
     old = await take(store)
     await settle(store, old, SUCCEEDED)
     slot = Slot(series="s", at=START)
@@ -107,9 +107,9 @@ async def _keys(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
     again: dict[str, Any] = {"retry_of": failed.id}
     return {
         "retry": _adding("retried", **again),
-        "retry with a key": _adding("retried", **again, key=Key(key="k")),
-        "retry by another with that key": _adding("another", **again, key=Key(key="k")),
-        "add": _adding("new", key=Key(key="old")),
+        "retry with a key": _adding("retried", **again, key=DedupeKey(key="k")),
+        "retry by another with that key": _adding("another", **again, key=DedupeKey(key="k")),
+        "add": _adding("new", key=DedupeKey(key="old")),
         "misfire": _applying(late, Misfired()),
         "overdue": lambda store: store.missed_start_deadline(limit=MANY),
         "prune": lambda store: store.prune(older_than=MOMENT, limit=MANY),

@@ -11,7 +11,7 @@ import pytest
 from outlast import Outlast
 from outlast.core.audit.violation import ViolationCode
 from outlast.core.group import NewGroup
-from outlast.core.job import Key as DedupeKey
+from outlast.core.job import DedupeKey
 from outlast.core.ordering import Ordering
 from outlast.core.schedule import Schedule, SlotOutcome
 from outlast.store.contract.jobs import Filter

@@ -14,7 +14,7 @@ import pytest
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.reservation import NewReservation, ReservationId
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.store.postgres.store import PostgresStore
@@ -116,7 +116,7 @@ def made(postgres: "PostgresServer") -> Iterator[tuple[str, dict[str, str]]]:
 async def _make(url: str) -> dict[str, str]:
     store = PostgresStore(url)
     await store.open()
-    done = await ended(store, slot=Slot(series="daily", at=START), key=Key(key="k"))
+    done = await ended(store, slot=Slot(series="daily", at=START), key=DedupeKey(key="k"))
     failing = await started(store, **LINKED)
     await settle(store, failing, Failed("it broke", HOUR))
     running = await started(store)

@@ -17,7 +17,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class DedupeKey:
     """A dedupe key: one job per (key, bucket), for ever."""
 
     key: str
@@ -40,7 +40,7 @@ class NewJob:
     at: datetime | None = None
     start_within: timedelta | None = None
     slot: Slot | None = None
-    key: Key | None = None
+    key: DedupeKey | None = None
     active_key: str | None = None
     group_id: str | None = None
     member: bool = False  # of the group of that id; a group_id alone changes nothing

@@ -29,7 +29,7 @@ from outlast.core.event import (
     Unblocked,
 )
 from outlast.core.ids import JobId
-from outlast.core.job import Job, Key, NewJob, Slot
+from outlast.core.job import DedupeKey, Job, NewJob, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.reservation import NewReservation, Reservation, ReservationId
 from outlast.core.run import Claim, LeaseHolder
@@ -171,7 +171,7 @@ async def _ended_chain(w: World) -> JobId:
 
 @scenario(_ended_chain)
 async def add_with_everything(w: World, dead: JobId) -> None:
-    slot, key = Slot(series="daily", at=START), Key(key="k", bucket="b")
+    slot, key = Slot(series="daily", at=START), DedupeKey(key="k", bucket="b")
     await w.store.add([w.job(slot=slot, key=key, active_key="a", retry_of=dead), w.job()])
 
 

@@ -9,7 +9,7 @@ from outlast.core.audit.model import JobAudit, StateTable
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Event, EventKind
 from outlast.core.ids import JobId
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.state import RunStatus, State
 from outlast.errors import InvalidJob
 from outlast.store.contract import Store
@@ -121,7 +121,9 @@ async def _one_of_everything(store: Store, clock: FakeClock) -> None:
         for over in ({}, LINKED, ONCE):
             queue = f"queue-{number}-{over.get('delivery', 'lease')}"
             await ended(store, event, queue=queue, **over)
-    await ended(store, FAILED, max_attempts=1, active_key="a", key=Key(key="k"), queue="keyed")
+    await ended(
+        store, FAILED, max_attempts=1, active_key="a", key=DedupeKey(key="k"), queue="keyed"
+    )
     asked = await started(store, queue="asked", active_key="a", slot=Slot(series="s", at=START))
     await settle(store, asked, CancelRequested("no"))
     cancelled = await put(store, queue="cancelled")
@@ -151,7 +153,7 @@ async def test_store_that_nobody_has_broken_is_proved_sound(store: Store, clock:
 
 
 async def test_keys_outlive_the_jobs_they_were_taken_by(store: Store, clock: FakeClock) -> None:
-    await ended(store, key=Key(key="k"), slot=Slot(series="s", at=START), active_key="a")
+    await ended(store, key=DedupeKey(key="k"), slot=Slot(series="s", at=START), active_key="a")
     clock.advance(HOUR)
     assert await store.prune(older_than=SECOND, limit=MANY) == 1
 

@@ -9,7 +9,7 @@ from outlast.core.decide import decide, succeed
 from outlast.core.delivery import Delivery
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
-from outlast.core.job import Job, Key, NewJob, Slot
+from outlast.core.job import DedupeKey, Job, NewJob, Slot
 from outlast.core.run import Lease, RunRecord
 from outlast.core.state import RunStatus, State
 from outlast.store.contract import Store
@@ -131,7 +131,7 @@ async def test_once_jobs_of_one_name_never_overlap_between_processes(url: str) -
 async def test_one_key_has_one_winner_between_processes(url: str) -> None:
     size = sizes.SIZES
     jobs = [
-        [make_job(key=Key(key=f"round-{number}")) for number in range(size.race_rounds)]
+        [make_job(key=DedupeKey(key=f"round-{number}")) for number in range(size.race_rounds)]
         for _ in range(size.race_processes)
     ]
 

@@ -14,7 +14,7 @@ from outlast.core.group import (
     NewGroup,
     OnMemberFailure,
 )
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.limits import MAX_REASON
 from outlast.core.state import State
 from outlast.errors import InvalidGroup
@@ -147,10 +147,10 @@ async def test_unknown_group_is_nothing(store: Store) -> None:
 
 
 async def test_member_of_no_group_is_refused_and_takes_no_key(store: Store) -> None:
-    lost = make_job(group_id=NOBODY, member=True, key=Key(key="k"))
+    lost = make_job(group_id=NOBODY, member=True, key=DedupeKey(key="k"))
     bare = make_job(member=True)
 
-    answers = await store.add([lost, bare, make_job(key=Key(key="k"))])
+    answers = await store.add([lost, bare, make_job(key=DedupeKey(key="k"))])
 
     assert [a.refused is None for a in answers] == [False, False, True]
     assert answers[2].created

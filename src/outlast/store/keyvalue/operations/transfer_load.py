@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from outlast.clock import MICROSECOND, to_micros
 from outlast.core.delivery import Delivery
-from outlast.core.job import Job
-from outlast.core.job import Key as DedupeKey
+from outlast.core.job import DedupeKey, Job
 from outlast.core.state import State
 from outlast.store.contract.transfer import COLUMNS, Row, TableKind, named
 from outlast.store.keyvalue import key_layout
