@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from outlast.core.decide import Change
-from outlast.core.failure import ExceptionInfo, Failure, Frame, Sink
+from outlast.core.failure import MAX_FRAMES, ExceptionInfo, Failure, Frame, Sink
 from outlast.core.limits import MAX_REASON, is_cut, repr_short, truncate
 from outlast.core.redact import REDACTED, redact, redacted_values, scrub, traceback_locations
 from outlast.core.run import Claim
@@ -18,7 +18,6 @@ from outlast.errors import InvalidType
 COUNTED: Final = frozenset({RunStatus.FAILED, RunStatus.LOST})
 """How an attempt ends that counts against its job."""
 
-MOST_FRAMES: Final = 50
 MOST_CAUSES: Final = 10
 MOST_SHOWN: Final = 1_000
 
@@ -94,7 +93,7 @@ def raised_by(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
 
 
 def _raised(error: BaseException) -> ExceptionInfo:
-    frames = traceback.extract_tb(error.__traceback__, limit=-MOST_FRAMES)
+    frames = traceback.extract_tb(error.__traceback__, limit=-MAX_FRAMES)
     return ExceptionInfo(
         type=type(error).__name__,
         module=type(error).__module__,
