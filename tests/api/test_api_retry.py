@@ -102,7 +102,9 @@ async def test_what_succeeded_waits_or_runs_cannot(app, send, hand, dead):
     waiting = await send.enqueue(2)
 
     for handle, state in ((done, "succeeded"), (waiting, "queued")):
-        with pytest.raises(TransitionRefused, match=f"{handle.id} is {state}; only one that ended"):
+        with pytest.raises(
+            TransitionRefused, match=f"{handle.id} is {state}; only jobs that ended"
+        ):
             await app.retry(handle.id)
     await hand.take("send", queue="mail")
     with pytest.raises(TransitionRefused, match="is running"):
