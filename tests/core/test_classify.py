@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.core.classify import OWN_CLASSES, DEFAULT_CLASSES, Classifier, ErrorClass, ErrorMap
+from outlast.core.classify import DEFAULT_CLASSES, OWN_CLASSES, Classifier, ErrorClass, ErrorMap
 from outlast.errors import (
     InvalidParams,
     PayloadTooLarge,

@@ -45,9 +45,8 @@ def check_swap(swap: Swap) -> Swap:
     if swap.value is not None:
         _check_value(swap.value, f"the {swap.kind} {swap.key!r:.80}")
     elif swap.expected is None:
-        raise InvalidJob(
-            f"the {swap.kind} {swap.key!r:.80} is to be deleted without a version; set expected to its version"
-        )
+        what = f"the {swap.kind} {swap.key!r:.80}"
+        raise InvalidJob(f"{what} is to be deleted; set expected to the version it has")
     return swap
 
 

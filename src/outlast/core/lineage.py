@@ -82,7 +82,7 @@ def retry_copy(job: Job, new_id: JobId) -> NewJob:
     """
     if job.delivery is Delivery.ONCE:
         raise TransitionRefused(
-            f'job {job.id} is of type "{job.type}" with delivery "once" and is never repeated, because '
+            f'job {job.id} has delivery "once" and is never repeated, because '
             "its work may be done; enqueue a job for another slot"
         )
     if job.state not in RETRYABLE:

@@ -1,4 +1,4 @@
-"""Templates: stored job definitions, and how their params and a caller's come together."""
+"""Templates: stored job definitions, and how their params are merged with a caller's."""
 
 import json
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from outlast.core.schedule import JobBlueprint
 from outlast.core.schedule_codec import making_from
 
 KIND: Final = "template"
-"""The kind of record a template is kept as."""
+"""Kind of the documents that hold templates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """A job to be made many times. `params` is the text of a JSON object and may be partial.
+    """A reusable job definition. `params` is the text of a JSON object and may be partial.
 
-    What is None is as the type says. `id` stays through every edit; `updated_at` tells one
-    version from the next.
+    A field that is None has the value of the job type. `id` stays through every edit;
+    `updated_at` distinguishes versions.
     """
 
     id: str
@@ -36,9 +36,9 @@ class Template:
 def merge(
     template: Template, overrides: Mapping[str, Any], call: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The params of a job: the call's, over a schedule's overrides, over the template's own.
+    """Return the params of a job: those of the call, over the overrides, over the template's own.
 
-    Whole values at the top level; all of them as JSON has them.
+    Values are replaced as a whole at the top level.
     """
     own: dict[str, Any] = json.loads(template.params)
     return {**own, **overrides, **call}
@@ -54,9 +54,9 @@ def to_value(
     max_attempts: int | None,
     making: JobBlueprint,
 ) -> str:
-    """The text of a template's record; its name is the key.
+    """Return the document text of a template; the document's key is the name.
 
-    `making` is what the type itself says, for whoever makes jobs where it is not known.
+    `making` holds the values of the job type, for processes where the type is not registered.
     """
     kept = {
         "id": template_id,
@@ -71,7 +71,7 @@ def to_value(
 
 
 def blueprint_of(record: Document) -> JobBlueprint | None:
-    """What the template's jobs are made of; None if an earlier release wrote it."""
+    """Return what jobs of the template are made of; None if an earlier release wrote it."""
     kept = json.loads(record.value)
     if "making" not in kept:
         return None
@@ -81,7 +81,7 @@ def blueprint_of(record: Document) -> JobBlueprint | None:
 
 
 def from_record(record: Document) -> Template:
-    """The template that record keeps."""
+    """Return the template that a document holds."""
     kept = json.loads(record.value)
     return Template(
         id=kept["id"],
@@ -97,5 +97,5 @@ def from_record(record: Document) -> Template:
 
 
 def to_json(value: Any) -> str:
-    """Plain values as short JSON text."""
+    """Return compact JSON text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -8,7 +8,7 @@ from outlast.core.duration import Duration, parse_duration
 from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey, NewJob, Slot
 from outlast.core.limits import check_key, check_name, check_priority
-from outlast.core.retry import MOST_ATTEMPTS
+from outlast.core.retry import MAX_ATTEMPTS
 from outlast.errors import InvalidJob
 from outlast.jobs.policy import Policy
 
@@ -108,8 +108,8 @@ def _attempts(value: int | None, policy: Policy) -> int | None:
             f'max_attempts was given, but "{policy.name}" is delivered once and never runs again; '
             "leave it out"
         )
-    if not 1 <= _whole(value, "max_attempts") <= MOST_ATTEMPTS:
-        raise InvalidJob(f"max_attempts is {value}; use a whole number from 1 to {MOST_ATTEMPTS:,}")
+    if not 1 <= _whole(value, "max_attempts") <= MAX_ATTEMPTS:
+        raise InvalidJob(f"max_attempts is {value}; use a whole number from 1 to {MAX_ATTEMPTS:,}")
     return value
 
 
