@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outlast.core.audit.checks import dangling_violation, violations
-from outlast.core.audit.history_checks import ASIDE, EXPLAINED_BY, GOES_ON, TELLS
+from outlast.core.audit.history_checks import CONTINUING, END_OF_EVENT, EXPLAINED_BY, UNRELATED
 from outlast.core.audit.model import (
     AuditedEvent,
     ClosedRun,
@@ -86,15 +86,15 @@ def test_end_that_decide_may_choose_is_told_and_explained(story: dict[str, str])
     if story["run"] != "-":
         assert story["run"] in EXPLAINED_BY[story["to"]]
     if story["kind"] != "-":
-        assert TELLS.get(story["kind"], story["to"]) == story["to"]
-        assert story["kind"] not in GOES_ON | ASIDE
+        assert END_OF_EVENT.get(story["kind"], story["to"]) == story["to"]
+        assert story["kind"] not in CONTINUING | UNRELATED
     else:
         assert story["to"] == State.SUCCEEDED
 
 
 @pytest.mark.parametrize("story", OTHERS, ids=_name)
 def test_what_goes_on_is_not_told_as_an_end(story: dict[str, str]) -> None:
-    assert story["kind"] not in TELLS
+    assert story["kind"] not in END_OF_EVENT
 
 
 def test_job_that_succeeded_is_sound() -> None:
@@ -190,5 +190,5 @@ def test_violation_names_its_job_and_no_params() -> None:
     [found] = violations(a_job(places=()))
 
     assert (found.job_id, found.rows) == (ID, ("jobs seq=1",))
-    assert found.what == "job the-job neither waits, runs nor has ended"
+    assert found.what == "job the-job has no state row: it neither waits, runs nor has ended"
     assert found.repair.startswith("start a worker")

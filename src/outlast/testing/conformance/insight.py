@@ -218,8 +218,8 @@ async def test_lapsed_lease_is_told(store: Store, clock: FakeClock) -> None:
 
     assert before is not None
     assert after is not None
-    assert "is over" not in before.text
-    assert "is over" in after.text
+    assert "expired" not in before.text
+    assert "expired" in after.text
 
 
 @pytest.mark.parametrize("event", [SUCCEEDED, DEAD])
