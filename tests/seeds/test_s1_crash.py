@@ -151,7 +151,9 @@ async def _recover(path: Path, passed: timedelta) -> int:
     runs = {job_id: await store.runs(job_id) for job_id in jobs}
     events = {job_id: await store.events(job_id) for job_id in jobs}
     found = {violation.code for violation in (await verify(store)).violations}
-    assert found <= {ViolationCode.BLOCKED_ALONE}, "one scenario blocks a job without a group"
+    assert found <= {ViolationCode.BLOCKED_WITHOUT_GROUP}, (
+        "one scenario blocks a job without a group"
+    )
     await store.close()
     chained = {
         job_id

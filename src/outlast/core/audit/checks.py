@@ -31,48 +31,52 @@ def dangling_violation(record: DanglingRecord) -> Violation:
 def _check_successors(job: JobAudit) -> Found:
     after = [f"jobs id={job_id}" for job_id in job.successors]
     if len(after) > 1:
-        yield ViolationCode.FOLLOWED_TWICE, f"has {len(after)} successors", [job.row, *after]
+        yield ViolationCode.TWO_SUCCESSORS, f"has {len(after)} successors", [job.row, *after]
     if after and job.end is None:
-        yield ViolationCode.FOLLOWED_EARLY, "has a successor and has not ended", [job.row, *after]
+        yield ViolationCode.EARLY_SUCCESSOR, "has a successor and has not ended", [job.row, *after]
     if job.delivery != Delivery.LINKED and job.tells(EventKind.CHAINED):
         what = f"({job.delivery}) wrote a successor when it ended"
-        yield ViolationCode.CHAINED_ASTRAY, what, [job.row, *after]
+        yield ViolationCode.UNEXPECTED_SUCCESSOR, what, [job.row, *after]
     end = job.only(StateTable.END)
     if end and (job.delivery, end.state) == (Delivery.LINKED, State.FAILED) and not after:
-        yield ViolationCode.UNFOLLOWED, "failed and has no successor", [job.place_row(end)]
+        yield ViolationCode.MISSING_SUCCESSOR, "failed and has no successor", [job.place_row(end)]
 
 
 def _check_chain(job: JobAudit) -> Found:
     before = job.before
     if before is not None and before.id is None:
-        yield ViolationCode.PREDECESSOR_GONE, "retries a job that is missing", [job.row]
+        yield ViolationCode.MISSING_PREDECESSOR, "retries a job that is missing", [job.row]
         return
     root = before.root_id if before else job.id
     if job.root_id is None or job.root_id != root:
         what = f"has the root {job.root_id}, but its chain starts with {root}"
         others = [f"jobs id={before.id}"] if before else []
-        yield ViolationCode.ROOT_BROKEN, what, [job.row, *others]
+        yield ViolationCode.ROOT_MISMATCH, what, [job.row, *others]
 
 
 def _check_params_reservations_group(job: JobAudit) -> Found:
     if not job.params_are_json:
-        yield ViolationCode.PARAMS_BROKEN, "has params that are not JSON", [job.row]
+        yield ViolationCode.PARAMS_NOT_JSON, "has params that are not JSON", [job.row]
     for held in job.reservations:
         row = f"reservations id={held.id}"
         if held.status == ReservationStatus.ACTIVE and job.end is not None:
             yield (
-                ViolationCode.RESERVATION_LEFT,
+                ViolationCode.RESERVATION_OF_ENDED_JOB,
                 "has ended and still reserves its queue",
                 [row, job.row],
             )
         if held.queue != job.queue:
             what = f"is in queue {job.queue}, but its reservation is of {held.queue}"
-            yield ViolationCode.RESERVATION_ELSEWHERE, what, [row, job.row]
+            yield ViolationCode.RESERVATION_OF_OTHER_QUEUE, what, [row, job.row]
     if job.is_member and job.group_id is None:
-        yield ViolationCode.GROUP_GONE, "is a member of a group that is missing", [job.row]
+        yield ViolationCode.MISSING_GROUP, "is a member of a group that is missing", [job.row]
     for place in job.places:
         if place.state == State.BLOCKED and not job.is_member:
-            yield ViolationCode.BLOCKED_ALONE, "is blocked and in no group", [job.place_row(place)]
+            yield (
+                ViolationCode.BLOCKED_WITHOUT_GROUP,
+                "is blocked and in no group",
+                [job.place_row(place)],
+            )
 
 
 CHECKS: Final[tuple[Check, ...]] = (

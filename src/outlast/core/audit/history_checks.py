@@ -83,32 +83,32 @@ def check_single_state_row(job: JobAudit) -> Found:
     """Yield violations of: a job has exactly one state row, which repeats its fields."""
     if not job.places:
         yield (
-            ViolationCode.STANDS_NOWHERE,
+            ViolationCode.DETACHED,
             "has no state row: it neither waits, runs nor has ended",
             [job.row],
         )
     if len(job.places) > 1:
         names = " and ".join(place.where for place in job.places)
         yield (
-            ViolationCode.STANDS_TWICE,
+            ViolationCode.TWO_STATE_ROWS,
             f"has state rows in {names}",
             [job.place_row(p) for p in job.places],
         )
     for place in job.places:
         if not place.is_like_its_job:
             what = f"has another queue, type, name, delivery or group in {place.where}"
-            yield ViolationCode.UNLIKE_ITS_JOB, what, [job.row, job.place_row(place)]
+            yield ViolationCode.STATE_ROW_MISMATCH, what, [job.row, job.place_row(place)]
 
 
 def _check_known_states(job: JobAudit) -> Found:
     for place in job.places:
         if place.state not in STATES_OF_TABLE[place.where]:
             what = f"is {place.state!r} in {place.where}, which is not a state of that table"
-            yield ViolationCode.WORD_UNKNOWN, what, [job.place_row(place)]
+            yield ViolationCode.UNKNOWN_STATE, what, [job.place_row(place)]
     for run in job.runs:
         if run.status not in CLOSED:
             what = f"has an ended run {run.token} with the unknown status {run.status!r}"
-            yield ViolationCode.WORD_UNKNOWN, what, [job.run_row(run.token)]
+            yield ViolationCode.UNKNOWN_STATE, what, [job.run_row(run.token)]
 
 
 def _check_at_most_once(job: JobAudit) -> Found:
@@ -137,23 +137,23 @@ def _check_tokens(job: JobAudit) -> Found:
             yield ViolationCode.OPEN_NOT_LAST, what, [job.place_row(place), job.run_row(last)]
         elif place.token != last + is_open:
             what = f"has token {place.token} in {place.where}, but its last ended run has {last}"
-            yield ViolationCode.TOKEN_APART, what, [job.place_row(place), *job.last_rows]
+            yield ViolationCode.TOKEN_MISMATCH, what, [job.place_row(place), *job.last_rows]
 
 
 def _check_runs(job: JobAudit) -> Found:
     for run in job.runs:
         if run.finished_at is None:
             what = f"has an ended run {run.token} without an end time"
-            yield ViolationCode.RUN_UNFINISHED, what, [job.run_row(run.token)]
+            yield ViolationCode.RUN_WITHOUT_END, what, [job.run_row(run.token)]
         if run.has_result and run.status != RunStatus.SUCCEEDED:
             what = f"has a result of run {run.token}, which is {run.status}"
-            yield ViolationCode.RESULT_ASTRAY, what, [job.run_row(run.token)]
+            yield ViolationCode.UNEXPECTED_RESULT, what, [job.run_row(run.token)]
         if not run.has_holder:
             what = f"has a run {run.token} of a worker that is not registered"
-            yield ViolationCode.HOLDER_GONE, what, [job.run_row(run.token)]
+            yield ViolationCode.UNKNOWN_HOLDER, what, [job.run_row(run.token)]
     if any(not place.has_holder for place in job.places):
         yield (
-            ViolationCode.HOLDER_GONE,
+            ViolationCode.UNKNOWN_HOLDER,
             "has an open run of a worker that is not registered",
             job.open_rows,
         )
@@ -165,7 +165,7 @@ def _check_no_run_after_end(job: JobAudit) -> Found:
         if run.status in ENDING and (job.runs[number:] or on):
             what = f"continued after run {run.token}, which is {run.status}"
             later = [job.run_row(other.token) for other in job.runs[number:]]
-            yield ViolationCode.WENT_ON, what, [job.run_row(run.token), *later, *on]
+            yield ViolationCode.CONTINUED_AFTER_END, what, [job.run_row(run.token), *later, *on]
 
 
 def _check_end_and_last_run(job: JobAudit) -> Found:
@@ -178,7 +178,7 @@ def _check_end_and_last_run(job: JobAudit) -> Found:
         yield ViolationCode.END_UNEXPLAINED, what, [job.place_row(end), *job.last_rows]
     elif end.state == State.SUCCEEDED and not _ended_with_its_run(job, end):
         what = "succeeded at another time than its run"
-        yield ViolationCode.END_APART, what, [job.place_row(end), *job.last_rows]
+        yield ViolationCode.END_TIME_MISMATCH, what, [job.place_row(end), *job.last_rows]
 
 
 def _ended_with_its_run(job: JobAudit, end: StateRow) -> bool:
@@ -198,7 +198,7 @@ def _check_end_event(job: JobAudit) -> Found:
         yield ViolationCode.EVENT_CONTRADICTS, what, [job.place_row(job.places[0]), ends[-1].row]
     elif end and state != State.SUCCEEDED and not any(_may_report(e, end) for e in job.events):
         yield (
-            ViolationCode.END_UNTOLD,
+            ViolationCode.END_EVENT_MISSING,
             f"is {state}, and no event reports it",
             [job.place_row(end)],
         )
@@ -214,7 +214,7 @@ def _check_event_tokens(job: JobAudit) -> Found:
     for event in job.events:
         if event.token > known and event.kind != EventKind.LATE_WRITE_REFUSED:
             what = f"has an event of token {event.token}, but no run after {known}"
-            yield ViolationCode.EVENT_AHEAD, what, [event.row]
+            yield ViolationCode.EVENT_OF_NO_RUN, what, [event.row]
 
 
 def _check_counts(job: JobAudit) -> Found:
@@ -230,7 +230,7 @@ def _check_counts(job: JobAudit) -> Found:
                 f"counts {place.failures} failures and {place.losses} losses; "
                 f"its runs and its chain have {failed} and {lost}"
             )
-            yield ViolationCode.COUNTS_UNPROVEN, what, [job.place_row(place)]
+            yield ViolationCode.COUNTS_MISMATCH, what, [job.place_row(place)]
 
 
 CHECKS: Final[tuple[Check, ...]] = (
