@@ -20,15 +20,29 @@ class Orderable(Protocol):
     """Anything with a position in a queue."""
 
     @property
-    def priority(self) -> int: ...
+    def priority(self) -> int:
+        """Priority; higher goes first."""
+        ...
+
     @property
-    def position(self) -> int: ...
+    def position(self) -> int:
+        """Position; 0 if it has none."""
+        ...
+
     @property
-    def available_at(self) -> datetime: ...
+    def available_at(self) -> datetime:
+        """When it is due."""
+        ...
+
     @property
-    def created_at(self) -> datetime: ...
+    def created_at(self) -> datetime:
+        """When it was created."""
+        ...
+
     @property
-    def seq(self) -> int: ...
+    def seq(self) -> int:
+        """Number in order of storage; unique."""
+        ...
 
 
 def sort_key(job: Orderable) -> tuple[int, int, datetime, datetime, int]:
