@@ -8,7 +8,7 @@ from recovery_world import BEFORE, NOW, OTHER, PRESETS, check_invariants, recove
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, Failed, Released, Skipped, Stopped
-from outlast.core.run import NOBODY
+from outlast.core.run import UNKNOWN_HOLDER
 from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
@@ -350,7 +350,7 @@ async def test_run_that_nobody_is_known_to_hold_is_of_an_unknown_owner(store, wr
 
     run = await last_run(store, claim.id)
     assert (left, done) == (Recovered(), Recovered(unknown=1))
-    assert (run.holder, run.reason) == (NOBODY.instance_id, "startup_recovery")
+    assert (run.holder, run.reason) == (UNKNOWN_HOLDER.instance_id, "startup_recovery")
     assert (await job_of(store, claim.id)).state is State.QUEUED
 
 

@@ -18,7 +18,7 @@ class LeaseHolder:
     boot_id: str
 
 
-NOBODY: Final = LeaseHolder(instance_id="?", boot_id="?")
+UNKNOWN_HOLDER: Final = LeaseHolder(instance_id="?", boot_id="?")
 """Lease holder of a run that left no trace; no worker can have this name."""
 
 

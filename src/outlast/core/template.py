@@ -58,7 +58,7 @@ def to_value(
 
     `making` holds the values of the job type, for processes where the type is not registered.
     """
-    kept = {
+    fields = {
         "id": template_id,
         "type": job_type,
         "params": json.loads(params),
@@ -67,30 +67,30 @@ def to_value(
         "max_attempts": max_attempts,
         "making": asdict(making),
     }
-    return to_json(kept)
+    return to_json(fields)
 
 
 def blueprint_of(record: Document) -> JobBlueprint | None:
     """Return what jobs of the template are made of; None if an earlier release wrote it."""
-    kept = json.loads(record.value)
-    if "making" not in kept:
+    fields = json.loads(record.value)
+    if "making" not in fields:
         return None
-    own = {name: kept[name] for name in ("queue", "priority", "max_attempts")}
+    own = {name: fields[name] for name in ("queue", "priority", "max_attempts")}
     given = {name: value for name, value in own.items() if value is not None}
-    return making_from({**kept["making"], **given})
+    return making_from({**fields["making"], **given})
 
 
 def from_record(record: Document) -> Template:
     """Return the template that a document holds."""
-    kept = json.loads(record.value)
+    fields = json.loads(record.value)
     return Template(
-        id=kept["id"],
+        id=fields["id"],
         name=record.key,
-        type=kept["type"],
-        params=to_json(kept["params"]),
-        queue=kept["queue"],
-        priority=kept["priority"],
-        max_attempts=kept["max_attempts"],
+        type=fields["type"],
+        params=to_json(fields["params"]),
+        queue=fields["queue"],
+        priority=fields["priority"],
+        max_attempts=fields["max_attempts"],
         created_at=record.created_at,
         updated_at=record.updated_at,
     )

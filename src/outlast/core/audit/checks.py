@@ -58,24 +58,24 @@ def _check_params_reservations_group(job: JobAudit) -> Found:
     if not job.params_are_json:
         yield ViolationCode.PARAMS_NOT_JSON, "has params that are not JSON", [job.row]
     for held in job.reservations:
-        row = f"reservations id={held.id}"
+        reserved = f"reservations id={held.id}"
         if held.status == ReservationStatus.ACTIVE and job.end is not None:
             yield (
                 ViolationCode.RESERVATION_OF_ENDED_JOB,
                 "has ended and still reserves its queue",
-                [row, job.row],
+                [reserved, job.row],
             )
         if held.queue != job.queue:
             what = f"is in queue {job.queue}, but its reservation is of {held.queue}"
-            yield ViolationCode.RESERVATION_OF_OTHER_QUEUE, what, [row, job.row]
+            yield ViolationCode.RESERVATION_OF_OTHER_QUEUE, what, [reserved, job.row]
     if job.is_member and job.group_id is None:
         yield ViolationCode.MISSING_GROUP, "is a member of a group that is missing", [job.row]
-    for place in job.places:
-        if place.state == State.BLOCKED and not job.is_member:
+    for row in job.places:
+        if row.state == State.BLOCKED and not job.is_member:
             yield (
                 ViolationCode.BLOCKED_WITHOUT_GROUP,
                 "is blocked and in no group",
-                [job.place_row(place)],
+                [job.place_row(row)],
             )
 
 

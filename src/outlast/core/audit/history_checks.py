@@ -88,23 +88,23 @@ def check_single_state_row(job: JobAudit) -> Found:
             [job.row],
         )
     if len(job.places) > 1:
-        names = " and ".join(place.where for place in job.places)
+        names = " and ".join(row.where for row in job.places)
         yield (
             ViolationCode.TWO_STATE_ROWS,
             f"has state rows in {names}",
             [job.place_row(p) for p in job.places],
         )
-    for place in job.places:
-        if not place.is_like_its_job:
-            what = f"has another queue, type, name, delivery or group in {place.where}"
-            yield ViolationCode.STATE_ROW_MISMATCH, what, [job.row, job.place_row(place)]
+    for row in job.places:
+        if not row.is_like_its_job:
+            what = f"has another queue, type, name, delivery or group in {row.where}"
+            yield ViolationCode.STATE_ROW_MISMATCH, what, [job.row, job.place_row(row)]
 
 
 def _check_known_states(job: JobAudit) -> Found:
-    for place in job.places:
-        if place.state not in STATES_OF_TABLE[place.where]:
-            what = f"is {place.state!r} in {place.where}, which is not a state of that table"
-            yield ViolationCode.UNKNOWN_STATE, what, [job.place_row(place)]
+    for row in job.places:
+        if row.state not in STATES_OF_TABLE[row.where]:
+            what = f"is {row.state!r} in {row.where}, which is not a state of that table"
+            yield ViolationCode.UNKNOWN_STATE, what, [job.place_row(row)]
     for run in job.runs:
         if run.status not in CLOSED:
             what = f"has an ended run {run.token} with the unknown status {run.status!r}"
@@ -114,10 +114,10 @@ def _check_known_states(job: JobAudit) -> Found:
 def _check_at_most_once(job: JobAudit) -> Found:
     if job.delivery not in AT_MOST_ONCE:
         return
-    for place in job.places:
-        if place.where is StateTable.WAITING and place.token:
+    for row in job.places:
+        if row.where is StateTable.WAITING and row.token:
             what = f"({job.delivery}) was started and waits again"
-            yield ViolationCode.WAITS_AGAIN, what, [job.place_row(place)]
+            yield ViolationCode.WAITS_AGAIN, what, [job.place_row(row)]
     rows = [*(job.run_row(run.token) for run in job.runs), *job.open_rows]
     if len(rows) > 1:
         yield ViolationCode.RAN_TWICE, f"({job.delivery}) has {len(rows)} runs", rows
@@ -130,14 +130,14 @@ def _check_tokens(job: JobAudit) -> Found:
     for was, token in gaps:
         what = f"has a run of token {token} after {was or 'none'}"
         yield ViolationCode.RUN_MISSING, what, [job.run_row(token)]
-    for place in job.places:
-        is_open = place.where is StateTable.OPEN
-        if is_open and place.token <= last:
-            what = f"has an open run of token {place.token} and an ended one of token {last}"
-            yield ViolationCode.OPEN_NOT_LAST, what, [job.place_row(place), job.run_row(last)]
-        elif place.token != last + is_open:
-            what = f"has token {place.token} in {place.where}, but its last ended run has {last}"
-            yield ViolationCode.TOKEN_MISMATCH, what, [job.place_row(place), *job.last_rows]
+    for row in job.places:
+        is_open = row.where is StateTable.OPEN
+        if is_open and row.token <= last:
+            what = f"has an open run of token {row.token} and an ended one of token {last}"
+            yield ViolationCode.OPEN_NOT_LAST, what, [job.place_row(row), job.run_row(last)]
+        elif row.token != last + is_open:
+            what = f"has token {row.token} in {row.where}, but its last ended run has {last}"
+            yield ViolationCode.TOKEN_MISMATCH, what, [job.place_row(row), *job.last_rows]
 
 
 def _check_runs(job: JobAudit) -> Found:
@@ -151,7 +151,7 @@ def _check_runs(job: JobAudit) -> Found:
         if not run.has_holder:
             what = f"has a run {run.token} of a worker that is not registered"
             yield ViolationCode.UNKNOWN_HOLDER, what, [job.run_row(run.token)]
-    if any(not place.has_holder for place in job.places):
+    if any(not row.has_holder for row in job.places):
         yield (
             ViolationCode.UNKNOWN_HOLDER,
             "has an open run of a worker that is not registered",
@@ -160,7 +160,7 @@ def _check_runs(job: JobAudit) -> Found:
 
 
 def _check_no_run_after_end(job: JobAudit) -> Found:
-    on = [job.place_row(place) for place in job.places if place.where is not StateTable.END]
+    on = [job.place_row(row) for row in job.places if row.where is not StateTable.END]
     for number, run in enumerate(job.runs, 1):
         if run.status in ENDING and (job.runs[number:] or on):
             what = f"continued after run {run.token}, which is {run.status}"
@@ -210,7 +210,7 @@ def _may_report(event: AuditedEvent, end: StateRow) -> bool:
 
 
 def _check_event_tokens(job: JobAudit) -> Found:
-    known = max([job.last_token, *(place.token for place in job.places)])
+    known = max([job.last_token, *(row.token for row in job.places)])
     for event in job.events:
         if event.token > known and event.kind != EventKind.LATE_WRITE_REFUSED:
             what = f"has an event of token {event.token}, but no run after {known}"
@@ -224,13 +224,13 @@ def _check_counts(job: JobAudit) -> Found:
     ended = Counter(run.status for run in job.runs)
     lost = ended[RunStatus.LOST] + ((before and before.losses) or 0)
     failed = ended[RunStatus.FAILED] + ended[RunStatus.LOST] + ((before and before.failures) or 0)
-    for place in job.places if len(job.places) == 1 else ():
-        if (place.failures, place.losses) != (failed, lost):
+    for row in job.places if len(job.places) == 1 else ():
+        if (row.failures, row.losses) != (failed, lost):
             what = (
-                f"counts {place.failures} failures and {place.losses} losses; "
+                f"counts {row.failures} failures and {row.losses} losses; "
                 f"its runs and its chain have {failed} and {lost}"
             )
-            yield ViolationCode.COUNTS_MISMATCH, what, [job.place_row(place)]
+            yield ViolationCode.COUNTS_MISMATCH, what, [job.place_row(row)]
 
 
 CHECKS: Final[tuple[Check, ...]] = (

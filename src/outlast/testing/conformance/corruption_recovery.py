@@ -24,7 +24,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.ordering import Ordering
 from outlast.core.position import Anchor, MoveTo
-from outlast.core.run import NOBODY
+from outlast.core.run import UNKNOWN_HOLDER
 from outlast.core.state import RunStatus, State
 from outlast.store.contract import Store
 from outlast.store.contract.queues import Queue
@@ -165,7 +165,7 @@ async def test_job_without_a_run_gets_a_lost_one_and_follows_its_rule(
     )
     assert (job.state, job.token, job.failures, job.losses) == (state, 1, 1, 1)
     assert (run.status, run.reason, run.token) == (RunStatus.LOST, "startup_recovery", 1)
-    assert (run.holder, run.boot_id) == (NOBODY.instance_id, NOBODY.boot_id)
+    assert (run.holder, run.boot_id) == (UNKNOWN_HOLDER.instance_id, UNKNOWN_HOLDER.boot_id)
     assert (run.started_at, run.finished_at) == (clock.now(), clock.now())
     assert (event.kind, event.token, event.run_id) == (kind, 1, run.run_id)
     assert (event.reason, event.detail) == ("startup_recovery", DRIFTED.detail)
