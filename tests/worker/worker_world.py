@@ -13,18 +13,18 @@ from typing import Any, Self, TypeVar
 
 from outlast import Backoff, Handle, Outlast, Settings, State
 from outlast.clock import Clock
-from outlast.errors import StoreBusy
+from outlast.errors import OperatorError, StoreBusy
 from outlast.store.open import open_store
 from outlast.testing.clock import FakeClock
 
 T = TypeVar("T")
 
-SOON = "30s"
+SOON = "120s"
 """After so long what should happen at once counts as stuck, on however busy a machine."""
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 QUICK = Settings(
-    lease="60s", renew="200ms", tick="50ms", poll="20ms", grace="5s", concurrency=2, prefetch=50
+    lease="60s", renew="200ms", tick="50ms", poll="20ms", grace="60s", concurrency=2, prefetch=50
 )
 """The lease outlasts any test: whoever needs one to lapse calls `take_away`, or a short one."""
 AT_ONCE = Backoff(3, base="1ms", jitter=False)
@@ -33,14 +33,19 @@ CHILD = Path(__file__).with_name("worker_child.py")
 
 def quick(path: Path, *, busy: float | None = None, **overrides: Any) -> Outlast:
     """An app on that file with quick settings; `all_slots_work` needs the type it registers."""
-    url = f"sqlite:///{path}" + ("" if busy is None else f"?busy={busy}")
-    return with_roll_call(Outlast(url, settings=QUICK.with_(**overrides)))
+    return with_roll_call(Outlast(_url(path, busy), settings=QUICK.with_(**overrides)))
 
 
-def shaky(path: Path, *, clock: Clock | None = None, **overrides: Any) -> tuple[Outlast, "Shaky"]:
+def shaky(
+    path: Path, *, busy: float | None = None, clock: Clock | None = None, **overrides: Any
+) -> tuple[Outlast, "Shaky"]:
     """The same over a store whose verbs are counted, and fail when told to."""
-    store = Shaky(open_store(f"sqlite:///{path}", clock=clock))
+    store = Shaky(open_store(_url(path, busy), clock=clock))
     return with_roll_call(Outlast(store, settings=QUICK.with_(**overrides))), store
+
+
+def _url(path: Path, busy: float | None) -> str:
+    return f"sqlite:///{path}" + ("" if busy is None else f"?busy={busy}")
 
 
 def with_roll_call(app: Outlast) -> Outlast:
@@ -95,7 +100,7 @@ async def reaches(handle: Handle[Any], *states: State) -> None:
 
 def query(path: Path, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     """Ask the file, or change it, as any other program on the machine could."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
     try:
         return connection.execute(sql, values).fetchall()
     finally:
@@ -145,25 +150,29 @@ async def taken(*handles: Handle[Any]) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Another connection holds the file's write lock."""
-    other = sqlite3.connect(path, isolation_level=None, timeout=10)
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    """Another connection holds the file's write lock; what it writes is undone at the end."""
+    other = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
     try:
         other.execute("BEGIN EXCLUSIVE")
-        yield
+        yield other
         other.rollback()
     finally:
         other.close()
 
 
 class Shaky:
-    """A store whose verbs fail while they are in `broken`, at most `times` each; `done` counts."""
+    """A store whose verbs fail while they are in `broken`, at most `times` each.
+
+    `failed` counts those, `errors` what the store itself raises, `done` what succeeds.
+    """
 
     def __init__(self, store: Any) -> None:
         self._store = store
         self.broken: set[str] = set()
         self.times: dict[str, int] = {}
         self.failed: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
 
     def __getattr__(self, name: str) -> Any:
@@ -175,7 +184,11 @@ class Shaky:
             if name in self.broken and self.failed[name] < self.times.get(name, sys.maxsize):
                 self.failed[name] += 1
                 raise StoreBusy("the file stays locked, says the test")
-            answer = await verb(*args, **kwargs)
+            try:
+                answer = await verb(*args, **kwargs)
+            except OperatorError:
+                self.errors[name] += 1
+                raise
             self.done[name] += 1
             return answer
 
