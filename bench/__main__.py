@@ -45,8 +45,9 @@ ELSEWHERE = {
     "postgres": "bench.pg.main",
     "outages": "bench.pg.outages",
     "keyvalue": "bench.keyvalue",
+    "takeover": "bench.takeover",
 }
-"""Measured on a server, with words of their own: `python -m bench postgres --help`."""
+"""Measured with words of their own: `python -m bench postgres --help`."""
 
 ALONE = {"growth", "groups", "worker", "order", "commands", "schedules", "chaos", "hotpath"}
 """Measured without a peer."""
