@@ -10,7 +10,7 @@ from outlast.errors import OperatorError, StoreClosed, StoreUnavailable
 from outlast.store.around import Hint
 from outlast.store.postgres.address import Address
 from outlast.store.postgres.database import AGAIN, GONE, connect, is_gone, named
-from outlast.store.postgres.floors import Floors
+from outlast.store.postgres.floors import TIMELESS, Floors, Pace
 from outlast.store.postgres.gather import Gather
 from outlast.store.postgres.statements import Probe
 from outlast.store.postgres.work import Lane, Row, Work, begun
@@ -90,8 +90,9 @@ class Lines:
         self._keeper = self._kept()
         with suppress(StopIteration):
             anext(self._keeper).__await__().send(None)
-        self.floors = Floors(asyncio.get_running_loop().time)
-        self.ahead = Floors(asyncio.get_running_loop().time)  # of claims that only prefetch
+        time, pace = asyncio.get_running_loop().time, TIMELESS if clock else Pace()
+        self.floors = Floors(time, pace)
+        self.ahead = Floors(time, pace)  # of claims that only prefetch
         self.piled_up: set[str] = set()  # queues of which the last claim did not take all
 
     def line(self, purpose: str) -> Line:

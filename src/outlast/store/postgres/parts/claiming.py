@@ -13,7 +13,7 @@ from outlast.errors import StoreBusy, StoreUnavailable
 from outlast.store import rows
 from outlast.store.base import PROMOTED_AT_ONCE
 from outlast.store.postgres.database import AGAIN, GONE, translated
-from outlast.store.postgres.floors import SLOW, Look
+from outlast.store.postgres.floors import Look
 from outlast.store.postgres.parts.asking import Asking
 from outlast.store.postgres.patience import patiently
 from outlast.store.postgres.verbs.alone import is_taken
@@ -93,7 +93,7 @@ class PostgresClaiming(Asking):
         if wanted.queue in piled_up or has_floor or not wanted.limit:
             return await self._take_many(wanted, promoted=promoted)
         few = await self._take_few(wanted, promoted=promoted)
-        if len(few.claims) < wanted.limit and few.seconds < SLOW:
+        if len(few.claims) < wanted.limit and few.seconds < floors.pace.seconds:
             return few
         piled_up.add(wanted.queue)
         if few.is_gated or len(few.claims) < wanted.limit or not wanted.prefetch:
@@ -120,7 +120,8 @@ class PostgresClaiming(Asking):
         # Whoever only prefetches passes over what may not be: its floor is nobody else's.
         known = self._lines.floors if wanted.limit else self._lines.ahead
         floors = known.of(wanted.queue, wanted.types)
-        asked = {"floors": floors, "promoted": promoted, "now": self._now, "mono": self._mono}
+        moments = {"now": self._now, "mono": self._mono, "slow": known.pace.seconds}
+        asked = {"floors": floors, "promoted": promoted, **moments}
         async with self._lines.line("claim").taken() as lane:
             took = taken((await lane.fetch("claim.take", wanted.values(**asked)))[0])
         look = Look(took.lasts, took.looked, took.seconds, was_full=not any(floors))
