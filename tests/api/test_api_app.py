@@ -205,7 +205,7 @@ def send(number: int) -> int:
 
 async def main() -> None:
     async with app, app.worker():
-        print(await (await send.enqueue(7)).result("10s"))
+        print(await (await send.enqueue(7)).result("2m"))
 
 asyncio.run(main())
 asyncio.run(main())

@@ -70,7 +70,7 @@ def test_the_same_verbs_can_be_waited_for(app, send, wait):
     job = wait(send.enqueue(3))
     wait(drained(app))
 
-    assert wait(job.result(timeout="10s")) == 6
+    assert wait(job.result(timeout="2m")) == 6
     assert wait(app.get(job.id)).state == "succeeded"
 
 
@@ -95,7 +95,7 @@ def test_many_threads_may_call_at_once(send, app, wait):
     with ThreadPoolExecutor(16) as pool:
         jobs = list(pool.map(lambda number: wait(send.enqueue(number)), range(200)))
         wait(drained(app))
-        results = list(pool.map(lambda job: wait(job.result("10s")), jobs))
+        results = list(pool.map(lambda job: wait(job.result("2m")), jobs))
 
     assert results == [2 * number for number in range(200)]
     assert len(threads()) == 1
@@ -161,7 +161,7 @@ def test_an_app_can_go_from_loop_to_loop(app, send):
     async def wait_for_one():
         """Waits, and leaves the app open, with all that it keeps for this loop."""
         job = await send.enqueue(1)
-        waiting = [asyncio.create_task(job.result("30s")) for _ in range(3)]
+        waiting = [asyncio.create_task(job.result("2m")) for _ in range(3)]
         await drained(app)
         return [await each for each in waiting]
 
@@ -177,13 +177,13 @@ def test_two_loops_may_wait_with_one_app_at_once(app, send, wait):
     waits = threading.Event()
 
     async def from_another_loop():
-        result = asyncio.create_task(job.result("30s"))
+        result = asyncio.create_task(job.result("2m"))
         await asyncio.sleep(0)
         waits.set()
         return await result
 
     with ThreadPoolExecutor(2) as pool:
-        here = pool.submit(wait, job.result("30s"))
+        here = pool.submit(wait, job.result("2m"))
         there = pool.submit(asyncio.run, from_another_loop())
         assert waits.wait(10)
         wait(drained(app))
@@ -204,7 +204,7 @@ def test_who_waits_on_another_loop_learns_that_the_app_was_closed(app, send):
             waits.set()
 
         waiting._start = begun
-        return await job.result("30s")
+        return await job.result("2m")
 
     with ThreadPoolExecutor(1) as pool:
         with app.sync() as wait:

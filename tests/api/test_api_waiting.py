@@ -42,7 +42,7 @@ async def test_a_result_comes_back_typed(send, hand):
     await hand.end(await hand.take("send"), Succeeded("7"))
 
     assert await waiting == 7
-    assert await handle.result("1s") == 7
+    assert await handle.result("2m") == 7
     assert (await handle.wait()).state is State.SUCCEEDED
 
 
@@ -139,7 +139,7 @@ async def test_an_end_is_seen_without_any_hint(store, hand):
         def send() -> None: ...
 
         handle = await send.enqueue()
-        waiting = asyncio.create_task(handle.wait("10s"))
+        waiting = asyncio.create_task(handle.wait("2m"))
         await asyncio.sleep(0.02)
         await hand.end(await hand.take("send"), Succeeded())
 
@@ -153,7 +153,7 @@ async def test_a_hint_wakes_the_waiter_long_before_the_poll(store, hand):
         def send() -> None: ...
 
         handle = await send.enqueue()
-        waiting = asyncio.create_task(handle.wait("10s"))
+        waiting = asyncio.create_task(handle.wait("2m"))
         await asyncio.sleep(0.01)
         await hand.end(await hand.take("send"), Succeeded())
 
@@ -191,7 +191,7 @@ async def test_a_store_in_trouble_is_told_to_those_who_wait(send, store):
     store.get = busy
 
     with pytest.raises(StoreBusy, match="somebody holds it"):
-        await handle.wait("10s")
+        await handle.wait("2m")
 
 
 async def test_closing_the_app_ends_the_waits(store):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from outlast.testing.servers.etcd import EtcdCluster
 
 SMALLEST = 10
-SOON = 30.0
+SOON = 120.0
 GHOST = Key(layout.TRIGGER, layout.trigger_sort(START, "nobody"))
 
 

@@ -54,7 +54,7 @@ def cutter(own_url: str) -> Cutter:
 
 @pytest.fixture
 async def store(own_url: str, cutter: Cutter) -> AsyncIterator[PostgresStore]:
-    opened = PostgresStore(f"{own_url}?wait=20", probe=cutter)
+    opened = PostgresStore(f"{own_url}?wait=120", probe=cutter)
     await opened.open()
     await empty(opened.address)
     yield opened
@@ -107,7 +107,7 @@ async def test_everybody_in_a_group_is_told_at_once_that_the_server_is_away(
     await impatient.open()
     cutter.place, cutter.times = ("add.alike", False), 10_000
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         told = await asyncio.gather(
             *(impatient.add([make_job()]) for _ in range(30)), return_exceptions=True
         )
