@@ -212,7 +212,7 @@ asyncio.run(main())
 """
     path = str(Path(tmp_path) / "jobs.db")
     done = subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=240, check=False
     )
 
     assert (done.stdout, done.returncode) == ("7\n7\n", 0), done.stderr

@@ -429,7 +429,7 @@ def test_who_forgets_to_close_it_can_still_end(tmp_path):
         [sys.executable, "-c", NEVER_CLOSED, str(tmp_path / "jobs.db")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

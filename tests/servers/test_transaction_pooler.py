@@ -154,7 +154,7 @@ async def test_a_wrong_password_is_refused_by_the_server(
 async def test_when_the_server_is_back_so_are_its_connections() -> None:
     with postgres_server() as server, transaction_pooler(server.port) as pooler:
         url = server.url(port=pooler.port)
-        async with connected(url) as connection, asyncio.timeout(60):
+        async with connected(url) as connection, asyncio.timeout(240):
             server.kill()
             with pytest.raises((OSError, asyncpg.PostgresConnectionError)):
                 await connection.fetchval("SELECT 1")

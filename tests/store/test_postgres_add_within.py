@@ -436,13 +436,17 @@ async def test_read_only_transaction_is_refused(store: PostgresStore, caller: Ca
     await caller.run("SELECT 1")
 
 
-async def test_busy_connection_is_refused(store: PostgresStore, own_url: str) -> None:
+async def test_busy_connection_is_refused(
+    store: PostgresStore, own_url: str, outside: asyncpg.Connection
+) -> None:
     own = await asyncpg.connect(own_url)
     async with own.transaction():
-        sleeping = asyncio.create_task(own.execute("SELECT pg_sleep(1)"))
-        await asyncio.sleep(0)
-        await _refused(store, own, "tx cannot be used: .*another operation")
-        await sleeping
+        async with outside.transaction():
+            await outside.execute("SELECT pg_advisory_xact_lock(7)")
+            waiting = asyncio.create_task(own.execute("SELECT pg_advisory_xact_lock(7)"))
+            await until_somebody_waits(own_url)
+            await _refused(store, own, "tx cannot be used: .*another operation")
+        await waiting
     await own.close()
 
 

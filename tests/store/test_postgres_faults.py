@@ -272,7 +272,7 @@ async def test_server_without_room_for_connections_is_waited_for(
 
 async def _drop_connections(operator: asyncpg.Connection) -> None:
     await operator.execute(
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'crowded'"
+        "SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity WHERE usename = 'crowded'"
     )
 
 
