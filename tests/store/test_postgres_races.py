@@ -18,6 +18,9 @@ from outlast.testing.sizes import SIZES
 from .kit import Peer
 from .pg_waiting import until_somebody_waits
 
+pytestmark = pytest.mark.xdist_group("postgres_races")
+"""One after the other, so that the other processes are started once."""
+
 PEERS = 4
 ROUNDS = SIZES.race_rounds
 

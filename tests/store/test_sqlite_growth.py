@@ -22,6 +22,9 @@ from outlast.testing.conformance.make import HOUR, LEASE, SUCCEEDED, make_job, n
 
 from .kit import Make, Worlds, opened, reading, writing
 
+pytestmark = pytest.mark.xdist_group("sqlite_growth")
+"""One after the other, so that each crowd is made once."""
+
 FEW, CROWD, BATCH = 100, 20_000, 10
 EVERY = 10
 """Steps between two counts."""

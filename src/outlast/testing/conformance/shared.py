@@ -19,7 +19,6 @@ from outlast.testing.conformance.make import (
     FAILED,
     HOUR,
     LAPSED,
-    LEASE,
     MANY,
     SUCCEEDED,
     ended,
@@ -64,7 +63,7 @@ async def reclaim_all(store: Store, *, successors: Sequence[JobId]) -> int:
 
 
 async def renew_one(store: Store, *, lease: Lease) -> bool:
-    [renewal] = await store.renew([lease], span=LEASE)
+    [renewal] = await store.renew([lease], span=HOUR)
     return renewal.held
 
 
