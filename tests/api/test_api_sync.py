@@ -106,7 +106,7 @@ def test_many_threads_may_start_it_at_once(app, send):
     gate = threading.Barrier(8)
 
     def first(number):
-        gate.wait(10)
+        gate.wait(120)
         return bridge(send.enqueue(number))
 
     with ThreadPoolExecutor(8) as pool:
@@ -185,7 +185,7 @@ def test_two_loops_may_wait_with_one_app_at_once(app, send, wait):
     with ThreadPoolExecutor(2) as pool:
         here = pool.submit(wait, job.result("2m"))
         there = pool.submit(asyncio.run, from_another_loop())
-        assert waits.wait(10)
+        assert waits.wait(120)
         wait(drained(app))
 
         assert (here.result(10), there.result(10)) == (8, 8)
@@ -209,7 +209,7 @@ def test_who_waits_on_another_loop_learns_that_the_app_was_closed(app, send):
     with ThreadPoolExecutor(1) as pool:
         with app.sync() as wait:
             there = pool.submit(asyncio.run, from_another_loop(wait(send.enqueue(1))))
-            assert waits.wait(10)
+            assert waits.wait(120)
         with pytest.raises(StoreClosed):
             there.result(10)
 
@@ -275,9 +275,9 @@ def test_closing_waits_for_what_is_under_way(app, send, monkeypatch):
     with ThreadPoolExecutor(2) as pool:
         bridge = app.sync()
         running = pool.submit(bridge, slow())
-        assert begun.wait(10)
+        assert begun.wait(120)
         closing = pool.submit(bridge.close)
-        assert waits.wait(10)
+        assert waits.wait(120)
         assert not closing.done()
         go_on.set()
 
@@ -295,7 +295,7 @@ def test_closing_does_not_wait_for_ever(app):
     bridge = Sync(app._client.open, app.close, patience=0.1)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(bridge, endless())
-        assert begun.wait(10)
+        assert begun.wait(120)
         bridge.close()
 
         with pytest.raises(SyncMisused, match="cancelled"):
@@ -356,7 +356,7 @@ def test_a_coroutine_that_exits_ends_the_bridge_and_hangs_nobody(app, send):
         with pytest.raises(SystemExit):
             wait(leave())
         for thread in threads():
-            thread.join(10)
+            thread.join(120)
         with pytest.raises(SyncMisused):
             wait(send.enqueue(1))
     with pytest.raises(StoreClosed):
@@ -384,7 +384,7 @@ def test_what_is_sent_to_a_loop_that_is_ending_hangs_nobody(app):
         lingering = pool.submit(wait, linger())
         with pytest.raises(SystemExit):
             wait(leave())
-        assert ending.wait(10)
+        assert ending.wait(120)
         waiting = pool.submit(wait, late())
         done, _ = really_wait([lingering, waiting], 10)
         assert len(done) == 2

@@ -103,7 +103,7 @@ async def _effects(outside: asyncpg.Connection) -> int:
 
 async def _left(outside: asyncpg.Connection) -> int:
     """How many connections of handlers the server still has, once they have had time to go."""
-    for _ in range(3000):
+    for _ in range(12_000):
         number: int = await outside.fetchval(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'outlast handler' "
             "AND datname = current_database()"
