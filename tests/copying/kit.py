@@ -24,7 +24,7 @@ from support.postgres.clock import DatabaseClock
 
 FROM, TO = "sqlite:////source.db", "sqlite:////target.db"
 SEAL = timedelta(seconds=30)
-WRITES = ("stand", "load", "apply")
+WRITES = ("change_transfer_status", "load", "apply")
 
 
 class Died(BaseException):
