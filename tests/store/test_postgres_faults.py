@@ -14,6 +14,7 @@ from outlast.core.run import Claim
 from outlast.core.state import State
 from outlast.errors import OperatorError, StoreReadOnly, StoreUnavailable
 from outlast.store.base import Filter, Queue
+from outlast.store.postgres.floors import TIMELESS
 from outlast.store.postgres.store import PostgresStore
 from outlast.testing.conformance.make import (
     LEASE,
@@ -181,6 +182,7 @@ async def test_jobs_taken_by_both_halves_of_a_claim_are_answered_though_the_seco
 
 async def _take_one_and_more(store: PostgresStore) -> list[Claim]:
     types = [make_job().type]
+    store._lines.floors.pace = TIMELESS  # a slow first half would not be asked for a second one
     return await store.claim(
         make_holder(), queue="default", types=types, limit=1, prefetch=5, lease=LEASE
     )
