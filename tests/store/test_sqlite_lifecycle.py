@@ -128,7 +128,15 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "load": lambda s: s.load(TableKind.QUEUES, [["lane", "scheduled", 1, None, None, None, None]]),
     "running_names": lambda s: s.running_names(["nightly"]),
 }
-NEED_NOT_BE_OPEN = {"open", "close", "subscribe", "capabilities", "exists", "health_warnings", "now"}
+NEED_NOT_BE_OPEN = {
+    "open",
+    "close",
+    "subscribe",
+    "capabilities",
+    "exists",
+    "health_warnings",
+    "now",
+}
 
 
 def test_every_verb_of_the_contract_is_tried_below() -> None:

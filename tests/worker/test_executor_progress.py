@@ -282,13 +282,13 @@ async def test_a_report_does_not_wait_for_the_runs_own_transaction(app, store):
         return "paid"
 
     held = asyncio.Event()
-    real = store.report
+    real = store.record_progress
 
     async def report(reports):
         await held.wait()
         return await real(reports)
 
-    store.report = report
+    store.record_progress = report
     async with app.worker():
         handle = await pay.enqueue()
         result = await handle.result(SOON)
