@@ -41,7 +41,7 @@ async def test_a_drained_worker_has_run_the_whole_sequence(app):
     async with app.worker() as worker:
         await worker.drained()
 
-        assert (await group.record()).done == 10
+        assert (await group.read()).done == 10
 
 
 async def test_parallel_members_run_together(app):
@@ -220,7 +220,7 @@ async def test_two_workers_sweep_at_once_and_end_each_member_once(app, rival):
     events = [await app.events(job.id) for job in jobs[::100]]
     assert sum(each.ended for each in swept) == 1200
     assert [len(each) for each in events] == [1] * len(events)
-    assert (await group.record()).counts == {State.CANCELLED: 1200}
+    assert (await group.read()).counts == {State.CANCELLED: 1200}
 
 
 async def test_a_sweep_with_nothing_to_do_writes_nothing(app, path):
@@ -255,7 +255,7 @@ async def test_a_group_that_nobody_completed_is_stopped_after_a_while(app, monke
 
     assert timedelta(minutes=10) == ABANDONED
     assert (early.expired, late.expired, late.over) == (0, 1, 1)
-    record = await group.record()
+    record = await group.read()
     assert (record.state, record.reason) == (GroupState.CANCELLED, "never_completed")
 
 
@@ -290,4 +290,4 @@ async def test_a_bare_group_id_is_no_member_of_a_running_group(app):
         await until(lambda: ran == [7])
 
     assert [job.id for job in await group.jobs()] != [bare.id]
-    assert (await group.record()).total == 1
+    assert (await group.read()).total == 1
