@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, urlsplit
 from wsgiref.simple_server import WSGIServer, make_server
 
-from outlast import InvalidSchedule, OperatorError, Outlast, SlotTaken, Sync, UnknownSchedule
+from outlast import InvalidSchedule, OperatorError, Outlast, ScheduleNotFound, SlotTaken, Sync
 from outlast.clock import Clock, SystemClock
 
 from . import edition, ledger, page
@@ -150,7 +150,7 @@ class Web:
         counter, wait = self._process()
         try:
             wait(counter.schedules.run(name, slot))
-        except UnknownSchedule as error:
+        except ScheduleNotFound as error:
             raise _say(HTTPStatus.NOT_FOUND, str(error)) from error
         except SlotTaken as error:
             raise _say(HTTPStatus.CONFLICT, str(error)) from error

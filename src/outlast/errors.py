@@ -8,10 +8,10 @@ OutlastError
 │   │   ├── InvalidParams         params that do not fit their type
 │   │   └── PayloadTooLarge       over the size or depth limit
 │   ├── InvalidType           a job type whose settings contradict each other
-│   ├── UnknownType           a type this process has not registered
-│   ├── UnknownTemplate       no template of that name
+│   ├── TypeNotFound           a type this process has not registered
+│   ├── TemplateNotFound       no template of that name
 │   ├── TemplateChanged       somebody edited the template meanwhile
-│   ├── UnknownSchedule       no schedule of that name
+│   ├── ScheduleNotFound       no schedule of that name
 │   ├── ScheduleChanged       somebody edited the schedule meanwhile
 │   ├── SlotTaken             that slot has run, or cannot run now
 │   ├── SyncMisused           the synchronous bridge cannot be used here, or no longer
@@ -80,11 +80,11 @@ class InvalidType(CallerError, ValueError):
     """The job type's settings cannot be, or contradict its delivery."""
 
 
-class UnknownType(CallerError, LookupError):
+class TypeNotFound(CallerError, LookupError):
     """This process has not registered that job type."""
 
 
-class UnknownTemplate(CallerError, LookupError):
+class TemplateNotFound(CallerError, LookupError):
     """No template of that name is in the store."""
 
 
@@ -92,7 +92,7 @@ class TemplateChanged(CallerError):
     """The template is no longer what the caller knew; nothing was written."""
 
 
-class UnknownSchedule(CallerError, LookupError):
+class ScheduleNotFound(CallerError, LookupError):
     """No schedule of that name is in the store."""
 
 

@@ -14,7 +14,7 @@ from outlast import (
     Outlast,
     State,
     TransitionRefused,
-    UnknownType,
+    TypeNotFound,
     WaitTimeout,
 )
 from outlast.core.event import Failed, Succeeded
@@ -136,7 +136,7 @@ async def test_a_stranger_is_named_by_its_place(app, send, store, clock, ids):
     @other.job
     def foreign() -> None: ...
 
-    with pytest.raises(UnknownType, match=r'member 1 .*"foreign" belongs to another app'):
+    with pytest.raises(TypeNotFound, match=r'member 1 .*"foreign" belongs to another app'):
         await app.group([send.bind(1), foreign.bind()])
 
     assert await store.find_groups(limit=10) == []

@@ -11,7 +11,7 @@ from outlast import (
     Outlast,
     State,
     TransitionRefused,
-    UnknownType,
+    TypeNotFound,
 )
 from outlast.core.event import Released, Succeeded
 from outlast.core.ordering import Ordering
@@ -84,7 +84,7 @@ async def test_params_that_do_not_fit_the_type_are_refused(app, three, params):
 async def test_params_of_a_type_this_app_lacks_are_refused_but_not_its_priority(three, store):
     stranger = Outlast(store)
 
-    with pytest.raises(UnknownType, match="send"):
+    with pytest.raises(TypeNotFound, match="send"):
         await stranger.edit(three[0].id, params={"number": 1})
 
     assert (await stranger.edit(three[0].id, priority=1)).priority == 1

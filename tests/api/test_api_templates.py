@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from pydantic import BaseModel, Field
 
-from outlast import DuplicateJob, InvalidJob, InvalidParams, Outlast, PayloadTooLarge, UnknownType
+from outlast import DuplicateJob, InvalidJob, InvalidParams, Outlast, PayloadTooLarge, TypeNotFound
 from outlast.core.template import Template, merge
-from outlast.errors import TemplateChanged, UnknownTemplate
+from outlast.errors import TemplateChanged, TemplateNotFound
 
 
 class Address(BaseModel):
@@ -173,7 +173,7 @@ async def test_removing_changes_nothing_about_its_jobs(templates, send):
     assert await handle.job() == before
     assert before.template_id == saved.id
     for verb in (templates.get, templates.remove, templates.enqueue):
-        with pytest.raises(UnknownTemplate):
+        with pytest.raises(TemplateNotFound):
             await verb("weekly")
 
 
@@ -185,13 +185,13 @@ async def test_a_template_created_anew_is_another(templates, send):
 
 
 async def test_an_unknown_template_names_those_near_it(templates, send):
-    with pytest.raises(UnknownTemplate, match="there are none") as none:
+    with pytest.raises(TemplateNotFound, match="there are none") as none:
         await templates.get("weekly")
     for name in ("weekly", "weekday", "other"):
         await templates.save(name, send)
 
     assert isinstance(none.value, LookupError)
-    with pytest.raises(UnknownTemplate, match="near it: weekly, weekday"):
+    with pytest.raises(TemplateNotFound, match="near it: weekly, weekday"):
         await templates.enqueue("weakly")
 
 
@@ -247,14 +247,14 @@ async def test_a_type_of_another_app_is_refused(templates, store):
 
     with pytest.raises(InvalidJob, match="no job type of this app"):
         await templates.save("weekly", other)
-    with pytest.raises(UnknownType):
+    with pytest.raises(TypeNotFound):
         await templates.save("weekly", "other")
 
 
 async def test_a_template_of_an_unknown_type_cannot_be_enqueued(templates, send, store):
     await templates.save("weekly", send)
 
-    with pytest.raises(UnknownType, match="'send' is not registered"):
+    with pytest.raises(TypeNotFound, match="'send' is not registered"):
         await Outlast(store).templates.enqueue("weekly")
 
 

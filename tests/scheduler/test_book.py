@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from outlast import InvalidSchedule, Outlast, SlotTaken, UnknownSchedule, UnknownTemplate
+from outlast import InvalidSchedule, Outlast, ScheduleNotFound, SlotTaken, TemplateNotFound
 from outlast.core.ids import Ids
 from outlast.core.schedule import SlotOutcome
 from outlast.core.state import State
-from outlast.errors import InvalidJob, InvalidParams, StoreBusy, UnknownType
+from outlast.errors import InvalidJob, InvalidParams, StoreBusy, TypeNotFound
 from outlast.scheduler.loop import run_trigger_loop, sync_declared
 from outlast.scheduler.trigger import Trigger
 from outlast.store.contract import Store
@@ -90,8 +90,8 @@ async def test_declaring_is_checked_at_once(app: Outlast) -> None:
     [
         ({}, InvalidSchedule),
         ({"job_type": "report", "template": "t"}, InvalidSchedule),
-        ({"job_type": "nothing"}, UnknownType),
-        ({"template": "nothing"}, UnknownTemplate),
+        ({"job_type": "nothing"}, TypeNotFound),
+        ({"template": "nothing"}, TemplateNotFound),
         ({"job_type": "greet"}, InvalidParams),
         ({"job_type": "report", "params": {"x": 1}}, InvalidParams),
         ({"job_type": "report", "max_instances": 0}, InvalidSchedule),
@@ -118,7 +118,7 @@ async def test_a_name_is_given_once(app: Outlast) -> None:
 
     with pytest.raises(InvalidSchedule, match="another schedule"):
         await app.schedules.edit("two", new_name="one")
-    with pytest.raises(UnknownSchedule, match="near it: one"):
+    with pytest.raises(ScheduleNotFound, match="near it: one"):
         await app.schedules.get("onne")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast import InvalidJob, Outlast, UnknownType
+from outlast import InvalidJob, Outlast, TypeNotFound
 from outlast.clock import to_micros
 from outlast.core.delivery import Delivery
 from outlast.core.state import State
@@ -103,9 +103,9 @@ async def test_a_type_this_app_does_not_know_is_refused_at_enqueue(
     @stranger.job
     def poem() -> None: ...
 
-    with pytest.raises(UnknownType, match=r"poem.*story"):
+    with pytest.raises(TypeNotFound, match=r"poem.*story"):
         app.registry.get("poem")
-    with pytest.raises((UnknownType, InvalidJob), match="poem"):
+    with pytest.raises((TypeNotFound, InvalidJob), match="poem"):
         await app.enqueue_many([story.bind(), poem.bind()])
 
     assert [job.type for job in await jobs_of(store)] in ([], ["story"])

@@ -26,7 +26,7 @@ from outlast.errors import (
     InvalidGroup,
     OperatorError,
     TransitionRefused,
-    UnknownType,
+    TypeNotFound,
     WaitTimeout,
 )
 from outlast.jobs.client import Client
@@ -236,7 +236,7 @@ def _require_ours(client: Client, place: int, each: object) -> None:
         )
     configured = each.configured
     if configured.client is not client:
-        raise UnknownType(
+        raise TypeNotFound(
             f'member {place} of the group: job type "{configured.type.name}" belongs to another '
             "app; register it here"
         )

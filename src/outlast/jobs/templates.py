@@ -18,7 +18,7 @@ from outlast.errors import (
     InvalidParams,
     PayloadTooLarge,
     TemplateChanged,
-    UnknownTemplate,
+    TemplateNotFound,
 )
 from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
@@ -101,7 +101,7 @@ class Templates:
         )
 
     async def get(self, name: str) -> Template:
-        """The template as it stands; UnknownTemplate if there is none."""
+        """The template as it stands; TemplateNotFound if there is none."""
         return from_record(await self._record(name))
 
     async def all(self) -> list[Template]:
@@ -109,7 +109,7 @@ class Templates:
         return [from_record(each) for each in await (await self._client.store()).documents(KIND)]
 
     async def remove(self, name: str) -> Template:
-        """Delete it; the template that is gone. UnknownTemplate if there is none."""
+        """Delete it; the template that is gone. TemplateNotFound if there is none."""
         for _ in range(_TRIES):
             there = await self._record(name)
             gone = await self._swap(name, there, None)
@@ -223,7 +223,7 @@ def _check_expected(name: str, there: Document | None, expected: datetime | None
     raise TemplateChanged(f"template {name} {now}; read it again, and edit what it is now")
 
 
-def _unknown(name: str, known: list[str]) -> UnknownTemplate:
+def _unknown(name: str, known: list[str]) -> TemplateNotFound:
     near = get_close_matches(name, known, n=_NEAR) or known[:_NEAR]
     there = f"near it: {', '.join(near)}" if near else "there are none; save one first"
-    return UnknownTemplate(f"no template {repr_short(name)} is in this store; {there}")
+    return TemplateNotFound(f"no template {repr_short(name)} is in this store; {there}")

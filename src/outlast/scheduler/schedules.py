@@ -11,7 +11,7 @@ from outlast.core.duration import Duration
 from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import Plan, Schedule, SlotRecord
 from outlast.core.template import KIND
-from outlast.errors import InvalidSchedule, ScheduleChanged, UnknownSchedule, UnknownTemplate
+from outlast.errors import InvalidSchedule, ScheduleChanged, ScheduleNotFound, TemplateNotFound
 from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
 from outlast.jobs.registry import Registry
@@ -101,7 +101,7 @@ class ScheduleManager:
         )
 
     async def get(self, name: str) -> Schedule:
-        """The schedule of that name, or of that id; UnknownSchedule if there is none."""
+        """The schedule of that name, or of that id; ScheduleNotFound if there is none."""
         store = await self._client.store()
         found = await store.schedule(name)
         if found is None:
@@ -231,7 +231,7 @@ class ScheduleManager:
             return of_type(self._registry, target, params)
         record = await (await self._client.store()).document(KIND, template)
         if record is None:
-            raise UnknownTemplate(
+            raise TemplateNotFound(
                 f"no template {repr_short(template)} is in this store; save one first"
             )
         return source_from_type(self._registry, record, params)
@@ -278,7 +278,7 @@ def _changed(name: str) -> ScheduleChanged:
     return ScheduleChanged(f"schedule {name} was changed meanwhile; read it again, and edit that")
 
 
-def _unknown(name: str, known: list[str]) -> UnknownSchedule:
+def _unknown(name: str, known: list[str]) -> ScheduleNotFound:
     near = get_close_matches(str(name), known, n=_NEAR) or known[:_NEAR]
     there = f"near it: {', '.join(near)}" if near else "there are none; save one first"
-    return UnknownSchedule(f"no schedule {repr_short(name)} is in this store; {there}")
+    return ScheduleNotFound(f"no schedule {repr_short(name)} is in this store; {there}")

@@ -21,7 +21,7 @@ from outlast.core.classify import ErrorClass
 from outlast.core.limits import truncate
 from outlast.core.outcome import HandlerOutcome
 from outlast.core.run import Claim
-from outlast.errors import UnknownType
+from outlast.errors import TypeNotFound
 from outlast.jobs.registry import JobType, Registry
 from outlast.run_context import Run
 from outlast.worker.executors.process_protocol import encode, encode_task, outcome
@@ -128,7 +128,7 @@ def _registry(address: str) -> Registry:
     module, _, name = address.partition(":")
     registry = getattr(getattr(importlib.import_module(module), name, None), "registry", None)
     if not isinstance(registry, Registry):
-        raise UnknownType(f"{address} is no app; give the worker the address of the Outlast app")
+        raise TypeNotFound(f"{address} is no app; give the worker the address of the Outlast app")
     return registry
 
 
