@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from outlast import (
-    InvalidJob,
+    InvalidArgument,
     InvalidParams,
     JobNotFound,
     Outlast,
@@ -130,7 +130,7 @@ async def test_a_job_is_put_off_and_fetched_back(app, three, clock):
 async def test_an_edit_that_makes_no_sense_says_why(app, three, given, says):
     before = await three[0].job()
 
-    with pytest.raises(InvalidJob, match=says):
+    with pytest.raises(InvalidArgument, match=says):
         await app.edit(three[0].id, **given)
 
     assert await three[0].job() == before
@@ -148,7 +148,7 @@ async def test_an_edit_that_makes_no_sense_says_why(app, three, given, says):
     ],
 )
 async def test_a_move_names_exactly_one_place(app, three, to, given):
-    with pytest.raises(InvalidJob, match="front"):
+    with pytest.raises(InvalidArgument, match="front"):
         await app.move(three[0].id, to, **dict.fromkeys(given, three[1].id))
 
     assert await order(app) == [handle.id for handle in three]
@@ -184,13 +184,13 @@ async def test_a_target_that_is_not_beside_it_is_named(app, send, three, hand, b
     async def move(target):
         await app.move(job, **{beside: target})
 
-    with pytest.raises(InvalidJob, match=f'{job} is in queue "default".*"mail"'):
+    with pytest.raises(InvalidArgument, match=f'{job} is in queue "default".*"mail"'):
         await move(elsewhere.id)
-    with pytest.raises(InvalidJob, match=f"{job} has priority 0 and job {other.id} has 4"):
+    with pytest.raises(InvalidArgument, match=f"{job} has priority 0 and job {other.id} has 4"):
         await move(other.id)
     with pytest.raises(TransitionRefused, match=f"{taken.id} is running"):
         await move(taken.id)
-    with pytest.raises(InvalidJob, match=f"{job} .* itself"):
+    with pytest.raises(InvalidArgument, match=f"{job} .* itself"):
         await move(job)
     with pytest.raises(JobNotFound):
         await move("no-such-job")
@@ -238,7 +238,7 @@ async def test_the_next_jobs_come_in_order_and_no_more_than_asked(app, three):
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, "3"])
 async def test_a_limit_out_of_bounds_is_refused(app, limit):
-    with pytest.raises(InvalidJob, match="limit is"):
+    with pytest.raises(InvalidArgument, match="limit is"):
         await app.next_jobs("default", limit)
 
 
@@ -255,5 +255,5 @@ async def test_positions_are_made_even(app, send, store):
 @pytest.mark.parametrize("queue", ["", "two words", None])
 async def test_a_queue_that_is_no_name_is_refused(app, queue):
     for attempt in (app.next_jobs(queue, 1), app.normalise(queue)):
-        with pytest.raises(InvalidJob, match="queue is"):
+        with pytest.raises(InvalidArgument, match="queue is"):
             await attempt

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from outlast import InvalidJob, Pause, Queue
+from outlast import InvalidArgument, Pause, Queue
 from outlast.core.ordering import Ordering
 
 
@@ -49,7 +49,7 @@ async def test_set_queue_leaves_the_pause(app):
     "value", [0, -1, True, 1.5, "2", 1_000_001, pytest.param(10**5000, id="huge")]
 )
 async def test_limit_that_cannot_be_is_refused(app, value):
-    with pytest.raises(InvalidJob, match=r"concurrency is .*from 1 to 1,000,000"):
+    with pytest.raises(InvalidArgument, match=r"concurrency is .*from 1 to 1,000,000"):
         await app.set_queue("story", concurrency=value)
 
     assert await app.queues() == []
@@ -57,19 +57,19 @@ async def test_limit_that_cannot_be_is_refused(app, value):
 
 @pytest.mark.parametrize("value", [0, -1, False, 2.0, None, 1_000_001])
 async def test_gap_that_cannot_be_is_refused(app, value):
-    with pytest.raises(InvalidJob, match=r"gap is .*from 1 to 1,000,000"):
+    with pytest.raises(InvalidArgument, match=r"gap is .*from 1 to 1,000,000"):
         await app.set_queue("story", gap=value)
 
 
 @pytest.mark.parametrize("value", ["random", None, 3])
 async def test_unknown_ordering_is_refused(app, value):
-    with pytest.raises(InvalidJob, match=r"ordering is .*use scheduled or position"):
+    with pytest.raises(InvalidArgument, match=r"ordering is .*use scheduled or position"):
         await app.set_queue("story", ordering=value)
 
 
 @pytest.mark.parametrize("value", ["", "x" * 1025, "a\0b", "\ud800", 7])
 async def test_reason_that_cannot_be_stored_is_refused(app, value):
-    with pytest.raises(InvalidJob, match=r"reason is .*1 to 1,024 characters"):
+    with pytest.raises(InvalidArgument, match=r"reason is .*1 to 1,024 characters"):
         await app.pause("story", reason=value)
 
     assert await app.queues() == []
@@ -83,12 +83,12 @@ async def test_longest_reason_is_kept(app):
 
 @pytest.mark.parametrize("value", ["soon", 5, timedelta(seconds=-1)])
 async def test_duration_that_is_no_span_is_refused(app, value):
-    with pytest.raises(InvalidJob, match="duration is "):
+    with pytest.raises(InvalidArgument, match="duration is "):
         await app.pause("story", duration=value)
 
 
 @pytest.mark.parametrize("name", ["", "two words", "x" * 129, None])
 async def test_name_that_is_none_is_refused_by_all(app, name):
     for act in (app.set_queue, app.pause, app.resume, app.queue):
-        with pytest.raises(InvalidJob, match="queue is "):
+        with pytest.raises(InvalidArgument, match="queue is "):
             await act(name)

@@ -8,7 +8,7 @@ import pytest
 from outlast import (
     Backoff,
     DuplicateJob,
-    InvalidJob,
+    InvalidArgument,
     JobNotFound,
     Outlast,
     State,
@@ -211,7 +211,7 @@ async def test_many_pages_are_gone_through(app, store, monkeypatch, dead):
 async def test_a_filter_that_makes_no_sense_is_refused(app, dead, wrong):
     await dead()
 
-    with pytest.raises(InvalidJob):
+    with pytest.raises(InvalidArgument):
         await app.retry_many(**wrong)
     assert len(await app.retry_many()) == 1, "nothing had happened"
 

@@ -18,7 +18,7 @@ from outlast.core.ordering import (
 )
 from outlast.core.position import ROOM, Anchor, JobEdit, MoveTo, PositionedJob, move_job
 from outlast.core.sync_coroutine import run_without_waiting
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 TARGET = JobId("the-target")
 
@@ -274,7 +274,7 @@ def test_a_window_has_room_for_more_after_it_was_spread():
     ("where", "target"), [(Anchor.FRONT, TARGET), (Anchor.BEFORE, None), (Anchor.SWAP, None)]
 )
 def test_a_place_has_a_target_exactly_when_it_needs_one(where: Anchor, target: JobId | None):
-    with pytest.raises(InvalidJob, match=str(where)):
+    with pytest.raises(InvalidArgument, match=str(where)):
         MoveTo(where, target)
 
 
@@ -284,5 +284,5 @@ def test_an_edit_names_what_it_gives_and_never_tells_the_params():
 
 @pytest.mark.parametrize("given_up", [{}, {"delay": "both", "at": "both"}])
 def test_an_edit_changes_something_and_is_due_once(given_up: dict[str, object]):
-    with pytest.raises(InvalidJob):
+    with pytest.raises(InvalidArgument):
         JobEdit(**given_up)

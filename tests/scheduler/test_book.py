@@ -12,7 +12,7 @@ from outlast import InvalidSchedule, Outlast, ScheduleNotFound, SlotTaken, Templ
 from outlast.core.ids import Ids
 from outlast.core.schedule import SlotOutcome
 from outlast.core.state import State
-from outlast.errors import InvalidJob, InvalidParams, StoreBusy, TypeNotFound
+from outlast.errors import InvalidArgument, InvalidParams, StoreBusy, TypeNotFound
 from outlast.scheduler.loop import run_trigger_loop, sync_declared
 from outlast.scheduler.trigger import Trigger
 from outlast.store.contract import Store
@@ -81,7 +81,7 @@ async def test_declaring_is_checked_at_once(app: Outlast) -> None:
         app.schedule("s", "0 * * * *", "report", **SET)
     with pytest.raises(InvalidSchedule, match="cron"):
         app.schedule("t", "x", "report", **SET)
-    with pytest.raises(InvalidJob, match="name of a schedule"):
+    with pytest.raises(InvalidArgument, match="name of a schedule"):
         app.schedule("two words", "0 * * * *", "report", **SET)
 
 
@@ -98,8 +98,8 @@ async def test_declaring_is_checked_at_once(app: Outlast) -> None:
         ({"job_type": "report", "jitter": "soon"}, InvalidSchedule),
         ({"job_type": "report", "misfire_grace": "0s"}, InvalidSchedule),
         ({"job_type": "report", "coalesce": 1}, InvalidSchedule),
-        ({"job_type": "report", "job_name": "two words"}, InvalidJob),
-        ({"job_type": 7}, InvalidJob),
+        ({"job_type": "report", "job_name": "two words"}, InvalidArgument),
+        ({"job_type": 7}, InvalidArgument),
     ],
     ids=str,
 )

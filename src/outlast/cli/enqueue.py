@@ -8,7 +8,7 @@ import click
 from outlast.cli.command import CommandContext, Exit, verb
 from outlast.core.job import Job
 from outlast.core.state import State
-from outlast.errors import InvalidJob, WaitTimeout
+from outlast.errors import InvalidArgument, WaitTimeout
 from outlast.jobs.handle import Handle
 
 POLL = "200ms"
@@ -45,15 +45,15 @@ async def command(
 
 
 def arguments(text: str) -> dict[str, Any]:
-    """The JSON object in that text; InvalidJob says what it is instead."""
+    """The JSON object in that text; InvalidArgument says what it is instead."""
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise InvalidJob(
+        raise InvalidArgument(
             f"the arguments are not JSON ({error}); quote them: '{{\"n\": 1}}'"
         ) from error
     if not isinstance(value, dict):
-        raise InvalidJob(f"the arguments are a {type(value).__name__}; write a JSON object")
+        raise InvalidArgument(f"the arguments are a {type(value).__name__}; write a JSON object")
     return value
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from outlast.core.duration import parse_duration
 from outlast.core.job import Job
 from outlast.core.state import State
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract.jobs import Filter
 
 ALIASES: Final = {
@@ -54,12 +54,12 @@ def is_filter(word: str) -> bool:
 
 
 def parse(words: Iterable[str], *, now: datetime) -> JobFilter:
-    """What the words ask for; InvalidJob names the one that cannot be understood."""
+    """What the words ask for; InvalidArgument names the one that cannot be understood."""
     wanted = JobFilter()
     for word in words:
         found = _WORD.fullmatch(word)
         if found is None:
-            raise InvalidJob(
+            raise InvalidArgument(
                 f"{word!r:.80} is no filter; write key:value with one of {', '.join(KEYS)}"
             )
         _add(wanted, found["key"], found["value"], now)
@@ -85,14 +85,18 @@ def _add(wanted: JobFilter, key: str, value: str, now: datetime) -> None:
         case ["error"]:
             wanted.error = value.casefold()
         case _:
-            raise InvalidJob(f"{key!r:.80} is no key of a filter; use one of {', '.join(KEYS)}")
+            raise InvalidArgument(
+                f"{key!r:.80} is no key of a filter; use one of {', '.join(KEYS)}"
+            )
 
 
 def _states(value: str) -> set[State]:
     states: set[State] = set()
     for name in value.split(","):
         if name not in ALIASES and name not in set(State):
-            raise InvalidJob(f"state {name!r:.80} is unknown; use {', '.join([*State, *ALIASES])}")
+            raise InvalidArgument(
+                f"state {name!r:.80} is unknown; use {', '.join([*State, *ALIASES])}"
+            )
         states |= ALIASES.get(name) or {State(name)}
     return states
 
@@ -101,7 +105,7 @@ def _span(value: str) -> timedelta:
     try:
         return parse_duration(value, what="since")
     except ValueError as error:
-        raise InvalidJob(str(error)) from error
+        raise InvalidArgument(str(error)) from error
 
 
 def _with(what: Filter, **changes: Any) -> Filter:

@@ -10,7 +10,7 @@ from outlast.cli.output import ago
 from outlast.cli.show import find
 from outlast.clock import SystemClock
 from outlast.core.job import Job
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 AROUND = 10
 
@@ -27,7 +27,7 @@ async def move(
     """Move a waiting job to the front or back of its priority, or beside another one."""
     given = {name: other for name, other in beside.items() if other is not None}
     if len(given) + (where is not None) != 1:
-        raise InvalidJob("say once where to: front, back, --before, --after or --swap")
+        raise InvalidArgument("say once where to: front, back, --before, --after or --swap")
     given = {name: (await find(desk, other)).id for name, other in given.items()}
     job_id = (await find(desk, job_id)).id
     job = await (desk.app.move(job_id, where) if where else desk.app.move(job_id, **given))  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ async def edit(desk: CommandContext, /, job_id: str, params: str | None, **chang
         desk.require_types()
         asked["params"] = arguments(params)
     if not asked:
-        raise InvalidJob("nothing to change; give --args, --priority, --in or --at")
+        raise InvalidArgument("nothing to change; give --args, --priority, --in or --at")
     job = await desk.app.edit((await find(desk, job_id)).id, **asked)
     if desk.out.as_json:
         desk.out.record(job)

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from outlast.core.ids import JobId
 from outlast.core.ordering import distribute_positions, first_position, next_position
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 ROOM: Final = 4
 """Positions there must be for each job of a window before it is worth spreading."""
@@ -36,7 +36,7 @@ class MoveTo:
 
     def __post_init__(self) -> None:
         if (self.target is None) != (self.where in (Anchor.FRONT, Anchor.BACK)):
-            raise InvalidJob(
+            raise InvalidArgument(
                 f"place {self.where} with target {self.target}; front and back have "
                 "none, before, after and swap need one"
             )
@@ -56,9 +56,11 @@ class JobEdit:
 
     def __post_init__(self) -> None:
         if self.delay is not None and self.at is not None:
-            raise InvalidJob("delay and at were both given; a job is due once, so give one of them")
+            raise InvalidArgument(
+                "delay and at were both given; a job is due once, so give one of them"
+            )
         if not self.fields:
-            raise InvalidJob("nothing to edit; give params, priority, delay or at")
+            raise InvalidArgument("nothing to edit; give params, priority, delay or at")
 
     @property
     def is_due_time(self) -> bool:

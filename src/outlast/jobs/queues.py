@@ -6,7 +6,7 @@ from outlast.core.duration import Duration, parse_duration
 from outlast.core.limits import check_name, repr_short
 from outlast.core.ordering import Ordering
 from outlast.core.queue import check_concurrency, check_gap, check_reason
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.jobs.client import Client
 from outlast.store.contract.queues import Queue
 
@@ -35,7 +35,7 @@ async def pause(client: Client, name: str, reason: str | None, duration: Duratio
     try:
         span = None if duration is None else parse_duration(duration, what="duration")
     except ValueError as error:
-        raise InvalidJob(str(error)) from error
+        raise InvalidArgument(str(error)) from error
     store = await client.store()
     await store.pause(name, reason=reason, span=span)
     return await store.queue(name)
@@ -56,4 +56,4 @@ def _ordering(value: str) -> Ordering:
         return Ordering(value)
     except ValueError:
         known = " or ".join(Ordering)
-        raise InvalidJob(f"ordering is {repr_short(value)}; use {known}") from None
+        raise InvalidArgument(f"ordering is {repr_short(value)}; use {known}") from None

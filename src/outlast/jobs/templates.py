@@ -14,7 +14,7 @@ from outlast.core.limits import MAX_PAYLOAD, check_name, repr_short
 from outlast.core.schedule import JobBlueprint
 from outlast.core.template import KIND, Template, from_record, merge, to_json, to_value
 from outlast.errors import (
-    InvalidJob,
+    InvalidArgument,
     InvalidParams,
     PayloadTooLarge,
     TemplateChanged,
@@ -158,7 +158,9 @@ class Templates:
         if isinstance(job_type, str):
             return self._registry.get(job_type)
         if not isinstance(job_type, JobType) or job_type.client is not self._client:
-            raise InvalidJob(f"{job_type!r:.80} is no job type of this app; give one, or its name")
+            raise InvalidArgument(
+                f"{job_type!r:.80} is no job type of this app; give one, or its name"
+            )
         return job_type
 
 
