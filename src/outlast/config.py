@@ -176,7 +176,7 @@ def _reservation(value: Duration) -> timedelta:
 def check_count(value: int, *, what: str, least: int = 1) -> int:
     """`value`, if it can be a number of jobs; ConfigurationError names `what` otherwise."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigurationError(f"{what} is {value!r:.60}; use a whole number")  # noqa: TRY004 - one kind
+        raise ConfigurationError(f"{what} is {value!r:.60}; use a whole number")
     if not least <= value <= MOST_AT_ONCE:
         raise ConfigurationError(f"{what} is {value}; it must lie in {least}…{MOST_AT_ONCE:,}")
     return value
