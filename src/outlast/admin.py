@@ -143,9 +143,9 @@ class Admin:
         """The next jobs of a queue in the order in which they are taken; what is due counts."""
         return await positions.next_jobs(self._client, queue, limit)
 
-    async def normalise(self, queue: str) -> int:
+    async def renumber(self, queue: str) -> int:
         """Make the positions of a queue even again (100, 200, 300 …); how many changed."""
-        return await positions.normalise(self._client, queue)
+        return await positions.renumber(self._client, queue)
 
     async def set_queue(
         self,

@@ -75,7 +75,7 @@ async def test_direct_job_is_not_retried_unless_asked(app, story, hand):
         claim = await hand.take("story")
         handle = await calling
         await hand.end(claim, Failed("broke"))
-        ends.append((await handle.job()).state)
+        ends.append((await handle.read()).state)
         if ends[-1] is State.RETRY_WAIT:
             await handle.cancel()
 

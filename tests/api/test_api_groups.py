@@ -43,7 +43,7 @@ async def test_members_are_stored_in_the_order_given(app, send, store):
     assert [job.params for job in jobs[::-1]] == [
         f'{{"number":{n}}}' for n in range(2 * groups.CHUNK + 1)
     ]
-    record = await group.record()
+    record = await group.read()
     assert (record.total, record.counts) == (2001, {State.SCHEDULED: 2001})
     assert {job.group_id for job in jobs} == {group.id}
 
@@ -62,7 +62,7 @@ async def test_a_failure_stops_a_sequential_group_unless_told_otherwise(
 ):
     group = await app.group([send.bind(1)], name="nightly", **asked)
 
-    record = await group.record()
+    record = await group.read()
 
     assert (record.mode, record.on_failure) == (GroupMode(mode), OnMemberFailure(on_failure))
     assert record.name == "nightly"
@@ -329,7 +329,7 @@ async def test_a_group_is_found_by_its_id_and_in_the_list(app, send):
         (second.id, "second"),
         (first.id, "first"),
     ]
-    assert (await app.group_handle(first.id).record()).name == "first"
+    assert (await app.group_handle(first.id).read()).name == "first"
     assert repr(first) == f"GroupHandle({first.id})"
 
 

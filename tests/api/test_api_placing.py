@@ -78,7 +78,7 @@ async def test_params_that_do_not_fit_the_type_are_refused(app, three, params):
     with pytest.raises(InvalidParams):
         await app.edit(three[0].id, params=params)
 
-    assert (await three[0].job()).params == '{"number":0}'
+    assert (await three[0].read()).params == '{"number":0}'
 
 
 async def test_params_of_a_type_this_app_lacks_are_refused_but_not_its_priority(three, store):
@@ -128,12 +128,12 @@ async def test_a_job_is_put_off_and_fetched_back(app, three, clock):
     ],
 )
 async def test_an_edit_that_makes_no_sense_says_why(app, three, given, says):
-    before = await three[0].job()
+    before = await three[0].read()
 
     with pytest.raises(InvalidArgument, match=says):
         await app.edit(three[0].id, **given)
 
-    assert await three[0].job() == before
+    assert await three[0].read() == before
 
 
 @pytest.mark.parametrize(
@@ -247,13 +247,13 @@ async def test_positions_are_made_even(app, send, store):
     jobs = [(await send.enqueue(n)).id for n in range(3)]
     await app.move(jobs[2], before=jobs[1])
 
-    assert await app.normalise("default") == 2
+    assert await app.renumber("default") == 2
 
     assert [job.position for job in await app.next_jobs("default", 5)] == [100, 200, 300]
 
 
 @pytest.mark.parametrize("queue", ["", "two words", None])
 async def test_a_queue_that_is_no_name_is_refused(app, queue):
-    for attempt in (app.next_jobs(queue, 1), app.normalise(queue)):
+    for attempt in (app.next_jobs(queue, 1), app.renumber(queue)):
         with pytest.raises(InvalidArgument, match="queue is"):
             await attempt

@@ -37,7 +37,7 @@ def templates(app, send):
 
 
 async def params_of(handle):
-    return json.loads((await handle.job()).params)
+    return json.loads((await handle.read()).params)
 
 
 async def test_a_template_is_kept_as_saved(app, templates, send, clock):
@@ -72,7 +72,7 @@ async def test_a_job_is_what_the_template_and_the_call_say(templates, send):
 
     handle = await templates.enqueue("weekly", user_id=9, to=Address(street="x", number=1))
 
-    job = await handle.job()
+    job = await handle.read()
     assert json.loads(job.params) == {
         "user_id": 9,
         "day": "2026-01-05",
@@ -89,7 +89,7 @@ async def test_what_json_says_otherwise_survives_the_template(templates, send):
 
     handle = await templates.enqueue("weekly", user_id=1)
 
-    loaded = send.load((await handle.job()).params)
+    loaded = send.load((await handle.read()).params)
     assert (loaded["day"], loaded["blob"], loaded["tags"]) == (day, blob, tags)
 
 
@@ -100,7 +100,7 @@ async def test_options_of_the_call_go_over_the_template(templates, send, clock):
         "weekly", delay="5m", key="k", priority=1, queue=None, group_id="g", on_conflict="reject"
     )
 
-    job = await (await wished.enqueue()).job()
+    job = await (await wished.enqueue()).read()
 
     assert (job.priority, job.queue, job.group_id) == (1, "slow", "g")
     assert job.available_at == clock.now() + timedelta(minutes=5)
@@ -110,11 +110,11 @@ async def test_options_of_the_call_go_over_the_template(templates, send, clock):
 
 async def test_an_edit_keeps_the_id_and_is_another_version(templates, send, clock):
     first = await templates.save("weekly", send, params={"user_id": 1, "day": "2026-01-05"})
-    job = await (await templates.enqueue("weekly")).job()
+    job = await (await templates.enqueue("weekly")).read()
     clock.set_back(timedelta(hours=1))
 
     second = await templates.save("weekly", send, params={"user_id": 2, "day": "2026-01-05"})
-    other = await (await templates.enqueue("weekly")).job()
+    other = await (await templates.enqueue("weekly")).read()
 
     assert (second.id, second.created_at) == (first.id, first.created_at)
     assert second.updated_at > first.updated_at
@@ -166,11 +166,11 @@ async def test_edits_at_once_that_expect_nothing_are_all_written(templates, send
 async def test_removing_changes_nothing_about_its_jobs(templates, send):
     saved = await templates.save("weekly", send, params={"user_id": 1, "day": "2026-01-05"})
     handle = await templates.enqueue("weekly")
-    before = await handle.job()
+    before = await handle.read()
 
     assert await templates.remove("weekly") == saved
 
-    assert await handle.job() == before
+    assert await handle.read() == before
     assert before.template_id == saved.id
     for verb in (templates.get, templates.remove, templates.enqueue):
         with pytest.raises(TemplateNotFound):
@@ -331,7 +331,7 @@ async def test_a_type_delivered_once_still_needs_its_slot(app, templates):
     with pytest.raises(InvalidJob, match="slot"):
         await templates.enqueue("daily")
     slot = datetime(2026, 1, 5, tzinfo=UTC)
-    job = await (await templates.options("daily", slot=slot).enqueue()).job()
+    job = await (await templates.options("daily", slot=slot).enqueue()).read()
     assert (job.slot_at, job.template_id) == (slot, (await templates.get("daily")).id)
     with pytest.raises(InvalidJob, match="max_attempts"):
         await templates.save("other", report, max_attempts=2)

@@ -43,7 +43,7 @@ async def test_a_job_exists_when_the_callers_transaction_commits(file, conn):
     conn.execute("COMMIT")
 
     assert before == []
-    assert {(await each.job()).state for each in [handle, *many]} == {State.QUEUED}
+    assert {(await each.read()).state for each in [handle, *many]} == {State.QUEUED}
 
 
 async def test_a_job_is_gone_when_the_callers_transaction_is_rolled_back(file, conn):

@@ -46,7 +46,7 @@ async def test_workers_made_in_the_block_serve_the_other_store(app, send, store,
             await worker.drained()
             assert await inside.result("2m") == 4
 
-    assert (await outside.job()).token == 0
+    assert (await outside.read()).token == 0
 
 
 async def test_an_error_in_the_block_gives_the_old_store_back(app, send, store, guest):

@@ -163,7 +163,7 @@ async def main() -> None:
     assert_type(await app.move(handle.id, before="another-id"), Job)
     assert_type(await app.edit(handle.id, params={"invoice_id": 4}, delay="5m"), Job)
     assert_type(await app.next_jobs("default", 10), list[Job])
-    assert_type(await app.normalise("default"), int)
+    assert_type(await app.renumber("default"), int)
 
     await send_invoice.enqueue(3, copy=True)
     await send_invoice.options(delay="5m", key="inv:3", priority=5).enqueue(invoice_id=3)

@@ -59,8 +59,8 @@ async def test_group_id_is_stored_and_never_changes(app: Outlast, sql: Sql) -> N
     grouped = await story.options(group_id=GROUP).enqueue()
     alone = await story.enqueue()
 
-    assert (await grouped.job()).group_id == GROUP
-    assert (await alone.job()).group_id is None
+    assert (await grouped.read()).group_id == GROUP
+    assert (await alone.read()).group_id is None
     for value in ("NULL", f"'{uuid.uuid4()}'"):
         statement = f"UPDATE outlast_jobs SET group_id = {value} WHERE group_id IS NOT NULL"
         assert sql.refuses(statement) == FROZEN
@@ -87,7 +87,7 @@ async def test_both_types_are_accepted_and_never_change(app: Outlast, sql: Sql) 
 
     handles = [await story.enqueue(), await research.enqueue()]
 
-    assert [(await handle.job()).type for handle in handles] == ["story", "research"]
+    assert [(await handle.read()).type for handle in handles] == ["story", "research"]
     assert sql.refuses("UPDATE outlast_jobs SET type = 'poem'") == FROZEN
     assert sql.refuses("UPDATE outlast_jobs SET type = 'story'") == FROZEN
 
@@ -193,7 +193,7 @@ async def test_a_new_job_is_inserted_as_queued(app: Outlast, clock: FakeClock, s
     clock.advance("1h")
     handle = await story.enqueue()
 
-    job = await handle.job()
+    job = await handle.read()
     assert (job.state, job.queued_at) == (State.QUEUED, clock.now())
     assert (job.started_at, job.finished_at, job.token) == (None, None, 0)
     assert sql.rows("SELECT state, token FROM outlast_waiting") == [("queued", 0)]
@@ -233,7 +233,7 @@ async def test_a_cancelled_job_is_cancelled_and_never_dispatched(
     await drain(app)
     clock.advance("1d")
 
-    job = await unwanted.job()
+    job = await unwanted.read()
     assert (job.state, job.reason) == (State.CANCELLED, "changed my mind")
     assert ran == [2]
     assert await app.runs(unwanted.id) == []

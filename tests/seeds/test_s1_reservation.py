@@ -69,7 +69,7 @@ async def active(store: SqliteStore) -> Reservation:
 
 
 async def states(*handles: Handle[Any]) -> list[State]:
-    return [(await handle.job()).state for handle in handles]
+    return [(await handle.read()).state for handle in handles]
 
 
 @pytest.mark.req("S1-1.2.k")
@@ -406,7 +406,7 @@ async def test_running_and_its_run_come_together_however_it_is_dispatched(
 
 async def _polled(app: Outlast, handle: Handle[Any]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not (await handle.job()).is_final:  # noqa: ASYNC110 - hints are off
+        while not (await handle.read()).is_final:  # noqa: ASYNC110 - hints are off
             await asyncio.sleep(0.005)
 
 

@@ -130,7 +130,7 @@ async def test_expired_one_is_set_to_expired_and_the_next_tick_dispatches_the_he
     assert (before, done.expired, done.actions) == ([], 1, 1)
     assert await status(store, held) == ("expired", "caller_silent")
     assert (await job_of(store, held.job_id)).state is State.CANCELLED
-    assert (await head.job()).state is State.SUCCEEDED
+    assert (await head.read()).state is State.SUCCEEDED
 
 
 @pytest.mark.req("S1-4.3.c", "S1-4.3.d", "S1-4.3.f")

@@ -140,7 +140,7 @@ async def run_twice(name: str, folder: Path, store: SqliteStore, clock: FakeCloc
         else:
             handle = await companion.schedule_sync("ada")
         first = await drain(companion.app)
-        assert (first.refused, (await handle.job()).state) == (1, State.RUNNING)
+        assert (first.refused, (await handle.read()).state) == (1, State.RUNNING)
         clock.advance("1m")
         assert (await Maintenance(store, companion.app._ids.job).run_once()).reclaimed == 1
         await drain(companion.app)

@@ -98,7 +98,7 @@ async def test_what_the_caller_set_on_the_connection_makes_no_difference(send, c
     conn.commit()
 
     assert stored(path) == 2
-    assert (await handle.job()).state is State.QUEUED
+    assert (await handle.read()).state is State.QUEUED
     assert (again.id, again.created) == (keyed.id, False)
 
 

@@ -95,7 +95,7 @@ async def test_full_queue_keeps_no_other_from_its_jobs(path):
         async with app.worker(queues=["slow", "default"], concurrency=2):
             quick_ones = await app.enqueue_many(chapter.bind(n) for n in range(MANY))
             await drain(quick_ones)
-            running = [job.state for job in [await handle.job() for handle in slow]]
+            running = [job.state for job in [await handle.read() for handle in slow]]
             go.set()
             await drain(slow)
 
@@ -155,4 +155,4 @@ async def test_raised_limit_is_used_at_once(path):
 
 
 async def _is_over(handle):
-    return (await handle.job()).is_final
+    return (await handle.read()).is_final

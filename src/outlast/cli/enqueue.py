@@ -75,7 +75,7 @@ async def _ended(desk: CommandContext, handle: Handle[Any]) -> Job:
         try:
             return await handle.wait(POLL)
         except WaitTimeout:
-            now = (await handle.job()).progress
+            now = (await handle.read()).progress
         if now is not None and now != shown:
             desk.out.message(f"progress {now}")
             shown = now

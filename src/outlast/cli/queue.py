@@ -83,14 +83,14 @@ async def set_(desk: CommandContext, /, queue: str, **changes: Any) -> None:
     desk.out.record(await desk.app.set_queue(queue, **{**kept, **asked}))
 
 
-@verb("normalise")
+@verb("renumber")
 @click.argument("queue")
-async def normalise(desk: CommandContext, /, queue: str) -> None:
+async def renumber(desk: CommandContext, /, queue: str) -> None:
     """Number the positions afresh: 100, 200, 300, … in the same order."""
-    desk.out.message(f"{await desk.app.normalise(queue):,} jobs have a new position")
+    desk.out.message(f"{await desk.app.renumber(queue):,} jobs have a new position")
 
 
-for each in (ls, order, pause, resume, set_, normalise):
+for each in (ls, order, pause, resume, set_, renumber):
     command.add_command(each)
 
 

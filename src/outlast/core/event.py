@@ -202,7 +202,7 @@ class EventKind(StrEnum):
     ORPHAN_RUN_REMOVED = "orphan_run_removed"  # its job is gone; the detail is a copy of the run
     EDITED = "edited"  # changed while it waited; the reason names what
     MOVED = "moved"  # given another place; the reason says which
-    NORMALISED = "normalised"  # of a queue: its positions made even; the detail says how many
+    RENUMBERED = "renumbered"  # of a queue: its positions made even; the detail says how many
     LATE_WRITE_REFUSED = "late_write_refused"  # a former holder tried to write
 
 

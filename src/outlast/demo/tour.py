@@ -161,7 +161,7 @@ class Tour:
     async def _killed(self) -> None:
         self._head("A worker is killed with SIGKILL in the middle of a job")
         handle = await jobs.long.enqueue()
-        job = await self._until(handle.job, lambda job: job.state is State.RUNNING, "it runs")
+        job = await self._until(handle.read, lambda job: job.state is State.RUNNING, "it runs")
         first = (await app.runs(handle.id))[0]
         self._fact(f"{first.holder} runs it under token {first.token}")
         code = self._crew.kill(first.holder)

@@ -74,10 +74,10 @@ async def next_jobs(client: Client, queue: str, limit: int) -> list[Job]:
     return await (await client.store()).peek(queue, limit=limit)
 
 
-async def normalise(client: Client, queue: str) -> int:
+async def renumber(client: Client, queue: str) -> int:
     """Make the positions of a queue even; how many changed."""
     check_name(queue, what="queue")
-    return await (await client.store()).normalise(queue)
+    return await (await client.store()).renumber(queue)
 
 
 async def _decide_and_apply(
