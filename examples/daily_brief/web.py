@@ -139,7 +139,7 @@ class Web:
         rows = ledger.latest(self.desk, RUNS)
         schedules = [
             (schedule, wait(counter.schedules.history(schedule.name, limit=SLOTS)))
-            for schedule in wait(counter.schedules.all())
+            for schedule in wait(counter.schedules.list())
         ]
         return Answer(HTTPStatus.OK, page.runs(rows, schedules, self._clock.now()))
 

@@ -33,7 +33,7 @@ async def three(send):
 
 
 async def order(app):
-    return [job.id for job in await app.next_jobs("default", 100)]
+    return [job.id for job in await app.queues.next_jobs("default", 100)]
 
 
 async def test_a_job_is_moved_to_every_place(app, three):
@@ -232,14 +232,14 @@ async def test_a_job_taken_meanwhile_is_refused(app, three, store, hand):
 
 
 async def test_the_next_jobs_come_in_order_and_no_more_than_asked(app, three):
-    assert [job.id for job in await app.next_jobs("default", 2)] == [h.id for h in three[:2]]
-    assert await app.next_jobs("nothing-here", 5) == []
+    assert [job.id for job in await app.queues.next_jobs("default", 2)] == [h.id for h in three[:2]]
+    assert await app.queues.next_jobs("nothing-here", 5) == []
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, "3"])
 async def test_a_limit_out_of_bounds_is_refused(app, limit):
     with pytest.raises(InvalidArgument, match="limit is"):
-        await app.next_jobs("default", limit)
+        await app.queues.next_jobs("default", limit)
 
 
 async def test_positions_are_made_even(app, send, store):
@@ -247,13 +247,13 @@ async def test_positions_are_made_even(app, send, store):
     jobs = [(await send.enqueue(n)).id for n in range(3)]
     await app.move(jobs[2], before=jobs[1])
 
-    assert await app.renumber("default") == 2
+    assert await app.queues.renumber("default") == 2
 
-    assert [job.position for job in await app.next_jobs("default", 5)] == [100, 200, 300]
+    assert [job.position for job in await app.queues.next_jobs("default", 5)] == [100, 200, 300]
 
 
 @pytest.mark.parametrize("queue", ["", "two words", None])
 async def test_a_queue_that_is_no_name_is_refused(app, queue):
-    for attempt in (app.next_jobs(queue, 1), app.renumber(queue)):
+    for attempt in (app.queues.next_jobs(queue, 1), app.queues.renumber(queue)):
         with pytest.raises(InvalidArgument, match="queue is"):
             await attempt

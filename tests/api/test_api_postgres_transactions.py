@@ -74,7 +74,7 @@ def test_one_caller_that_waits_for_another_does_not_stop_the_bridge_for_it(app, 
     stored = []
 
     with app.sync() as wait:
-        wait(app.set_queue("lane", ordering="position"))
+        wait(app.queues.save("lane", ordering="position"))
 
         def second():
             inside.wait(120)

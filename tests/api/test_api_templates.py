@@ -7,7 +7,15 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from pydantic import BaseModel, Field
 
-from outlast import DuplicateJob, InvalidJob, InvalidParams, Outlast, PayloadTooLarge, TypeNotFound
+from outlast import (
+    DuplicateJob,
+    InvalidArgument,
+    InvalidJob,
+    InvalidParams,
+    Outlast,
+    PayloadTooLarge,
+    TypeNotFound,
+)
 from outlast.core.template import Template, merge
 from outlast.errors import TemplateChanged, TemplateNotFound
 
@@ -62,7 +70,7 @@ async def test_all_of_them_come_by_name(templates, send):
     for name in ("b", "a", "c"):
         await templates.save(name, "send")
 
-    assert [template.name for template in await templates.all()] == ["a", "b", "c"]
+    assert [template.name for template in await templates.list()] == ["a", "b", "c"]
 
 
 async def test_a_job_is_what_the_template_and_the_call_say(templates, send):
@@ -132,12 +140,12 @@ async def test_who_knows_an_older_version_cannot_write_over_a_newer(templates, s
     await templates.remove("weekly")
     with pytest.raises(TemplateChanged, match="template weekly is gone"):
         await templates.save("weekly", send, expected=second.updated_at)
-    assert await templates.all() == []
+    assert await templates.list() == []
 
 
 async def test_of_two_edits_at_once_with_one_version_one_is_refused(templates, send, store):
     known = await templates.save("weekly", send)
-    read, both = store.record, asyncio.Barrier(2)
+    read, both = store.document, asyncio.Barrier(2)
 
     async def together(kind, key):
         found = await read(kind, key)
@@ -145,7 +153,7 @@ async def test_of_two_edits_at_once_with_one_version_one_is_refused(templates, s
             await both.wait()
         return found
 
-    store.record = together
+    store.document = together
     told = await asyncio.gather(
         *(templates.save("weekly", send, priority=n, expected=known.updated_at) for n in (1, 2)),
         return_exceptions=True,
@@ -153,14 +161,14 @@ async def test_of_two_edits_at_once_with_one_version_one_is_refused(templates, s
 
     assert sorted(type(each) for each in told if isinstance(each, Exception)) == [TemplateChanged]
     [saved] = [each for each in told if isinstance(each, Template)]
-    store.record = read
+    store.document = read
     assert await templates.get("weekly") == saved
 
 
 async def test_edits_at_once_that_expect_nothing_are_all_written(templates, send):
     await asyncio.gather(*(templates.save("weekly", send, priority=n) for n in range(10)))
 
-    assert len(await templates.all()) == 1
+    assert len(await templates.list()) == 1
 
 
 async def test_removing_changes_nothing_about_its_jobs(templates, send):
@@ -210,7 +218,7 @@ async def test_an_unknown_template_names_those_near_it(templates, send):
 async def test_params_that_cannot_fit_are_refused_when_saved(templates, send, params, says):
     with pytest.raises(InvalidParams, match=says):
         await templates.save("weekly", send, params=params)
-    assert await templates.all() == []
+    assert await templates.list() == []
 
 
 async def test_params_too_large_are_refused_when_saved(templates, send):
@@ -237,15 +245,15 @@ async def test_params_too_large_are_refused_when_saved(templates, send):
     ],
 )
 async def test_settings_that_cannot_be_are_refused_when_saved(templates, send, wrong):
-    with pytest.raises(InvalidJob):
+    with pytest.raises(InvalidArgument):
         await templates.save(**{"name": "weekly", "job_type": send, **wrong})
-    assert await templates.all() == []
+    assert await templates.list() == []
 
 
 async def test_a_type_of_another_app_is_refused(templates, store):
     other = Outlast(store).job(name="other")(lambda: None)
 
-    with pytest.raises(InvalidJob, match="no job type of this app"):
+    with pytest.raises(InvalidArgument, match="no job type of this app"):
         await templates.save("weekly", other)
     with pytest.raises(TypeNotFound):
         await templates.save("weekly", "other")

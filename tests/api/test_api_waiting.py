@@ -140,7 +140,7 @@ async def test_a_job_nobody_knows_is_told(app, job_id):
 
 
 async def test_an_end_is_seen_without_any_hint(store, hand):
-    store.listen = lambda wake, *, topics: lambda: None
+    store.subscribe = lambda wake, *, topics: lambda: None
     async with Outlast(store, poll="5ms") as app:
 
         @app.job
@@ -221,7 +221,7 @@ async def test_a_hint_after_the_loop_is_gone_is_harmless(store):
     app = Outlast(store)
     app.job(name="send")(lambda: None)
     wakes = []
-    store.listen = lambda wake, *, topics: wakes.append(wake) or (lambda: None)
+    store.subscribe = lambda wake, *, topics: wakes.append(wake) or (lambda: None)
     handle = await app.registry.get("send").enqueue()
     waiting = asyncio.create_task(handle.wait())
     await until_waited_for(app, 1)

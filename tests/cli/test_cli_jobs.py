@@ -162,7 +162,7 @@ def test_a_group_says_how_it_stands_also_to_a_script(cli: Cli) -> None:
         app = load_app("tasks:app")
         async with app:
             add = app.registry.get("add")
-            return (await app.group([add.bind(1), add.bind(2)])).id
+            return (await app.groups.start([add.bind(1), add.bind(2)])).id
 
     group_id = asyncio.run(start())
     (told,) = cli.documents("group", "show", group_id)

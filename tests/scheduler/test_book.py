@@ -109,7 +109,7 @@ async def test_what_cannot_be_is_refused_and_nothing_is_stored(
     with pytest.raises(error):
         await app.schedules.save("s", "0 * * * *", **{**SET, **wishes})
 
-    assert await app.schedules.all() == []
+    assert await app.schedules.list() == []
 
 
 async def test_a_name_is_given_once(app: Outlast) -> None:

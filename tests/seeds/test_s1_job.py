@@ -71,7 +71,7 @@ async def test_member_of_a_group_has_its_id_and_never_leaves_it(app: Outlast, sq
     @app.job
     def story() -> None: ...
 
-    group = await app.group([story.bind(), story.bind()])
+    group = await app.groups.start([story.bind(), story.bind()])
 
     assert {job.group_id for job in await group.jobs()} == {group.id}
     for change in ("group_id = NULL", "grp = NULL", "grp = grp + 1"):

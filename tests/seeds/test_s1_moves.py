@@ -107,7 +107,7 @@ async def test_making_room_and_renumbering_leave_a_running_job_alone(
     before = await job_of(store, running.id)
 
     await app.move(jobs[3], before=jobs[2])
-    await app.renumber("default")
+    await app.queues.renumber("default")
     await app.move(jobs[1], "back")
 
     assert await job_of(store, running.id) == before
@@ -147,7 +147,7 @@ async def test_priority_changes_while_queued_and_the_order_follows(
     await app.edit(b, priority=7)
 
     assert await order_of(store) == [c, b, a]
-    assert [job.position for job in await app.next_jobs("default", 3)] == [100, 200, 100]
+    assert [job.position for job in await app.queues.next_jobs("default", 3)] == [100, 200, 100]
     assert await claim_order(store, limit=1) == [c]
     with pytest.raises(TransitionRefused, match=f"{c} is running"):
         await app.edit(c, priority=0)
@@ -250,11 +250,11 @@ async def test_positions_are_renumbered_in_order(
     )
     assert await positions(store) == [100, 150, 151]
 
-    assert await app.renumber("default") == 2
+    assert await app.queues.renumber("default") == 2
 
     assert await positions(store) == [100, 200, 300]
     assert await order_of(store) == [a, c, b]
-    assert await app.renumber("default") == 0
+    assert await app.queues.renumber("default") == 0
 
 
 @pytest.mark.req("S1-3.2.g")
@@ -269,12 +269,12 @@ async def test_a_fault_midway_through_renumbering_leaves_the_old_positions(
     sql.write(FAULT.format(number))
 
     with pytest.raises(OperatorError, match="disk fault"):
-        await app.renumber("default")
+        await app.queues.renumber("default")
 
     assert sql.rows(PLACES) == before
     assert await store.events(None) == []
     sql.write("DROP TRIGGER fault")
-    assert await app.renumber("default") == 6
+    assert await app.queues.renumber("default") == 6
     assert await order_of(store) == jobs
 
 

@@ -325,7 +325,7 @@ async def test_supervised_worker_killed_in_a_direct_run_frees_its_queue(
     first = grow("--instance-id", "it").ready()
     app = register_all(Outlast(f"sqlite:///{book.path}"), book.notes)
     async with app:
-        await app.set_queue("default", concurrency=1)
+        await app.queues.save("default", concurrency=1)
         handle = await app.registry.get("waits").run_now(gate="never")
         until(lambda: book.notes.of(handle.id), what="its run")
         _kill(first, what)

@@ -196,7 +196,7 @@ async def test_a_person_creates_reads_updates_and_deletes_and_only_the_trigger_f
     removed = await story.schedules.remove("nightly")
 
     assert (read, removed) == (created, updated)
-    assert await story.schedules.all() == []
+    assert await story.schedules.list() == []
     assert await params_of(store) == []
     with pytest.raises(ScheduleNotFound):
         await story.schedules.get("nightly")

@@ -63,7 +63,7 @@ async def edit(desk: CommandContext, /, job_id: str, params: str | None, **chang
 async def order(desk: CommandContext, queue: str, limit: int, mark: str | None = None) -> None:
     """Print the next jobs of a queue in claim order."""
     now = SystemClock().now()
-    jobs = await desk.app.next_jobs(queue, limit)
+    jobs = await desk.app.queues.next_jobs(queue, limit)
     if desk.out.as_json:
         for job in jobs:
             desk.out.record(job)

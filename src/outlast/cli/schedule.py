@@ -68,7 +68,7 @@ def command() -> None:
 @verb("ls")
 async def ls(desk: CommandContext, /) -> None:
     """Every schedule, and when it is triggered next."""
-    schedules = await desk.app.schedules.all()
+    schedules = await desk.app.schedules.list()
     if desk.out.as_json:
         for each in schedules:
             desk.out.record(each)

@@ -17,7 +17,7 @@ def command() -> None:
 @verb("ls")
 async def ls(desk: CommandContext, /) -> None:
     """Every template."""
-    templates = await desk.app.templates.all()
+    templates = await desk.app.templates.list()
     if desk.out.as_json:
         for each in templates:
             desk.out.record(each)

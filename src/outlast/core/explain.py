@@ -93,8 +93,12 @@ class Explanation:
     def is_runnable(self) -> bool:
         return self.stop is None
 
+    def __str__(self) -> str:
+        """Return the text that `outlast explain` prints."""
+        return "\n".join(self.lines())
+
     def lines(self) -> list[str]:
-        """The same words wherever it is shown."""
+        """Return the lines of the text: the job, its gates in order, and the remedy."""
         job, stop = self.job, self.stop
         age = "" if job.is_final else f", {format_short(self.at - job.created_at)} old"
         said = [f'{job.type}  {job.id}  {job.state} in queue "{job.queue}"{age}', ""]

@@ -10,7 +10,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration
 from outlast.core.ids import JobId
 from outlast.core.job import NewJob, Slot
-from outlast.errors import DuplicateJob, InvalidJob, InvalidParams
+from outlast.errors import DuplicateJob, InvalidArgument, InvalidJob, InvalidParams
 from outlast.jobs.client import Client
 from outlast.jobs.direct_run import DirectRunOptions, OnBusy, require_direct, run_now
 from outlast.jobs.executor_choice import STOPS
@@ -275,7 +275,7 @@ class Bound(Generic[R_co]):
 async def add_within(store: Store, connection: Any, jobs: list[NewJob]) -> list[Added]:
     """Add inside the caller's own transaction, on a store that can."""
     if Capability.TRANSACTIONS not in store.capabilities:
-        raise InvalidJob(
+        raise InvalidArgument(
             "tx was given, but this store cannot join a caller's transaction; leave tx out"
         )
     return await cast("Transactions", store).add_within(connection, jobs)

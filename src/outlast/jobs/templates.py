@@ -1,5 +1,6 @@
 """Templates as an app uses them: saved under a name, and made into jobs."""
 
+import builtins
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -48,7 +49,7 @@ class TemplateOptions(TypedDict, total=False):
     tx: Any
 
 
-class Templates:
+class TemplateManager:
     """Stored job definitions by name: `await app.templates.enqueue("weekly", user_id=3)`.
 
     A job keeps the params it was made with, and says which version of which template that was;
@@ -104,7 +105,7 @@ class Templates:
         """The template as it stands; TemplateNotFound if there is none."""
         return from_record(await self._record(name))
 
-    async def all(self) -> list[Template]:
+    async def list(self) -> builtins.list[Template]:
         """Every template, by name."""
         return [from_record(each) for each in await (await self._client.store()).documents(KIND)]
 
@@ -180,7 +181,7 @@ def blueprint_for(kind: JobType[..., Any]) -> JobBlueprint:
 class ConfiguredTemplate:
     """A template with the options of one enqueue; it is read when that comes."""
 
-    def __init__(self, templates: Templates, name: str, options: TemplateOptions) -> None:
+    def __init__(self, templates: TemplateManager, name: str, options: TemplateOptions) -> None:
         self._templates = templates
         self._name = name
         self._options = options

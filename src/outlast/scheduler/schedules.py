@@ -1,5 +1,6 @@
 """Schedules as an app uses them: saved, edited, paused, looked at, and run by hand."""
 
+import builtins
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -108,7 +109,7 @@ class ScheduleManager:
             raise _unknown(name, [each.name for each in await store.schedules(limit=PAGE)])
         return found
 
-    async def all(self) -> list[Schedule]:
+    async def list(self) -> builtins.list[Schedule]:
         """Every schedule, by name."""
         store = await self._client.store()
         found: list[Schedule] = []
@@ -134,20 +135,20 @@ class ScheduleManager:
         """Go on with the next slot from now."""
         return await self.edit(name, enabled=True)
 
-    async def next(self, name: str, *, limit: int = 10) -> list[Upcoming]:
+    async def next(self, name: str, *, limit: int = 10) -> builtins.list[Upcoming]:
         """Its next occurrences, with what a change of the clock does to them."""
         there = await self.get(name)
         now = await (await self._client.store()).now()
         return preview(there.plan.rule, now, limit=_bounded(limit))
 
-    async def test(self, *, limit: int = 10, **when: Unpack[When]) -> list[Upcoming]:
+    async def test(self, *, limit: int = 10, **when: Unpack[When]) -> builtins.list[Upcoming]:
         """The same for a rule that nobody has saved: `test(cron="0 2 * * *", timezone=…)`."""
         now = await (await self._client.store()).now()
         return preview(rule_of(when), now, limit=_bounded(limit))
 
     async def diff(
         self, name: str, *, limit: int = 10, **when: Unpack[When]
-    ) -> list[tuple[datetime, Side]]:
+    ) -> builtins.list[tuple[datetime, Side]]:
         """What an edit would change about its next slots."""
         rule = (await self.get(name)).plan.rule
         now = await (await self._client.store()).now()
@@ -155,7 +156,7 @@ class ScheduleManager:
 
     async def history(
         self, name: str, *, before: datetime | None = None, limit: int = 50
-    ) -> list[SlotRecord]:
+    ) -> builtins.list[SlotRecord]:
         """Its past slots and what became of them, the latest first; `before` pages on."""
         there = await self.get(name)
         store = await self._client.store()
@@ -173,7 +174,7 @@ class ScheduleManager:
 
     async def backfill(
         self, name: str, since: datetime, until: datetime, *, dry_run: bool = False
-    ) -> list[BackfillLine]:
+    ) -> builtins.list[BackfillLine]:
         """Run every slot of that time that nobody has claimed; with `dry_run`, only say which."""
         there = await self.get(name)
         store = await self._client.store()
@@ -181,7 +182,7 @@ class ScheduleManager:
             store, there, since, until, new_id=self._client.ids.job, dry_run=dry_run
         )
 
-    async def sync(self, declared: Mapping[str, ScheduleDeclaration]) -> list[Schedule]:
+    async def sync(self, declared: Mapping[str, ScheduleDeclaration]) -> builtins.list[Schedule]:
         """Bring what the code declares into the store; those written. Repeating it is harmless.
 
         A schedule edited since at run time stays as it is until its declaration changes. One that
