@@ -1,4 +1,4 @@
-"""The filter language of the command line: `state:dead_letter type:mail.* since:2h args.user=3`."""
+"""The filter language of the command line: `state:dead_letter type:mail.* since:2h params.user=3`."""
 
 import json
 import re
@@ -20,7 +20,7 @@ ALIASES: Final = {
     "done": {State.SUCCEEDED},
     "open": {State.BLOCKED, State.SCHEDULED, State.QUEUED, State.RETRY_WAIT, State.RUNNING},
 }
-KEYS: Final = ("state", "type", "queue", "key", "group", "id", "since", "args.<name>", "error")
+KEYS: Final = ("state", "type", "queue", "key", "group", "id", "since", "params.<name>", "error")
 _WORD = re.compile(r"(?P<key>[a-z]+(?:\.[A-Za-z0-9_.-]+)?)[:=](?P<value>.*)", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]")
 
@@ -34,7 +34,7 @@ class JobFilter:
     queue_like: str | None = None
     id_like: str | None = None
     since: datetime | None = None
-    args: dict[str, str] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
     error: str | None = None
 
     def matches(self, job: Job) -> bool:
@@ -44,7 +44,7 @@ class JobFilter:
             and _like(job.queue, self.queue_like)
             and (self.id_like is None or job.id.startswith(self.id_like))
             and (self.since is None or job.created_at >= self.since)
-            and all(_argument(job.params, name) == value for name, value in self.args.items())
+            and all(_argument(job.params, name) == value for name, value in self.params.items())
         )
 
 
@@ -80,8 +80,8 @@ def _add(wanted: JobFilter, key: str, value: str, now: datetime) -> None:
             wanted.id_like = value
         case ["since"]:
             wanted.since = now - _span(value)
-        case ["args", name]:
-            wanted.args[name] = value
+        case ["params", name]:
+            wanted.params[name] = value
         case ["error"]:
             wanted.error = value.casefold()
         case _:

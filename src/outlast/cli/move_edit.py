@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from outlast.cli.command import CommandContext, verb
-from outlast.cli.enqueue import arguments
+from outlast.cli.enqueue import parse_params
 from outlast.cli.output import ago
 from outlast.cli.show import find
 from outlast.clock import SystemClock
@@ -39,18 +39,18 @@ async def move(
 
 @verb("edit")
 @click.argument("job_id")
-@click.option("--args", "params", help="A JSON object that replaces its arguments.")
+@click.option("--params", help="A JSON object that replaces its params.")
 @click.option("--priority", type=int)
 @click.option("--in", "delay", help="Due after a while, such as 5m.")
 @click.option("--at", type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]))
 async def edit(desk: CommandContext, /, job_id: str, params: str | None, **changes: Any) -> None:
-    """Change arguments, priority or due time of a job that waits."""
+    """Change params, priority or due time of a job that waits."""
     asked = {name: value for name, value in changes.items() if value is not None}
     if params is not None:
         desk.require_types()
-        asked["params"] = arguments(params)
+        asked["params"] = parse_params(params)
     if not asked:
-        raise InvalidArgument("nothing to change; give --args, --priority, --in or --at")
+        raise InvalidArgument("nothing to change; give --params, --priority, --in or --at")
     job = await desk.app.edit((await find(desk, job_id)).id, **asked)
     if desk.out.as_json:
         desk.out.record(job)

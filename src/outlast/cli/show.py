@@ -61,7 +61,7 @@ def _head(desk: CommandContext, job: Job, now: datetime) -> None:
         "delivery": f"{job.delivery}, {job.max_attempts or 'unlimited'} attempts",
         "created": f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC, {ago(job.created_at, now)} ago",
         "due": f"{job.available_at:%Y-%m-%d %H:%M:%S} UTC",
-        "args": json.dumps(json.loads(job.params), ensure_ascii=False)[:2000],
+        "params": json.dumps(json.loads(job.params), ensure_ascii=False)[:2000],
         "group": job.group_id,
         "template": job.template_id,
         "progress": job.progress,

@@ -136,7 +136,7 @@ class JobType(Generic[P, R_co]):
         )
         return ConfiguredJobType(self, like, on_conflict=on_conflict, tx=tx, direct=direct)
 
-    def encode_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def encode_params(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The JSON text of a call's arguments."""
         return self._dump(self._named(args, kwargs) if args else kwargs)
 
@@ -221,7 +221,7 @@ class ConfiguredJobType(Generic[P, R_co]):
         require_direct(like, self.tx)
         job = replace(
             like,
-            params=self.type.encode_args(args, kwargs),
+            params=self.type.encode_params(args, kwargs),
             max_attempts=self.direct.max_attempts or 1,
         )
         return Handle(await run_now(self.client, job, self.direct), self.client, created=True)
@@ -252,7 +252,7 @@ class ConfiguredJobType(Generic[P, R_co]):
         if not self._may_enqueue:
             self.direct.require_unused()
             self._require_slot()
-        return self.type.encode_args(args, kwargs)
+        return self.type.encode_params(args, kwargs)
 
     def _require_slot(self) -> None:
         if self._needs_slot:

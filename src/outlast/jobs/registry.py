@@ -43,7 +43,7 @@ class Registry:
 
     def dump_params(self, type_name: str, params: dict[str, Any]) -> str:
         """The JSON text of the arguments of that type; TypeNotFound if it is not known here."""
-        return self.get(type_name).encode_args((), params)
+        return self.get(type_name).encode_params((), params)
 
     def load_result(self, type_name: str, text: str | None) -> Any:
         """A result by its type's annotation; as plain JSON, if the type is not known here."""

@@ -140,7 +140,7 @@ def of_type(registry: Registry, target: Target, params: Mapping[str, Any] | None
     kind = registry.get(target) if isinstance(target, str) else target
     if not isinstance(kind, JobType):
         raise InvalidArgument(f"{kind!r:.80} is no job type of this app; give one, or its name")
-    return JobSource(blueprint_for(kind), None, kind.encode_args((), dict(params or {})))
+    return JobSource(blueprint_for(kind), None, kind.encode_params((), dict(params or {})))
 
 
 def source_from_type(

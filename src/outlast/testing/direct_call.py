@@ -17,7 +17,7 @@ async def call_handler(
     kind: JobType[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, ids: Ids
 ) -> Any:
     """What the handler returns, there and back through JSON; an outcome comes back as it is."""
-    claim = _claim(kind, kind.encode_args(args, kwargs), ids)
+    claim = _claim(kind, kind.encode_params(args, kwargs), ids)
     loop = asyncio.get_running_loop()
     active = ActiveRun(claim, kind, lambda claim, _: Run(claim, loop=loop))
     value = await _call(active, kind.load(claim.params))
