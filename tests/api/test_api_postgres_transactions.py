@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from outlast import InvalidJob, Outlast
+from outlast import InvalidArgument, Outlast
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_session_carries_jobs_through_the_bridge(app, send, own_url):
 def test_a_refused_job_leaves_the_callers_transaction_as_it_was(app, send, own_url):
     with app.sync() as wait, psycopg.connect(own_url) as conn:
         wait(send.options(tx=conn).enqueue(1))
-        with pytest.raises(InvalidJob):
+        with pytest.raises(InvalidArgument):
             wait(send.options(tx=conn).enqueue("three"))
         job = wait(send.options(tx=conn).enqueue(3))
         conn.commit()
@@ -74,11 +74,11 @@ def test_one_caller_that_waits_for_another_does_not_stop_the_bridge_for_it(app, 
     stored = []
 
     with app.sync() as wait:
-        wait(app.set_queue("lane", ordering="position"))
+        wait(app.queues.save("lane", ordering="position"))
 
         def second():
-            inside.wait(10)
-            with psycopg.connect(own_url, options="-c lock_timeout=20s") as conn:
+            inside.wait(120)
+            with psycopg.connect(own_url, options="-c lock_timeout=120s") as conn:
                 waiting.set()
                 stored.append(wait(send.options(tx=conn, queue="lane").enqueue(2)))
 
@@ -87,9 +87,9 @@ def test_one_caller_that_waits_for_another_does_not_stop_the_bridge_for_it(app, 
         with psycopg.connect(own_url) as conn:
             stored.append(wait(send.options(tx=conn, queue="lane").enqueue(1)))
             inside.set()
-            waiting.wait(10)
+            waiting.wait(120)
             stored.append(wait(send.options(tx=conn, queue="lane").enqueue(3)))
-        other.join(20)
+        other.join(120)
         jobs = wait(app._store.get([each.id for each in stored]))
 
     assert [job.position for job in jobs] == [100, 200, 300]

@@ -10,12 +10,12 @@ import pytest
 
 import outlast
 
-from .tree import SHORT, TESTS, until
+from .tree import PATIENCE, SHORT, TESTS, until
 
 pytestmark = pytest.mark.slow
 
 DAY = 86_400
-LEASE = 4
+LEASE = 6
 BRIEF = ("brief", {"n": 0, "seconds": 0.01})
 
 
@@ -48,7 +48,7 @@ def test_worker_outlasts_a_lock_that_somebody_holds_for_leases(grow, ledger, not
 
     with locked(ledger.path):
         notes.open_gate("locked")
-        until(lambda: tree.lines("cannot renew", "10 times in a row"), what="failed renewals")
+        until(lambda: tree.lines("cannot renew", "failures=10"), what="failed renewals")
         until(lambda: tree.lines("not written") or tree.lines("cannot take"), what="a complaint")
 
     until(lambda: not ledger.unfinished, what="the end")
@@ -107,7 +107,7 @@ def pass_a_lease(ledger, job):
 
 @contextmanager
 def locked(path):
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=20)) as other:
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)) as other:
         other.execute("BEGIN EXCLUSIVE")
         yield
         other.rollback()

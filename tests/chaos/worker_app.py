@@ -31,7 +31,7 @@ def register(app: Outlast, notes: Notes) -> Outlast:
         return n
 
     app.job(name="brief", retry=PATIENT)(brief)
-    app.job(name="chained", delivery="chain", retry=PATIENT)(brief)
+    app.job(name="chained", delivery="linked", retry=PATIENT)(brief)
     app.job(name="once", delivery="once")(brief)
 
     @app.job(retry=PATIENT)
@@ -68,7 +68,7 @@ def stubborn(app: Outlast, notes: Notes) -> None:
         return run.token
 
     app.job(name="waits", retry=THREE)(waits)
-    app.job(name="waits_chained", delivery="chain", retry=THREE)(waits)
+    app.job(name="waits_chained", delivery="linked", retry=THREE)(waits)
     app.job(name="waits_once", delivery="once")(waits)
 
     @app.job(retry=THREE)
@@ -79,10 +79,11 @@ def stubborn(app: Outlast, notes: Notes) -> None:
         notes.add("end", run)
         return run.token
 
-    @app.job(retry=THREE, max_runtime="3s")
+    @app.job(retry=THREE, max_runtime="8s")
     async def timely(run: Run) -> None:
         notes.add("start", run)
-        await asyncio.sleep(0.5)
+        while not notes.gate("timely").exists():  # noqa: ASYNC110 - another process's
+            await asyncio.sleep(FINE)
         notes.add("end", run)
 
     @app.job(retry=THREE, max_runtime="500ms")

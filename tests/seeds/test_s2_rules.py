@@ -18,7 +18,7 @@ from outlast.worker.engine import Engine
 from outlast.worker.lease_table import InMemoryLeaseTable
 
 from .companions import MONDAY, QUICK
-from .kit import drain, live
+from .kit import SOON, drain, live
 
 HOLDER = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
 
@@ -95,13 +95,13 @@ def test_it_looks_every_thirty_seconds_unless_set(
 
 @pytest.mark.req("S2-6.d")
 async def test_between_two_looks_it_is_woken(tmp_path: Path) -> None:
-    companion = Companion(tmp_path)
+    companion = Companion(tmp_path, rules=Rules(poll_seconds=600))
     async with companion.app, companion.app.worker() as worker:
         await worker.drained()
         handle = await companion.schedule_sync("ada")
-        job = await handle.wait("20s")  # shorter than a poll
+        job = await handle.wait(SOON)  # shorter than a poll
 
-    assert companion.app.settings.poll == timedelta(seconds=30)
+    assert companion.app.settings.poll == timedelta(seconds=600)
     assert job.state == "succeeded"
 
 
@@ -146,7 +146,7 @@ async def test_however_many_are_completed_the_first_look_takes_what_is_due(
     engine.close()
     counts = await store.counts()
     assert first == 1
-    assert (await due.job()).state == "succeeded"
+    assert (await due.read()).state == "succeeded"
     assert sum(counts.values()) == 101
 
 
@@ -161,12 +161,12 @@ async def test_the_first_delay_is_sixty_seconds_unless_set(
 
     for _ in range(4):
         await drain(companion.app)
-        delays.append((await handle.job()).available_at - clock.now())
+        delays.append((await handle.read()).available_at - clock.now())
         clock.advance(delays[-1])
     await drain(companion.app)
 
     assert [delay.total_seconds() for delay in delays] == [seconds * 2**n for n in range(4)]
-    job = await handle.job()
+    job = await handle.read()
     assert (job.state, job.failures) == ("dead_letter", 5)
 
 
@@ -174,7 +174,7 @@ async def test_the_dead_letter_of_a_companion_is_kept(tmp_path: Path) -> None:
     companion = Companion(tmp_path, rules=QUICK)
     async with companion.app, companion.app.worker():
         handle = await companion.schedule_sync("zoe")
-        await handle.wait("20s")
+        await handle.wait(SOON)
     elsewhere = live(tmp_path / "jobs.db")
 
     async with elsewhere:

@@ -20,7 +20,7 @@ from outlast import Backoff, Failure, InvalidType, OperatorError, Outlast, State
 from outlast.sentry import Sentry
 from outlast.testing.clock import FakeClock
 
-from .kit import drain
+from .kit import PATIENCE, SOON, drain
 from .receiver import Receiver, sentry_receiver
 
 
@@ -108,7 +108,7 @@ async def test_a_raise_is_one_line_of_log_and_one_event_and_the_loop_goes_on(
     async with app.worker(concurrency=1) as worker:
         broken = await sync.enqueue(user_id=1, mail="x@example.org")
         await worker.drained()
-        assert await (await fine.enqueue()).result(timeout="30s") == 1
+        assert await (await fine.enqueue()).result(timeout=SOON) == 1
 
     lines = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [(line.facts["event"], line.facts["job"]) for line in lines] == [
@@ -129,7 +129,7 @@ async def test_whatever_sentry_answers_the_outcome_is_the_same(
 
     await drain(app)
 
-    job, [run] = await handle.job(), await app.runs(handle.id)
+    job, [run] = await handle.read(), await app.runs(handle.id)
     assert len(receiver.events) == 1
     assert (job.state, job.failures, run.status) == (State.RETRY_WAIT, 1, "failed")
 
@@ -140,14 +140,14 @@ async def test_where_nobody_answers_the_outcome_is_the_same_and_the_worker_stops
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing
         dsn = f"http://a-key@127.0.0.1:{silent.getsockname()[1]}/7"
-        app.on_failure(Sentry(dsn, patience="100ms"))
+        app.on_failure(Sentry(dsn, timeout="100ms"))
         told: list[Failure] = []
         app.on_failure(told.append)
         handle = await app.job(UserSyncHandler).enqueue(user_id=1, mail="x@example.org")
 
         await drain(app)
 
-    assert (await handle.job()).state is State.RETRY_WAIT
+    assert (await handle.read()).state is State.RETRY_WAIT
     assert len(told) == 1
 
 
@@ -161,7 +161,7 @@ async def test_without_a_dsn_it_is_off_and_needs_no_client(
 
     assert not sink.is_on
     assert sink._client is None
-    assert (await handle.job()).state is State.RETRY_WAIT
+    assert (await handle.read()).state is State.RETRY_WAIT
     assert receiver.asked == []
 
 
@@ -207,7 +207,7 @@ def test_without_the_client_a_dsn_says_what_to_install() -> None:
         "except Exception as error: print(type(error).__name__, error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
 
     assert done.stdout.startswith(OperatorError.__name__)
@@ -231,7 +231,7 @@ async def test_a_worker_in_processes_of_its_own_reports_as_well(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(found_in), "SENTRY_DSN": receiver.dsn},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -14,10 +14,10 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from outlast.core.ids import JobId
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
-from outlast.errors import InvalidJob, StoreBusy
+from outlast.errors import InvalidArgument, StoreBusy
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.queues import Queue
@@ -27,6 +27,7 @@ from outlast.testing.servers.postgres import PostgresServer
 from support.corruption.postgres import empty
 
 from .pg_callers import CALLERS, INVOICE, Caller, with_driver
+from .pg_waiting import until_somebody_waits
 
 NOBODY = JobId("00000000-0000-7000-8000-ffffffffffff")
 
@@ -115,8 +116,8 @@ async def test_job_never_existed_when_the_caller_rolls_back(
 async def test_keys_hold_inside_the_caller_s_transaction_too(
     store: PostgresStore, caller: Caller
 ) -> None:
-    holder = await put(store, key=Key(key="k"))
-    again, other = make_job(key=Key(key="k")), make_job(key=Key(key="ü'\"%s :now"))
+    holder = await put(store, key=DedupeKey(key="k"))
+    again, other = make_job(key=DedupeKey(key="k")), make_job(key=DedupeKey(key="ü'\"%s :now"))
 
     added = await store.add_within(caller.tx, [again, other, other])
     await caller.commit()
@@ -144,7 +145,7 @@ BAD: dict[str, dict[str, Any]] = {
 async def test_refused_jobs_take_neither_their_neighbours_nor_the_caller_s_rows(
     store: PostgresStore, caller: Caller, outside: asyncpg.Connection
 ) -> None:
-    good = [make_job(key=Key(key=name)) for name in BAD]
+    good = [make_job(key=DedupeKey(key=name)) for name in BAD]
     bad = [make_job(**over) for over in BAD.values()]
 
     await caller.run(INVOICE)
@@ -162,7 +163,7 @@ async def test_refused_jobs_take_neither_their_neighbours_nor_the_caller_s_rows(
 async def _all_is_heard(store: PostgresStore, heard: "asyncio.Queue[Notification]") -> None:
     """Wait until the store listens: somebody else's commit is heard."""
     told: set[str] = set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while "known" not in told:
             await put(store, queue="known")
             with suppress(TimeoutError):
@@ -180,7 +181,7 @@ async def test_workers_are_told_when_the_caller_commits_and_not_before(
     await store.add_within(caller.tx, [make_job(queue="lane")])
     await put(store, queue="meanwhile")
     told: set[str] = set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while "meanwhile" not in told:
             told |= (await heard.get()).queues
         assert "lane" not in told
@@ -198,7 +199,7 @@ async def test_places_of_an_ordered_queue_are_kept_till_the_caller_commits(
 
     await store.add_within(caller.tx, [first, second])
     adding = asyncio.create_task(store.add([third]))
-    await asyncio.wait([adding], timeout=0.1)
+    await until_somebody_waits(store.address.dsn)
     waited = not adding.done()
     await caller.commit()
     await adding
@@ -211,13 +212,13 @@ async def test_places_of_an_ordered_queue_are_kept_till_the_caller_commits(
 async def test_key_taken_meanwhile_is_waited_for_and_answered(
     store: PostgresStore, caller: Caller, outside: asyncpg.Connection
 ) -> None:
-    mine = make_job(key=Key(key="k"))
+    mine = make_job(key=DedupeKey(key="k"))
     await caller.run(INVOICE)
     other = await asyncpg.connect(store.address.dsn)
     async with other.transaction():
-        [first] = await store.add_within(other, [make_job(key=Key(key="k"))])
+        [first] = await store.add_within(other, [make_job(key=DedupeKey(key="k"))])
         adding = asyncio.create_task(store.add_within(caller.tx, [mine]))
-        await asyncio.wait([adding], timeout=0.1)
+        await until_somebody_waits(store.address.dsn)
         waited = not adding.done()
 
     assert waited
@@ -234,10 +235,10 @@ async def test_holder_that_the_caller_s_snapshot_does_not_show_is_told_of(
     async with CALLERS[connect](own_url) as caller:
         await caller.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         await caller.run("SELECT count(*) FROM invoices")
-        await put(store, key=Key(key="k"))
+        await put(store, key=DedupeKey(key="k"))
 
         with pytest.raises(StoreBusy, match="begin it anew"):
-            await store.add_within(caller.tx, [make_job(key=Key(key="k"))])
+            await store.add_within(caller.tx, [make_job(key=DedupeKey(key="k"))])
 
         await caller.run(INVOICE)
         await caller.commit()
@@ -264,7 +265,7 @@ async def test_what_an_asyncpg_connection_was_taught_makes_no_difference(
         await own.set_type_codec(
             name, encoder=json.dumps, decoder=json.loads, schema="pg_catalog", format="text"
         )
-    job = make_job(params='{"a":1}', retry_of=None, key=Key(key="k"))
+    job = make_job(params='{"a":1}', retry_of=None, key=DedupeKey(key="k"))
 
     async with own.transaction():
         [added] = await store.add_within(own, [job])
@@ -284,9 +285,9 @@ async def test_what_a_psycopg_connection_was_taught_makes_no_difference(
     own = psycopg.connect(own_url, row_factory=psycopg.rows.dict_row)  # type: ignore[attr-defined]
     own.adapters.register_loader("text", Shouting)
     own.cursor_factory = psycopg.RawCursor
-    holder = await put(store, key=Key(key="k"))
+    holder = await put(store, key=DedupeKey(key="k"))
 
-    added = await store.add_within(own, [make_job(key=Key(key="k")), make_job()])
+    added = await store.add_within(own, [make_job(key=DedupeKey(key="k")), make_job()])
     own.commit()
     factory, loads = own.cursor_factory, own.execute("SELECT 'a'::text AS a").fetchone()
     own.close()
@@ -316,7 +317,7 @@ async def test_nothing_of_ours_stays_on_the_caller_s_connection(
 
 
 async def _refused(store: PostgresStore, tx: Any, words: str) -> None:
-    with pytest.raises(InvalidJob, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         await store.add_within(tx, [make_job()])
 
 
@@ -422,7 +423,7 @@ async def test_failed_transaction_is_refused_and_can_still_be_rolled_back(
     with pytest.raises(Exception, match="nowhere"):
         await caller.run("SELECT * FROM nowhere")
 
-    with pytest.raises(InvalidJob, match=r"statement failed|rolled back"):
+    with pytest.raises(InvalidArgument, match=r"statement failed|rolled back"):
         await store.add_within(caller.tx, [make_job()])
 
     await caller.rollback()
@@ -436,13 +437,17 @@ async def test_read_only_transaction_is_refused(store: PostgresStore, caller: Ca
     await caller.run("SELECT 1")
 
 
-async def test_busy_connection_is_refused(store: PostgresStore, own_url: str) -> None:
+async def test_busy_connection_is_refused(
+    store: PostgresStore, own_url: str, outside: asyncpg.Connection
+) -> None:
     own = await asyncpg.connect(own_url)
     async with own.transaction():
-        sleeping = asyncio.create_task(own.execute("SELECT pg_sleep(1)"))
-        await asyncio.sleep(0)
-        await _refused(store, own, "tx cannot be used: .*another operation")
-        await sleeping
+        async with outside.transaction():
+            await outside.execute("SELECT pg_advisory_xact_lock(7)")
+            waiting = asyncio.create_task(own.execute("SELECT pg_advisory_xact_lock(7)"))
+            await until_somebody_waits(own_url)
+            await _refused(store, own, "tx cannot be used: .*another operation")
+        await waiting
     await own.close()
 
 
@@ -455,7 +460,7 @@ async def test_enqueue_cancelled_while_it_waits_leaves_the_connection_to_its_own
     async with first.transaction():
         await store.add_within(first, [make_job(queue="lane")])
         adding = asyncio.create_task(store.add_within(own, [make_job(queue="lane")]))
-        await asyncio.wait([adding], timeout=0.1)
+        await until_somebody_waits(store.address.dsn)
         adding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await adding

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from outlast.core.ids import JobId
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.ordering import Ordering
 from outlast.errors import StoreUnavailable
 from outlast.store.contract.jobs import Added
@@ -43,7 +43,7 @@ class Cutter:
                 raise ConnectionResetError("the answer was lost")
             with psycopg.connect(self._url, autocommit=True) as killer:
                 killer.execute(
-                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                    "SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity "
                     "WHERE application_name = 'outlast' AND datname = current_database()"
                 )
 
@@ -55,7 +55,7 @@ def cutter(own_url: str) -> Cutter:
 
 @pytest.fixture
 async def store(own_url: str, cutter: Cutter) -> AsyncIterator[PostgresStore]:
-    opened = PostgresStore(f"{own_url}?wait=20", probe=cutter)
+    opened = PostgresStore(f"{own_url}?wait=120", probe=cutter)
     await opened.open()
     await empty(opened.address)
     yield opened
@@ -64,7 +64,11 @@ async def store(own_url: str, cutter: Cutter) -> AsyncIterator[PostgresStore]:
 
 KINDS = {
     "add.alike": [{}, {}],
-    "add.mixed": [{}, {"priority": 3, "key": Key(key="k")}, {"slot": Slot(series="s", at=START)}],
+    "add.mixed": [
+        {},
+        {"priority": 3, "key": DedupeKey(key="k")},
+        {"slot": Slot(series="s", at=START)},
+    ],
 }
 
 
@@ -74,7 +78,7 @@ async def test_add_whose_connection_breaks_is_asked_again_and_stored_once(
     store: PostgresStore, cutter: Cutter, statement: str, answered: bool
 ) -> None:
     jobs = [make_job(**over) for over in KINDS[statement]]
-    await store.add([make_job(), make_job(key=Key(key="other"))])
+    await store.add([make_job(), make_job(key=DedupeKey(key="other"))])
     cutter.place, cutter.times = (statement, answered), 3
 
     added = await store.add(jobs)
@@ -104,17 +108,17 @@ async def test_server_that_stays_away_is_named_in_the_end(
 async def test_everybody_in_a_group_is_told_at_once_that_the_server_is_away(
     own_url: str, store: PostgresStore, cutter: Cutter
 ) -> None:
-    impatient = PostgresStore(f"{own_url}?wait=0.5", probe=cutter)
+    impatient = PostgresStore(f"{own_url}?wait=0", probe=cutter)
     await impatient.open()
     cutter.place, cutter.times = ("add.alike", False), 10_000
 
-    async with asyncio.timeout(20):
-        told = await asyncio.gather(
-            *(impatient.add([make_job()]) for _ in range(30)), return_exceptions=True
-        )
+    told = await asyncio.gather(
+        *(impatient.add([make_job()]) for _ in range(30)), return_exceptions=True
+    )
 
-    cutter.times = 0
+    tries, cutter.times = 10_000 - cutter.times, 0
     assert {type(each) for each in told} == {StoreUnavailable}
+    assert tries < len(told), "one try is for many"
     await impatient.close()
 
 
@@ -141,7 +145,7 @@ async def test_two_processes_that_add_the_same_keys_store_each_once(own_url: str
     for each in stores:
         await each.open()
     await empty(stores[0].address)
-    keys = [Key(key=f"k{number}") for number in range(40)]
+    keys = [DedupeKey(key=f"k{number}") for number in range(40)]
 
     async def add_all(store: PostgresStore, turn: int) -> list[Added]:
         wanted = [make_job(key=key) for key in keys[turn * 10 :] + keys[: turn * 10]]

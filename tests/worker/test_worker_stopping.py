@@ -20,7 +20,6 @@ from outlast import Backoff, Run, State
 
 
 async def test_running_jobs_end_within_the_grace(app):
-    app.settings = app.settings.with_(grace="30s")
     release = threading.Event()
 
     @app.job
@@ -34,11 +33,14 @@ async def test_running_jobs_end_within_the_grace(app):
         return n
 
     handles = [await work.enqueue(1), await work_in_thread.enqueue(2)]
-    async with app.worker(concurrency=2):
+    async with app.worker(concurrency=2) as worker:
         await asyncio.gather(*(reaches(handle, State.RUNNING) for handle in handles))
-        asyncio.get_running_loop().call_later(0.15, release.set)  # when it is stopping
+        stopping = asyncio.create_task(worker.stop())
+        await until(lambda: worker._engine._slots._patience is not None)  # it lets them end
+        release.set()
+        await stopping
 
-    assert [(await handle.job()).state for handle in handles] == [State.SUCCEEDED] * 2
+    assert [(await handle.read()).state for handle in handles] == [State.SUCCEEDED] * 2
     assert [await handle.result() for handle in handles] == [1, 2]
 
 
@@ -63,13 +65,13 @@ async def test_past_the_grace_each_delivery_has_its_way(path, slot, kind):
         handler = {"async": stay, "thread that looks": looks}.get(kind, stay_in_thread)
         types = [
             app.job(name="leased", retry=Backoff(3))(handler),
-            app.job(name="chained", delivery="chain", retry=Backoff(3))(handler),
+            app.job(name="chained", delivery="linked", retry=Backoff(3))(handler),
             app.job(name="once", delivery="once")(handler),
         ]
         handles = [await each.options(slot=slot).enqueue() for each in types]
         async with app.worker():
             await until(lambda: len(running) == 3)
-        leased, chained, once = [await handle.job() for handle in handles]
+        leased, chained, once = [await handle.read() for handle in handles]
         release.set()
 
         assert (leased.state, leased.failures) == (State.QUEUED, 0)
@@ -103,7 +105,7 @@ async def test_what_was_taken_but_not_started_is_handed_back_at_once(app, rival,
         await reaches(handles[0], State.RUNNING)
         stopping = asyncio.create_task(worker.stop())
         await asyncio.gather(*(reaches(handle, State.QUEUED) for handle in handles))
-        before = [await handle.job() for handle in handles]
+        before = [await handle.read() for handle in handles]
         release.set()
         await stopping
 
@@ -208,15 +210,17 @@ async def test_a_cancelled_block_stops_its_worker_in_order(app):
         await release.wait()
         return "ended"
 
+    worker = app.worker()
+
     async def serve():
-        async with app.worker():
+        async with worker:
             await asyncio.Event().wait()
 
     serving = asyncio.create_task(serve())
     handle = await work.enqueue()
     await started.wait()
     serving.cancel()
-    await asyncio.sleep(0)
+    await until(lambda: worker._stopping is not None)
     release.set()
     with pytest.raises(asyncio.CancelledError):
         await serving
@@ -225,22 +229,22 @@ async def test_a_cancelled_block_stops_its_worker_in_order(app):
 
 
 async def test_an_error_in_the_block_comes_out_after_an_orderly_stop(app):
-    started = asyncio.Event()
+    started, worker = asyncio.Event(), None
 
     @app.job
     async def work() -> str:
         started.set()
-        await asyncio.sleep(0.1)
+        await until(lambda: worker._stopping is not None)
         return "ended"
 
-    handle = await work.enqueue()
+    handle, worker = await work.enqueue(), app.worker()
 
     async def fail():
-        async with app.worker():
+        async with worker:
             await started.wait()
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await fail()
 
-    assert (await handle.job()).state is State.SUCCEEDED
+    assert (await handle.read()).state is State.SUCCEEDED

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from outlast.clock import Clock
 from outlast.core.ids import Ids
 from outlast.core.limits import repr_short
-from outlast.errors import InvalidJob, OperatorError
+from outlast.errors import ConfigurationError, OperatorError
 from outlast.store.contract import Store
 from outlast.store.url_options import read_flag, read_seconds, refuse_unknown
 
@@ -25,7 +25,7 @@ def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) 
     `sqlite:///jobs.db`, `sqlite:////var/jobs.db`, `postgresql://user@host/database`,
     `etcd://host:2379,host2/prefix`, `dynamodb://table?region=eu-central-1`.
 
-    Raises InvalidJob for a URL that names no store, and OperatorError if its driver is missing.
+    Raises ConfigurationError for a URL that names no store, and OperatorError if its driver is missing.
     """
     if isinstance(url, str) and url.startswith("sqlite:"):
         return _sqlite(url, clock, ids)
@@ -33,7 +33,7 @@ def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) 
         return _postgres(url, clock, ids)
     if isinstance(url, str) and url.startswith(KEYVALUE):
         return _keyvalue(url, clock, ids)
-    raise InvalidJob(
+    raise ConfigurationError(
         f"{repr_short(without_password(url))} is no store's address; write for example "
         "sqlite:///jobs.db or postgresql://user@host/database"
     )
@@ -77,7 +77,7 @@ def _sqlite(url: str, clock: Clock | None, ids: Ids | None) -> Store:
     # Split by hand: urlsplit drops control characters, and "#" with everything after it.
     name, _, query = url.removeprefix(SQLITE).partition("?")
     if not url.startswith(SQLITE) or not name or ":memory:" in name or "\0" in name:
-        raise InvalidJob(
+        raise ConfigurationError(
             f"{url!r} names no file; write sqlite:///jobs.db, or sqlite:////var/lib/jobs.db for "
             "an absolute path. Jobs in memory would not survive"
         )

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from outlast.clock import Clock, from_micros, to_micros
-from outlast.errors import InvalidJob, OutlastError, StoreClosed, StoreCorrupt
+from outlast.errors import InvalidArgument, OutlastError, StoreClosed, StoreCorrupt
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.transfer import OPEN, closed_error, from_row
 from outlast.store.sql_files import Probe
@@ -274,7 +274,7 @@ def _translated(error: Exception, path: Path) -> Exception:
     if isinstance(error, sqlite3.Error):
         own = translate(error, path)
     elif isinstance(error, ValueError) and not isinstance(error, OutlastError):
-        own = InvalidJob(f"no store can hold that: {error}")
+        own = InvalidArgument(f"no store can hold that: {error}")
     else:
         return error
     own.__cause__ = error

@@ -1,4 +1,4 @@
-"""Positions: move and edit waiting jobs, normalise the positions of a queue."""
+"""Positions: move and edit waiting jobs, renumber the positions of a queue."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -21,18 +21,18 @@ _MAX_INTEGER: Final = 2**63 - 1
 
 
 class SqlitePositionOperations(SqliteOperations):
-    """Normalise positions; moves and edits are changes that `apply` writes."""
+    """Renumber positions; moves and edits are changes that `apply` writes."""
 
-    async def normalise(self, queue: str) -> int:
+    async def renumber(self, queue: str) -> int:
         """Space the positions of the waiting jobs evenly; return how many changed."""
-        changed: int = (await self._writer.submit(normalise, [queue]))[0]
+        changed: int = (await self._writer.submit(renumber, [queue]))[0]
         return changed
 
 
 @require_open_store
-def normalise(tx: WriteTransaction, queues: Sequence[str]) -> list[int]:
-    """Normalise each queue; return the number of changed positions of each."""
-    return [_normalise_one(tx, queue) for queue in queues]
+def renumber(tx: WriteTransaction, queues: Sequence[str]) -> list[int]:
+    """Renumber each queue; return the number of changed positions of each."""
+    return [_renumber_one(tx, queue) for queue in queues]
 
 
 def rearrange(tx: WriteTransaction, change: Change) -> None:
@@ -79,16 +79,16 @@ async def _write_positions(tx: WriteTransaction, positions: Mapping[int, int]) -
         tx.run("positions.write", positions=to_json_param(list(positions.items())))
 
 
-def _normalise_one(tx: WriteTransaction, queue: str) -> int:
+def _renumber_one(tx: WriteTransaction, queue: str) -> int:
     found = tx.run("queues.get", name=queue).fetchone()
     ordering, gap = found[1:3] if found else (Ordering.SCHEDULED, GAP)
     if ordering == Ordering.POSITION:
-        changed = tx.run("positions.normalise", queue=queue, gap=gap).rowcount
+        changed = tx.run("positions.renumber", queue=queue, gap=gap).rowcount
     else:
-        changed = tx.run("positions.normalise_positioned", queue=queue, gap=gap).rowcount
+        changed = tx.run("positions.renumber_positioned", queue=queue, gap=gap).rowcount
     if changed:
-        event = {"kind": EventKind.NORMALISED, "detail": str(changed)}
-        tx.run("positions.record_normalised", queue=queue, now=tx.now, **event)
+        event = {"kind": EventKind.RENUMBERED, "detail": str(changed)}
+        tx.run("positions.record_renumbered", queue=queue, now=tx.now, **event)
     return changed
 
 
