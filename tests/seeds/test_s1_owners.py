@@ -129,7 +129,7 @@ def test_only_decide_chooses_where_a_job_goes() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 makers[node.func.id].add(module)
 
-    assert makers["Move"] == {"core/decide.py"}
+    assert makers["Transition"] == {"core/change.py", "core/decide.py"}  # the first: SUCCESS alone
     assert makers["Change"] == {"core/decide.py"}
 
 
@@ -213,12 +213,12 @@ def test_nothing_else_is_cached_but_what_the_package_itself_says() -> None:
 
 
 def snapshots(tree: ast.Module) -> set[str]:
-    """The names given to `snapshot(…)` in that code."""
+    """The names given to `cached_rows(…)` in that code."""
     return {
         ast.literal_eval(node.args[0])
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if node.func.attr == "snapshot"
+        if node.func.attr == "cached_rows"
     }
 
 
@@ -229,11 +229,11 @@ def test_the_order_query_uses_stored_columns_only(name: str, sql: Sql, store: Sq
     wanted = ["priority DESC", "position", "available_at", "created_at", "job"]
 
     # Inside its brackets too, for that is where the window function orders.
-    clauses = re.findall(r"ORDER BY\s+([^();]*?)(?:\s+LIMIT|\s*[;)])", all_statements()[name])
+    clauses = re.findall(r"ORDER BY\s+([^();]*?)(?:\s+LIMIT|\s*[;)]|\s*$)", all_statements()[name])
     orders = [[re.sub(r"^\w+\.", "", term.strip()) for term in c.split(",")] for c in clauses]
 
-    # `place` is the number of that very order; the other is that in which the claim promotes.
-    others = (["place"], ["available_at", "job"])
+    # `claim_order` is the number of that very order; the other is that in which the claim promotes.
+    others = (["claim_order"], ["available_at", "job"])
     places = [order for order in orders if order not in others]
     assert places
     assert all(order == wanted for order in places)

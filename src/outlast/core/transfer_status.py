@@ -120,7 +120,11 @@ def _changed(status: TransferStatus, step: StatusChange, now: datetime) -> Trans
     assert step.span is not None, "a seal has an end"
     grace = status.grace if step.grace is None else now + step.grace
     return TransferStatus(
-        stage=TransferStage.SEALED, other=step.other, transfer_id=step.transfer_id, until=now + step.span, grace=grace
+        stage=TransferStage.SEALED,
+        other=step.other,
+        transfer_id=step.transfer_id,
+        until=now + step.span,
+        grace=grace,
     )
 
 
