@@ -25,7 +25,7 @@ def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) 
     `sqlite:///jobs.db`, `sqlite:////var/jobs.db`, `postgresql://user@host/database`,
     `etcd://host:2379,host2/prefix`, `dynamodb://table?region=eu-central-1`.
 
-    Raises ConfigurationError for a URL that names no store, and OperatorError if its driver is missing.
+    Raises ConfigurationError for a URL that names no store, OperatorError without its driver.
     """
     if isinstance(url, str) and url.startswith("sqlite:"):
         return _sqlite(url, clock, ids)

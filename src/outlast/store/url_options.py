@@ -21,7 +21,7 @@ def read_flag(options: Mapping[str, str], name: str, *, where: str, default: boo
 
 
 def read_seconds(options: Mapping[str, str], name: str, *, where: str, default: float) -> float:
-    """Return the option in seconds; raises ConfigurationError unless it is a number from 0 to 3600."""
+    """Return the option in seconds; raises ConfigurationError unless it is from 0 to 3600."""
     text = options.get(name, str(default))
     try:
         seconds = float(text)

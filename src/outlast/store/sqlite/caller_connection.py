@@ -13,8 +13,8 @@ from outlast.errors import InvalidArgument
 def caller_cursor(connection: Any, path: Path) -> Iterator[sqlite3.Cursor]:
     """Yield a cursor on the caller's connection, in its transaction.
 
-    Begins a transaction if the connection begins them implicitly. Raises InvalidArgument if it is not a
-    usable connection to this file, or has no open transaction.
+    Begins a transaction if the connection begins them implicitly. Raises InvalidArgument if it is
+    not a usable connection to this file, or has no open transaction.
     """
     if not isinstance(connection, sqlite3.Connection):
         raise InvalidArgument(f"tx is a {type(connection).__name__}; give a sqlite3.Connection")
