@@ -57,9 +57,9 @@ async def _abandon_group(store: Store, clock: FakeClock) -> None:
 
 
 CHORES: dict[str, Callable[[Store, FakeClock], Awaitable[None]]] = {
-    "lapsed": _lapse,
-    "overdue": _be_late,
-    "held": _hold,
+    "expired_leases": _lapse,
+    "missed_deadlines": _be_late,
+    "reservations": _hold,
     "groups": _stop_group,
     "groups, never completed": _abandon_group,
 }
