@@ -47,7 +47,7 @@ class Studio:
 
     async def prepare(self) -> Queue:
         """Set the queue as S1 has it; doing it again changes nothing."""
-        return await self.app.set_queue(QUEUE, ordering="position", concurrency=1, gap=GAP)
+        return await self.app.queues.save(QUEUE, ordering="position", concurrency=1, gap=GAP)
 
     def notes(self, topic: str) -> Path:
         """Where the research on a topic is, once it is done."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
 from outlast.core.duration import MICROSECOND, Duration, parse_duration
+from outlast.errors import ConfigurationError
 
 RENEWALS_PER_LEASE: Final = 3
 """A lease lasts at least this many renewal intervals, so it survives two failed renewals."""
@@ -124,15 +125,15 @@ class Settings:
         }.items():
             object.__setattr__(self, name, _positive(span, what=name))
         object.__setattr__(self, "reservation", _reservation(reservation))
-        object.__setattr__(self, "grace", parse_duration(grace, what="grace"))
-        kept_for = None if retention is None else parse_duration(retention, what="retention")
+        object.__setattr__(self, "grace", _duration(grace, what="grace"))
+        kept_for = None if retention is None else _duration(retention, what="retention")
         object.__setattr__(self, "retention", kept_for)
         object.__setattr__(self, "prune_batch", check_count(prune_batch, what="prune_batch"))
         object.__setattr__(self, "concurrency", check_count(concurrency, what="concurrency"))
         object.__setattr__(self, "prefetch", check_count(prefetch, what="prefetch", least=0))
         object.__setattr__(self, "logs", Path(logs))
         if self.lease < RENEWALS_PER_LEASE * self.renew:
-            raise ValueError(
+            raise ConfigurationError(
                 f"lease is {self.lease} and renew is {self.renew}; a lease must last at least "
                 f"{RENEWALS_PER_LEASE} renewals; lengthen lease or shorten renew"
             )
@@ -179,24 +180,33 @@ def _to_json(value: Any) -> Any:
             return value
 
 
+def _duration(value: Duration, *, what: str) -> timedelta:
+    try:
+        return parse_duration(value, what=what)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+
 def _positive(value: Duration, *, what: str) -> timedelta:
-    span = parse_duration(value, what=what)
+    span = _duration(value, what=what)
     if span < SHORTEST:
-        raise ValueError(f'{what} is {span}; it must last at least 1 ms, such as "5s"')
+        raise ConfigurationError(f'{what} is {span}; it must last at least 1 ms, such as "5s"')
     return span
 
 
 def _reservation(value: Duration) -> timedelta:
-    span = parse_duration(value, what="reservation")
+    span = _duration(value, what="reservation")
     if not SHORTEST_RESERVATION <= span <= LONGEST_RESERVATION:
-        raise ValueError(f'reservation is {span}; it must last from 1 s to 1 h, such as "5m"')
+        raise ConfigurationError(
+            f'reservation is {span}; it must last from 1 s to 1 h, such as "5m"'
+        )
     return span
 
 
 def check_count(value: int, *, what: str, least: int = 1) -> int:
-    """Return `value` if it can be a number of jobs; ValueError names `what` otherwise."""
+    """Return `value` if it can be a number of jobs; ConfigurationError names `what` otherwise."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{what} is {value!r:.60}; use a whole number")  # noqa: TRY004 - one kind
+        raise ConfigurationError(f"{what} is {value!r:.60}; use a whole number")
     if not least <= value <= MAX_COUNT:
-        raise ValueError(f"{what} is {value}; it must lie in {least}…{MAX_COUNT:,}")
+        raise ConfigurationError(f"{what} is {value}; it must lie in {least}…{MAX_COUNT:,}")
     return value

@@ -7,7 +7,7 @@ from typing import Final
 from outlast.clock import Clock, SystemClock
 from outlast.core.audit.checks import dangling_violation, violations
 from outlast.core.audit.violation import Violation
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract.audit import AuditReads
 
 PAGE: Final = 500  # jobs read at a time
@@ -60,7 +60,7 @@ async def verify(
         report = await verify(store, progress=lambda done, total: print(done, total))
     """
     if not 1 <= page <= MAX_PAGE:
-        raise InvalidJob(f"page is {page}; it must be between 1 and {MAX_PAGE:,}")
+        raise InvalidArgument(f"page is {page}; it must be between 1 and {MAX_PAGE:,}")
     clock = clock or SystemClock()
     start = clock.monotonic()
     builder = _ReportBuilder()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outlast import Backoff, InvalidType, Run, Snooze, UnknownType
+from outlast import Backoff, InvalidType, Run, Snooze, TypeNotFound
 from outlast.core.classify import ErrorClass
 from outlast.core.delivery import Delivery
 
@@ -184,6 +184,6 @@ async def test_an_unknown_type_is_told_with_the_known_ones(app):
     app.job(name="fetch")(lambda: None)
 
     with pytest.raises(
-        UnknownType, match="job type 'fetch_feed' is not registered; known: fetch, s"
+        TypeNotFound, match="job type 'fetch_feed' is not registered; known: fetch, s"
     ):
         app.registry.get("fetch_feed")

@@ -299,7 +299,7 @@ async def disturb(studio: Studio, random: Random, waiting: list[str]) -> None:
         case 3 if len(waiting) > 1:
             await studio.app.cancel(job_id)
         case 4:
-            await studio.app.normalise(QUEUE)
+            await studio.app.queues.renumber(QUEUE)
 
 
 def test_the_readme_maps_every_word_of_s1() -> None:

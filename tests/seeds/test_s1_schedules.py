@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outlast import InvalidSchedule, Outlast, ScheduleChanged, UnknownSchedule
+from outlast import InvalidSchedule, Outlast, ScheduleChanged, ScheduleNotFound
 from outlast.core.ids import Ids
 from outlast.core.schedule import Schedule, SlotOutcome
 from outlast.scheduler.cron import next_slot
@@ -89,7 +89,7 @@ async def test_a_new_name_changes_neither_id_nor_triggers(
 
     assert (after.id, after.name) == (before.id, "nights")
     assert len(await story.schedules.history("nights")) == 2
-    with pytest.raises(UnknownSchedule):
+    with pytest.raises(ScheduleNotFound):
         await story.schedules.get("nightly")
 
 
@@ -196,9 +196,9 @@ async def test_a_person_creates_reads_updates_and_deletes_and_only_the_trigger_f
     removed = await story.schedules.remove("nightly")
 
     assert (read, removed) == (created, updated)
-    assert await story.schedules.all() == []
+    assert await story.schedules.list() == []
     assert await params_of(store) == []
-    with pytest.raises(UnknownSchedule):
+    with pytest.raises(ScheduleNotFound):
         await story.schedules.get("nightly")
 
 

@@ -39,7 +39,7 @@ async def _make_one(mouth: Any, path: Path) -> None:
     app = live(path)
     _story(app)
     async with app:
-        job = await (await app.templates.enqueue("tale", pages=3)).job()
+        job = await (await app.templates.enqueue("tale", pages=3)).read()
         template = await app.templates.get("tale")
     mouth.send((template, job))
 

@@ -11,7 +11,7 @@ import pytest
 from outlast.clock import SystemClock
 from outlast.core.job import DedupeKey
 from outlast.core.run import Lease
-from outlast.errors import InvalidJob, StoreReadOnly
+from outlast.errors import ConfigurationError, StoreReadOnly
 from outlast.store.keyvalue.engines.dynamodb.engine import DynamoDBEngine
 from outlast.store.keyvalue.engines.dynamodb.table import Table
 from outlast.store.keyvalue.store import KeyValueStore
@@ -183,7 +183,7 @@ async def test_key_without_a_bucket_is_for_ever(
 
 @pytest.mark.parametrize("span", ["", "often", "1h", "23h59m", "-3d", "99999999d"])
 def test_time_that_cannot_be_is_refused(span: str) -> None:
-    with pytest.raises(InvalidJob, match="tombstones"):
+    with pytest.raises(ConfigurationError, match="tombstones"):
         open_store(f"dynamodb://jobs?region=eu-central-1&tombstones={span}")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from outlast.clock import SystemClock
 from outlast.core.audit.violation import ViolationCode
-from outlast.errors import ClockSkewTooLarge, InvalidJob, SchemaTooNew, StoreBusy
+from outlast.errors import ClockSkewTooLarge, ConfigurationError, SchemaTooNew, StoreBusy
 from outlast.store.keyvalue.engine import Conditions, Key, KeyRange, StoredItem, Write
 from outlast.store.keyvalue.leases import FleetClock, LeaseClock
 from outlast.store.keyvalue.repositories import runs
@@ -54,7 +54,7 @@ async def _opened(engine: MemoryEngine, clock: FakeClock | None = None) -> KeyVa
     ],
 )
 def test_address_that_cannot_be_is_refused_by_what_is_wrong_with_it(url: str, told: str) -> None:
-    with pytest.raises(InvalidJob, match=told) as caught:
+    with pytest.raises(ConfigurationError, match=told) as caught:
         open_store(url)
 
     assert "secret" not in str(caught.value)

@@ -147,7 +147,7 @@ async def _line(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
         "front": _moving(d, Anchor.FRONT),
         "back": _moving(b, Anchor.BACK),
         "between": _moving(b, Anchor.BEFORE, "d"),
-        "normalise": lambda store: store.normalise("default"),
+        "renumber": lambda store: store.renumber("default"),
     }
 
 
@@ -330,7 +330,7 @@ async def _planned(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]
     b = await job_of(store, _id("b"))
     return {
         "swap": _moving(b, Anchor.SWAP, "c"),
-        "normalise": lambda store: store.normalise("default"),
+        "renumber": lambda store: store.renumber("default"),
         "add": _adding("x"),
     }
 

@@ -17,7 +17,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey
 from outlast.core.ordering import Ordering
 from outlast.core.state import State
-from outlast.errors import InvalidJob, StoreBusy
+from outlast.errors import InvalidArgument, StoreBusy
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.queues import Queue
@@ -317,7 +317,7 @@ async def test_nothing_of_ours_stays_on_the_caller_s_connection(
 
 
 async def _refused(store: PostgresStore, tx: Any, words: str) -> None:
-    with pytest.raises(InvalidJob, match=words):
+    with pytest.raises(InvalidArgument, match=words):
         await store.add_within(tx, [make_job()])
 
 
@@ -423,7 +423,7 @@ async def test_failed_transaction_is_refused_and_can_still_be_rolled_back(
     with pytest.raises(Exception, match="nowhere"):
         await caller.run("SELECT * FROM nowhere")
 
-    with pytest.raises(InvalidJob, match=r"statement failed|rolled back"):
+    with pytest.raises(InvalidArgument, match=r"statement failed|rolled back"):
         await store.add_within(caller.tx, [make_job()])
 
     await caller.rollback()

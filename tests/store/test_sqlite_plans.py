@@ -64,7 +64,7 @@ WALKS_ON_PURPOSE = {
     "jobs.chores": {"outlast_open_runs", "outlast_reservations", "outlast_groups"},  # the same
     "jobs.trees": {"outlast_open_runs"},  # few: what runs now
     "claim.count_open": {"outlast_open_runs"},  # the same
-    "positions.normalise": {"outlast_waiting"},  # it numbers all of a queue
+    "positions.renumber": {"outlast_waiting"},  # it numbers all of a queue
     "workers.delete": {"outlast_open_runs"},  # few: what runs now
     "jobs.orphans": {"outlast_runs"},  # once at every start
     "schema.lapse_all": {"outlast_open_runs"},  # once after a restart

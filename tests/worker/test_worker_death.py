@@ -60,11 +60,11 @@ async def test_a_thawed_worker_cannot_overwrite_its_successor(app, path):
         expire_leases(path)
         async with app.worker():
             result = await handle.result(SOON)
-            before = await handle.job()
+            before = await handle.read()
             child.tell("go on")
             child.thaw()
             refused = await child.says("refused")
-            after = await handle.job()
+            after = await handle.read()
 
     assert (result, refused) == ("from token 2", "refused 1")
     assert before == after

@@ -118,7 +118,7 @@ async def test_nothing_waits_behind_one_that_does_not_end(path, rival, monkeypat
             await taken(blocked, *handles)
             async with rival.worker():
                 ran = [await handle.result(SOON) for handle in handles]
-                still = (await blocked.job()).state
+                still = (await blocked.read()).state
                 release.set()
                 await blocked.wait(SOON)
 

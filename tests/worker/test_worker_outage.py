@@ -33,7 +33,7 @@ async def test_ends_that_cannot_be_written_are_kept_and_written_later(app, path)
         with locked(path):
             release.set()
             await until(lambda: len(worker.unwritten) == 2)
-            during = [(await handle.job()).state for handle in handles]
+            during = [(await handle.read()).state for handle in handles]
             unwritten = set(worker.unwritten)
         results = [await handle.result(SOON) for handle in handles]
         await worker.drained()

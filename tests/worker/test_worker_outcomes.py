@@ -39,7 +39,7 @@ async def test_a_snoozed_job_comes_back_later_without_spending_an_attempt(app, t
     assert await kinds(app, handle) == ["snoozed"] * 2
     runs = await app.runs(handle.id)
     assert (runs[1].started_at - runs[0].finished_at).total_seconds() >= 0.08
-    assert (await handle.job()).failures == 0
+    assert (await handle.read()).failures == 0
 
 
 async def test_failures_before_a_snooze_still_count_after_it(app):

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NoReturn
 
 from outlast.core.limits import MAX_PAYLOAD, check_key, check_name, is_storable
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,27 +39,27 @@ class Swap:
 
 
 def check_swap(swap: Swap) -> Swap:
-    """Return the swap if it can be stored; InvalidJob otherwise."""
+    """Return the swap if it can be stored; InvalidArgument otherwise."""
     check_name(swap.kind, what="the kind of a document")
     check_key(swap.key, what="the key of a document")
     if swap.value is not None:
         _check_value(swap.value, f"the {swap.kind} {swap.key!r:.80}")
     elif swap.expected is None:
         what = f"the {swap.kind} {swap.key!r:.80}"
-        raise InvalidJob(f"{what} is to be deleted; set expected to the version it has")
+        raise InvalidArgument(f"{what} is to be deleted; set expected to the version it has")
     return swap
 
 
 def _check_value(value: str, what: str) -> None:
     if not is_storable(value):
-        raise InvalidJob(f"{what} holds NUL or lone surrogates, which cannot be stored")
+        raise InvalidArgument(f"{what} holds NUL or lone surrogates, which cannot be stored")
     size = len(value.encode())
     if size > MAX_PAYLOAD:
-        raise InvalidJob(f"{what} is {size:,} bytes; the limit is {MAX_PAYLOAD // 1024} KiB")
+        raise InvalidArgument(f"{what} is {size:,} bytes; the limit is {MAX_PAYLOAD // 1024} KiB")
     try:
         json.loads(value, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise InvalidJob(f"{what} is not JSON: {error}") from error
+        raise InvalidArgument(f"{what} is not JSON: {error}") from error
 
 
 def _refuse_constant(constant: str) -> NoReturn:

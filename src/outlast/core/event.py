@@ -203,7 +203,7 @@ class EventKind(StrEnum):
     ORPHAN_RUN_REMOVED = "orphan_run_removed"  # its job is missing; the detail is a copy of the run
     EDITED = "edited"  # edited while waiting; the reason names the fields
     MOVED = "moved"  # given another position; the reason says which
-    NORMALISED = "normalised"  # of a queue: positions spaced evenly; the detail says how many
+    RENUMBERED = "renumbered"  # of a queue: positions spaced evenly; the detail says how many
     LATE_WRITE_REFUSED = "late_write_refused"  # a former lease holder tried to write
 
 

@@ -95,6 +95,10 @@ class Explanation:
         """Whether every gate is open."""
         return self.stop is None
 
+    def __str__(self) -> str:
+        """Return the text that `outlast explain` prints."""
+        return "\n".join(self.lines())
+
     def lines(self) -> list[str]:
         """Return the text of the explanation, line by line."""
         job, stop = self.job, self.stop

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 MAX_PAYLOAD: Final = 256 * 1024  # bytes of params, result or document
 MAX_ERROR: Final = 64 * 1024  # characters and bytes of an error text
@@ -25,32 +25,36 @@ _REPR_LENGTH = 80
 
 
 def check_name(value: str, *, what: str) -> str:
-    """Return `value` if it can name a type, queue, job, worker or series; InvalidJob otherwise."""
+    """Return `value` if it can name a type, queue, job, worker or series; InvalidArgument otherwise."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise InvalidJob(
+        raise InvalidArgument(
             f"{what} is {repr_short(value)}; use 1 to 128 of the characters A-Z a-z 0-9 _ . : -"
         )
     return value
 
 
 def check_key(value: str, *, what: str, empty: bool = False) -> str:
-    """Return `value` if it can be a dedupe key; InvalidJob otherwise.
+    """Return `value` if it can be a dedupe key; InvalidArgument otherwise.
 
     A key is free text within `MAX_KEY` that every store can hold; empty only if `empty`.
     """
     if not isinstance(value, str) or len(value) > MAX_KEY or not (value or empty):
-        raise InvalidJob(f"{what} is {repr_short(value)}; use text of 1 to {MAX_KEY} characters")
+        raise InvalidArgument(
+            f"{what} is {repr_short(value)}; use text of 1 to {MAX_KEY} characters"
+        )
     if not is_storable(value):
-        raise InvalidJob(f"{what} is {repr_short(value)}; NUL and lone surrogates cannot be stored")
+        raise InvalidArgument(
+            f"{what} is {repr_short(value)}; NUL and lone surrogates cannot be stored"
+        )
     return value
 
 
 def check_priority(value: int) -> int:
-    """Return `value` if it is a valid priority; InvalidJob otherwise. Higher goes first."""
+    """Return `value` if it is a valid priority; InvalidArgument otherwise. Higher goes first."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidJob(f"priority is {repr_short(value)}; use a whole number")
+        raise InvalidArgument(f"priority is {repr_short(value)}; use a whole number")
     if not MIN_PRIORITY <= value <= MAX_PRIORITY:
-        raise InvalidJob(
+        raise InvalidArgument(
             f"priority is {repr_short(value)}; it must lie in {MIN_PRIORITY:,}…{MAX_PRIORITY:,}"
         )
     return value

@@ -81,7 +81,7 @@ def distribute_positions(number: int, low: int | None, high: int | None, step: i
     return [low + (high - low) * n // (number + 1) for n in range(1, number + 1)]
 
 
-def normalised(positions: Sequence[int], ordering: Ordering, gap: int = GAP) -> list[int]:
+def renumber_positions(positions: Sequence[int], ordering: Ordering, gap: int = GAP) -> list[int]:
     """Return evenly spaced positions for the jobs of one priority, given in claim order.
 
     The order stays. In a `position` queue they are gap, 2 gap, 3 gap …; in a `scheduled` queue

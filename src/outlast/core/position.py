@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from outlast.core.ids import JobId
 from outlast.core.ordering import distribute_positions, first_position, next_position
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 SPACE_PER_JOB: Final = 4
 """Free positions per job that a window needs before its jobs are spread."""
@@ -36,7 +36,7 @@ class MoveTo:
 
     def __post_init__(self) -> None:
         if (self.target is None) != (self.where in (Anchor.FRONT, Anchor.BACK)):
-            raise InvalidJob(
+            raise InvalidArgument(
                 f"move to {self.where} has the target {self.target}; give a target with "
                 "before, after and swap, and none with front and back"
             )
@@ -56,9 +56,11 @@ class JobEdit:
 
     def __post_init__(self) -> None:
         if self.delay is not None and self.at is not None:
-            raise InvalidJob("delay and at were both given; a job is due once, so give one of them")
+            raise InvalidArgument(
+                "delay and at were both given; a job is due once, so give one of them"
+            )
         if not self.fields:
-            raise InvalidJob("nothing to edit; give params, priority, delay or at")
+            raise InvalidArgument("nothing to edit; give params, priority, delay or at")
 
     @property
     def is_due_time(self) -> bool:

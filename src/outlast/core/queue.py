@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from outlast.core.limits import MAX_REASON, is_storable, repr_short
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 MOST_CONCURRENCY: Final = 1_000_000
 MOST_GAP: Final = 1_000_000
@@ -54,21 +54,21 @@ class QueueGate:
 
 
 def check_concurrency(value: int | None) -> int | None:
-    """Return `value` if it can limit a queue; InvalidJob otherwise."""
+    """Return `value` if it can limit a queue; InvalidArgument otherwise."""
     return None if value is None else _whole(value, "concurrency", MOST_CONCURRENCY)
 
 
 def check_gap(value: int) -> int:
-    """Return `value` if it can be the distance between positions; InvalidJob otherwise."""
+    """Return `value` if it can be the distance between positions; InvalidArgument otherwise."""
     return _whole(value, "gap", MOST_GAP)
 
 
 def check_reason(value: str | None, *, what: str) -> str | None:
-    """Return `value` if it is text that every store can hold; InvalidJob otherwise."""
+    """Return `value` if it is text that every store can hold; InvalidArgument otherwise."""
     if value is None:
         return None
     if not isinstance(value, str) or not 0 < len(value) <= MAX_REASON or not is_storable(value):
-        raise InvalidJob(
+        raise InvalidArgument(
             f"{what} is {repr_short(value)}; use text of 1 to {MAX_REASON:,} characters without NUL"
         )
     return value
@@ -76,5 +76,7 @@ def check_reason(value: str | None, *, what: str) -> str | None:
 
 def _whole(value: int, what: str, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidJob(f"{what} is {repr_short(value)}; use a whole number from 1 to {most:,}")
+        raise InvalidArgument(
+            f"{what} is {repr_short(value)}; use a whole number from 1 to {most:,}"
+        )
     return value

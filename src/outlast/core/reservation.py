@@ -9,7 +9,7 @@ from outlast.core.event import EventKind
 from outlast.core.ids import JobId
 from outlast.core.limits import MAX_KEY, is_storable, repr_short
 from outlast.core.state import RunStatus
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 ReservationId = NewType("ReservationId", str)
 
@@ -73,7 +73,7 @@ def status_after(run: RunStatus | None, kind: EventKind | None) -> ReservationSt
 def check_request(value: str) -> str:
     """Return `value` if it can describe a request; InvalidJob otherwise."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_KEY or not is_storable(value):
-        raise InvalidJob(
+        raise InvalidArgument(
             f"request is {repr_short(value)}; use text of 1 to {MAX_KEY} characters without NUL"
         )
     return value

@@ -9,7 +9,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey, NewJob, Slot
 from outlast.core.limits import check_key, check_name, check_priority
 from outlast.core.retry import MAX_ATTEMPTS
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument, InvalidJob
 from outlast.jobs.policy import Policy
 
 OnConflict = Literal["return", "skip", "reject"]
@@ -35,25 +35,31 @@ def new_job(
     start_within: Duration | None = None,
     group_id: str | None = None,
 ) -> NewJob:
-    """A job of that type with these options and neither id nor params: `Mould` fills them in."""
+    """Return a job of that type without id and params; `JobFactory` fills these in.
+
+    InvalidJob names the option that cannot be used.
+    """
     span, moment = check_due(delay, at)
-    return NewJob(
-        id=JobId(""),
-        type=policy.name,
-        params="",
-        name=policy.name,
-        queue=policy.queue if queue is None else check_name(queue, what="queue"),
-        delivery=policy.delivery,
-        priority=policy.priority if priority is None else check_whole_priority(priority),
-        max_attempts=_attempts(max_attempts, policy),
-        delay=span,
-        at=moment,
-        start_within=_span(start_within, "start_within"),
-        slot=_slot(slot, policy),
-        key=_key(key, bucket),
-        active_key=None if active_key is None else check_key(active_key, what="active_key"),
-        group_id=None if group_id is None else check_key(group_id, what="group_id"),
-    )
+    try:
+        return NewJob(
+            id=JobId(""),
+            type=policy.name,
+            params="",
+            name=policy.name,
+            queue=policy.queue if queue is None else check_name(queue, what="queue"),
+            delivery=policy.delivery,
+            priority=policy.priority if priority is None else check_whole_priority(priority),
+            max_attempts=_attempts(max_attempts, policy),
+            delay=span,
+            at=moment,
+            start_within=_span(start_within, "start_within"),
+            slot=_slot(slot, policy),
+            key=_key(key, bucket),
+            active_key=None if active_key is None else check_key(active_key, what="active_key"),
+            group_id=None if group_id is None else check_key(group_id, what="group_id"),
+        )
+    except InvalidArgument as error:
+        raise InvalidJob(str(error)) from error
 
 
 def check_due(

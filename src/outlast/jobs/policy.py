@@ -10,7 +10,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.limits import check_name, check_priority
 from outlast.core.retry import Backoff
-from outlast.errors import InvalidJob, InvalidType
+from outlast.errors import InvalidArgument, InvalidType
 
 DeliveryName = Literal["lease", "linked", "once"]
 VerdictName = Literal["transient", "permanent"]
@@ -49,7 +49,7 @@ class Policy:
         """The policy, all of it checked; InvalidType says which setting cannot be."""
         try:
             check_name(name, what="the name of a job type")
-        except InvalidJob as error:
+        except InvalidArgument as error:
             raise InvalidType(str(error)) from error
         where = f'job type "{name}"'
         kind = _delivery(delivery, where)

@@ -11,7 +11,7 @@ from outlast.core.event import CancelRequested, Event, EventKind
 from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey, Slot
 from outlast.core.state import RunStatus, State
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract import Store
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import (
@@ -203,7 +203,7 @@ class _Growing:
 
 @pytest.mark.parametrize("page", [0, -1, 10_001])
 async def test_page_of_a_proof_has_bounds(store: Store, page: int) -> None:
-    with pytest.raises(InvalidJob, match=f"page is {page}; it must be between 1 and 10,000"):
+    with pytest.raises(InvalidArgument, match=f"page is {page}; it must be between 1 and 10,000"):
         await verify(store, page=page)
 
 

@@ -334,7 +334,7 @@ _WEIGHTED: Final[Sequence[tuple[int, st.SearchStrategy[Step]]]] = (
     (1, _step("resume", name=st.sampled_from(QUEUES))),
     (4, _MOVE),
     (2, _EDIT),
-    (1, _step("normalise", queue=st.sampled_from(QUEUES))),
+    (1, _step("renumber", queue=st.sampled_from(QUEUES))),
     (2, _step("reserve", draft=DRAFTS, span=_SPANS)),
     (1, _step("extend_reservation", back=_BACK, span=_SPANS)),
     (1, _step("abandon", reason=st.sampled_from(list(Abandonment)))),
