@@ -85,7 +85,7 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "missing_successors": lambda s: s.missing_successors(limit=1),
     "remove_orphans": lambda s: s.remove_orphans(limit=1),
     "set_queue": lambda s: s.set_queue(Queue(name="lane")),
-    "normalise": lambda s: s.normalise("lane"),
+    "renumber": lambda s: s.renumber("lane"),
     "queue": lambda s: s.queue("lane"),
     "queues": lambda s: s.queues(),
     "reserve": lambda s: s.reserve(make_reservation(), make_job()),

@@ -350,7 +350,7 @@ async def test_a_reporter_pauses_between_its_writes(app, store):
 
     @app.job
     async def step(run: Run) -> None:
-        run._tell = reporter.tell
+        run._notify = reporter.tell
         while len(times) < 5:
             run.progress(len(times))
             await asyncio.sleep(0.001)

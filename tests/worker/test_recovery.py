@@ -8,7 +8,7 @@ from recovery_world import BEFORE, NOW, OTHER, PRESETS, check_invariants, recove
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, Failed, Released, Skipped, Stopped
-from outlast.core.run import NOBODY
+from outlast.core.run import UNKNOWN_HOLDER
 from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
@@ -34,7 +34,7 @@ from support.corruption.sqlite import SqliteWrecker
 from support.crash.sqlite_recovery import close_unfollowed
 from support.crash.sqlite_target import dump
 
-CHAIN = {"delivery": Delivery.CHAIN}
+LINKED = {"delivery": Delivery.LINKED}
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def wrecker(store):
 
 AFTER_LOSS = {
     Delivery.LEASE: (State.QUEUED, EventKind.REQUEUED),
-    Delivery.CHAIN: (State.FAILED, EventKind.CHAINED),
+    Delivery.LINKED: (State.FAILED, EventKind.CHAINED),
     Delivery.ONCE: (State.FAILED, EventKind.CLOSED),
 }
 
@@ -83,12 +83,12 @@ async def test_open_run_of_an_earlier_boot_is_lost_at_once(store, clock, deliver
         "startup_recovery",
         f"holder={BEFORE.instance_id} boot={BEFORE.boot_id}",
     )
-    assert len(await store.chain(claim.id)) == 1 + (delivery is Delivery.CHAIN)
+    assert len(await store.chain(claim.id)) == 1 + (delivery is Delivery.LINKED)
     await check_invariants(store)
 
 
 async def test_lost_run_with_a_cancel_request_ends_cancelled(store):
-    claim = await start(store, **CHAIN)
+    claim = await start(store, **LINKED)
     await settle(store, await job_of(store, claim.id), CancelRequested())
 
     await recover(store)
@@ -143,7 +143,7 @@ async def test_job_left_open_by_a_run_that_went_wrong_is_judged_by_its_rule(
     claim = await start(store, delivery=delivery)
     await settle(store, claim, event)
     expected, runs = await store.chain(claim.id), await store.runs(claim.id)
-    if delivery is Delivery.CHAIN:
+    if delivery is Delivery.LINKED:
         await wrecker.drop_successor(claim.id)
     await wrecker.detach(claim.id)
 
@@ -199,7 +199,7 @@ async def test_last_attempt_left_open_is_a_dead_letter(store, wrecker):
 
 
 async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(store, wrecker):
-    claim = await start(store, max_attempts=3, params='{"n":1}', priority=4, **CHAIN)
+    claim = await start(store, max_attempts=3, params='{"n":1}', priority=4, **LINKED)
     await settle(store, claim, FAILED)
     await wrecker.drop_successor(claim.id)
 
@@ -218,7 +218,7 @@ async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(stor
 
 
 async def test_failed_link_without_attempts_left_is_given_up(store):
-    await close_unfollowed(store, claim := await start(store, max_attempts=1, **CHAIN))
+    await close_unfollowed(store, claim := await start(store, max_attempts=1, **LINKED))
 
     done = await recover(store)
 
@@ -231,7 +231,7 @@ async def test_failed_link_without_attempts_left_is_given_up(store):
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.CANCELLED, State.SUCCEEDED])
 async def test_failed_link_with_a_successor_is_left_alone(store, state):
-    claim = await start(store, **CHAIN)
+    claim = await start(store, **LINKED)
     await settle(store, claim, FAILED)
     if state is State.CANCELLED:
         await settle(store, (await store.chain(claim.id))[1], CancelRequested())
@@ -350,7 +350,7 @@ async def test_run_that_nobody_is_known_to_hold_is_of_an_unknown_owner(store, wr
 
     run = await last_run(store, claim.id)
     assert (left, done) == (Recovered(), Recovered(unknown=1))
-    assert (run.holder, run.reason) == (NOBODY.instance_id, "startup_recovery")
+    assert (run.holder, run.reason) == (UNKNOWN_HOLDER.instance_id, "startup_recovery")
     assert (await job_of(store, claim.id)).state is State.QUEUED
 
 
@@ -380,7 +380,7 @@ async def test_more_than_one_page_of_everything_is_repaired(store, wrecker, monk
     for number in range(5):
         await start(store, queue=f"held-{number}")
         await wrecker.detach(await put(store, queue="loose"))
-        ended, link = await start(store, queue="a"), await start(store, queue="b", **CHAIN)
+        ended, link = await start(store, queue="a"), await start(store, queue="b", **LINKED)
         await settle(store, ended, SUCCEEDED)
         await wrecker.detach(ended.id)
         await settle(store, link, FAILED)
