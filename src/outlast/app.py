@@ -54,10 +54,10 @@ from outlast.store.transfer_completion import complete_transfer
 from outlast.sync import Sync
 
 if TYPE_CHECKING:
-    from outlast.scheduler.plan_builder import Options
+    from outlast.scheduler.plan_builder import ScheduleOptions
     from outlast.scheduler.schedules import ScheduleDeclaration, ScheduleManager
-    from outlast.worker.embedded import Beside, Worker
-    from outlast.worker.engine import Engine
+    from outlast.worker.embedded import BackgroundServices, Worker
+    from outlast.worker.engine import WorkerEngine
     from outlast.worker.lease_table import LeaseTable
 
 P = ParamSpec("P")
@@ -241,7 +241,7 @@ class Outlast(Admin):
             watches=tuple(self._watches),
         )
 
-    def _background_services(self) -> "Beside":
+    def _background_services(self) -> "BackgroundServices":
         """What runs beside the jobs of an embedded worker: the schedules."""
         from outlast.scheduler.loop import run_trigger_loop, sync_declared  # noqa: PLC0415 - same
 
@@ -261,11 +261,11 @@ class Outlast(Admin):
         types: Collection[str] | None,
         concurrency: int | None,
         app_address: str,
-    ) -> "Engine":
+    ) -> "WorkerEngine":
         """What takes and runs this app's jobs, for whoever renews their leases elsewhere."""
-        from outlast.worker.engine import Engine  # noqa: PLC0415 - callers may never need one
+        from outlast.worker.engine import WorkerEngine  # noqa: PLC0415 - callers may never need one
 
-        return Engine(
+        return WorkerEngine(
             self._store,
             self.registry,
             self.settings,
@@ -296,7 +296,7 @@ class Outlast(Admin):
         *,
         coalesce: bool,
         misfire_grace: Duration,
-        **options: Unpack["Options"],
+        **options: Unpack["ScheduleOptions"],
     ) -> None:
         """Declare a schedule: `app.schedule("nightly", "0 2 * * *", report, coalesce=True, …)`.
 

@@ -58,7 +58,7 @@ async def test_everything_arrives_as_it_was(
 
         assert moved is not None
         assert await everything(other) == before
-        assert {kind: each.rows for kind, each in moved.held.items()} == {
+        assert {kind: each.rows for kind, each in moved.digests.items()} == {
             str(kind): len(rows) for kind, rows in before.items()
         }
         assert (await verify(other)).is_sound

@@ -81,7 +81,7 @@ async def test_a_run_that_cannot_be_inserted_undoes_the_whole_dispatch(
 @asynccontextmanager
 async def a_locked_out_worker(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator:
     """A worker whose handler has just returned, and a lock that keeps it from saying so."""
-    monkeypatch.setattr(finisher, "LONGEST_PAUSE", 0.005)
+    monkeypatch.setattr(finisher, "MAX_RETRY_PAUSE_S", 0.005)
     store = SqliteStore(path, clock=FakeClock(), busy=0.01)
     locked, blocker = asyncio.Event(), Sql(path)
 

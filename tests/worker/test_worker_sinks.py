@@ -235,8 +235,8 @@ async def test_a_sink_that_fails_harms_no_job_and_no_other_sink(
 async def test_a_sink_that_never_answers_holds_up_nobody(
     app: Outlast, caplog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failure_reporter, "LAST_WORDS", timedelta(milliseconds=50))
-    monkeypatch.setattr(failure_reporter, "MOST_UNTOLD", 2)
+    monkeypatch.setattr(failure_reporter, "CLOSE_TIMEOUT", timedelta(milliseconds=50))
+    monkeypatch.setattr(failure_reporter, "MAX_PENDING_FAILURES", 2)
     release, taken = threading.Event(), []
 
     @app.on_failure

@@ -14,19 +14,25 @@ from outlast.core.duration import MICROSECOND, Duration, format_exact, parse_dur
 from outlast.core.limits import repr_short
 from outlast.core.schedule import MOST_DUE, SHORTEST, Fold, Gap, TimeRule
 from outlast.errors import InvalidSchedule
-from outlast.scheduler.timezones import DstNote, Occurrence, moments, safe_scan_start, zone
+from outlast.scheduler.timezones import (
+    DstNote,
+    Occurrence,
+    load_zone,
+    resolve_local_time,
+    safe_scan_start,
+)
 
-LONGEST_EXPRESSION: Final = 256
-FIELDS: Final = 5
-LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
-MAY_BE: Final = {
+MAX_EXPRESSION_LENGTH: Final = 256
+FIELD_COUNT: Final = 5
+LAST_OCCURRENCE: Final = datetime(9000, 1, 1, tzinfo=UTC)
+FIELD_VALUES: Final = {
     "minute": "0-59",
     "hour": "0-23",
     "day-of-month": "1-31 (a day its month has), L for the last",
     "month": "1-12 or JAN-DEC",
     "day-of-week": "0-7 or SUN-SAT, MON#1 for the first, 5L for the last Friday",
 }
-NAMED: Final = {
+ALIASES: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -56,7 +62,7 @@ def make_rule(
     if (cron is None) == (every is None):
         raise InvalidSchedule("say when: by a cron expression or by an interval, and not both")
     expression = None if cron is None else check_expression(cron)
-    zone(timezone)
+    load_zone(timezone)
     is_steady = expression is not None and _is_sub_daily(expression)
     return TimeRule(
         cron=expression,
@@ -71,15 +77,15 @@ def make_rule(
 
 def check_expression(text: str) -> str:
     """The expression in five fields; InvalidSchedule if it is none, or names no time at all."""
-    if not isinstance(text, str) or not 0 < len(text) <= LONGEST_EXPRESSION:
+    if not isinstance(text, str) or not 0 < len(text) <= MAX_EXPRESSION_LENGTH:
         raise InvalidSchedule(
-            f"a cron expression is {repr_short(text)}; use up to {LONGEST_EXPRESSION} characters"
+            f"a cron expression is {repr_short(text)}; use up to {MAX_EXPRESSION_LENGTH} characters"
         )
-    fields = NAMED.get(text.strip().lower(), text).split()
-    if len(fields) != FIELDS:
+    fields = ALIASES.get(text.strip().lower(), text).split()
+    if len(fields) != FIELD_COUNT:
         raise InvalidSchedule(
             f"the cron expression {repr_short(text)} has {len(fields)} fields; use five (minute, hour, "
-            f"day of month, month, day of week) or one of {', '.join(NAMED)}"
+            f"day of month, month, day of week) or one of {', '.join(ALIASES)}"
         )
     try:
         next(CronSim(" ".join(fields), datetime(2000, 1, 1)))  # noqa: DTZ001 - a date on paper
@@ -95,7 +101,7 @@ def check_expression(text: str) -> str:
 
 def _why(says: str, fields: list[str]) -> str:
     """Which field is wrong, and what it may be."""
-    for (name, may_be), field in zip(MAY_BE.items(), fields, strict=True):
+    for (name, may_be), field in zip(FIELD_VALUES.items(), fields, strict=True):
         if says == f"Bad {name}":
             return f"its {name} is {repr_short(field)}; use {may_be}, *, lists, ranges and steps"
     return says or "it cannot be read"
@@ -141,10 +147,10 @@ def occurrences(rule: TimeRule, after: datetime) -> Iterator[Occurrence]:
     if rule.cron is None:
         yield from (Occurrence(at, at.replace(tzinfo=None)) for at in _steps(rule, after))
         return
-    tz = zone(rule.timezone)
+    tz = load_zone(rule.timezone)
     waiting: list[Occurrence] = []
     for local in _local_times(rule.cron, safe_scan_start(after, tz)):
-        found = moments(local, tz, rule)
+        found = resolve_local_time(local, tz, rule)
         while waiting and waiting[0].at < found[0].at:
             yield heappop(waiting)
         for each in found:
@@ -179,7 +185,7 @@ def _moments(rule: TimeRule, after: datetime) -> Iterator[datetime]:
 def _local_times(expression: str, start: datetime) -> Iterator[datetime]:
     try:
         for local in CronSim(expression, start):
-            if local.year >= LAST.year:
+            if local.year >= LAST_OCCURRENCE.year:
                 return
             yield local
     except OverflowError:  # beyond the last year there is
@@ -190,7 +196,7 @@ def _steps(rule: TimeRule, after: datetime) -> Iterator[datetime]:
     assert rule.every is not None
     anchor = rule.start or EPOCH
     at = anchor + ((after - anchor) // rule.every + 1) * rule.every
-    while at < LAST:
+    while at < LAST_OCCURRENCE:
         yield at
         at += rule.every
 

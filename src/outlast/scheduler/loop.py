@@ -15,27 +15,27 @@ from outlast.telemetry.outage_log import OutageLog
 
 log = logging.getLogger("outlast.scheduler")
 
-LOCK: Final = "scheduler"
+LEADER_LOCK: Final = "scheduler"
 """Held by whoever triggers. It is thrift: without it all would try, and one would win each slot."""
 
-TAKE_OVER: Final = 1.0
+STANDBY_POLL_S: Final = 1.0
 """How often the others look whether the lock is free, in seconds; as rarely as for jobs, if that
 is rarer, for there are stores where each look is paid for."""
 
-LATEST_TAKE_OVER: Final = 5.0
+MAX_STANDBY_POLL_S: Final = 5.0
 
-AHEAD: Final = timedelta(seconds=5)
+PREPARE_AHEAD: Final = timedelta(seconds=5)
 """How long before a trigger what it fires is made ready."""
 
-LAST_MOMENT: Final = 0.5
+MIN_PREPARE_TIME_S: Final = 0.5
 """So shortly before a trigger, in seconds, nothing more is made ready: it might be late for it."""
 
-EARLY: Final = 0.1
+WAKE_MARGIN_S: Final = 0.1
 """Seconds by which it is sure to be that near when it looks again."""
 
-PAUSE: Final = 1.0
+ERROR_PAUSE_S: Final = 1.0
 
-RESTS: Final = 20
+MAX_SLEEP_POLLS: Final = 20
 """How many polls long it sleeps at most: as late may it be for a slot of a schedule just saved."""
 
 
@@ -47,12 +47,12 @@ async def run_trigger_loop(
     `by_turns`: one process at a time does it, and the others stand by.
     """
     trigger, complaint = Trigger(store, new_id), OutageLog(log, "trigger schedules")
-    stand_by = min(max(TAKE_OVER, poll.total_seconds()), LATEST_TAKE_OVER)
+    stand_by = min(max(STANDBY_POLL_S, poll.total_seconds()), MAX_STANDBY_POLL_S)
     hold: HeldLock | None = None
     try:
         while True:
             try:
-                hold = hold or (await store.acquire_lock(LOCK) if by_turns else None)
+                hold = hold or (await store.acquire_lock(LEADER_LOCK) if by_turns else None)
                 is_our_turn = hold is not None or not by_turns
                 pause = await _step(trigger, poll.total_seconds()) if is_our_turn else stand_by
                 complaint.recovered()
@@ -60,7 +60,7 @@ async def run_trigger_loop(
                 if isinstance(error, StoreClosed):
                     raise
                 complaint.failed(error)
-                pause = PAUSE
+                pause = ERROR_PAUSE_S
             await asyncio.sleep(pause)
     finally:
         if hold is not None:
@@ -79,7 +79,7 @@ async def sync_declared(sync: Callable[[], Awaitable[None]]) -> None:
             if isinstance(error, StoreClosed):
                 raise
             log.warning("cannot write the declared schedules yet, will try again: %s", error)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(ERROR_PAUSE_S)
         except CallerError as error:
             log.error("the declared schedules are not all right: %s", error)  # noqa: TRY400 - one clear line
             return None
@@ -91,16 +91,16 @@ async def _step(trigger: Trigger, poll: float) -> float:
     try:
         done = await trigger.run_once()
         if done.next_trigger_at is None:
-            return RESTS * poll
+            return MAX_SLEEP_POLLS * poll
         left = (done.next_trigger_at - done.now).total_seconds()
-        if left > AHEAD.total_seconds():
-            return min(RESTS * poll, left - AHEAD.total_seconds() + EARLY)
-        if left > LAST_MOMENT:
-            await trigger.prepare(done.next_trigger_at, AHEAD)
+        if left > PREPARE_AHEAD.total_seconds():
+            return min(MAX_SLEEP_POLLS * poll, left - PREPARE_AHEAD.total_seconds() + WAKE_MARGIN_S)
+        if left > MIN_PREPARE_TIME_S:
+            await trigger.prepare(done.next_trigger_at, PREPARE_AHEAD)
     except OperatorError:
         raise
     except Exception:
         log.exception("a round of triggers failed; it will be tried again")
-        return PAUSE
+        return ERROR_PAUSE_S
     took = asyncio.get_running_loop().time() - began
-    return min(RESTS * poll, max(0.0, left - took))
+    return min(MAX_SLEEP_POLLS * poll, max(0.0, left - took))

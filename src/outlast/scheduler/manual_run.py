@@ -15,12 +15,12 @@ from outlast.scheduler.cron import slots
 from outlast.scheduler.slot_job_factory import SlotJobFactories, SlotJobFactory
 from outlast.store.contract import Store
 
-Which = Literal["next", "missed"]
+SlotChoice = Literal["next", "missed"]
 
-MOST: Final = 1000
+MAX_BACKFILL_SLOTS: Final = 1000
 """So many slots one backfill takes at most."""
 
-LOOKED_AT: Final = 1000
+MISSED_SCAN_LIMIT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +34,13 @@ class BackfillLine:
 
 
 async def run(
-    store: Store, schedule: Schedule, slot: datetime | Which, new_id: Callable[[], JobId]
+    store: Store, schedule: Schedule, slot: datetime | SlotChoice, new_id: Callable[[], JobId]
 ) -> JobId:
     """Claim that slot and store its job, due at once; SlotTaken if that cannot be."""
     at = await _which(store, schedule, slot)
-    mould = await SlotJobFactories(store).mould(schedule)
-    name = mould.making.name
-    if mould.making.delivery is Delivery.ONCE and await store.running_names([name]):
+    mould = await SlotJobFactories(store).factory_for(schedule)
+    name = mould.blueprint.name
+    if mould.blueprint.delivery is Delivery.ONCE and await store.running_names([name]):
         raise SlotTaken(f"{name} is running; {at} was not claimed, so try again when it has ended")
     keys: list[str | None] = [*instance_keys(schedule)] or [None]
     for key in keys:
@@ -80,7 +80,7 @@ async def backfill(
     shown_ = [_line(at, row) for at, row in zip(moments, rows, strict=True)]
     if dry_run:
         return shown_
-    mould = await SlotJobFactories(store).mould(schedule)
+    mould = await SlotJobFactories(store).factory_for(schedule)
     return [await _fill(store, mould, line, new_id) for line in shown_]
 
 
@@ -110,15 +110,15 @@ async def _range(
     if last > now:
         raise InvalidSchedule(f"until is {last}, which is yet to come; a backfill is of the past")
     before = first - timedelta(microseconds=1)
-    found = list(slots(schedule.plan.rule, before, until=last, limit=MOST + 1))
-    if len(found) > MOST:
+    found = list(slots(schedule.plan.rule, before, until=last, limit=MAX_BACKFILL_SLOTS + 1))
+    if len(found) > MAX_BACKFILL_SLOTS:
         raise InvalidSchedule(
-            f"that time has more than {MOST:,} slots of {schedule.name}; backfill it in parts"
+            f"that time has more than {MAX_BACKFILL_SLOTS:,} slots of {schedule.name}; backfill it in parts"
         )
     return found
 
 
-async def _which(store: Store, schedule: Schedule, slot: datetime | Which) -> datetime:
+async def _which(store: Store, schedule: Schedule, slot: datetime | SlotChoice) -> datetime:
     if slot == "next":
         if schedule.next_slot is None:
             raise SlotTaken(f"schedule {schedule.name} has no slot left; give an explicit time")
@@ -129,7 +129,7 @@ async def _which(store: Store, schedule: Schedule, slot: datetime | Which) -> da
 
 
 async def _latest_missed(store: Store, schedule: Schedule) -> datetime:
-    for row in await store.slots(schedule.series, limit=LOOKED_AT):
+    for row in await store.slots(schedule.series, limit=MISSED_SCAN_LIMIT):
         if row.outcome not in CLAIMED:
             return row.slot.at
     raise SlotTaken(f"no slot of {schedule.name} was missed lately; give an explicit time")

@@ -23,7 +23,7 @@ from outlast.store.contract.schedules import SetSchedule
 Target = JobType[..., Any] | str
 
 
-class Options(TypedDict, total=False):
+class ScheduleOptions(TypedDict, total=False):
     """What may be said of a schedule besides what must be."""
 
     every: Duration | None
@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
     enabled: bool
 
 
-class Edits(Options, total=False):
+class ScheduleEdits(ScheduleOptions, total=False):
     """What may be changed of a schedule; what is left out stays as it is."""
 
     cron: str | None
@@ -50,7 +50,7 @@ class Edits(Options, total=False):
     new_name: str
 
 
-class When(TypedDict, total=False):
+class RuleOptions(TypedDict, total=False):
     """When a schedule's slots are."""
 
     cron: str | None
@@ -62,12 +62,12 @@ class When(TypedDict, total=False):
     end: datetime | None
 
 
-RULE = frozenset({"cron", "every", "timezone", "gap", "fold", "start", "end"})
+RULE_FIELDS = frozenset({"cron", "every", "timezone", "gap", "fold", "start", "end"})
 
 
 def rule_of(wishes: Mapping[str, Any], old: TimeRule | None = None) -> TimeRule:
     """The rule that is wished for; of an old one, what is not said otherwise."""
-    said = {name: value for name, value in wishes.items() if name in RULE}
+    said = {name: value for name, value in wishes.items() if name in RULE_FIELDS}
     if old is None:
         return make_rule(**said)
     kept: dict[str, Any] = {"timezone": old.timezone, "start": old.start, "end": old.end}
@@ -82,7 +82,7 @@ def new_plan(name: str, wishes: Mapping[str, Any], target: "JobSource") -> Plan:
         Plan(
             name=name,
             rule=rule_of(wishes),
-            making=target.making,
+            making=target.blueprint,
             template=target.template,
             params=target.params,
             job_name=wishes.get("job_name"),
@@ -111,7 +111,7 @@ def edited_plan(old: Plan, wishes: Mapping[str, Any], target: "JobSource") -> Pl
             old,
             name=name,
             rule=rule_of(wishes, old.rule),
-            making=target.making,
+            making=target.blueprint,
             template=target.template,
             params=target.params,
             **said,
@@ -123,19 +123,21 @@ class JobSource:
     """What a schedule's jobs are made of: a type or a template, and params of its own."""
 
     def __init__(self, making: JobBlueprint, template: str | None, params: str) -> None:
-        self.making = making
+        self.blueprint = making
         self.template = template
         self.params = params
 
-    def named(self, name: str | None) -> "JobSource":
+    def with_name(self, name: str | None) -> "JobSource":
         """The same under a name of the schedule's own."""
         if name is None:
             return self
         check_name(name, what="job_name")
-        return JobSource(replace(self.making, name=name), self.template, self.params)
+        return JobSource(replace(self.blueprint, name=name), self.template, self.params)
 
 
-def of_type(registry: Registry, target: Target, params: Mapping[str, Any] | None) -> JobSource:
+def source_from_type(
+    registry: Registry, target: Target, params: Mapping[str, Any] | None
+) -> JobSource:
     """Jobs of a type this app knows, with all of its params; InvalidParams if they do not fit."""
     kind = registry.get(target) if isinstance(target, str) else target
     if not isinstance(kind, JobType):
@@ -143,7 +145,7 @@ def of_type(registry: Registry, target: Target, params: Mapping[str, Any] | None
     return JobSource(blueprint_for(kind), None, kind.encode_args((), dict(params or {})))
 
 
-def source_from_type(
+def source_from_template(
     registry: Registry, record: Document, params: Mapping[str, Any] | None
 ) -> JobSource:
     """Jobs of a template; its params and these must together be complete."""

@@ -8,7 +8,7 @@ from itertools import islice
 
 from outlast.core.schedule import TimeRule
 from outlast.scheduler.cron import effective_start, occurrences, slots
-from outlast.scheduler.timezones import DstNote, zone
+from outlast.scheduler.timezones import DstNote, load_zone
 
 _SAYS = {
     DstNote.SKIPPED: "skipped: the clock goes forward over it",
@@ -35,7 +35,7 @@ def preview(rule: TimeRule, after: datetime, *, limit: int = 10) -> list[Upcomin
 
 
 def _upcoming(rule: TimeRule, after: datetime) -> Iterator[Upcoming]:
-    tz = zone(rule.timezone)
+    tz = load_zone(rule.timezone)
     last = effective_start(rule, after)
     for each in occurrences(rule, last):
         if rule.end is not None and each.at > rule.end:
@@ -51,7 +51,7 @@ def _upcoming(rule: TimeRule, after: datetime) -> Iterator[Upcoming]:
         )
 
 
-class Side(StrEnum):
+class SlotChange(StrEnum):
     """Which of two versions has a slot."""
 
     KEPT = "kept"  # both
@@ -61,13 +61,13 @@ class Side(StrEnum):
 
 def diff(
     old: TimeRule, new: TimeRule, after: datetime, *, limit: int = 10
-) -> list[tuple[datetime, Side]]:
+) -> list[tuple[datetime, SlotChange]]:
     """The next slots of either version, and which of them has each."""
     was, will = (set(slots(rule, after, limit=limit)) for rule in (old, new))
     return [(at, _side(at, was, will)) for at in sorted(was | will)[:limit]]
 
 
-def _side(at: datetime, was: set[datetime], will: set[datetime]) -> Side:
+def _side(at: datetime, was: set[datetime], will: set[datetime]) -> SlotChange:
     if at in was and at in will:
-        return Side.KEPT
-    return Side.ADDED if at in will else Side.REMOVED
+        return SlotChange.KEPT
+    return SlotChange.ADDED if at in will else SlotChange.REMOVED

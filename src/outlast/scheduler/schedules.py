@@ -16,27 +16,27 @@ from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
 from outlast.jobs.registry import Registry
 from outlast.scheduler import manual_run
-from outlast.scheduler.manual_run import BackfillLine, Which
+from outlast.scheduler.manual_run import BackfillLine, SlotChoice
 from outlast.scheduler.plan_builder import (
-    Edits,
     JobSource,
-    Options,
+    RuleOptions,
+    ScheduleEdits,
+    ScheduleOptions,
     Target,
-    When,
     digest,
     edited_plan,
     new_plan,
-    of_type,
     rule_of,
+    source_from_template,
     source_from_type,
     with_next_slot,
 )
-from outlast.scheduler.preview import Side, Upcoming, diff, preview
+from outlast.scheduler.preview import SlotChange, Upcoming, diff, preview
 
-_TRIES: Final = 100
-_NEAR: Final = 3
-PAGE: Final = 500
-MOST_SHOWN: Final = 1000
+_MAX_WRITE_ATTEMPTS: Final = 100
+_MAX_SUGGESTIONS: Final = 3
+PAGE_SIZE: Final = 500
+MAX_LIMIT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class ScheduleDeclaration:
     """A schedule that the code declares."""
 
     name: str
-    wishes: Mapping[str, Any]
+    options: Mapping[str, Any]
 
 
 def declare(
@@ -55,7 +55,7 @@ def declare(
     if name in known:
         raise InvalidSchedule(f"schedule {name} is declared already; give one another name")
     rule_of(wishes)
-    return ScheduleDeclaration(name=name, wishes=wishes)
+    return ScheduleDeclaration(name=name, options=wishes)
 
 
 class ScheduleManager:
@@ -73,7 +73,7 @@ class ScheduleManager:
         *,
         coalesce: bool,
         misfire_grace: Duration,
-        **options: Unpack[Options],
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Create the schedule, or write over it; what is wrong with it, InvalidSchedule says."""
         asked: dict[str, Any] = {
@@ -87,7 +87,7 @@ class ScheduleManager:
         return await self._write(name, lambda _: plan, creates=True)
 
     async def edit(
-        self, name: str, *, expected: int | None = None, **edits: Unpack[Edits]
+        self, name: str, *, expected: int | None = None, **edits: Unpack[ScheduleEdits]
     ) -> Schedule:
         """Change what is given and leave the rest.
 
@@ -105,20 +105,20 @@ class ScheduleManager:
         store = await self._client.store()
         found = await store.schedule(name)
         if found is None:
-            raise _unknown(name, [each.name for each in await store.schedules(limit=PAGE)])
+            raise _unknown(name, [each.name for each in await store.schedules(limit=PAGE_SIZE)])
         return found
 
     async def all(self) -> list[Schedule]:
         """Every schedule, by name."""
         store = await self._client.store()
         found: list[Schedule] = []
-        while page := await store.schedules(after=found[-1].name if found else "", limit=PAGE):
+        while page := await store.schedules(after=found[-1].name if found else "", limit=PAGE_SIZE):
             found += page
         return found
 
     async def remove(self, name: str) -> Schedule:
         """Delete it; its slots stay, so that none is ever repeated."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_WRITE_ATTEMPTS):
             there = await self.get(name)
             store = await self._client.store()
             gone = await store.set_schedule(there.id, expected=there.version, value=None)
@@ -140,14 +140,14 @@ class ScheduleManager:
         now = await (await self._client.store()).now()
         return preview(there.plan.rule, now, limit=_bounded(limit))
 
-    async def test(self, *, limit: int = 10, **when: Unpack[When]) -> list[Upcoming]:
+    async def test(self, *, limit: int = 10, **when: Unpack[RuleOptions]) -> list[Upcoming]:
         """The same for a rule that nobody has saved: `test(cron="0 2 * * *", timezone=…)`."""
         now = await (await self._client.store()).now()
         return preview(rule_of(when), now, limit=_bounded(limit))
 
     async def diff(
-        self, name: str, *, limit: int = 10, **when: Unpack[When]
-    ) -> list[tuple[datetime, Side]]:
+        self, name: str, *, limit: int = 10, **when: Unpack[RuleOptions]
+    ) -> list[tuple[datetime, SlotChange]]:
         """What an edit would change about its next slots."""
         rule = (await self.get(name)).plan.rule
         now = await (await self._client.store()).now()
@@ -161,7 +161,7 @@ class ScheduleManager:
         store = await self._client.store()
         return await store.slots(there.series, before=before, limit=_bounded(limit))
 
-    async def run(self, name: str, slot: datetime | Which) -> Handle[Any]:
+    async def run(self, name: str, slot: datetime | SlotChoice) -> Handle[Any]:
         """Run it by hand for one slot: a time, `"next"`, or `"missed"`, the latest missed one.
 
         The slot is claimed as any other: SlotTaken if it was claimed before, whatever became of
@@ -191,7 +191,7 @@ class ScheduleManager:
         return [each for each in written if each is not None]
 
     async def _declare(self, declared: ScheduleDeclaration) -> Schedule | None:
-        plan = await self._plan(declared.name, declared.wishes)
+        plan = await self._plan(declared.name, declared.options)
         plan = replace(plan, declared=digest(plan))
         there = await (await self._client.store()).schedule(declared.name)
         if there is not None and there.plan.declared == plan.declared:
@@ -205,7 +205,7 @@ class ScheduleManager:
     async def _plan(self, name: str, asked: Mapping[str, Any]) -> Plan:
         check_name(name, what="the name of a schedule")
         made = await self._made(asked, None)
-        return new_plan(name, asked, made.named(asked.get("job_name")))
+        return new_plan(name, asked, made.with_name(asked.get("job_name")))
 
     async def _made(self, asked: Mapping[str, Any], old: Plan | None) -> JobSource:
         target, template = asked.get("job_type"), asked.get("template")
@@ -221,20 +221,20 @@ class ScheduleManager:
             params = params if "params" in asked else _params(old)
         made = await self._from(target, template, params)
         name = asked.get("job_name", old.job_name if old else None)
-        return made.named(name)
+        return made.with_name(name)
 
     async def _from(
         self, target: Target | None, template: str | None, params: Mapping[str, Any] | None
     ) -> JobSource:
         if template is None:
             assert target is not None
-            return of_type(self._registry, target, params)
+            return source_from_type(self._registry, target, params)
         record = await (await self._client.store()).document(KIND, template)
         if record is None:
             raise UnknownTemplate(
                 f"no template {repr_short(template)} is in this store; save one first"
             )
-        return source_from_type(self._registry, record, params)
+        return source_from_template(self._registry, record, params)
 
     async def _write(
         self,
@@ -245,7 +245,7 @@ class ScheduleManager:
         creates: bool = False,
     ) -> Schedule:
         store = await self._client.store()
-        for _ in range(_TRIES):
+        for _ in range(_MAX_WRITE_ATTEMPTS):
             there = await store.schedule(name)
             if there is None and not creates:
                 raise _unknown(name, [])
@@ -269,8 +269,8 @@ def _params(plan: Plan) -> Mapping[str, Any]:
 
 
 def _bounded(limit: int) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_SHOWN:
-        raise InvalidSchedule(f"limit is {repr_short(limit)}; use 1 to {MOST_SHOWN:,}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
+        raise InvalidSchedule(f"limit is {repr_short(limit)}; use 1 to {MAX_LIMIT:,}")
     return limit
 
 
@@ -279,6 +279,6 @@ def _changed(name: str) -> ScheduleChanged:
 
 
 def _unknown(name: str, known: list[str]) -> UnknownSchedule:
-    near = get_close_matches(str(name), known, n=_NEAR) or known[:_NEAR]
+    near = get_close_matches(str(name), known, n=_MAX_SUGGESTIONS) or known[:_MAX_SUGGESTIONS]
     there = f"near it: {', '.join(near)}" if near else "there are none; save one first"
     return UnknownSchedule(f"no schedule {repr_short(name)} is in this store; {there}")

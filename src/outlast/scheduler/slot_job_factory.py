@@ -23,7 +23,7 @@ class SlotJobFactories:
         self._store = store
         self._records: dict[str, Document | None] = {}
 
-    async def mould(self, schedule: Schedule) -> "SlotJobFactory":
+    async def factory_for(self, schedule: Schedule) -> "SlotJobFactory":
         """What the schedule's jobs are made of now; InvalidSchedule says why none can be made."""
         plan = schedule.plan
         if plan.template is None:
@@ -54,7 +54,7 @@ class SlotJobFactory:
         self, schedule: Schedule, making: JobBlueprint, params: str, template: Document | None
     ) -> None:
         made_of = None if template is None else from_record(template)
-        self.making = making
+        self.blueprint = making
         self._series = schedule.series
         self._like = NewJob(
             id=JobId(""),

@@ -31,7 +31,7 @@ class Occurrence:
     note: DstNote | None = None
 
 
-def zone(name: str) -> ZoneInfo:
+def load_zone(name: str) -> ZoneInfo:
     """The zone of that name; InvalidSchedule if there is none."""
     try:
         return ZoneInfo(name)
@@ -41,7 +41,7 @@ def zone(name: str) -> ZoneInfo:
         ) from error
 
 
-def moments(local: datetime, tz: ZoneInfo, rule: TimeRule) -> list[Occurrence]:
+def resolve_local_time(local: datetime, tz: ZoneInfo, rule: TimeRule) -> list[Occurrence]:
     """What becomes of one local time (naive) by the rule's policies; the earliest first."""
     first = local.replace(tzinfo=tz)
     second = first.replace(fold=1)

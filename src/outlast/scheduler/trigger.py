@@ -38,15 +38,15 @@ from outlast.telemetry.events import emit, has_audience
 
 log = logging.getLogger("outlast.scheduler")
 
-AT_ONCE: Final = 1000
+SCHEDULES_PER_ROUND: Final = 1000
 """How many schedules one step looks at."""
 
-TOGETHER: Final = 500
+SLOTS_PER_WRITE: Final = 500
 """How many slots one write answers: each waits for the disk, and holds up who else writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Triggered:
+class TriggerResult:
     """What one step did, and when there is more to do."""
 
     outcomes: Mapping[SlotOutcome, int]
@@ -64,17 +64,17 @@ class Trigger:
         self._ready: dict[str, tuple[Schedule, Firing]] = {}
         self._prepared_for: datetime | None = None
 
-    async def run_once(self) -> Triggered:
+    async def run_once(self) -> TriggerResult:
         """Answer every slot that is due; those of a schedule in their order."""
         outcomes = await self._fire_ready()
-        due = await self._store.due_schedules(limit=AT_ONCE)
+        due = await self._store.due_schedules(limit=SCHEDULES_PER_ROUND)
         if due.schedules:
             round_ = TriggerRound(self._store, self._new_id, due.now, self._next_slot)
             outcomes += await round_.answer(due.schedules)
             self._following.clear()
-        is_more = len(due.schedules) == AT_ONCE
+        is_more = len(due.schedules) == SCHEDULES_PER_ROUND
         soonest = due.now if is_more else due.next_trigger_at
-        return Triggered(outcomes=outcomes, now=due.now, next_trigger_at=soonest)
+        return TriggerResult(outcomes=outcomes, now=due.now, next_trigger_at=soonest)
 
     async def prepare(self, moment: datetime, ahead: timedelta) -> None:
         """Make ready what is due within `ahead`, so that many at one moment are all on time.
@@ -85,7 +85,7 @@ class Trigger:
         if moment == self._prepared_for:
             return
         self._prepared_for = moment
-        soon = await self._store.due_schedules(ahead=ahead, limit=AT_ONCE)
+        soon = await self._store.due_schedules(ahead=ahead, limit=SCHEDULES_PER_ROUND)
         known = {name: ready for name, ready in self._ready.items() if ready[0] in soon.schedules}
         for schedule in soon.schedules:
             planned = schedule.next_trigger_at
@@ -108,8 +108,8 @@ class Trigger:
         running = await self._store.running_names({_name(schedule) for schedule, _ in due})
         firable = [each for each in due if _name(each[0]) not in running]
         firable.sort(key=lambda each: each[1].planned)
-        for start in range(0, len(firable), TOGETHER):
-            together = firable[start : start + TOGETHER]
+        for start in range(0, len(firable), SLOTS_PER_WRITE):
+            together = firable[start : start + SLOTS_PER_WRITE]
             fired = await self._store.fire([firing for _, firing in together])
             for (schedule, firing), answer in zip(together, fired, strict=True):
                 if answer is FireResult.WRITTEN:
@@ -165,7 +165,9 @@ class TriggerRound:
         if not running:
             return running
         lapsed = [
-            job for job in await self._store.expired_leases(limit=AT_ONCE) if job.name in running
+            job
+            for job in await self._store.expired_leases(limit=SCHEDULES_PER_ROUND)
+            if job.name in running
         ]
         await self._close(lapsed)
         return await self._store.running_names(running) if lapsed else running
@@ -191,13 +193,13 @@ class TriggerRound:
         if not wanting:
             return firings
         try:
-            mould = await self._maker.mould(schedule)
+            mould = await self._maker.factory_for(schedule)
         except InvalidSchedule as error:
             log.error("schedule %s cannot make its job: %s", schedule.name, error)  # noqa: TRY400 - said
             return [
                 _failed_to_build(each, str(error)) if each in wanting else each for each in firings
             ]
-        if mould.making.name in running:
+        if mould.blueprint.name in running:
             return [_overlap(each) if each in wanting else each for each in firings]
         return [self._with_job(each, schedule, mould) for each in firings]
 
@@ -229,8 +231,8 @@ class TriggerRound:
     def _next_batch(self) -> list[Firing]:
         batch: list[Firing] = []
         for waiting in self._waiting.values():
-            batch += list(waiting)[: TOGETHER - len(batch)]
-            if len(batch) == TOGETHER:
+            batch += list(waiting)[: SLOTS_PER_WRITE - len(batch)]
+            if len(batch) == SLOTS_PER_WRITE:
                 break
         return batch
 

@@ -31,32 +31,32 @@ from outlast.verify import verify
 
 log = logging.getLogger("outlast.copy")
 
-GRACE: Final = timedelta(seconds=30)
-SEAL: Final = timedelta(seconds=30)
+DEFAULT_GRACE: Final = timedelta(seconds=30)
+SEAL_DURATION: Final = timedelta(seconds=30)
 """How long a seal lasts that nobody renews: so long nobody takes work when a copier dies."""
 
-SEEN: Final = timedelta(seconds=3)
+SEAL_VISIBILITY_DELAY: Final = timedelta(seconds=3)
 """Three times as long as whoever adds jobs may go without a look at such a store."""
 
-ROUNDS: Final = 5
+MAX_SYNC_ROUNDS: Final = 5
 """How often the rest is copied at most until both sides are the same; mostly that is twice."""
 
-LOCK: Final = "outlast-copy"
+COPY_LOCK: Final = "outlast-copy"
 
 
-class Progress(Protocol):
+class CopyProgress(Protocol):
     """Told which step it is at, and how many more rows were looked at."""
 
     def __call__(self, step: str, more: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
+class CopyResult:
     """What was moved: by kind how many rows, and the digest that both stores agree on."""
 
     source: str
     target: str
-    held: dict[str, TableDigest]
+    digests: dict[str, TableDigest]
     sealed_for: float  # seconds during which neither store took work
     seconds: float
 
@@ -83,10 +83,10 @@ class StoreCopy:
         from_url: str,
         to_url: str,
         new_id: Callable[[], JobId],
-        grace: timedelta = GRACE,
-        seal: timedelta = SEAL,
-        seen: timedelta = SEEN,
-        progress: Progress | None = None,
+        grace: timedelta = DEFAULT_GRACE,
+        seal: timedelta = SEAL_DURATION,
+        seen: timedelta = SEAL_VISIBILITY_DELAY,
+        progress: CopyProgress | None = None,
     ) -> None:
         """Both are open; `seal` is renewed three times in its span.
 
@@ -105,7 +105,7 @@ class StoreCopy:
         if self._from == self._to:
             raise TransitionRefused(f"{self._from} is both --from and --to; name two stores")
 
-    async def run(self) -> Copied | None:
+    async def run(self) -> CopyResult | None:
         """None if all there was to do was to open a target that had been left ready."""
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -119,18 +119,18 @@ class StoreCopy:
             last = await self._under_seal()
             await self._set_status(self._target, TransferStage.OPEN)
         ended = loop.time()
-        held = {str(kind): each for kind, each in last.held.items()}
-        return Copied(
+        held = {str(kind): each for kind, each in last.digests.items()}
+        return CopyResult(
             source=self._from,
             target=self._to,
-            held=held,
+            digests=held,
             sealed_for=ended - sealed_at,
             seconds=ended - began,
         )
 
     @asynccontextmanager
     async def _alone(self, store: Store, address: str) -> AsyncIterator[None]:
-        held = await store.acquire_lock(LOCK)
+        held = await store.acquire_lock(COPY_LOCK)
         if held is None:
             raise StoreBusy(f"somebody else copies from or to {address} just now; wait for that")
         try:
@@ -246,12 +246,12 @@ class StoreCopy:
                 log.warning("cannot renew the seal of %s yet: %s", self._from, error)
 
     async def _level_fully(self) -> SyncResult:
-        for number in range(ROUNDS):
+        for number in range(MAX_SYNC_ROUNDS):
             found = await self._sync_rows("compare" if number else "rest", ended_only=False)
             if not found.differed:
                 return found
         raise OperatorError(
-            f"{self._to} still differs from {self._from} after {ROUNDS} rounds; somebody writes "
+            f"{self._to} still differs from {self._from} after {MAX_SYNC_ROUNDS} rounds; somebody writes "
             f"to one of them by other means. {self._from} works on"
         )
 

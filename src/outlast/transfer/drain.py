@@ -15,14 +15,14 @@ from outlast.errors import TransitionRefused
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification, Topic
 
-LOOK: Final = 0.5
+POLL_INTERVAL_S: Final = 0.5
 """Seconds between two looks, if nobody tells of an end before."""
 
-LAST_WRITES: Final = timedelta(seconds=20)
+RELEASE_TIMEOUT: Final = timedelta(seconds=20)
 """How long after the grace a worker may take to hand back, and a dead one's lease to lapse."""
 
-AT_ONCE: Final = 500
-NAMED: Final = 5
+MAX_BATCH: Final = 500
+MAX_JOBS_NAMED: Final = 5
 
 
 async def drain(store: Store, *, new_id: Callable[[], JobId]) -> None:
@@ -35,12 +35,12 @@ async def drain(store: Store, *, new_id: Callable[[], JobId]) -> None:
 
     deaf = store.subscribe(wake, topics=[Topic.ENDED])
     try:
-        while jobs := await store.running_under_other_boots(besides="", limit=AT_ONCE):
+        while jobs := await store.running_under_other_boots(besides="", limit=MAX_BATCH):
             ended.clear()
             if not await _reclaim(store, new_id):
                 await _require_time(store, jobs)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK):
+                    async with asyncio.timeout(POLL_INTERVAL_S):
                         await ended.wait()
     finally:
         deaf()
@@ -48,15 +48,15 @@ async def drain(store: Store, *, new_id: Callable[[], JobId]) -> None:
 
 async def _reclaim(store: Store, new_id: Callable[[], JobId]) -> int:
     """What a dead worker held: nobody else may be there to see it."""
-    lapsed = await store.expired_leases(limit=AT_ONCE)
+    lapsed = await store.expired_leases(limit=MAX_BATCH)
     changes = [decide(job, Lost(Loss.LEASE_EXPIRED), new_id=new_id) for job in lapsed]
     return sum(await store.apply(changes)) if changes else 0
 
 
 async def _require_time(store: Store, jobs: Sequence[Job]) -> None:
     grace = (await store.transfer_status()).grace
-    if grace is None or await store.now() > grace + LAST_WRITES:
-        held = ", ".join(f"{job.id} ({job.type}) by {job.holder}" for job in jobs[:NAMED])
+    if grace is None or await store.now() > grace + RELEASE_TIMEOUT:
+        held = ", ".join(f"{job.id} ({job.type}) by {job.holder}" for job in jobs[:MAX_JOBS_NAMED])
         raise TransitionRefused(
             f"{len(jobs):,} jobs still run after the grace: {held}; the source works on. Stop "
             "these workers or give a longer --grace, and run the same command again"

@@ -8,14 +8,14 @@ from typing import Any, Final
 from outlast.store.contract.transfer import Moving, Row, TableKind, key_of
 from outlast.store.rows.jobs import to_json_param
 
-LEAST: Final = 50
-MOST: Final = 1000
+MIN_PAGE_ROWS: Final = 50
+MAX_PAGE_ROWS: Final = 1000
 """How many rows a page has: the fewest, and the most."""
 
-HEAVY: Final = 4_000_000
+PAGE_BYTES_LIMIT: Final = 4_000_000
 """Bytes of a page after which the next one has fewer rows."""
 
-Moved = Callable[[int], None]
+OnRows = Callable[[int], None]
 """Called with how many more rows were looked at."""
 
 
@@ -32,11 +32,11 @@ class SyncResult:
     """What one pass found: how many rows differed, and what the source holds of each kind."""
 
     differed: int
-    held: dict[TableKind, TableDigest]
+    digests: dict[TableKind, TableDigest]
 
 
 async def sync_rows(
-    source: Moving, target: Moving, *, ended_only: bool, moved: Moved
+    source: Moving, target: Moving, *, ended_only: bool, moved: OnRows
 ) -> SyncResult:
     """Write into the target whatever differs; a pass that finds nothing has compared all.
 
@@ -46,7 +46,7 @@ async def sync_rows(
     held: dict[TableKind, TableDigest] = {}
     for kind in TableKind:
         if kind is TableKind.COUNTERS:
-            await target.load(kind, await source.dump(kind, limit=MOST))
+            await target.load(kind, await source.dump(kind, limit=MAX_PAGE_ROWS))
             continue
         lane = _TableSync(source, target, kind, ended_only=ended_only)
         differed += await lane.sync_rows(moved)
@@ -65,11 +65,11 @@ class _TableSync:
         self._kind = kind
         self._ended_only = ended_only
         self._there = _RowCursor(target, kind)
-        self._limit = LEAST
+        self._limit = MIN_PAGE_ROWS
         self.rows = 0
         self.digest = sha256()
 
-    async def sync_rows(self, moved: Moved) -> int:
+    async def sync_rows(self, moved: OnRows) -> int:
         differed, after = 0, None
         while True:
             rows = await self._page(after)
@@ -86,8 +86,10 @@ class _TableSync:
         text = to_json_param(rows).encode()
         self.digest.update(text[1:-1] + b"," if rows else b"")  # however it is cut into pages
         self.rows += len(rows)
-        heavy = len(text) > HEAVY
-        self._limit = max(LEAST, self._limit // 2) if heavy else min(MOST, self._limit * 2)
+        heavy = len(text) > PAGE_BYTES_LIMIT
+        self._limit = (
+            max(MIN_PAGE_ROWS, self._limit // 2) if heavy else min(MAX_PAGE_ROWS, self._limit * 2)
+        )
         return rows
 
     async def _even_out(self, rows: Sequence[Row], upto: Row | None) -> int:
@@ -122,7 +124,7 @@ class _RowCursor:
         return taken
 
     async def _read_on(self) -> None:
-        page = await self._store.dump(self._kind, after=self._last, limit=MOST)
+        page = await self._store.dump(self._kind, after=self._last, limit=MAX_PAGE_ROWS)
         self._is_over = not page
         self._read |= {key_of(self._kind, row): row for row in page}
         self._last = key_of(self._kind, page[-1]) if page else self._last

@@ -18,10 +18,10 @@ from outlast.run_context import Begin, Run
 from outlast.worker import log_events
 from outlast.worker.deadlines import Deadlines
 from outlast.worker.executors.base import Executor
-from outlast.worker.executors.coroutine import ImmediateError, clear_cancellation
+from outlast.worker.executors.coroutine import ImmediateResult, clear_cancellation
 from outlast.worker.lease_table import LeaseTable
 from outlast.worker.progress_reporter import ProgressReporter
-from outlast.worker.run_outcome import ActiveRun, AnyType, OutcomeJudge, describe
+from outlast.worker.run_outcome import ActiveRun, AnyType, OutcomeJudge, describe_error
 
 log = logging.getLogger("outlast.worker")
 
@@ -72,21 +72,25 @@ class AttemptRunner:
             kind = self._registry.get(claim.type)
             params = kind.load(claim.params)
         except BaseException as error:  # noqa: BLE001 - whatever it is, this job cannot be run
-            change = self._judge.unreadable(claim, error)
+            change = self._judge.invalid_params(claim, error)
             self._finish(change)
             log_events.job_error(claim, error, change.error or type(error).__name__)
             return None
         active = ActiveRun(claim, kind, self._new_run, slot, started)
-        active.is_told = log_events.job_start(claim)
+        active.is_logged = log_events.job_start(claim)
         self._tell_start(claim, kind)
         step = self._executors[kind.executor].call(active, params)
-        if type(step) is ImmediateError and active.is_plain and self._is_closed(active, step.value):
+        if (
+            type(step) is ImmediateResult
+            and active.is_plain
+            and self._is_closed(active, step.value)
+        ):
             return None
         return self._rest(active, step)
 
     def abandon(self, claim: Claim, error: Exception) -> None:
         """It could not even be judged, and nobody knows how far it was."""
-        self._finish(self._judge.decide(claim, Lost(Loss.OWNER_DEAD, describe(error))))
+        self._finish(self._judge.decide(claim, Lost(Loss.OWNER_DEAD, describe_error(error))))
         with suppress(Exception):
             log.error("run could not be ended job=%s", claim.id, exc_info=error)
 
@@ -94,7 +98,7 @@ class AttemptRunner:
         self._deadlines.close()
 
     def _new_run(self, claim: Claim, kind: AnyType) -> Run:
-        tell = None if self._reporter is None else self._reporter.tell
+        tell = None if self._reporter is None else self._reporter.notify
         # What its type asks for counts, also where a test runs it in another place.
         begin = None if kind.policy.executor in {"process", "command"} else self._begin
         return Run(claim, begin=begin, loop=self._loop, tell=tell)
@@ -102,7 +106,7 @@ class AttemptRunner:
     def _tell_start(self, claim: Claim, kind: AnyType) -> None:
         name = kind.executor
         if name == "async":
-            self._held.enter(claim, limit=kind.max_runtime)
+            self._held.start_async(claim, limit=kind.max_runtime)
             return
         # What a command is to be is said by a function, in a thread of this process.
         place = "thread" if name == "command" else name
@@ -119,7 +123,7 @@ class AttemptRunner:
         except BaseException:  # noqa: BLE001 - it will be raised there again, and judged
             return False
         self._held.returned(active.claim)
-        if active.is_told:
+        if active.is_logged:
             self._tell_end(active, change)
         self._finish(change)
         return True
@@ -156,7 +160,7 @@ class AttemptRunner:
             self._held.returned(active.claim)
         if task is not None and task.cancelling():
             await clear_cancellation(task)
-        if active.is_told:
+        if active.is_logged:
             self._tell_end(active, change)
         return change
 
@@ -177,7 +181,7 @@ class AttemptRunner:
         run = active.run
         # Not beside an open transaction: it holds the lock that a report would wait for.
         if self._reporter is not None and run.has_news and run.opened is None:
-            await self._reporter.last(run)
+            await self._reporter.write_last(run)
         if not active.abandoned:
             await self._close(active, change)
 

@@ -14,32 +14,32 @@ from outlast.errors import OperatorError, StoreClosed, StoreMoved, StoreSealed
 from outlast.store.contract.jobs import Jobs
 from outlast.store.contract.notifications import Notification
 from outlast.telemetry.outage_log import OutageLog
-from outlast.worker.prefetch import TOO_LONG, PrefetchBudget
+from outlast.worker.prefetch import MAX_PREFETCH_WAIT_S, PrefetchBudget
 
 log = logging.getLogger("outlast.worker")
 
-AT_ONCE = 500
+MAX_PREFETCH_PER_CLAIM = 500
 """How many one claim asks for beyond those that start at once: more would keep all waiting."""
 
-FAIR = 0.25
+MAX_PREFETCH_ONLY_S = 0.25
 """For how long, in seconds, jobs that must not wait here may be passed over for others."""
 
-EMPTY_LOOKS = 4
-REST = 3
+EMPTY_POLLS_BEFORE_BACKOFF = 4
+EMPTY_POLL_FACTOR = 3
 """After so many looks for nothing the next ones are that much rarer, until there is work again."""
 
-LONGEST_REST = 1.5
+MAX_EMPTY_POLL_S = 1.5
 """In seconds. Who looks more rarely than that anyway looks as often as they were told to."""
 
-LOOK = 0.5
+PREFETCH_REVIEW_INTERVAL_S = 0.5
 """How often, in seconds, what is at hand is looked at anew while nothing moves."""
 
 
-class ExecutionPool(Protocol):
+class DispatchTarget(Protocol):
     """Where jobs run, as the dispatcher sees it."""
 
     @property
-    def ready(self) -> Sequence[Claim]:
+    def prefetched(self) -> Sequence[Claim]:
         """Those that wait for a place, the next one first."""
         ...
 
@@ -47,7 +47,7 @@ class ExecutionPool(Protocol):
         """The type of each that runs, and since when, by the loop's clock."""
         ...
 
-    def give_back(self, claims: Sequence[Claim]) -> int:
+    def release(self, claims: Sequence[Claim]) -> int:
         """Hand these back to the store, where their delivery allows; how many went."""
         ...
 
@@ -59,7 +59,7 @@ class Dispatcher:
         self,
         store: Jobs,
         holder: LeaseHolder,
-        places: ExecutionPool,
+        places: DispatchTarget,
         *,
         queues: Sequence[str],
         types: Collection[str],
@@ -95,7 +95,7 @@ class Dispatcher:
         self.claimed_count = 0
         self.idle = asyncio.Event()
 
-    def hint(self, hint: Notification) -> None:
+    def notify(self, hint: Notification) -> None:
         """A commit may have brought work. Any thread may call it."""
         if hint.queues and not self._wake.is_set():
             with suppress(RuntimeError):  # the loop is closed: nobody works here any more
@@ -105,7 +105,7 @@ class Dispatcher:
         """Look now."""
         self._wake.set()
 
-    def done(self, kind: str, started: float, ended: float) -> None:
+    def run_ended(self, kind: str, started: float, ended: float) -> None:
         """A job of that type has left its place; moments are of the loop's clock."""
         self.claimed_count -= 1
         self._moved = ended
@@ -113,10 +113,10 @@ class Dispatcher:
         if self.claimed_count < self._low and not self._wake.is_set():
             self._wake.set()
 
-    def give_back_all(self) -> None:
+    def release_prefetched(self) -> None:
         """What waits here for a place goes back to the store, where its delivery allows."""
-        if self._places.ready:
-            self.claimed_count -= self._places.give_back(list(self._places.ready))
+        if self._places.prefetched:
+            self.claimed_count -= self._places.release(list(self._places.prefetched))
 
     def stop(self) -> None:
         """Take no more. A claim under way still comes in: it must not be forgotten."""
@@ -164,8 +164,8 @@ class Dispatcher:
 
     def _wants_more(self) -> bool:
         # Now and then the stock runs out before it is filled: then any job can be the next.
-        is_fair = self._loop.time() - self._fair < FAIR
-        target = self._more() + len(self._places.ready) if is_fair else 0
+        is_fair = self._loop.time() - self._fair < MAX_PREFETCH_ONLY_S
+        target = self._more() + len(self._places.prefetched) if is_fair else 0
         self._low = self._concurrency + target // 2
         return self.claimed_count < self._low
 
@@ -173,33 +173,33 @@ class Dispatcher:
         """How many jobs beyond those that are ready make up the work to have at hand."""
         if self._is_stuck or not self._may_stock:
             return 0
-        return self._stock.room(self._places.ready)
+        return self._stock.room(self._places.prefetched)
 
     @property
     def _is_stuck(self) -> bool:
         """Whether every place has been taken for so long that nobody should wait for one."""
         is_full = self.claimed_count >= self._concurrency
-        return is_full and self._loop.time() - self._moved > TOO_LONG
+        return is_full and self._loop.time() - self._moved > MAX_PREFETCH_WAIT_S
 
     def _room(self) -> tuple[int, int]:
         """How many to take to run at once, and how many to have at hand."""
         most = self._room_to_hold()
         limit = min(most, max(0, self._concurrency - self.claimed_count))
-        return limit, min(most - limit, AT_ONCE, self._more())
+        return limit, min(most - limit, MAX_PREFETCH_PER_CLAIM, self._more())
 
     def _return_excess(self) -> None:
         """What turns out to be slow is given back: somebody else may be idle."""
         now = self._loop.time()
-        if now - self._looked < LOOK or not self._places.ready:
+        if now - self._looked < PREFETCH_REVIEW_INTERVAL_S or not self._places.prefetched:
             return
         self._looked = now
         for kind, since in self._places.running():
-            self._stock.runs(kind, now - since)
+            self._stock.still_running(kind, now - since)
         # Those for whom there is a place are about to start.
-        free = self._concurrency - self.claimed_count + len(self._places.ready)
-        waiting = list(self._places.ready)[max(0, free) :]
+        free = self._concurrency - self.claimed_count + len(self._places.prefetched)
+        waiting = list(self._places.prefetched)[max(0, free) :]
         slow = waiting if self._is_stuck else self._stock.excess(waiting)
-        gone = self._places.give_back(slow) if slow else 0
+        gone = self._places.release(slow) if slow else 0
         self.claimed_count -= gone
         if gone:
             log.info("gave back %d jobs that would have waited here for too long", gone)
@@ -236,11 +236,13 @@ class Dispatcher:
         return taken
 
     async def _pause(self) -> None:
-        is_resting = not self.claimed_count and self._empty_looks >= EMPTY_LOOKS
-        rest = max(self._poll, min(self._poll * REST, LONGEST_REST))
+        is_resting = not self.claimed_count and self._empty_looks >= EMPTY_POLLS_BEFORE_BACKOFF
+        rest = max(self._poll, min(self._poll * EMPTY_POLL_FACTOR, MAX_EMPTY_POLL_S))
         pause = rest if is_resting else self._poll
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(pause, LOOK) if self.claimed_count else pause):
+            async with asyncio.timeout(
+                min(pause, PREFETCH_REVIEW_INTERVAL_S) if self.claimed_count else pause
+            ):
                 await self._wake.wait()
 
 

@@ -20,7 +20,7 @@ from outlast.jobs.registry import Registry
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Renewal
 from outlast.store.contract.notifications import Notification, Topic
-from outlast.worker.engine import Engine
+from outlast.worker.engine import WorkerEngine
 from outlast.worker.lease_renewer import LeaseRenewer
 from outlast.worker.lease_table import InMemoryLeaseTable
 from outlast.worker.maintenance.loop import Maintenance, run_maintenance
@@ -28,11 +28,11 @@ from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 log = logging.getLogger("outlast.worker")
 
-Beside = Callable[[Store], Coroutine[Any, Any, None]]
+BackgroundServices = Callable[[Store], Coroutine[Any, Any, None]]
 """What a worker keeps going beside its jobs, over its store, until it stops."""
 
 
-async def nothing_beside(_: Store) -> None:
+async def no_background_services(_: Store) -> None:
     return
 
 
@@ -52,7 +52,7 @@ class Worker:
         *,
         ids: Ids,
         random: Callable[[], float],
-        beside: Beside = nothing_beside,
+        beside: BackgroundServices = no_background_services,
         instance_id: str,
         queues: Sequence[str] = ("default",),
         types: Collection[str] | None = None,
@@ -69,7 +69,7 @@ class Worker:
             instance_id=check_name(instance_id, what="instance_id"), boot_id=str(uuid.uuid4())
         )
         self._held = InMemoryLeaseTable()
-        self._engine = Engine(
+        self._engine = WorkerEngine(
             store,
             registry,
             settings,
@@ -185,6 +185,6 @@ class Worker:
         )
 
     def _hint(self, hint: Notification) -> None:
-        self._engine.hint(hint)
+        self._engine.notify(hint)
         if hint.cancelled:
-            self._renewer.poke()
+            self._renewer.wake()

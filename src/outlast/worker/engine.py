@@ -37,15 +37,15 @@ from outlast.worker.run_outcome import OutcomeJudge
 
 log = logging.getLogger("outlast.worker")
 
-IMPATIENCE = 0.05
+DRAIN_POLL_S = 0.05
 """How often, in seconds, who waits for all to be done has it looked at, however rare polls are."""
 
 
-LOOK = timedelta(seconds=1)
+SEAL_CHECK_INTERVAL = timedelta(seconds=1)
 """How often a worker with something in hand looks whether its store is being moved."""
 
 
-class Engine:
+class WorkerEngine:
     """Made for one app; `start` and `stop` frame its work, once."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Engine:
         self._settings = settings
         self._failures = FailureReporter(watches)
         self._judge = judge or OutcomeJudge(
-            ids.job, random, self._failures.note if watches else None
+            ids.job, random, self._failures.record if watches else None
         )
         self._held = held
         self._ids = ids
@@ -93,7 +93,9 @@ class Engine:
         self.prepare(holder)
         self._taking = asyncio.create_task(self._dispatcher.run(), name="outlast-dispatch")
         if Capability.SEALS in self._store.capabilities:  # elsewhere nobody may work meanwhile
-            looking = run_periodically(LOOK, self._seal_watch().run_once, random=self._random)
+            looking = run_periodically(
+                SEAL_CHECK_INTERVAL, self._seal_watch().run_once, random=self._random
+            )
             self._watching = asyncio.create_task(looking, name="outlast-seal")
 
     def prepare(self, holder: LeaseHolder) -> None:
@@ -103,7 +105,7 @@ class Engine:
         self._finisher = Finisher(self._store, self._settled, hurry)
         self._slots = self._make_slots()
         self._dispatcher = self._make_dispatcher(holder)
-        self._slots.left = self._dispatcher.done
+        self._slots.on_run_end = self._dispatcher.run_ended
 
     async def run_once(self) -> int:
         """Take what there is room for and see it ended, durably; how many jobs that was."""
@@ -120,8 +122,8 @@ class Engine:
         loops = [task for task in (self._taking, self._watching) if task is not None]
         if loops:
             await asyncio.wait(loops)
-        self._slots.hand_back()
-        await self._slots.finished(grace.total_seconds())
+        self._slots.release_all()
+        await self._slots.shut_down(grace.total_seconds())
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.lease.total_seconds()):
                 await self._finisher.flush()
@@ -143,7 +145,7 @@ class Engine:
         dispatcher.wake()
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(IMPATIENCE):
+                async with asyncio.timeout(DRAIN_POLL_S):
                     await dispatcher.idle.wait()
                 return  # whether or not it is so still
             if (
@@ -151,9 +153,9 @@ class Engine:
             ):  # all that was taken has ended: look again, be it not time
                 dispatcher.wake()
 
-    def hint(self, hint: Notification) -> None:
+    def notify(self, hint: Notification) -> None:
         """A commit may have brought work. Any thread may call it."""
-        self._dispatcher.hint(hint)
+        self._dispatcher.notify(hint)
 
     def on_renewal(self, lease: Lease, renewal: Renewal) -> None:
         """Whoever renews saw that a lease is gone, or that somebody wants the job to stop."""
@@ -188,7 +190,7 @@ class Engine:
 
     def _release_running(self) -> None:
         log.warning("the store is being moved: what still runs here is handed back")
-        self._dispatcher.give_back_all()
+        self._dispatcher.release_prefetched()
         self._slots.stop_all()
 
     def _require_work(self) -> None:
@@ -206,7 +208,7 @@ class Engine:
             concurrency=self.concurrency,
             begin=self._begin if Capability.TRANSACTIONS in self._store.capabilities else None,
             finish=self._finisher.finish,
-            settled=self._finisher.settle,
+            settled=self._finisher.on_written,
             held=self._held,
             logs=self._settings.logs,
             addresses=self._addresses,
@@ -238,11 +240,11 @@ class Engine:
             # Lost, reclaimed and claimed again, all here: nobody else would tell its first run.
             log_events.job_lost(lease, reason="lease_lost")
             self._slots.stop_run(lease, None)
-        self._slots.take(claims)
+        self._slots.submit(claims)
 
     def _settled(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
-        self._held.drop_all(changes)
-        self._failures.settled(changes, answers)
+        self._held.remove_ended(changes)
+        self._failures.on_written(changes, answers)
         applied = changes if all(answers) else list(compress(changes, answers))
         others = [change.move.to for change in applied if change.move is not SUCCESS]
         ends = Counter({State.SUCCEEDED: len(applied) - len(others)}) + Counter(others)

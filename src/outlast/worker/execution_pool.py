@@ -15,21 +15,21 @@ from outlast.run_context import Begin
 from outlast.worker.attempt_runner import AttemptRunner
 from outlast.worker.executors.registry import make_executors
 from outlast.worker.lease_table import LeaseTable
-from outlast.worker.progress_reporter import ProgressReporter, Report
-from outlast.worker.run_outcome import OutcomeJudge, shutdown
+from outlast.worker.progress_reporter import ProgressReporter, RecordProgress
+from outlast.worker.run_outcome import OutcomeJudge, shutdown_event
 
 log = logging.getLogger("outlast.worker")
 
-BREATH = 0.005
+LOOP_YIELD_INTERVAL_S = 0.005
 """Handlers that never wait still let the event loop turn this often, in seconds."""
 
-TOO_MANY = "prefetched_too_many"
+EXCESS_PREFETCH_REASON = "prefetched_too_many"
 
-LAST_WORDS = 1.0
+CANCEL_TIMEOUT_S = 1.0
 """How long a handler that was cancelled may still take, in seconds."""
 
 
-class Left(Protocol):
+class RunEndCallback(Protocol):
     """Told that a job of that type has left its slot; moments are of the loop's clock."""
 
     def __call__(self, kind: str, started: float, ended: float) -> None: ...
@@ -50,7 +50,7 @@ class ExecutionPool:
         held: LeaseTable,
         logs: Path,
         addresses: Mapping[str, str],
-        report: Report | None = None,
+        report: RecordProgress | None = None,
     ) -> None:
         self._judge = judge
         self._finish = finish
@@ -62,7 +62,7 @@ class ExecutionPool:
             logs=logs,
             addresses=addresses,
             stepping=held.on_step,
-            moved=held.move,
+            moved=held.change_executor,
         )
         self._reporter = None if report is None else ProgressReporter(report)
         self._attempts = AttemptRunner(
@@ -84,12 +84,12 @@ class ExecutionPool:
         self._breathed = 0.0
         self._idle_event = asyncio.Event()
         self._patience: asyncio.Timeout | None = None
-        self.ready: deque[Claim] = deque()
+        self.prefetched: deque[Claim] = deque()
         self.active = self._attempts.active
-        self.left: Left = _nobody
+        self.on_run_end: RunEndCallback = _nobody
 
-    def take(self, claims: Sequence[Claim]) -> None:
-        self.ready.extend(claims)
+    def submit(self, claims: Sequence[Claim]) -> None:
+        self.prefetched.extend(claims)
         for _ in range(min(len(claims), len(self._idle))):
             waiter = self._idle.popleft()
             if not waiter.done():
@@ -110,25 +110,25 @@ class ExecutionPool:
                 active.run.lose_lease()
             active.interrupt(event or Stopped("lease_lost"))
             return True
-        if any(claim.lease == lease for claim in self.ready):
+        if any(claim.lease == lease for claim in self.prefetched):
             self._stop_requested[lease] = event
             return True
         return False
 
-    def hand_back(self) -> None:
+    def release_all(self) -> None:
         """Give back what has not started, where its delivery allows; the rest will start."""
-        self._let_go(self.ready, shutdown)
+        self._let_go(self.prefetched, shutdown_event)
 
-    def give_back(self, claims: Sequence[Claim]) -> int:
+    def release(self, claims: Sequence[Claim]) -> int:
         """Hand these, which wait here, to whoever is idle, where they may; how many went."""
-        return self._let_go(claims, lambda _: Released(TOO_MANY))
+        return self._let_go(claims, lambda _: Released(EXCESS_PREFETCH_REASON))
 
     def _let_go(self, claims: Iterable[Claim], why: Callable[[Claim], Event]) -> int:
         leaving = {id(claim): claim for claim in claims if claim.delivery.runs_again}
         if leaving:
-            staying = [claim for claim in self.ready if id(claim) not in leaving]
-            self.ready.clear()
-            self.ready.extend(staying)
+            staying = [claim for claim in self.prefetched if id(claim) not in leaving]
+            self.prefetched.clear()
+            self.prefetched.extend(staying)
         for claim in leaving.values():
             self._drop(claim, why(claim))
         return len(leaving)
@@ -136,18 +136,18 @@ class ExecutionPool:
     def stop_all(self) -> None:
         """Ask all that runs to stop, as when the worker does; what does not stop goes on."""
         for active in tuple(self.active.values()):
-            active.interrupt(shutdown(active.claim))
+            active.interrupt(shutdown_event(active.claim))
 
-    async def finished(self, within: float) -> None:
+    async def shut_down(self, within: float) -> None:
         """Wait for what runs, then ask it to stop, then let go of what does not."""
         await self.wait_idle(within)
         for active in tuple(self.active.values()):
-            active.interrupt(shutdown(active.claim))
-        await self.wait_idle(LAST_WORDS if self.active else 0.0)
+            active.interrupt(shutdown_event(active.claim))
+        await self.wait_idle(CANCEL_TIMEOUT_S if self.active else 0.0)
         killed = any(active.kind.stops == "now" for active in self.active.values())
         for executor in self._executors.values():
             await executor.close()
-        await self.wait_idle(LAST_WORDS if killed else 0.0)
+        await self.wait_idle(CANCEL_TIMEOUT_S if killed else 0.0)
         for active in self.active.values():
             log.warning("handler did not stop job=%s type=%s", active.claim.id, active.kind.name)
             active.abandoned = True
@@ -166,13 +166,13 @@ class ExecutionPool:
             self._reporter.close()
         self._attempts.close()
         for executor in self._executors.values():
-            executor.drop()
+            executor.close_now()
 
     async def wait_idle(self, within: float | None = None) -> None:
         """Wait until nothing runs here and nothing is about to; no longer than that."""
         try:
             async with asyncio.timeout(within) as self._patience:
-                while self.active or self.ready:
+                while self.active or self.prefetched:
                     self._idle_event.clear()
                     await self._idle_event.wait()
         except TimeoutError:
@@ -181,7 +181,7 @@ class ExecutionPool:
             self._patience = None
 
     async def _slot(self) -> None:
-        ready, time, begin = self.ready, self._loop.time, self._attempts.begin
+        ready, time, begin = self.prefetched, self._loop.time, self._attempts.begin
         task = asyncio.current_task()
         assert task is not None
         while True:
@@ -195,19 +195,19 @@ class ExecutionPool:
             except Exception as error:  # noqa: BLE001 - or the slot is dead and its job runs for ever
                 self._attempts.abandon(claim, error)
             ended = time()
-            self.left(claim.type, started, ended)
+            self.on_run_end(claim.type, started, ended)
             if not self.active:
                 self._idle_event.set()
-            if ended - self._breathed > BREATH:
+            if ended - self._breathed > LOOP_YIELD_INTERVAL_S:
                 await asyncio.sleep(0)
                 self._breathed = time()
 
     async def _next(self) -> Claim:
-        while not self.ready:
+        while not self.prefetched:
             waiter = self._loop.create_future()
             self._idle.append(waiter)
             await waiter
-        return self.ready.popleft()
+        return self.prefetched.popleft()
 
     def _drop(self, claim: Claim, event: Event | None = None) -> None:
         """It will not start here, for that reason, or for the one for which it was given up."""

@@ -19,10 +19,10 @@ from outlast.worker.run_outcome import RemoteError
 
 log = logging.getLogger("outlast.worker")
 
-MOST_UNTOLD: Final = 1_000
+MAX_PENDING_FAILURES: Final = 1_000
 """So many wait for a slow sink; what comes then is not told."""
 
-LAST_WORDS: Final = timedelta(seconds=3)
+CLOSE_TIMEOUT: Final = timedelta(seconds=3)
 """How long a worker that stops waits for its sinks."""
 
 
@@ -33,16 +33,16 @@ class FailureReporter:
         self.worker = "?"
         self._watches = watches
         self._noted: dict[tuple[JobId, int], FailedAttempt] = {}
-        self._untold: queue.Queue[FailedAttempt | None] = queue.Queue(MOST_UNTOLD)
+        self._untold: queue.Queue[FailedAttempt | None] = queue.Queue(MAX_PENDING_FAILURES)
         self._thread: threading.Thread | None = None
         self._dropped = 0
         self._broken: set[int] = set()
 
-    def note(self, claim: Claim, change: Change, error: BaseException | None) -> None:
+    def record(self, claim: Claim, change: Change, error: BaseException | None) -> None:
         """An attempt failed; it is told once its end is durable."""
         self._noted[claim.job_id, claim.token] = FailedAttempt(claim, change, _raised(error))
 
-    def settled(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
+    def on_written(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
         """The store has taken these ends, or refused them."""
         if not self._noted:
             return
@@ -61,10 +61,10 @@ class FailureReporter:
             if self._untold.full():
                 self._untold.get_nowait()  # room for the word that ends it; one less is told
         self._untold.put_nowait(None)
-        await asyncio.to_thread(thread.join, LAST_WORDS.total_seconds())
+        await asyncio.to_thread(thread.join, CLOSE_TIMEOUT.total_seconds())
         if thread.is_alive():
             log.warning("%d failures are not told: a sink does not answer", self._untold.qsize())
-            self._untold = queue.Queue(MOST_UNTOLD)
+            self._untold = queue.Queue(MAX_PENDING_FAILURES)
 
     def _put(self, noted: FailedAttempt) -> None:
         try:
@@ -72,7 +72,7 @@ class FailureReporter:
                 self._thread = self._started()
             self._untold.put_nowait(noted)
         except queue.Full:
-            self._drop(f"{MOST_UNTOLD} wait for a slow sink")
+            self._drop(f"{MAX_PENDING_FAILURES} wait for a slow sink")
         except RuntimeError as error:
             self._drop(str(error))  # the machine has no thread left, which is no fault of the job's
         else:

@@ -16,14 +16,14 @@ from outlast.worker import log_events
 log = logging.getLogger("outlast.worker")
 
 BAD = FINAL - GOOD
-LONGEST_PAUSE = 1.0
-AT_ONCE = 1000
+MAX_RETRY_PAUSE_S = 1.0
+MAX_BATCH = 1000
 """So many ends go out in one write: enough to be quick, few enough to be soon over."""
 
-ALARM = 5
+ERROR_LOG_ATTEMPTS = 5
 """After so many failed writes in a row somebody should look."""
 
-RARELY = 60
+LOG_EVERY_ATTEMPTS = 60
 """Then every so many tries are told: about once a minute."""
 
 
@@ -75,13 +75,13 @@ class Finisher:
     async def _write_all(self) -> None:
         try:
             while self._waiting:
-                batch = self._writing = self._waiting[:AT_ONCE]
-                del self._waiting[:AT_ONCE]
+                batch = self._writing = self._waiting[:MAX_BATCH]
+                del self._waiting[:MAX_BATCH]
                 answers = await self._write(batch)
                 if any(change.move is not SUCCESS and change.move.to in BAD for change in batch):
                     with suppress(OperatorError):  # whoever sweeps next will see to it
                         await self._failed()
-                self.settle(batch, answers)
+                self.on_written(batch, answers)
                 self._writing = []
         finally:
             self._task = None
@@ -95,16 +95,16 @@ class Finisher:
                 raise
             except OperatorError as error:
                 failed += 1
-                tell = log.error if failed >= ALARM else log.warning
-                if failed <= ALARM or failed % RARELY == 0:
+                tell = log.error if failed >= ERROR_LOG_ATTEMPTS else log.warning
+                if failed <= ERROR_LOG_ATTEMPTS or failed % LOG_EVERY_ATTEMPTS == 0:
                     tell("%d ends not written after %d tries: %s", len(changes), failed, error)
-                await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2 ** min(failed, 10)))
+                await asyncio.sleep(min(MAX_RETRY_PAUSE_S, 0.1 * 2 ** min(failed, 10)))
             except Exception:
                 # A fault of ours. The leases lapse and the jobs run again: late, but not lost.
                 log.exception("%d ends could not be written", len(changes))
                 return [False] * len(changes)
 
-    def settle(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
+    def on_written(self, changes: Sequence[Change], answers: Sequence[bool]) -> None:
         """The store has taken these, or refused them."""
         if False in answers:
             for change, applied in zip(changes, answers, strict=True):

@@ -49,7 +49,7 @@ class LeaseRenewer:
     def start(self) -> None:
         self._thread.start()
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Look now: somebody may have asked a job to stop. Any thread may call it."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._poke.set)

@@ -30,11 +30,11 @@ class LeaseTable(Protocol):
         """Its handler is about to be called, and may take that long."""
         ...
 
-    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
+    def start_async(self, claim: Claim, *, limit: timedelta | None) -> None:
         """The same, and the event loop is in its code until `stepping(None)`, or it returned."""
         ...
 
-    def move(self, lease: Lease, executor: str) -> None:
+    def change_executor(self, lease: Lease, executor: str) -> None:
         """Its code runs in that executor from here on."""
         ...
 
@@ -50,7 +50,7 @@ class LeaseTable(Protocol):
         """Renew it no more; False if it is not held, or under another token by now."""
         ...
 
-    def drop_all(self, ended: Sequence[Change]) -> None:
+    def remove_ended(self, ended: Sequence[Change]) -> None:
         """The same for all whose end is durable, or was refused."""
         ...
 
@@ -79,10 +79,10 @@ class InMemoryLeaseTable:
     def start(self, claim: Claim, *, executor: str, limit: timedelta | None) -> None:
         """Nobody here needs to know."""
 
-    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
+    def start_async(self, claim: Claim, *, limit: timedelta | None) -> None:
         """The same."""
 
-    def move(self, lease: Lease, executor: str) -> None:
+    def change_executor(self, lease: Lease, executor: str) -> None:
         """The same."""
 
     def returned(self, claim: Claim) -> None:
@@ -98,7 +98,7 @@ class InMemoryLeaseTable:
         del self._tokens[lease.job_id]
         return True
 
-    def drop_all(self, ended: Sequence[Change]) -> None:
+    def remove_ended(self, ended: Sequence[Change]) -> None:
         tokens = self._tokens
         for change in ended:
             if tokens.get(change.job_id) == change.token:

@@ -11,7 +11,7 @@ from outlast.telemetry.outage_log import OutageLog
 
 log = logging.getLogger("outlast.worker")
 
-LONGEST_PAUSE = 2.0
+MAX_PAUSE_S = 2.0
 
 
 async def run_periodically(
@@ -49,7 +49,7 @@ async def run_periodically(
             log.exception("%s failed %d times in a row; it will be tried again", name, failed)
         pause = span.total_seconds() * (0.8 + 0.4 * random())
         await _pause(
-            min(LONGEST_PAUSE, pause * patience ** min(failed, 10)) if failed else pause, poke
+            min(MAX_PAUSE_S, pause * patience ** min(failed, 10)) if failed else pause, poke
         )
 
 

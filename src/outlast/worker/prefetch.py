@@ -7,13 +7,13 @@ from typing import Final
 
 from outlast.core.run import Claim
 
-AT_HAND: Final = 1.0
+PREFETCH_TARGET_S: Final = 1.0
 """How many seconds of work to hold ready: a job must not wait here while another worker is idle."""
 
-TOO_LONG: Final = 2 * AT_HAND
+MAX_PREFETCH_WAIT_S: Final = 2 * PREFETCH_TARGET_S
 """Whoever would have to wait longer than that is for others to take."""
 
-WEIGHT: Final = 0.05
+AVERAGE_WEIGHT: Final = 0.05
 """How much one job says about the next."""
 
 _TYPE: Final = attrgetter("type")
@@ -31,10 +31,10 @@ class PrefetchBudget:
     def ended(self, kind: str, seconds: float) -> None:
         """A job of that type took that long."""
         average = self._averages.get(kind, seconds)
-        self._averages[kind] = average + (seconds - average) * WEIGHT
-        self._any = self._any + (seconds - self._any) * WEIGHT if self._any else seconds
+        self._averages[kind] = average + (seconds - average) * AVERAGE_WEIGHT
+        self._any = self._any + (seconds - self._any) * AVERAGE_WEIGHT if self._any else seconds
 
-    def runs(self, kind: str, seconds: float) -> None:
+    def still_running(self, kind: str, seconds: float) -> None:
         """One of that type has been running that long: what is learnt of it comes too late."""
         if self._averages.get(kind, 0.0) < seconds:
             self._averages[kind] = seconds
@@ -45,12 +45,12 @@ class PrefetchBudget:
             return 0
         work = self._work(ready)
         each = max(self._any, work / len(ready)) if ready else self._any
-        worth = (AT_HAND * self._concurrency - work) / each
+        worth = (PREFETCH_TARGET_S * self._concurrency - work) / each
         return int(max(0.0, min(self._most - len(ready), worth)))
 
     def excess(self, waiting: Sequence[Claim]) -> list[Claim]:
         """Those of them, the last ones, that would have to wait for too long."""
-        left = TOO_LONG * self._concurrency
+        left = MAX_PREFETCH_WAIT_S * self._concurrency
         if self._work(waiting) <= left:
             return []
         for place, claim in enumerate(waiting):

@@ -12,30 +12,30 @@ from outlast.run_context import Run
 
 log = logging.getLogger("outlast.worker")
 
-BETWEEN: Final = 0.1
+WRITE_INTERVAL_S: Final = 0.1
 """The pause between two writes, in seconds: a handler in a tight loop costs ten a second."""
 
-AFTER_A_FAILURE: Final = 1.0
+ERROR_PAUSE_S: Final = 1.0
 
-Report = Callable[[Sequence[tuple[Lease, str]]], Awaitable[list[bool]]]
+RecordProgress = Callable[[Sequence[tuple[Lease, str]]], Awaitable[list[bool]]]
 
 
 class ProgressReporter:
     """Takes the newest progress of each run that has some; a run whose lease is gone is told."""
 
-    def __init__(self, report: Report, *, between: float = BETWEEN) -> None:
+    def __init__(self, report: RecordProgress, *, between: float = WRITE_INTERVAL_S) -> None:
         self._report = report
         self._between = between
         self._loop = asyncio.get_running_loop()
         self._runs: list[Run] = []
         self._task: asyncio.Task[None] | None = None
 
-    def tell(self, run: Run) -> None:
+    def notify(self, run: Run) -> None:
         """There is progress to take. Any thread may call it."""
         with suppress(RuntimeError):  # the loop is closed: nobody works here any more
             self._loop.call_soon_threadsafe(self._add, run)
 
-    async def last(self, run: Run) -> None:
+    async def write_last(self, run: Run) -> None:
         """Write what this run said last; its handler is done."""
         if run.has_news:
             await self._write([run])
@@ -53,7 +53,7 @@ class ProgressReporter:
         try:
             while self._runs:
                 runs, self._runs = self._runs, []
-                pause = self._between if await self._write(runs) else AFTER_A_FAILURE
+                pause = self._between if await self._write(runs) else ERROR_PAUSE_S
                 await asyncio.sleep(pause)
         finally:
             self._task = None

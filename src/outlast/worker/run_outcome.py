@@ -23,7 +23,7 @@ from outlast.run_context import Run
 
 AnyType = JobType[Any, Any]
 
-Note = Callable[[Claim, Change, BaseException | None], None]
+FailureCallback = Callable[[Claim, Change, BaseException | None], None]
 """Hears of each attempt that counts against its job, and what was raised, if anything was."""
 
 
@@ -37,10 +37,10 @@ class ActiveRun:
         "claim",
         "exit_code",
         "interrupted",
-        "is_told",
+        "is_logged",
         "kind",
         "log_path",
-        "slot",
+        "slot_task",
         "started",
         "stop",
         "task",
@@ -59,7 +59,7 @@ class ActiveRun:
         self.kind = kind
         self._new_run = new_run
         self._run: Run | None = None
-        self.slot = slot
+        self.slot_task = slot
         self.started = started
         self.task: asyncio.Task[Any] | None = None
         self.stop: Callable[[], object] | None = None
@@ -67,7 +67,7 @@ class ActiveRun:
         self.log_path: str | None = None
         self.interrupted: Event | None = None
         self.abandoned = False
-        self.is_told = False
+        self.is_logged = False
 
     @property
     def run(self) -> Run:
@@ -86,7 +86,7 @@ class ActiveRun:
         """Whether its handler did no more than return: nothing said, opened, or cancelled."""
         run = self._run
         is_quiet = run is None or not (run.has_news or run.opened is not None)
-        return is_quiet and self.slot is not None and not self.slot.cancelling()
+        return is_quiet and self.slot_task is not None and not self.slot_task.cancelling()
 
     @property
     def handler(self) -> Callable[..., Any]:
@@ -127,7 +127,7 @@ class ProcessDied(Exception):
     """The handler's process is gone, and nobody knows how far it was."""
 
 
-GAVE_WAY = (asyncio.CancelledError, StopRequested, LeaseLost, ProcessDied)
+STOP_EXCEPTIONS = (asyncio.CancelledError, StopRequested, LeaseLost, ProcessDied)
 """How a handler ends that was asked to stop, beside returning nothing."""
 
 
@@ -138,7 +138,7 @@ class OutcomeJudge:
         self,
         new_id: Callable[[], JobId],
         random: Callable[[], float],
-        note: Note | None = None,
+        note: FailureCallback | None = None,
     ) -> None:
         self._new_id = new_id
         self._random = random
@@ -156,31 +156,33 @@ class OutcomeJudge:
                 value.result if type(value) is EncodedResult else active.kind.dump_result(value)
             )
         except Exception as error:  # noqa: BLE001 - a result that cannot be kept is a failure
-            return self.close(active, Failed(describe(error), permanent=True), error)
+            return self.close(active, Failed(describe_error(error), permanent=True), error)
         return _with_artifacts(succeed(claim.job_id, claim.token, result), active)
 
     def raised(self, active: ActiveRun, error: BaseException) -> Change:
         """The handler raised: a failure, unless it stopped because it was asked to."""
-        if active.interrupted is not None and isinstance(error, GAVE_WAY):
+        if active.interrupted is not None and isinstance(error, STOP_EXCEPTIONS):
             return self.close(active, active.interrupted)
         if isinstance(error, ProcessDied):
             return self.close(active, Lost(Loss.OWNER_DEAD, truncate(str(error))), error)
         return self.close(active, self._failure(active, error), error)
 
-    def unreadable(self, claim: Claim, error: BaseException) -> Change:
+    def invalid_params(self, claim: Claim, error: BaseException) -> Change:
         """Its params no longer fit its type: no retry can help."""
-        return self.decide(claim, Failed(describe(error), permanent=True), error)
+        return self.decide(claim, Failed(describe_error(error), permanent=True), error)
 
     def close(self, active: ActiveRun, event: Event, error: BaseException | None = None) -> Change:
         try:
             change = self.decide(active.claim, event, error)
         except TransitionRefused as refused:
-            change = self.decide(active.claim, Failed(describe(refused), permanent=True), refused)
+            change = self.decide(
+                active.claim, Failed(describe_error(refused), permanent=True), refused
+            )
         return _with_artifacts(change, active)
 
     def abandon(self, claim: Claim) -> Change:
         """The worker stops before the run could end."""
-        return self.decide(claim, shutdown(claim))
+        return self.decide(claim, shutdown_event(claim))
 
     def decide(self, claim: Claim, event: Event, error: BaseException | None = None) -> Change:
         change = decide(claim, event, new_id=self._new_id)
@@ -193,7 +195,7 @@ class OutcomeJudge:
         if isinstance(error, RemoteError):
             return Failed(truncate(error.text), delay, permanent=error.permanent)
         verdict = active.kind.classifier.verdict(error)
-        return Failed(describe(error), delay, permanent=verdict is ErrorClass.PERMANENT)
+        return Failed(describe_error(error), delay, permanent=verdict is ErrorClass.PERMANENT)
 
     def _outcome(self, active: ActiveRun, value: HandlerOutcome) -> Event:
         match value:
@@ -233,12 +235,12 @@ def _gave_way(active: ActiveRun, value: object) -> bool:
             return value is None and active.run.saw_stop_request
 
 
-def shutdown(claim: Claim) -> Event:
+def shutdown_event(claim: Claim) -> Event:
     """What a stopping worker does with a run: hand it back where its delivery allows."""
     return Released("shutdown") if claim.delivery.runs_again else Lost(Loss.SHUTDOWN)
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The error as stored: its traceback, bounded; of a command, what it said."""
     if isinstance(error, CommandFailed):
         return truncate(str(error))

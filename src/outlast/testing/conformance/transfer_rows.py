@@ -327,11 +327,11 @@ async def test_digest_is_that_of_the_rows_however_they_are_paged(
     other = await another(clock)
     await furnish(store, clock)
     await other.change_transfer_status(FILLING)
-    there = (await sync_rows(store, other, ended_only=False, moved=lambda _: None)).held
+    there = (await sync_rows(store, other, ended_only=False, moved=lambda _: None)).digests
 
     third = await another(clock)
     await third.change_transfer_status(FILLING)
-    here = (await sync_rows(other, third, ended_only=False, moved=lambda _: None)).held
+    here = (await sync_rows(other, third, ended_only=False, moved=lambda _: None)).digests
 
     assert here == there
     assert here[TableKind.JOBS].rows == len(await store.dump(TableKind.JOBS, limit=MANY))

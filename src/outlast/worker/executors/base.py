@@ -26,6 +26,6 @@ class Executor(Protocol):
         """End whatever still runs, where that can be done, and let go of everything."""
         ...
 
-    def drop(self) -> None:
+    def close_now(self) -> None:
         """The same without waiting, for when nobody can wait any more. Twice is fine."""
         ...

@@ -21,11 +21,11 @@ from outlast.worker.run_outcome import ActiveRun, ProcessDied
 
 log = logging.getLogger("outlast.worker")
 
-LOG_LIMIT: Final = 10 * 1024 * 1024
+LOG_LIMIT_BYTES: Final = 10 * 1024 * 1024
 """How much output of one run is kept, in bytes."""
 
 
-Moved = Callable[[Lease, str], None]
+ExecutorChanged = Callable[[Lease, str], None]
 """Told in which executor the code of a run goes on: a handler that says what to run is a thread."""
 
 
@@ -35,7 +35,12 @@ class CommandExecutor:
     stops: Final = STOPS["command"]
 
     def __init__(
-        self, threads: ThreadExecutor, logs: Path, moved: Moved, *, limit: int = LOG_LIMIT
+        self,
+        threads: ThreadExecutor,
+        logs: Path,
+        moved: ExecutorChanged,
+        *,
+        limit: int = LOG_LIMIT_BYTES,
     ) -> None:
         self._threads = threads
         self._logs = logs
@@ -60,9 +65,9 @@ class CommandExecutor:
     async def close(self) -> None:
         await kill_all(self._running)
 
-    def drop(self) -> None:
+    def close_now(self) -> None:
         for leash in tuple(self._running):
-            leash.drop()
+            leash.kill_and_wait()
 
     def _log_path(self, claim: Claim) -> Path:
         self._logs.mkdir(parents=True, exist_ok=True)
@@ -74,7 +79,7 @@ class CommandExecutor:
         self._running.add(leash)
         leash.ended.add_done_callback(lambda _: self._running.discard(leash))
         active.log_path = _storable(path)
-        active.stop = leash.end
+        active.stop = leash.terminate
         try:
             return await asyncio.shield(leash.ended)
         except asyncio.CancelledError:

@@ -10,7 +10,7 @@ from outlast.core.ids import JobId
 from outlast.jobs.executor_choice import STOPS
 from outlast.worker.run_outcome import ActiveRun
 
-Stepping = Callable[[JobId | None], None]
+OnStep = Callable[[JobId | None], None]
 """Told whose code the event loop is about to run; None when it is done."""
 
 
@@ -19,15 +19,15 @@ class AsyncExecutor:
 
     stops: Final = STOPS["async"]
 
-    def __init__(self, stepping: Stepping | None) -> None:
+    def __init__(self, stepping: OnStep | None) -> None:
         """`stepping` is told whose code the event loop runs, from its second step on."""
         self._stepping = stepping
 
     def call(
         self, active: ActiveRun, params: dict[str, Any]
-    ) -> "ImmediateError | Raised | ContextAwaitable":
+    ) -> "ImmediateResult | ImmediateError | ContextAwaitable":
         """Runs it up to its first await here and now: most that are quick need no more."""
-        task = active.task = active.slot
+        task = active.task = active.slot_task
         assert task is not None
         active.stop = task.cancel
         run = contextvars.copy_context().run
@@ -35,9 +35,9 @@ class AsyncExecutor:
             coroutine = active.handler(**params)
             waiting = run(coroutine.send, None)
         except StopIteration as done:
-            return ImmediateError(done.value)
+            return ImmediateResult(done.value)
         except BaseException as error:  # noqa: BLE001 - it is for whoever awaits it
-            return Raised(error)
+            return ImmediateError(error)
         if self._stepping is not None:
             self._stepping(None)
         return ContextAwaitable(coroutine, active.claim.job_id, run, self._stepping, waiting)
@@ -45,11 +45,11 @@ class AsyncExecutor:
     async def close(self) -> None:
         """Nothing to let go of: the tasks are the slots'."""
 
-    def drop(self) -> None:
+    def close_now(self) -> None:
         """The same."""
 
 
-class ImmediateError:
+class ImmediateResult:
     """A handler that never waited."""
 
     __slots__ = ("value",)
@@ -62,7 +62,7 @@ class ImmediateError:
         return self.value
 
 
-class Raised:
+class ImmediateError:
     """A handler that failed before it waited."""
 
     __slots__ = ("_error",)
@@ -97,7 +97,7 @@ class ContextAwaitable:
         coroutine: Coroutine[Any, Any, Any],
         job_id: JobId,
         run: Callable[..., Any],
-        stepping: Stepping | None,
+        stepping: OnStep | None,
         waiting: Any,
     ) -> None:
         """`waiting` is what its first step yielded."""

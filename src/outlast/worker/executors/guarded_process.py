@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-KEEPER: Final = Path(__file__).with_name("process_guardian.py")
-TERMINATE_TIMEOUT: Final = 2.0
+GUARDIAN: Final = Path(__file__).with_name("process_guardian.py")
+TERMINATE_TIMEOUT_S: Final = 2.0
 """How long a process that was asked to end may clean up, in seconds, before it is killed."""
 
 _REAPED: Final = 0.005
@@ -68,11 +68,11 @@ class GuardedProcess:
             "pass": list(pass_fds),
             "log": None if log is None else str(log),
             "limit": limit,
-            "patience": TERMINATE_TIMEOUT,
+            "patience": TERMINATE_TIMEOUT_S,
         }
         try:
             self._keeper = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-I", "-S", str(KEEPER), json.dumps(spec), *argv],
+                [sys.executable, "-I", "-S", str(GUARDIAN), json.dumps(spec), *argv],
                 cwd=cwd,
                 env=env,
                 pass_fds=[theirs.fileno(), *pass_fds],
@@ -86,7 +86,7 @@ class GuardedProcess:
         self._control_socket.setblocking(False)
         self._loop.add_reader(self._control_socket, self._readable)
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         """Ask its whole group to end, and kill what has not done so after PATIENCE."""
         self._send(b"T")
 
@@ -94,7 +94,7 @@ class GuardedProcess:
         """Kill its whole group."""
         self._send(b"K")
 
-    def drop(self) -> None:
+    def kill_and_wait(self) -> None:
         """Kill it and wait, for when no event loop can any more; harmless when it has ended."""
         if self.ended.done():
             return

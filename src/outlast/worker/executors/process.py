@@ -9,10 +9,15 @@ from typing import Any, Final
 
 from outlast.jobs.executor_choice import STOPS
 from outlast.worker.executors.guarded_process import GuardedProcess, ProcessExit, kill_all
-from outlast.worker.executors.process_protocol import LONGEST, encode, order, told_outcome
+from outlast.worker.executors.process_protocol import (
+    MAX_MESSAGE_BYTES,
+    decode_outcome,
+    encode,
+    encode_task,
+)
 from outlast.worker.run_outcome import ActiveRun, EncodedResult, ProcessDied, RemoteError
 
-IDLE: Final = 60.0
+IDLE_TIMEOUT_S: Final = 60.0
 """How long a process without work is kept, in seconds."""
 
 _BOOT: Final = (
@@ -26,7 +31,7 @@ class ProcessExecutor:
 
     stops: Final = STOPS["process"]
 
-    def __init__(self, addresses: Mapping[str, str], *, idle: float = IDLE) -> None:
+    def __init__(self, addresses: Mapping[str, str], *, idle: float = IDLE_TIMEOUT_S) -> None:
         self._addresses = addresses
         self._keep_for = idle
         self._idle: dict[HandlerProcess, asyncio.TimerHandle] = {}
@@ -34,43 +39,43 @@ class ProcessExecutor:
 
     async def call(self, active: ActiveRun, params: dict[str, Any]) -> object:  # noqa: ARG002 - the process reads them itself
         process = self._free() or self._start()
-        active.stop = process.leash.end
+        active.stop = process.guarded.terminate
         try:
             return await process.run(active, self._addresses[active.kind.name])
         finally:
             self._take_back(process, active)
 
     async def close(self) -> None:
-        await kill_all([process.leash for process in self._all])
+        await kill_all([process.guarded for process in self._all])
 
-    def drop(self) -> None:
+    def close_now(self) -> None:
         for process in tuple(self._all):
-            process.drop()
+            process.kill_and_wait()
 
     def _free(self) -> "HandlerProcess | None":
         while self._idle:
             process, timer = self._idle.popitem()  # the last used: those before it grow old
             timer.cancel()
-            if not process.leash.ended.done():
+            if not process.guarded.ended.done():
                 return process
         return None
 
     def _start(self) -> "HandlerProcess":
         process = HandlerProcess()
         self._all.add(process)
-        process.leash.ended.add_done_callback(lambda _: self._all.discard(process))
+        process.guarded.ended.add_done_callback(lambda _: self._all.discard(process))
         return process
 
     def _take_back(self, process: "HandlerProcess", active: ActiveRun) -> None:
         if not process.has_answered or active.interrupted is not None:
-            process.leash.kill()
+            process.guarded.kill()
             return
         loop = asyncio.get_running_loop()
         self._idle[process] = loop.call_later(self._keep_for, self._retire, process)
 
     def _retire(self, process: "HandlerProcess") -> None:
         if self._idle.pop(process, None) is not None:
-            process.leash.end()
+            process.guarded.terminate()
 
 
 class HandlerProcess:
@@ -81,7 +86,7 @@ class HandlerProcess:
         self._line, theirs = socket.socketpair()
         argv = [sys.executable, "-c", _BOOT, str(theirs.fileno()), json.dumps(sys.path)]
         try:
-            self.leash = GuardedProcess(argv, pass_fds=[theirs.fileno()])
+            self.guarded = GuardedProcess(argv, pass_fds=[theirs.fileno()])
         except BaseException:
             self._line.close()
             raise
@@ -92,22 +97,22 @@ class HandlerProcess:
         self._answer: asyncio.Future[object] = self._loop.create_future()
         self._line.setblocking(False)
         self._loop.add_reader(self._line, self._readable)
-        self.leash.ended.add_done_callback(self._gone)
+        self.guarded.ended.add_done_callback(self._gone)
 
     async def run(self, active: ActiveRun, address: str) -> object:
         """What the handler returned, told by its process; Died if that ended instead."""
         self._active = active
         self._answer = self._loop.create_future()
-        sending = self._loop.create_task(self._send(encode(order(active.claim, address))))
+        sending = self._loop.create_task(self._send(encode(encode_task(active.claim, address))))
         try:
-            ends: list[asyncio.Future[Any]] = [self._answer, self.leash.ended]
+            ends: list[asyncio.Future[Any]] = [self._answer, self.guarded.ended]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             sending.cancel()
             self._active = None
         if self._answer.done():
             return self._answer.result()
-        raise self._died(active, self.leash.ended.result())
+        raise self._died(active, self.guarded.ended.result())
 
     @property
     def has_answered(self) -> bool:
@@ -118,7 +123,7 @@ class HandlerProcess:
         try:
             await self._loop.sock_sendall(self._line, message)
         except OSError:
-            self.leash.kill()  # it no longer listens
+            self.guarded.kill()  # it no longer listens
 
     def _died(self, active: ActiveRun, end: ProcessExit) -> ProcessDied:
         active.exit_code = end.status
@@ -138,20 +143,20 @@ class HandlerProcess:
             heard = b""
         if not heard:
             self._loop.remove_reader(self._line)
-            self.leash.kill()  # it closed its end, so it can answer no more
+            self.guarded.kill()  # it closed its end, so it can answer no more
             return False
         *lines, self._heard = (self._heard + heard).split(b"\n")
         for line in lines:
             self._take(line)
-        if len(self._heard) > LONGEST:
-            self.leash.kill()
+        if len(self._heard) > MAX_MESSAGE_BYTES:
+            self.guarded.kill()
         return True
 
     def _take(self, line: bytes) -> None:
         try:
             self._take_message(json.loads(line))
         except (ValueError, KeyError, TypeError):
-            self.leash.kill()  # what it says makes no sense: a handler wrote on our line
+            self.guarded.kill()  # what it says makes no sense: a handler wrote on our line
 
     def _take_message(self, message: dict[str, Any]) -> None:
         active = self._active
@@ -164,16 +169,16 @@ class HandlerProcess:
         elif "rows" in message:
             active.run.rows(message["rows"])
         elif "outcome" in message:
-            self._answer.set_result(told_outcome(message))
+            self._answer.set_result(decode_outcome(message))
         elif "error" in message:
             error = RemoteError(str(message["error"]), permanent=bool(message["permanent"]))
             self._answer.set_exception(error)
         else:
             self._answer.set_result(EncodedResult(message["result"]))
 
-    def drop(self) -> None:
+    def kill_and_wait(self) -> None:
         """Kill it, for when no event loop can wait for its end."""
-        self.leash.drop()
+        self.guarded.kill_and_wait()
         self._let_go()
 
     def _gone(self, _: object) -> None:

@@ -32,7 +32,7 @@ class ProcessGuardian:
         self._argv = argv
         self._passed: list[int] = spec["pass"]
         self._patience: float = spec["patience"]
-        self._output = Output(spec["log"], spec["limit"]) if spec["log"] else None
+        self._output = ProcessOutput(spec["log"], spec["limit"]) if spec["log"] else None
         self._lock = threading.Lock()
         self._is_over = False
 
@@ -107,7 +107,7 @@ class ProcessGuardian:
             self._line.sendall(json.dumps(words).encode() + b"\n")
 
 
-class Output:
+class ProcessOutput:
     """What the process prints, in a file of bounded size, and the last of it at hand."""
 
     def __init__(self, path: str, limit: int) -> None:

@@ -24,10 +24,10 @@ from outlast.core.run import Claim
 from outlast.errors import UnknownType
 from outlast.jobs.registry import JobType, Registry
 from outlast.run_context import Run
-from outlast.worker.executors.process_protocol import encode, encode_task, outcome
+from outlast.worker.executors.process_protocol import decode_task, encode, encode_outcome
 
-BETWEEN_REPORTS: Final = 0.1
-ASKED_TO_END: Final = 128 + signal.SIGTERM
+PROGRESS_INTERVAL_S: Final = 0.1
+TERMINATED_EXIT_STATUS: Final = 128 + signal.SIGTERM
 
 
 def main(line: int) -> None:
@@ -38,7 +38,7 @@ def main(line: int) -> None:
 
 
 class Terminated(SystemExit):
-    """Raised in the handler when its process is asked to end, so that it can clean up."""
+    """ImmediateError in the handler when its process is asked to end, so that it can clean up."""
 
 
 class HandlerServer:
@@ -56,12 +56,12 @@ class HandlerServer:
             threading.Thread(target=target, daemon=True).start()
         try:
             while True:
-                answer = self._perform(*encode_task(self._orders.get()))
+                answer = self._perform(*decode_task(self._orders.get()))
                 _flush()
                 self.send(answer)
         except Terminated:
             _flush()
-            os._exit(ASKED_TO_END)  # whatever threads the handler left behind
+            os._exit(TERMINATED_EXIT_STATUS)  # whatever threads the handler left behind
         except OSError:  # the line is gone: a handler closed it, or the worker did
             os._exit(1)
 
@@ -69,14 +69,14 @@ class HandlerServer:
         with self._speaking:
             self._line.sendall(encode(message))
 
-    def say_progress(self, run: Run) -> None:
+    def send_progress(self, run: Run) -> None:
         """What is new of it, if nobody has said it; whoever takes it says it before anybody else
         speaks, for what comes after the answer is not heard."""
         with self._speaking:
             if run.has_news:
                 self._line.sendall(encode({"progress": run.take_progress()}))
 
-    def tell(self, run: Run) -> None:
+    def queue_progress(self, run: Run) -> None:
         self._news.put(run)
 
     def _listen(self) -> None:
@@ -87,8 +87,8 @@ class HandlerServer:
 
     def _report(self) -> None:
         while True:
-            self.say_progress(self._news.get())
-            time.sleep(BETWEEN_REPORTS)  # what comes meanwhile goes out together
+            self.send_progress(self._news.get())
+            time.sleep(PROGRESS_INTERVAL_S)  # what comes meanwhile goes out together
 
     def _perform(self, claim: Claim, address: str) -> dict[str, Any]:
         kind = None
@@ -100,7 +100,7 @@ class HandlerServer:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its failure
             answer = _failure(kind, error)
-        self.say_progress(run)
+        self.send_progress(run)
         return answer
 
 
@@ -110,7 +110,7 @@ class RemoteRun(Run):
     __slots__ = ("_inside",)
 
     def __init__(self, claim: Claim, inside: HandlerServer) -> None:
-        super().__init__(claim, tell=inside.tell)
+        super().__init__(claim, tell=inside.queue_progress)
         self._inside = inside
 
     def attach(self, *paths: str | PathLike[str]) -> None:
@@ -140,7 +140,9 @@ def _call(kind: JobType[..., Any], run: Run, params: dict[str, Any]) -> object:
 
 def _answer(kind: JobType[..., Any], value: object) -> dict[str, Any]:
     return (
-        outcome(value) if isinstance(value, HandlerOutcome) else {"result": kind.dump_result(value)}
+        encode_outcome(value)
+        if isinstance(value, HandlerOutcome)
+        else {"result": kind.dump_result(value)}
     )
 
 
@@ -151,7 +153,7 @@ def _failure(kind: JobType[..., Any] | None, error: BaseException) -> dict[str, 
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise Terminated(ASKED_TO_END)
+    raise Terminated(TERMINATED_EXIT_STATUS)
 
 
 def _end_with_the_worker() -> None:

@@ -9,7 +9,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.outcome import Cancel, HandlerOutcome, RetryAfter, Skip, Snooze
 from outlast.core.run import Claim
 
-LONGEST: Final = 4 * 1024 * 1024
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """More than any message can need, in bytes: who sends more is broken."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -20,13 +20,13 @@ def encode(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def order(claim: Claim, address: str) -> dict[str, Any]:
+def encode_task(claim: Claim, address: str) -> dict[str, Any]:
     """What to run."""
     slot_at = None if claim.slot_at is None else claim.slot_at.isoformat()
     return {"app": address, "claim": {**asdict(claim), "slot_at": slot_at}}
 
 
-def encode_task(message: dict[str, Any]) -> tuple[Claim, str]:
+def decode_task(message: dict[str, Any]) -> tuple[Claim, str]:
     """What is to be run, and where its app is."""
     fields = message["claim"]
     slot = fields["slot_at"]
@@ -35,7 +35,7 @@ def encode_task(message: dict[str, Any]) -> tuple[Claim, str]:
     return Claim(**{**fields, "delivery": delivery, "slot_at": slot_at}), message["app"]
 
 
-def outcome(value: HandlerOutcome) -> dict[str, Any]:
+def encode_outcome(value: HandlerOutcome) -> dict[str, Any]:
     """One of the values that are no results; TypeError for one that cannot be told."""
     name = type(value).__name__
     if _OUTCOMES.get(name) is not type(value):
@@ -44,7 +44,7 @@ def outcome(value: HandlerOutcome) -> dict[str, Any]:
     return {"outcome": name, "delay": delay, "reason": getattr(value, "reason", None)}
 
 
-def told_outcome(message: dict[str, Any]) -> HandlerOutcome:
+def decode_outcome(message: dict[str, Any]) -> HandlerOutcome:
     delay, reason = message["delay"], message["reason"]
     match message["outcome"]:
         case "Snooze":

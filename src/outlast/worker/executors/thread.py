@@ -33,7 +33,7 @@ class ThreadExecutor:
     async def close(self) -> None:
         """A thread that does not end cannot be ended; its slot will let go of it."""
 
-    def drop(self) -> None:
+    def close_now(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

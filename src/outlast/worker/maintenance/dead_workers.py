@@ -13,7 +13,7 @@ from outlast.core.worker import SUPERVISED_BOOT_PREFIX
 from outlast.store.contract import Store
 from outlast.worker import log_events
 
-AT_ONCE: Final = 500
+MAX_BATCH: Final = 500
 
 
 class DeadWorkerReclaimer:
@@ -49,7 +49,7 @@ class DeadWorkerReclaimer:
     async def _running(self) -> AsyncIterator[Job]:
         after = 0
         while jobs := await self._store.running_under_other_boots(
-            besides="", after=after, limit=AT_ONCE
+            besides="", after=after, limit=MAX_BATCH
         ):
             for job in jobs:
                 yield job

@@ -8,10 +8,10 @@ from typing import Final
 from outlast.core.ids import JobId
 from outlast.jobs.group_closing import AT_ONCE, GroupClosingStore, end_first, end_remaining_members
 
-FEW: Final = 10
+FIRST_BATCH_GROUPS: Final = 10
 """So many groups are looked at by whoever has just written a failure."""
 
-ABANDONED: Final = timedelta(minutes=10)
+INCOMPLETE_GROUP_TIMEOUT: Final = timedelta(minutes=10)
 """After that long a group whose members are not all there is nobody's any more."""
 
 
@@ -21,7 +21,7 @@ class GroupsClosed:
 
     expired: int = 0  # groups that nobody completed, stopped
     ended: int = 0  # members that were left over in a closing group
-    over: int = 0  # closing groups of which nothing is left
+    closed: int = 0  # closing groups of which nothing is left
 
 
 class GroupCloser:
@@ -33,12 +33,14 @@ class GroupCloser:
 
     async def close_first_batch(self) -> int:
         """At once after a failure, so that who waits does not start; the rest is for a sweep."""
-        closing = await self._store.closing_groups(limit=FEW)
+        closing = await self._store.closing_groups(limit=FIRST_BATCH_GROUPS)
         return sum([await end_first(self._store, group, self._new_id) for group in closing])
 
     async def run_once(self) -> GroupsClosed:
         """Stop what nobody completed, and end who is left over in every group that closes."""
-        expired = await self._store.expire_groups(older_than=ABANDONED, limit=AT_ONCE)
+        expired = await self._store.expire_groups(
+            older_than=INCOMPLETE_GROUP_TIMEOUT, limit=AT_ONCE
+        )
         closing = await self._store.closing_groups(limit=AT_ONCE)
         ended = [await end_remaining_members(self._store, group, self._new_id) for group in closing]
         over = await self._store.mark_groups_closed(limit=AT_ONCE) if closing else 0

@@ -17,13 +17,13 @@ from outlast.store.contract import Store, check_maintenance
 from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.worker import log_events
 from outlast.worker.maintenance.dead_workers import DeadWorkerReclaimer
-from outlast.worker.maintenance.group_closer import ABANDONED, GroupCloser
-from outlast.worker.maintenance.reservation_monitor import Inspected, ReservationMonitor
+from outlast.worker.maintenance.group_closer import INCOMPLETE_GROUP_TIMEOUT, GroupCloser
+from outlast.worker.maintenance.reservation_monitor import InspectionResult, ReservationMonitor
 from outlast.worker.periodic import run_periodically
 
 log = logging.getLogger("outlast.worker")
 
-AT_ONCE = 500
+MAX_BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class MaintenanceResult:
     reclaimed: int = 0
     misfired: int = 0
     reservations: int = 0
-    swept: int = 0  # members left over in groups that close
+    members_ended: int = 0  # members left over in groups that close
 
 
 class Maintenance:
@@ -48,21 +48,21 @@ class Maintenance:
 
     async def run_once(self) -> MaintenanceResult:
         """Close what nobody renewed, skip what starts too late, free held queues, sweep groups."""
-        chores = await check_maintenance(self._store, abandoned=ABANDONED)
+        chores = await check_maintenance(self._store, abandoned=INCOMPLETE_GROUP_TIMEOUT)
         return await self._tidy(chores) if chores else MaintenanceResult()
 
     async def _tidy(self, chores: MaintenanceDue) -> MaintenanceResult:
-        lapsed = await self._store.expired_leases(limit=AT_ONCE) if chores.lapsed else []
+        lapsed = await self._store.expired_leases(limit=MAX_BATCH) if chores.lapsed else []
         for job in lapsed:
             log_events.job_lost(Lease(job.id, job.token), reason="lease_expired", holder=job.holder)
-        overdue = await self._store.missed_start_deadline(limit=AT_ONCE) if chores.overdue else []
-        held = await self._reservations.run_once() if chores.held else Inspected()
+        overdue = await self._store.missed_start_deadline(limit=MAX_BATCH) if chores.overdue else []
+        held = await self._reservations.run_once() if chores.held else InspectionResult()
         return MaintenanceResult(
             reclaimed=await self._settle(lapsed, Lost(Loss.LEASE_EXPIRED))
             + (await self._deserted.run_once() if chores.deserted else 0),
             misfired=await self._settle(overdue, Misfired()),
             reservations=held.freed + held.expired,
-            swept=(await self._groups.run_once()).ended if chores.groups else 0,
+            members_ended=(await self._groups.run_once()).ended if chores.groups else 0,
         )
 
     async def prune_once(self, older_than: timedelta, limit: int) -> int:

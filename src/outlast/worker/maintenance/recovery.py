@@ -21,18 +21,18 @@ from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 log = logging.getLogger("outlast.worker")
 
-AT_ONCE = 500
+MAX_BATCH = 500
 
-Scope = Literal["instance", "all"]
-Unknown = Literal["fail", "threshold", "leave"]
+RecoveryScope = Literal["instance", "all"]
+UnknownOwnerPolicy = Literal["fail", "threshold", "leave"]
 
 
-class Recoverable(Jobs, Runs, RecoveryReads, Reservations, Locks, Protocol):
+class RecoveryStore(Jobs, Runs, RecoveryReads, Reservations, Locks, Protocol):
     """What recovery needs of a store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
+class RecoveryResult:
     """What one recovery did, step by step, in the order it did it."""
 
     lost: int = 0  # runs of earlier boots, closed as lost
@@ -68,12 +68,12 @@ class Recovery:
 
     def __init__(
         self,
-        store: Recoverable,
+        store: RecoveryStore,
         holder: LeaseHolder,
         *,
-        scope: Scope,
+        scope: RecoveryScope,
         new_id: Callable[[], JobId],
-        unknown: Unknown = "threshold",
+        unknown: UnknownOwnerPolicy = "threshold",
         known: Callable[[str], bool] = lambda _: True,
         queues: Collection[str] | None = None,
     ) -> None:
@@ -85,9 +85,11 @@ class Recovery:
         self._known = known
         self._queues = queues
 
-    async def run_once(self) -> Recovered:
+    async def run_once(self) -> RecoveryResult:
         """Repair everything, tell what was done, and promote what fell due meanwhile."""
-        done = Recovered(lost=await self._own_lost_runs(), unknown=await self._unknown_owners())
+        done = RecoveryResult(
+            lost=await self._own_lost_runs(), unknown=await self._unknown_owners()
+        )
         adrift = [job async for job in _all(self._store.detached_jobs)]
         ended = [(job, event) for job in adrift if (event := await self._last_run(job))]
         runless = [
@@ -125,7 +127,7 @@ class Recovery:
         reason = Loss.STARTUP_RECOVERY if self._unknown == "fail" else Loss.LEASE_EXPIRED
         return len(await self._settle([(job, _lost(job, reason)) for job in jobs]))
 
-    async def _continue_chains(self, done: Recovered) -> Recovered:
+    async def _continue_chains(self, done: RecoveryResult) -> RecoveryResult:
         event = SuccessorMissing(Loss.STARTUP_RECOVERY)
         ends = await self._settle(
             [(job, event) async for job in _all(self._store.missing_successors)]
@@ -135,7 +137,7 @@ class Recovery:
 
     async def _orphans(self) -> int:
         count = 0
-        while removed := await self._store.remove_orphans(limit=AT_ONCE):
+        while removed := await self._store.remove_orphans(limit=MAX_BATCH):
             count += len(removed)
             for event in removed:
                 log.warning("orphan run removed run=%s token=%d", event.run_id, event.token)
@@ -174,8 +176,8 @@ class Recovery:
     async def _settle(self, found: Sequence[tuple[Job, Event]]) -> list[State]:
         """Where those went that were settled; the others were no longer as they were found."""
         went: list[State] = []
-        for start in range(0, len(found), AT_ONCE):
-            some = found[start : start + AT_ONCE]
+        for start in range(0, len(found), MAX_BATCH):
+            some = found[start : start + MAX_BATCH]
             changes = [decide(job, event, new_id=self._new_id) for job, event in some]
             applied = await self._store.apply(changes)
             for (job, _), change, ok in zip(some, changes, applied, strict=True):
@@ -206,7 +208,7 @@ class _Page(Protocol):
 
 async def _all(page: _Page) -> AsyncIterator[Job]:
     after = 0
-    while jobs := await page(after=after, limit=AT_ONCE):
+    while jobs := await page(after=after, limit=MAX_BATCH):
         for job in jobs:
             yield job
         after = jobs[-1].seq

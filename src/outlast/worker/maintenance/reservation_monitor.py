@@ -19,7 +19,7 @@ from outlast.store.contract.reservations import Reservations
 
 log = logging.getLogger("outlast.worker")
 
-AT_ONCE = 500
+MAX_BATCH = 500
 
 
 class ReservationFinding(StrEnum):
@@ -42,7 +42,7 @@ FREED = frozenset({ReservationFinding.JOB_OVER, ReservationFinding.HANDED_BACK})
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class InspectionResult:
     """What one step found and did."""
 
     inspected: int = 0
@@ -64,12 +64,12 @@ class ReservationMonitor:
         self._store = store
         self._new_id = new_id
 
-    async def run_once(self, *, tell_all: bool = False) -> Inspected:
+    async def run_once(self, *, tell_all: bool = False) -> InspectionResult:
         """Look at every active one; `tell_all` also logs those that stay as they are."""
-        held = await self._store.reservations(active_only=True, limit=AT_ONCE)
+        held = await self._store.reservations(active_only=True, limit=MAX_BATCH)
         if not held:
-            return Inspected()
-        late = await self._store.expired_reservations(limit=AT_ONCE)
+            return InspectionResult()
+        late = await self._store.expired_reservations(limit=MAX_BATCH)
         lapsed, known = {each.id for each in late}, {each.id for each in held}
         held += [each for each in late if each.id not in known]  # older than so many others
         jobs = await self._store.get([each.job_id for each in held])
@@ -82,7 +82,7 @@ class ReservationMonitor:
             # Its job may have ended between the two reads: then it was not held for nothing.
             if each.id in freed if verdict in FREED else tell_all or verdict not in LEFT:
                 _tell(each, verdict)
-        return Inspected(len(held), len(freed), await self._expire(found))
+        return InspectionResult(len(held), len(freed), await self._expire(found))
 
     async def _judge(
         self, held: Reservation, job: Job | None, lapsed: set[ReservationId]
@@ -114,7 +114,7 @@ class ReservationMonitor:
     async def _free(self, found: Sequence[Found]) -> set[ReservationId]:
         if not any(verdict in FREED for *_, verdict in found):
             return set()
-        return {each.id for each in await self._store.release_stale_reservations(limit=AT_ONCE)}
+        return {each.id for each in await self._store.release_stale_reservations(limit=MAX_BATCH)}
 
     async def _expire(self, found: Sequence[Found]) -> int:
         # A refusal means that a worker took the job, or that the caller was heard after all.

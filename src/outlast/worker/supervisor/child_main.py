@@ -20,18 +20,18 @@ from outlast.store.contract import Store
 from outlast.store.contract.jobs import Renewal
 from outlast.store.contract.notifications import Topic
 from outlast.telemetry.events import TelemetryEvent, forward
-from outlast.worker.engine import Engine
+from outlast.worker.engine import WorkerEngine
 from outlast.worker.supervisor.control_channel import ControlChannel
 from outlast.worker.supervisor.identity import join_identity
 from outlast.worker.supervisor.shared_lease_table import SharedLeaseWriter
 
 log = logging.getLogger("outlast.worker")
 
-BEATS_PER_SILENCE: Final = 4
-LONGEST_BEAT: Final = 1.0
-BAD_ENDS: Final = frozenset({State.FAILED, State.DEAD_LETTER})
-FOREVER: Final = timedelta(days=36_500)
-LONGEST_ORPHAN: Final = timedelta(seconds=2)
+HEARTBEATS_PER_SILENCE: Final = 4
+MAX_HEARTBEAT_INTERVAL_S: Final = 1.0
+FAILED_STATES: Final = frozenset({State.FAILED, State.DEAD_LETTER})
+UNLIMITED_GRACE: Final = timedelta(days=36_500)
+MAX_ORPHAN_TIMEOUT: Final = timedelta(seconds=2)
 
 
 class WorkerChild:
@@ -40,7 +40,7 @@ class WorkerChild:
     def __init__(
         self,
         store: Store,
-        engine: Engine,
+        engine: WorkerEngine,
         settings: Settings,
         *,
         held: SharedLeaseWriter,
@@ -95,7 +95,7 @@ class WorkerChild:
             case {"is": "drain"}:
                 self._go(self._drain())
             case {"is": "stop", "grace": grace}:
-                self._stop(FOREVER if grace is None else timedelta(seconds=grace))
+                self._stop(UNLIMITED_GRACE if grace is None else timedelta(seconds=grace))
             case _:
                 log.warning("the supervisor said %s, which is not understood", message.get("is"))
 
@@ -104,7 +104,7 @@ class WorkerChild:
         if self._ready is not None:
             self._go(self._ready())
         self._engine.start(holder)
-        self._deaf = self._store.subscribe(self._engine.hint, topics=[Topic.WORK])
+        self._deaf = self._store.subscribe(self._engine.notify, topics=[Topic.WORK])
         self._at_work.set()
         self._line.send("started")
 
@@ -128,7 +128,7 @@ class WorkerChild:
 
     def _settled(self, state: State) -> None:
         """A bad end is told at once: this process may not live to tell it with the rest."""
-        if state in BAD_ENDS:
+        if state in FAILED_STATES:
             self._line.send("settled", settled=self._tally())
 
     def _stop(self, grace: timedelta) -> None:
@@ -157,12 +157,12 @@ class WorkerChild:
         silence = self._settings.max_silence.total_seconds()
         while True:
             self._held.heartbeat(memory_in_use())
-            await asyncio.sleep(min(LONGEST_BEAT, silence / BEATS_PER_SILENCE))
+            await asyncio.sleep(min(MAX_HEARTBEAT_INTERVAL_S, silence / HEARTBEATS_PER_SILENCE))
 
 
-def orphan_patience(settings: Settings) -> timedelta:
+def orphan_timeout(settings: Settings) -> timedelta:
     """How long a child may outlive its supervisor; well before the first of its leases lapses."""
-    return min(LONGEST_ORPHAN, (settings.lease - settings.renew) / 2)
+    return min(MAX_ORPHAN_TIMEOUT, (settings.lease - settings.renew) / 2)
 
 
 def watch_lifeline(fd: int, child: WorkerChild, patience: timedelta) -> None:

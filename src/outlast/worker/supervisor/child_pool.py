@@ -11,20 +11,20 @@ from outlast.clock import Clock
 from outlast.core.run import LeaseHolder
 from outlast.core.state import Loss
 from outlast.telemetry.events import TelemetryEvent
-from outlast.worker.supervisor.child_process import ChildProcess, Role
+from outlast.worker.supervisor.child_process import ChildProcess, ChildRole
 
 log = logging.getLogger("outlast.worker")
 
 SECOND: Final = 1_000_000
-LATELY: Final = 10 * SECOND
-FREE_DEATHS: Final = 3
+DEATH_WINDOW_US: Final = 10 * SECOND
+DEATHS_BEFORE_BACKOFF: Final = 3
 """So many deaths lately cost no pause: a job that always kills its process ends soon."""
 
-LONGEST_PAUSE: Final = 5.0
-MOST_KEPT: Final = 1000
+MAX_RESPAWN_PAUSE_S: Final = 5.0
+MAX_PENDING_EVENTS: Final = 1000
 """So many events wait for a child that listens to them, if none is there just then."""
 
-MESSAGE_DRAIN_TIMEOUT: Final = 0.5
+MESSAGE_DRAIN_TIMEOUT_S: Final = 0.5
 """How long after a child's end what it said before may take to be heard, in seconds."""
 
 
@@ -50,19 +50,19 @@ class ChildPool:
         self._kin: list[ChildProcess] = []
         self._minding: set[asyncio.Task[None]] = set()
         self._deaths: deque[int] = deque()
-        self._untold: deque[TelemetryEvent] = deque(maxlen=MOST_KEPT)
+        self._untold: deque[TelemetryEvent] = deque(maxlen=MAX_PENDING_EVENTS)
         self._holder: LeaseHolder | None = None
         self._spares = 0
         self._coming = 0
         self._stopping = asyncio.Event()
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
-    async def gather(self) -> dict[str, Any]:
+    async def start(self) -> dict[str, Any]:
         """Start the children; what the first of them says of itself. Unfit if it cannot work."""
         self._fill()
         return await self._hello
 
-    def begin(self, holder: LeaseHolder) -> None:
+    def start_work(self, holder: LeaseHolder) -> None:
         """Let them work, in that name."""
         self._holder = holder
         self._place()
@@ -75,27 +75,29 @@ class ChildPool:
 
     @property
     def working(self) -> list[ChildProcess]:
-        return [kin for kin in self.members if kin.role is Role.WORKING]
+        return [kin for kin in self.members if kin.role is ChildRole.WORKING]
 
     @property
-    def at_work(self) -> list[ChildProcess]:
+    def running_jobs(self) -> list[ChildProcess]:
         """Those that may run jobs: also who is about to leave ends its own first."""
-        return [kin for kin in self.members if kin.role in (Role.WORKING, Role.STOPPING)]
+        return [kin for kin in self.members if kin.role in (ChildRole.WORKING, ChildRole.STOPPING)]
 
-    def pass_on(self, told: TelemetryEvent) -> None:
+    def forward_event(self, told: TelemetryEvent) -> None:
         """Let a child tell its app what happened here, where none of the app's code is loaded."""
         self._untold.append(told)
-        listening = [kin for kin in self.members if kin.listens and not kin.line.is_backed_up]
+        listening = [
+            kin for kin in self.members if kin.wants_events and not kin.channel.is_backed_up
+        ]
         if not listening:
             return
         for each in self._untold:
-            listening[0].line.send("told", event=each.event, facts=dict(each.fields))
+            listening[0].channel.send("told", event=each.event, facts=dict(each.fields))
         self._untold.clear()
 
     def replace(self, kin: ChildProcess, why: str) -> None:
         """Start another one; when that is ready this one ends its jobs, and then itself."""
         log.info("child recycled pid=%d why=%s", kin.pid, why)
-        kin.role = Role.STOPPING
+        kin.role = ChildRole.STOPPING
         self._place()
         self._fill()
 
@@ -103,12 +105,12 @@ class ChildPool:
         """Tell all to stop within `grace` seconds; none is replaced any more."""
         self._stopping.set()
         for kin in self.members:
-            if kin.role in (Role.STARTING, Role.SPARE):
+            if kin.role in (ChildRole.STARTING, ChildRole.SPARE):
                 kin.kill(Loss.SHUTDOWN)  # it has nothing to finish
             else:
-                kin.line.send("stop", grace=grace)
+                kin.channel.send("stop", grace=grace)
 
-    async def gone(self, within: float) -> None:
+    async def wait_gone(self, within: float) -> None:
         """Wait until all have ended and what they left is settled; kill those that have not."""
         if self._minding:
             await asyncio.wait(self._minding, timeout=within)
@@ -140,23 +142,23 @@ class ChildPool:
         hearing = asyncio.create_task(self._listen(kin))
         await kin.process.wait()
         # Not for long: a process it forked may hold its end of the line open for ever.
-        await asyncio.wait([hearing], timeout=MESSAGE_DRAIN_TIMEOUT)
+        await asyncio.wait([hearing], timeout=MESSAGE_DRAIN_TIMEOUT_S)
         hearing.cancel()
         self._kin.remove(kin)
-        was, kin.role = kin.role, Role.GONE
-        if not self._stopping.is_set() and was is not Role.STOPPING:
+        was, kin.role = kin.role, ChildRole.GONE
+        if not self._stopping.is_set() and was is not ChildRole.STOPPING:
             self._on_unexpected_exit(kin)
         await self._died(kin)
         kin.close()
 
     async def _listen(self, kin: ChildProcess) -> None:
-        async for message in kin.line.messages():
+        async for message in kin.channel.messages():
             self._hear(kin, message)
 
     def _hear(self, kin: ChildProcess, message: dict[str, Any]) -> None:
         match message:
             case {"is": "hello"}:
-                kin.hello, kin.role = message, Role.SPARE
+                kin.hello, kin.role = message, ChildRole.SPARE
                 if not self._hello.done():
                     self._hello.set_result(message)
                 self._place()
@@ -167,12 +169,12 @@ class ChildPool:
             case {"is": "settled", "settled": settled}:
                 kin.settled = settled
             case {"is": "drained", "settled": settled}:
-                kin.has_settled(settled)
+                kin.record_settled(settled)
             case {"is": "stopped", "settled": settled}:
-                kin.has_settled(settled)
+                kin.record_settled(settled)
                 # It is done, but a thread of the app's may keep its process from ending.
                 asyncio.get_running_loop().call_later(
-                    MESSAGE_DRAIN_TIMEOUT, kin.kill, Loss.SHUTDOWN
+                    MESSAGE_DRAIN_TIMEOUT_S, kin.kill, Loss.SHUTDOWN
                 )
             case _:
                 log.warning("child %d said %s, which is not understood", kin.pid, message)
@@ -181,20 +183,20 @@ class ChildPool:
         """Put those that are ready to work, and let those go that have been replaced."""
         if self._holder is None or self._stopping.is_set():
             return
-        spares = [kin for kin in self.members if kin.role is Role.SPARE]
+        spares = [kin for kin in self.members if kin.role is ChildRole.SPARE]
         for kin in spares[: self._size - len(self.working)]:
-            kin.role = Role.WORKING
-            kin.line.send(
+            kin.role = ChildRole.WORKING
+            kin.channel.send(
                 "start", instance_id=self._holder.instance_id, boot_id=self._holder.boot_id
             )
         if len(self.working) == self._size:
             for kin in self.members:
-                if kin.role is Role.STOPPING:
-                    kin.line.send("stop", grace=None)
+                if kin.role is ChildRole.STOPPING:
+                    kin.channel.send("stop", grace=None)
 
     def _on_unexpected_exit(self, kin: ChildProcess) -> None:
         """One has died that should not have: put a spare in its place, and bear another."""
-        why = kin.startup_error or kin.how_it_ended()
+        why = kin.startup_error or kin.exit_description()
         if not self._hello.done():
             self._hello.set_exception(AppUnusable(why))
         if self._holder is None:
@@ -216,17 +218,17 @@ class ChildPool:
         self._fill()
 
     def _fill(self) -> None:
-        ready = [kin for kin in self.members if kin.role is not Role.STOPPING]
+        ready = [kin for kin in self.members if kin.role is not ChildRole.STOPPING]
         for _ in range(self._size + self._spares - len(ready) - self._coming):
             self._coming += 1
             self._go(self._spawn_child(self._pause()))
 
     def _pause(self) -> float:
         """Nothing for the first few deaths, then longer and longer while they go on."""
-        while self._deaths and self._clock.monotonic() - self._deaths[0] > LATELY:
+        while self._deaths and self._clock.monotonic() - self._deaths[0] > DEATH_WINDOW_US:
             self._deaths.popleft()
-        many = len(self._deaths) - FREE_DEATHS
-        return 0.0 if many <= 0 else min(LONGEST_PAUSE, 0.1 * 2.0 ** min(many, 10))
+        many = len(self._deaths) - DEATHS_BEFORE_BACKOFF
+        return 0.0 if many <= 0 else min(MAX_RESPAWN_PAUSE_S, 0.1 * 2.0 ** min(many, 10))
 
     def _go(self, step: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(step)

@@ -17,10 +17,10 @@ from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable, anony
 DUMP_SIGNAL: Final = signal.SIGUSR2
 """Makes a child write the stacks of its threads, even while one of them holds the interpreter."""
 
-MAX_DUMP: Final = 16_384
+MAX_DUMP_BYTES: Final = 16_384
 
 
-class Role(StrEnum):
+class ChildRole(StrEnum):
     """What a child is there for."""
 
     STARTING = "coming"  # started, has not said yet whether it can work
@@ -44,12 +44,12 @@ class ChildProcess:
         born: int,
     ) -> None:
         self.process = process
-        self.board = board
-        self.line = line
+        self.lease_table = board
+        self.channel = line
         self._lifeline = lifeline
         self._dump = dump
-        self.born = born
-        self.role = Role.STARTING
+        self.started_at = born
+        self.role = ChildRole.STARTING
         self.hello: dict[str, Any] | None = None
         self.startup_error: str | None = None
         self.settled: dict[str, int] = {}
@@ -86,7 +86,7 @@ class ChildProcess:
                 pass_fds=tuple(ways.values()),
                 stdin=asyncio.subprocess.DEVNULL,
             )
-            line = await ControlChannel.over(ours)
+            line = await ControlChannel.connect(ours)
             undo.pop_all()
         return cls(process, board=board, line=line, lifeline=lifeline, dump=dump, born=born)
 
@@ -99,22 +99,22 @@ class ChildProcess:
         return self.process.returncode is None
 
     @property
-    def listens(self) -> bool:
+    def wants_events(self) -> bool:
         """Whether its app wants to hear of events."""
         return self.hello is not None and bool(self.hello.get("listens"))
 
     @property
-    def seen(self) -> int:
+    def last_heartbeat(self) -> int:
         """When it last showed life; its birth counts."""
-        return max(self.born, self.board.heartbeat)
+        return max(self.started_at, self.lease_table.heartbeat)
 
-    def ask_drained(self) -> asyncio.Future[None]:
+    def request_drain(self) -> asyncio.Future[None]:
         """Comes when it has nothing to do, or is dead."""
         self._drained = asyncio.get_running_loop().create_future()
-        self.line.send("drain")
+        self.channel.send("drain")
         return self._drained
 
-    def has_settled(self, settled: dict[str, int]) -> None:
+    def record_settled(self, settled: dict[str, int]) -> None:
         """It said what became of its jobs so far."""
         self.settled = settled
         if self._drained is not None and not self._drained.done():
@@ -135,25 +135,25 @@ class ChildProcess:
             await asyncio.sleep(0.02)
             if os.fstat(self._dump.fileno()).st_size:
                 await asyncio.sleep(0.02)  # the rest of it
-                return os.pread(self._dump.fileno(), MAX_DUMP, 0).decode(errors="replace")
+                return os.pread(self._dump.fileno(), MAX_DUMP_BYTES, 0).decode(errors="replace")
         return ""
 
     def close(self) -> None:
         """Let go of what connected the two."""
-        self.role = Role.GONE
-        self.has_settled(self.settled)
-        self.line.close()
-        self.board.close()
+        self.role = ChildRole.GONE
+        self.record_settled(self.settled)
+        self.channel.close()
+        self.lease_table.close()
         os.close(self._lifeline)
         self._dump.close()
 
-    def how_it_ended(self) -> str:
+    def exit_description(self) -> str:
         code = self.process.returncode
         if code is None or code >= 0:
             return f"exit status {code}"
         return f"signal {-code} ({signal.strsignal(-code) or 'unknown'})"
 
     @property
-    def was_ended_from_outside(self) -> bool:
+    def was_killed(self) -> bool:
         """SIGKILL: by us, by an operator, or for want of memory. None of its handlers did it."""
         return self.process.returncode == -signal.SIGKILL

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
 
-MAX_MESSAGE: Final = 1 << 20
-MAX_UNREAD: Final = 1 << 20
+MAX_MESSAGE_BYTES: Final = 1 << 20
+MAX_UNREAD_BYTES: Final = 1 << 20
 
 
 def send_sync(end: socket.socket, kind: str, **values: Any) -> None:
@@ -25,8 +25,8 @@ class ControlChannel:
         self._writer = writer
 
     @classmethod
-    async def over(cls, end: socket.socket) -> "ControlChannel":
-        return cls(*await asyncio.open_connection(sock=end, limit=MAX_MESSAGE))
+    async def connect(cls, end: socket.socket) -> "ControlChannel":
+        return cls(*await asyncio.open_connection(sock=end, limit=MAX_MESSAGE_BYTES))
 
     def send(self, kind: str, **values: Any) -> None:
         if not self._writer.is_closing():
@@ -35,7 +35,7 @@ class ControlChannel:
     @property
     def is_backed_up(self) -> bool:
         """Whether the other end has not read for long; what can be spared is not sent then."""
-        return self._writer.transport.get_write_buffer_size() > MAX_UNREAD
+        return self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES
 
     async def messages(self) -> AsyncIterator[dict[str, Any]]:
         """What the other end says, until it is gone; what was cut short, or is not ours, is not."""

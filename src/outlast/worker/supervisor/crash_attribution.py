@@ -16,15 +16,15 @@ from outlast.store.contract.jobs import Jobs
 from outlast.worker import log_events
 from outlast.worker.supervisor.child_process import ChildProcess
 from outlast.worker.supervisor.shared_lease_table import LeaseEntry
-from outlast.worker.supervisor.watchdog import is_late
+from outlast.worker.supervisor.watchdog import is_overdue
 
-INSIDE: Final = frozenset({"async", "thread"})
+IN_PROCESS_EXECUTORS: Final = frozenset({"async", "thread"})
 """Executors whose handlers share the child's process, and can take it with them."""
 
-CALM: Final = timedelta(milliseconds=800)
+CRASH_BACKOFF: Final = timedelta(milliseconds=800)
 """Longer than a child takes to start, shorter than the second a dead one's jobs may wait."""
 
-LONGEST_CALM: Final = timedelta(minutes=1)
+MAX_CRASH_BACKOFF: Final = timedelta(minutes=1)
 
 
 def charged_runs(entries: Sequence[LeaseEntry], *, from_outside: bool) -> frozenset[Lease]:
@@ -35,7 +35,9 @@ def charged_runs(entries: Sequence[LeaseEntry], *, from_outside: bool) -> frozen
     reason. Only if there is none, one that has returned is. A job must not be charged for its
     neighbour, nor run for ever because of one.
     """
-    inside = [entry for entry in entries if entry.started and entry.executor in INSIDE]
+    inside = [
+        entry for entry in entries if entry.started and entry.executor in IN_PROCESS_EXECUTORS
+    ]
     returned = [entry for entry in entries if entry.has_returned]
     suspects = [entry for entry in inside if entry.is_stepping or entry.executor == "thread"]
     most = [] if from_outside else suspects
@@ -59,13 +61,13 @@ class CrashReport:
         return Released(beside) if job.delivery.runs_again else Lost(beside, self.error)
 
 
-def findings(kin: ChildProcess, entries: Sequence[LeaseEntry], *, now: int) -> CrashReport:
+def attribute_crash(kin: ChildProcess, entries: Sequence[LeaseEntry], *, now: int) -> CrashReport:
     """Why that child ended, and which of its runs pay for it."""
     match kin.killed_for:
         case Loss.SHUTDOWN:
             return CrashReport(reason=Loss.SHUTDOWN, charged=frozenset(), error=None)
         case Loss.TIMEOUT:
-            late = {each.lease for each in entries if is_late(each, now)}
+            late = {each.lease for each in entries if is_overdue(each, now)}
             error = "it ran longer than its max_runtime and did not stop when asked"
             return CrashReport(reason=Loss.TIMEOUT, charged=frozenset(late), error=error)
         case Loss.SILENT:
@@ -73,11 +75,11 @@ def findings(kin: ChildProcess, entries: Sequence[LeaseEntry], *, now: int) -> C
             error = kin.stacks or "its process showed no sign of life; no stacks could be had"
             return CrashReport(reason=Loss.SILENT, charged=charged, error=error)
         case _:
-            outside = kin.was_ended_from_outside
+            outside = kin.was_killed
             return CrashReport(
                 reason=Loss.OWNER_DEAD,
                 charged=charged_runs(entries, from_outside=outside),
-                error=f"its process {kin.pid} ended: {kin.how_it_ended()}",
+                error=f"its process {kin.pid} ended: {kin.exit_description()}",
                 is_proved=not outside,
             )
 
@@ -107,4 +109,4 @@ def _is_open(job: Job, lease: Lease) -> bool:
 
 def _calm(crashes: int) -> timedelta:
     """Others go before a job that ends its processes, and each time it waits for longer."""
-    return min(LONGEST_CALM, CALM * 2.0 ** min(crashes - 1, 10)) if crashes else ZERO
+    return min(MAX_CRASH_BACKOFF, CRASH_BACKOFF * 2.0 ** min(crashes - 1, 10)) if crashes else ZERO

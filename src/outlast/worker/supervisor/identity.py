@@ -15,7 +15,7 @@ from outlast.errors import InvalidJob, OperatorError
 from outlast.store.contract.locks import HeldLock, Locks
 from outlast.worker.supervisor.options import WorkerOptions
 
-LONGEST_NAME: Final = 100
+MAX_NAME_LENGTH: Final = 100
 
 
 class IdentityInUse(OperatorError):
@@ -23,7 +23,7 @@ class IdentityInUse(OperatorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class WorkerIdentity:
     """A name nobody else bears now: whatever an earlier boot of it left belongs to the dead."""
 
     holder: LeaseHolder
@@ -39,7 +39,7 @@ class Identity:
             await hold.release()
 
 
-async def identify(store: Locks, plan: WorkerOptions) -> Identity:
+async def identify(store: Locks, plan: WorkerOptions) -> WorkerIdentity:
     """Take the scope (topology `single`) and the name. Taken if a living worker has either."""
     holds = [await _scope(store, plan.scope)] if plan.topology == "single" else []
     try:
@@ -52,10 +52,10 @@ async def identify(store: Locks, plan: WorkerOptions) -> Identity:
     holds = [
         each for each in (*holds, hold, await join_identity(store, holder)) if each is not None
     ]
-    return Identity(holder, tuple(holds))
+    return WorkerIdentity(holder, tuple(holds))
 
 
-async def forget(store: Locks, holder: LeaseHolder) -> None:
+async def remove_boot_lock(store: Locks, holder: LeaseHolder) -> None:
     """After the last of its processes: its lock is not wanted again, and leaves no trace."""
     alone = await store.acquire_lock(holder.boot_id)
     if alone is not None:
@@ -95,8 +95,8 @@ async def _name(store: Locks, given: str | None) -> tuple[str, HeldLock]:
 
 
 def _checked(name: str, *, what: str) -> str:
-    if len(name) > LONGEST_NAME:
-        raise InvalidJob(f"{what} has {len(name)} characters; use at most {LONGEST_NAME}")
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidJob(f"{what} has {len(name)} characters; use at most {MAX_NAME_LENGTH}")
     return check_name(name, what=what)
 
 

@@ -10,10 +10,10 @@ Topology = Literal["pool", "single"]
 class WorkerExit(IntEnum):
     """What `outlast worker` tells whoever started it."""
 
-    FINE = 0
+    OK = 0
     FAILED = 1  # with --burst, some job failed for good; or it was stopped in a hurry
-    WRONG = 2  # the app, an option or the store cannot work as they are
-    TAKEN = 3  # another worker has that identity or scope
+    UNUSABLE = 2  # the app, an option or the store cannot work as they are
+    IDENTITY_IN_USE = 3  # another worker has that identity or scope
     MOVED = 4  # its store was moved, and says where
 
 

@@ -137,10 +137,10 @@ class SharedLeaseWriter:
         words[at + AT_STARTED] = now
         return at
 
-    def enter(self, claim: Claim, *, limit: timedelta | None) -> None:
+    def start_async(self, claim: Claim, *, limit: timedelta | None) -> None:
         self._words[AT_STEP] = self.start(claim, executor="async", limit=limit)
 
-    def move(self, lease: Lease, executor: str) -> None:
+    def change_executor(self, lease: Lease, executor: str) -> None:
         if self.has(lease):
             self._words[self._held[lease.job_id][1] + AT_EXECUTOR] = NUMBERS[executor]
 
@@ -159,7 +159,7 @@ class SharedLeaseWriter:
         self._clear(lease.job_id, self._held[lease.job_id][1])
         return True
 
-    def drop_all(self, ended: Sequence[Change]) -> None:
+    def remove_ended(self, ended: Sequence[Change]) -> None:
         held = self._held
         for change in ended:
             found = held.get(change.job_id)

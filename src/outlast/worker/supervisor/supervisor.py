@@ -32,17 +32,17 @@ from outlast.store.contract.transfer import TransferStage, closed_error
 from outlast.store.transfer_completion import complete_transfer
 from outlast.telemetry.events import subscribe
 from outlast.worker.maintenance.loop import Maintenance, run_maintenance
-from outlast.worker.maintenance.recovery import Recovery, Scope
+from outlast.worker.maintenance.recovery import Recovery, RecoveryScope
 from outlast.worker.periodic import run_periodically
-from outlast.worker.supervisor.child_main import BAD_ENDS, orphan_patience
+from outlast.worker.supervisor.child_main import FAILED_STATES, orphan_timeout
 from outlast.worker.supervisor.child_pool import AppUnusable, ChildPool
 from outlast.worker.supervisor.child_process import ChildProcess
-from outlast.worker.supervisor.crash_attribution import close_runs, findings
+from outlast.worker.supervisor.crash_attribution import attribute_crash, close_runs
 from outlast.worker.supervisor.identity import (
-    Identity,
     IdentityInUse,
-    forget,
+    WorkerIdentity,
     identify,
+    remove_boot_lock,
     worker_info,
 )
 from outlast.worker.supervisor.options import WorkerExit, WorkerOptions
@@ -52,15 +52,15 @@ log = logging.getLogger("outlast.worker")
 
 T = TypeVar("T")
 
-AFTER_GRACE: Final = 0.5
+EXIT_TIMEOUT_S: Final = 0.5
 """How long after the grace a child may take to leave, in seconds."""
 
-LAST_WRITES: Final = 5.0
+FINAL_WRITE_TIMEOUT_S: Final = 5.0
 """How long the store may then take for the last of it, in seconds."""
 
-LOOK: Final = timedelta(milliseconds=500)
-TRIES: Final = 5
-PASSING: Final = (StoreBusy, StoreFull, StoreSealed, StoreUnavailable)
+CHECK_INTERVAL: Final = timedelta(milliseconds=500)
+MAX_CLOSE_ATTEMPTS: Final = 5
+TRANSIENT_ERRORS: Final = (StoreBusy, StoreFull, StoreSealed, StoreUnavailable)
 
 
 class Supervisor:
@@ -102,32 +102,36 @@ class Supervisor:
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(each) is not signal.SIG_IGN:  # as `nohup` wants it
                 loop.add_signal_handler(each, self._signalled)
-        deaf = subscribe(self._family.pass_on)
+        deaf = subscribe(self._family.forward_event)
         try:
             return await self._live()
         except (AppUnusable, OutlastError) as error:
             log.error("%s", error)  # noqa: TRY400 - one clear line, for whoever can put it right
             if isinstance(error, StoreMoved):
                 return WorkerExit.MOVED
-            return WorkerExit.TAKEN if isinstance(error, IdentityInUse) else WorkerExit.WRONG
+            return (
+                WorkerExit.IDENTITY_IN_USE
+                if isinstance(error, IdentityInUse)
+                else WorkerExit.UNUSABLE
+            )
         finally:
             deaf()
             self._family.stop(0.0)
-            await self._family.gone(AFTER_GRACE)
+            await self._family.wait_gone(EXIT_TIMEOUT_S)
 
     def _signalled(self) -> None:
         """The first asks for an end in order, the second for one now."""
         is_second = self._asked.is_set()
         (self._hurry if is_second else self._asked).set()
         grace = 0.0 if is_second else self._grace
-        late = threading.Timer(grace + AFTER_GRACE + LAST_WRITES, self._leave)
+        late = threading.Timer(grace + EXIT_TIMEOUT_S + FINAL_WRITE_TIMEOUT_S, self._leave)
         late.daemon = True  # a thread, since the loop itself may wait for one of the store's
         late.start()
 
     async def _live(self) -> WorkerExit:
-        hello = await first(self._family.gather(), self._asked)
+        hello = await first(self._family.start(), self._asked)
         if hello is None:
-            return WorkerExit.FINE
+            return WorkerExit.OK
         self._settings = Settings.load(hello["settings"])
         self._grace = self._settings.grace.total_seconds()
         if unused := hello.get("unused"):
@@ -137,7 +141,7 @@ class Supervisor:
             await first(retry_transient(self._store.open, (StoreBusy, StoreFull)), self._asked)
             if not self._asked.is_set():
                 await first(retry_transient(self._take_over), self._asked)
-            return WorkerExit.FINE if self._asked.is_set() else await self._serve(hello)
+            return WorkerExit.OK if self._asked.is_set() else await self._serve(hello)
         finally:
             await self._store.close()
 
@@ -151,13 +155,13 @@ class Supervisor:
             await first(retry_transient(lambda: self._store.register_worker(info)), self._asked)
             await first(retry_transient(lambda: self._wait_for_old_children(holder)), self._asked)
             await first(retry_transient(recovery.run_once), self._asked)
-            return WorkerExit.FINE if self._asked.is_set() else await self._work(identity)
+            return WorkerExit.OK if self._asked.is_set() else await self._work(identity)
         finally:
             with suppress(OperatorError):
                 await self._store.deregister_worker(holder)
             await identity.release()
             with suppress(OperatorError):
-                await forget(self._store, holder)
+                await remove_boot_lock(self._store, holder)
 
     async def _take_over(self) -> None:
         await complete_transfer(self._store, self._open_store)
@@ -179,15 +183,15 @@ class Supervisor:
         """An earlier boot left runs: its supervisor is dead, its children may still be ending."""
         name, boot = holder.instance_id, holder.boot_id
         if await self._store.running_under_other_boots(instance_id=name, besides=boot, limit=1):
-            await asyncio.sleep(orphan_patience(self._settings).total_seconds())
+            await asyncio.sleep(orphan_timeout(self._settings).total_seconds())
 
-    async def _work(self, identity: Identity) -> WorkerExit:
+    async def _work(self, identity: WorkerIdentity) -> WorkerExit:
         holder = identity.holder
         care = ChildWatchdog(
             self._store, self._settings, clock=self._clock, members=lambda: self._family.members
         )
         loops = [asyncio.create_task(loop) for loop in self._loops(identity, care)]
-        self._family.begin(holder)
+        self._family.start_work(holder)
         log.info("worker started instance=%s boot=%s", holder.instance_id, holder.boot_id)
         try:
             work = self._drained() if self._plan.burst else asyncio.Event().wait()
@@ -196,7 +200,7 @@ class Supervisor:
             if self._moved is not None:
                 log.error("%s", self._moved)
                 return WorkerExit.MOVED
-            return WorkerExit.TAKEN if identity.is_lost else ended
+            return WorkerExit.IDENTITY_IN_USE if identity.is_lost else ended
         finally:
             for task in loops:
                 task.cancel()
@@ -204,7 +208,7 @@ class Supervisor:
             log.info("worker stopped instance=%s", holder.instance_id)
 
     def _loops(
-        self, identity: Identity, care: ChildWatchdog
+        self, identity: WorkerIdentity, care: ChildWatchdog
     ) -> Iterable[Coroutine[Any, Any, None]]:
         settings, random = self._settings, self._random
         poke = asyncio.Event()
@@ -230,34 +234,36 @@ class Supervisor:
             settings.renew, care.renew_once, what=renew, random=random, poke=poke, patience=1
         )
         yield run_periodically(settings.renew, beat, what=alive, random=random, patience=1)
-        yield run_periodically(min(LOOK, settings.max_silence / 4), care.check_once, random=random)
-        yield run_periodically(LOOK, self._recycle_once, random=random)
+        yield run_periodically(
+            min(CHECK_INTERVAL, settings.max_silence / 4), care.check_once, random=random
+        )
+        yield run_periodically(CHECK_INTERVAL, self._recycle_once, random=random)
         yield run_maintenance(Maintenance(self._store, self._ids.job), settings, random=random)
         if self._beside is not None:
             yield self._beside(self._store, settings)
 
     def _recovery(self, holder: LeaseHolder, queues: list[str]) -> Recovery:
         """For before anything new is taken; the identity is held, so earlier boots are dead."""
-        scope: Scope = "all" if self._plan.topology == "single" else "instance"
+        scope: RecoveryScope = "all" if self._plan.topology == "single" else "instance"
         return Recovery(self._store, holder, scope=scope, new_id=self._ids.job, queues=queues)
 
     async def _stop(self) -> WorkerExit:
         """Within the grace in order, then by force; a second signal goes straight to force."""
         self._asked.set()
         self._family.stop(self._grace)
-        await first(self._family.gone(self._grace + AFTER_GRACE), self._hurry)
-        await self._family.gone(0.0)
-        failed = self._plan.burst and any(self._settled[str(state)] for state in BAD_ENDS)
-        return WorkerExit.FAILED if failed or self._hurry.is_set() else WorkerExit.FINE
+        await first(self._family.wait_gone(self._grace + EXIT_TIMEOUT_S), self._hurry)
+        await self._family.wait_gone(0.0)
+        failed = self._plan.burst and any(self._settled[str(state)] for state in FAILED_STATES)
+        return WorkerExit.FAILED if failed or self._hurry.is_set() else WorkerExit.OK
 
     async def _drained(self) -> None:
         """Until two rounds of asking find no child with work, and nothing done in between."""
         before = -1
         while True:
-            working = self._family.at_work
-            await asyncio.gather(*(kin.ask_drained() for kin in working))
+            working = self._family.running_jobs
+            await asyncio.gather(*(kin.request_drain() for kin in working))
             done = self._settled.total() + sum(sum(kin.settled.values()) for kin in working)
-            if done == before and working and working == self._family.at_work:
+            if done == before and working and working == self._family.running_jobs:
                 return
             before = done
             if not working:
@@ -265,7 +271,7 @@ class Supervisor:
 
     async def _recycle_once(self) -> None:
         for kin in self._family.working:
-            memory, ended = kin.board.memory_in_use, kin.board.ended
+            memory, ended = kin.lease_table.memory_in_use, kin.lease_table.ended
             if self._plan.max_memory and ended and memory > self._plan.max_memory:
                 self._family.replace(kin, f"it uses {memory:,} bytes")
             elif self._plan.max_jobs and ended >= self._plan.max_jobs:
@@ -279,17 +285,19 @@ class Supervisor:
     async def _died(self, kin: ChildProcess) -> None:
         """Settle what it left, however long the store takes: nobody else knows who is to blame."""
         self._settled.update(kin.settled)
-        entries = list(kin.board.entries())
+        entries = list(kin.lease_table.entries())
         if not entries:
             return
-        found = findings(kin, entries, now=self._clock.monotonic())
+        found = attribute_crash(kin, entries, now=self._clock.monotonic())
         leases = [entry.lease for entry in entries]
         for tries in count(1):
             try:
                 went = await close_runs(self._store, leases, found, new_id=self._ids.job)
             except OperatorError as error:
                 log.warning("cannot settle the runs of child %d yet: %s", kin.pid, error)
-                if isinstance(error, StoreClosed) or (self._asked.is_set() and tries > TRIES):
+                if isinstance(error, StoreClosed) or (
+                    self._asked.is_set() and tries > MAX_CLOSE_ATTEMPTS
+                ):
                     return  # their leases lapse, and another worker takes them over
                 await asyncio.sleep(0.2)
             else:
@@ -299,7 +307,8 @@ class Supervisor:
 
 
 async def retry_transient(
-    step: Callable[[], Awaitable[object]], passing: tuple[type[OperatorError], ...] = PASSING
+    step: Callable[[], Awaitable[object]],
+    passing: tuple[type[OperatorError], ...] = TRANSIENT_ERRORS,
 ) -> None:
     """Do it, again and again while the store is busy, full or away: these pass."""
     while True:

@@ -10,19 +10,19 @@ from outlast.config import Settings
 from outlast.core.duration import MICROSECOND
 from outlast.core.state import Loss
 from outlast.store.contract.jobs import Jobs
-from outlast.worker.executors.guarded_process import TERMINATE_TIMEOUT
-from outlast.worker.supervisor.child_process import ChildProcess, Role
+from outlast.worker.executors.guarded_process import TERMINATE_TIMEOUT_S
+from outlast.worker.supervisor.child_process import ChildProcess, ChildRole
 from outlast.worker.supervisor.shared_lease_table import LeaseEntry
 
 log = logging.getLogger("outlast.worker")
 
-MERCY: Final = timedelta(seconds=1)
+STOP_TIMEOUT: Final = timedelta(seconds=1)
 """How long a handler that was told its time is over may still take to stop by itself."""
 
-LONGEST_START: Final = timedelta(minutes=10)
+MAX_START_TIME: Final = timedelta(minutes=10)
 """How long a child may take to load its app, however short `max_silence` is."""
 
-OUTSIDE: Final = frozenset({"process", "command"})
+OUT_OF_PROCESS_EXECUTORS: Final = frozenset({"process", "command"})
 """Executors that end such a handler themselves, and no neighbour with it; they take longer."""
 
 
@@ -45,14 +45,16 @@ class ChildWatchdog:
 
     async def renew_once(self) -> int:
         """Renew what the living hold; how many leases were. Tells a child what it must know."""
-        held = [(kin, entry.lease) for kin in self._members() for entry in kin.board.entries()]
+        held = [
+            (kin, entry.lease) for kin in self._members() for entry in kin.lease_table.entries()
+        ]
         if not held:
             return 0
         leases = [lease for _, lease in held]
         renewals = await self._store.renew(leases, span=self._settings.lease)
         for (kin, lease), renewal in zip(held, renewals, strict=True):
             if not renewal.held or renewal.cancel_requested:
-                kin.line.send(
+                kin.channel.send(
                     "found",
                     job=lease.job_id,
                     token=lease.token,
@@ -83,19 +85,23 @@ class ChildWatchdog:
     def _is_silent(self, kin: ChildProcess, now: int) -> bool:
         silence = self._settings.max_silence
         if (
-            kin.role is Role.STARTING
+            kin.role is ChildRole.STARTING
         ):  # importing an app gives no sign of life, and may take a while
-            silence = max(silence, LONGEST_START)
-        return now - kin.seen > silence // MICROSECOND
+            silence = max(silence, MAX_START_TIME)
+        return now - kin.last_heartbeat > silence // MICROSECOND
 
     @staticmethod
     def _is_late(kin: ChildProcess, now: int) -> bool:
-        return any(is_late(entry, now) for entry in kin.board.entries())
+        return any(is_overdue(entry, now) for entry in kin.lease_table.entries())
 
 
-def is_late(entry: LeaseEntry, now: int) -> bool:
+def is_overdue(entry: LeaseEntry, now: int) -> bool:
     """Whether its handler still runs, though its time was over some while ago."""
     if entry.deadline is None or entry.has_returned:
         return False
-    patience = timedelta(seconds=TERMINATE_TIMEOUT) if entry.executor in OUTSIDE else timedelta()
-    return now > entry.deadline + (MERCY + patience) // MICROSECOND
+    patience = (
+        timedelta(seconds=TERMINATE_TIMEOUT_S)
+        if entry.executor in OUT_OF_PROCESS_EXECUTORS
+        else timedelta()
+    )
+    return now > entry.deadline + (STOP_TIMEOUT + patience) // MICROSECOND
