@@ -32,7 +32,7 @@ DOWN: Final = (0.2, 1.5)
 WHOLE: Final = {"lease": "15s", "renew": "5s", "tick": "1s", "poll": "500ms", "grace": "30s"}
 """The settings that a user has without choosing any."""
 
-LATE: Final = 60.0
+LATE: Final = 120.0
 BUNCH: Final = 10
 LEFT: Final = (
     "SELECT (SELECT count(*) FROM outlast.waiting) + (SELECT count(*) FROM outlast.open_runs)"

@@ -16,7 +16,10 @@ from outlast.worker import log_events
 log = logging.getLogger("outlast.worker")
 
 BAD = FINAL - GOOD
+FIRST_RETRY_PAUSE_S = 0.2
 MAX_RETRY_PAUSE_S = 1.0
+"""Seconds between two tries to write: twice as long after each failure, up to the longest."""
+
 MAX_BATCH = 1000
 """So many ends go out in one write: enough to be quick, few enough to be soon over."""
 
@@ -25,6 +28,11 @@ ERROR_LOG_ATTEMPTS = 5
 
 LOG_EVERY_ATTEMPTS = 60
 """Then every so many tries are told: about once a minute."""
+
+
+def pause_after(failed: int) -> float:
+    """Return the seconds to wait for the next try after that many failed ones in a row."""
+    return min(MAX_RETRY_PAUSE_S, FIRST_RETRY_PAUSE_S * 2.0 ** min(failed - 1, 10))
 
 
 class Finisher:
@@ -98,7 +106,7 @@ class Finisher:
                 tell = log.error if failed >= ERROR_LOG_ATTEMPTS else log.warning
                 if failed <= ERROR_LOG_ATTEMPTS or failed % LOG_EVERY_ATTEMPTS == 0:
                     tell("%d ends not written after %d tries: %s", len(changes), failed, error)
-                await asyncio.sleep(min(MAX_RETRY_PAUSE_S, 0.1 * 2 ** min(failed, 10)))
+                await asyncio.sleep(pause_after(failed))
             except Exception:
                 # A fault of ours. The leases lapse and the jobs run again: late, but not lost.
                 log.exception("%d ends could not be written", len(changes))
