@@ -232,13 +232,13 @@ class Outlast(Admin):
             self.settings,
             ids=self._ids,
             random=SystemRandom().random,
-            beside=self._background_services(),
+            background_services=self._background_services(),
             instance_id=instance_id or _instance_id(),
             queues=queues,
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            watches=tuple(self._watches),
+            failure_sinks=tuple(self._watches),
         )
 
     def _background_services(self) -> "BackgroundServices":
@@ -249,7 +249,7 @@ class Outlast(Admin):
             await sync_declared(self.sync_schedules)
             # Without the lock, whose file would stay beside the database: one file is the promise.
             poll = self.settings.poll
-            await run_trigger_loop(store, self._ids.job, poll, by_turns=False)
+            await run_trigger_loop(store, self._ids.job, poll, use_leader_lock=False)
 
         return trigger
 
@@ -271,12 +271,12 @@ class Outlast(Admin):
             self.settings,
             ids=self._ids,
             random=SystemRandom().random,
-            held=held,
+            leases=held,
             queues=self.registry.queues() if queues is None else queues,
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            watches=tuple(self._watches),
+            failure_sinks=tuple(self._watches),
         )
 
     def sync(self) -> Sync:

@@ -49,7 +49,7 @@ class Line:
 
     def send(self, kind, **values):
         self.told.append(kind)
-        if kind == "told":
+        if kind == "event":
             self.events.append(values["event"])
 
     async def messages(self):
@@ -74,11 +74,11 @@ class Nursery:
         os.close(theirs)
         kin = ChildProcess(
             Process(),
-            board=SharedLeaseTable.new(),
-            line=Line(),
+            lease_table=SharedLeaseTable.new(),
+            channel=Line(),
             lifeline=ours,
             dump=tempfile.TemporaryFile(),  # noqa: SIM115 - it lives as long as the child
-            born=0,
+            started_at=0,
         )
         self.born.put_nowait(kin)
         return kin
@@ -100,7 +100,7 @@ async def family(nursery):
     async def died(kin):
         pass
 
-    family = ChildPool(nursery, size=1, clock=FakeClock(), died=died)
+    family = ChildPool(nursery, size=1, clock=FakeClock(), on_exit=died)
     yield family
     family.stop(0.0)
     await family.wait_gone(0.0)

@@ -47,7 +47,7 @@ async def test_a_dispatch_that_fails_once_is_tried_again_at_the_next_tick(
     handle = await story.enqueue()
     sql.write(FAULT.format("DELETE ON outlast_waiting"))
     async with app.worker() as worker:
-        await until(lambda: "cannot take jobs" in caplog.text)
+        await until(lambda: "cannot claim jobs" in caplog.text)
         while_faulty = (await handle.job(), await app.runs(handle.id), list(ran))
         sql.write(MENDED)
         await worker.drained()
@@ -95,7 +95,7 @@ async def a_locked_out_worker(path: Path, monkeypatch: pytest.MonkeyPatch) -> As
 
         handle = await story.enqueue()
         async with app.worker() as worker:
-            await until(lambda: worker._engine._slots.active)
+            await until(lambda: worker._engine._pool.active)
             connection.execute("BEGIN IMMEDIATE")
             locked.set()
             yield handle, worker, connection

@@ -346,7 +346,7 @@ async def test_a_reporter_pauses_between_its_writes(app, store):
         times.append(loop.time())
         return [True] * len(reports)
 
-    reporter = ProgressReporter(report, between=0.05)
+    reporter = ProgressReporter(report, interval=0.05)
 
     @app.job
     async def step(run: Run) -> None:

@@ -256,7 +256,7 @@ async def test_a_sink_that_never_answers_holds_up_nobody(
 
     assert [job.state for job in ends] == [State.DEAD_LETTER] * 6
     assert 1 <= len(taken) <= 3
-    assert "failures are not told: 2 wait for a slow sink" in caplog.text
+    assert "failures dropped: 2 wait for a slow sink" in caplog.text
 
 
 async def test_what_the_sinks_have_not_heard_they_hear_before_the_worker_is_gone(

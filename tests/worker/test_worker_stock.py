@@ -24,7 +24,7 @@ def claims(kind, many):
 
 
 def learnt(*, concurrency=2, most=1000, **seconds):
-    stock = PrefetchBudget(concurrency=concurrency, most=most)
+    stock = PrefetchBudget(concurrency=concurrency, limit=most)
     for kind, took in seconds.items():
         for _ in range(200):
             stock.ended(kind, took)
@@ -32,7 +32,7 @@ def learnt(*, concurrency=2, most=1000, **seconds):
 
 
 def test_nothing_is_held_ready_before_anything_is_known():
-    assert PrefetchBudget(concurrency=2, most=1000).room([]) == 0
+    assert PrefetchBudget(concurrency=2, limit=1000).room([]) == 0
 
 
 def test_as_many_are_held_ready_as_make_up_a_seconds_work_and_no_more_than_allowed():

@@ -59,9 +59,9 @@ async def _work(
         app.store,
         engine,
         app.settings,
-        held=held,
-        line=await ControlChannel.connect(line),
-        ready=lambda: sync_declared(app.sync_schedules),
+        leases=held,
+        channel=await ControlChannel.connect(line),
+        on_ready=lambda: sync_declared(app.sync_schedules),
     )
     watch_lifeline(lifeline, child, orphan_timeout(app.settings))
     await child.run()

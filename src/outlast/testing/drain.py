@@ -142,7 +142,7 @@ class Drainer:
             self._settings,
             ids=self._ids,
             random=_longest,
-            held=held,
+            leases=held,
             queues=queues,
             concurrency=concurrency,
             judge=self._witness,

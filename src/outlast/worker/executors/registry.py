@@ -1,4 +1,4 @@
-"""Every executor a worker has, by name."""
+"""The executors of a worker, by name."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,14 +16,14 @@ def make_executors(
     concurrency: int,
     logs: Path,
     addresses: Mapping[str, str],
-    stepping: OnStep | None,
-    moved: ExecutorChanged = lambda _lease, _executor: None,
+    on_step: OnStep | None,
+    on_executor_changed: ExecutorChanged = lambda _lease, _executor: None,
 ) -> dict[ExecutorName, Executor]:
-    """None of them holds anything until it is first used."""
+    """Create all executors. None holds a resource before its first use."""
     threads = ThreadExecutor(concurrency)
     return {
-        "async": AsyncExecutor(stepping),
+        "async": AsyncExecutor(on_step),
         "thread": threads,
         "process": ProcessExecutor(addresses),
-        "command": CommandExecutor(threads, logs, moved),
+        "command": CommandExecutor(threads, logs, on_executor_changed),
     }
