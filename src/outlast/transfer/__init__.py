@@ -1,4 +1,4 @@
-"""Moving everything from one store to another, with work going on at one of them at any moment."""
+"""Transfer of everything from one store to another; at any moment one of them accepts work."""
 
 from outlast.transfer.copy import CopyResult, StoreCopy, address_of
 
