@@ -1,5 +1,6 @@
 """The schedule manager: save, edit, pause, preview, run and backfill schedules."""
 
+import builtins
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from outlast.core.duration import Duration
 from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import Plan, Schedule, SlotRecord
 from outlast.core.template import KIND
-from outlast.errors import InvalidSchedule, ScheduleChanged, UnknownSchedule, UnknownTemplate
+from outlast.errors import InvalidSchedule, ScheduleChanged, ScheduleNotFound, TemplateNotFound
 from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
 from outlast.jobs.registry import Registry
@@ -106,14 +107,14 @@ class ScheduleManager:
         )
 
     async def get(self, name: str) -> Schedule:
-        """Return the schedule with a name or id. Raises UnknownSchedule if there is none."""
+        """Return the schedule with a name or id. Raises ScheduleNotFound if there is none."""
         store = await self._client.store()
         found = await store.schedule(name)
         if found is None:
             raise _unknown(name, [each.name for each in await store.schedules(limit=PAGE_SIZE)])
         return found
 
-    async def all(self) -> list[Schedule]:
+    async def list(self) -> builtins.list[Schedule]:
         """Return all schedules, ordered by name."""
         store = await self._client.store()
         found: list[Schedule] = []
@@ -139,20 +140,22 @@ class ScheduleManager:
         """Continue with the next slot after now."""
         return await self.edit(name, enabled=True)
 
-    async def next(self, name: str, *, limit: int = 10) -> list[Upcoming]:
+    async def next(self, name: str, *, limit: int = 10) -> builtins.list[Upcoming]:
         """Return its next occurrences, with the effect of clock changes."""
         schedule = await self.get(name)
         now = await (await self._client.store()).now()
         return preview(schedule.plan.rule, now, limit=_bounded(limit))
 
-    async def test(self, *, limit: int = 10, **when: Unpack[RuleOptions]) -> list[Upcoming]:
+    async def test(
+        self, *, limit: int = 10, **when: Unpack[RuleOptions]
+    ) -> builtins.list[Upcoming]:
         """Return the next occurrences of a rule: `test(cron="0 2 * * *", timezone=…)`."""
         now = await (await self._client.store()).now()
         return preview(rule_of(when), now, limit=_bounded(limit))
 
     async def diff(
         self, name: str, *, limit: int = 10, **when: Unpack[RuleOptions]
-    ) -> list[tuple[datetime, SlotChange]]:
+    ) -> builtins.list[tuple[datetime, SlotChange]]:
         """Return how an edit would change its next slots."""
         rule = (await self.get(name)).plan.rule
         now = await (await self._client.store()).now()
@@ -160,7 +163,7 @@ class ScheduleManager:
 
     async def history(
         self, name: str, *, before: datetime | None = None, limit: int = 50
-    ) -> list[SlotRecord]:
+    ) -> builtins.list[SlotRecord]:
         """Return its past slots and outcomes, latest first; `before` selects the next page."""
         schedule = await self.get(name)
         store = await self._client.store()
@@ -180,7 +183,7 @@ class ScheduleManager:
 
     async def backfill(
         self, name: str, since: datetime, until: datetime, *, dry_run: bool = False
-    ) -> list[BackfillLine]:
+    ) -> builtins.list[BackfillLine]:
         """Run every unclaimed slot of a time range; with `dry_run` only return them."""
         schedule = await self.get(name)
         store = await self._client.store()
@@ -188,7 +191,7 @@ class ScheduleManager:
             store, schedule, since, until, new_id=self._client.ids.job, dry_run=dry_run
         )
 
-    async def sync(self, declared: Mapping[str, ScheduleDeclaration]) -> list[Schedule]:
+    async def sync(self, declared: Mapping[str, ScheduleDeclaration]) -> builtins.list[Schedule]:
         """Write declared schedules into the store; return those written. Idempotent.
 
         A schedule that was edited at run time is kept until its declaration changes. A paused
@@ -238,7 +241,7 @@ class ScheduleManager:
             return source_from_type(self._registry, target, params)
         record = await (await self._client.store()).document(KIND, template)
         if record is None:
-            raise UnknownTemplate(
+            raise TemplateNotFound(
                 f"no template {repr_short(template)} is in this store; save one first"
             )
         return source_from_template(self._registry, record, params)
@@ -289,7 +292,7 @@ def _changed(name: str) -> ScheduleChanged:
     )
 
 
-def _unknown(name: str, known: list[str]) -> UnknownSchedule:
+def _unknown(name: str, known: list[str]) -> ScheduleNotFound:
     near = get_close_matches(str(name), known, n=_MAX_SUGGESTIONS) or known[:_MAX_SUGGESTIONS]
     hint = f"near it: {', '.join(near)}" if near else "there are none; save one first"
-    return UnknownSchedule(f"no schedule {repr_short(name)} is in this store; {hint}")
+    return ScheduleNotFound(f"no schedule {repr_short(name)} is in this store; {hint}")

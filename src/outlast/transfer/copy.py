@@ -194,7 +194,7 @@ class StoreCopy:
     def _require_open(self, status: TransferStatus) -> None:
         if status.stage in (TransferStage.FILLING, TransferStage.READY):
             raise TransitionRefused(
-                f"{self._from} is itself being filled from {status.other}; finish that transfer first"
+                f"{self._from} is itself being filled from {status.other}; finish that first"
             )
         if status.stage is TransferStage.SEALED and status.other != self._to:
             raise TransitionRefused(

@@ -14,7 +14,7 @@ from outlast.core.state import Loss, RunStatus
 from outlast.errors import OutlastError
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.registry import Registry
-from outlast.run_context import Begin, Run
+from outlast.run_context import Begin, WorkerRun
 from outlast.worker import log_events
 from outlast.worker.deadlines import Deadlines
 from outlast.worker.executors.base import Executor
@@ -26,7 +26,7 @@ from outlast.worker.run_outcome import ActiveRun, AnyType, OutcomeJudge, describ
 log = logging.getLogger("outlast.worker")
 
 COMMITTED_STATUSES = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
-"""Run statuses that commit the run's transaction; every other status rolls it back."""
+"""WorkerRun statuses that commit the run's transaction; every other status rolls it back."""
 
 
 class AttemptRunner:
@@ -99,11 +99,11 @@ class AttemptRunner:
         """Cancel the `max_runtime` timers."""
         self._deadlines.close()
 
-    def _new_run(self, claim: Claim, kind: AnyType) -> Run:
-        tell = None if self._reporter is None else self._reporter.notify
+    def _new_run(self, claim: Claim, kind: AnyType) -> WorkerRun:
+        notify = None if self._reporter is None else self._reporter.notify
         # The policy of the type decides, also where a test replaces the executor.
         begin = None if kind.policy.executor in {"process", "command"} else self._begin
-        return Run(claim, begin=begin, loop=self._loop, tell=tell)
+        return WorkerRun(claim, begin=begin, loop=self._loop, notify=notify)
 
     def _record_start(self, claim: Claim, kind: AnyType) -> None:
         name = kind.executor

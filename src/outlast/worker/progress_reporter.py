@@ -8,7 +8,7 @@ from typing import Final
 
 from outlast.core.run import Lease
 from outlast.errors import OperatorError
-from outlast.run_context import Run
+from outlast.run_context import WorkerRun
 
 log = logging.getLogger("outlast.worker")
 
@@ -31,15 +31,15 @@ class ProgressReporter:
         self._record_progress = record_progress
         self._interval = interval
         self._loop = asyncio.get_running_loop()
-        self._runs: list[Run] = []
+        self._runs: list[WorkerRun] = []
         self._task: asyncio.Task[None] | None = None
 
-    def notify(self, run: Run) -> None:
+    def notify(self, run: WorkerRun) -> None:
         """Schedule a write for a run that has new progress. Thread-safe."""
         with suppress(RuntimeError):  # the loop is closed, so the worker has stopped
             self._loop.call_soon_threadsafe(self._add, run)
 
-    async def write_last(self, run: Run) -> None:
+    async def write_last(self, run: WorkerRun) -> None:
         """Write the last progress of a run whose handler has ended."""
         if run.has_news:
             await self._write([run])
@@ -49,7 +49,7 @@ class ProgressReporter:
         if self._task is not None:
             self._task.cancel()
 
-    def _add(self, run: Run) -> None:
+    def _add(self, run: WorkerRun) -> None:
         self._runs.append(run)
         if self._task is None:
             self._task = asyncio.create_task(self._write_all(), name="outlast-progress")
@@ -63,7 +63,7 @@ class ProgressReporter:
         finally:
             self._task = None
 
-    async def _write(self, runs: list[Run]) -> bool:
+    async def _write(self, runs: list[WorkerRun]) -> bool:
         runs = [run for run in runs if run.has_news]
         try:
             updates = [(run.lease, run.take_progress()) for run in runs]

@@ -21,9 +21,9 @@ from outlast.core.classify import ErrorClass
 from outlast.core.limits import truncate
 from outlast.core.outcome import HandlerOutcome
 from outlast.core.run import Claim
-from outlast.errors import UnknownType
+from outlast.errors import TypeNotFound
 from outlast.jobs.registry import JobType, Registry
-from outlast.run_context import Run
+from outlast.run_context import WorkerRun
 from outlast.worker.executors.process_protocol import decode_task, encode, encode_outcome
 
 PROGRESS_INTERVAL_S: Final = 0.1
@@ -51,10 +51,10 @@ class HandlerServer:
         self._socket = connection
         self._send_lock = threading.Lock()
         self._tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._progress: queue.SimpleQueue[Run] = queue.SimpleQueue()
+        self._progress: queue.SimpleQueue[WorkerRun] = queue.SimpleQueue()
 
     def serve(self) -> None:
-        """Run tasks until the worker is gone or the process is asked to end."""
+        """WorkerRun tasks until the worker is gone or the process is asked to end."""
         for target in (self._receive_tasks, self._report):
             threading.Thread(target=target, daemon=True).start()
         try:
@@ -73,7 +73,7 @@ class HandlerServer:
         with self._send_lock:
             self._socket.sendall(encode(message))
 
-    def send_progress(self, run: Run) -> None:
+    def send_progress(self, run: WorkerRun) -> None:
         """Send the new progress of a run, if any.
 
         Taking and sending are one step under the lock, since the worker ignores messages after the
@@ -83,7 +83,7 @@ class HandlerServer:
             if run.has_news:
                 self._socket.sendall(encode({"progress": run.take_progress()}))
 
-    def queue_progress(self, run: Run) -> None:
+    def queue_progress(self, run: WorkerRun) -> None:
         """Let the reporting thread send the progress of a run."""
         self._progress.put(run)
 
@@ -112,13 +112,13 @@ class HandlerServer:
         return answer
 
 
-class RemoteRun(Run):
+class RemoteRun(WorkerRun):
     """A run in a handler process. It has no transaction."""
 
     __slots__ = ("_server",)
 
     def __init__(self, claim: Claim, server: HandlerServer) -> None:
-        super().__init__(claim, tell=server.queue_progress)
+        super().__init__(claim, notify=server.queue_progress)
         self._server = server
 
     def attach(self, *paths: str | PathLike[str]) -> None:
@@ -138,13 +138,13 @@ def _registry(address: str) -> Registry:
     module, _, name = address.partition(":")
     registry = getattr(getattr(importlib.import_module(module), name, None), "registry", None)
     if not isinstance(registry, Registry):
-        raise UnknownType(
+        raise TypeNotFound(
             f"{address} is not an Outlast app; give the worker the address of the app"
         )
     return registry
 
 
-def _call(kind: JobType[..., Any], run: Run, params: dict[str, Any]) -> object:
+def _call(kind: JobType[..., Any], run: WorkerRun, params: dict[str, Any]) -> object:
     handler = partial(kind.function, run) if kind.takes_run else kind.function
     value = handler(**params)
     return asyncio.run(value) if asyncio.iscoroutine(value) else value
@@ -159,7 +159,7 @@ def _answer(kind: JobType[..., Any], value: object) -> dict[str, Any]:
 
 
 def _failure(kind: JobType[..., Any] | None, error: BaseException) -> dict[str, Any]:
-    verdict = ErrorClass.TRANSIENT if kind is None else kind.classifier.verdict(error)
+    verdict = ErrorClass.TRANSIENT if kind is None else kind.classifier.classify(error)
     text = truncate("".join(traceback.format_exception(error)))
     return {"error": text, "permanent": verdict is ErrorClass.PERMANENT}
 
