@@ -1,5 +1,5 @@
--- What was asked is in `jobs` and never rewritten. Live rows are few and apart from history: a job
--- is in exactly one of `waiting`, `open_runs` and `ends`. Moments are microseconds since 1970 (UTC).
+-- A request is in `jobs` and is not rewritten. Live rows are few and separate from history: a job is
+-- in exactly one of `waiting`, `open_runs` and `ends`. Times are UTC microseconds since 1970.
 
 CREATE TABLE outlast_jobs (
   seq INTEGER PRIMARY KEY,
@@ -21,13 +21,13 @@ CREATE TABLE outlast_jobs (
   retry_of INTEGER REFERENCES outlast_jobs (seq),
   root INTEGER REFERENCES outlast_jobs (seq),  -- NULL: it is the root of its chain
   group_id TEXT,
-  member_of INTEGER REFERENCES outlast_groups (seq),  -- NULL: a group_id alone changes nothing
+  member_of INTEGER REFERENCES outlast_groups (seq),  -- NULL: not a member, whatever its group_id
   template_id TEXT,
-  template_at INTEGER,  -- the version of its template: when that was last written
+  template_at INTEGER,  -- version of its template: the time of its last write
   schedule_id TEXT,
   CONSTRAINT chain_links CHECK ((retry_of IS NULL) = (root IS NULL))
 );
--- One successor per job, ever: what makes repeating a retry harmless.
+-- At most one successor per job, so that repeating a retry is safe.
 CREATE UNIQUE INDEX outlast_jobs_retry_of ON outlast_jobs (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX outlast_jobs_root ON outlast_jobs (root) WHERE root IS NOT NULL;
 CREATE INDEX outlast_jobs_member_of ON outlast_jobs (member_of, seq) WHERE member_of IS NOT NULL;
@@ -49,10 +49,10 @@ CREATE TABLE outlast_waiting (
   failures INTEGER NOT NULL,
   losses INTEGER NOT NULL,
   member_of INTEGER,
-  -- A started `once` or `linked` job never comes back.
+  -- A started `once` or `linked` job never waits again.
   CONSTRAINT runs_again CHECK (token = 0 OR delivery = 'lease')
 );
--- The claim order, by type so that a worker pays nothing for the types it does not serve.
+-- The claim order by type, so that a claim skips the types that its worker does not serve.
 CREATE INDEX outlast_waiting_ready ON outlast_waiting
   (queue, type, priority DESC, position, available_at, created_at, job)
   WHERE state = 'queued';
@@ -63,18 +63,18 @@ CREATE INDEX outlast_waiting_deadline ON outlast_waiting (start_deadline, job)
 CREATE INDEX outlast_waiting_once ON outlast_waiting
   (name, queue, priority DESC, position, available_at, created_at, job)
   WHERE delivery = 'once' AND state = 'queued';
--- Whoever has a position of its own, in order; 0 is what a `scheduled` queue gives everybody.
+-- Jobs with a position, in order; jobs of a `scheduled` queue have 0 unless they were moved.
 CREATE INDEX outlast_waiting_position ON outlast_waiting
   (queue, priority, position, available_at, created_at, job)
   WHERE position <> 0;
--- Those of the blocked that have none, for whoever gives them one.
+-- Blocked jobs without a position, for a move that gives them one.
 CREATE INDEX outlast_waiting_blocked ON outlast_waiting
   (queue, priority, available_at, created_at, job)
   WHERE state = 'blocked' AND position = 0;
 CREATE INDEX outlast_waiting_member_of ON outlast_waiting (member_of, job) WHERE member_of IS NOT NULL;
 
--- Whoever ran a job has a row, for its runs to point at. What follows `boot_id` is there only while
--- it is enlisted: `started_at` says whether it is.
+-- Every worker that ran a job has a row, to which its runs refer. The columns after `boot_id` are set
+-- while it is registered: `started_at` is NULL otherwise.
 CREATE TABLE outlast_workers (
   id INTEGER PRIMARY KEY,
   instance_id TEXT NOT NULL CONSTRAINT instance_name CHECK (length(instance_id) BETWEEN 1 AND 128),
@@ -93,10 +93,10 @@ CREATE TABLE outlast_workers (
 );
 CREATE INDEX outlast_workers_registered ON outlast_workers (started_at)
   WHERE started_at IS NOT NULL;
--- Nobody: whose a run is that left no trace of its worker.
+-- The unknown worker, holder of runs whose worker record is missing.
 INSERT INTO outlast_workers (id, instance_id, boot_id) VALUES (0, '?', '?');
 
--- The row is the lease: a finish that finds none, or another token, is stale.
+-- The row is the lease: a finish that finds no row, or another token, is stale.
 CREATE TABLE outlast_open_runs (
   job INTEGER PRIMARY KEY REFERENCES outlast_jobs (seq),
   run_id TEXT NOT NULL,
@@ -120,7 +120,7 @@ CREATE TABLE outlast_open_runs (
   failures INTEGER NOT NULL,
   losses INTEGER NOT NULL,
   member_of INTEGER,
-  -- A job that executes at most once has one token.
+  -- A job that runs at most once has one token.
   CONSTRAINT one_run CHECK (token = 1 OR delivery = 'lease')
 );
 CREATE UNIQUE INDEX outlast_open_name ON outlast_open_runs (name) WHERE delivery = 'once';
@@ -151,10 +151,10 @@ CREATE TABLE outlast_runs (
   PRIMARY KEY (job, token)
 ) WITHOUT ROWID;
 
--- So that a worker's row can go when its last run has.
+-- Finds workers without runs, whose rows can be deleted.
 CREATE INDEX outlast_runs_worker ON outlast_runs (worker);
 
--- One terminal record per job: its key makes that a constraint.
+-- One end per job, by its primary key.
 CREATE TABLE outlast_ends (
   job INTEGER PRIMARY KEY REFERENCES outlast_jobs (seq) ON DELETE CASCADE,
   state TEXT NOT NULL CONSTRAINT end_state
@@ -170,11 +170,11 @@ CREATE TABLE outlast_ends (
   losses INTEGER NOT NULL
 );
 CREATE INDEX outlast_ends_state ON outlast_ends (state, at);
--- The few that did not succeed are looked for among the many that did.
+-- Finds the few unsuccessful jobs among many successes.
 CREATE INDEX outlast_ends_unsuccessful ON outlast_ends (state, job) WHERE state <> 'succeeded';
 
--- Keys point at the root of a chain. 'key' rows stay for ever, also when their job is pruned;
--- 'active' rows go when the chain ends.
+-- Keys refer to the root of a chain. 'key' rows stay for ever, even after their job is pruned;
+-- 'active' rows are deleted when the chain ends.
 CREATE TABLE outlast_keys (
   scope TEXT NOT NULL CONSTRAINT key_scope CHECK (scope IN ('key', 'active')),
   key TEXT NOT NULL CONSTRAINT key_size CHECK (length(key) BETWEEN 1 AND 512),
@@ -190,18 +190,18 @@ CREATE TABLE outlast_slots (
   slot_at INTEGER NOT NULL,
   outcome TEXT NOT NULL CONSTRAINT slot_outcome
     CHECK (outcome IN ('ran', 'late', 'manual', 'skipped', 'missed', 'coalesced', 'overlap')),
-  planned INTEGER NOT NULL,  -- when it was to be triggered
-  actual INTEGER NOT NULL,  -- when it was answered
+  planned INTEGER NOT NULL,  -- planned time of the trigger
+  actual INTEGER NOT NULL,  -- time of the write
   schedule_id TEXT,
   job_id TEXT,
   reason TEXT CONSTRAINT reason_size CHECK (length(reason) <= 1024),
   PRIMARY KEY (series, slot_at),
-  -- Claimed for ever by the job; without one it may still be run by hand.
+  -- The job holds the slot for ever; a slot without a job may still be run by hand.
   CONSTRAINT slot_claim CHECK ((job_id IS NULL) = (outcome IN ('missed', 'coalesced', 'overlap')))
 ) WITHOUT ROWID;
 CREATE INDEX outlast_slots_job ON outlast_slots (job_id) WHERE job_id IS NOT NULL;
 
--- A write replaces the row, so that no version is ever given twice; a trigger moves it on.
+-- A write replaces the row, so that no version is used twice; a trigger updates it.
 CREATE TABLE outlast_schedules (
   version INTEGER PRIMARY KEY AUTOINCREMENT,
   id TEXT NOT NULL UNIQUE CONSTRAINT id_shape CHECK (length(id) = 36),
@@ -229,13 +229,13 @@ CREATE TABLE outlast_queues (
   concurrency INTEGER CHECK (concurrency BETWEEN 1 AND 1000000),  -- NULL: no limit
   paused_at INTEGER,
   pause_reason TEXT,
-  resume_at INTEGER,  -- NULL: when somebody says so
+  resume_at INTEGER,  -- NULL: until it is resumed
   CONSTRAINT pause CHECK (paused_at IS NOT NULL OR (pause_reason IS NULL AND resume_at IS NULL))
 ) WITHOUT ROWID;
--- So that an end that makes room costs nothing where nobody has set a limit.
+-- Ends of runs read only queues with a limit.
 CREATE INDEX outlast_queues_limited ON outlast_queues (name) WHERE concurrency IS NOT NULL;
 
--- A direct run holds its queue: nothing else is taken while its reservation is active.
+-- While a reservation is active, claims of its queue select only its job.
 CREATE TABLE outlast_reservations (
   seq INTEGER PRIMARY KEY,
   id TEXT NOT NULL UNIQUE CONSTRAINT id_shape CHECK (length(id) = 36),
@@ -254,12 +254,12 @@ CREATE TABLE outlast_reservations (
   ended_at INTEGER,
   CONSTRAINT reservation_end CHECK ((status = 'active') = (ended_at IS NULL))
 );
--- One active reservation per queue, ever.
+-- At most one active reservation per queue.
 CREATE UNIQUE INDEX outlast_reservations_active ON outlast_reservations (queue)
   WHERE status = 'active';
 CREATE INDEX outlast_reservations_job ON outlast_reservations (job_id);
 
--- Jobs watched together. `closing` says how the members left over end.
+-- Groups of jobs. `closing` says how the remaining members end.
 CREATE TABLE outlast_groups (
   seq INTEGER PRIMARY KEY,
   id TEXT NOT NULL UNIQUE CONSTRAINT id_shape CHECK (length(id) = 36),
@@ -268,7 +268,7 @@ CREATE TABLE outlast_groups (
   on_failure TEXT NOT NULL CONSTRAINT group_failure CHECK (on_failure IN ('stop', 'continue', 'skip')),
   total INTEGER NOT NULL CONSTRAINT group_size CHECK (total BETWEEN 1 AND 1000000),
   created_at INTEGER NOT NULL,
-  sealed_at INTEGER,  -- NULL: not all of its members are stored yet
+  sealed_at INTEGER,  -- NULL: members may still be added
   closing TEXT CONSTRAINT group_closing CHECK (closing IN ('stop', 'skip')),
   reason TEXT,
   swept INTEGER NOT NULL DEFAULT 0
@@ -279,8 +279,8 @@ CREATE INDEX outlast_groups_abandoned ON outlast_groups (created_at)
   WHERE sealed_at IS NULL AND swept;
 CREATE INDEX outlast_groups_closing ON outlast_groups (seq) WHERE closing IS NOT NULL AND NOT swept;
 
--- Small documents that are compared and swapped: templates, and whatever else is set by name.
--- A write replaces the row, so that no version is ever given twice.
+-- Small documents, written by compare-and-swap. A write replaces the row, so that no version is used
+-- twice.
 CREATE TABLE outlast_documents (
   version INTEGER PRIMARY KEY AUTOINCREMENT,
   kind TEXT NOT NULL
@@ -294,11 +294,11 @@ CREATE TABLE outlast_documents (
   UNIQUE (kind, key)
 );
 
--- Everything unusual; the routine claim and success are told by the run itself.
+-- Unusual events; the run itself records a routine claim and success.
 CREATE TABLE outlast_events (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   job INTEGER REFERENCES outlast_jobs (seq) ON DELETE CASCADE,  -- NULL: of no job
-  queue TEXT,  -- of which it tells, if of no job
+  queue TEXT,  -- set for an event of a queue
   at INTEGER NOT NULL,
   kind TEXT NOT NULL,
   token INTEGER NOT NULL,
@@ -308,7 +308,7 @@ CREATE TABLE outlast_events (
 );
 CREATE INDEX outlast_events_job ON outlast_events (job);
 
--- The second lock: what the code promises not to do, the database refuses.
+-- Triggers refuse writes that would break an invariant, whatever the code does.
 CREATE TRIGGER outlast_jobs_frozen BEFORE UPDATE ON outlast_jobs
 WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.type IS NOT OLD.type
   OR NEW.name IS NOT OLD.name OR NEW.queue IS NOT OLD.queue OR NEW.delivery IS NOT OLD.delivery
@@ -361,7 +361,7 @@ CREATE TRIGGER outlast_open_kept BEFORE DELETE ON outlast_open_runs
 WHEN NOT EXISTS (SELECT 1 FROM outlast_runs WHERE job = OLD.job AND token = OLD.token)
 BEGIN SELECT RAISE(ABORT, 'outlast: an open run goes only when it is closed'); END;
 
--- INSERT OR REPLACE would delete the row that is there without asking any other trigger.
+-- INSERT OR REPLACE deletes the present row without running any other trigger.
 CREATE TRIGGER outlast_jobs_once BEFORE INSERT ON outlast_jobs
 WHEN EXISTS (SELECT 1 FROM outlast_jobs WHERE seq = NEW.seq)
   OR EXISTS (SELECT 1 FROM outlast_jobs WHERE id = NEW.id)
@@ -440,7 +440,7 @@ WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.name IS NOT OLD.name
   OR NEW.swept < OLD.swept OR (NEW.swept AND NEW.closing IS NULL)
 BEGIN SELECT RAISE(ABORT, 'outlast: a group is sealed once, closed once and then swept'); END;
 
--- Groups that are not over: not complete yet, or some member waits or runs.
+-- Groups that are not over: unsealed, or with a member that waits or runs.
 CREATE VIEW outlast_live_groups AS
 SELECT g.seq, g.id
 FROM outlast_groups AS g
@@ -448,7 +448,7 @@ WHERE g.sealed_at IS NULL AND g.closing IS NULL
   OR EXISTS (SELECT 1 FROM outlast_waiting AS w WHERE w.member_of = g.seq)
   OR EXISTS (SELECT 1 FROM outlast_open_runs AS o WHERE o.member_of = g.seq);
 
--- One line per group, its members counted, a chain by its last job.
+-- One row per group with the counts of its members; a chain counts by its last job.
 CREATE VIEW outlast_group_state AS
 SELECT
   g.id, g.seq, g.name, g.mode, g.on_failure, g.total, g.created_at, g.sealed_at, g.closing,
@@ -473,16 +473,16 @@ SELECT
   ) AS counts
 FROM outlast_groups AS g;
 
--- Jobs whose chain belongs to a group that is not over. A chain began as a member or has none: a retry by hand,
--- which is no member, still holds on to the links before it.
+-- Jobs whose chain belongs to a group that is not over. The root decides: a manual retry is not a
+-- member but keeps the links before it.
 CREATE VIEW outlast_grouped AS
 SELECT j.seq AS job
 FROM outlast_jobs AS j
 CROSS JOIN outlast_jobs AS r ON r.seq = coalesce(j.root, j.seq)
 CROSS JOIN outlast_live_groups AS g ON g.seq = r.member_of;
 
--- One line per job, wherever it stands. One that stands nowhere was running when it was last seen;
--- its counts are those of its runs and of the job whose closing write brought it about.
+-- One row per job in any state. A detached job counts as running; its failures and losses are those
+-- of its runs and of its predecessor in the chain.
 CREATE VIEW outlast_job_state AS
 SELECT
   j.seq, j.id, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, j.created_at,
@@ -543,20 +543,19 @@ LEFT JOIN outlast_workers AS k ON k.id = coalesce(
   (SELECT worker FROM outlast_runs WHERE job = j.seq ORDER BY token DESC LIMIT 1)
 );
 
--- How the store stands towards work while it is moved; no row: it is open. The other store's address
--- has no password.
+-- The transfer status; no row means open. `other` is the URL of the other store without a password.
 CREATE TABLE outlast_transfer_status (
   one INTEGER PRIMARY KEY CHECK (one = 1),
   stage TEXT NOT NULL
     CONSTRAINT transfer_stage CHECK (stage IN ('filling', 'sealed', 'ready', 'moved')),
   other TEXT NOT NULL CONSTRAINT other_size CHECK (length(other) BETWEEN 1 AND 2048),
   transfer_id TEXT NOT NULL CONSTRAINT transfer_id_size CHECK (length(transfer_id) BETWEEN 1 AND 128),
-  until INTEGER,  -- when a seal is over by itself
-  grace INTEGER,  -- from when on workers hand back what still runs
+  until INTEGER,  -- when a seal expires
+  grace INTEGER,  -- from then on workers release open runs
   CONSTRAINT seal_ends CHECK ((stage = 'sealed') = (until IS NOT NULL))
 );
 
--- The second lock: who was moved never takes work again.
+-- A store that was moved never accepts work again.
 CREATE TRIGGER outlast_transfer_status_frozen BEFORE UPDATE ON outlast_transfer_status
 WHEN OLD.stage = 'moved'
 BEGIN SELECT RAISE(ABORT, 'outlast: a store is moved for good'); END;

@@ -1,5 +1,5 @@
 -- @known
--- A repeated enqueue finds itself.
+-- A repeated enqueue finds the job it stored before.
 SELECT 1 FROM outlast_jobs WHERE id = :id;
 
 -- @job
@@ -14,7 +14,7 @@ VALUES (
 );
 
 -- @wait
--- In a `position` queue it goes behind the last waiting one of its priority.
+-- In a `position` queue the job goes behind the last waiting job of its priority.
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position,
   available_at, created_at, start_deadline, token, failures, losses, member_of
@@ -42,7 +42,7 @@ VALUES (
 );
 
 -- @job_batch
--- Many that differ in nothing but id and params.
+-- Jobs that differ only in id and params.
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
   slot_at, start_deadline, group_id, member_of, template_id, template_at, schedule_id
@@ -64,8 +64,8 @@ FROM outlast_jobs AS j
 WHERE j.seq >= :first;
 
 -- @set_positions
--- In a `position` queue each new job goes behind the last waiting one of its priority. The new ones
--- have no position yet, so the index of positions knows only the others.
+-- In a `position` queue each new job goes behind the last waiting job of its priority. New jobs
+-- have no position yet, so the index of positions contains only the others.
 UPDATE outlast_waiting
 SET position = p.position
 FROM (
@@ -94,7 +94,7 @@ SELECT job_id FROM outlast_slots WHERE series = :series AND slot_at = :at;
 SELECT job_id FROM outlast_keys WHERE scope = :scope AND key = :key AND bucket = :bucket;
 
 -- @claim_slot
--- By hand: also one that was answered without a job, which its row then tells.
+-- A manual claim also claims a slot that was written without a job, and its row says so.
 INSERT INTO outlast_slots (series, slot_at, outcome, planned, actual, schedule_id, job_id)
 SELECT :series, :at, 'manual', :at, :now, j.schedule_id, coalesce(r.id, j.id)
 FROM outlast_jobs AS j
@@ -113,7 +113,7 @@ INSERT INTO outlast_keys (scope, key, bucket, job_id)
 SELECT :scope, :key, :bucket, root_id FROM outlast_job_state WHERE id = :id;
 
 -- @predecessor
--- The job to follow and the root of its chain; or why nothing can follow it.
+-- The predecessor and the root of its chain, or why it cannot have a successor.
 SELECT
   j.seq,
   coalesce(j.root, j.seq),
@@ -128,7 +128,7 @@ LEFT JOIN outlast_ends AS e ON e.job = j.seq
 LEFT JOIN outlast_jobs AS s ON s.retry_of = j.seq;
 
 -- @retried
--- Told of the job before, in the write that stores the new one.
+-- The event of the predecessor, in the write that stores the new job.
 INSERT INTO outlast_events (job, at, kind, token, detail)
 SELECT e.job, :now, 'retried', e.token, :id
 FROM outlast_ends AS e

@@ -16,8 +16,8 @@ FROM json_each(:changes) AS c
 LEFT JOIN outlast_jobs AS j ON j.id = c.value ->> 0;
 
 -- @check_open
--- The fence: the open run must bear exactly this token. A cancel request that the decision did
--- not know of wins over going on: the job then ends, as the change itself provides (`yields`).
+-- The fence: the open run must have exactly this token. A cancel request that the decision did
+-- not see ends a job that would continue, as the change provides (`yields_to_cancel`).
 UPDATE temp.outlast_changes AS c
 SET
   accepted = 1,
@@ -51,7 +51,7 @@ WHERE c.guard IN ('waiting', 'state') AND w.job = c.job AND w.token = c.token
   AND (c.guard = 'waiting' OR w.state = c.expected_state);
 
 -- @check_reservation_expired
--- It waits, and nobody has renewed its reservation in time.
+-- The job waits and its reservation has expired.
 UPDATE temp.outlast_changes AS c
 SET
   accepted = 1,
@@ -71,7 +71,7 @@ WHERE c.guard = 'silent' AND w.job = c.job AND w.token = c.token
   );
 
 -- @check_ended
--- A failed link of a chain may be given up, or get the successor it lacks.
+-- A failed link of a chain may become a dead letter, or get its missing successor.
 UPDATE temp.outlast_changes AS c
 SET
   accepted = 1,
@@ -89,8 +89,8 @@ WHERE c.guard = 'state' AND c.expected_state = 'failed'
   );
 
 -- @check_detached
--- It stands nowhere, and no run came since the decision. Its place is lost: it goes behind the
--- others. The successor it has, it keeps.
+-- The job is in no state table and had no run since the decision. Its position is lost: it goes
+-- behind the others. It keeps a successor that it has.
 UPDATE temp.outlast_changes AS c
 SET
   accepted = 1,
@@ -126,11 +126,11 @@ WHERE c.guard = 'adrift' AND j.seq = c.job
   AND c.token = coalesce((SELECT max(r.token) FROM outlast_runs AS r WHERE r.job = c.job), 0);
 
 -- @raise_token
--- The claim whose run is missing would have raised it.
+-- The claim whose run is missing raised it.
 UPDATE temp.outlast_changes SET token = token + 1 WHERE accepted AND run_id IS NOT NULL;
 
 -- @close_missing
--- Nobody's (0), and over as soon as it began.
+-- The unknown worker (0) holds the run, which ends when it begins.
 INSERT INTO outlast_runs (
   job, token, run_id, status, reason, worker, started_at, finished_at, error
 )
@@ -163,7 +163,7 @@ DELETE FROM outlast_open_runs
 WHERE job IN (SELECT job FROM temp.outlast_changes WHERE accepted AND run_status IS NOT NULL);
 
 -- @put_back
--- Without its start deadline: it has started in time.
+-- Without its start deadline, because the job has started in time.
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position,
   available_at, created_at, token, failures, losses, member_of
@@ -237,7 +237,7 @@ WHERE c.accepted AND c.guard <> 'ended'
   AND c.to_state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled');
 
 -- @declare_dead
--- The one exception to "terminal stays terminal": recovery declares a failed linked job dead.
+-- The only change of an ended job: recovery declares a failed linked job dead.
 UPDATE outlast_ends
 SET state = c.to_state, reason = c.end_reason
 FROM temp.outlast_changes AS c
@@ -260,7 +260,7 @@ WHERE scope = 'active'
   );
 
 -- @events
--- The error of a failed run is in its record; any other is told here.
+-- The error of a failed run is in its record; any other error is the detail of the event.
 INSERT INTO outlast_events (job, at, kind, token, run_id, reason, detail)
 SELECT
   c.job, :now, CASE WHEN c.accepted THEN c.kind ELSE 'late_write_refused' END, c.token,
@@ -276,7 +276,7 @@ WHERE c.job IS NOT NULL
 ORDER BY c.n;
 
 -- @grouped
--- Ends of members that may move their group. A link of a chain that is followed is no end.
+-- Ends of members that may advance their group. A link with a successor is not an end.
 SELECT c.job, c.token, coalesce(j.root, j.seq), g.seq, g.mode, g.on_failure, c.to_state,
   c.state_before IS 'blocked'
 FROM temp.outlast_changes AS c
@@ -293,7 +293,7 @@ ORDER BY c.n;
 SELECT json_group_array(n) FROM temp.outlast_changes WHERE accepted;
 
 -- @limited
--- Queues in which there is room again.
+-- Queues with a concurrency limit that has capacity again.
 SELECT json_group_array(q.name)
 FROM outlast_queues AS q INDEXED BY outlast_queues_limited
 WHERE q.concurrency IS NOT NULL

@@ -2,7 +2,7 @@
 SELECT count(*) FROM outlast_jobs;
 
 -- @jobs
--- One statement, so that a page is one moment. Params and results are looked at and left there.
+-- One statement, so that a page is one snapshot. Params and results are checked, not returned.
 SELECT
   j.seq, j.id, j.delivery, j.queue, j.created_at, json_valid(j.params),
   w.job, w.state, w.token, w.failures, w.losses,
@@ -54,8 +54,8 @@ ORDER BY j.seq
 LIMIT :limit;
 
 -- @orphans
--- Rows of jobs that are gone: through everything there is, on purpose. Each kind by itself, or
--- many of one would hide the others.
+-- Rows of jobs that are gone, by full scans on purpose. Each kind has its own limit, so that many
+-- of one kind do not hide the others.
 SELECT * FROM (
   SELECT 'run', json_array('runs job=' || x.job || ' token=' || x.token), '', NULL
   FROM outlast_runs AS x
@@ -100,7 +100,7 @@ SELECT * FROM (
 
 -- @keys
 -- An active key names the root of a chain whose last job has not ended. Other keys and slots
--- outlive their job; while it is there, it is a root.
+-- outlive their job; while that exists, it is a root.
 SELECT * FROM (
   SELECT
     CASE WHEN j.seq IS NULL THEN 'key' ELSE 'key_of_ended' END,
@@ -135,7 +135,7 @@ SELECT * FROM (
 );
 
 -- @slots
--- Whoever was made for a slot holds it, and then nobody else does.
+-- Every job created for a slot holds that slot.
 SELECT 'slot', json_array('jobs seq=' || j.seq), j.name, j.id
 FROM outlast_jobs AS j
 WHERE j.slot_at IS NOT NULL AND j.root IS NULL
@@ -145,7 +145,7 @@ WHERE j.slot_at IS NOT NULL AND j.root IS NULL
 LIMIT :limit;
 
 -- @doubles
--- What may be there once: an active reservation (one without an end) of a queue, an open `once` run of a name.
+-- At most one active reservation (without an end) per queue, and one open `once` run per name.
 SELECT * FROM (
   SELECT 'reserved_twice', json_group_array('reservations id=' || x.id), x.queue, NULL
   FROM outlast_reservations AS x
@@ -165,9 +165,9 @@ SELECT * FROM (
 );
 
 -- @turns
--- Live members only. In a sequential group one at a time is in play, and those before it are over;
--- a chain keeps the place of its root. A sealed group that does not close has somebody in play for
--- as long as anybody is blocked.
+-- Live members only. In a sequential group one member at a time is unblocked, and those before it
+-- are over; a chain keeps the place of its root. A sealed group that is not closing has an
+-- unblocked member for as long as any member is blocked.
 WITH
   live (member_of, first, row, in_play) AS (
     SELECT w.member_of, coalesce(j.root, j.seq), 'waiting job=' || w.job, w.state <> 'blocked'

@@ -9,7 +9,7 @@ WHERE job IN (
 );
 
 -- @gate
--- What stands before a claim of this queue; a row in any case.
+-- The queue gate: always one row.
 SELECT
   coalesce(q.paused_at IS NOT NULL AND (q.resume_at IS NULL OR q.resume_at > :now), 0),
   q.concurrency,
@@ -21,15 +21,15 @@ LEFT JOIN outlast_reservations AS r ON r.queue = :queue AND r.status = 'active'
 LEFT JOIN outlast_jobs AS j ON j.id = r.job_id;
 
 -- @count_open
--- All that runs now is few; an index for this would cost every claim and every end.
+-- A scan: open runs are few, and an index would slow every claim and every end.
 SELECT count(*) FROM outlast_open_runs WHERE queue = :queue;
 
 -- @clear
 DELETE FROM temp.outlast_selected;
 
 -- @select
--- Each type's own index range gives its first few; only those are sorted together. Beyond :limit
--- only prefetchable jobs (`lease`, never lost) are taken, hence the two ranges of each type.
+-- The index range of each type yields its first jobs; only those are sorted together. Beyond
+-- :limit only `lease` jobs without a loss may be prefetched, hence two ranges per type.
 INSERT INTO temp.outlast_selected (job)
 SELECT job
 FROM (
@@ -80,7 +80,7 @@ ORDER BY claim_order
 LIMIT :limit + :prefetch;
 
 -- @select_reserved
--- The queue is held for this one; what else keeps a job from being taken still does.
+-- Only the reserved job; all other conditions of a claim still apply.
 INSERT INTO temp.outlast_selected (job)
 SELECT w.job
 FROM outlast_waiting AS w
@@ -115,7 +115,7 @@ CROSS JOIN outlast_waiting AS w ON w.job = p.job;
 DELETE FROM outlast_waiting WHERE job IN (SELECT job FROM temp.outlast_selected);
 
 -- @claimed
--- One row for all: reading many would hand the interpreter lock back and forth for each.
+-- One row for all claims: fetching many rows would switch the interpreter lock for each.
 SELECT json_group_array(
   json_array(
     j.id, o.token, o.run_id, j.type, j.params, j.delivery, o.failures, o.losses, j.max_attempts,

@@ -10,7 +10,7 @@ WHERE kind = :kind
 ORDER BY key;
 
 -- @write
--- Replaced, not updated: the new row gets a number that no row before it had.
+-- Replaces the row instead of updating it, so that AUTOINCREMENT gives a new version.
 INSERT OR REPLACE INTO outlast_documents (kind, key, value, created_at, updated_at)
 SELECT
   :kind, :key, :value, coalesce(r.created_at, :now), max(:now, coalesce(r.updated_at + 1, :now))

@@ -2,7 +2,7 @@
 DELETE FROM temp.outlast_finished;
 
 -- @load
--- The fence: only runs that are open under exactly this token come in.
+-- The fence: only runs that are open with exactly this token are loaded.
 INSERT INTO temp.outlast_finished
 SELECT
   c.key, o.job, o.member_of, coalesce(r.id, j.id), o.token, o.run_id, o.worker, o.started_at, o.artifacts,
@@ -37,7 +37,7 @@ DELETE FROM outlast_keys
 WHERE scope = 'active' AND job_id IN (SELECT root_id FROM temp.outlast_finished);
 
 -- @grouped
--- Success moves a sequential group alone.
+-- A success advances only sequential groups.
 SELECT f.job, f.token, coalesce(j.root, j.seq), g.seq, g.mode, g.on_failure, 'succeeded', 0
 FROM temp.outlast_finished AS f
 CROSS JOIN outlast_groups AS g ON g.seq = f.member_of
@@ -49,7 +49,7 @@ ORDER BY f.n;
 SELECT json_group_array(n) FROM temp.outlast_finished;
 
 -- @limited
--- Queues in which there is room again.
+-- Queues with a concurrency limit that has capacity again.
 SELECT json_group_array(q.name)
 FROM outlast_queues AS q INDEXED BY outlast_queues_limited
 WHERE q.concurrency IS NOT NULL AND q.name IN (SELECT queue FROM temp.outlast_finished);

@@ -108,7 +108,7 @@ WHERE sealed_at IS NULL AND closing IS NULL AND created_at < :before
 LIMIT 1;
 
 -- @remaining
--- Two index ranges in the order of the page, so that it costs what it shows.
+-- Two index ranges in page order, so that the cost is that of the page.
 SELECT s.*
 FROM (
   SELECT * FROM (

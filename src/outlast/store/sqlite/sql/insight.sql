@@ -24,7 +24,7 @@ SELECT s.* FROM outlast_job_state AS s WHERE s.id = :id;
 SELECT concurrency, paused_at, pause_reason, resume_at FROM outlast_queues WHERE name = :queue;
 
 -- @open_runs
--- How many there are, and the few that began first.
+-- The number of open runs, and the three that started first.
 SELECT j.id, k.instance_id, count(*) OVER ()
 FROM outlast_open_runs AS o
 CROSS JOIN outlast_jobs AS j ON j.seq = o.job
@@ -41,7 +41,7 @@ LEFT JOIN outlast_workers AS k ON k.id = o.worker
 WHERE o.delivery = 'once' AND o.name = :name;
 
 -- @member
--- The member of its group before it that has not ended; a chain stands where it began.
+-- The last member before it that has not ended; a chain has the place of its root.
 SELECT j.id
 FROM outlast_jobs AS own
 CROSS JOIN outlast_groups AS g ON g.seq = own.member_of AND g.sealed_at IS NOT NULL
@@ -52,8 +52,8 @@ ORDER BY coalesce(j.root, j.seq) DESC
 LIMIT 1;
 
 -- @ahead
--- As the claim looks: what is due counts as queued, what is too late is passed over, and so is a
--- `once` job whose name runs; of those of one name only the first is taken.
+-- The conditions of a claim: due jobs count as queued; jobs past their start deadline and `once`
+-- jobs whose name runs are left out; jobs of one `once` name count once.
 WITH ahead AS NOT MATERIALIZED (
   SELECT w.job, w.delivery, w.name, w.priority, w.position, w.available_at, w.created_at
   FROM outlast_waiting AS w
@@ -87,7 +87,7 @@ SELECT
   );
 
 -- @open_runs_by_worker
--- What each worker has in hand.
+-- The number of open runs of each worker.
 SELECT k.instance_id, k.boot_id, count(*)
 FROM outlast_open_runs AS o
 CROSS JOIN outlast_workers AS k ON k.id = o.worker

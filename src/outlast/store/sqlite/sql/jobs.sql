@@ -2,8 +2,8 @@
 SELECT s.* FROM json_each(:ids) AS i CROSS JOIN outlast_job_state AS s ON s.id = i.value;
 
 -- @peek
--- The order index is by type, so: which types wait, then the first few of each, sorted together
--- with what the next claim would promote before it looks.
+-- The index of the claim order is by type. So it finds the waiting types, then the first jobs of
+-- each, and sorts them together with the jobs that the next claim would promote.
 WITH RECURSIVE types (type) AS (
   SELECT min(type) FROM outlast_waiting WHERE queue = :queue AND state = 'queued'
   UNION ALL
@@ -54,7 +54,7 @@ ORDER BY s.seq DESC
 LIMIT :limit;
 
 -- @find_live
--- By where a job stands, so that the cost is that of the few, not of all that were ever stored.
+-- Starts from the state tables, so that the cost does not grow with succeeded jobs.
 SELECT s.*
 FROM (
   SELECT * FROM (
@@ -97,7 +97,7 @@ CROSS JOIN outlast_job_state AS s ON s.seq = found.job
 ORDER BY s.seq DESC;
 
 -- @find_id
--- An id is written with characters that all come before `~`.
+-- All characters of an id sort before `~`.
 SELECT s.*
 FROM (
   SELECT seq FROM outlast_jobs

@@ -10,7 +10,7 @@ CROSS JOIN outlast_job_state AS s ON s.seq = o.job
 ORDER BY o.lease_until, o.job;
 
 -- @due
--- Each part ends at the first row it finds, and has an index of little else.
+-- Each part stops at its first row and uses a small partial index.
 SELECT
   EXISTS (SELECT 1 FROM outlast_open_runs WHERE lease_until <= :mono),
   EXISTS (
@@ -31,7 +31,7 @@ SELECT
   );
 
 -- @boots_with_open_runs
--- Workers that hold runs, of those whose boot is a lock.
+-- Boot ids with open runs, of the workers whose boot id is the name of a lock.
 SELECT DISTINCT k.boot_id
 FROM outlast_open_runs AS o
 CROSS JOIN outlast_workers AS k ON k.id = o.worker
@@ -63,7 +63,7 @@ CROSS JOIN outlast_job_state AS s ON s.seq = o.job
 ORDER BY o.job;
 
 -- @detached
--- The left join over everything, once at every start.
+-- A full scan, once at every start.
 SELECT s.*
 FROM (
   SELECT j.seq
@@ -93,7 +93,7 @@ CROSS JOIN outlast_job_state AS s ON s.seq = e.job
 ORDER BY e.job;
 
 -- @orphans
--- Through every run there is, once at every start; foreign keys keep them out otherwise.
+-- A full scan of the runs, once at every start; foreign keys prevent orphans otherwise.
 SELECT
   r.job, r.token, r.run_id, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
   r.finished_at, r.error, r.result, r.exit_code, r.log_path, r.artifacts
@@ -113,7 +113,7 @@ WHERE r.run_id = :run_id
 DELETE FROM outlast_runs WHERE run_id = :run_id;
 
 -- @select_ended_chains
--- Each kind of end by its own index range, so that the cost does not grow with history.
+-- One index range per final state, so that the cost does not grow with history.
 INSERT INTO temp.outlast_selected (job)
 SELECT coalesce(j.root, j.seq)
 FROM (
@@ -155,19 +155,19 @@ CROSS JOIN outlast_jobs AS j ON j.seq = p.job
 WHERE j.member_of IS NOT NULL;
 
 -- @delete_selected
--- Runs, ends and events go with their job; keys and slots stay.
+-- Runs, ends and events are deleted by cascade; keys and slots stay.
 DELETE FROM outlast_jobs
 WHERE seq IN (SELECT job FROM temp.outlast_selected)
   OR root IN (SELECT job FROM temp.outlast_selected);
 
 -- @delete_groups
--- A group goes with the last of its members.
+-- A group is deleted with the last of its members.
 DELETE FROM outlast_groups
 WHERE seq IN (SELECT value FROM json_each(:groups))
   AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.member_of = outlast_groups.seq);
 
 -- @delete_empty_groups
--- Those that were stopped before they had any.
+-- Groups that were stopped before they had any member.
 DELETE FROM outlast_groups
 WHERE sealed_at IS NULL AND swept AND created_at < :before
   AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.member_of = outlast_groups.seq);

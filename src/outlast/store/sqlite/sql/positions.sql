@@ -1,11 +1,11 @@
 -- @params
--- A trigger refuses it for a job that was ever claimed.
+-- A trigger refuses new params for a job that was ever claimed.
 UPDATE outlast_jobs
 SET params = :params
 WHERE seq IN (SELECT job FROM temp.outlast_changes WHERE accepted);
 
 -- @edit
--- With another priority it gets the place of a new job: in a `position` queue behind the others.
+-- With another priority the job is placed like a new one: in a `position` queue behind the others.
 UPDATE outlast_waiting
 SET
   state = c.to_state,
@@ -36,7 +36,7 @@ FROM temp.outlast_changes AS c
 WHERE c.accepted AND outlast_waiting.job = c.job;
 
 -- @check_target
--- Whom it goes beside must still wait, in the same queue and with the same priority.
+-- The target must still wait, in the same queue and with the same priority.
 UPDATE temp.outlast_changes AS c
 SET accepted = 0
 WHERE c.accepted AND NOT EXISTS (
@@ -85,8 +85,8 @@ ORDER BY position, available_at, created_at, job
 LIMIT :limit;
 
 -- @unpositioned
--- Each waiting state has an index of its own; `types` are those that are queued. Jobs stored by one
--- call share both times, and there may be many: hence those due with the last one apart.
+-- Each waiting state has its own index; `types` are those of queued jobs. Jobs of one call share
+-- both times and may be many, so those due at the same time as the last one are separate ranges.
 WITH RECURSIVE types (type) AS (
   SELECT min(type) FROM outlast_waiting WHERE queue = :queue AND state = 'queued'
   UNION ALL
@@ -141,24 +141,24 @@ FROM json_each(:positions) AS p
 WHERE outlast_waiting.job = p.value ->> 0;
 
 -- @renumber
--- A `position` queue: everybody who waits.
+-- A `position` queue: all waiting jobs.
 UPDATE outlast_waiting
-SET position = p.place
+SET position = p.new_position
 FROM (
   SELECT
     w.job,
     :gap * row_number() OVER (
       PARTITION BY w.priority ORDER BY w.position, w.available_at, w.created_at, w.job
-    ) AS place
+    ) AS new_position
   FROM outlast_waiting AS w
   WHERE w.queue = :queue
 ) AS p
-WHERE outlast_waiting.job = p.job AND outlast_waiting.position <> p.place;
+WHERE outlast_waiting.job = p.job AND outlast_waiting.position <> p.new_position;
 
 -- @renumber_positioned
--- A `scheduled` queue: those that were put somewhere, on their side of 0.
+-- A `scheduled` queue: jobs with a position, on their side of 0.
 UPDATE outlast_waiting
-SET position = p.place
+SET position = p.new_position
 FROM (
   SELECT
     w.job,
@@ -171,11 +171,11 @@ FROM (
         PARTITION BY w.priority, w.position > 0
         ORDER BY w.position DESC, w.available_at DESC, w.created_at DESC, w.job DESC
       )
-    END AS place
+    END AS new_position
   FROM outlast_waiting AS w INDEXED BY outlast_waiting_position
   WHERE w.queue = :queue AND w.position <> 0
 ) AS p
-WHERE outlast_waiting.job = p.job AND outlast_waiting.position <> p.place;
+WHERE outlast_waiting.job = p.job AND outlast_waiting.position <> p.new_position;
 
 -- @record_renumbered
 INSERT INTO outlast_events (queue, at, kind, token, detail)

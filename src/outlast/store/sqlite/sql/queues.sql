@@ -25,7 +25,7 @@ ON CONFLICT (name) DO UPDATE SET
   resume_at = excluded.resume_at;
 
 -- @resume
--- One whose time has passed is over already.
+-- A pause whose time has passed has ended already.
 UPDATE outlast_queues
 SET paused_at = NULL, pause_reason = NULL, resume_at = NULL
 WHERE name = :name AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > :now);

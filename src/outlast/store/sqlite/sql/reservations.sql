@@ -4,7 +4,7 @@ FROM outlast_reservations
 WHERE queue = :queue AND status = 'active';
 
 -- @set_position
--- Before all others of its priority, and before those without a position.
+-- Before all others of its priority, jobs without a position included.
 UPDATE outlast_waiting
 SET position = min(
   0,
@@ -30,7 +30,7 @@ SET span = :span, until = :mono + :span, expires_at = :now + :span
 WHERE id = :id AND status = 'active';
 
 -- @renew
--- Where nobody holds a queue there is nothing to go through, and the leases are not looked at.
+-- The index is empty without active reservations; the leases are not read then.
 UPDATE outlast_reservations INDEXED BY outlast_reservations_active
 SET until = :mono + span, expires_at = :now + span
 WHERE status = 'active'
@@ -42,7 +42,7 @@ WHERE status = 'active'
   );
 
 -- @use
--- The claim of its job takes the next place, and no more.
+-- The claim of its job ends the reservation of a queue whose concurrency is not 1.
 UPDATE outlast_reservations
 SET status = 'released', ended_at = :now
 WHERE queue = :queue AND status = 'active';

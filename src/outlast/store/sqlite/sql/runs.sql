@@ -34,7 +34,7 @@ WHERE e.job IS NULL
 ORDER BY e.id;
 
 -- @event_stream
--- Ids are given under the one write lock, so they become visible in their order.
+-- Ids are assigned under the write lock, so events become visible in id order.
 SELECT e.id, e.at, j.id, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
 FROM outlast_events AS e
 LEFT JOIN outlast_jobs AS j ON j.seq = e.job
@@ -59,7 +59,7 @@ CROSS JOIN outlast_jobs AS j ON j.id = l.value ->> 0
 CROSS JOIN outlast_open_runs AS o ON o.job = j.seq AND o.token = l.value ->> 1;
 
 -- @record_progress
--- Without the LIMIT the planner would walk through all that runs and ask of each whether it is meant.
+-- The LIMIT keeps the planner from scanning all open runs.
 UPDATE outlast_open_runs
 SET progress = r.progress
 FROM (
@@ -88,7 +88,7 @@ SET artifacts = (
 WHERE job = (SELECT seq FROM outlast_jobs WHERE id = :id) AND token = :token;
 
 -- @attach_closed
--- Only to the job's latest run: a former holder has nothing more to say.
+-- Only the job's latest run: a former holder may not write.
 UPDATE outlast_runs
 SET artifacts = (
   SELECT json_group_array(value)

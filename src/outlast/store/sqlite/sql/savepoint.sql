@@ -1,5 +1,5 @@
 -- @save
--- An item of its own: what the database refuses takes nothing else with it.
+-- One item of a batch: its refusal undoes no other item.
 SAVEPOINT outlast_item;
 
 -- @undo

@@ -1,5 +1,5 @@
 -- @get
--- An id is never a name.
+-- No schedule is named like an id.
 SELECT id, name, plan, version, created_at, updated_at, next_slot, next_trigger_at, last_triggered_at
 FROM outlast_schedules
 WHERE name = :name OR id = :name;
@@ -24,7 +24,7 @@ FROM outlast_schedules INDEXED BY outlast_schedules_due
 WHERE enabled AND next_trigger_at IS NOT NULL AND next_trigger_at > :until;
 
 -- @expected
--- What it was created with, if it is the version that its writer knows and the name is free.
+-- The times of the expected version; no row if the version differs or the name is taken.
 SELECT s.created_at, s.updated_at, s.last_triggered_at
 FROM (SELECT 1)
 LEFT JOIN outlast_schedules AS s ON s.id = :id
@@ -35,7 +35,7 @@ WHERE s.version IS :expected
 DELETE FROM outlast_schedules WHERE id = :id AND version = :expected;
 
 -- @write
--- A new row: its number is one that no row before it had.
+-- A new row, so that AUTOINCREMENT gives a new version.
 INSERT INTO outlast_schedules (
   id, name, plan, enabled, created_at, updated_at, next_slot, next_trigger_at, last_triggered_at
 )
@@ -45,7 +45,7 @@ VALUES (
 );
 
 -- @advance
--- The compare of every trigger: that version, enabled, and that slot its next.
+-- Compare-and-swap of every trigger: this version, enabled, and this slot is the next.
 UPDATE outlast_schedules
 SET
   next_slot = :next_slot,
@@ -54,7 +54,7 @@ SET
 WHERE version = :version AND id = :id AND enabled AND next_slot = :at;
 
 -- @pass_slot
--- The slot was somebody's already: the schedule goes on without having triggered.
+-- The slot has a row already: the schedule advances without a trigger.
 UPDATE outlast_schedules
 SET next_slot = :next_slot, next_trigger_at = :next_trigger_at
 WHERE version = :version AND id = :id AND enabled AND next_slot = :at;
@@ -64,7 +64,7 @@ SELECT 1 FROM outlast_schedules
 WHERE version = :version AND id = :id AND enabled AND next_slot = :at;
 
 -- @slot_state
--- Whether the slot has a row, and whether the job is stored or its key or active key is taken.
+-- Whether the slot has a row, and whether the job is stored or its key or active key is held.
 SELECT
   EXISTS (SELECT 1 FROM outlast_slots WHERE series = :series AND slot_at = :at),
   EXISTS (SELECT 1 FROM outlast_jobs WHERE id = :job_id)
@@ -99,7 +99,7 @@ FROM json_each(:names) AS n
 CROSS JOIN outlast_open_runs AS o ON o.delivery = 'once' AND o.name = n.value;
 
 -- @misfired
--- The job of a slot could not start in time.
+-- The job of the slot missed its start deadline.
 UPDATE outlast_slots
 SET outcome = 'skipped'
 WHERE job_id IN (
@@ -110,7 +110,7 @@ WHERE job_id IN (
 );
 
 -- @count_routine
--- How many of them have nothing in their way; a batch that is all routine goes in together.
+-- The number of firings without an obstacle; a batch is written only if all have none.
 SELECT count(*)
 FROM json_each(:firings) AS f
 CROSS JOIN outlast_schedules AS c
@@ -161,7 +161,7 @@ SELECT
 FROM json_each(:jobs) AS j;
 
 -- @wait_batch
--- Numbered in the order given, from the first new one on: nobody else inserts meanwhile.
+-- The write lock is held, so the new jobs have consecutive numbers in the order given.
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position,
   available_at, created_at, start_deadline, token, failures, losses, member_of

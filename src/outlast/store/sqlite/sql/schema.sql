@@ -1,5 +1,5 @@
 -- @data_version
--- Changes whenever any other connection, of this process or another, has written.
+-- Changes after every commit of another connection, in this process or another.
 PRAGMA data_version;
 
 -- @has_meta
@@ -12,7 +12,7 @@ SELECT count(*) = 0 FROM sqlite_schema;
 SELECT count(*) FROM sqlite_schema WHERE name = 'sqlite_stat1';
 
 -- @drop_statistics
--- Gathered on a file's first day they would mislead the planner for ever after.
+-- Statistics of an early day would mislead the planner later.
 DELETE FROM sqlite_stat1 WHERE tbl GLOB 'outlast_*';
 
 -- @create_meta
@@ -36,7 +36,7 @@ UPDATE outlast_meta SET version = :version;
 SELECT boot_id = :boot FROM outlast_meta;
 
 -- @expire_leases
--- After a restart of the machine every lease is over: its worker died with it.
+-- After a restart of the machine every lease has expired: its worker is dead.
 UPDATE outlast_open_runs SET lease_until = -1;
 
 -- @expire_workers
@@ -51,7 +51,7 @@ WHERE status = 'active';
 UPDATE outlast_meta SET boot_id = :boot;
 
 -- @temp_selected
--- Scratch tables live in memory, one set per connection.
+-- Temporary tables are in memory, one set per connection.
 CREATE TEMP TABLE outlast_selected (n INTEGER PRIMARY KEY, job INTEGER NOT NULL);
 
 -- @temp_changes

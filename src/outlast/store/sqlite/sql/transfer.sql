@@ -1,5 +1,5 @@
--- Reading everything, by key, and writing it anew. A row is written in the steps that its store took
--- itself, so that every trigger agrees.
+-- Dumps all rows by key and loads them. A row is written in the steps that a store takes itself, so
+-- that every trigger accepts it.
 
 -- @queues
 SELECT name, ordering, gap, concurrency, paused_at, pause_reason, resume_at
@@ -129,7 +129,7 @@ SET
   swept = excluded.swept;
 
 -- @drop_groups
--- Not before its members.
+-- A group with members stays.
 DELETE FROM outlast_groups
 WHERE seq = :seq AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.member_of = :seq);
 
@@ -143,7 +143,7 @@ SET job_id = excluded.job_id;
 DELETE FROM outlast_keys WHERE scope = :scope AND key = :key AND bucket = :bucket;
 
 -- @claim_slots
--- One that was answered without a job was run by hand since.
+-- A slot without a job was run by hand since the last copy.
 UPDATE outlast_slots
 SET
   outcome = 'manual',
@@ -166,7 +166,7 @@ VALUES (:series, :slot_at, :outcome, :planned, :actual, :schedule_id, :job_id, :
 ON CONFLICT (series, slot_at) DO NOTHING;
 
 -- @clear_schedules
--- A name may be another one's by now.
+-- Another schedule may have the name by now.
 DELETE FROM outlast_schedules WHERE id = :id OR name = :name;
 
 -- @put_schedules
@@ -239,11 +239,11 @@ WHERE j.id = :id AND :finished_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM outlast_ends AS e WHERE e.job = j.seq);
 
 -- @chain_of
--- Pruned since, with all of its chain.
+-- The source pruned the whole chain since the last copy.
 SELECT seq FROM outlast_jobs WHERE seq = :seq OR root = :seq;
 
 -- @end_deleted
--- What is deleted must have ended.
+-- A trigger refuses to delete a job that has not ended.
 INSERT INTO outlast_ends (
   job, state, at, queue, priority, position, available_at, token, failures, losses
 )
@@ -255,7 +255,7 @@ WHERE j.seq = :seq AND NOT EXISTS (SELECT 1 FROM outlast_ends AS e WHERE e.job =
 DELETE FROM outlast_jobs WHERE seq = :seq OR root = :seq;
 
 -- @update_runs
--- Artifacts may come late, and what a run lost since may be told.
+-- Artifacts, exit code and error of a closed run may change after its end.
 UPDATE outlast_runs
 SET artifacts = :artifacts, exit_code = :exit_code, error = :error
 WHERE run_id = :run_id;
@@ -311,7 +311,7 @@ SET
 DELETE FROM outlast_reservations WHERE seq = :seq;
 
 -- @raise_counters
--- Other numbers than these are those of rows that are there.
+-- Other counters follow from the rows.
 UPDATE sqlite_sequence SET seq = max(seq, :last) WHERE name = 'outlast_' || :name;
 
 -- @put_counters

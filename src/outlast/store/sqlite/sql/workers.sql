@@ -7,7 +7,7 @@ WHERE started_at IS NOT NULL
 ORDER BY started_at, instance_id, boot_id;
 
 -- @register
--- A claim of an earlier moment may have left a row already.
+-- A claim may have created the row before.
 INSERT INTO outlast_workers (instance_id, boot_id, started_at, seen_at, alive_until, info)
 VALUES (:instance, :boot, :now, :now, -1, :info)
 ON CONFLICT (instance_id, boot_id) DO UPDATE SET
@@ -30,7 +30,7 @@ WHERE instance_id = :instance AND boot_id = :boot
   AND started_at IS NOT NULL AND stopped_at IS NULL;
 
 -- @drop_registrations
--- Long stopped, or long silent. The row itself stays while runs point at it.
+-- Stopped or expired long ago. The row itself stays while runs refer to it.
 UPDATE outlast_workers
 SET started_at = NULL, seen_at = NULL, stopped_at = NULL, alive_until = NULL, info = NULL
 WHERE started_at IS NOT NULL
@@ -41,7 +41,7 @@ WHERE started_at IS NOT NULL
 DELETE FROM outlast_workers
 WHERE id IN (
   SELECT k.id FROM outlast_workers AS k
-  WHERE k.started_at IS NULL AND k.id <> 0  -- nobody stays: lost traces point at it
+  WHERE k.started_at IS NULL AND k.id <> 0  -- 0 is the unknown worker
     AND NOT EXISTS (SELECT 1 FROM outlast_runs AS r WHERE r.worker = k.id)
     AND k.id NOT IN (SELECT worker FROM outlast_open_runs)
   LIMIT :limit
