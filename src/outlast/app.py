@@ -233,7 +233,7 @@ class Outlast(Admin):
 
         return trigger
 
-    def engine(
+    def _new_engine(
         self,
         held: "LeaseTable",
         *,

@@ -32,8 +32,9 @@ from outlast.errors import (
 )
 from outlast.jobs.client import Client
 from outlast.jobs.completion import until_over
+from outlast.jobs.enqueue_plan import EnqueuePlan
 from outlast.jobs.group_closing import end_remaining_members
-from outlast.jobs.jobtype import Bound, ConfiguredJobType
+from outlast.jobs.jobtype import Bound, plan_of
 from outlast.jobs.options import JobFactory
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Added, Filter
@@ -225,7 +226,7 @@ class _GroupBuilder:
         self._client = client
         self._store = store
         self._id = group_id
-        self._moulds: dict[ConfiguredJobType[..., Any], JobFactory] = {}
+        self._factories: dict[EnqueuePlan, JobFactory] = {}
 
     async def fill(self, members: Sequence[Bound[Any]]) -> None:
         """Store them in the order given, then seal the group."""
@@ -247,11 +248,11 @@ class _GroupBuilder:
             await end_remaining_members(self._store, closing, self._client.ids.job)
 
     def _job(self, bound: Bound[Any], job_id: JobId) -> NewJob:
-        configured = bound.configured
-        if configured not in self._moulds:
-            like = configured.make(job_id, "")
-            self._moulds[configured] = JobFactory(replace(like, group_id=self._id, member=True))
-        return self._moulds[configured].make(job_id, bound.params)
+        plan, params = plan_of(bound)
+        if plan not in self._factories:
+            like = replace(plan.like, group_id=self._id, member=True)
+            self._factories[plan] = JobFactory(like)
+        return self._factories[plan].make(job_id, params)
 
     def _require_stored(self, place: int, job: NewJob, added: Added) -> None:
         what = f'member {place} of the group (a job of type "{job.type}") was not stored'
@@ -283,17 +284,17 @@ def _require_ours(client: Client, place: int, each: object) -> None:
         raise InvalidGroup(
             f"member {place} of the group is {repr_short(each)}; give bound jobs: send.bind(…)"
         )
-    configured = each.configured
-    if configured.client is not client:
+    plan, _ = plan_of(each)
+    if plan.client is not client:
         raise TypeNotFound(
-            f'member {place} of the group: job type "{configured.type.name}" belongs to another '
+            f'member {place} of the group: job type "{plan.type_name}" belongs to another '
             "app; register it here"
         )
-    if configured.tx is not None:
+    if plan.tx is not None:
         raise InvalidGroup(
             f"member {place} of the group has a tx; a group is stored by itself, so leave tx out"
         )
-    if configured.group_id is not None:
+    if plan.like.group_id is not None:
         raise InvalidGroup(
             f"member {place} of the group has a group_id already; leave it out, the group has one"
         )

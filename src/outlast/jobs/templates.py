@@ -22,9 +22,10 @@ from outlast.errors import (
     TemplateNotFound,
 )
 from outlast.jobs.client import Client
+from outlast.jobs.enqueue_plan import EnqueuePlan
 from outlast.jobs.handle import Handle
-from outlast.jobs.jobtype import ConfiguredJobType, JobType
-from outlast.jobs.options import OnConflict, new_job
+from outlast.jobs.jobtype import JobType
+from outlast.jobs.options import OnConflict, check_on_conflict, new_job
 from outlast.jobs.registry import Registry
 
 _TRIES: Final = 100
@@ -118,23 +119,23 @@ class TemplateManager:
                 return from_record(gone)
         raise TemplateChanged(f"template {name} was changed {_TRIES} times meanwhile; try again")
 
-    async def enqueue(self, name: str, /, **call: Any) -> Handle[Any]:
+    async def enqueue(self, name: str, /, **params: Any) -> Handle[Any]:
         """Store a job as the template says, with these params over its own."""
-        return await self.options(name).enqueue(**call)
+        return await self.options(name).enqueue(**params)
 
     def options(self, name: str, /, **options: Unpack[TemplateOptions]) -> "ConfiguredTemplate":
         """The template with wishes for one job: `.options("weekly", delay="5m").enqueue(…)`."""
         return ConfiguredTemplate(self, name, options)
 
-    async def configured(
-        self, name: str, options: TemplateOptions, call: Mapping[str, Any]
-    ) -> tuple[ConfiguredJobType[..., Any], str]:
+    async def plan(
+        self, name: str, options: TemplateOptions, given: Mapping[str, Any]
+    ) -> tuple[EnqueuePlan, str]:
         """What to enqueue, and with which params, as the template stands now."""
         template = await self.get(name)
         kind = self._registry.get(template.type)
-        given = json.loads(kind.codec.partial().dump(dict(call)))
-        params = _checked(kind, merge(template, {}, given))
-        return _configured(kind, template, options), params
+        own = json.loads(kind.codec.partial().dump(dict(given)))
+        params = _checked(kind, merge(template, {}, own))
+        return _plan(kind, template, options), params
 
     async def _record(self, name: str) -> Document:
         check_name(name, what="the name of a template")
@@ -186,24 +187,24 @@ class ConfiguredTemplate:
         self._name = name
         self._options = options
 
-    async def enqueue(self, /, **call: Any) -> Handle[Any]:
+    async def enqueue(self, /, **params: Any) -> Handle[Any]:
         """Store a job as the template says, with these params and options over its own."""
-        configured, params = await self._templates.configured(self._name, self._options, call)
-        return await configured.enqueue_text(params)
+        plan, payload = await self._templates.plan(self._name, self._options, params)
+        return await plan.enqueue(payload)
 
 
-def _configured(
-    kind: JobType[..., Any], template: Template, options: TemplateOptions
-) -> ConfiguredJobType[..., Any]:
-    own: TemplateOptions = {
+def _plan(kind: JobType[..., Any], template: Template, options: TemplateOptions) -> EnqueuePlan:
+    fields: dict[str, Any] = {
         "queue": template.queue,
         "priority": template.priority,
         "max_attempts": template.max_attempts,
+        **{name: value for name, value in options.items() if value is not None},
     }
-    given = {name: value for name, value in options.items() if value is not None}
-    wished = kind.options(**{**own, **given})  # type: ignore[arg-type]  # the names of its options
-    marked = replace(wished.like, template_id=template.id, template_at=template.updated_at)
-    return ConfiguredJobType(kind, marked, on_conflict=wished.on_conflict, tx=wished.tx)
+    on_conflict, tx = fields.pop("on_conflict", "return"), fields.pop("tx", None)
+    check_on_conflict(on_conflict)
+    like = new_job(kind.policy, **fields)
+    marked = replace(like, template_id=template.id, template_at=template.updated_at)
+    return kind.plan(marked, on_conflict=on_conflict, tx=tx)
 
 
 def _checked(kind: JobType[..., Any], params: dict[str, Any]) -> str:
