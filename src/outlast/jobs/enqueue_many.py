@@ -1,4 +1,4 @@
-"""Enqueueing many jobs: one chunk is prepared while the one before is written."""
+"""Enqueue of many jobs: chunked, pipelined insert."""
 
 import asyncio
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ from outlast.store.contract import Store
 from outlast.store.contract.jobs import Added
 
 CHUNK: Final = 500
-"""How many are written at a time, while as many are prepared."""
-_SHOWN: Final = 5
+"""Jobs per write; the next chunk is prepared meanwhile."""
+_MAX_SHOWN: Final = 5
 
 R = TypeVar("R")
 
@@ -28,8 +28,8 @@ class PartialEnqueueError(InvalidJob):
     """
 
     def __init__(self, handles: list[Handle[Any]], failures: dict[int, CallerError]) -> None:
-        shown = [f"job {place}: {error}" for place, error in list(failures.items())[:_SHOWN]]
-        more = f"; and {len(failures) - _SHOWN:,} more" if len(failures) > _SHOWN else ""
+        shown = [f"job {place}: {error}" for place, error in list(failures.items())[:_MAX_SHOWN]]
+        more = f"; and {len(failures) - _MAX_SHOWN:,} more" if len(failures) > _MAX_SHOWN else ""
         super().__init__(
             f"{len(failures):,} jobs were not stored, the other {len(handles):,} are: "
             f"{'; '.join(shown)}{more}"

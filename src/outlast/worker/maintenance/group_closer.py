@@ -6,7 +6,12 @@ from datetime import timedelta
 from typing import Final
 
 from outlast.core.ids import JobId
-from outlast.jobs.group_closing import AT_ONCE, GroupClosingStore, end_first, end_remaining_members
+from outlast.jobs.group_closing import (
+    MEMBERS_PER_WRITE,
+    GroupClosingStore,
+    end_first,
+    end_remaining_members,
+)
 
 FEW: Final = 10
 """So many groups are looked at by whoever has just written a failure."""
@@ -38,8 +43,8 @@ class GroupCloser:
 
     async def run_once(self) -> GroupsClosed:
         """Stop what nobody completed, and end who is left over in every group that closes."""
-        expired = await self._store.expire_groups(older_than=ABANDONED, limit=AT_ONCE)
-        closing = await self._store.closing_groups(limit=AT_ONCE)
+        expired = await self._store.expire_groups(older_than=ABANDONED, limit=MEMBERS_PER_WRITE)
+        closing = await self._store.closing_groups(limit=MEMBERS_PER_WRITE)
         ended = [await end_remaining_members(self._store, group, self._new_id) for group in closing]
-        over = await self._store.mark_groups_closed(limit=AT_ONCE) if closing else 0
+        over = await self._store.mark_groups_closed(limit=MEMBERS_PER_WRITE) if closing else 0
         return GroupsClosed(expired, sum(ended), over)
