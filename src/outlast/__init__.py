@@ -1,6 +1,6 @@
 """Outlast: durable background jobs and schedules.
 
-Each name is loaded when it is first asked for, so that a command that needs none starts at once.
+Names are imported on first use, so that `import outlast` is cheap.
 """
 
 import importlib as _importlib
@@ -154,7 +154,7 @@ __all__ = [
     "__version__",
 ]
 
-_AT: _typing.Final = {
+_NAMES_BY_MODULE: _typing.Final = {
     "outlast.app": ("Outlast",),
     "outlast.config": ("Settings",),
     "outlast.run_context": ("Run",),
@@ -241,15 +241,17 @@ _AT: _typing.Final = {
     "outlast.store.contract.queues": ("Queue",),
     "outlast.sync": ("Sync",),
 }
-"""Where each of them is."""
+"""The module of each public name."""
 
-_WHERE: _typing.Final = {name: module for module, names in _AT.items() for name in names}
+_MODULE_BY_NAME: _typing.Final = {
+    name: module for module, names in _NAMES_BY_MODULE.items() for name in names
+}
 
 
 def __getattr__(name: str) -> _typing.Any:
-    if name not in _WHERE:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(_importlib.import_module(_WHERE[name]), name)
+    value = globals()[name] = getattr(_importlib.import_module(_MODULE_BY_NAME[name]), name)
     return value
 
 

@@ -102,7 +102,9 @@ async def test_what_succeeded_waits_or_runs_cannot(app, send, hand, dead):
     waiting = await send.enqueue(2)
 
     for handle, state in ((done, "succeeded"), (waiting, "queued")):
-        with pytest.raises(TransitionRefused, match=f"{handle.id} is {state}; only one that ended"):
+        with pytest.raises(
+            TransitionRefused, match=f"{handle.id} is {state}; only jobs that ended"
+        ):
             await app.retry(handle.id)
     await hand.take("send", queue="mail")
     with pytest.raises(TransitionRefused, match="is running"):
@@ -217,7 +219,7 @@ async def test_a_filter_that_makes_no_sense_is_refused(app, dead, wrong):
 
 
 async def test_the_lineage_of_a_chain_counts_links_and_attempts(app, hand):
-    @app.job(delivery="chain", retry=Backoff(2, base="0s"))
+    @app.job(delivery="linked", retry=Backoff(2, base="0s"))
     def story() -> None: ...
 
     root = await story.enqueue()

@@ -25,7 +25,7 @@ async def test_a_plain_decorator_gives_the_defaults(app):
 async def test_settings_of_a_type_are_kept(app):
     @app.job(
         name="mail.send",
-        delivery="chain",
+        delivery="linked",
         retry=Backoff(3),
         queue="mail",
         priority=-5,
@@ -138,7 +138,7 @@ SETTINGS = [
     ({"name": "x\n"}, "name of a job type"),
     ({"name": 7}, "name of a job type"),
     ({"delivery": "broadcast"}, "broadcast is reserved until the cluster exists; use one of lease"),
-    ({"delivery": "new"}, "delivery is 'new'; use one of lease, chain, once"),
+    ({"delivery": "new"}, "delivery is 'new'; use one of lease, linked, once"),
     ({"delivery": None}, "delivery is None"),
     ({"delivery": "once", "retry": Backoff(3)}, "once never runs again, so retry contradicts it"),
     ({"retry": 3}, r"retry is 3; use Backoff\(max_attempts=5\)"),

@@ -29,7 +29,7 @@ def send(app):
 
 @pytest.fixture
 def story(app):
-    @app.job(delivery="chain", retry=Backoff(3, base="0s"))
+    @app.job(delivery="linked", retry=Backoff(3, base="0s"))
     def story() -> str: ...  # type: ignore[empty-body]
 
     return story

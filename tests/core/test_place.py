@@ -16,7 +16,7 @@ from outlast.core.ordering import (
     next_position,
     renumber_positions,
 )
-from outlast.core.position import ROOM, Anchor, JobEdit, MoveTo, PositionedJob, move_job
+from outlast.core.position import SPACE_PER_JOB, Anchor, JobEdit, MoveTo, PositionedJob, move_job
 from outlast.core.sync_coroutine import run_without_waiting
 from outlast.errors import InvalidArgument
 
@@ -267,7 +267,7 @@ def test_a_window_has_room_for_more_after_it_was_spread():
             break
 
     gaps = [line.jobs[b] - line.jobs[a] for a, b in pairwise(line.order)]
-    assert max(gaps) >= ROOM
+    assert max(gaps) >= SPACE_PER_JOB
 
 
 @pytest.mark.parametrize(

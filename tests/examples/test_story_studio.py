@@ -180,7 +180,7 @@ async def test_the_settings_are_those_of_s1(studio: Studio, outlast: Harness) ->
     queue = await studio.prepare()
 
     for kind in (studio.story, studio.research):
-        assert (kind.delivery, kind.queue, kind.priority) == ("chain", QUEUE, 0)
+        assert (kind.delivery, kind.queue, kind.priority) == ("linked", QUEUE, 0)
         assert kind.retry == Backoff(max_attempts=4, base="0s", jitter=False)
     assert (studio.story.executor, studio.research.executor) == ("command", "thread")
     assert queue == Queue(name=QUEUE, ordering=Ordering.POSITION, gap=100, concurrency=1)

@@ -29,7 +29,7 @@ async def send(run: Run, number: int, copy: bool = False, to: Address | None = N
 async def remind(at: datetime, count: int = 1) -> None: ...
 
 
-@app.job(delivery="chain", retry=Backoff(2))
+@app.job(delivery="linked", retry=Backoff(2))
 async def breaks() -> None:
     raise ValueError
 

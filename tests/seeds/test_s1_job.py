@@ -31,7 +31,7 @@ from .crashing import wrecks
 from .kit import Sql, drain, jobs_of, live
 
 FROZEN = "outlast: a job is frozen at its first claim"
-CHAIN = {"delivery": Delivery.CHAIN}
+LINKED = {"delivery": Delivery.LINKED}
 GROUP = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 
 
@@ -113,7 +113,7 @@ async def test_a_type_this_app_does_not_know_is_refused_at_enqueue(
 
 @pytest.mark.req("S1-2.1.j")
 async def test_retry_of_is_set_on_a_retry_and_never_changes(store: SqliteStore, sql: Sql) -> None:
-    first = await ended(store, FAILED, **CHAIN)
+    first = await ended(store, FAILED, **LINKED)
     [_, retry] = await jobs_of(store)
 
     assert ((await job_of(store, first)).retry_of, retry.retry_of) == (None, first)
@@ -141,7 +141,7 @@ async def test_created_at_and_queued_at_are_set_by_the_insert_and_never_change(
 async def test_what_the_waiting_row_repeats_of_its_job_never_changes_either(
     change: str, store: SqliteStore, sql: Sql
 ) -> None:
-    await put(store, **CHAIN)
+    await put(store, **LINKED)
 
     sql.refuses(f"UPDATE outlast_waiting SET {change}")
 

@@ -33,7 +33,7 @@ def trigger(store: SqliteStore, clock: FakeClock) -> Trigger:
 async def story(app: Outlast) -> Outlast:
     """An app with templates `one` and `two` of a type that takes a and b."""
 
-    @app.job(delivery="chain")
+    @app.job(delivery="linked")
     def chapter(a: int, b: int) -> None: ...
 
     await app.templates.save("one", chapter, params={"a": 1, "b": 1})

@@ -19,7 +19,7 @@ from .test_s1_owners import orphans_of, owners_of
 
 
 def _story(app: Outlast) -> Any:
-    @app.job(delivery="chain", retry=Backoff(2, base="0s"))
+    @app.job(delivery="linked", retry=Backoff(2, base="0s"))
     def story(title: str, pages: int = 1) -> None:
         if title == "broken":
             raise TimeoutError("no answer")

@@ -140,7 +140,7 @@ async def test_where_nobody_answers_the_outcome_is_the_same_and_the_worker_stops
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and says nothing
         dsn = f"http://a-key@127.0.0.1:{silent.getsockname()[1]}/7"
-        app.on_failure(Sentry(dsn, patience="100ms"))
+        app.on_failure(Sentry(dsn, timeout="100ms"))
         told: list[Failure] = []
         app.on_failure(told.append)
         handle = await app.job(UserSyncHandler).enqueue(user_id=1, mail="x@example.org")

@@ -75,7 +75,7 @@ async def test_index_entry_that_is_gone_is_found_by_verify() -> None:
     await engine.transact({}, [Write(entry.key, None)])
 
     found = [(v.code, v.job_id) for v in (await verify(store)).violations]
-    assert found == [(ViolationCode.STANDS_NOWHERE, job_id)]
+    assert found == [(ViolationCode.DETACHED, job_id)]
 
 
 async def test_index_entry_of_nobody_is_found_by_verify_and_claimed_by_nobody() -> None:
@@ -88,7 +88,7 @@ async def test_index_entry_of_nobody_is_found_by_verify_and_claimed_by_nobody() 
     await engine.transact({}, [Write(ghost, entry.value)])
 
     found = [(v.code, v.job_id) for v in (await verify(store)).violations]
-    assert found == [(ViolationCode.PLACE_OF_NO_JOB, job_id)]
+    assert found == [(ViolationCode.DANGLING_STATE_ROW, job_id)]
     assert await claim_order(store) == [job_id]
 
 

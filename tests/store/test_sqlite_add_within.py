@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from outlast.core.ids import JobId
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.state import State
 from outlast.errors import InvalidArgument, StoreBusy
 from outlast.store.contract.jobs import Added
@@ -91,9 +91,9 @@ async def test_job_never_existed_when_the_caller_rolls_back(
 
 
 async def test_holder_of_a_key_is_answered(store: SqliteStore, set_up: sqlite3.Connection) -> None:
-    holder = await put(store, key=Key(key="k"))
+    holder = await put(store, key=DedupeKey(key="k"))
 
-    added = await store.add_within(set_up, [make_job(key=Key(key="k"))])
+    added = await store.add_within(set_up, [make_job(key=DedupeKey(key="k"))])
     set_up.rollback()
 
     assert added == [Added(holder, created=False)]
@@ -113,7 +113,7 @@ async def test_repeated_enqueue_finds_itself(
 async def test_refused_job_takes_neither_its_neighbours_nor_the_caller_s_rows(
     store: SqliteStore, path: Path, set_up: sqlite3.Connection
 ) -> None:
-    good, bad, last = make_job(), make_job(params="no json"), make_job(key=Key(key="k"))
+    good, bad, last = make_job(), make_job(params="no json"), make_job(key=DedupeKey(key="k"))
 
     set_up.execute(INVOICE)
     added = await store.add_within(set_up, [good, bad, last])

@@ -15,7 +15,7 @@ def set_params(path, handle, text):
     query(path, "UPDATE outlast_jobs SET params = ? WHERE id = ?", text, handle.id)
 
 
-@pytest.mark.parametrize("delivery", ["lease", "chain", "once"])
+@pytest.mark.parametrize("delivery", ["lease", "linked", "once"])
 async def test_params_that_no_longer_fit_close_the_job_with_the_reason(app, rival, slot, delivery):
     calls = []
 

@@ -28,7 +28,7 @@ async def test_the_jobs_of_a_killed_worker_go_on_as_their_delivery_says(app, slo
         return "taken over"
 
     leased = app.job(name="leased", retry=Backoff(3))(takes_over)
-    chained = app.job(name="chained", delivery="chain", retry=Backoff(3))(takes_over)
+    chained = app.job(name="chained", delivery="linked", retry=Backoff(3))(takes_over)
     once = app.job(name="once", delivery="once")(takes_over)
     handles = [await each.options(slot=slot).enqueue() for each in (leased, chained, once)]
     async with await Child.start(path, "holding", concurrency=3, **LEASE) as child:

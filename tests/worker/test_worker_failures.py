@@ -190,7 +190,7 @@ async def test_what_a_job_was_given_never_appears_in_the_log(app, caplog):
             pass
         return secret
 
-    @app.job(delivery="chain", retry=AT_ONCE)
+    @app.job(delivery="linked", retry=AT_ONCE)
     async def wrong(secret: str) -> int:
         return secret
 

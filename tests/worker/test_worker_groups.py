@@ -41,7 +41,7 @@ async def test_a_drained_worker_has_run_the_whole_sequence(app):
     async with app.worker() as worker:
         await worker.drained()
 
-        assert (await group.record()).done == 10
+        assert (await group.read()).done == 10
 
 
 async def test_parallel_members_run_together(app):
@@ -135,7 +135,7 @@ async def test_a_failure_stops_the_members_that_run(app):
 async def test_a_chain_is_one_member_however_often_it_is_tried(app):
     tries = []
 
-    @app.job(delivery="chain", retry=AT_ONCE)
+    @app.job(delivery="linked", retry=AT_ONCE)
     async def step(number: int) -> None:
         tries.append(number)
         if tries.count(number) < 2:
@@ -220,7 +220,7 @@ async def test_two_workers_sweep_at_once_and_end_each_member_once(app, rival):
     events = [await app.events(job.id) for job in jobs[::100]]
     assert sum(each.ended for each in swept) == 1200
     assert [len(each) for each in events] == [1] * len(events)
-    assert (await group.record()).counts == {State.CANCELLED: 1200}
+    assert (await group.read()).counts == {State.CANCELLED: 1200}
 
 
 async def test_a_sweep_with_nothing_to_do_writes_nothing(app, path):
@@ -255,14 +255,14 @@ async def test_a_group_that_nobody_completed_is_stopped_after_a_while(app, monke
 
     assert timedelta(minutes=10) == ABANDONED
     assert (early.expired, late.expired, late.over) == (0, 1, 1)
-    record = await group.record()
+    record = await group.read()
     assert (record.state, record.reason) == (GroupState.CANCELLED, "never_completed")
 
 
 async def test_a_member_lost_for_good_moves_its_group_like_any_other(app, path):
     started = asyncio.Event()
 
-    @app.job(delivery="chain", retry=ONE_TRY, max_runtime="100ms")
+    @app.job(delivery="linked", retry=ONE_TRY, max_runtime="100ms")
     async def slow() -> None:
         started.set()
         await asyncio.Event().wait()
@@ -290,4 +290,4 @@ async def test_a_bare_group_id_is_no_member_of_a_running_group(app):
         await until(lambda: ran == [7])
 
     assert [job.id for job in await group.jobs()] != [bare.id]
-    assert (await group.record()).total == 1
+    assert (await group.read()).total == 1

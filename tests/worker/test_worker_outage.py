@@ -100,7 +100,7 @@ async def test_work_goes_on_soon_after_the_stores_return_however_long_it_was_awa
     path, monkeypatch
 ):
     app, store = shaky(path)
-    going, pauses, pause_after = False, [], finish.pause_after
+    going, pauses, pause_after = False, [], finisher.pause_after
 
     def no_pause_after(failed: int) -> float:
         pauses.append(pause_after(failed))
@@ -112,7 +112,7 @@ async def test_work_goes_on_soon_after_the_stores_return_however_long_it_was_awa
     async def work() -> int:
         nonlocal going
         if not going:
-            going, store.broken = True, {"claim", "apply", "renew", "lapsed"}
+            going, store.broken = True, {"claim", "apply", "renew", "expired_leases"}
         return 1
 
     async with app, app.worker():

@@ -67,7 +67,7 @@ async def test_failures_before_a_snooze_still_count_after_it(app):
         (Cancel(), State.CANCELLED),
     ],
 )
-@pytest.mark.parametrize("delivery", ["lease", "chain"])
+@pytest.mark.parametrize("delivery", ["lease", "linked"])
 async def test_skip_and_cancel_close_the_job_with_their_reason(app, value, state, delivery):
     @app.job(delivery=delivery, retry=AT_ONCE)
     async def decline() -> int | Skip | Cancel:

@@ -65,7 +65,7 @@ async def test_past_the_grace_each_delivery_has_its_way(path, slot, kind):
         handler = {"async": stay, "thread that looks": looks}.get(kind, stay_in_thread)
         types = [
             app.job(name="leased", retry=Backoff(3))(handler),
-            app.job(name="chained", delivery="chain", retry=Backoff(3))(handler),
+            app.job(name="chained", delivery="linked", retry=Backoff(3))(handler),
             app.job(name="once", delivery="once")(handler),
         ]
         handles = [await each.options(slot=slot).enqueue() for each in types]

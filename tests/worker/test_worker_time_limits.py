@@ -55,7 +55,7 @@ async def test_an_async_handler_over_its_time_is_cancelled_and_its_job_tried_aga
     ("delivery", "states"),
     [
         ("lease", [State.DEAD_LETTER]),
-        ("chain", [State.FAILED, State.DEAD_LETTER]),
+        ("linked", [State.FAILED, State.DEAD_LETTER]),
         ("once", [State.FAILED]),
     ],
 )

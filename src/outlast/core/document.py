@@ -1,4 +1,4 @@
-"""Records: small documents that are set by name, compared and swapped."""
+"""Small versioned documents, written by compare-and-swap."""
 
 import json
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from outlast.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A document as the store has it; no two that were ever written have one `version`."""
+    """A document as stored; a version number is never used twice in a store."""
 
     kind: str
     key: str
@@ -23,7 +23,14 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """A wish to write a record, to create it (nothing expected) or to delete it (no value)."""
+    """A compare-and-swap of one document.
+
+    Attributes:
+        kind: Kind of the document.
+        key: Its key, unique within the kind.
+        expected: The version it must have; None if it must not exist.
+        value: The new JSON text; None deletes the document.
+    """
 
     kind: str
     key: str
@@ -32,13 +39,14 @@ class Swap:
 
 
 def check_swap(swap: Swap) -> Swap:
-    """`swap`, if a store can keep what it asks; InvalidArgument says what is wrong with it."""
-    check_name(swap.kind, what="the kind of a record")
-    check_key(swap.key, what="the key of a record")
+    """Return the swap if it can be stored; InvalidArgument otherwise."""
+    check_name(swap.kind, what="the kind of a document")
+    check_key(swap.key, what="the key of a document")
     if swap.value is not None:
         _check_value(swap.value, f"the {swap.kind} {swap.key!r:.80}")
     elif swap.expected is None:
-        raise InvalidArgument(f"the {swap.kind} {swap.key!r:.80} is to go; say which version of it")
+        what = f"the {swap.kind} {swap.key!r:.80}"
+        raise InvalidArgument(f"{what} is to be deleted; set expected to the version it has")
     return swap
 
 
@@ -49,10 +57,10 @@ def _check_value(value: str, what: str) -> None:
     if size > MAX_PAYLOAD:
         raise InvalidArgument(f"{what} is {size:,} bytes; the limit is {MAX_PAYLOAD // 1024} KiB")
     try:
-        json.loads(value, parse_constant=_refuse)
+        json.loads(value, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{what} is not JSON: {error}") from error
 
 
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"it holds {word}")
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"it holds {constant}")

@@ -6,9 +6,9 @@ from typing import Any, Final, Literal
 from outlast.core.delivery import Delivery
 from outlast.core.duration import Duration, parse_duration
 from outlast.core.ids import JobId
-from outlast.core.job import Key, NewJob, Slot
+from outlast.core.job import DedupeKey, NewJob, Slot
 from outlast.core.limits import check_key, check_name, check_priority
-from outlast.core.retry import MOST_ATTEMPTS
+from outlast.core.retry import MAX_ATTEMPTS
 from outlast.errors import InvalidArgument, InvalidJob
 from outlast.jobs.policy import Policy
 
@@ -115,8 +115,8 @@ def _attempts(value: int | None, policy: Policy) -> int | None:
             f'max_attempts was given, but "{policy.name}" is delivered once and never runs again; '
             "leave it out"
         )
-    if not 1 <= _whole(value, "max_attempts") <= MOST_ATTEMPTS:
-        raise InvalidJob(f"max_attempts is {value}; use a whole number from 1 to {MOST_ATTEMPTS:,}")
+    if not 1 <= _whole(value, "max_attempts") <= MAX_ATTEMPTS:
+        raise InvalidJob(f"max_attempts is {value}; use a whole number from 1 to {MAX_ATTEMPTS:,}")
     return value
 
 
@@ -158,10 +158,10 @@ def _slot(value: datetime | Slot | None, policy: Policy) -> Slot | None:
     return Slot(series=check_name(value.series, what="series"), at=_moment(value.at, "slot"))
 
 
-def _key(key: str | None, bucket: str | None) -> Key | None:
+def _key(key: str | None, bucket: str | None) -> DedupeKey | None:
     if key is None:
         if bucket is not None:
             raise InvalidJob("bucket was given without key; a bucket narrows a key, so give both")
         return None
     checked = check_key(bucket or "", what="bucket", empty=True)
-    return Key(key=check_key(key, what="key"), bucket=checked)
+    return DedupeKey(key=check_key(key, what="key"), bucket=checked)

@@ -12,7 +12,7 @@ from outlast.core.limits import check_name, check_priority
 from outlast.core.retry import Backoff
 from outlast.errors import InvalidArgument, InvalidType
 
-DeliveryName = Literal["lease", "chain", "once"]
+DeliveryName = Literal["lease", "linked", "once"]
 VerdictName = Literal["transient", "permanent"]
 ErrorNames = Mapping[type[BaseException], VerdictName]
 
@@ -91,7 +91,7 @@ def _retry(retry: Backoff | None, delivery: Delivery, where: str) -> Backoff:
         if retry is not None:
             raise InvalidType(
                 f"{where}: delivery once never runs again, so retry contradicts it; "
-                'leave retry out, or use delivery "lease" or "chain"'
+                'leave retry out, or use delivery "lease" or "linked"'
             )
         return _NO_RETRY
     if retry is not None and not isinstance(retry, Backoff):

@@ -192,7 +192,7 @@ class OutcomeJudge:
         delay = active.kind.retry.delay(active.claim.failures + 1, self._random)
         if isinstance(error, RemoteError):
             return Failed(truncate(error.text), delay, permanent=error.permanent)
-        verdict = active.kind.classifier.verdict(error)
+        verdict = active.kind.classifier.classify(error)
         return Failed(describe(error), delay, permanent=verdict is ErrorClass.PERMANENT)
 
     def _outcome(self, active: ActiveRun, value: HandlerOutcome) -> Event:

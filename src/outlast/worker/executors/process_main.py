@@ -145,7 +145,7 @@ def _answer(kind: JobType[..., Any], value: object) -> dict[str, Any]:
 
 
 def _failure(kind: JobType[..., Any] | None, error: BaseException) -> dict[str, Any]:
-    verdict = ErrorClass.TRANSIENT if kind is None else kind.classifier.verdict(error)
+    verdict = ErrorClass.TRANSIENT if kind is None else kind.classifier.classify(error)
     text = truncate("".join(traceback.format_exception(error)))
     return {"error": text, "permanent": verdict is ErrorClass.PERMANENT}
 
