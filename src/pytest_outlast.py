@@ -19,6 +19,7 @@ STORES = ("sqlite", "model")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the options and settings of the plugin."""
     group = parser.getgroup("outlast", "durable background jobs")
     group.addoption(
         "--outlast-store", choices=STORES, help="where `outlast` keeps the jobs of a test"

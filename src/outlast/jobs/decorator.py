@@ -21,18 +21,28 @@ class AsyncHandler(Protocol[R_co]):
     """A handler class with an async `handle`; it may take the Run before its payload."""
 
     @classmethod
-    def payload_model(cls) -> type[BaseModel]: ...
+    def payload_model(cls) -> type[BaseModel]:
+        """Return the model of the params."""
+        ...
+
     @property
-    def handle(self) -> Callable[..., Coroutine[Any, Any, R_co | HandlerEnding]]: ...
+    def handle(self) -> Callable[..., Coroutine[Any, Any, R_co | HandlerEnding]]:
+        """Run a job."""
+        ...
 
 
 class Handler(Protocol[R_co]):
     """A handler class with a sync `handle`, which runs in a thread."""
 
     @classmethod
-    def payload_model(cls) -> type[BaseModel]: ...
+    def payload_model(cls) -> type[BaseModel]:
+        """Return the model of the params."""
+        ...
+
     @property
-    def handle(self) -> Callable[..., R_co | HandlerEnding]: ...
+    def handle(self) -> Callable[..., R_co | HandlerEnding]:
+        """Run a job."""
+        ...
 
 
 class Decorator(Protocol):

@@ -182,6 +182,7 @@ class JobType(Generic[P, R_co]):
         return named | kwargs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the decorated function or class directly."""
         return self._decorated(*args, **kwargs)
 
     def __repr__(self) -> str:

@@ -33,9 +33,11 @@ class FakeClock:
         return self._reading.wall
 
     def monotonic(self) -> int:
+        """Return the monotonic clock."""
         return self._reading.monotonic
 
     def boot_id(self) -> str:
+        """Return the id of the current boot."""
         return f"boot-{self._reading.boot}"
 
     def advance(self, span: Duration) -> None:

@@ -82,6 +82,7 @@ class Harness:
             limit: Run at most this many jobs.
             raising: Stop at the first failure and raise the handler's exception; the job is
                 left as a worker leaves it.
+            concurrency: How many jobs run at a time.
         """
         drainer = Drainer(self.app, self.store, ids=self._ids, logs=self._logs)
         return await drainer.drain(limit=limit, raising=raising, concurrency=concurrency)
