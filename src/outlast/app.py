@@ -53,10 +53,10 @@ from outlast.store.transfer_completion import complete_transfer
 from outlast.sync import Sync
 
 if TYPE_CHECKING:
-    from outlast.scheduler.plan_builder import Options
+    from outlast.scheduler.plan_builder import ScheduleOptions
     from outlast.scheduler.schedules import ScheduleDeclaration, ScheduleManager
-    from outlast.worker.embedded import Beside, Worker
-    from outlast.worker.engine import Engine
+    from outlast.worker.embedded import BackgroundServices, Worker
+    from outlast.worker.engine import WorkerEngine
     from outlast.worker.lease_table import LeaseTable
 
 P = ParamSpec("P")
@@ -229,16 +229,16 @@ class Outlast(Admin):
             self.settings,
             ids=self._ids,
             random=SystemRandom().random,
-            beside=self._background_services(),
+            background_services=self._background_services(),
             instance_id=instance_id or _instance_id(),
             queues=queues,
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            watches=tuple(self._failure_sinks),
+            failure_sinks=tuple(self._failure_sinks),
         )
 
-    def _background_services(self) -> "Beside":
+    def _background_services(self) -> "BackgroundServices":
         """Return the background task of an embedded worker: the schedule trigger."""
         from outlast.scheduler.loop import run_trigger_loop, sync_declared  # noqa: PLC0415 - same
 
@@ -246,7 +246,7 @@ class Outlast(Admin):
             await sync_declared(self.sync_schedules)
             # Without the leader lock: its file would remain beside the database file.
             poll = self.settings.poll
-            await run_trigger_loop(store, self._ids.job, poll, by_turns=False)
+            await run_trigger_loop(store, self._ids.job, poll, use_leader_lock=False)
 
         return trigger
 
@@ -258,22 +258,22 @@ class Outlast(Admin):
         types: Collection[str] | None,
         concurrency: int | None,
         app_address: str,
-    ) -> "Engine":
+    ) -> "WorkerEngine":
         """Return an engine that claims and runs jobs; another process renews their leases."""
-        from outlast.worker.engine import Engine  # noqa: PLC0415 - loaded on demand
+        from outlast.worker.engine import WorkerEngine  # noqa: PLC0415 - loaded on demand
 
-        return Engine(
+        return WorkerEngine(
             self._store,
             self.registry,
             self.settings,
             ids=self._ids,
             random=SystemRandom().random,
-            held=held,
+            leases=held,
             queues=self.registry.queues() if queues is None else queues,
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            watches=tuple(self._failure_sinks),
+            failure_sinks=tuple(self._failure_sinks),
         )
 
     def sync(self) -> Sync:
@@ -293,7 +293,7 @@ class Outlast(Admin):
         *,
         coalesce: bool,
         misfire_grace: Duration,
-        **options: Unpack["Options"],
+        **options: Unpack["ScheduleOptions"],
     ) -> None:
         """Declare a schedule: `app.schedule("nightly", "0 2 * * *", report, coalesce=True, …)`.
 
