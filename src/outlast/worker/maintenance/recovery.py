@@ -11,7 +11,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import LeaseHolder
 from outlast.core.state import Loss, State
-from outlast.store.contract.jobs import PROMOTED_AT_ONCE, Jobs
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Jobs
 from outlast.store.contract.locks import Locks
 from outlast.store.contract.maintenance import RecoveryReads
 from outlast.store.contract.reservations import Reservations
@@ -153,7 +153,7 @@ class Recovery:
 
     async def _promote(self) -> int:
         count = 0
-        while moved := await self._store.promote_due(limit=PROMOTED_AT_ONCE):
+        while moved := await self._store.promote_due(limit=MAX_PROMOTED_PER_CLAIM):
             count += moved
         return count
 
