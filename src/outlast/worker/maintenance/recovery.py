@@ -40,7 +40,7 @@ class RecoveryResult:
     unknown: int = 0  # runs of unknown owners, closed as lost
     finished: int = 0  # detached jobs ended or requeued as their last run says
     without_run: int = 0  # running jobs without a run, closed as lost
-    continued: int = 0  # failed chain jobs that got their missing successor
+    continued: int = 0  # failed linked jobs that got their missing successor
     given_up: int = 0  # the same, without attempts left
     orphans: int = 0  # orphan runs, removed
     inspected: int = 0  # active reservations inspected; not a repair
