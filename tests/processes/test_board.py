@@ -1,4 +1,4 @@
-"""The board: what a child writes there its supervisor reads, whatever becomes of the child."""
+"""The shared lease table: the supervisor reads what a child wrote, even after its death."""
 
 import os
 import subprocess
@@ -163,4 +163,4 @@ def test_where_a_run_goes_on_is_on_the_board_and_so_is_that_its_handler_has_retu
         False,
     )
     assert returned.has_returned
-    held.change_executor(claim(2).lease, "none")  # one that is not held is nobody's
+    held.change_executor(claim(2).lease, "none")  # no-op: the lease is not held

@@ -1,4 +1,4 @@
-"""A family keeps its size: whoever dies, leaves or cannot be started is replaced."""
+"""The child pool keeps its size: a child that dies, stops or cannot be started is replaced."""
 
 import asyncio
 import os
@@ -107,7 +107,7 @@ async def family(nursery):
 
 
 async def in_role(kin, role):
-    while kin.role is not role:  # noqa: ASYNC110 - nobody is told of it
+    while kin.role is not role:  # noqa: ASYNC110 - no event signals it
         await asyncio.sleep(0.001)
 
 
