@@ -1,4 +1,4 @@
-"""Everything a store holds, read from it and written into another: nothing is lost or changed."""
+"""Dumped rows loaded into another store lose and change nothing."""
 
 from dataclasses import replace
 from random import Random
@@ -246,7 +246,7 @@ async def test_numbers_go_on_where_the_rows_end(store: Store, clock: FakeClock) 
 async def test_events_go_on_after_those_of_a_store_that_was_far_ahead(
     store: Store, clock: FakeClock
 ) -> None:
-    """Numbers of events may be those of a server's transactions: whoever reads on misses none."""
+    """Event numbers may come from a server's transactions; a reader that pages on misses none."""
     await store.change_transfer_status(FILLING)
     far = 1 << 52
     row = [far, None, "lane", 1, "paused", 0, None, None, None]
