@@ -38,33 +38,33 @@ class Process:
         await self._ended.wait()
 
 
-class Line:
-    """What the child says is what the test puts there; it never ends by itself."""
+class Channel:
+    """A channel whose incoming messages the test queues; it never ends by itself."""
 
     def __init__(self):
-        self.words = asyncio.Queue()
-        self.told = []
+        self.messages_in = asyncio.Queue()
+        self.sent = []
         self.events = []
         self.is_backed_up = False
 
     def send(self, kind, **values):
-        self.told.append(kind)
+        self.sent.append(kind)
         if kind == "event":
             self.events.append(values["event"])
 
     async def messages(self):
         while True:
-            yield await self.words.get()
+            yield await self.messages_in.get()
 
     def close(self):
         pass
 
 
-class Nursery:
-    """Spawns; fails to while there are `errors`."""
+class Spawner:
+    """Spawns children; raises while there are `errors`."""
 
     def __init__(self):
-        self.born = asyncio.Queue()
+        self.spawned = asyncio.Queue()
         self.errors = []
 
     async def __call__(self):
@@ -72,121 +72,121 @@ class Nursery:
             raise self.errors.pop(0)
         ours, theirs = os.pipe()
         os.close(theirs)
-        kin = ChildProcess(
+        child = ChildProcess(
             Process(),
             lease_table=SharedLeaseTable.new(),
-            channel=Line(),
+            channel=Channel(),
             lifeline=ours,
             dump=tempfile.TemporaryFile(),  # noqa: SIM115 - it lives as long as the child
             started_at=0,
         )
-        self.born.put_nowait(kin)
-        return kin
+        self.spawned.put_nowait(child)
+        return child
 
     async def next(self, **hello):
-        """The next to be born, once it has said hello."""
-        kin = await self.born.get()
-        kin.channel.words.put_nowait({"is": "hello", **hello})
-        return kin
+        """Return the next spawned child after its hello message."""
+        child = await self.spawned.get()
+        child.channel.messages_in.put_nowait({"is": "hello", **hello})
+        return child
 
 
 @pytest.fixture
-def nursery():
-    return Nursery()
+def spawner():
+    return Spawner()
 
 
 @pytest.fixture
-async def family(nursery):
-    async def died(kin):
+async def pool(spawner):
+    async def died(child):
         pass
 
-    family = ChildPool(nursery, size=1, clock=FakeClock(), on_exit=died)
-    yield family
-    family.stop(0.0)
-    await family.wait_gone(0.0)
+    pool = ChildPool(spawner, size=1, clock=FakeClock(), on_exit=died)
+    yield pool
+    pool.stop(0.0)
+    await pool.wait_gone(0.0)
 
 
-async def in_role(kin, role):
-    while kin.role is not role:  # noqa: ASYNC110 - no event signals it
+async def in_role(child, role):
+    while child.role is not role:  # noqa: ASYNC110 - no event signals it
         await asyncio.sleep(0.001)
 
 
-async def at_work(family, kin):
-    await in_role(kin, ChildRole.WORKING)
-    assert family.working == [kin]
+async def at_work(pool, child):
+    await in_role(child, ChildRole.WORKING)
+    assert pool.working == [child]
 
 
-async def test_one_that_dies_between_its_hello_and_the_work_is_replaced(family, nursery):
-    gathering = asyncio.create_task(family.start())
-    first = await nursery.next()
+async def test_one_that_dies_between_its_hello_and_the_work_is_replaced(pool, spawner):
+    gathering = asyncio.create_task(pool.start())
+    first = await spawner.next()
     await gathering
     first.process.end(1)
     await in_role(first, ChildRole.GONE)
 
-    family.start_work(HOLDER)
+    pool.start_work(HOLDER)
 
-    await at_work(family, await nursery.next())
+    await at_work(pool, await spawner.next())
 
 
-async def test_one_that_cannot_even_be_started_is_named_at_the_start(family, nursery):
-    nursery.errors.append(OSError(24, "Too many open files"))
+async def test_one_that_cannot_even_be_started_is_named_at_the_start(pool, spawner):
+    spawner.errors.append(OSError(24, "Too many open files"))
 
     with pytest.raises(AppUnusable, match=r"cannot start a child process.*Too many open files"):
-        await family.start()
+        await pool.start()
 
 
-async def test_one_that_cannot_be_started_in_place_of_a_dead_one_is_tried_again(family, nursery):
-    gathering = asyncio.create_task(family.start())
-    first = await nursery.next()
+async def test_one_that_cannot_be_started_in_place_of_a_dead_one_is_tried_again(pool, spawner):
+    gathering = asyncio.create_task(pool.start())
+    first = await spawner.next()
     await gathering
-    family.start_work(HOLDER)
-    await at_work(family, first)
-    nursery.errors += [OSError(24, "Too many open files")] * 2
+    pool.start_work(HOLDER)
+    await at_work(pool, first)
+    spawner.errors += [OSError(24, "Too many open files")] * 2
 
     first.process.end(1)
 
-    await at_work(family, await nursery.next())
+    await at_work(pool, await spawner.next())
 
 
-async def test_one_that_has_stopped_but_does_not_end_is_ended(family, nursery):
-    gathering = asyncio.create_task(family.start())
-    first = await nursery.next()
+async def test_one_that_has_stopped_but_does_not_end_is_ended(pool, spawner):
+    gathering = asyncio.create_task(pool.start())
+    first = await spawner.next()
     await gathering
-    family.start_work(HOLDER)
-    await at_work(family, first)
+    pool.start_work(HOLDER)
+    await at_work(pool, first)
 
-    family.replace(first, "it is old")
-    second = await nursery.next()
-    await at_work(family, second)
-    first.channel.words.put_nowait({"is": "stopped", "settled": {}})
+    pool.replace(first, "it is old")
+    second = await spawner.next()
+    await at_work(pool, second)
+    first.channel.messages_in.put_nowait({"is": "stopped", "settled": {}})
     await first.process.wait()
 
-    assert first.channel.told[-1] == "stop"
+    assert first.channel.sent[-1] == "stop"
     assert first.process.returncode == SIGKILLED
-    assert family.working == [second]
+    assert pool.working == [second]
 
 
-async def test_events_go_to_a_child_that_listens_and_wait_for_one(family, nursery):
-    gathering = asyncio.create_task(family.start())
-    family.forward_event(TelemetryEvent("first", {}))
-    kin = await nursery.next(listens=True)
+async def test_events_go_to_a_child_that_listens_and_wait_for_one(pool, spawner):
+    gathering = asyncio.create_task(pool.start())
+    pool.forward_event(TelemetryEvent("first", {}))
+    child = await spawner.next(wants_events=True)
     await gathering
-    family.forward_event(TelemetryEvent("second", {}))
-    kin.channel.is_backed_up = True
-    family.forward_event(TelemetryEvent("third", {}))
-    while_backed_up = list(kin.channel.events)
-    kin.channel.is_backed_up = False
-    family.forward_event(TelemetryEvent("fourth", {}))
+    pool.forward_event(TelemetryEvent("second", {}))
+    child.channel.is_backed_up = True
+    pool.forward_event(TelemetryEvent("third", {}))
+    while_backed_up = list(child.channel.events)
+    child.channel.is_backed_up = False
+    pool.forward_event(TelemetryEvent("fourth", {}))
 
     assert while_backed_up == ["first", "second"]
-    assert kin.channel.events == ["first", "second", "third", "fourth"]
+    assert child.channel.events == ["first", "second", "third", "fourth"]
 
 
-async def test_a_child_that_does_not_listen_is_told_of_no_event(family, nursery):
-    gathering = asyncio.create_task(family.start())
-    kin = await nursery.next(listens=False)
+async def test_a_child_that_does_not_listen_is_told_of_no_event(pool, spawner):
+    gathering = asyncio.create_task(pool.start())
+    child = await spawner.next(wants_events=False)
     await gathering
 
-    family.forward_event(TelemetryEvent("first", {}))
+    pool.forward_event(TelemetryEvent("first", {}))
 
-    assert kin.channel.told == []
+    assert child.channel.sent == []

@@ -1,4 +1,4 @@
-"""What the tests of a move share: stores of every kind, and copiers that die on cue."""
+"""Shared by the transfer tests: stores of every kind, and transfers that die on request."""
 
 from collections.abc import Iterator
 from contextlib import suppress

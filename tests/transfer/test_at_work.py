@@ -24,7 +24,7 @@ from outlast.store.contract.transfer import StatusChange, TransferStage
 from outlast.store.open import open_store
 from outlast.verify import verify
 
-from .kit import accepting, move
+from .store_pairs import accepting, move
 
 ENOUGH = 50
 """Jobs, so that there is a history."""

@@ -23,7 +23,7 @@ from outlast.testing.conformance.factories import (
 from outlast.testing.conformance.transfer_rows import everything, furnish
 from outlast.verify import verify
 
-from .kit import FROM, SEAL, TO, Died, Life, Mortal, accepting, accepts, make_store, move
+from .store_pairs import FROM, SEAL, TO, Died, Life, Mortal, accepting, accepts, make_store, move
 
 KINDS = ("model", "sqlite", "postgres", "keyvalue")
 
