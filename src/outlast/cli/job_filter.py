@@ -1,4 +1,4 @@
-"""The filter language of the command line: `state:dead_letter type:mail.* since:2h params.user=3`."""
+"""Filter language of the command line: `state:dead_letter type:mail.* since:2h params.user=3`."""
 
 import json
 import re
