@@ -12,7 +12,7 @@ from .tree import Tree, forest
 
 @pytest.fixture(scope="session", autouse=True)
 def _early(postgres: object) -> None:
-    """A server is calm some time after its start: whoever needs a calm one waits less."""
+    """A server is calm some time after its start: tests that need a calm one wait less."""
 
 
 @pytest.fixture

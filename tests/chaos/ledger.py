@@ -78,7 +78,7 @@ class Ledger:
             return connection.execute(sql, values).fetchall()
 
     def expire_leases(self) -> None:
-        """The leases of all that runs are over now, as if whoever holds them were long silent."""
+        """Expire the leases of all running jobs, as if their holders had been silent for long."""
         self.rows("UPDATE outlast_open_runs SET lease_until = 0")
 
     def runs(self, *jobs: str) -> list[Run]:

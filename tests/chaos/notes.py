@@ -1,4 +1,4 @@
-"""What handlers say of themselves: lines in a file that outlives whoever wrote them."""
+"""Notes of handlers: lines in a file that outlives its writer."""
 
 import os
 import time

@@ -44,7 +44,7 @@ ENDED_SINCE: Final = "SELECT min(finished_at) FROM outlast.runs WHERE finished_a
 class Survived:
     """What the outages left, to be judged."""
 
-    acknowledged: list[str]  # jobs of which somebody was told that they are stored
+    acknowledged: list[str]  # jobs whose enqueue was acknowledged
     states: dict[str, str]
     starts: Counter[str]  # how often the handler of each job was called
     pauses: list[float]  # for each outage, seconds from the first answer to the first end of a job
@@ -181,7 +181,7 @@ def _enqueuing(caller: _Caller) -> Iterator[None]:
         thread.join(LATE)
     if failed:
         raise failed[0]
-    assert not thread.is_alive(), "whoever enqueues is stuck"
+    assert not thread.is_alive(), "the enqueuing thread is stuck"
 
 
 def _ended(url: str) -> int:

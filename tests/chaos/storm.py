@@ -18,7 +18,7 @@ MORE: Final = TREES * CONCURRENCY
 KINDS: Final = (*("brief", "threaded", "paying", "chained") * 5, "once")
 LONGEST: Final = 0.25
 STORMY: Final = {"lease": "60s", "renew": "200ms", "prefetch": 8}
-"""Whoever was killed is known by its lock; the living must not lose a lease on a busy machine."""
+"""A killed worker is known by its lock; the living must not lose a lease on a busy machine."""
 LATEST: Final = 120.0
 """Seconds without any job ending after the last kill that count as stuck."""
 
@@ -143,7 +143,7 @@ def storm(
             tell(f"kill {kill + 1} of {kills}")
             name, tree = trees.pop(0)
             for _, each in ((name, tree), trees[0]):
-                each.ready()  # the victim, and somebody to take over
+                each.ready()  # the victim, and a worker to take over
             _enqueue(aftermath, jobs // kills + (kill < jobs % kills), rng)
             left = _wait_for_work(aftermath, tree, rng)
             aftermath.kills[name] = tree.kill()

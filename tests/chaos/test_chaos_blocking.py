@@ -1,4 +1,4 @@
-"""Handlers that let nobody else move for several leases: their jobs are not run a second time."""
+"""Handlers that block everything for several leases: their jobs do not run a second time."""
 
 import pytest
 

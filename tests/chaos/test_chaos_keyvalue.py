@@ -153,7 +153,7 @@ async def test_credentials_expire_and_are_renewed_in_their_file(
             await ear.hear("cannot claim jobs", "renew the credentials")
 
             (tmp_path / "new").write_text(words.format("second"))
-            (tmp_path / "new").replace(file)  # at once, as whoever renews them does
+            (tmp_path / "new").replace(file)  # atomically, as a credential helper does
 
     ear.told_in_few_lines()
 

@@ -40,7 +40,7 @@ def test_worker_outlasts_a_full_disk_and_goes_on_by_itself(grow, ledger, notes):
     assert ledger.is_sound
 
 
-def test_worker_outlasts_a_lock_that_somebody_holds_for_leases(grow, ledger, notes, tmp_path):
+def test_worker_outlasts_a_lock_that_is_held_for_several_leases(grow, ledger, notes, tmp_path):
     tree = grow(env={"CHAOS_URL": f"sqlite:///{ledger.path}?busy=0.3"}, **SHORT).ready()
     jobs = ledger.enqueue(("waits", {"gate": "locked"}), *[BRIEF] * 20)
     until(lambda: notes.of(jobs[0]), what="its run")

@@ -1,4 +1,4 @@
-"""A worker on PostgreSQL whose name somebody else has by now takes no more jobs, and says why."""
+"""A worker on PostgreSQL whose name another worker has stops claiming and logs why."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ WAITER = HOLDER.replace("granted", "NOT granted")
 
 
 async def steal(url: str, name: str, worker_ended: asyncio.Event) -> None:
-    """Wait in line for the lock, break the connection of whoever has it, and keep it."""
+    """Wait in line for the lock, break the holder's connection, and keep it."""
     dsn, schema = url.split("?schema=")
     key = f"outlast lock {schema} {name}"
     thief, operator = await asyncpg.connect(dsn), await asyncpg.connect(dsn)

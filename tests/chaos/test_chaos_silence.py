@@ -57,7 +57,7 @@ def test_thread_past_its_max_runtime_ends_its_child_and_costs_its_neighbours_not
 
 
 def test_handler_that_returned_in_time_is_not_late_because_the_store_is(grow, ledger, notes):
-    tree = grow(lease="60s").ready()  # which nobody can renew meanwhile
+    tree = grow(lease="60s").ready()  # no renewal happens meanwhile
     [job] = ledger.enqueue(("timely", {}))
     [begun] = until(lambda: notes.of(job), what="its run")
 

@@ -128,7 +128,7 @@ def test_worker_that_waits_for_the_store_before_its_start_stops_when_asked(grow,
         assert tree.members() == []
 
 
-def test_worker_leaves_in_time_though_somebody_keeps_the_store_locked(grow, ledger, notes):
+def test_worker_exits_in_time_though_the_store_stays_locked(grow, ledger, notes):
     tree = grow(grace="0s", env={"CHAOS_URL": f"sqlite:///{ledger.path}?busy=300"}).ready()
     [job] = ledger.enqueue(("waits_threaded", {"gate": "never"}))
     until(lambda: notes.of(job), what="its run")

@@ -1,4 +1,4 @@
-"""Whoever dies, its jobs go on: a child's and a tree's before their lease is over.
+"""The jobs of a dead worker go on: a child's and a tree's before their lease expires.
 
 How long that takes is measured by `python -m bench takeover`.
 """
@@ -24,7 +24,7 @@ async def work():
 
 asyncio.run(work())
 """
-"""A worker without a supervisor, as in a web application: nobody but its leases tells of it."""
+"""A worker without a supervisor, as in a web application: only its leases show its death."""
 
 
 def test_the_job_of_a_dead_child_runs_again_before_its_lease_is_over(grow, ledger, notes):

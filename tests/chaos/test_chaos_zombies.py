@@ -1,4 +1,4 @@
-"""Whoever was thought dead and comes back: each of its late writes is refused, and on record."""
+"""A worker that was presumed dead and resumes: each late write is refused and logged."""
 
 import re
 

@@ -24,7 +24,7 @@ PATIENCE: Final = 120.0
 
 QUICK: Final = {"lease": "60s", "renew": "300ms", "tick": "100ms", "poll": "50ms", "grace": "60s"}
 SHORT: Final = {"lease": "1500ms"}
-"""For those who wait for a lease to lapse; whoever does not would lose some on a busy machine."""
+"""For tests that wait for an expired lease; others would lose some on a busy machine."""
 LONG: Final = {"lease": "10m"}
 """A lease that outlasts every test: what happens meanwhile happens for another reason."""
 
@@ -102,7 +102,7 @@ class Tree:
         self._process.send_signal(what)
 
     def signal_group(self, what: Signals) -> None:
-        """As a terminal or a process manager does: everybody in it hears it."""
+        """As a terminal or a process manager does: every process of the group receives it."""
         os.killpg(self.pid, what)
 
     def has_heard(self) -> bool:
@@ -132,7 +132,7 @@ class Tree:
         until(lambda: not self.members(), what=f"the end of {self._mark}")
 
     def freeze(self, path: Path) -> None:
-        """Stop all of it, but not in the middle of a write: nobody could write until the thaw."""
+        """Stop all of it, but not during a write, which would block every other writer."""
         while True:
             freeze(self.members())
             if _can_write(path):

@@ -94,7 +94,7 @@ def stubborn(app: Outlast, notes: Notes) -> None:
 
 
 def blocking(app: Outlast, notes: Notes) -> None:
-    """Let nobody else have the loop, a thread, or the interpreter."""
+    """Occupy the loop, a thread, or the interpreter."""
 
     @app.job(retry=THREE, queue="loop")
     async def blocks_loop(run: Run, seconds: float) -> int:

@@ -1,4 +1,4 @@
-"""A supervisor's log: written when somebody reads it, and never waited for."""
+"""The supervisor's log: written while its pipe is read, and never waited for."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ def record(text):
     return logging.LogRecord("outlast", logging.INFO, "", 0, text, None, None)
 
 
-def test_log_that_nobody_reads_is_not_waited_for_and_what_is_left_out_is_told(pipe):
+def test_log_that_is_not_read_is_not_waited_for_and_omissions_are_logged(pipe):
     reading, writing = pipe
     handler = NonBlockingHandler(writing, most=WAITING)
 
@@ -57,6 +57,6 @@ def test_log_whose_reader_is_gone_costs_nothing(pipe):
     handler = NonBlockingHandler(writing)
 
     for _ in range(10):
-        handler.handle(record("nobody there"))
+        handler.handle(record("no reader"))
 
     handler.close()

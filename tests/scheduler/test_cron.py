@@ -213,8 +213,8 @@ def test_a_zone_that_is_none_is_refused(zone):
     ("given", "says"),
     [
         ({"cron": "0 0 * * *", "every": "1h"}, "not both"),
-        ({}, "say when"),
-        ({"every": "10ms"}, "shortest"),
+        ({}, "either a cron expression"),
+        ({"every": "10ms"}, "minimum"),
         ({"every": "soon"}, "every"),
         ({"every": "1h", "gap": "jump"}, "gap"),
         ({"every": "1h", "fold": "none"}, "fold"),

@@ -1,51 +1,31 @@
-"""What becomes of slots: on time, late, over the grace, together, and while the job runs."""
+"""Outcomes of slots: on time, late, over the grace, coalesced, and while the job runs."""
 
-import asyncio
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from random import Random
 from typing import Any
 
 import pytest
+from trigger_world import (
+    COALESCED,
+    HOUR,
+    LATE,
+    MINUTE,
+    MISSED,
+    OVERLAP,
+    RAN,
+    finish,
+    history,
+    hourly,
+    take,
+)
 
 from outlast import Outlast
-from outlast.core.decide import decide
-from outlast.core.event import Succeeded
 from outlast.core.ids import Ids
-from outlast.core.run import Claim, LeaseHolder
-from outlast.core.schedule import Firing, SlotOutcome
+from outlast.core.schedule import SlotOutcome
 from outlast.core.state import State
 from outlast.scheduler.trigger import Trigger
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Filter
-from outlast.store.contract.schedules import FireResult
 from outlast.testing.clock import START, FakeClock
-from outlast.verify import verify
-
-HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-HOLDER = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
-RAN, LATE, MISSED = SlotOutcome.RAN, SlotOutcome.LATE, SlotOutcome.MISSED
-COALESCED, OVERLAP = SlotOutcome.COALESCED, SlotOutcome.OVERLAP
-
-
-async def take(store: Store, lease: timedelta = HOUR) -> list[Claim]:
-    kinds = ("report", "brief", "greet")
-    return await store.claim(HOLDER, queue="default", types=kinds, limit=10_000, lease=lease)
-
-
-async def finish(store: Store, claims: list[Claim], ids: Ids) -> None:
-    await store.apply([decide(each, Succeeded(), new_id=ids.job) for each in claims])
-
-
-async def history(app: Outlast, name: str = "s") -> list[tuple[int, SlotOutcome]]:
-    """The slots, first one first: minutes since the start, and what became of each."""
-    rows = await app.schedules.history(name, limit=1000)
-    return [((row.slot.at - START) // MINUTE, row.outcome) for row in rows[::-1]]
-
-
-async def hourly(app: Outlast, job_type: str = "report", **over: object) -> None:
-    given = {"coalesce": True, "misfire_grace": "5m", **over}
-    await app.schedules.save("s", "0 * * * *", job_type, **given)
 
 
 async def test_a_slot_is_fired_when_its_time_has_come_and_not_before(
@@ -288,6 +268,8 @@ async def test_berlin_fires_at_seven_in_summer_and_at_eight_in_winter(
 
 
 BERLIN, HOWE = "Europe/Berlin", "Australia/Lord_Howe"
+
+
 TABLE = [
     ("2026-03-28T02:00", BERLIN, "30 2 * * *", {}, ["2026-03-29T01:00", "2026-03-30T00:30"]),
     ("2026-03-28T02:00", BERLIN, "30 2 * * *", {"gap": "skip"}, ["2026-03-30T00:30"]),
@@ -332,34 +314,6 @@ def _utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-async def test_three_schedulers_cut_off_at_random_miss_no_slot_and_double_none(
-    app: Outlast, store: Store, clock: FakeClock, ids: Ids
-) -> None:
-    random, schedules, minutes = Random(11), 20, 10
-    for number in range(schedules):
-        await app.schedules.save(
-            f"s{number}", "* * * * *", "report", coalesce=False, misfire_grace="1h"
-        )
-
-    for _ in range(minutes):
-        clock.advance(MINUTE)
-        crew = [asyncio.create_task(Trigger(store, ids.job).run_once()) for _ in range(3)]
-        for _ in range(random.randrange(30)):
-            await asyncio.sleep(0)
-        random.choice(crew).cancel()
-        await asyncio.wait(crew)
-        await Trigger(store, ids.job).run_once()
-
-    told = {await slots_of(app, f"s{number}") for number in range(schedules)}
-    assert told == {tuple((minute, RAN) for minute in range(1, minutes + 1))}
-    assert len(await store.find(Filter(), limit=999)) == schedules * minutes
-    assert (await verify(store)).violations == ()
-
-
-async def slots_of(app: Outlast, name: str) -> tuple[tuple[int, SlotOutcome], ...]:
-    return tuple(await history(app, name))
-
-
 async def test_a_template_is_used_as_it_stands_when_the_slot_comes(
     app: Outlast, store: Store, clock: FakeClock, trigger: Trigger
 ) -> None:
@@ -394,43 +348,6 @@ async def test_a_slot_whose_template_is_gone_is_missed_and_says_why(
     assert "template hello is gone" in (row.reason or "")
 
 
-async def test_many_schedulers_at_once_fire_each_slot_once(
-    app: Outlast, store: Store, clock: FakeClock, ids: Ids
-) -> None:
-    for number in range(30):
-        await app.schedules.save(
-            f"s{number}", "* * * * *", "report", coalesce=False, misfire_grace="1h"
-        )
-    clock.advance(10 * MINUTE)
-
-    done = await asyncio.gather(*(Trigger(store, ids.job).run_once() for _ in range(4)))
-
-    assert sum(sum(each.outcomes.values()) for each in done) == 300
-    assert len(await take(store)) == 300
-
-
-async def test_slots_behind_one_that_another_process_answered_are_counted(
-    app: Outlast,
-    store: Store,
-    clock: FakeClock,
-    trigger: Trigger,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    await app.schedules.save("s", "* * * * *", "report", coalesce=False, misfire_grace="1h")
-    clock.advance(3 * MINUTE)
-    fire = store.fire
-
-    async def second(firings: Sequence[Firing]) -> list[FireResult]:
-        await fire(firings[:1])
-        return await fire(firings)
-
-    monkeypatch.setattr(store, "fire", second)
-    done = await trigger.run_once()
-
-    assert done.outcomes == {LATE: 1, RAN: 1}
-    assert [row.outcome for row in await app.schedules.history("s")] == [RAN, LATE, LATE]
-
-
 async def test_more_due_than_can_be_looked_at_are_left_out_and_said_so(
     app: Outlast, clock: FakeClock, trigger: Trigger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,45 +363,3 @@ async def test_more_due_than_can_be_looked_at_are_left_out_and_said_so(
     assert (rows[0].slot.at, rows[-1].slot.at) == (START + HOUR, START + MINUTE)
     assert rows[-1].reason == f"skipped: slots before {rows[-2].slot.at}"
     assert (await app.schedules.get("s")).next_slot == START + HOUR + MINUTE
-
-
-@pytest.mark.parametrize("job_type", ["report", "brief"])
-async def test_what_was_made_ready_is_fired_on_time_and_not_twice(
-    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger, ids: Ids, job_type: str
-) -> None:
-    await app.templates.save("hello", "greet", params={"name": "Ada"})
-    await app.schedules.save("t", "0 * * * *", template="hello", coalesce=True, misfire_grace="5m")
-    await hourly(app, job_type)
-    clock.advance(HOUR - timedelta(seconds=2))
-    await trigger.prepare(START + HOUR, timedelta(seconds=5))
-    other = Trigger(store, ids.job)
-    await other.prepare(START + HOUR, timedelta(seconds=5))
-    early = (await trigger.run_once()).outcomes
-    clock.advance(timedelta(seconds=2))
-
-    done = [(await each.run_once()).outcomes for each in (trigger, other)]
-
-    assert early == {}
-    assert done == [{RAN: 2}, {}]
-    assert len(await store.find(Filter(), limit=9)) == 2
-
-
-@pytest.mark.parametrize("change", ["edited", "paused", "running", "late"])
-async def test_what_was_made_ready_and_is_so_no_longer_is_not_fired(
-    app: Outlast, store: Store, clock: FakeClock, trigger: Trigger, change: str
-) -> None:
-    await hourly(app, "brief")
-    clock.advance(HOUR - timedelta(seconds=2))
-    await trigger.prepare(START + HOUR, timedelta(seconds=5))
-    if change == "edited":
-        await app.schedules.edit("s", cron="30 * * * *")
-    if change == "paused":
-        await app.schedules.pause("s")
-    if change == "running":
-        await app.schedules.run("s", START)
-        assert await take(store)
-    clock.advance(timedelta(minutes=10) if change == "late" else timedelta(seconds=2))
-
-    done = (await trigger.run_once()).outcomes
-
-    assert done == {"running": {OVERLAP: 1}, "late": {MISSED: 1}}.get(change, {})

@@ -123,7 +123,7 @@ def long_error() -> None:
 
 
 def hang(run: Run, mark_at: str) -> None:
-    """Until somebody ends it; says who it is, and cleans up."""
+    """Runs until it is ended; prints its pid, and cleans up."""
     run.attach("half.txt")
     mark(mark_at, os.getpid())
     try:

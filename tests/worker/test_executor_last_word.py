@@ -1,4 +1,4 @@
-"""Inside a handler's process: what it said last is said before its answer, whoever says it."""
+"""A handler process sends its last progress before its answer, from whichever thread."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ CLAIM = Claim(
 
 
 class Held(RemoteRun):
-    """Whoever takes its progress for the reporter is held up before it can say it."""
+    """The thread that takes the progress is blocked before it sends it."""
 
     __slots__ = ("go", "is_taken")
 

@@ -174,11 +174,11 @@ async def test_a_lapsed_lease_raises_without_any_report(path):
                 await take_away(path, handle)
                 await until(lambda: bool(seen))
 
-    assert seen[0] is LeaseLost  # whoever runs it next, here or there, is another run
+    assert seen[0] is LeaseLost  # its next execution, in any worker, is another run
 
 
 async def test_run_whose_job_the_same_worker_took_again_learns_that_it_lost_it(path):
-    """Nobody else is there to tell it: its lease is not held any more, the next one's is."""
+    """The same worker claims it again: the old lease is lost, the new one is held."""
     seen, first, again = [], asyncio.Event(), asyncio.Event()
 
     async with quick(path) as app:
@@ -246,7 +246,7 @@ async def test_a_checkpoint_past_max_runtime_ends_the_run_as_lost(app, slot):
     assert (job.state, job.reason) == (State.FAILED, "timeout")
 
 
-async def test_stop_requested_by_nobody_is_a_failure(app, slot):
+async def test_stop_requested_without_a_request_is_a_failure(app, slot):
     @app.job(delivery="once")
     def liar() -> None:
         raise StopRequested("says the handler itself")

@@ -341,7 +341,7 @@ async def test_unknown_owner_follows_the_policy(store, clock, caplog, policy, is
     assert EventKind.LATE_WRITE_REFUSED not in await kinds(store, claim.id)
 
 
-async def test_run_that_nobody_is_known_to_hold_is_of_an_unknown_owner(store, wrecker):
+async def test_run_without_a_holder_is_of_an_unknown_owner(store, wrecker):
     claim = await start(store, OTHER)
     await wrecker.disown(claim.id)
 

@@ -1,4 +1,4 @@
-"""Stored params that no longer fit, results that cannot be kept, types nobody knows."""
+"""Stored params that no longer fit, results that cannot be kept, types that are not registered."""
 
 import asyncio
 import json

@@ -95,7 +95,7 @@ async def test_a_job_dies_after_exactly_its_attempts_with_the_traceback_kept(app
     assert await kinds(app, handle) == ["retry"] * (attempts - 1) + ["dead_letter"]
 
 
-async def test_whoever_waits_for_a_dead_letter_is_told_how_it_ended(app):
+async def test_waiting_for_a_dead_letter_raises_how_it_ended(app):
     @app.job(retry=Backoff(1))
     async def fail() -> int:
         raise LookupError("no thing here")

@@ -58,7 +58,7 @@ async def test_job_that_only_a_free_place_may_take_is_not_passed_over_for_others
     assert passed < BACKLOG / 2
 
 
-async def test_jobs_that_turn_out_slow_are_handed_back_to_whoever_is_idle(path, rival, monkeypatch):
+async def test_jobs_that_turn_out_slow_are_released_to_an_idle_worker(path, rival, monkeypatch):
     """After many quick ones a worker holds a lot ready, and then they are of another kind."""
     monkeypatch.setattr(prefetch, "PREFETCH_TARGET_S", PLENTY)
     release, done = asyncio.Event(), []

@@ -191,8 +191,8 @@ async def test_cancelling_a_group_stops_what_runs_at_once(path):
     assert 1 <= len(stopped) <= 2
 
 
-async def test_whoever_comes_next_sweeps_what_a_dead_client_left(app):
-    """The group was closed, and nobody who knew of it lived to end its members."""
+async def test_the_next_worker_ends_the_members_a_dead_client_left(app):
+    """The group was closed by a client that died before it ended the members."""
 
     @app.job
     async def send(number: int) -> None: ...
@@ -239,7 +239,7 @@ async def test_a_sweep_with_nothing_to_do_writes_nothing(app, path):
     assert path.with_name(path.name + "-wal").stat().st_size == before
 
 
-async def test_a_group_that_nobody_completed_is_stopped_after_a_while(app, monkeypatch):
+async def test_a_group_that_was_never_completed_is_stopped_after_a_while(app, monkeypatch):
     @app.job
     async def send(number: int) -> None: ...
 

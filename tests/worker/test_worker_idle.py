@@ -41,7 +41,7 @@ def counting(path):
 
 
 async def test_idle_worker_asks_its_store_at_most_twice_a_second(counting):
-    """With the settings that everybody has who sets none."""
+    """With the default settings."""
     app, loop = Outlast(counting), asyncio.get_running_loop()
 
     @app.job

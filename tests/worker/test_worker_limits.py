@@ -10,7 +10,7 @@ from outlast import State
 
 MANY = 40
 PATIENT = {"poll": "10m", "tick": "10m"}
-"""Nobody looks by himself: whatever happens, a hint made it happen."""
+"""No poll happens during a test: only a notification can wake the worker."""
 
 
 class Crowd:
@@ -118,7 +118,7 @@ async def test_paused_queue_starts_nothing_and_resumes_at_once(path):
     assert (before, sorted(crowd.done)) == ([], [0, 1, 2])
 
 
-async def test_pause_with_an_end_needs_nobody_to_resume_it(path):
+async def test_pause_with_an_end_resumes_by_itself(path):
     crowd = Crowd()
     async with quick(path) as app:
         chapter = crowd.register(app)

@@ -66,7 +66,7 @@ async def test_a_worker_that_cannot_claim_takes_up_the_work_afterwards(path):
 
 
 async def test_an_outage_longer_than_the_lease_loses_nothing(path):
-    """Whoever is first afterwards, the renewal or the reclaim, the job ends exactly once."""
+    """Whichever is first afterwards, the renewal or the reclaim, the job ends exactly once."""
     async with quick(path, busy=0.05, renew="30ms") as app:
         starts, release = set(), asyncio.Event()
 
@@ -179,7 +179,7 @@ class Ballast(Pages):
 
 @pytest.fixture(params=[Pages, Ballast])
 def disk(request, tmp_path):
-    """A disk that can be full; where nobody may mount one, the page limit stands in for it."""
+    """A disk that can be full; where mounting is not allowed, the page limit stands in for it."""
     command = ["mount", "-t", "tmpfs", "-o", "size=1500k", "none", str(tmp_path)]
     small = (
         request.param is Ballast

@@ -124,7 +124,7 @@ async def test_no_reason_a_handler_gives_can_hold_up_the_worker(app, outcome):
 
 
 class Mystery(HandlerOutcome):
-    """One that nobody knows."""
+    """An unknown outcome."""
 
 
 @pytest.mark.parametrize("value", [Mystery(), Skip(5), Cancel(object()), Skip(b"x")])

@@ -34,7 +34,7 @@ async def app(url):
 
 @pytest.fixture
 async def outside(app, url):
-    """Somebody else, who sees what is committed; and the user's own table."""
+    """Another connection, which sees what is committed; and the user's own table."""
     connection = await asyncpg.connect(url.partition("?")[0])
     await connection.execute(
         "DROP TABLE IF EXISTS effects; CREATE TABLE effects (what text, token integer)"

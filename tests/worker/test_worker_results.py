@@ -148,7 +148,7 @@ async def test_artifacts_are_kept_with_the_run_however_it_ends(app):
     assert kept == [("a.csv",), ("b ☃.csv",)]
 
 
-async def test_whoever_waits_in_another_process_gets_the_same_result(app, rival):
+async def test_waiting_in_another_process_gets_the_same_result(app, rival):
     give = giving(app, Receipt, RECEIPT)
     giving(rival, Receipt, RECEIPT)
 

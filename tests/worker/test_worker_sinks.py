@@ -232,7 +232,7 @@ async def test_a_sink_that_fails_harms_no_job_and_no_other_sink(
     assert SECRET not in caplog.text
 
 
-async def test_a_sink_that_never_answers_holds_up_nobody(
+async def test_a_sink_that_never_answers_delays_no_job(
     app: Outlast, caplog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failure_reporter, "CLOSE_TIMEOUT", timedelta(milliseconds=50))

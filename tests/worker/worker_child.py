@@ -104,7 +104,7 @@ def write_on(run: Run, conn: sqlite3.Connection) -> None:
 
 
 def overrun(app: Outlast) -> None:
-    """Writes as fast as it can until somebody stops it."""
+    """Writes as fast as it can until it is stopped."""
 
     @app.job(name="pay", retry=Backoff(10, base="1ms", cap="1ms"))
     async def pay(run: Run) -> None:

@@ -27,7 +27,7 @@ PATIENCE = 120.0
 QUICK = Settings(
     lease="60s", renew="200ms", tick="50ms", poll="20ms", grace="60s", concurrency=2, prefetch=50
 )
-"""The lease outlasts any test: whoever needs one to lapse calls `take_away`, or a short one."""
+"""The lease outlasts any test; a test that needs an expired one calls `take_away`."""
 AT_ONCE = Backoff(3, base="1ms", jitter=False)
 CHILD = Path(__file__).with_name("worker_child.py")
 
@@ -89,7 +89,7 @@ async def kinds(app: Outlast, handle: Handle[Any]) -> list[str]:
 
 
 async def until(is_so: Callable[[], Awaitable[bool] | bool], *, within: float = PATIENCE) -> None:
-    """Wait for what nobody signals, such as another process's commit."""
+    """Poll for what no event signals, such as another process's commit."""
     async with asyncio.timeout(within):
         while True:
             answer = is_so()
@@ -128,7 +128,7 @@ def effects(path: Path) -> list[str]:
 async def take_away(path: Path, handle: Handle[Any]) -> None:
     """Make the lease of a job's first run lapse, as if its worker had been frozen long enough.
 
-    A renewal that is on its way makes it good again, so until somebody has reclaimed it.
+    A renewal that is on its way makes it good again, so this repeats until the run is reclaimed.
     """
     await until(lambda: not _lapse(path, handle))
 
@@ -152,15 +152,15 @@ async def live_on(store: "Shaky", clock: FakeClock, *, leases: int = 5) -> None:
 def run_out_of_time(worker: Worker) -> None:
     """The time of every run of that worker that has a limit is over now."""
     deadlines = worker._engine._pool._attempts._deadlines
-    for limit, line in deadlines._lines.items():
+    for limit, line in deadlines._watched.items():
         if line:
             deadlines._timers[limit].cancel()
             line.update(dict.fromkeys(line, 0.0))
-            deadlines._look(limit)
+            deadlines._check(limit)
 
 
 def expire_leases(path: Path) -> None:
-    """The leases of all that runs are over now; call it when nobody renews them any more."""
+    """Expire the leases of all running jobs; call it when no renewer is left."""
     query(path, "UPDATE outlast_open_runs SET lease_until = 0")
 
 
@@ -274,10 +274,10 @@ class Child:
         self._process.stdin.write(f"{line}\n".encode())
 
     async def freeze(self, path: Path) -> None:
-        """Stop it, but not in the middle of a write: nobody could write until it is thawed."""
+        """Stop it, but not during a write, which would block every other writer."""
         while True:
             self._process.send_signal(signal.SIGSTOP)
-            while not self._stands_still():  # noqa: ASYNC110 - the kernel tells nobody
+            while not self._stands_still():  # noqa: ASYNC110 - the kernel sends no event
                 await asyncio.sleep(0.001)
             with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as probe:
                 probe.execute("PRAGMA busy_timeout = 0")

@@ -29,27 +29,27 @@ GROUP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def main(order: dict[str, Any]) -> int:
     """Load the app, say hello, and work as told."""
-    ways = order["ways"]
-    for way in ways.values():
-        os.set_inheritable(way, False)  # or a program that a handler starts could keep it open
+    fds = order["fds"]
+    for fd in fds.values():
+        os.set_inheritable(fd, False)  # or a program that a handler starts could keep it open
     configure(order["log_level"], order["log_format"])
     if sys.stderr is not None:  # as of a program started with it closed
         faulthandler.enable()
-    faulthandler.register(DUMP_SIGNAL, file=ways["dump"], all_threads=True)
+    faulthandler.register(DUMP_SIGNAL, file=fds["dump"], all_threads=True)
     for each in GROUP_SIGNALS:
         signal.signal(each, _leave_it_to_the_supervisor)
     os.register_at_fork(after_in_child=_hear_signals)
-    line = socket.socket(fileno=ways["line"])
-    held = SharedLeaseWriter(SharedLeaseTable(ways["board"]), SystemClock().monotonic)
+    line = socket.socket(fileno=fds["channel"])
+    held = SharedLeaseWriter(SharedLeaseTable(fds["lease_table"]), SystemClock().monotonic)
     try:
         app = load_app(order["app"])
         wanted = _wanted(order)
         engine = app._new_engine(held, **wanted, app_address=order["app"])  # noqa: SLF001
         send_sync(line, "hello", **_hello(app, engine))
     except OutlastError as error:
-        send_sync(line, "unfit", why=str(error))
+        send_sync(line, "unusable", why=str(error))
         return WorkerExit.UNUSABLE
-    asyncio.run(_work(app, engine, held, line, ways["lifeline"]))
+    asyncio.run(_work(app, engine, held, line, fds["lifeline"]))
     return WorkerExit.OK
 
 
@@ -86,7 +86,7 @@ def _hello(app: Outlast, engine: WorkerEngine) -> dict[str, Any]:
         "types": engine.types,
         "concurrency": engine.concurrency,
         "version": outlast.__version__,
-        "listens": has_sinks(),
+        "wants_events": has_sinks(),
     }
 
 

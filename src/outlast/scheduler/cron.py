@@ -60,7 +60,7 @@ def make_rule(
     other rule runs once on such a day, so that no nightly job is lost.
     """
     if (cron is None) == (every is None):
-        raise InvalidSchedule("give either a cron expression or an interval (every)")
+        raise InvalidSchedule("give either a cron expression or an interval (every), not both")
     expression = None if cron is None else check_expression(cron)
     load_zone(timezone)
     is_sub_daily = expression is not None and _is_sub_daily(expression)

@@ -26,7 +26,7 @@ from outlast.worker.run_outcome import ActiveRun, AnyType, OutcomeJudge, describ
 log = logging.getLogger("outlast.worker")
 
 COMMITTED_STATUSES = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
-"""WorkerRun statuses that commit the run's transaction; every other status rolls it back."""
+"""Run statuses that commit the run's transaction; every other status rolls it back."""
 
 
 class AttemptRunner:

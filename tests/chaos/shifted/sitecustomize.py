@@ -1,4 +1,4 @@
-"""A machine whose wall clock somebody sets: every process adds what a file says, in seconds."""
+"""A machine whose wall clock is set: every process adds the seconds in a file."""
 
 import os
 from datetime import UTC, datetime, timedelta

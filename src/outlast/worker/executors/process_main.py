@@ -54,7 +54,7 @@ class HandlerServer:
         self._progress: queue.SimpleQueue[WorkerRun] = queue.SimpleQueue()
 
     def serve(self) -> None:
-        """WorkerRun tasks until the worker is gone or the process is asked to end."""
+        """Run tasks until the worker is gone or the process is asked to end."""
         for target in (self._receive_tasks, self._report):
             threading.Thread(target=target, daemon=True).start()
         try:

@@ -175,7 +175,7 @@ class ChildPool:
                 if not self._hello.done():
                     self._hello.set_result(message)
                 self._assign()
-            case {"is": "unfit", "why": why}:
+            case {"is": "unusable", "why": why}:
                 child.startup_error = why
             case {"is": "started"}:
                 log.info("child started pid=%d", child.pid)

@@ -75,17 +75,17 @@ class ChildProcess:
             undo.callback(os.close, lifeline)
             theirs.callback(os.close, alive)
             dump = undo.enter_context(os.fdopen(anonymous_file("outlast-stacks"), "w+b"))
-            ways = {
-                "line": end.fileno(),
-                "board": lease_table.fd,
+            fds = {
+                "channel": end.fileno(),
+                "lease_table": lease_table.fd,
                 "lifeline": alive,
                 "dump": dump.fileno(),
             }
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *program,
-                json.dumps({**options, "ways": ways}),
-                pass_fds=tuple(ways.values()),
+                json.dumps({**options, "fds": fds}),
+                pass_fds=tuple(fds.values()),
                 stdin=asyncio.subprocess.DEVNULL,
             )
             channel = await ControlChannel.connect(ours)
@@ -112,7 +112,7 @@ class ChildProcess:
     @property
     def wants_events(self) -> bool:
         """Whether the app has telemetry sinks."""
-        return self.hello is not None and bool(self.hello.get("listens"))
+        return self.hello is not None and bool(self.hello.get("wants_events"))
 
     @property
     def last_heartbeat(self) -> int:

@@ -23,7 +23,7 @@ from outlast.testing.conformance.factories import (
 from outlast.testing.conformance.transfer_rows import everything, furnish
 from outlast.verify import verify
 
-from .kit import FROM, SEAL, TO, Died, Life, Mortal, accepting, accepts, make_store, move
+from .store_pairs import FROM, SEAL, TO, Died, Life, Mortal, accepting, accepts, make_store, move
 
 KINDS = ("model", "sqlite", "postgres", "keyvalue")
 
@@ -124,7 +124,7 @@ async def test_killed_at_any_write_exactly_one_takes_work(
     assert seen == ["source"] * (len(chosen) - last) + ["target"] * last
 
 
-async def test_under_the_seal_nobody_takes_work_until_its_time_is_over(
+async def test_under_the_seal_no_store_accepts_work_until_it_expires(
     tmp_path: Path, clock: FakeClock
 ) -> None:
     writes = await written(tmp_path, clock)
@@ -206,7 +206,7 @@ async def test_bad_targets_and_sources_are_refused_in_a_line(
             await move(source, target, to_url="sqlite:////third.db")
 
 
-async def test_where_a_seal_is_not_seen_at_once_nobody_may_work(
+async def test_where_a_seal_is_not_seen_at_once_no_worker_may_run(
     tmp_path: Path, clock: FakeClock
 ) -> None:
     async with worlds(tmp_path, clock, "keyvalue") as (source, target):

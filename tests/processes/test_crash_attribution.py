@@ -1,4 +1,4 @@
-"""Who pays for the death of a process: those whose code may have ended it, and nobody else."""
+"""Crash attribution: only runs whose code may have crashed the process are charged."""
 
 import pytest
 
@@ -124,7 +124,7 @@ async def test_a_job_that_ends_its_processes_waits_longer_each_time_and_others_g
     assert waits == expected
 
 
-async def test_a_shutdown_charges_nobody(store):
+async def test_a_shutdown_charges_no_run(store):
     claim = await started(store)
 
     await close_runs(store, [claim.lease], dead(reason=Loss.SHUTDOWN), new_id=new_id)
@@ -147,7 +147,7 @@ SECONDS = 1_000_000
         ("none", 60, False),  # it has returned, and waits for the store
     ],
 )
-def test_only_a_handler_that_still_runs_and_that_nobody_else_ends_is_late(executor, seconds, late):
+def test_only_a_running_handler_that_its_executor_does_not_end_is_overdue(executor, seconds, late):
     run = LeaseEntry(A, 1, 10 * SECONDS, executor, is_stepping=False)
 
     assert is_overdue(run, 10 * SECONDS + int(seconds * SECONDS)) is late

@@ -1,4 +1,4 @@
-"""The board: what a child writes there its supervisor reads, whatever becomes of the child."""
+"""The shared lease table: the supervisor reads what a child wrote, even after its death."""
 
 import os
 import subprocess
@@ -35,100 +35,100 @@ def claim(number: int, token: int = 1) -> Claim:
 
 
 @pytest.fixture
-def board():
-    board = SharedLeaseTable.new()
-    yield board
-    board.close()
+def table():
+    table = SharedLeaseTable.new()
+    yield table
+    table.close()
 
 
 @pytest.fixture
-def held(board):
-    return SharedLeaseWriter(board, lambda: 1_000_000)
+def held(table):
+    return SharedLeaseWriter(table, lambda: 1_000_000)
 
 
-def test_what_is_held_is_on_the_board_until_it_is_dropped(board, held):
+def test_what_is_held_is_on_the_table_until_it_is_dropped(table, held):
     held.add([claim(1), claim(2, token=7)])
     held.remove(claim(1).lease)
 
-    assert [entry.lease for entry in board.entries()] == [Lease(claim(2).job_id, 7)]
+    assert [entry.lease for entry in table.entries()] == [Lease(claim(2).job_id, 7)]
     assert (len(held), held.room) == (1, MAX_ENTRIES - 1)
 
 
-def test_a_run_is_on_the_board_as_started_before_its_handler_is_called(board, held):
+def test_a_run_is_on_the_table_as_started_before_its_handler_is_called(table, held):
     held.add([claim(1), claim(2)])
     held.start(claim(1), executor="thread", limit=MINUTE)
 
-    first, second = board.entries()
+    first, second = table.entries()
     assert first == LeaseEntry(claim(1).lease, 1_000_000, 61_000_000, "thread", is_stepping=False)
     assert second == LeaseEntry(claim(2).lease, None, None, "none", is_stepping=False)
 
 
-def test_the_board_names_the_run_whose_code_the_loop_is_in(board, held):
+def test_the_table_names_the_run_whose_code_the_loop_is_in(table, held):
     held.add([claim(1), claim(2)])
 
     held.on_step(claim(2).job_id)
-    during = [entry.is_stepping for entry in board.entries()]
+    during = [entry.is_stepping for entry in table.entries()]
     held.on_step(None)
-    after = [entry.is_stepping for entry in board.entries()]
+    after = [entry.is_stepping for entry in table.entries()]
 
     assert (during, after) == ([False, True], [False, False])
 
 
-def test_an_old_token_drops_nothing(board, held):
+def test_an_old_token_drops_nothing(table, held):
     held.add([claim(1, token=2)])
 
     assert not held.remove(claim(1, token=1).lease)
     assert not held.has(claim(1, token=1).lease)
-    assert len(list(board.entries())) == 1
+    assert len(list(table.entries())) == 1
 
 
-def test_an_entry_is_used_again_without_a_trace_of_the_one_before(board, held):
+def test_an_entry_is_used_again_without_a_trace_of_the_one_before(table, held):
     held.add([claim(1)])
     held.start(claim(1), executor="thread", limit=MINUTE)
     held.remove(claim(1).lease)
     held.add([claim(2)])
 
-    assert list(board.entries()) == [
+    assert list(table.entries()) == [
         LeaseEntry(claim(2).lease, None, None, "none", is_stepping=False)
     ]
 
 
-def test_job_that_is_taken_again_has_one_entry_and_the_lost_lease_is_told(board, held):
+def test_job_that_is_taken_again_has_one_entry_and_the_lost_lease_is_told(table, held):
     held.add([claim(1, token=1), claim(2)])
 
     lost = held.add([claim(1, token=4)])
 
     assert lost == [claim(1, token=1).lease]
-    leases = {entry.lease for entry in board.entries()}
+    leases = {entry.lease for entry in table.entries()}
     assert leases == {claim(1, token=4).lease, claim(2).lease}
     assert (len(held), held.room) == (2, MAX_ENTRIES - 2)
 
 
-def test_it_holds_as_many_as_it_says(board, held):
+def test_it_holds_as_many_as_it_says(table, held):
     claims = [claim(number) for number in range(MAX_ENTRIES)]
 
     held.add(claims)
 
     assert held.room == 0
-    assert {entry.lease for entry in board.entries()} == {each.lease for each in claims}
+    assert {entry.lease for entry in table.entries()} == {each.lease for each in claims}
 
 
-def test_beats_and_counts_are_seen(board, held):
+def test_heartbeats_and_counts_are_read(table, held):
     held.add([claim(1)])
     held.remove(claim(1).lease)
-    before = board.heartbeat
+    before = table.heartbeat
 
     held.heartbeat(4096)
 
-    assert (before, board.heartbeat, board.memory_in_use, board.ended) == (0, 1_000_000, 4096, 1)
+    assert (before, table.heartbeat, table.memory_in_use, table.ended) == (0, 1_000_000, 4096, 1)
 
 
-def test_what_a_killed_process_wrote_is_still_there(board):
+def test_what_a_killed_process_wrote_is_still_there(table):
     program = f"""
 import os, signal, sys
-from test_board import claim
+from test_shared_lease_table import claim
 from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable, SharedLeaseWriter
-held = SharedLeaseWriter(SharedLeaseTable({board.fd}), lambda: 5)
+held = SharedLeaseWriter(SharedLeaseTable({table.fd}), lambda: 5)
 held.add([claim(1, token=3)])
 held.start(claim(1, token=3), executor="async", limit=None)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -137,25 +137,25 @@ os.kill(os.getpid(), signal.SIGKILL)
     paths = os.pathsep.join([here, *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", program],
-        pass_fds=[board.fd],
+        pass_fds=[table.fd],
         env={**os.environ, "PYTHONPATH": paths},
         check=False,
     )
 
     assert done.returncode == -9
-    assert list(board.entries()) == [
+    assert list(table.entries()) == [
         LeaseEntry(claim(1, token=3).lease, 5, None, "async", is_stepping=False)
     ]
 
 
-def test_where_a_run_goes_on_is_on_the_board_and_so_is_that_its_handler_has_returned(board, held):
+def test_where_a_run_goes_on_is_on_the_table_and_so_is_that_its_handler_has_returned(table, held):
     held.add([claim(1)])
     held.start(claim(1), executor="thread", limit=MINUTE)
 
     held.change_executor(claim(1).lease, "command")
-    [outside] = board.entries()
+    [outside] = table.entries()
     held.change_executor(claim(1).lease, "none")
-    [returned] = board.entries()
+    [returned] = table.entries()
 
     assert (outside.executor, outside.deadline, outside.has_returned) == (
         "command",
@@ -163,4 +163,4 @@ def test_where_a_run_goes_on_is_on_the_board_and_so_is_that_its_handler_has_retu
         False,
     )
     assert returned.has_returned
-    held.change_executor(claim(2).lease, "none")  # one that is not held is nobody's
+    held.change_executor(claim(2).lease, "none")  # no-op: the lease is not held

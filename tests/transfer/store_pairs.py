@@ -1,4 +1,4 @@
-"""What the tests of a move share: stores of every kind, and copiers that die on cue."""
+"""Shared by the transfer tests: stores of every kind, and transfers that die on request."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -100,14 +100,14 @@ async def accepts(store: Store) -> bool:
 
 
 async def accepting(source: Store, target: Store) -> list[str]:
-    """Which of the two take work, once whoever opens the target next has done so."""
+    """Which of the two accept work, after the next process has opened the target."""
     with suppress(AssertionError):
         await complete_transfer(target, lambda _: Unclosed(source))  # type: ignore[arg-type,return-value]
     return [name for name, each in (("source", source), ("target", target)) if await accepts(each)]
 
 
 class Unclosed:
-    """A store that stays open, whoever is done with it."""
+    """A store that ignores `close`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

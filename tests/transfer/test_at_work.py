@@ -24,7 +24,7 @@ from outlast.store.contract.transfer import StatusChange, TransferStage
 from outlast.store.open import open_store
 from outlast.verify import verify
 
-from .kit import accepting, move
+from .store_pairs import accepting, move
 
 ENOUGH = 50
 """Jobs, so that there is a history."""
@@ -65,7 +65,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Others have their turn until it is; a test that waits in vain runs out of its time."""
-    while not is_so():  # noqa: ASYNC110 - of other threads' doings nobody sets an event here
+    while not is_so():  # noqa: ASYNC110 - other threads set no event
         await asyncio.sleep(0.002)
 
 
@@ -89,7 +89,7 @@ def app_on(url: str, done: Counter[int]) -> Outlast:
 async def test_a_worker_at_work_loses_nothing_and_does_nothing_twice(
     tmp_path: Path, postgres_url: str
 ) -> None:
-    """From a file to a server, with somebody who adds jobs all the time."""
+    """From a file to a server, while a client keeps adding jobs."""
     done: Counter[int] = Counter()
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     app, later = app_on(url, done), app_on(postgres_url, done)
@@ -217,7 +217,7 @@ async def test_killed_for_real_exactly_one_takes_work(
     if stage in (TransferStage.SEALED, TransferStage.READY):
         footing = await source.transfer_status()
         assert footing.until is not None or footing.stage is TransferStage.OPEN
-        await asyncio.to_thread(clock_passes, footing.until)  # with nobody awake
+        await asyncio.to_thread(clock_passes, footing.until)  # while no process runs
     assert await accepting(source, target) == [working]
 
     await source.close()

@@ -50,7 +50,7 @@ def test_slow_ones_at_hand_count_as_slow_however_quick_the_last_ones_were():
     assert stock.room([*claims("slow", 1), *claims("quick", 10)]) < 20
 
 
-def test_those_who_would_wait_too_long_are_too_many_and_they_are_the_last():
+def test_excess_is_the_last_claims_that_would_wait_too_long():
     stock = learnt(slow=1.0, quick=0.001)
     waiting = [*claims("slow", 6), *claims("quick", 10)]
 

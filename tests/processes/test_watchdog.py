@@ -11,7 +11,7 @@ from outlast.worker.supervisor.watchdog import ChildWatchdog
 
 
 class Silent:
-    """A child that never showed life."""
+    """A child that never sent a heartbeat."""
 
     pid = 1
     killed_for = None
@@ -38,11 +38,11 @@ class Silent:
 async def test_child_that_still_loads_its_app_is_not_silent(role, ended):
     clock = FakeClock()
     child = Silent(role, clock)
-    care = ChildWatchdog(None, Settings(max_silence="3s"), clock=clock, members=lambda: [child])
+    watchdog = ChildWatchdog(None, Settings(max_silence="3s"), clock=clock, members=lambda: [child])
 
     found = 0
     for _ in range(4):
         clock.advance(timedelta(seconds=2))
-        found += await care.check_once()
+        found += await watchdog.check_once()
 
     assert found == ended

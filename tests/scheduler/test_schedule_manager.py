@@ -181,7 +181,7 @@ async def test_a_run_by_hand_holds_to_max_instances(app: Outlast, clock: FakeClo
     assert len(await app.schedules.history("s")) == 1
 
 
-async def test_a_backfill_runs_what_nobody_claimed_and_can_be_looked_at_first(
+async def test_a_backfill_runs_unclaimed_slots_and_has_a_dry_run(
     app: Outlast, clock: FakeClock, trigger: Trigger, store: Store
 ) -> None:
     await missed(app, clock, trigger)

@@ -89,7 +89,7 @@ async def test_runs_of_a_worker_without_such_a_lock_wait_for_their_lease(store: 
     assert (await job_of(store, job_id)).state is State.RUNNING
 
 
-async def test_whoever_closes_them_leaves_the_lock_free(store: Store) -> None:
+async def test_closing_them_leaves_the_lock_free(store: Store) -> None:
     await taken(store, DEAD)
 
     await Maintenance(store, new_id).run_once()
