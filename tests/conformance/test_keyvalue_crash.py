@@ -91,7 +91,7 @@ async def _play(engine: MemoryEngine, name: str, dies_at: int | None, *, act: bo
             await scene.act(World(store, Path(), clock, count(ACT_IDS)), needs)
         except Died:
             assert dies_at is not None
-    store._require_open()[1].stop()  # its threads died, too
+    store._locks.stop()  # its threads died, too
     return mortal.sent
 
 

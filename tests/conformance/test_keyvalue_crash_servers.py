@@ -58,7 +58,7 @@ async def _play(engine: Engine, name: str, dies_at: int | None) -> int:
         await SCENES[name].act(World(store, Path(), clock, count(ACT_IDS)), needs)
     except Died:
         assert dies_at is not None
-    store._require_open()[1].stop()  # its threads died, too
+    store._locks.stop()  # its threads died, too
     await engine.close()
     return mortal.sent
 

@@ -28,7 +28,7 @@ from outlast.store.open import open_store
 async def main():
     store = open_store(sys.argv[1])
     await store.open()
-    print(await store.hold("host-1") is not None, flush=True)
+    print(await store.acquire_lock("host-1") is not None, flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -71,10 +71,10 @@ async def test_whoever_holds_a_lock_on_etcd_writes_nothing_to_stay_alive(
     store: "KeyValueStore",
 ) -> None:
     lock = await store.acquire_lock("host-1")
-    before = await store.engine.get([Key("life", who) for who in await _owners(store)])
+    before = await store.engine.get([Key("liveness", who) for who in await _owners(store)])
 
     await asyncio.sleep(10 * BEAT)
-    after = await store.engine.get([Key("life", who) for who in await _owners(store)])
+    after = await store.engine.get([Key("liveness", who) for who in await _owners(store)])
 
     assert lock is not None
     assert not lock.is_lost
@@ -83,7 +83,7 @@ async def test_whoever_holds_a_lock_on_etcd_writes_nothing_to_stay_alive(
 
 
 async def test_lease_that_nobody_keeps_takes_its_record_along(store: "KeyValueStore") -> None:
-    leases, record = store.engine.leases, Write(Key("life", "somebody"), {})
+    leases, record = store.engine.leases, Write(Key("liveness", "somebody"), {})
     assert leases is not None
     keep = await leases.put(record, span=1.0)
     assert await keep()

@@ -8,8 +8,8 @@ import pytest
 from outlast.clock import SystemClock
 from outlast.core.audit.violation import ViolationCode
 from outlast.errors import ClockSkewTooLarge, InvalidJob, SchemaTooNew, StoreBusy
+from outlast.store.keyvalue.clocks import FleetClock, LeaseClock
 from outlast.store.keyvalue.engine import Conditions, Key, KeyRange, StoredItem, Write
-from outlast.store.keyvalue.leases import FleetClock, LeaseClock
 from outlast.store.keyvalue.repositories import runs
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.keyvalue.unit_of_work import UnitOfWork

@@ -32,7 +32,7 @@ async def run_concurrently(
 
 
 async def run_in_chunks(
-    desk: StoreContext,
+    context: StoreContext,
     items: Sequence[Item],
     do: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
     *,
@@ -44,16 +44,16 @@ async def run_in_chunks(
     answers: list[Answer] = []
     for alone, group in groupby(items, key=is_alone):
         own = list(group)
-        parts = [[item] for item in own] if alone else _filled(desk, own, records, size)
+        parts = [[item] for item in own] if alone else _filled(context, own, records, size)
         for told in await run_concurrently(parts, do, is_alone=lambda _, alone=alone: alone):  # type: ignore[misc]
             answers += told
     return answers
 
 
 def _filled(
-    desk: StoreContext, items: Sequence[Item], records: int, size: Callable[[Item], int]
+    context: StoreContext, items: Sequence[Item], records: int, size: Callable[[Item], int]
 ) -> list[list[Item]]:
-    most = max(1, desk.engine.limits.most_writes // records)
+    most = max(1, context.engine.limits.most_writes // records)
     parts: list[list[Item]] = []
     room = 0
     for item in items:
@@ -66,10 +66,10 @@ def _filled(
 
 
 def chunks(
-    desk: StoreContext, items: Sequence[Item], *, records: int, most: int = 1_000
+    context: StoreContext, items: Sequence[Item], *, records: int, most: int = 1_000
 ) -> list[Sequence[Item]]:
     """As many at a time as one transaction takes, where each writes up to so many records."""
-    size = min(most, max(1, desk.engine.limits.most_writes // records))
+    size = min(most, max(1, context.engine.limits.most_writes // records))
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 

@@ -7,29 +7,29 @@ from outlast.store.keyvalue.engine import Key, StoredItem
 from outlast.store.keyvalue.operations import groups, positions
 
 
-async def complete_all(desk: StoreContext) -> int:
+async def complete_all(context: StoreContext) -> int:
     """Do all that was left; how many notes there were."""
-    left = await intents.pending(desk.engine)
+    left = await intents.pending(context.engine)
     for entry in left:
-        await _finish(desk, entry)
+        await _finish(context, entry)
     return len(left)
 
 
-async def complete(desk: StoreContext, note: Key) -> None:
+async def complete(context: StoreContext, note: Key) -> None:
     """Do the rest of one note; harmless when it is gone."""
-    [entry] = await desk.engine.get([note])
+    [entry] = await context.engine.get([note])
     if entry is not None:
-        await _finish(desk, entry)
+        await _finish(context, entry)
 
 
-async def _finish(desk: StoreContext, entry: StoredItem) -> None:
+async def _finish(context: StoreContext, entry: StoredItem) -> None:
     match entry.value["kind"]:
         case intents.WRITES:
-            await intents.complete_writes(desk.engine, entry.key)
+            await intents.complete_writes(context.engine, entry.key)
         case groups.SEAL:
-            await groups.finish_seal(desk, entry.value["group"])
+            await groups.finish_seal(context, entry.value["group"])
         case positions.PLAN:
-            await positions.finish_plan(desk, entry.key)
+            await positions.finish_plan(context, entry.key)
         case other:
             raise StoreCorrupt(
                 f"a note of kind {other!r:.40} was left by a newer Outlast; use that"

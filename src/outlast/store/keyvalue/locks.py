@@ -8,16 +8,46 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from threading import Event, Thread
 from threading import Lock as Mutex
 
 from outlast.core.limits import check_name
 from outlast.errors import OperatorError
-from outlast.store.keyvalue import holders, key_layout
-from outlast.store.keyvalue.engine import Engine, Key, StoredItem, Write
-from outlast.store.keyvalue.holders import LockRecord, from_value, to_value
-from outlast.store.keyvalue.liveness import Liveness
-from outlast.store.keyvalue.pulse import PATIENCE
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Engine, Key, StoredItem, Value, Write
+from outlast.store.keyvalue.liveness import PATIENCE, Liveness
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRecord:
+    """One who has it alone, or all who share it."""
+
+    is_shared: bool
+    numbers: tuple[str, ...] = ()
+
+    def plus(self, number: str) -> "LockRecord":
+        return replace(self, numbers=(*self.numbers, number))
+
+    def without(self, number: str) -> "LockRecord":
+        return replace(self, numbers=tuple(n for n in self.numbers if n != number))
+
+
+def _holder_id(owner: str, count: int) -> str:
+    """The number of one hold of an owner's."""
+    return f"{owner}.{count}"
+
+
+def _owner_of(number: str) -> str:
+    return number.rpartition(".")[0]
+
+
+def to_value(holders: LockRecord) -> Value:
+    return {"is_shared": holders.is_shared, "holders": list(holders.numbers)}
+
+
+def from_value(value: Value) -> LockRecord:
+    return LockRecord(is_shared=value["is_shared"], numbers=tuple(value["holders"]))
 
 
 class Lock:
@@ -59,7 +89,7 @@ class Locks:
         """Take it, alone or with others, or find out that somebody lives who does not let us."""
         check_name(name, what="lock name")
         self._count += 1
-        lock = Lock(self, name, holders.number(self._owner, self._count))
+        lock = Lock(self, name, _holder_id(self._owner, self._count))
         await self._start_heartbeat()
         # From before it is written: whoever of us looks meanwhile knows that it is no dead one's.
         self._wanted.add(lock.number)
@@ -127,7 +157,7 @@ class Locks:
             if entry is not None and not (shared and there.is_shared):
                 if not await self._is_free(entry):
                     return False
-                dead = {holders.owner(number) for number in there.numbers} - {self._owner}
+                dead = {_owner_of(number) for number in there.numbers} - {self._owner}
                 there = LockRecord(is_shared=shared)
             if await self._swap(lock.key, entry, there.plus(lock.number), dead):
                 return True
@@ -162,15 +192,15 @@ class Locks:
     ) -> list[bool | None]:
         """Of each: True, it is nobody's; False, some holder lives; None, that is not known yet."""
         numbers = [() if entry is None else from_value(entry.value).numbers for entry in found]
-        others = {holders.owner(n) for each in numbers for n in each} - {self._owner}
+        others = {_owner_of(n) for each in numbers for n in each} - {self._owner}
         lives = await self._lives.check(others, closely=closely) if others else {}
         verdicts = {n: self._verdict(n, lives) for each in numbers for n in each}
         return [_all_gone([verdicts[number] for number in each]) for each in numbers]
 
     def _verdict(self, number: str, lives: Mapping[str, bool | None]) -> bool | None:
-        if holders.owner(number) == self._owner:
+        if _owner_of(number) == self._owner:
             return number not in self._held and number not in self._wanted
-        return lives[holders.owner(number)]
+        return lives[_owner_of(number)]
 
     async def _swap(
         self, key: Key, entry: StoredItem | None, new: LockRecord, dead: Collection[str] = ()

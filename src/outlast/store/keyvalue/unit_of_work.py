@@ -12,7 +12,25 @@ from typing import Final, TypeVar
 from outlast.errors import StoreBusy
 from outlast.store.keyvalue import intents, key_layout
 from outlast.store.keyvalue.engine import Engine, Key, KeyRange, StoredItem, Value, Write
-from outlast.store.keyvalue.seen import LocationCache
+
+MAX_CACHED_LOCATIONS: Final = 10_000
+
+
+class LocationCache:
+    """Guesses: whoever reads by one compares it with what the index says, in the same request."""
+
+    def __init__(self) -> None:
+        self._sorts: dict[str, str] = {}
+
+    def at(self, job_id: str) -> str | None:
+        return self._sorts.get(job_id)
+
+    def note(self, job_id: str, sort: str) -> None:
+        self._sorts.pop(job_id, None)
+        self._sorts[job_id] = sort
+        if len(self._sorts) > MAX_CACHED_LOCATIONS:
+            del self._sorts[next(iter(self._sorts))]
+
 
 Answer = TypeVar("Answer")
 

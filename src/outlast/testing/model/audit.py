@@ -17,11 +17,11 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job
+from outlast.core.limits import is_json
 from outlast.core.run import RunRecord
 from outlast.core.state import RunStatus, State
 from outlast.testing.model.schedules import is_unslotted
 from outlast.testing.model.tables import Tables
-from outlast.testing.model_json import is_json
 
 ANY_SIZE = 1 << 62
 

@@ -18,7 +18,7 @@ from outlast.core.explain import WaitFacts
 from outlast.core.group import ClosingGroup, Group, NewGroup, check_group
 from outlast.core.ids import Ids, JobId, RunId
 from outlast.core.job import Job, NewJob, Slot
-from outlast.core.limits import MAX_PROGRESS
+from outlast.core.limits import MAX_PROGRESS, is_json
 from outlast.core.ordering import sort_key
 from outlast.core.overview import Overview
 from outlast.core.queue import QueueGate
@@ -26,6 +26,7 @@ from outlast.core.reservation import NewReservation, Reservation, ReservationId
 from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
 from outlast.core.schedule import Firing, Schedule, SlotRecord
 from outlast.core.state import State
+from outlast.core.transition import has_missed_start_deadline
 from outlast.core.worker import WorkerInfo, WorkerRecord
 from outlast.errors import StoreClosed
 from outlast.store.contract import Capability
@@ -61,10 +62,9 @@ from outlast.testing.model import (
 )
 from outlast.testing.model.add import add_job
 from outlast.testing.model.apply import apply_change
-from outlast.testing.model.claim import choose, is_late, open_run
+from outlast.testing.model.claim import choose, open_run
 from outlast.testing.model.locks import Held, ModelLock, take
 from outlast.testing.model.tables import LeaseEnd, Tables
-from outlast.testing.model_json import is_json
 
 PRUNED = frozenset({State.SUCCEEDED, State.SKIPPED, State.CANCELLED})
 
@@ -149,7 +149,7 @@ class ModelStore:
 
     async def missed_start_deadline(self, *, limit: int) -> list[Job]:
         queued = [job for job in self._tables.jobs.values() if job.state is State.QUEUED]
-        late = [job for job in queued if is_late(job, self._clock.now())]
+        late = [job for job in queued if has_missed_start_deadline(job, self._clock.now())]
         return sorted(late, key=lambda job: (job.start_deadline, job.seq))[:limit]
 
     async def promote_due(self, *, limit: int) -> int:

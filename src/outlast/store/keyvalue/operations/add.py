@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from outlast.core.event import ZERO, EventKind
+from outlast.core.event import EventKind
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
-from outlast.core.limits import MAX_PAYLOAD, check_key, check_name, check_priority, is_storable
+from outlast.core.limits import check_key, check_name
 from outlast.core.ordering import Ordering
-from outlast.core.state import State
+from outlast.core.transition import check_dedupe_key, to_job, why_malformed, why_not_retried
 from outlast.errors import InvalidJob, PayloadTooLarge
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification
@@ -20,54 +20,59 @@ from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import run_in_chunks
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, StoredItem, Value
-from outlast.store.keyvalue.known import register_queue
+from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.repositories import groups, queues, slots
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories.job_codec import JobRecord, is_over
-from outlast.store.keyvalue.texts import is_json
+from outlast.store.keyvalue.repositories.queues import register_queue
 from outlast.store.keyvalue.unit_of_work import Read, UnitOfWork
 
 log = logging.getLogger("outlast.store")
 
 
-async def add(desk: StoreContext, jobs: Sequence[NewJob]) -> list[Added]:
-    """Plain ones at the same time, whatever may meet a holder in its turn."""
-    if not jobs:
-        return []
-    first = await desk.numbers(len(jobs))
-    for name in {job.queue for job in jobs if not _malformed(job)}:
-        await register_queue(desk, name)
-    ahead = await _read_ahead(desk, jobs)
-    in_turn = _in_turn(jobs, ahead)
-    numbered = [(job, first + number) for number, job in enumerate(jobs)]
-    added = await run_in_chunks(
-        desk,
-        numbered,
-        partial(_add, desk, {} if in_turn else ahead),
-        records=5,
-        is_alone=lambda pair: pair[0].id in in_turn,
-        size=lambda pair: len(pair[0].params),
-    )
-    created = [job.queue for job, each in zip(jobs, added, strict=True) if each.created]
-    if created:
-        desk.notify(Notification(queues=frozenset(created)))
-    return added
+class KeyValueAddOperations(KeyValueOperations):
+    """Insert jobs."""
+
+    @requires_open_store
+    async def add(self, new: Sequence[NewJob]) -> list[Added]:
+        """Plain ones at the same time, whatever may meet a holder in its turn."""
+        context = self._context
+        if not new:
+            return []
+        first = await context.numbers(len(new))
+        for name in {job.queue for job in new if not why_malformed(job)}:
+            await register_queue(context, name)
+        ahead = await _read_ahead(context, new)
+        in_turn = _in_turn(new, ahead)
+        numbered = [(job, first + number) for number, job in enumerate(new)]
+        added = await run_in_chunks(
+            context,
+            numbered,
+            partial(_add, context, {} if in_turn else ahead),
+            records=5,
+            is_alone=lambda pair: pair[0].id in in_turn,
+            size=lambda pair: len(pair[0].params),
+        )
+        created = [job.queue for job, each in zip(new, added, strict=True) if each.created]
+        if created:
+            context.notify(Notification(queues=frozenset(created)))
+        return added
 
 
-async def _read_ahead(desk: StoreContext, jobs: Sequence[NewJob]) -> Read:
+async def _read_ahead(context: StoreContext, jobs: Sequence[NewJob]) -> Read:
     """All that several plain ones look at, at once; of others only their queues."""
     if len(jobs) == 1:
         return {}
     plain = all(job.is_plain and not job.member for job in jobs)
     keys = dict.fromkeys(key for job in jobs for key in (looked_at(job) if plain else _queue(job)))
-    return dict(zip(keys, await desk.engine.get(list(keys)), strict=True))
+    return dict(zip(keys, await context.engine.get(list(keys)), strict=True))
 
 
 def _in_turn(jobs: Sequence[NewJob], ahead: Read) -> set[str]:
     """Those among which the order given decides: who gets a key, or the next position."""
     if len(jobs) == 1:
         return set()
-    placed = _placed([ahead[queues.key(job.queue)] for job in jobs if not _malformed(job)])
+    placed = _placed([ahead[queues.key(job.queue)] for job in jobs if not why_malformed(job)])
     often = Counter(job.id for job in jobs)
     return {
         job.id
@@ -76,9 +81,9 @@ def _in_turn(jobs: Sequence[NewJob], ahead: Read) -> set[str]:
     }
 
 
-async def placed_among(desk: StoreContext, names: Collection[str]) -> set[str]:
+async def placed_among(context: StoreContext, names: Collection[str]) -> set[str]:
     """Those of these queues whose jobs have explicit positions."""
-    return _placed(await desk.engine.get([queues.key(name) for name in names]))
+    return _placed(await context.engine.get([queues.key(name) for name in names]))
 
 
 def _placed(found: Sequence[StoredItem | None]) -> set[str]:
@@ -86,7 +91,9 @@ def _placed(found: Sequence[StoredItem | None]) -> set[str]:
     return {queue.name for queue in kept if queue.ordering is Ordering.POSITION}
 
 
-async def _add(desk: StoreContext, ahead: Read, jobs: Sequence[tuple[NewJob, int]]) -> list[Added]:
+async def _add(
+    context: StoreContext, ahead: Read, jobs: Sequence[tuple[NewJob, int]]
+) -> list[Added]:
     is_first = True
 
     async def work(unit: UnitOfWork) -> list[Added]:
@@ -95,13 +102,13 @@ async def _add(desk: StoreContext, ahead: Read, jobs: Sequence[tuple[NewJob, int
             unit.take(ahead)
         is_first = False
         await unit.fetch([key for new, _ in jobs for key in looked_at(new)])
-        return [await _put(unit, new, seq, desk.now()) for new, seq in jobs]
+        return [await _put(unit, new, seq, context.now()) for new, seq in jobs]
 
     try:
-        return await desk.run_unit(work)
+        return await context.run_unit(work)
     except PayloadTooLarge as error:
         if len(jobs) > 1:  # one of them, or all together: each is asked alone
-            return [added for pair in jobs for added in await _add(desk, {}, [pair])]
+            return [added for pair in jobs for added in await _add(context, {}, [pair])]
         return [Added(jobs[0][0].id, created=False, refused=str(error))]
 
 
@@ -114,7 +121,7 @@ async def put(
     unit: UnitOfWork, new: NewJob, seq: int, now: datetime, *, reservation: int | None = None
 ) -> JobRecord | Added:
     """The job as it will be kept, or what became of it instead; in the caller's unit."""
-    why = _malformed(new)
+    why = why_malformed(new)
     await unit.fetch(looked_at(new))
     holder = await _holder(unit, new, now)
     if holder is not None:
@@ -122,7 +129,7 @@ async def put(
             await unit.require_unchanged([key_layout.pointer(new.id)])
         return Added(holder, created=False)
     before = None if new.retry_of is None else await job_repository.load(unit, new.retry_of)
-    why = why or _retry_refused(new, before) or await groups.why_refused(unit, new)
+    why = why or _why_not_retried(new, before) or await groups.why_refused(unit, new)
     if why is not None:
         # Whoever retried that job, or completed that group, may have been this very one.
         wanted = [key_layout.pointer(new.id), *(key for key, _ in _claims(new))]
@@ -141,7 +148,7 @@ def looked_at(new: NewJob) -> list[Key]:
 
 
 def _queue(new: NewJob) -> list[Key]:
-    return [] if _malformed(new) else [queues.key(new.queue)]
+    return [] if why_malformed(new) else [queues.key(new.queue)]
 
 
 def _claims(new: NewJob) -> list[tuple[Key, str]]:
@@ -153,7 +160,7 @@ def _claims(new: NewJob) -> list[tuple[Key, str]]:
     slot, active = new.slot, new.active_key
     if slot is not None and _is_fine(lambda: check_name(slot.series, what="series")):
         wanted.append((key_layout.slot_key(slot), "job_id"))
-    if new.key is not None and _is_fine(lambda: _check_dedupe(new)):
+    if new.key is not None and _is_fine(lambda: check_dedupe_key(new)):
         wanted.append((key_layout.dedupe_key(new.key), "job_id"))
     if active is not None and _is_fine(lambda: check_key(active, what="active_key")):
         wanted.append((key_layout.active_key(active), "root_id"))
@@ -193,49 +200,10 @@ async def _is_held(unit: UnitOfWork, value: Value, now: datetime) -> bool:
     return False
 
 
-def _malformed(new: NewJob) -> str | None:
-    try:
-        _check(new)
-    except InvalidJob as error:
-        return str(error)
-    return None
-
-
-def _check(new: NewJob) -> None:
-    for what, name in (("type", new.type), ("name", new.name), ("queue", new.queue)):
-        check_name(name, what=what)
-    check_priority(new.priority)
-    if not is_storable(new.params):
-        raise InvalidJob("params hold NUL or lone surrogates, which cannot be stored")
-    if len(new.params.encode()) > MAX_PAYLOAD:
-        raise InvalidJob(f"params are over {MAX_PAYLOAD:,} bytes")
-    if not is_json(new.params, MAX_PAYLOAD):
-        raise InvalidJob("params are no JSON, and no handler could read them")
-    if new.slot is not None:
-        check_name(new.slot.series, what="series")
-    if new.key is not None:
-        _check_dedupe(new)
-    if new.active_key is not None:
-        check_key(new.active_key, what="active_key")
-
-
-def _check_dedupe(new: NewJob) -> None:
-    assert new.key is not None
-    check_key(new.key.key, what="key")
-    check_key(new.key.bucket, what="bucket", empty=True)
-
-
-def _retry_refused(new: NewJob, before: JobRecord | None) -> str | None:
-    if new.retry_of is None:
-        return None
+def _why_not_retried(new: NewJob, before: JobRecord | None) -> str | None:
     if before is None:
-        return f"retry_of is {new.retry_of}; there is no such job"
-    if not before.job.is_final:
-        state = before.job.state
-        return f"retry_of is {new.retry_of}, which is {state}; only a finished job is retried"
-    if before.successor is not None:
-        return f"retry_of is {new.retry_of}; it was retried as {before.successor}"
-    return None
+        return why_not_retried(new, None, None)
+    return why_not_retried(new, before.job, before.successor)
 
 
 async def _keep(
@@ -247,7 +215,8 @@ async def _keep(
     reservation: int | None,
 ) -> JobRecord:
     position = await queues.new_position(unit, new.queue, new.priority)
-    job = _job(new, seq, position, now, before)
+    root_id = None if before is None else before.job.root_id
+    job = to_job(new, seq=seq, position=position, now=now, root_id=root_id)
     kept = JobRecord(
         job=job,
         root_seq=seq if before is None else before.root_seq,
@@ -285,54 +254,3 @@ async def _follow(unit: UnitOfWork, before: JobRecord, job: Job) -> None:
         token=before.job.token,
         detail=job.id,
     )
-
-
-def _job(new: NewJob, seq: int, position: int, now: datetime, before: JobRecord | None) -> Job:
-    due = _due(new, now)
-    counted_from = new.slot.at if new.slot else due
-    return Job(
-        id=new.id,
-        seq=seq,
-        type=new.type,
-        name=new.name,
-        params=new.params,
-        queue=new.queue,
-        delivery=new.delivery,
-        priority=new.priority,
-        position=position,
-        max_attempts=new.max_attempts,
-        created_at=now,
-        available_at=due,
-        slot_at=new.slot.at if new.slot else None,
-        start_deadline=None if new.start_within is None else counted_from + new.start_within,
-        retry_of=new.retry_of,
-        root_id=before.job.root_id if before else new.id,
-        group_id=new.group_id,
-        template_id=new.template_id,
-        template_at=new.template_at,
-        schedule_id=new.schedule_id,
-        state=_first_state(new, is_due=due <= now),
-        reason=None,
-        token=0,
-        failures=0,
-        losses=0,
-        cancel_requested=False,
-        holder=None,
-        boot_id=None,
-        started_at=None,
-        finished_at=None,
-    )
-
-
-def _first_state(new: NewJob, *, is_due: bool) -> State:
-    if new.member:
-        return State.BLOCKED
-    return State.QUEUED if is_due else State.SCHEDULED
-
-
-def _due(new: NewJob, now: datetime) -> datetime:
-    if new.at is not None:
-        return new.at
-    if new.delay is None and new.slot is not None:
-        return max(now, new.slot.at)
-    return now + (new.delay or ZERO)

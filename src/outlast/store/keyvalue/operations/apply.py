@@ -9,15 +9,25 @@ from typing import assert_never
 from outlast.core.decide import Change, Guard, Successor
 from outlast.core.event import EventKind
 from outlast.core.ids import RunId
-from outlast.core.run import NOBODY
 from outlast.core.state import FINAL, WAITING, RunStatus, State
+from outlast.core.transition import (
+    apply_change,
+    is_storable_change,
+    start_missing_run,
+    to_successor,
+    yield_to_cancel,
+)
 from outlast.errors import PayloadTooLarge
 from outlast.store.contract.notifications import Notification
+from outlast.store.contract.transfer import (
+    allowed_while_sealed,
+)
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import run_in_chunks
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key
 from outlast.store.keyvalue.operations import positions
+from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.operations.jobs import require_kept
 from outlast.store.keyvalue.repositories import (
     groups,
@@ -30,7 +40,6 @@ from outlast.store.keyvalue.repositories import (
     jobs as job_repository,
 )
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
-from outlast.store.keyvalue.texts import can_be_kept
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 
@@ -43,21 +52,27 @@ class Applied:
     plan: Key | None = None  # positions that follow from it
 
 
-async def apply(desk: StoreContext, changes: Sequence[Change]) -> list[bool]:
-    """Routine ends at the same time, everything else in its turn."""
-    repeated = len({change.job_id for change in changes}) < len(changes)
-    answers = await run_in_chunks(
-        desk,
-        changes,
-        partial(_apply, desk),
-        records=10,
-        is_alone=lambda change: repeated or not _is_routine(change),
-        size=lambda change: len(change.result or "") + sum(map(len, change.artifacts)),
-    )
-    for hint in (answer.hint for answer in answers):
-        if hint is not None:
-            desk.notify(hint)
-    return [answer.is_written for answer in answers]
+class KeyValueApplyOperations(KeyValueOperations):
+    """Apply changes."""
+
+    async def apply(self, changes: Sequence[Change]) -> list[bool]:
+        """Routine ends at the same time, everything else in its turn."""
+        context = self._context
+        if not all(map(allowed_while_sealed, changes)):
+            await self._status_cache.require_open()
+        repeated = len({change.job_id for change in changes}) < len(changes)
+        answers = await run_in_chunks(
+            context,
+            changes,
+            partial(_apply, context),
+            records=10,
+            is_alone=lambda change: repeated or not _is_routine(change),
+            size=lambda change: len(change.result or "") + sum(map(len, change.artifacts)),
+        )
+        for hint in (answer.hint for answer in answers):
+            if hint is not None:
+                context.notify(hint)
+        return [answer.is_written for answer in answers]
 
 
 def _is_routine(change: Change) -> bool:
@@ -65,40 +80,40 @@ def _is_routine(change: Change) -> bool:
     return change.move.guard is Guard.OPEN and change.move.kind is None
 
 
-async def _apply(desk: StoreContext, changes: Sequence[Change]) -> list[Applied]:
+async def _apply(context: StoreContext, changes: Sequence[Change]) -> list[Applied]:
     """Several routine ones, or one of any kind."""
     # Drawn once, for the unit may be done several times.
     has_successor = any(change.successor is not None for change in changes)
-    seq = await desk.numbers(1) if has_successor else 0
+    seq = await context.numbers(1) if has_successor else 0
 
     async def work(unit: UnitOfWork) -> list[Applied]:
         await job_repository.load_many(unit, [change.job_id for change in changes])  # read at once
-        return [await _apply_one(unit, desk, change, seq) for change in changes]
+        return [await _apply_one(unit, context, change, seq) for change in changes]
 
     try:
-        answers = await desk.run_unit(work)
+        answers = await context.run_unit(work)
     except PayloadTooLarge:
         if len(changes) == 1:
             return [Applied()]
-        return [answer for change in changes for answer in await _apply(desk, [change])]
+        return [answer for change in changes for answer in await _apply(context, [change])]
     for plan in [answer.plan for answer in answers if answer.plan is not None]:
-        await positions.finish_plan(desk, plan)
+        await positions.finish_plan(context, plan)
     return answers
 
 
-async def _apply_one(unit: UnitOfWork, desk: StoreContext, change: Change, seq: int) -> Applied:
-    if not can_be_kept(change):
+async def _apply_one(unit: UnitOfWork, context: StoreContext, change: Change, seq: int) -> Applied:
+    if not is_storable_change(change):
         return Applied()
-    kept, now = await job_repository.load(unit, change.job_id), desk.now()
+    kept, now = await job_repository.load(unit, change.job_id), context.now()
     if kept is None:
         return Applied()
-    if change.token != kept.job.token or not await _guard_holds(unit, desk, kept, change):
+    if change.token != kept.job.token or not await _guard_holds(unit, context, kept, change):
         await _record_refusal(unit, kept, change, now)
         return Applied()
     if not await positions.may_change(unit, kept, change, now):
         return Applied()
     if change.edit is None and change.place is None:
-        hint = await _settle(unit, desk, kept, change, seq)
+        hint = await _settle(unit, context, kept, change, seq)
         return Applied(is_written=True, hint=hint)
     plan = None
     if change.edit is not None:
@@ -111,19 +126,19 @@ async def _apply_one(unit: UnitOfWork, desk: StoreContext, change: Change, seq: 
 
 
 async def _guard_holds(
-    unit: UnitOfWork, desk: StoreContext, kept: JobRecord, change: Change
+    unit: UnitOfWork, context: StoreContext, kept: JobRecord, change: Change
 ) -> bool:
     job = kept.job
     match change.move.guard:
         case Guard.OPEN:
             return kept.is_open
         case Guard.LAPSED:
-            return kept.lease is not None and desk.leases.is_over(kept.lease)
+            return kept.lease is not None and context.leases.is_over(kept.lease)
         case Guard.WAITING:
             return job.state in WAITING
         case Guard.RESERVATION_EXPIRED:
             held = await reservations.active_of(unit, kept) if job.state in WAITING else None
-            return held is not None and desk.leases.is_over(held.silence)
+            return held is not None and context.leases.is_over(held.silence)
         case Guard.STATE:
             is_followed = change.successor is not None and kept.successor is not None
             return job.state is change.was and job.state in WAITING | FINAL and not is_followed
@@ -146,17 +161,19 @@ async def _record_refusal(unit: UnitOfWork, kept: JobRecord, change: Change, now
 
 
 async def _settle(
-    unit: UnitOfWork, desk: StoreContext, kept: JobRecord, change: Change, seq: int
+    unit: UnitOfWork, context: StoreContext, kept: JobRecord, change: Change, seq: int
 ) -> Notification:
-    now, was = desk.now(), kept
+    now, was = context.now(), kept
     if change.move.guard is Guard.DETACHED:
         kept, change = await _taken(unit, kept, change, now)
     run_id = await _run_id(unit, kept)
     if kept.run_id is not None and change.move.run is not None:
         await runs.close(unit, kept, change, now)
         kept = replace(kept, lease=None, lease_until=None, run_id=None, run_started_at=None)
-    change = _yielded(was, change)
-    moved = _moved(kept, change, now)
+    change = yield_to_cancel(was.job, change)
+    moved = replace(kept, job=apply_change(kept.job, change, now))
+    if change.move.to is not State.RUNNING:
+        moved = replace(moved, is_detached=False, last_error=change.error or kept.last_error)
     if change.successor is not None:
         await _insert_successor(unit, moved, change.successor, seq, now)
         moved = replace(moved, successor=change.successor.id, is_followed=True)
@@ -216,46 +233,9 @@ async def _taken(
         change = replace(change, successor=None)
     if change.run_id is None:
         return replace(kept, job=job), change
-    job = replace(
-        job,
-        token=job.token + 1,
-        holder=NOBODY.instance_id,
-        boot_id=NOBODY.boot_id,
-        started_at=job.started_at or now,
-    )
+    job = start_missing_run(job, now)
     taken = replace(kept, job=job, run_id=change.run_id, run_started_at=now)
     return taken, replace(change, token=job.token)
-
-
-def _yielded(kept: JobRecord, change: Change) -> Change:
-    if not (change.move.yields_to_cancel and kept.job.cancel_requested):
-        return change
-    move = replace(change.move, to=State.CANCELLED, kind=EventKind.CANCELLED)
-    return replace(change, move=move, reason="cancel_requested", successor=None)
-
-
-def _moved(kept: JobRecord, change: Change, now: datetime) -> JobRecord:
-    to, job = change.move.to, kept.job
-    if to is State.RUNNING:
-        return replace(kept, job=replace(job, cancel_requested=True))
-    job = replace(
-        job,
-        state=to,
-        cancel_requested=False,
-        progress=None,
-        failures=job.failures if change.failures is None else change.failures,
-        losses=job.losses if change.losses is None else change.losses,
-    )
-    kept = replace(kept, job=job, is_detached=False, last_error=change.error or kept.last_error)
-    if job.finished_at is not None and to is change.was:
-        return kept  # an end that gets its successor
-    if to in FINAL:
-        # Given up later, it still ended when it failed.
-        ended = replace(job, reason=change.reason, finished_at=job.finished_at or now)
-        return replace(kept, job=ended)
-    keeps_its_time = not change.delay and to is not State.RETRY_WAIT
-    due = job.available_at if keeps_its_time else now + change.delay
-    return replace(kept, job=replace(job, available_at=due))
 
 
 async def _insert_successor(
@@ -263,23 +243,8 @@ async def _insert_successor(
 ) -> None:
     """The next of the chain: what was asked and what was counted, and nothing of what was done."""
     job = kept.job
-    following = replace(
-        job,
-        id=successor.id,
-        seq=seq,
-        position=await queues.new_position(unit, job.queue, job.priority),
-        created_at=now,
-        available_at=now + successor.delay,
-        start_deadline=None,
-        retry_of=job.id,
-        state=State.SCHEDULED if successor.delay else State.QUEUED,
-        reason=None,
-        token=0,
-        holder=None,
-        boot_id=None,
-        started_at=None,
-        finished_at=None,
-    )
+    position = await queues.new_position(unit, job.queue, job.priority)
+    following = to_successor(job, successor, seq=seq, position=position, now=now)
     new = JobRecord(
         job=following,
         root_seq=kept.root_seq,

@@ -1,6 +1,7 @@
 """Everything that is held of a job, and what belongs to none, for `verify`."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,38 +19,54 @@ from outlast.core.audit.model import (
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job
+from outlast.core.limits import is_json
 from outlast.core.run import RunRecord
-from outlast.store.keyvalue import key_layout, schedule_audits
-from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.context import StoreContext, pages, scan_partition
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
-from outlast.store.keyvalue.pages import pages, scan_partition
+from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
     reservations,
     runs,
+    schedules,
 )
 from outlast.store.keyvalue.repositories import (
     jobs as job_repository,
 )
 from outlast.store.keyvalue.repositories.job_codec import JobRecord, indexes
-from outlast.store.keyvalue.texts import is_json
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL: Final = 1_000_000
 ANY_SIZE: Final = 1 << 62
 
 
-async def size(desk: StoreContext) -> int:
-    await complete_all(desk)
-    return len(await desk.engine.range(KeyRange(key_layout.SEQ), limit=ALL))
+class KeyValueAuditOperations(KeyValueOperations):
+    """Raw reads for verify."""
 
+    async def job_count(self) -> int:
+        context = self._context
+        await complete_all(context)
+        return len(await context.engine.range(KeyRange(key_layout.SEQ), limit=ALL))
 
-async def dossiers(desk: StoreContext, *, after: int, limit: int) -> list[JobAudit]:
-    """A page at one moment: if anything that was read changed meanwhile, it is read again."""
-    await complete_all(desk)
-    return await desk.run_unit(partial(_dossiers, after=after, limit=limit))
+    async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
+        """A page at one moment: if anything that was read changed meanwhile, it is read again."""
+        context = self._context
+        await complete_all(context)
+        return await context.run_unit(partial(_dossiers, after=after, limit=limit))
+
+    async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:
+        """Return up to `limit` records of each kind that belong to nothing."""
+        context = self._context
+        await complete_all(context)
+        found = [record async for record in _dangling_records(context)]
+        return [
+            record
+            for kind in StrayKind
+            for record in [record for record in found if record.kind is kind][:limit]
+        ]
 
 
 async def _dossiers(unit: UnitOfWork, *, after: int, limit: int) -> list[JobAudit]:
@@ -161,59 +178,50 @@ def _told(event: EventRecord) -> AuditedEvent:
     return AuditedEvent(id=event.id, kind=event.kind, token=event.token, at=event.at)
 
 
-async def strays(desk: StoreContext, *, limit: int) -> list[DanglingRecord]:
-    """Up to so many of each kind."""
-    await complete_all(desk)
-    found = [stray async for stray in _strays(desk)]
-    return [
-        stray
-        for kind in StrayKind
-        for stray in [stray for stray in found if stray.kind is kind][:limit]
-    ]
-
-
-async def _strays(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
-    async for entry in _orphans(desk, key_layout.RUN):
+async def _dangling_records(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    async for entry in _orphans(context, key_layout.RUN):
         rows = (f"runs job={entry.value['job_id']} token={entry.value['token']}",)
         yield DanglingRecord(kind=StrayKind.RUN, rows=rows)
-    async for stray in _of_events(desk):
+    async for stray in _of_events(context):
         yield stray
-    async for stray in _of_places(desk):
+    async for stray in _of_places(context):
         yield stray
-    async for stray in _of_keys(desk):
+    async for stray in _of_keys(context):
         yield stray
-    async for stray in _of_slots(desk):
+    async for stray in _of_slots(context):
         yield stray
-    async for stray in _of_reservations(desk):
+    async for stray in _of_reservations(context):
         yield stray
-    async for stray in schedule_audits.strays(desk):
+    async for stray in _of_schedules(context):
         yield stray
 
 
-async def _of_events(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
-    async for entry in _orphans(desk, key_layout.STREAM):
+async def _of_events(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    async for entry in _orphans(context, key_layout.STREAM):
         yield DanglingRecord(kind=StrayKind.EVENT, rows=(f"events id={entry.value['id']}",))
 
 
-async def _orphans(desk: StoreContext, part: str) -> AsyncIterator[StoredItem]:
+async def _orphans(context: StoreContext, part: str) -> AsyncIterator[StoredItem]:
     """Records that are there though the job that they are of is not."""
-    async for page in pages(desk, part):
+    async for page in pages(context, part):
         of_jobs = [entry for entry in page if entry.value.get("job_id") is not None]
-        found = await desk.engine.get([key_layout.pointer(e.value["job_id"]) for e in of_jobs])
+        found = await context.engine.get([key_layout.pointer(e.value["job_id"]) for e in of_jobs])
         for entry, job in zip(of_jobs, found, strict=True):
-            if job is None and (await desk.engine.get([entry.key]))[0] is not None:
+            if job is None and (await context.engine.get([entry.key]))[0] is not None:
                 yield entry
 
 
-async def _of_places(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
+async def _of_places(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     """Index entries that their job knows nothing of."""
-    unit = UnitOfWork(desk.engine)
+    unit = UnitOfWork(context.engine)
     per_queue = (key_layout.READY, key_layout.LATER, key_layout.OPEN)
     parts = [part + name for name in await queues.names(unit) for part in per_queue]
     for part in (*parts, key_layout.DUE, key_layout.DEADLINE, key_layout.ENDED):
-        async for page in pages(desk, part):
-            for entry in await desk.run_unit(partial(_unknown, page=page)):
-                if await desk.run_unit(partial(_is_ghost, key=entry.key, job_id=entry.value["id"])):
+        async for page in pages(context, part):
+            for entry in await context.run_unit(partial(_unknown, page=page)):
+                if await context.run_unit(
+                    partial(_is_ghost, key=entry.key, job_id=entry.value["id"])
+                ):
                     rows = (f"{part} {entry.key.sort}",)
                     yield DanglingRecord(kind=StrayKind.PLACE, rows=rows, job_id=entry.value["id"])
 
@@ -231,10 +239,10 @@ async def _is_ghost(unit: UnitOfWork, *, key: Key, job_id: str) -> bool:
     return not is_wanted and await unit.get(key) is not None
 
 
-async def _of_keys(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
+async def _of_keys(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     """An active key is held by the last job of a chain, and said to be its root's."""
-    async for entry in scan_partition(desk, key_layout.ACTIVE):
-        kept = await desk.run_unit(partial(job_repository.load, job_id=entry.value["job_id"]))
+    async for entry in scan_partition(context, key_layout.ACTIVE):
+        kept = await context.run_unit(partial(job_repository.load, job_id=entry.value["job_id"]))
         rows, about = (f"keys scope=active key={entry.value['key']}",), entry.value["key"]
         if kept is None:
             yield DanglingRecord(kind=StrayKind.KEY, rows=rows, about=about)
@@ -243,17 +251,17 @@ async def _of_keys(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
             yield DanglingRecord(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=about, job_id=root)
 
 
-async def _of_slots(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
+async def _of_slots(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     """A root that was made for a slot holds it, and then nobody else does."""
-    async for page in pages(desk, key_layout.SEQ):
+    async for page in pages(context, key_layout.SEQ):
         made = [entry.value for entry in page if "slot" in entry.value]
-        rows = await desk.engine.get([Key(key_layout.SLOT, value["slot"]) for value in made])
+        rows = await context.engine.get([Key(key_layout.SLOT, value["slot"]) for value in made])
         for value, row in zip(made, rows, strict=True):
             is_own = row is not None and row.value.get("job_id") == value["id"]
             kept = (
                 None
                 if is_own
-                else await desk.run_unit(partial(job_repository.load, job_id=value["id"]))
+                else await context.run_unit(partial(job_repository.load, job_id=value["id"]))
             )
             if kept is not None:
                 yield _unslotted(kept.job)
@@ -265,13 +273,55 @@ def _unslotted(job: Job) -> DanglingRecord:
     )
 
 
-async def _of_reservations(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
-    async for entry in scan_partition(desk, key_layout.RESERVATION):
+async def _of_reservations(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    async for entry in scan_partition(context, key_layout.RESERVATION):
         held = reservations.from_value(entry.value).reservation
-        if held.is_active and await _is_gone(desk, held.job_id):
+        if held.is_active and await _is_gone(context, held.job_id):
             rows = (f"reservations id={held.id}",)
             yield DanglingRecord(kind=StrayKind.RESERVATION, rows=rows, about=held.queue)
 
 
-async def _is_gone(desk: StoreContext, job_id: str) -> bool:
-    return (await desk.engine.get([key_layout.pointer(job_id)]))[0] is None
+async def _is_gone(context: StoreContext, job_id: str) -> bool:
+    return (await context.engine.get([key_layout.pointer(job_id)]))[0] is None
+
+
+FOUND_BY: Final = (key_layout.SCHEDULE_NAME, key_layout.TRIGGER)
+
+
+async def _of_schedules(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    """From one reading of all; whoever looks wrong there is looked at again, at one moment."""
+    held: dict[str, dict[Key, Value | None]] = defaultdict(dict)
+    for part in (key_layout.SCHEDULE, key_layout.STANDING, *FOUND_BY):
+        async for entry in scan_partition(context, part):
+            held[entry.value["id"]][entry.key] = entry.value
+    for schedule_id, records in held.items():
+        if _apart(schedule_id, records):
+            rows = await context.run_unit(
+                partial(_look, schedule_id=schedule_id, seen=list(records))
+            )
+            if rows:
+                yield DanglingRecord(kind=StrayKind.SCHEDULE, rows=rows, about=schedule_id)
+
+
+async def _look(unit: UnitOfWork, *, schedule_id: str, seen: Collection[Key]) -> tuple[str, ...]:
+    own = schedules.record_keys(schedule_id)
+    await unit.fetch([*own, *seen])
+    wanted = schedules.found_by(*[await unit.get(key) for key in own])
+    await unit.fetch(list(wanted))
+    records = {key: await unit.get(key) for key in {*own, *seen, *wanted}}
+    await unit.require_unchanged()
+    return _apart(schedule_id, records)
+
+
+def _apart(schedule_id: str, records: Mapping[Key, Value | None]) -> tuple[str, ...]:
+    """Where one half is without the other, and entries that are missing or too many."""
+    planned, standing = [records.get(key) for key in schedules.record_keys(schedule_id)]
+    if (planned and planned["version"]) != (standing and standing["version"]):
+        return tuple(f"{key.part} {key.sort}" for key in schedules.record_keys(schedule_id))
+    found = {
+        key
+        for key, value in records.items()
+        if key.part in FOUND_BY and value is not None and value["id"] == schedule_id
+    }
+    apart = found ^ schedules.found_by(planned, standing)
+    return tuple(f"{key.part} {key.sort}" for key in sorted(apart))

@@ -13,6 +13,7 @@ from outlast.core.job import Job
 from outlast.core.reservation import ReservationStatus
 from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import State
+from outlast.core.transition import has_missed_start_deadline, start_run, to_claim
 from outlast.store.contract.jobs import PROMOTED_AT_ONCE
 from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
@@ -20,6 +21,7 @@ from outlast.store.keyvalue.batching import chunks, run_concurrently
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
+from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues, reservations
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
@@ -50,34 +52,6 @@ class ClaimRequest:
         return RunId(f"{self.prefix}{number:06x}")
 
 
-async def claim(
-    desk: StoreContext,
-    holder: LeaseHolder,
-    *,
-    queue: str,
-    types: Collection[str],
-    limit: int,
-    prefetch: int,
-    lease: timedelta,
-) -> list[Claim]:
-    wish = ClaimRequest(
-        holder=holder,
-        queue=queue,
-        types=frozenset(types),
-        lease=lease,
-        prefix=desk.ids.prefix(),
-    )
-    seen = await _look(desk, queue, limit + prefetch)
-    if seen.has_chores:
-        await promote_due(desk, limit=PROMOTED_AT_ONCE)
-        seen = await _look(desk, queue, limit + prefetch)
-    if seen.queue.shown(desk.now()).pause is not None:
-        return []
-    if seen.queue.needs_serial_claims:
-        return await _claim_unlimited(desk, wish, limit)
-    return await _many(desk, wish, limit, prefetch, seen.ready)
-
-
 @dataclass(frozen=True, slots=True)
 class ClaimSnapshot:
     """What a claim begins with; `has_chores`: something is due, or was left half-done."""
@@ -87,24 +61,62 @@ class ClaimSnapshot:
     has_chores: bool
 
 
-async def _look(desk: StoreContext, name: str, most: int) -> ClaimSnapshot:
+class KeyValueClaimOperations(KeyValueOperations):
+    """Claim queued jobs and promote due ones."""
+
+    @requires_open_store
+    async def claim(
+        self,
+        holder: LeaseHolder,
+        *,
+        queue: str,
+        types: Collection[str],
+        limit: int,
+        prefetch: int = 0,
+        lease: timedelta,
+    ) -> list[Claim]:
+        context = self._context
+        wish = ClaimRequest(
+            holder=holder,
+            queue=queue,
+            types=frozenset(types),
+            lease=lease,
+            prefix=context.ids.prefix(),
+        )
+        seen = await _look(context, queue, limit + prefetch)
+        if seen.has_chores:
+            await _promote_due(context, limit=PROMOTED_AT_ONCE)
+            seen = await _look(context, queue, limit + prefetch)
+        if seen.queue.shown(context.now()).pause is not None:
+            return []
+        if seen.queue.needs_serial_claims:
+            return await _claim_serially(context, wish, limit)
+        return await _claim_unlimited(context, wish, limit, prefetch, seen.ready)
+
+    @requires_open_store
+    async def promote_due(self, *, limit: int) -> int:
+        """Move up to `limit` due jobs to QUEUED, the earliest due first; return how many."""
+        return await _promote_due(self._context, limit=limit)
+
+
+async def _look(context: StoreContext, name: str, most: int) -> ClaimSnapshot:
     """All in one request, where the engine can."""
     asked = [
         (KeyRange(key_layout.PENDING), 1),
-        (_due(desk.now()), 1),
+        (_due(context.now()), 1),
         (queues.span(name), 1),
         (KeyRange(key_layout.READY + name), _page(most)),
     ]
 
     async def work(_: UnitOfWork) -> ClaimSnapshot:
-        left, due, queue, ready = await desk.engine.ranges(asked)
+        left, due, queue, ready = await context.engine.ranges(asked)
         return ClaimSnapshot(queues.found(name, queue), ready, bool(left or due))
 
-    return await desk.run_unit(work)
+    return await context.run_unit(work)
 
 
-async def _many(
-    desk: StoreContext,
+async def _claim_unlimited(
+    context: StoreContext,
     wish: ClaimRequest,
     limit: int,
     prefetch: int,
@@ -116,14 +128,14 @@ async def _many(
     for _ in range(ROUNDS):
         now_room = max(0, limit - len(claims))
         room = limit + prefetch - len(claims)
-        unit, now = UnitOfWork(desk.engine), desk.now()
+        unit, now = UnitOfWork(context.engine), context.now()
         chosen = await choose(
             unit, wish, limit=now_room, most=room, now=now, first=ready, passed=passed
         )
         ready = None
         numbered = list(enumerate(chosen, start=tried))
         together_taken = await run_concurrently(
-            chunks(desk, numbered, records=5, most=AT_ONCE), partial(_take, desk, wish)
+            chunks(context, numbered, records=5, most=AT_ONCE), partial(_take, context, wish)
         )
         answers = [answer for told in together_taken for answer in told]
         claims += [answer for answer in answers if answer is not None]
@@ -136,52 +148,52 @@ async def _many(
 
 
 async def _take(
-    desk: StoreContext, wish: ClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
+    context: StoreContext, wish: ClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
 ) -> list[Claim | None]:
     """Each that is still there to be taken; None for those where somebody was quicker."""
 
     async def work(unit: UnitOfWork) -> list[Claim | None]:
         await unit.fetch([Key(key_layout.JOB, entry.value["sort"]) for _, entry in numbered])
-        return [await _take_one(unit, desk, wish, *each) for each in numbered]
+        return [await _take_one(unit, context, wish, *each) for each in numbered]
 
-    return await desk.run_unit(work)
+    return await context.run_unit(work)
 
 
 async def _take_one(
-    unit: UnitOfWork, desk: StoreContext, wish: ClaimRequest, number: int, entry: StoredItem
+    unit: UnitOfWork, context: StoreContext, wish: ClaimRequest, number: int, entry: StoredItem
 ) -> Claim | None:
     kept = await job_repository.load_at(unit, entry.value["sort"])
     if kept is not None and await reservations.active_of(unit, kept) is not None:
         return None  # the queue is held for it since it was looked at: the next claim takes it
-    return await open_run(unit, desk, wish, kept, wish.run_id(number))
+    return await open_run(unit, context, wish, kept, wish.run_id(number))
 
 
-async def _claim_unlimited(desk: StoreContext, wish: ClaimRequest, limit: int) -> list[Claim]:
+async def _claim_serially(context: StoreContext, wish: ClaimRequest, limit: int) -> list[Claim]:
     """From a queue whose runs are counted, or that is held for one job."""
     claims: list[Claim] = []
     is_last = False
     while len(claims) < limit:
-        taken, is_last = await desk.run_unit(
-            partial(_take_next, desk=desk, wish=wish, n=len(claims))
+        taken, is_last = await context.run_unit(
+            partial(_take_next, context=context, wish=wish, n=len(claims))
         )
         claims += [taken] if taken is not None else []
         if taken is None or is_last:
             break
     if claims and is_last:  # a direct job was taken
-        desk.notify(Notification(queues=frozenset({wish.queue}), ended=True))
+        context.notify(Notification(queues=frozenset({wish.queue}), ended=True))
     return claims
 
 
 async def _take_next(
-    unit: UnitOfWork, *, desk: StoreContext, wish: ClaimRequest, n: int
+    unit: UnitOfWork, *, context: StoreContext, wish: ClaimRequest, n: int
 ) -> tuple[Claim | None, bool]:
-    queue, now = await queues.load(unit, wish.queue), desk.now()
+    queue, now = await queues.load(unit, wish.queue), context.now()
     gate = await queues.gate(unit, queue, now)
     if not gate.capacity(1, 0)[0]:
         return None, True
     kept = await _next(unit, wish, queue, now)
     run_id = wish.run_id(n)
-    claim = await open_run(unit, desk, wish, kept, run_id, is_counted=queue.needs_serial_claims)
+    claim = await open_run(unit, context, wish, kept, run_id, is_counted=queue.needs_serial_claims)
     if claim is None:
         return None, True
     queues.save(unit, queue)  # as it is: of two who counted at once, one counts again
@@ -263,7 +275,7 @@ async def _may_be_taken(
 
 async def open_run(
     unit: UnitOfWork,
-    desk: StoreContext,
+    context: StoreContext,
     wish: ClaimRequest,
     kept: JobRecord | None,
     run_id: RunId,
@@ -271,31 +283,27 @@ async def open_run(
     is_counted: bool = False,
 ) -> Claim | None:
     """Open the next run of a queued job, under the next token; None if it cannot be taken now."""
-    now = desk.now()
+    now = context.now()
     if kept is None or kept.is_detached or kept.job.state is not State.QUEUED:
         return None
-    if kept.is_locked(now) or is_late(kept.job, now) or not await _take_name(unit, kept.job):
+    if (
+        kept.is_locked(now)
+        or has_missed_start_deadline(kept.job, now)
+        or not await _take_name(unit, kept.job)
+    ):
         return None
-    job = replace(
-        kept.job,
-        state=State.RUNNING,
-        token=kept.job.token + 1,
-        holder=wish.holder.instance_id,
-        boot_id=wish.holder.boot_id,
-        started_at=kept.job.started_at or now,
-        progress=None,
-    )
+    job = start_run(kept.job, wish.holder, now)
     running = replace(
         kept,
         job=job,
         is_counted=is_counted,
         run_id=run_id,
         run_started_at=now,
-        lease=desk.leases.end(wish.lease),
+        lease=context.leases.end(wish.lease),
         lease_until=now + wish.lease,
     )
     job_repository.save(unit, kept, running)
-    return _claim(job, run_id)
+    return to_claim(job, run_id)
 
 
 async def _take_name(unit: UnitOfWork, job: Job) -> bool:
@@ -309,37 +317,16 @@ async def _take_name(unit: UnitOfWork, job: Job) -> bool:
     return True
 
 
-def is_late(job: Job, now: datetime) -> bool:
-    """Whether its start deadline has passed; one that has started once has kept it."""
-    return not job.token and job.start_deadline is not None and job.start_deadline < now
-
-
-def _claim(job: Job, run_id: RunId) -> Claim:
-    return Claim(
-        job_id=job.id,
-        token=job.token,
-        run_id=run_id,
-        type=job.type,
-        params=job.params,
-        delivery=job.delivery,
-        failures=job.failures,
-        losses=job.losses,
-        max_attempts=job.max_attempts,
-        slot_at=job.slot_at,
-    )
-
-
-async def promote_due(desk: StoreContext, *, limit: int) -> int:
-    """Move due jobs to `queued`, the earliest due first; how many."""
-    await complete_all(desk)
-    moved, now = 0, desk.now()
+async def _promote_due(context: StoreContext, *, limit: int) -> int:
+    await complete_all(context)
+    moved, now = 0, context.now()
     while moved < limit:
         entries = await due_entries(
-            UnitOfWork(desk.engine), now, limit=min(limit - moved, MOST_PAGE)
+            UnitOfWork(context.engine), now, limit=min(limit - moved, MOST_PAGE)
         )
-        due = chunks(desk, [entry.value["id"] for entry in entries], records=6)
+        due = chunks(context, [entry.value["id"] for entry in entries], records=6)
         answers = await run_concurrently(
-            due, lambda ids: desk.run_unit(partial(_promote, ids=ids, now=now))
+            due, lambda ids: context.run_unit(partial(_promote, ids=ids, now=now))
         )
         moved += sum(answers)
         if not any(answers):

@@ -4,28 +4,28 @@ What one transaction has room for is written at once. More is a plan: written wh
 its note is then worked off job by job, and nobody claims from the queue before.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 from outlast.core.decide import Change
 from outlast.core.event import EventKind
-from outlast.core.job import Job
-from outlast.core.limits import MAX_PAYLOAD, MAX_PRIORITY, MIN_PRIORITY
 from outlast.core.ordering import normalised
-from outlast.core.position import JobEdit, PositionedJob, move_job
+from outlast.core.position import move_job
 from outlast.core.state import WAITING
+from outlast.core.transition import apply_edit, is_storable_edit
+from outlast.core.waiting_line import InMemoryWaitingLine, WaitingJob
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import chunks, run_concurrently
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value, Write
+from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.repositories.queues import QueueRecord
-from outlast.store.keyvalue.texts import is_json
 from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 ALL: Final = 1_000_000
@@ -44,79 +44,42 @@ Step = tuple[str, int, int, int]
 """A job, its priority, the position that it had, and the one that it is to have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A waiting job in its lane, with the position it is to have."""
+class KeyValuePositionOperations(KeyValueOperations):
+    """Positions of waiting jobs."""
 
-    id: str
-    seq: int
-    priority: int
-    was: int
-    position: int
-    order: str  # without the position: what decides among equals
+    @requires_open_store
+    async def normalise(self, queue: str) -> int:
+        """Make the positions of a queue even; how many changed."""
+        context = self._context
 
-    @property
-    def move(self) -> "Step":
-        return self.id, self.priority, self.was, self.position
+        async def work(unit: UnitOfWork) -> tuple[int, Key | None]:
+            record = await queues.load(unit, queue)
+            changed = await _uneven(unit, record)
+            if not changed:
+                return 0, None
+            queues.save(unit, record)  # as it is: nobody who goes behind the last one comes between
+            note = await _place(unit, record, changed, context.now())
+            told = str(len(changed))
+            await job_repository.append_event(
+                unit, EventKind.NORMALISED, at=context.now(), detail=told, queue=queue
+            )
+            return len(changed), note
 
-
-class InMemoryWaitingLine:
-    """The waiting jobs of one queue and priority, as `rearrange` asks for them."""
-
-    def __init__(self, entries: Sequence[StoredItem]) -> None:
-        self._jobs = {each.seq: each for each in map(_placed, entries)}
-
-    async def write(self, places: Mapping[int, int]) -> None:
-        for seq, position in places.items():
-            self._jobs[seq] = replace(self._jobs[seq], position=position)
-
-    @property
-    def changed(self) -> list[Placed]:
-        return [each for each in self._jobs.values() if each.position != each.was]
-
-    def seq_of(self, job_id: str) -> int | None:
-        return next((each.seq for each in self._jobs.values() if each.id == job_id), None)
-
-    async def position(self, seq: int) -> int:
-        return self.position_of(seq)
-
-    def position_of(self, seq: int) -> int:
-        return self._jobs[seq].position
-
-    async def ends(self, *, without: int) -> tuple[int | None, int | None]:
-        found = [each.position for each in self._sorted(without) if each.position]
-        return min(found, default=None), max(found, default=None)
-
-    async def before(self, seq: int | None, number: int, *, without: int) -> list[PositionedJob]:
-        return self._beside(seq, without)[0][::-1][:number]
-
-    async def after(self, seq: int, number: int, *, without: int) -> list[PositionedJob]:
-        return self._beside(seq, without)[1][:number]
-
-    async def unplaced(self, last: int, *, without: int) -> list[int]:
-        line = [each.seq for each in self._sorted(without) if not each.position]
-        return line[: line.index(last) + 1]
-
-    def _beside(
-        self, seq: int | None, without: int
-    ) -> tuple[list[PositionedJob], list[PositionedJob]]:
-        """Those of one sign before that job, and those behind it; None stands for 0."""
-        sign = -1 if seq is None else self.position_of(seq)
-        found = [each for each in self._sorted(without) if each.position * sign > 0]
-        spots = [PositionedJob(each.seq, each.position) for each in found]
-        at = [spot.seq for spot in spots].index(seq) if seq is not None else len(spots)
-        return spots[:at], spots[at + 1 :]
-
-    def _sorted(self, without: int) -> list[Placed]:
-        found = [each for each in self._jobs.values() if each.seq != without]
-        return sorted(found, key=lambda each: (each.position, each.order))
+        changed, note = await context.run_unit(work)
+        if note is not None:
+            await finish_plan(context, note)
+        return changed
 
 
-def _placed(entry: StoredItem) -> Placed:
+def _waiting_job(entry: StoredItem) -> WaitingJob:
     value = entry.value
     position = value["position"]
     order = entry.key.sort.split(".", 2)[2]
-    return Placed(value["id"], value["seq"], value["priority"], position, position, order)
+    return WaitingJob(value["id"], value["seq"], value["priority"], position, position, order)
+
+
+def _step(job: WaitingJob) -> Step:
+    return job.id, job.priority, job.was, job.position
 
 
 async def line_of(unit: UnitOfWork, queue: str, priority: int) -> list[StoredItem]:
@@ -129,7 +92,7 @@ async def line_of(unit: UnitOfWork, queue: str, priority: int) -> list[StoredIte
 async def may_change(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> bool:
     """Whether its edit can be kept, and the target of its place is beside it."""
     job, place = kept.job, change.place
-    if change.edit is not None and not _can_be_kept(job, change.edit, now):
+    if change.edit is not None and not is_storable_edit(job, change.edit, now):
         return False
     if place is None or place.target is None:
         return True
@@ -142,21 +105,13 @@ async def may_change(unit: UnitOfWork, kept: JobRecord, change: Change, now: dat
 
 
 async def edit(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> None:
-    """Write what the change's edit gives."""
-    asked, job = change.edit, kept.job
-    assert asked is not None
-    position, priority = job.position, job.priority
-    if asked.priority not in (None, job.priority):
-        priority = asked.priority if asked.priority is not None else priority
+    """Write the edit of the change; a job of a new priority goes behind the others of it."""
+    assert change.edit is not None
+    job, priority = kept.job, change.edit.priority
+    position = job.position
+    if priority is not None and priority != job.priority:
         position = await queues.new_position(unit, job.queue, priority)
-    edited = replace(
-        job,
-        state=change.move.to,
-        params=job.params if asked.params is None else asked.params,
-        priority=priority,
-        position=position,
-        available_at=_due(asked, now) or job.available_at,
-    )
+    edited = apply_edit(job, change, position=position, now=now)
     job_repository.save(unit, kept, replace(kept, job=edited))
 
 
@@ -165,7 +120,9 @@ async def move(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime)
     assert change.place is not None
     queue = await queues.load(unit, kept.job.queue)
     queues.save(unit, queue)  # as it is: of two who look at the line at once, one looks again
-    line = InMemoryWaitingLine(await line_of(unit, kept.job.queue, kept.job.priority))
+    line = InMemoryWaitingLine(
+        map(_waiting_job, await line_of(unit, kept.job.queue, kept.job.priority))
+    )
     target = None if change.place.target is None else line.seq_of(change.place.target)
     if line.seq_of(kept.job.id) is None or (change.place.target is not None and target is None):
         raise ReadConflict  # somebody took it since it was read
@@ -181,35 +138,13 @@ async def move(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime)
     return await _place(unit, queue, line.changed, now)
 
 
-async def normalise(desk: StoreContext, name: str) -> int:
-    """Make the positions of a queue even; how many changed."""
-
-    async def work(unit: UnitOfWork) -> tuple[int, Key | None]:
-        queue = await queues.load(unit, name)
-        changed = await _uneven(unit, queue)
-        if not changed:
-            return 0, None
-        queues.save(unit, queue)  # as it is: nobody who goes behind the last one comes between
-        note = await _place(unit, queue, changed, desk.now())
-        told = str(len(changed))
-        await job_repository.append_event(
-            unit, EventKind.NORMALISED, at=desk.now(), detail=told, queue=name
-        )
-        return len(changed), note
-
-    changed, note = await desk.run_unit(work)
-    if note is not None:
-        await finish_plan(desk, note)
-    return changed
-
-
-async def _uneven(unit: UnitOfWork, queue: QueueRecord) -> list[Placed]:
-    name, changed = queue.queue.name, list[Placed]()
+async def _uneven(unit: UnitOfWork, queue: QueueRecord) -> list[WaitingJob]:
+    name, changed = queue.queue.name, list[WaitingJob]()
     parts = [KeyRange(part + name) for part in (key_layout.READY, key_layout.LATER)]
     entries = await unit.consistent_range(parts, limit=ALL)
     for priority in {entry.value["priority"] for entry in entries}:
         own = [entry for entry in entries if entry.value["priority"] == priority]
-        lane = [_placed(entry) for entry in sorted(own, key=lambda entry: entry.key.sort)]
+        lane = [_waiting_job(entry) for entry in sorted(own, key=lambda entry: entry.key.sort)]
         even = normalised([each.was for each in lane], queue.queue.ordering, queue.queue.gap)
         pairs = zip(lane, even, strict=True)
         changed += [replace(each, position=new) for each, new in pairs if each.was != new]
@@ -217,19 +152,19 @@ async def _uneven(unit: UnitOfWork, queue: QueueRecord) -> list[Placed]:
 
 
 async def _place(
-    unit: UnitOfWork, queue: QueueRecord, changed: Sequence[Placed], now: datetime
+    unit: UnitOfWork, queue: QueueRecord, changed: Sequence[WaitingJob], now: datetime
 ) -> Key | None:
     """Write the positions at once if there is room; else the note of the plan to do so."""
     if len(changed) > 1 and EACH * len(changed) + BESIDE > unit.engine.limits.most_writes:
         return await _decide_plan(unit, queue, changed, now)
-    places = [each.move for each in changed]
+    places = [_step(each) for each in changed]
     if await _put(unit, places=places) < len(places):
         raise ReadConflict  # somebody took one of them, or gave it another place
     return None
 
 
 async def _decide_plan(
-    unit: UnitOfWork, queue: QueueRecord, changed: Sequence[Placed], now: datetime
+    unit: UnitOfWork, queue: QueueRecord, changed: Sequence[WaitingJob], now: datetime
 ) -> Key:
     """Write the positions down, and let the queue know: with that commit it is decided.
 
@@ -237,7 +172,7 @@ async def _decide_plan(
     """
     number = await unit.next_number()
     name = f"{PLAN}#{key_layout.number(number)}"
-    listed = [list(each.move) for each in changed]
+    listed = [list(_step(each)) for each in changed]
     pages = range(0, len(listed), PAGE)
     for start in pages:
         page = {"places": listed[start : start + PAGE], "at": key_layout.time_key(now)}
@@ -248,19 +183,19 @@ async def _decide_plan(
     return note
 
 
-async def finish_plan(desk: StoreContext, note: Key) -> None:
+async def finish_plan(context: StoreContext, note: Key) -> None:
     """Give each job its position and let the queue go on; harmless when that is done."""
-    [entry] = await desk.engine.get([note])
+    [entry] = await context.engine.get([note])
     if entry is None:
         return
     pages = [_page(note.sort, start) for start in entry.value["pages"]]
-    found = await desk.engine.get(pages)
+    found = await context.engine.get(pages)
     placed = [place for page in found if page is not None for place in page.value["places"]]
     await run_concurrently(
-        chunks(desk, placed, records=EACH),
-        lambda own: desk.run_unit(partial(_put_planned, note=note, places=own)),
+        chunks(context, placed, records=EACH),
+        lambda own: context.run_unit(partial(_put_planned, note=note, places=own)),
     )
-    await desk.run_unit(partial(_forget, note=note, queue=entry.value["queue"], pages=pages))
+    await context.run_unit(partial(_forget, note=note, queue=entry.value["queue"], pages=pages))
 
 
 async def _put_planned(unit: UnitOfWork, *, note: Key, places: Sequence[Step]) -> None:
@@ -298,29 +233,15 @@ async def _forget(unit: UnitOfWork, *, note: Key, queue: str, pages: Sequence[Ke
         unit.delete(page)
 
 
-async def forget_left(desk: StoreContext) -> None:
+async def forget_left(context: StoreContext) -> None:
     """Pages of plans that were never decided, for whoever wrote them died before."""
-    before = key_layout.time_key(desk.now() - OLD)
-    found = await desk.engine.range(KeyRange(PAGES), limit=ALL)
+    before = key_layout.time_key(context.now() - OLD)
+    found = await context.engine.range(KeyRange(PAGES), limit=ALL)
     for page in [each for each in found if each.value["at"] < before]:
         note = Key(key_layout.PENDING, page.key.sort.rpartition("#")[0])
-        if (await desk.engine.get([note]))[0] is None:
-            await desk.engine.transact({page.key: page.version}, [Write(page.key, None)])
+        if (await context.engine.get([note]))[0] is None:
+            await context.engine.transact({page.key: page.version}, [Write(page.key, None)])
 
 
 def _page(name: str, start: int) -> Key:
     return Key(PAGES, f"{name}#{key_layout.number(start)}")
-
-
-def _can_be_kept(job: Job, asked: JobEdit, now: datetime) -> bool:
-    try:
-        _due(asked, now)
-    except OverflowError:
-        return False
-    is_frozen = asked.params is not None and job.token > 0
-    is_ours = asked.params is None or is_json(asked.params, MAX_PAYLOAD)
-    return not is_frozen and is_ours and MIN_PRIORITY <= (asked.priority or 0) <= MAX_PRIORITY
-
-
-def _due(asked: JobEdit, now: datetime) -> datetime | None:
-    return asked.at if asked.delay is None else now + asked.delay

@@ -21,29 +21,86 @@ from outlast.store.contract.reservations import Reserved
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import KeyRange
-from outlast.store.keyvalue.known import register_queue
 from outlast.store.keyvalue.operations.add import put
+from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues, reservations
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.repositories.queues import register_queue
 from outlast.store.keyvalue.repositories.reservations import ReservationRecord
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL = 1_000_000
 
 
-async def reserve(desk: StoreContext, new: NewReservation, job: NewJob) -> Reserved:
-    """Hold the job's queue for it, and store it before all others of its priority."""
-    first = await desk.numbers(2)
-    await register_queue(desk, job.queue)
-    reserved = await desk.run_unit(partial(_reserve, desk=desk, new=new, job=job, first=first))
-    if reserved.created:
-        desk.notify(Notification(queues=frozenset({job.queue})))
-    return reserved
+class KeyValueReservationOperations(KeyValueOperations):
+    """Reservations of queues."""
+
+    @requires_open_store
+    async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
+        """Hold the job's queue for it, and store it before all others of its priority."""
+        context = self._context
+        first = await context.numbers(2)
+        await register_queue(context, job.queue)
+        reserved = await context.run_unit(
+            partial(_reserve, context=context, new=new, job=job, first=first)
+        )
+        if reserved.created:
+            context.notify(Notification(queues=frozenset({job.queue})))
+        return reserved
+
+    @requires_open_store
+    async def extend_reservation(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+        context = self._context
+
+        async def work(unit: UnitOfWork) -> bool:
+            kept = await reservations.find(unit, reservation_id)
+            if kept is None or not kept.reservation.is_active:
+                return False
+            reservations.save(unit, reservations.extended(kept, span, context))
+            return True
+
+        return await context.run_unit(work)
+
+    async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
+        context = self._context
+        kept = await reservations.find(UnitOfWork(context.engine), reservation_id)
+        return None if kept is None else kept.reservation
+
+    async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
+        """The latest first."""
+        context = self._context
+        if active_only:
+            latest = sorted(await _active(context), key=lambda kept: -kept.seq)
+            return [kept.reservation for kept in latest][:limit]
+        found = await context.engine.range(
+            KeyRange(key_layout.RESERVATION), limit=limit, reverse=True
+        )
+        return [reservations.from_value(entry.value).reservation for entry in found]
+
+    async def expired_reservations(self, *, limit: int) -> list[Reservation]:
+        """Active ones that nobody renewed in time, the longest lapsed first."""
+        context = self._context
+        over = [kept for kept in await _active(context) if context.leases.is_over(kept.silence)]
+        boot = context.leases.boot
+        over.sort(key=lambda kept: (kept.silence.boot == boot, kept.silence.at, kept.seq))
+        return [kept.reservation for kept in over[:limit]]
+
+    @requires_open_store
+    async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
+        """Let those expire that hold a queue for nothing; as they are then."""
+        context = self._context
+        freed: list[Reservation] = []
+        for kept in sorted(await _active(context), key=lambda each: each.seq):
+            if len(freed) == limit:
+                break
+            over = await context.run_unit(partial(_free, context=context, seq=kept.seq))
+            freed += [over] if over is not None else []
+        return freed
 
 
 async def _reserve(
-    unit: UnitOfWork, *, desk: StoreContext, new: NewReservation, job: NewJob, first: int
+    unit: UnitOfWork, *, context: StoreContext, new: NewReservation, job: NewJob, first: int
 ) -> Reserved:
     queue = await queues.load(unit, job.queue)
     if queue.reservation is not None:
@@ -52,7 +109,7 @@ async def _reserve(
             await unit.require_unchanged([queues.key(job.queue)])
         return Reserved(created=False, reservation=None if held is None else held.reservation)
     lowest = (await queues.ends(unit, job.queue, job.priority))[0]
-    kept = await put(unit, job, first, desk.now(), reservation=first + 1)
+    kept = await put(unit, job, first, context.now(), reservation=first + 1)
     if isinstance(kept, Added):
         # Whoever has the job may have the queue too.
         await unit.require_unchanged([queues.key(job.queue)])
@@ -61,7 +118,7 @@ async def _reserve(
             created=False, existing=None if is_refused else kept.id, refused=kept.refused
         )
     _put_first(unit, kept, lowest, queue.queue.gap)
-    held = _hold(desk, new, job, first + 1)
+    held = _hold(context, new, job, first + 1)
     reservations.save(unit, held, is_new=True)
     queues.save(unit, replace(queue, reservation=held.seq, reserved_for=job.id))
     return Reserved(created=True, reservation=held.reservation)
@@ -73,8 +130,8 @@ def _put_first(unit: UnitOfWork, kept: JobRecord, lowest: int | None, gap: int) 
     job_repository.save(unit, kept, replace(kept, job=replace(kept.job, position=position)))
 
 
-def _hold(desk: StoreContext, new: NewReservation, job: NewJob, seq: int) -> ReservationRecord:
-    now = desk.now()
+def _hold(context: StoreContext, new: NewReservation, job: NewJob, seq: int) -> ReservationRecord:
+    now = context.now()
     held = Reservation(
         id=new.id,
         queue=job.queue,
@@ -87,77 +144,33 @@ def _hold(desk: StoreContext, new: NewReservation, job: NewJob, seq: int) -> Res
         expires_at=now + new.span,
         ended_at=None,
     )
-    silence = desk.leases.end(new.span)
+    silence = context.leases.end(new.span)
     return ReservationRecord(reservation=held, seq=seq, silence=silence, span=new.span)
 
 
-async def keep(desk: StoreContext, number: ReservationId, span: timedelta) -> bool:
-    async def work(unit: UnitOfWork) -> bool:
-        kept = await reservations.find(unit, number)
-        if kept is None or not kept.reservation.is_active:
-            return False
-        reservations.save(unit, reservations.extended(kept, span, desk))
-        return True
-
-    return await desk.run_unit(work)
-
-
-async def reservation(desk: StoreContext, number: ReservationId) -> Reservation | None:
-    kept = await reservations.find(UnitOfWork(desk.engine), number)
-    return None if kept is None else kept.reservation
-
-
-async def listed(desk: StoreContext, *, active_only: bool, limit: int) -> list[Reservation]:
-    """The latest first."""
-    if active_only:
-        latest = sorted(await _active(desk), key=lambda kept: -kept.seq)
-        return [kept.reservation for kept in latest][:limit]
-    found = await desk.engine.range(KeyRange(key_layout.RESERVATION), limit=limit, reverse=True)
-    return [reservations.from_value(entry.value).reservation for entry in found]
-
-
-async def lapsed(desk: StoreContext, *, limit: int) -> list[Reservation]:
-    """Active ones that nobody renewed in time, the longest lapsed first."""
-    over = [kept for kept in await _active(desk) if desk.leases.is_over(kept.silence)]
-    boot = desk.leases.boot
-    over.sort(key=lambda kept: (kept.silence.boot == boot, kept.silence.at, kept.seq))
-    return [kept.reservation for kept in over[:limit]]
-
-
-async def free(desk: StoreContext, *, limit: int) -> list[Reservation]:
-    """Let those expire that hold a queue for nothing; as they are then."""
-    freed: list[Reservation] = []
-    for kept in sorted(await _active(desk), key=lambda each: each.seq):
-        if len(freed) == limit:
-            break
-        over = await desk.run_unit(partial(_free, desk=desk, seq=kept.seq))
-        freed += [over] if over is not None else []
-    return freed
-
-
-async def _free(unit: UnitOfWork, *, desk: StoreContext, seq: int) -> Reservation | None:
+async def _free(unit: UnitOfWork, *, context: StoreContext, seq: int) -> Reservation | None:
     kept = await reservations.load(unit, seq)
     if kept is None or not kept.reservation.is_active:
         return None
     job = await job_repository.load(unit, kept.reservation.job_id)
-    reason = _why_free(desk, kept, job)
+    reason = _why_free(context, kept, job)
     if reason is None:
         return None
     if job is not None:
         unit.require(key_layout.job_key(job.job))
-    return await reservations.close(unit, kept, ReservationStatus.EXPIRED, reason, desk.now())
+    return await reservations.close(unit, kept, ReservationStatus.EXPIRED, reason, context.now())
 
 
-def _why_free(desk: StoreContext, kept: ReservationRecord, job: JobRecord | None) -> str | None:
+def _why_free(context: StoreContext, kept: ReservationRecord, job: JobRecord | None) -> str | None:
     if job is None or job.job.is_final:
         return JOB_OVER
     is_back = job.job.token > 0 and job.job.state in WAITING
-    return HANDED_BACK if is_back and desk.leases.is_over(kept.silence) else None
+    return HANDED_BACK if is_back and context.leases.is_over(kept.silence) else None
 
 
-async def _active(desk: StoreContext) -> list[ReservationRecord]:
+async def _active(context: StoreContext) -> list[ReservationRecord]:
     """At most one per queue, so there are few."""
-    unit = UnitOfWork(desk.engine)
+    unit = UnitOfWork(context.engine)
     entries = await unit.range(KeyRange(key_layout.QUEUE), limit=ALL)
     numbers = [e.value["reservation"] for e in entries if "reservation" in e.value]
     await unit.fetch([reservations.key(number) for number in numbers])

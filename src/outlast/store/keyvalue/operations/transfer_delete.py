@@ -10,7 +10,7 @@ from outlast.store.contract.transfer import TableKind
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key
-from outlast.store.keyvalue.repair import forget
+from outlast.store.keyvalue.operations.maintenance import delete_job
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
@@ -26,10 +26,10 @@ Values = dict[str, Any]
 Drop = Callable[[UnitOfWork, Values], Awaitable[None]]
 
 
-async def drop(desk: StoreContext, kind: TableKind, key: Values) -> None:
+async def drop(context: StoreContext, kind: TableKind, key: Values) -> None:
     """Have no row of that key, with all that goes with it."""
     if kind in _DROPS:
-        await desk.run_unit(partial(_dropped, step=_DROPS[kind], key=key))
+        await context.run_unit(partial(_dropped, step=_DROPS[kind], key=key))
 
 
 def record_key(v: Values) -> Key:
@@ -80,7 +80,7 @@ async def _drop_job(unit: UnitOfWork, key: Values) -> None:
     kept = None if there is None else await job_repository.load(unit, there["id"])
     if kept is None:
         return
-    await forget(unit, kept)
+    await delete_job(unit, kept)
     group = None if kept.member is None else await groups.load(unit, kept.member)
     if group is not None:
         left = group.left - int(not kept.job.is_final)

@@ -9,10 +9,9 @@ from outlast.core.state import State
 from outlast.errors import StoreCorrupt
 from outlast.store.contract.transfer import FIRST, Row, TableKind, key_of
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.context import StoreContext, scan_partition
 from outlast.store.keyvalue.engine import Key, KeyRange, Value
 from outlast.store.keyvalue.operations.documents import from_value as record_from_value
-from outlast.store.keyvalue.pages import scan_partition
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
@@ -36,8 +35,8 @@ KEYS: Final = key_layout.dedupe_part("a").removesuffix("a")
 class RowDump:
     """Goes through the store kind by kind; what lies in many parts is read once and kept."""
 
-    def __init__(self, desk: StoreContext) -> None:
-        self._desk = desk
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
         self._kept: dict[TableKind, list[Row]] = {}
 
     async def dump(
@@ -58,21 +57,21 @@ class RowDump:
                 return await self._sorted(kind, start, limit, anew=after is None)
 
     async def _numbered(self, part: str, after: int, limit: int) -> list[Any]:
-        found = await self._desk.engine.range(
+        found = await self._context.engine.range(
             KeyRange(part, key_layout.number(after + 1)), limit=limit
         )
         return [entry.value for entry in found]
 
     async def _slots(self, series: str, at: int, limit: int) -> list[Row]:
         start = f"{series}#{key_layout.time_key(from_micros(at))}\0" if series else ""
-        found = await self._desk.engine.range(KeyRange(key_layout.SLOT, start), limit=limit)
+        found = await self._context.engine.range(KeyRange(key_layout.SLOT, start), limit=limit)
         return [rows.slot_row(slot_records.from_value(entry.value)) for entry in found]
 
     async def _jobs(self, after: int, limit: int, *, ended_only: bool) -> list[Row]:
         found: list[Row] = []
         while len(found) < limit:
             size = min(PAGE, limit)
-            page = await self._desk.run_unit(
+            page = await self._context.run_unit(
                 partial(job_repository.all_jobs, after=after, limit=size)
             )
             told = [kept for kept in page if _is_told(kept, ended_only=ended_only)]
@@ -86,11 +85,11 @@ class RowDump:
         found: list[Row] = []
         after = seq - 1
         while len(found) < limit:
-            page = await self._desk.run_unit(
+            page = await self._context.run_unit(
                 partial(job_repository.all_jobs, after=after, limit=PAGE)
             )
             of_each = await runs.closed_of(
-                UnitOfWork(self._desk.engine), [kept.job for kept in page]
+                UnitOfWork(self._context.engine), [kept.job for kept in page]
             )
             for kept, closed in zip(page, of_each, strict=True):
                 told = [rows.run_row(run, seq=kept.job.seq) for run in closed]
@@ -122,26 +121,26 @@ class RowDump:
             yield row
 
     async def _queues(self) -> AsyncIterator[Row]:
-        async for entry in scan_partition(self._desk, key_layout.QUEUE):
+        async for entry in scan_partition(self._context, key_layout.QUEUE):
             kept = queues.from_value(entry.value)
             if kept.is_listed:
                 yield rows.queue_row(kept.queue)
 
     async def _schedules(self) -> AsyncIterator[Row]:
-        async for entry in scan_partition(self._desk, key_layout.SCHEDULE):
+        async for entry in scan_partition(self._context, key_layout.SCHEDULE):
             load = partial(schedules.load, schedule_id=entry.value["id"])
-            schedule = await self._desk.run_unit(load)
+            schedule = await self._context.run_unit(load)
             if schedule is not None:
                 yield rows.schedule_row(schedule)
 
     async def _records(self) -> AsyncIterator[Row]:
-        async for entry in self._desk.engine.scan(key_layout.record_part("")):
+        async for entry in self._context.engine.scan(key_layout.record_part("")):
             yield rows.record_row(record_from_value(entry.value))
 
     async def _keys(self) -> AsyncIterator[Row]:
-        async for entry in scan_partition(self._desk, key_layout.ACTIVE):
+        async for entry in scan_partition(self._context, key_layout.ACTIVE):
             yield ["active", entry.value["key"], "", entry.value["root_id"]]
-        async for entry in self._desk.engine.scan(KEYS):
+        async for entry in self._context.engine.scan(KEYS):
             key, bucket = await self._names(entry.key, entry.value["job_id"])
             yield ["key", key, bucket, entry.value["job_id"]]
 
@@ -151,7 +150,7 @@ class RowDump:
         if not any(text.startswith("#sha256:") for text in texts):
             key, bucket = (text.removeprefix("#") for text in texts)
             return key, bucket
-        kept = await self._desk.run_unit(partial(job_repository.load, job_id=job_id))
+        kept = await self._context.run_unit(partial(job_repository.load, job_id=job_id))
         if kept is None or kept.key is None:
             raise StoreCorrupt(
                 f"a key of over 900 bytes was kept by its digest alone, and its job {job_id} was "
@@ -160,7 +159,7 @@ class RowDump:
         return kept.key.key, kept.key.bucket
 
     async def _counters(self) -> AsyncIterator[Row]:
-        numbers, events = await self._desk.engine.get([key_layout.NUMBERS, key_layout.EVENTS])
+        numbers, events = await self._context.engine.get([key_layout.NUMBERS, key_layout.EVENTS])
         last = numbers.value["last"] if numbers else 0
         names = ("groups", "jobs", "records", "reservations", "schedules")
         yield ["events", events.value["last"] if events else 0]

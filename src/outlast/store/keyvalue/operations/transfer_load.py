@@ -13,9 +13,7 @@ from outlast.core.state import State
 from outlast.store.contract.transfer import COLUMNS, Row, TableKind, named
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.engine import KeyRange, Write
-from outlast.store.keyvalue.footing import COPIED, copied_key
-from outlast.store.keyvalue.known import register_queue
+from outlast.store.keyvalue.engine import Key, KeyRange, Write
 from outlast.store.keyvalue.operations.documents import to_value as record_to_value
 from outlast.store.keyvalue.operations.transfer_delete import drop, record_key
 from outlast.store.keyvalue.repositories import (
@@ -31,37 +29,42 @@ from outlast.store.keyvalue.repositories import (
 from outlast.store.keyvalue.repositories import slots as slot_records
 from outlast.store.keyvalue.repositories.groups import GroupRecord
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.repositories.queues import register_queue
 from outlast.store.keyvalue.repositories.reservations import ReservationRecord
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 from outlast.store.rows import transfer as rows
 
 Values = dict[str, Any]
 ALL: Final = 1_000_000
+EARLY_FIELDS: Final = "copied"
+"""Partition of the fields that were loaded before their job, by job id."""
 
 
 async def load(
-    desk: StoreContext, kind: TableKind, page: Sequence[Row], gone: Sequence[Row]
+    context: StoreContext, kind: TableKind, page: Sequence[Row], gone: Sequence[Row]
 ) -> None:
     for key in gone:
-        await drop(desk, kind, dict(zip(COLUMNS[kind], key, strict=False)))
+        await drop(context, kind, dict(zip(COLUMNS[kind], key, strict=False)))
     found = [named(kind, row) for row in page]
     if kind is TableKind.JOBS:
         for name in {values["queue"] for values in found}:
-            await register_queue(desk, name)
+            await register_queue(context, name)
     for values in found:
-        await desk.run_unit(partial(_put, desk=desk, kind=kind, values=values))
-    await desk.run_unit(partial(_raise, kind=kind, page=found))
+        await context.run_unit(partial(_put, context=context, kind=kind, values=values))
+    await context.run_unit(partial(_raise, kind=kind, page=found))
 
 
-async def forget_copied(desk: StoreContext) -> None:
+async def delete_early_fields(context: StoreContext) -> None:
     """When all is there, what was noted on the way is of no more use."""
-    while found := await desk.engine.range(KeyRange(COPIED), limit=desk.engine.limits.most_writes):
-        await desk.engine.transact({}, [Write(entry.key, None) for entry in found])
+    while found := await context.engine.range(
+        KeyRange(EARLY_FIELDS), limit=context.engine.limits.most_writes
+    ):
+        await context.engine.transact({}, [Write(entry.key, None) for entry in found])
 
 
-async def _put(unit: UnitOfWork, *, desk: StoreContext, kind: TableKind, values: Values) -> None:
+async def _put(unit: UnitOfWork, *, context: StoreContext, kind: TableKind, values: Values) -> None:
     if kind in _PUTS:
-        await _PUTS[kind](unit, desk, values)
+        await _PUTS[kind](unit, context, values)
 
 
 async def _raise(unit: UnitOfWork, *, kind: TableKind, page: Sequence[Values]) -> None:
@@ -79,9 +82,13 @@ async def _raise(unit: UnitOfWork, *, kind: TableKind, page: Sequence[Values]) -
             unit.put(counter, {"last": max(given)})
 
 
+def _early_fields_key(job_id: str) -> Key:
+    return Key(EARLY_FIELDS, key_layout.key_safe(job_id))
+
+
 async def _note(unit: UnitOfWork, job_id: str, **told: Any) -> None:
     """What its job will have to know when it comes."""
-    where = copied_key(job_id)
+    where = _early_fields_key(job_id)
     unit.put(where, {**(await unit.get(where) or {}), **told})
 
 
@@ -150,7 +157,7 @@ async def _put_job(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
 async def _kept(
     unit: UnitOfWork, job: Job, old: JobRecord | None, before: JobRecord | None, member: str | None
 ) -> JobRecord:
-    noted = await unit.get(copied_key(job.root_id)) or {}
+    noted = await unit.get(_early_fields_key(job.root_id)) or {}
     is_root = before is None
     key = DedupeKey(key=noted["key"][0], bucket=noted["key"][1]) if "key" in noted else None
     known = old or JobRecord(job=job, root_seq=before.root_seq if before else job.seq)
@@ -219,11 +226,11 @@ async def _put_event(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     unit.put(key_layout.event_key(event.job_id, event.id), {"id": event.id})
 
 
-async def _put_reservation(unit: UnitOfWork, desk: StoreContext, v: Values) -> None:
+async def _put_reservation(unit: UnitOfWork, context: StoreContext, v: Values) -> None:
     held, seq = rows.reservation(v), v["seq"]
-    left = (v["expires_at"] - to_micros(desk.now())) * MICROSECOND
+    left = (v["expires_at"] - to_micros(context.now())) * MICROSECOND
     span = v["span"] * MICROSECOND
-    kept = ReservationRecord(reservation=held, seq=seq, silence=desk.leases.end(left), span=span)
+    kept = ReservationRecord(reservation=held, seq=seq, silence=context.leases.end(left), span=span)
     reservations.save(unit, kept, is_new=True)
     queue = await queues.load(unit, held.queue)
     if held.is_active:

@@ -8,9 +8,10 @@ from typing import Any
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import Topology, WorkerInfo, WorkerRecord
 from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, Value
-from outlast.store.keyvalue.leases import LeaseExpiry
+from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL = 1_000_000
@@ -25,70 +26,80 @@ class WorkerEntry:
     record: WorkerRecord
     alive: LeaseExpiry | None
 
-    def shown(self, desk: StoreContext) -> WorkerRecord:
-        is_over = self.alive is None or desk.leases.is_over(self.alive)
+    def shown(self, context: StoreContext) -> WorkerRecord:
+        is_over = self.alive is None or context.leases.is_over(self.alive)
         is_alive = self.record.stopped_at is None and not is_over
         return replace(self.record, is_alive=is_alive)
 
 
-async def enlist(desk: StoreContext, worker: WorkerInfo) -> None:
-    """Put it on the list, not alive yet."""
-    now = desk.now()
-    record = WorkerRecord(
-        **asdict(worker), started_at=now, seen_at=now, stopped_at=None, is_alive=False
-    )
+class KeyValueWorkerOperations(KeyValueOperations):
+    """The worker registry."""
 
-    async def work(unit: UnitOfWork) -> None:
-        unit.put(_key(worker.holder), _to_value(WorkerEntry(record, None)))
+    async def register_worker(self, worker: WorkerInfo) -> None:
+        """Put it on the list, not alive yet."""
+        context = self._context
+        now = context.now()
+        record = WorkerRecord(
+            **asdict(worker), started_at=now, seen_at=now, stopped_at=None, is_alive=False
+        )
 
-    await desk.run_unit(work)
+        async def work(unit: UnitOfWork) -> None:
+            unit.put(_key(worker.holder), _to_value(WorkerEntry(record, None)))
+
+        await context.run_unit(work)
+
+    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
+        """Note that it lives; False if it is not there to live."""
+        context = self._context
+
+        async def work(unit: UnitOfWork) -> bool:
+            kept = await _load(unit, holder)
+            if kept is None or kept.record.stopped_at is not None:
+                return False
+            seen = replace(kept.record, seen_at=context.now())
+            unit.put(_key(holder), _to_value(WorkerEntry(seen, context.leases.end(span))))
+            return True
+
+        return await context.run_unit(work)
+
+    async def deregister_worker(self, holder: LeaseHolder) -> None:
+        """Note that it has stopped."""
+        context = self._context
+
+        async def work(unit: UnitOfWork) -> None:
+            kept = await _load(unit, holder)
+            if kept is not None and kept.record.stopped_at is None:
+                stopped = replace(kept.record, stopped_at=context.now())
+                unit.put(_key(holder), _to_value(replace(kept, record=stopped)))
+
+        await context.run_unit(work)
+
+    async def workers(self) -> list[WorkerRecord]:
+        """Return all registered workers, the earliest started first."""
+        return await list_workers(self._context)
 
 
-async def beat(desk: StoreContext, holder: LeaseHolder, *, span: timedelta) -> bool:
-    """Note that it lives; False if it is not there to live."""
-
-    async def work(unit: UnitOfWork) -> bool:
-        kept = await _load(unit, holder)
-        if kept is None or kept.record.stopped_at is not None:
-            return False
-        seen = replace(kept.record, seen_at=desk.now())
-        unit.put(_key(holder), _to_value(WorkerEntry(seen, desk.leases.end(span))))
-        return True
-
-    return await desk.run_unit(work)
-
-
-async def retire(desk: StoreContext, holder: LeaseHolder) -> None:
-    """Note that it has stopped."""
-
-    async def work(unit: UnitOfWork) -> None:
-        kept = await _load(unit, holder)
-        if kept is not None and kept.record.stopped_at is None:
-            stopped = replace(kept.record, stopped_at=desk.now())
-            unit.put(_key(holder), _to_value(replace(kept, record=stopped)))
-
-    await desk.run_unit(work)
-
-
-async def listed(desk: StoreContext) -> list[WorkerRecord]:
+async def list_workers(context: StoreContext) -> list[WorkerRecord]:
     """The list as it stands now."""
-    found = await desk.engine.range(KeyRange(key_layout.WORKER), limit=ALL)
-    records = [_from_value(entry.value).shown(desk) for entry in found]
+    found = await context.engine.range(KeyRange(key_layout.WORKER), limit=ALL)
+    records = [_from_value(entry.value).shown(context) for entry in found]
     return sorted(records, key=lambda w: (w.started_at, w.instance_id, w.boot_id))
 
 
-async def forget(desk: StoreContext, before: datetime) -> None:
+async def delete_old_workers(context: StoreContext, before: datetime) -> None:
     """Drop whoever stopped, or fell silent, before that."""
-    for record in await listed(desk):
+    for record in await list_workers(context):
         if _is_old(record, before):
-            await desk.run_unit(partial(_forget, desk=desk, holder=record.holder, before=before))
+            await context.run_unit(
+                partial(_forget, context=context, holder=record.holder, before=before)
+            )
 
 
 async def _forget(
-    unit: UnitOfWork, *, desk: StoreContext, holder: LeaseHolder, before: datetime
+    unit: UnitOfWork, *, context: StoreContext, holder: LeaseHolder, before: datetime
 ) -> None:
     kept = await _load(unit, holder)
-    if kept is not None and _is_old(kept.shown(desk), before):
+    if kept is not None and _is_old(kept.shown(context), before):
         unit.delete(_key(holder))
 
 

@@ -12,8 +12,8 @@ from outlast.core.job import Job, Slot
 from outlast.core.job import Key as DedupeKey
 from outlast.core.state import WAITING, State
 from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.engine import Key, Value
-from outlast.store.keyvalue.leases import LeaseExpiry
 
 STATUS: Final = {
     State.NEW: "pending",

@@ -9,7 +9,8 @@ from outlast.core.ordering import Ordering, next_position
 from outlast.core.queue import Pause, QueueGate
 from outlast.store.contract.queues import Queue
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value, Write
 from outlast.store.keyvalue.unit_of_work import PendingIntent, ReadConflict, UnitOfWork
 
 
@@ -158,3 +159,11 @@ async def names(unit: UnitOfWork) -> list[str]:
     """Every queue that ever had a job."""
     found = await unit.range(KeyRange(key_layout.QUEUE_NAME), limit=1_000_000)
     return [entry.value["name"] for entry in found]
+
+
+async def register_queue(context: StoreContext, name: str) -> None:
+    """Put it on the list, before it has its first job."""
+    if name not in context.registered_queues:
+        key = Key(key_layout.QUEUE_NAME, name)
+        await context.engine.transact({key: None}, [Write(key, {"name": name})])
+        context.registered_queues.add(name)

@@ -9,9 +9,9 @@ from outlast.core.decide import Change
 from outlast.core.ids import JobId
 from outlast.core.reservation import Reservation, ReservationId, ReservationStatus, status_after
 from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, Value
-from outlast.store.keyvalue.leases import LeaseExpiry
 from outlast.store.keyvalue.repositories import queues
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
@@ -44,9 +44,9 @@ def save(unit: UnitOfWork, kept: ReservationRecord, *, is_new: bool = False) -> 
         unit.put(_pointer(kept.reservation.id), {"seq": kept.seq})
 
 
-def extended(kept: ReservationRecord, span: timedelta, desk: StoreContext) -> ReservationRecord:
-    held = replace(kept.reservation, expires_at=desk.now() + span)
-    return replace(kept, reservation=held, silence=desk.leases.end(span), span=span)
+def extended(kept: ReservationRecord, span: timedelta, context: StoreContext) -> ReservationRecord:
+    held = replace(kept.reservation, expires_at=context.now() + span)
+    return replace(kept, reservation=held, silence=context.leases.end(span), span=span)
 
 
 async def active_of(unit: UnitOfWork, job: JobRecord) -> ReservationRecord | None:

@@ -1,8 +1,6 @@
 """Slots: one record for each that was answered, and what becomes of it."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from outlast.core.ids import JobId
 from outlast.core.job import Job, Slot
@@ -10,32 +8,9 @@ from outlast.core.limits import check_name
 from outlast.core.schedule import SlotOutcome, SlotRecord
 from outlast.errors import InvalidJob
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Value
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
-
-
-async def listed(
-    desk: StoreContext, series: str, *, before: datetime | None, limit: int
-) -> list[SlotRecord]:
-    """Those of a series, the latest first."""
-    if not is_name(series):
-        return []
-    span = key_layout.slots_before(series, before)
-    found = await desk.engine.range(span, limit=limit, reverse=True)
-    return [from_value(entry.value) for entry in found]
-
-
-async def rows(
-    desk: StoreContext, series: str, moments: Sequence[datetime]
-) -> list[SlotRecord | None]:
-    """In the order asked; None where there is none."""
-    if not is_name(series):
-        return [None for _ in moments]
-    keys = [key_layout.slot_key(Slot(series=series, at=at)) for at in moments]
-    found = await desk.engine.get(keys) if keys else []
-    return [None if entry is None else from_value(entry.value) for entry in found]
 
 
 def is_name(text: str) -> bool:

@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from outlast.clock import MICROSECOND, Clock, SystemClock, to_micros
+from outlast.errors import ClockSkewTooLarge
+from outlast.store.keyvalue.engine import Engine
 
 SHARED: Final = "shared"
 """The boot of a clock that all machines share."""
@@ -59,3 +61,38 @@ class FleetClock:
 
     def boot_id(self) -> str:
         return SHARED
+
+
+COARSE: Final = timedelta(seconds=1)
+"""A server tells its time to the second."""
+
+NOTABLE: Final = timedelta(seconds=2)
+"""So far apart is worth a word, long before it is refused."""
+
+
+async def require_small_skew(engine: Engine, clock: Clock, allowed: timedelta) -> None:
+    """Raise ClockSkewTooLarge if the clocks differ by more than `allowed`."""
+    apart = await _clock_skew(engine, clock)
+    if apart > allowed + COARSE:
+        raise ClockSkewTooLarge(
+            f"this machine's clock and the store's are {apart.total_seconds():.0f} s apart, "
+            f"and {allowed.total_seconds():.0f} s are allowed; set this machine's clock, "
+            "or give max_skew"
+        )
+
+
+async def skew_warnings(engine: Engine, clock: Clock, allowed: timedelta) -> list[str]:
+    """What an operator should know before it is too much."""
+    apart = await _clock_skew(engine, clock)
+    if apart <= min(NOTABLE, allowed):
+        return []
+    much = f"{apart.total_seconds():.0f} s apart"
+    most = f"more than {allowed.total_seconds():.0f} s"
+    return [
+        f"this machine's clock and the store's are {much}; at {most} nothing starts: keep NTP on"
+    ]
+
+
+async def _clock_skew(engine: Engine, clock: Clock) -> timedelta:
+    theirs = await engine.time()
+    return timedelta(0) if theirs is None else abs(clock.now() - theirs)
