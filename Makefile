@@ -31,8 +31,7 @@ demo: $(READY)  ## a short tour: real jobs, three workers, a real kill
 
 test: $(READY) lint types layers  ## everything: format, lint, types, layers, every test
 	$(BIN)/python -m pytest --ignore tests/chaos --numprocesses 3 --dist loadgroup
-	$(BIN)/python -m pytest tests/chaos -m "not alone" --numprocesses 3
-	$(BIN)/python -m pytest tests/chaos -m alone
+	$(BIN)/python -m pytest tests/chaos --numprocesses 3
 	@$(MAKE) --no-print-directory requirements ARGS=--totals
 
 check: $(READY) lint types layers fast  ## under two minutes: lint, types, layers, fast tests
@@ -52,8 +51,7 @@ layers: $(READY)
 	$(BIN)/lint-imports --no-cache > $(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
 
 fast: $(READY)
-	OUTLAST_SIZE=check $(BIN)/python -m pytest -m "not slow and not alone" -n 2 --dist loadgroup
-	OUTLAST_SIZE=check $(BIN)/python -m pytest -m "not slow and alone"
+	OUTLAST_SIZE=check $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
 
 requirements: $(READY)  ## which requirement is proved by which test, and which is not yet
 	@$(BIN)/python tools/requirements.py $(ARGS)

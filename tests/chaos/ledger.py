@@ -18,6 +18,7 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.verify import Report, verify
 
 from .notes import Notes
+from .tree import PATIENCE
 from .worker_app import register
 
 SLOT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -71,8 +72,14 @@ class Ledger:
         self.rows("CREATE TABLE IF NOT EXISTS effects (n INTEGER NOT NULL, token INTEGER)")
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(self.path, isolation_level=None, timeout=20)) as connection:
+        with closing(
+            sqlite3.connect(self.path, isolation_level=None, timeout=PATIENCE)
+        ) as connection:
             return connection.execute(sql, values).fetchall()
+
+    def expire_leases(self) -> None:
+        """The leases of all that runs are over now, as if whoever holds them were long silent."""
+        self.rows("UPDATE outlast_open_runs SET lease_until = 0")
 
     def runs(self, *jobs: str) -> list[Run]:
         found = [Run(*row) for row in self.rows(RUNS)]

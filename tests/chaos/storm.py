@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from .ledger import Ledger, Run
-from .notes import Notes
 from .tree import Tree, forest, until
 
 TREES: Final = 3
 CONCURRENCY: Final = 4
+MORE: Final = TREES * CONCURRENCY
 KINDS: Final = (*("brief", "threaded", "paying", "chained") * 5, "once")
 LONGEST: Final = 0.25
-LEASE: Final = 5.0
-STORMY: Final = {"lease": "5s", "renew": "200ms", "prefetch": 8}
+STORMY: Final = {"lease": "60s", "renew": "200ms", "prefetch": 8}
 """Whoever was killed is known by its lock; the living must not lose a lease on a busy machine."""
-LATEST: Final = 30.0
+LATEST: Final = 120.0
 """Seconds without any job ending after the last kill that count as stuck."""
 
 
@@ -146,9 +145,7 @@ def storm(
             for _, each in ((name, tree), trees[0]):
                 each.ready()  # the victim, and somebody to take over
             _enqueue(aftermath, jobs // kills + (kill < jobs % kills), rng)
-            _wait_for_work(ledger.notes, tree)
-            time.sleep(rng.random() * LONGEST / 4)  # any moment is as good as another
-            left = ledger.unfinished
+            left = _wait_for_work(aftermath, tree, rng)
             aftermath.kills[name] = tree.kill()
             trees.append(_plant(grow, TREES + kill))
         tell("the rest")
@@ -177,9 +174,21 @@ def _enqueue(aftermath: Aftermath, number: int, rng: random.Random) -> None:
     aftermath.jobs.update(zip(ids, kinds, strict=True))
 
 
-def _wait_for_work(notes: Notes, tree: Tree) -> None:
-    """Until that tree is in the middle of a job: a worker is never killed idle."""
-    until(
-        lambda: {note.pid for note in notes.under_way()} & set(tree.children()),
-        what="a job begun by the next victim",
-    )
+def _wait_for_work(aftermath: Aftermath, tree: Tree, rng: random.Random) -> int:
+    """Until that tree is in the middle of a job, and more are left than it can run: how many.
+
+    A worker is never killed idle: where others were quicker, there are more jobs.
+    """
+
+    def is_at_work() -> bool:
+        if aftermath.ledger.unfinished <= CONCURRENCY:
+            _enqueue(aftermath, MORE, rng)
+        return bool({note.pid for note in notes.under_way()} & set(tree.children()))
+
+    notes = aftermath.ledger.notes
+    while True:
+        until(is_at_work, what="a job begun by the next victim")
+        time.sleep(rng.random() * LONGEST / 4)  # any moment is as good as another
+        left = aftermath.ledger.unfinished
+        if left > CONCURRENCY:
+            return left

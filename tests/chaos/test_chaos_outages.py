@@ -10,12 +10,12 @@ import pytest
 
 import outlast
 
-from .tree import SHORT, TESTS, until
+from .tree import PATIENCE, SHORT, TESTS, until
 
 pytestmark = pytest.mark.slow
 
 DAY = 86_400
-LEASE = 4
+LEASE = 6
 BRIEF = ("brief", {"n": 0, "seconds": 0.01})
 
 
@@ -107,7 +107,7 @@ def pass_a_lease(ledger, job):
 
 @contextmanager
 def locked(path):
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=20)) as other:
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)) as other:
         other.execute("BEGIN EXCLUSIVE")
         yield
         other.rollback()

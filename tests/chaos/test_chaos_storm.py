@@ -6,7 +6,7 @@ import pytest
 
 from outlast.testing.conformance import sizes
 
-from .storm import CONCURRENCY, LEASE, storm
+from .storm import CONCURRENCY, storm
 
 pytestmark = pytest.mark.slow
 
@@ -29,4 +29,4 @@ def test_in_a_storm_of_kills_no_job_is_lost_doubled_or_stuck(tmp_path):
     assert max(Counter(run.job for run in after.unrun).values(), default=0) <= 1
     # What is not `lease` is claimed only when a place is free for it: never to lie in store.
     assert max(after.places_taken.values()) <= CONCURRENCY
-    assert after.takeovers[len(after.takeovers) // 2] <= LEASE + 1
+    assert {run.reason for run in after.cut_short} == {"owner_dead"}, "none waited for its lease"

@@ -1,17 +1,18 @@
-"""Whoever dies, its jobs go on soon: a child's at once, a tree's after its lease."""
+"""Whoever dies, its jobs go on: a child's and a tree's before their lease is over.
+
+How long that takes is measured by `python -m bench takeover`.
+"""
 
 import os
 import signal
-import statistics
-import time
 
 import pytest
 
-from .tree import LEASE, SHORT, until
+from .tree import LONG, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
-ROUNDS = 5
+ROUNDS = 3
 
 EMBEDDED = """
 import asyncio
@@ -26,53 +27,50 @@ asyncio.run(work())
 """A worker without a supervisor, as in a web application: nobody but its leases tells of it."""
 
 
-def test_the_job_of_a_dead_child_runs_again_in_under_a_second(grow, ledger, notes):
-    tree = grow("-p", "2").ready(2)
-    took = []
+def test_the_job_of_a_dead_child_runs_again_before_its_lease_is_over(grow, ledger, notes):
+    tree = grow("-p", "2", **LONG).ready(2)
 
     for number in range(ROUNDS):
         until(lambda n=number: len(tree.lines("child started")) >= 2 + n, what="two children")
         [job] = ledger.enqueue(("waits", {"gate": "never"}))
         [first] = until(lambda job=job: notes.of(job), what="the first run")
-        killed = time.monotonic()
         os.kill(first.pid, signal.SIGKILL)
         second = until(lambda job=job: notes.of(job)[1:], what="the second run")[0]
-        took.append(second.at - killed)
         assert second.pid != first.pid
 
     until(lambda: not ledger.unfinished, what="the end")
-    assert {run.reason for run in ledger.runs() if run.status == "lost"} == {"owner_dead"}
-    assert statistics.median(took) < 1, took
-    assert max(took) < 2, took  # on a loaded machine
+    assert ledger.ends() == [("lost", "owner_dead"), ("succeeded", None)] * ROUNDS
 
 
 def test_the_jobs_of_a_dead_tree_run_again_before_their_lease_is_over(grow, ledger, notes):
-    first = grow("--instance-id", "first", lease="20s").ready()
+    first = grow("--instance-id", "first", **LONG).ready()
     jobs = ledger.enqueue(*[("waits", {"gate": "never"})] * 3)
     until(lambda: len(notes.all()) == 3, what="three runs")
-    grow("--instance-id", "second", lease="20s").ready()
+    grow("--instance-id", "second", **LONG).ready()
 
-    killed = first.kill()
+    first.kill()
 
     until(lambda: not ledger.unfinished, what="the end")
     lost, done = ledger.runs()[:3], ledger.runs()[3:]
     assert ledger.ends(*jobs) == [("lost", "owner_dead")] * 3 + [("succeeded", None)] * 3
     assert {run.instance for run in lost} == {"first"}
     assert {run.instance for run in done} == {"second"}
-    assert max(run.started for run in done) - killed <= 5
     assert [ledger.failures(job) for job in jobs] == [1, 1, 1]
 
 
-def test_the_jobs_of_a_dead_embedded_worker_run_again_within_the_lease_plus_a_second(
-    grow, ledger, notes
-):
-    first = grow(program=EMBEDDED, **SHORT)
+def test_the_jobs_of_a_dead_embedded_worker_run_again_when_their_lease_is_over(grow, ledger, notes):
+    first = grow(program=EMBEDDED, **LONG)
     jobs = ledger.enqueue(*[("waits", {"gate": "never"})] * 3)
     until(lambda: len(notes.all()) == 3, what="three runs")
-    grow("--instance-id", "second", **SHORT).ready()
+    second = grow("--instance-id", "second", **LONG).ready()
 
-    killed = first.kill()
+    first.kill()
+    [other] = ledger.enqueue(("brief", {"n": 0, "seconds": 0}))
+    until(lambda: ledger.state(other) == "succeeded", what="another job's end")
+    before = ledger.ends(*jobs)
+    ledger.expire_leases()
 
     until(lambda: not ledger.unfinished, what="the end")
     assert ledger.ends(*jobs) == [("lost", "lease_expired")] * 3 + [("succeeded", None)] * 3
-    assert max(run.started for run in ledger.runs()[3:]) - killed <= LEASE + 1
+    assert before == []
+    assert second.code is None

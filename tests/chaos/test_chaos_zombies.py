@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from .tree import until
+from .tree import LONG, until
 
 pytestmark = pytest.mark.slow
 
@@ -14,10 +14,11 @@ KINDS = ("waits", "waits_threaded", "waits_chained", "waits_once")
 def test_every_late_write_of_a_thawed_worker_is_refused_counted_and_changes_nothing(
     grow, ledger, notes
 ):
-    zombie = grow("--instance-id", "zombie", "-c", "4", lease="3s").ready()
+    zombie = grow("--instance-id", "zombie", "-c", "4", **LONG).ready()
     jobs = ledger.enqueue(*[(kind, {"gate": "thawed"}) for kind in KINDS])
     until(lambda: len(notes.under_way()) == len(KINDS), what="four runs")
     zombie.freeze(ledger.path)
+    ledger.expire_leases()
     heir = grow("--instance-id", "heir").ready()
     until(lambda: not ledger.unfinished, what="the heir's work")
     before = ledger.states(), ledger.runs(), [ledger.results(job) for job in jobs]
@@ -36,10 +37,11 @@ def test_every_late_write_of_a_thawed_worker_is_refused_counted_and_changes_noth
 
 
 def test_a_thawed_worker_goes_on_working(grow, ledger, notes):
-    zombie = grow("--instance-id", "zombie", lease="3s").ready()
+    zombie = grow("--instance-id", "zombie", **LONG).ready()
     [job] = ledger.enqueue(("waits", {"gate": "thawed"}))
     until(lambda: notes.of(job), what="its run")
     zombie.freeze(ledger.path)
+    ledger.expire_leases()
     heir = grow("--instance-id", "heir").ready()
     until(lambda: not ledger.unfinished, what="the heir's work")
     heir.kill()

@@ -19,13 +19,14 @@ TESTS: Final = Path(__file__).resolve().parent.parent
 PROGRAM: Final = "from outlast.cli.main import main; main()"
 APP: Final = "chaos.worker_app:app"
 MARK: Final = "CHAOS_TREE"
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 """Seconds after which something counts as stuck; nothing waits that long when all is well."""
 
-QUICK: Final = {"lease": "10s", "renew": "300ms", "tick": "100ms", "poll": "50ms", "grace": "5s"}
-LEASE: Final = 1.5
+QUICK: Final = {"lease": "60s", "renew": "300ms", "tick": "100ms", "poll": "50ms", "grace": "60s"}
 SHORT: Final = {"lease": "1500ms"}
 """For those who wait for a lease to lapse; whoever does not would lose some on a busy machine."""
+LONG: Final = {"lease": "10m"}
+"""A lease that outlasts every test: what happens meanwhile happens for another reason."""
 
 
 def until(is_so: Callable[[], Any], *, within: float = PATIENCE, what: str = "it") -> Any:
@@ -87,8 +88,8 @@ class Tree:
         """Its exit code, if it has ended."""
         return self._process.poll()
 
-    def wait(self, within: float = PATIENCE) -> int:
-        return self._process.wait(within)
+    def wait(self) -> int:
+        return self._process.wait(PATIENCE)
 
     def members(self) -> list[int]:
         """The living, the supervisor first."""
@@ -127,8 +128,8 @@ class Tree:
         self._process.wait(PATIENCE)
         return time.monotonic()
 
-    def gone(self, within: float) -> None:
-        until(lambda: not self.members(), within=within, what=f"the end of {self._mark}")
+    def gone(self) -> None:
+        until(lambda: not self.members(), what=f"the end of {self._mark}")
 
     def freeze(self, path: Path) -> None:
         """Stop all of it, but not in the middle of a write: nobody could write until the thaw."""

@@ -78,7 +78,7 @@ def test_a_worker_of_a_store_that_was_moved_stops_and_says_so(cli: Cli) -> None:
     cli("db", "copy", "--from", one, "--to", other)
 
     command = [sys.executable, "-m", "outlast", "worker", "tasks:app"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
 
     assert ended.returncode == 4, ended.stderr
     assert ended.stderr.count("this store was moved to sqlite:///") == 1
@@ -93,6 +93,6 @@ def test_a_worker_at_work_stops_when_its_store_was_moved(
     told = cli("db", "copy", "--from", one, "--to", other, "--grace", "5s")
 
     assert told.exit_code == 0, told.stderr
-    assert worker.wait(timeout=60) == 4
+    assert worker.wait(timeout=200) == 4
     states = cli.out("jobs", "--json", "--url", other, app=None).splitlines()
     assert len(states) == 2

@@ -18,13 +18,18 @@ from .conftest import APP, Cli
 
 CTRL_C = b"\x03"
 NARROW = 80
+PATIENCE = 120
+"""Seconds of silence after which a command counts as stuck."""
+
 SLOW = """
 
 @app.job
 async def slow() -> str:
     import asyncio
+    from pathlib import Path
     print("begun", flush=True)
-    await asyncio.sleep(1)
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
     return "whole"
 """
 
@@ -60,7 +65,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
     def _read(self) -> bool:
-        if not select.select([self._fd], [], [], 30)[0]:
+        if not select.select([self._fd], [], [], PATIENCE)[0]:
             os.kill(self._pid, 9)
             pytest.fail(f"it says nothing more: {self.text}")
         try:
@@ -125,6 +130,8 @@ def test_ctrl_c_lets_the_job_in_hand_of_dev_end(cli: Cli) -> None:
     dev.until("begun")
 
     dev.press(CTRL_C)
+    dev.until("^C")
+    (cli.folder / "go").touch()
 
     assert dev.end() == 0
     assert [job["type"] for job in cli.documents("jobs", "state:succeeded")] == ["slow"]

@@ -23,7 +23,7 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> str:
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=250,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

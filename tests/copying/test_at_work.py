@@ -29,7 +29,7 @@ from .kit import accepting, move
 ENOUGH = 50
 """Jobs, so that there is a history."""
 
-FAST = {"poll": "20ms", "tick": "50ms", "grace": "2s"}
+FAST = {"poll": "20ms", "tick": "50ms", "grace": "60s"}
 SOON = timedelta(milliseconds=100)
 PROGRAM = """
 import asyncio, os, signal, sys
@@ -115,7 +115,7 @@ async def test_a_worker_at_work_loses_nothing_and_does_nothing_twice(
         adding = asyncio.create_task(keep_adding())
         await until(lambda: added > ENOUGH or adding.done())
         copied = await move(app.store, later.store, grace=timedelta(minutes=1))
-        await asyncio.wait_for(moved.wait(), 60)
+        await asyncio.wait_for(moved.wait(), 200)
         await adding
         async with later.worker(concurrency=4) as worker:
             await enqueue(later)

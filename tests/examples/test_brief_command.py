@@ -38,7 +38,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         env={**os.environ, "PYTHONPATH": FOUND_IN},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -35,7 +35,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    told, complaints = process.communicate(timeout=60)
+    told, complaints = process.communicate(timeout=2000)
     assert process.returncode == 0, complaints
     assert "Traceback" not in complaints
     return told

@@ -15,7 +15,7 @@ from outlast.testing.harness import Harness
 from story_studio import queries, words
 from story_studio.studio import QUEUE, Studio
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ async def test_child_that_fails_to_start_ends_instead_of_holding_its_place():
     line, broken = Line(), Broken()
     child = WorkerChild(broken, broken, Settings(), held=broken, line=line)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await child.run()
 
     assert line.said == ["stopped"]

@@ -1,5 +1,6 @@
 """How the trigger loop sleeps: long when nothing is near, never past the time to get ready."""
 
+import asyncio
 from collections import Counter
 from datetime import timedelta
 
@@ -15,8 +16,9 @@ POLL = 0.5
 class Foreseen:
     """A trigger whose next moment is that far away."""
 
-    def __init__(self, left):
+    def __init__(self, left, takes=lambda: None):
         self.left = left
+        self.takes = takes
         self.prepared = 0
 
     async def run_once(self):
@@ -25,6 +27,26 @@ class Foreseen:
 
     async def prepare(self, moment, ahead):
         self.prepared += 1
+        self.takes()
+
+
+class Time:
+    """What the loop takes for the time; it stands still unless a test lets some pass."""
+
+    def __init__(self, began):
+        self.now = began
+
+    def pass_by(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+async def time(monkeypatch):
+    loop = asyncio.get_running_loop()
+    time = Time(loop.time())
+    monkeypatch.setattr(loop, "time", lambda: time.now)
+    yield time
+    monkeypatch.undo()
 
 
 @pytest.mark.parametrize("left", [None, 3600.0])
@@ -39,7 +61,15 @@ async def test_wakes_in_time_to_make_ready_what_is_due():
 
     assert slept == pytest.approx(3 + EARLY)
     foreseen = Foreseen(near + 3 - slept)
-    assert await _step(foreseen, POLL) == pytest.approx(near - EARLY, abs=0.5)
+    assert await _step(foreseen, POLL) == pytest.approx(min(RESTS * POLL, near - EARLY))
+    assert foreseen.prepared == 1
+
+
+async def test_does_not_sleep_for_the_time_that_making_ready_took(time):
+    left = RESTS * POLL / 2
+    foreseen = Foreseen(left, takes=lambda: time.pass_by(left / 4))
+
+    assert await _step(foreseen, POLL) == pytest.approx(left * 3 / 4)
     assert foreseen.prepared == 1
 
 

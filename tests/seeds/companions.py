@@ -13,6 +13,8 @@ from companion.memory import Memory
 from outlast.core.decide import Change
 from outlast.store.contract import Store
 
+from .kit import SOON
+
 MONDAY = date(2026, 1, 5)
 TUESDAY = date(2026, 1, 6)
 QUICK = Rules(poll_seconds=0.02, base_delay_seconds=0.02, lease_seconds=30)
@@ -52,7 +54,7 @@ async def die_in_a_summary(mouth: Connection, folder: Path, when: When) -> None:
 
     memory.note_sent = note_and_die  # type: ignore[method-assign]  # that is the point
     async with companion.app, companion.app.worker(instance_id="first"):
-        await (await companion.schedule_sync("ada")).wait("60s")
+        await (await companion.schedule_sync("ada")).wait(SOON)
         handle = await companion.schedule_summary("ada", MONDAY)
         mouth.send(handle.id)
-        await handle.wait("60s")
+        await handle.wait(SOON)

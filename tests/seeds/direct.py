@@ -9,7 +9,7 @@ from typing import Any
 from outlast import Outlast, Run
 from outlast.errors import CallerError
 
-from .kit import QUICK, SHORT
+from .kit import LONG, QUICK, SOON
 
 QUEUE = "SELECT status, reason FROM outlast_reservations ORDER BY seq"
 
@@ -51,7 +51,7 @@ async def call(mouth: Connection, path: Path, ledger: Path, title: str) -> None:
 
 async def work(mouth: Connection, path: Path, ledger: Path, hold: bool) -> None:
     """Be a worker until killed."""
-    app = await s1(path, **SHORT)
+    app = await s1(path, **LONG)
     register(app, ledger, hold=hold)
     async with app, app.worker(instance_id=f"worker-{os.getpid()}"):
         mouth.send("ready")
@@ -61,7 +61,7 @@ async def work(mouth: Connection, path: Path, ledger: Path, hold: bool) -> None:
 async def call_at_once(mouth: Connection, path: Path, ledger: Path) -> None:
     """Ask at the same moment as others do, rejecting a busy queue; tells the answer and stays."""
     app = await s1(path)
-    story = register(app, ledger).options(on_busy="reject", wait="20s", request=f"{os.getpid()}")
+    story = register(app, ledger).options(on_busy="reject", wait=SOON, request=f"{os.getpid()}")
     mouth.send("ready")
     await asyncio.to_thread(mouth.recv)
     calling = asyncio.create_task(story.run_now("direct"))

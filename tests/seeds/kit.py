@@ -17,14 +17,20 @@ from outlast.testing.conformance.fork_server import quick_start
 from outlast.worker.embedded import Worker
 from support.crash.sqlite_target import dump
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 """Seconds after which a silent child counts as stuck; nothing waits that long when all is well."""
 
 QUICK: Final = {"tick": "20ms", "poll": "20ms"}
 """Settings of a worker that looks around often."""
 
 SHORT: Final = {**QUICK, "lease": "1500ms", "renew": "100ms"}
-"""Of one that is killed: its leases lapse while a test looks on, and no sooner."""
+"""Of one that is killed: its leases lapse while a test looks on."""
+
+LONG: Final = {**QUICK, "lease": "10m", "renew": "100ms"}
+"""The same, where the test says when they do: `Sql.expire_leases`."""
+
+SOON: Final = "120s"
+"""After so long what should happen at once counts as stuck, on however busy a machine."""
 
 Part = Callable[..., Coroutine[Any, Any, None] | None]
 """What a process plays; it gets its end of the pipe first."""
@@ -58,6 +64,10 @@ class Sql:
         finally:
             connection.close()
 
+    def expire_leases(self) -> None:
+        """The leases of all that runs are over now; call it when nobody renews them any more."""
+        self.write("UPDATE outlast_open_runs SET lease_until = 0")
+
     def refuses(self, *statements: str) -> str:
         """What the database says against them; AssertionError if it takes them."""
         before = dump(self.path)
@@ -69,7 +79,7 @@ class Sql:
         raise AssertionError(f"the database took it: {statements}")
 
     def connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, isolation_level=None)
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=PATIENCE)
         connection.execute("PRAGMA foreign_keys = 1")
         return connection
 

@@ -29,6 +29,7 @@ from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import Loss
 from outlast.errors import TransitionRefused
 from outlast.store.contract.jobs import Filter
+from outlast.store.sqlite.statements import Probe
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from support.crash.sqlite_target import dump
@@ -47,6 +48,9 @@ ENDS: Final[list[Event]] = [
     Skipped("empty"),
     CancelRequested("enough"),
 ]
+
+STATEMENTS: Final = 400
+"""Fewer than any `random_work` sends, both sides of each counted: all of it never gets done."""
 
 
 async def live_and_die(_mouth: Connection, path: Path, seed: int, hour: int) -> None:
@@ -69,16 +73,29 @@ async def live_and_die(_mouth: Connection, path: Path, seed: int, hour: int) -> 
         await random.choice(life.habits)()
 
 
-async def work_on(mouth: Connection, path: Path, seed: int) -> None:
-    """Do the same random things every time, telling the number of each once it is durable."""
-    async for number in random_work(path, seed):
+async def work_and_die(mouth: Connection, path: Path, seed: int) -> None:
+    """Do the same random things every time, and tell the number of each one that is durable.
+
+    The process kills itself at a random statement after the store is open.
+    """
+    left, is_open = Random(seed).randrange(1, STATEMENTS), False
+
+    def probe(_name: str, _after: bool) -> None:
+        nonlocal left
+        left -= is_open
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async for number in random_work(path, seed, probe):
         mouth.send(number)
+        is_open = True
 
 
-async def random_work(path: Path, seed: int) -> AsyncIterator[int]:
+async def random_work(path: Path, seed: int, probe: Probe | None = None) -> AsyncIterator[int]:
     """Random things that are the same for one seed: ids, clock and all. Ends by itself."""
     clock, random = FakeClock(), Random(seed)
-    store = SqliteStore(path, clock=clock, ids=Ids(clock.now, Random(seed).getrandbits))
+    ids = Ids(clock.now, Random(seed).getrandbits)
+    store = SqliteStore(path, clock=clock, ids=ids, probe=probe)
     await store.open()
     life = Life(store, clock, random, seed)
     yield 0

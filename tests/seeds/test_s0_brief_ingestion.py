@@ -15,6 +15,7 @@ from daily_brief.samples import Item, atom, rss, serve
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 
+from .kit import SOON
 from .newsroom import Newsroom, article, contents, crash_points, dead, look, write
 
 FEEDS = [Feed(name=name, url=f"https://{name}.example/") for name in ("one", "two")]
@@ -61,7 +62,7 @@ async def test_rss_ingestion_reads_real_feeds_from_a_server(
         await brief.app.sync_schedules()
         handle = await brief.app.schedules.run("rss_ingestion", START)
         async with brief.app.worker():
-            done = await handle.result("20s")
+            done = await handle.result(SOON)
 
     assert brief.app.registry.get("rss_ingestion").policy.delivery == "once"
     assert done == {"new": 2, "duplicates": 0, "failed_feeds": 1}

@@ -12,6 +12,7 @@ import pytest
 from daily_brief.promises import DOES_NOT_MEAN, GUARANTEED, NOT_GUARANTEED
 from daily_brief.web import Web
 
+from .kit import PATIENCE
 from .test_s0_brief_services import EXAMPLES, FOUND_IN, SINGLE, call
 from .test_s1_studio import GUARD
 
@@ -67,7 +68,7 @@ def test_a_single_worker_opens_no_lock_on_any_network(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": path, "ASKED": str(asked)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 

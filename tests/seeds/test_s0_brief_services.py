@@ -71,7 +71,7 @@ def ask(url: str, form: dict[str, str] | None = None) -> tuple[int, str]:
     body = None if form is None else urlencode(form).encode()
     with suppress(urllib.error.URLError, ConnectionError):
         try:
-            with urllib.request.urlopen(url, body, timeout=10) as answer:  # noqa: S310 - ours
+            with urllib.request.urlopen(url, body, timeout=PATIENCE) as answer:  # noqa: S310 - ours
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -327,7 +327,7 @@ def test_a_web_process_that_served_has_no_thread_that_triggers(tmp_path: Path) -
         env={**os.environ, "PYTHONPATH": FOUND_IN},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 

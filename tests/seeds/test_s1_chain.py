@@ -26,7 +26,7 @@ from outlast.testing.conformance.factories import (
 )
 
 from .crews import hold_a_story
-from .kit import QUICK, SHORT, Child, Sql, drain, ids_of, jobs_of, live
+from .kit import LONG, QUICK, SOON, Child, Sql, drain, ids_of, jobs_of, live
 
 AT_ONCE = Backoff(4, base="0s")
 CHAIN = {"delivery": Delivery.CHAIN}
@@ -179,9 +179,10 @@ async def test_a_retry_is_a_new_job_with_an_id_of_its_own(store: SqliteStore) ->
 
 @pytest.mark.req("S1-4.2.h")
 async def test_a_job_whose_worker_was_killed_never_executes_again(path: Path) -> None:
-    with Child(hold_a_story, path, "chain", SHORT) as worker:
+    with Child(hold_a_story, path, "chain", LONG) as worker:
         interrupted = worker.hear()
         worker.kill()
+    Sql(path).expire_leases()
     executed = []
     app = live(path, **QUICK)
 
@@ -190,7 +191,7 @@ async def test_a_job_whose_worker_was_killed_never_executes_again(path: Path) ->
         executed.append(run.job_id)
 
     async with app, app.worker() as second:
-        tip = await app.wait(interrupted, timeout="20s")
+        tip = await app.wait(interrupted, timeout=SOON)
         await second.drained()
         original = await app.get(interrupted)
         runs = await app.runs(interrupted)

@@ -9,7 +9,7 @@ import pytest
 
 from outlast import Outlast, Run
 
-from .kit import Child, Sql, Witness, drain, opened
+from .kit import SOON, Child, Sql, Witness, drain, opened
 
 JOBS = 5
 OPEN = "SELECT count(*) FROM outlast_open_runs"
@@ -45,7 +45,7 @@ async def test_no_two_runs_are_ever_open_in_the_queue(path: Path) -> None:
 async def work_and_log(mouth: Connection, path: Path, ledger: Path) -> None:
     """A worker that notes when each handler begins and ends, until the queue is empty."""
     # Nobody looks by himself: that one process's end lets another begin, only a hint can tell.
-    app = Outlast(f"sqlite:///{path}", poll="60s", tick="60s")
+    app = Outlast(f"sqlite:///{path}", poll="10m", tick="10m")
 
     def note(word: str, n: int) -> None:
         with ledger.open("a", encoding="ascii") as book:  # appending is atomic
@@ -73,7 +73,7 @@ async def test_two_processes_share_the_queue_one_job_at_a_time_and_without_a_pau
         await stories(path, number)
         async with Outlast(f"sqlite:///{path}") as app:
             [(last,)] = sql.rows("SELECT id FROM outlast_jobs ORDER BY seq DESC LIMIT 1")
-            await app.wait(last, "30s")
+            await app.wait(last, SOON)
         for child in (one, other):
             child.tell("leave")
             assert child.end() == 0

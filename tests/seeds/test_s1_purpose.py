@@ -22,7 +22,7 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 
-from .kit import Child, ids_of, jobs_of, names_in, opened, order_of
+from .kit import SOON, Child, ids_of, jobs_of, names_in, opened, order_of
 from .parts import TYPE, enqueue_and_wait
 
 
@@ -108,7 +108,7 @@ async def test_the_default_is_one_file_and_no_server(
 
     async with app, app.worker():
         handle = await tell.enqueue("once upon a time")
-        assert await handle.result(timeout="10s") == "ONCE UPON A TIME"
+        assert await handle.result(timeout=SOON) == "ONCE UPON A TIME"
 
     assert names_in(tmp_path) == ["jobs.db"]
     assert _loaded_by_a_store_on_a_file(tmp_path) == "[]"

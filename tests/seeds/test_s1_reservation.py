@@ -32,7 +32,7 @@ from outlast.testing.conformance.factories import (
 from outlast.testing.conformance.reservations import make_reservation, reserve
 
 from .direct import QUEUE, call, call_at_once, executed, s1
-from .kit import QUICK, Child, Sql, Witness, opened, order_of
+from .kit import PATIENCE, QUICK, SOON, Child, Sql, Witness, opened, order_of
 
 SPAN = timedelta(minutes=5)
 ACTIVE = "SELECT count(*) FROM outlast_reservations WHERE status = 'active'"
@@ -62,7 +62,7 @@ def let_go(story: Any, title: str) -> None:
 
 async def active(store: SqliteStore) -> Reservation:
     """The one there is, as soon as there is one."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not (held := await store.reservations(active_only=True, limit=1)):  # noqa: ASYNC110 - nobody signals it
             await asyncio.sleep(0.001)
     return held[0]
@@ -100,7 +100,7 @@ async def test_two_in_turn_have_two_uuids_and_are_released_at_their_end(
     async with app.worker():
         for title, fails in (("one", False), ("two", True)):
             handle = await lane.run_now(title, fails=fails)
-            await handle.wait("30s")
+            await handle.wait(SOON)
 
     found = sql.rows("SELECT id, status, reason FROM outlast_reservations ORDER BY seq")
     assert [row[1:] for row in found] == [("released", None)] * 2, "after failure too"
@@ -121,7 +121,7 @@ async def test_reservation_says_when_by_whom_and_until_when(
         @app.job
         def story() -> None: ...
 
-        calling = asyncio.create_task(story.options(request="req-7", wait="20s").run_now())
+        calling = asyncio.create_task(story.options(request="req-7", wait=SOON).run_now())
         held = await active(store)
         calling.cancel()
         await asyncio.wait([calling])
@@ -162,7 +162,7 @@ async def test_while_one_is_active_nothing_is_dispatched_and_nothing_moves(
         await app.cancel(held.job_id)
         for title, handle in zip(titles, waiting, strict=True):
             let_go(lane, title)
-            await handle.wait("30s")
+            await handle.wait(SOON)
 
     assert during == before
     starts = [(await app.runs(job.id))[0].started_at for job in before]
@@ -182,14 +182,14 @@ async def test_reservation_is_there_before_execution_and_holds_the_queue_until_i
     head = await lane.enqueue("head")
     let_go(lane, "head")
     async with app.worker(concurrency=5):
-        await head.wait("30s")
-        await (await looks.run_now()).wait("30s")
+        await head.wait(SOON)
+        await (await looks.run_now()).wait(SOON)
         direct = await lane.run_now("direct")
         behind = await lane.enqueue("behind")
         let_go(lane, "behind")
         assert await states(direct, behind) == [State.RUNNING, State.QUEUED]
         let_go(lane, "direct")
-        await behind.wait("30s")
+        await behind.wait(SOON)
 
     assert seen == [("active", 1)]
     [first], [second] = await app.runs(direct.id), await app.runs(behind.id)
@@ -214,7 +214,7 @@ async def test_expired_with_the_caller_still_up_the_queue_moves_again(
             await worker.drained()
         in_time = await states(head)
         clock.advance("1s")
-        await head.wait("30s")
+        await head.wait(SOON)
 
     held = await store.reservation(new.id)
     assert held is not None
@@ -234,7 +234,7 @@ async def test_two_direct_calls_at_once_have_one_active_row(
             let_go(lane, title)
         for handle in await asyncio.gather(*calls):
             seen.add(sql.value(ACTIVE))
-            await handle.wait("30s")
+            await handle.wait(SOON)
 
     assert seen <= {0, 1}
     assert sql.rows(QUEUE) == [("released", None)] * 2
@@ -251,9 +251,9 @@ async def test_second_caller_waits_for_the_first_or_is_rejected_at_once(
         waits = asyncio.create_task(lane.options(on_busy="wait").run_now("three"))
         let_go(lane, "three")
         let_go(lane, "one")
-        await first.wait("30s")
+        await first.wait(SOON)
         second = await waits
-        await second.wait("30s")
+        await second.wait(SOON)
 
     [one], [three] = await app.runs(first.id), await app.runs(second.id)
     assert one.finished_at is not None
@@ -342,7 +342,7 @@ async def test_wait_for_a_held_queue_ends_with_an_error_when_its_time_has_passed
     with pytest.raises(QueueBusy, match=r"resource busy.*caller\.1 for req-7"):
         await lane.options(wait="1s").run_now("two")
 
-    assert 1.0 <= loop.time() - began < 30.0
+    assert loop.time() - began >= 1.0
 
 
 @pytest.mark.req("S1-5.5.a", "S1-5.5.c")
@@ -381,7 +381,7 @@ async def test_running_and_its_run_come_together_however_it_is_dispatched(
         FROM outlast_job_state AS s"""
     witness = Witness(path, query)
     store = await opened(path, probe=witness)
-    settings = {**QUICK, "poll": "5ms" if how == "tick" else "60s"}
+    settings = {**QUICK, "poll": "5ms" if how == "tick" else "10m"}
     async with Outlast(store, **settings) as app:
         if how == "tick":
             store.subscribe = lambda *_, **__: lambda: None  # type: ignore[method-assign]
@@ -395,7 +395,7 @@ async def test_running_and_its_run_come_together_however_it_is_dispatched(
                 await app.pause("default")
             handle = await (story.run_now() if how == "direct" else story.enqueue())
             await app.resume("default")
-            await handle.wait("30s") if how != "tick" else await _polled(app, handle)
+            await handle.wait(SOON) if how != "tick" else await _polled(app, handle)
 
     assert [("queued", 0)] in witness.seen
     assert [("running", 1)] in witness.seen
@@ -405,7 +405,7 @@ async def test_running_and_its_run_come_together_however_it_is_dispatched(
 
 
 async def _polled(app: Outlast, handle: Handle[Any]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not (await handle.job()).is_final:  # noqa: ASYNC110 - hints are off
             await asyncio.sleep(0.005)
 
@@ -416,13 +416,13 @@ async def test_direct_run_counts_as_the_one_that_runs(
 ) -> None:
     running = await lane.enqueue("first")
     async with app.worker(concurrency=5):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while await states(running) != [State.RUNNING]:  # noqa: ASYNC110 - nobody signals it
                 await asyncio.sleep(0.005)
         with pytest.raises(NoWorkerAvailable):
             await lane.options(wait="200ms").run_now("direct")
         let_go(lane, "first")
-        await running.wait("30s")
+        await running.wait(SOON)
 
     assert [run.status for run in await app.runs(running.id)] == [RunStatus.SUCCEEDED]
     assert await take_many(store, types=[TYPE, "story"]) == []

@@ -42,7 +42,7 @@ from outlast.worker.maintenance.recovery import Recovered, Recovery
 from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 from .direct import QUEUE, call, executed, register, s1, work
-from .kit import Child, Sql, drain
+from .kit import PATIENCE, SOON, Child, Sql, drain
 
 SPAN = timedelta(minutes=5)
 NEXT_BOOT = LeaseHolder(instance_id="worker-1", boot_id="the-next-boot")
@@ -87,7 +87,7 @@ async def test_after_a_clean_stop_there_is_nothing_to_recover(
     async with await s1(path) as app:
         story = register(app, ledger)
         async with app.worker():
-            await (await story.run_now("direct")).result("30s")
+            await (await story.run_now("direct")).result(SOON)
 
     store = SqliteStore(path)
     await store.open()
@@ -283,8 +283,8 @@ async def test_caller_killed_before_the_start_may_call_again_and_it_runs_once(
             await _held(app)
             caller.kill()
         async with app.worker():
-            handle = await story.options(wait="30s").run_now("direct")  # waits for the recovery
-            assert await handle.result("30s") == "direct"
+            handle = await story.options(wait=SOON).run_now("direct")  # waits for the recovery
+            assert await handle.result(SOON) == "direct"
 
     assert sql.rows(QUEUE) == [("expired", "owner_dead"), ("released", None)]
     assert len(sql.rows("SELECT DISTINCT id FROM outlast_reservations")) == 2
@@ -299,14 +299,15 @@ async def test_worker_killed_after_the_start_fails_the_attempt_and_the_caller_ca
         story = register(app, ledger)
         with Child(work, path, ledger, True) as worker:
             assert worker.hear() == "ready"
-            handle = await story.options(wait="60s").run_now("direct")
+            handle = await story.options(wait=SOON).run_now("direct")
             behind = await story.enqueue("behind")
             until(lambda: executed(ledger) == ["direct"], what="its execution")
             worker.kill()
+        sql.expire_leases()
         async with app.worker():
             with pytest.raises(JobNotSucceeded) as told:
-                await handle.result("30s")
-            await behind.wait("30s")
+                await handle.result(SOON)
+            await behind.wait(SOON)
         again = await app.runs(handle.id)
 
     assert (told.value.state, [run.status for run in again]) == ("dead_letter", [RunStatus.LOST])
@@ -330,9 +331,9 @@ async def test_supervised_worker_killed_in_a_direct_run_frees_its_queue(
         _kill(first, what)
         if what == "tree":
             grow("--instance-id", "it").ready()
-        job = await handle.wait("30s")
+        job = await handle.wait(SOON)
         after = await app.registry.get("brief").enqueue(n=1, seconds=0)
-        await after.wait("30s")
+        await after.wait(SOON)
 
     reason = "startup_recovery" if what == "tree" else "owner_dead"
     assert (job.state, job.reason) == (State.DEAD_LETTER, reason)
@@ -360,7 +361,7 @@ async def test_callers_leave_no_lock_files(path: Path, ledger: Path) -> None:
     async with await s1(path) as app:
         register(app, ledger)
         async with app.worker():
-            await (await app.registry.get("story").run_now("direct")).wait("30s")
+            await (await app.registry.get("story").run_now("direct")).wait(SOON)
             assert len(locks(path)) == 1
 
     assert locks(path) == []
@@ -381,7 +382,7 @@ def _kill(tree: Tree, what: str) -> None:
 
 async def _held(app: Outlast) -> Reservation:
     """The reservation of another process, once it is there."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not (held := await app.store.reservations(active_only=True, limit=MANY)):  # noqa: ASYNC110 - nobody signals it
             await asyncio.sleep(0.01)
     return held[0]

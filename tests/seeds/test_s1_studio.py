@@ -302,7 +302,7 @@ def guarded(tmp_path: Path) -> Callable[..., tuple[subprocess.CompletedProcess[s
             env={**os.environ, "PYTHONPATH": path, "ASKED": str(asked)},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=250,
             check=False,
         )
         return done, asked.read_text().splitlines()

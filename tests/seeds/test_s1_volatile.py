@@ -15,7 +15,7 @@ from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import HOUR, claim_order, job_of, put, take
 
 from .crews import fail_two_stories, hold_a_story
-from .kit import QUICK, SHORT, Child, Sql, ask, jobs_of, live, opened, order_of
+from .kit import LONG, QUICK, SOON, Child, Sql, ask, jobs_of, live, opened, order_of
 from .parts import TYPE, enqueue, read_jobs
 from .states import one_of_each
 
@@ -41,9 +41,10 @@ async def test_a_caller_who_changes_a_snapshot_changes_nothing_else(store: Sqlit
 async def test_what_a_worker_held_in_memory_is_gone_after_a_restart_and_nothing_errs(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Child(hold_a_story, path, "lease", SHORT) as first:
+    with Child(hold_a_story, path, "lease", LONG) as first:
         held = first.hear()
         first.kill()
+    Sql(path).expire_leases()
     app = live(path, **QUICK)
 
     @app.job
@@ -52,7 +53,7 @@ async def test_what_a_worker_held_in_memory_is_gone_after_a_restart_and_nothing_
 
     async with app, app.worker(instance_id="first") as second:
         at_the_start = (second._held.all(), dict(second._engine._slots.active))
-        again = await app.handle(held).result(timeout="20s")
+        again = await app.handle(held).result(timeout=SOON)
 
     assert at_the_start == ([], {})
     assert again == "The Kraken"

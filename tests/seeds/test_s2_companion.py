@@ -18,7 +18,7 @@ from outlast.testing.clock import FakeClock
 from outlast.worker.maintenance.loop import Maintenance
 
 from .companions import MONDAY, QUICK, TUESDAY, Forgetful, die_in_a_summary
-from .kit import Child, Sql, drain
+from .kit import SOON, Child, Sql, drain
 from .sources import shipped_modules
 
 ROOT = Path(__file__).parents[2]
@@ -198,7 +198,7 @@ async def test_killed_before_it_is_completed_the_second_execution_sends_nothing(
     before = companion.world.chat.messages()
 
     async with companion.app, companion.app.worker(instance_id="second"):
-        job = await companion.app.wait(job_id, "30s")
+        job = await companion.app.wait(job_id, SOON)
         runs = await companion.app.runs(job_id)
 
     token = str(uuid5(UUID(job_id), "summary"))
@@ -275,10 +275,10 @@ async def test_on_another_store_it_is_the_same_program(
 
     async with companion.app, companion.app.worker():
         synced = await companion.schedule_sync("ada")
-        await synced.wait("60s")
+        await synced.wait(SOON)
         handles = [await companion.schedule_summary("ada", MONDAY) for _ in range(3)]
         unknown = await companion.schedule_summary("zoe", MONDAY)
-        states = await asyncio.gather(*(each.wait("60s") for each in (*handles, unknown)))
+        states = await asyncio.gather(*(each.wait(SOON) for each in (*handles, unknown)))
 
     assert [job.state for job in states] == [State.SUCCEEDED] * 3 + [State.DEAD_LETTER]
     assert states[-1].failures == 5

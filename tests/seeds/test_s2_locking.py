@@ -25,7 +25,7 @@ from outlast.testing.conformance.factories import (
 from outlast.worker.maintenance.loop import Maintenance, MaintenanceResult
 
 from .crews import hold_a_story
-from .kit import QUICK, SHORT, Child, ask, live, opened
+from .kit import LONG, PATIENCE, QUICK, SOON, Child, Sql, ask, live, opened
 from .lives import tell_moments
 
 
@@ -86,7 +86,7 @@ async def test_a_worker_extends_the_lock_of_a_long_job_by_itself(path: Path) -> 
     def a_full_renewal() -> None:
         for _ in range(2):  # the first may have begun before the clock moved
             renewed.clear()
-            assert renewed.wait(30)
+            assert renewed.wait(PATIENCE)
 
     other = await opened(path, clock=clock)
     tidy = Maintenance(other, new_id)
@@ -104,7 +104,7 @@ async def test_a_worker_extends_the_lock_of_a_long_job_by_itself(path: Path) -> 
 
         handle = await user_sync.enqueue()
         async with app.worker():
-            assert await handle.result(timeout="60s") == "done"
+            assert await handle.result(timeout=SOON) == "done"
         runs = await app.runs(handle.id)
     await other.close()
 
@@ -114,9 +114,10 @@ async def test_a_worker_extends_the_lock_of_a_long_job_by_itself(path: Path) -> 
 
 @pytest.mark.req("S2-3.e")
 async def test_the_job_of_a_killed_worker_is_executed_by_another(path: Path) -> None:
-    with Child(hold_a_story, path, "lease", SHORT) as first:
+    with Child(hold_a_story, path, "lease", LONG) as first:
         job_id = first.hear()
         first.kill()
+    Sql(path).expire_leases()
     app = live(path, **QUICK)
 
     @app.job
@@ -124,7 +125,7 @@ async def test_the_job_of_a_killed_worker_is_executed_by_another(path: Path) -> 
         return title.upper()
 
     async with app, app.worker(instance_id="second"):
-        result = await app.handle(job_id).result(timeout="20s")
+        result = await app.handle(job_id).result(timeout=SOON)
         runs = await app.runs(job_id)
 
     assert result == "THE KRAKEN"

@@ -12,7 +12,7 @@ from outlast.testing.clock import START, FakeClock
 from outlast.testing.conformance.factories import SUCCEEDED, ended, job_of
 from outlast.worker.maintenance.loop import Maintenance
 
-from .kit import drain, jobs_of
+from .kit import SOON, drain, jobs_of
 
 
 async def live_out(app: Outlast, clock: FakeClock, handle) -> list[timedelta]:
@@ -44,7 +44,7 @@ async def test_a_transient_failure_is_executed_again_by_itself(
     async with app.worker() as worker:  # the same one throughout, and nobody tells it anything
         await worker.drained()
         clock.advance("1m")
-        assert await handle.result(timeout="30s") == "synced"
+        assert await handle.result(timeout=SOON) == "synced"
 
     assert attempts == [(1, START), (2, START + timedelta(minutes=1))]
 

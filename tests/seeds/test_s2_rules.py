@@ -18,7 +18,7 @@ from outlast.worker.engine import Engine
 from outlast.worker.lease_table import InMemoryLeaseTable
 
 from .companions import MONDAY, QUICK
-from .kit import drain, live
+from .kit import SOON, drain, live
 
 HOLDER = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
 
@@ -95,13 +95,13 @@ def test_it_looks_every_thirty_seconds_unless_set(
 
 @pytest.mark.req("S2-6.d")
 async def test_between_two_looks_it_is_woken(tmp_path: Path) -> None:
-    companion = Companion(tmp_path)
+    companion = Companion(tmp_path, rules=Rules(poll_seconds=600))
     async with companion.app, companion.app.worker() as worker:
         await worker.drained()
         handle = await companion.schedule_sync("ada")
-        job = await handle.wait("20s")  # shorter than a poll
+        job = await handle.wait(SOON)  # shorter than a poll
 
-    assert companion.app.settings.poll == timedelta(seconds=30)
+    assert companion.app.settings.poll == timedelta(seconds=600)
     assert job.state == "succeeded"
 
 
@@ -174,7 +174,7 @@ async def test_the_dead_letter_of_a_companion_is_kept(tmp_path: Path) -> None:
     companion = Companion(tmp_path, rules=QUICK)
     async with companion.app, companion.app.worker():
         handle = await companion.schedule_sync("zoe")
-        await handle.wait("20s")
+        await handle.wait(SOON)
     elsewhere = live(tmp_path / "jobs.db")
 
     async with elsewhere:

@@ -20,7 +20,7 @@ from outlast import Backoff, Failure, InvalidType, OperatorError, Outlast, State
 from outlast.sentry import Sentry
 from outlast.testing.clock import FakeClock
 
-from .kit import drain
+from .kit import PATIENCE, SOON, drain
 from .receiver import Receiver, sentry_receiver
 
 
@@ -108,7 +108,7 @@ async def test_a_raise_is_one_line_of_log_and_one_event_and_the_loop_goes_on(
     async with app.worker(concurrency=1) as worker:
         broken = await sync.enqueue(user_id=1, mail="x@example.org")
         await worker.drained()
-        assert await (await fine.enqueue()).result(timeout="30s") == 1
+        assert await (await fine.enqueue()).result(timeout=SOON) == 1
 
     lines = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [(line.facts["event"], line.facts["job"]) for line in lines] == [
@@ -207,7 +207,7 @@ def test_without_the_client_a_dsn_says_what_to_install() -> None:
         "except Exception as error: print(type(error).__name__, error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
 
     assert done.stdout.startswith(OperatorError.__name__)
@@ -231,7 +231,7 @@ async def test_a_worker_in_processes_of_its_own_reports_as_well(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(found_in), "SENTRY_DSN": receiver.dsn},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -223,5 +223,6 @@ async def test_the_job_of_a_killed_worker_is_processed_by_another(url: str, stor
         result = await asyncio.wait_for(app.handle(job).result(), PATIENCE)
 
     assert result == "collected"
-    runs = [(run.status, run.holder) for run in await store.runs(job)]
-    assert runs == [("lost", "worker-1"), ("succeeded", "worker-2")]
+    *lost, last = [(run.status, run.holder) for run in await store.runs(job)]
+    assert set(lost) == {("lost", "worker-1")}, "more than once where it was slow to renew"
+    assert last == ("succeeded", "worker-2")

@@ -73,14 +73,16 @@ def test_right_after_a_crash_in_mid_job_its_row_still_says_running(
 def test_running_job_completes_within_the_grace_and_then_the_worker_exits(
     grow: Grow, ledger: Ledger
 ) -> None:
-    tree = grow(grace="10s").ready()
-    [job] = ledger.enqueue(("chained", {"n": 7, "seconds": 2}))
+    tree = grow().ready()
+    [job] = ledger.enqueue(("waits_chained", {"gate": "go"}))
     until(lambda: ledger.notes.of(job), what="its run")
 
     tree.signal(SIGTERM)
+    until(tree.has_heard, what="the signal's arrival")
+    ledger.notes.open_gate("go")
 
     assert tree.wait() == 0
-    assert (ledger.ends(job), ledger.results(job)) == ([("succeeded", None)], ["7"])
+    assert (ledger.ends(job), ledger.results(job)) == ([("succeeded", None)], ["1"])
     assert ledger.rows("SELECT count(*) FROM outlast_open_runs") == [(0,)]
     assert ledger.is_sound
 
@@ -109,7 +111,7 @@ def test_after_a_clean_stop_the_queue_goes_on_where_it_stopped(grow: Grow, ledge
 @pytest.mark.req("S1-4.1.g")
 def test_job_that_outlasts_the_grace_is_closed_like_a_crash(grow: Grow, ledger: Ledger) -> None:
     tree = grow(grace="1s").ready()
-    [job] = ledger.enqueue(("chained", {"n": 0, "seconds": 60}))
+    [job] = ledger.enqueue(("chained", {"n": 0, "seconds": 600}))
     until(lambda: ledger.notes.of(job), what="its run")
 
     tree.signal(SIGTERM)

@@ -244,12 +244,12 @@ def register(app: Outlast) -> Outlast:
         app.job(executor="process", retry=ONCE_MORE)(handler)
     app.job(executor="process", delivery="once")(which_slot)
     app.job(executor="process", retry=ONCE_MORE, errors={KeyError: "permanent"})(fail)
-    app.job(name="brief", executor="process", max_runtime="3s", retry=Backoff(1))(hang)
-    app.job(name="brief_hog", executor="process", max_runtime="3s", retry=Backoff(1))(hog)
+    app.job(name="brief", executor="process", max_runtime="1h", retry=Backoff(1))(hang)
+    app.job(name="brief_hog", executor="process", max_runtime="1h", retry=Backoff(1))(hog)
     for command in COMMANDS:
         app.job(executor="command", retry=ONCE_MORE)(command)
     app.job(executor="command", retry=ONCE_MORE)(sleeper)
-    app.job(name="brief_cmd", executor="command", max_runtime="3s", retry=Backoff(1))(sleeper)
+    app.job(name="brief_cmd", executor="command", max_runtime="1h", retry=Backoff(1))(sleeper)
     return app
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from executor_app import ADDRESS, PYTHON, register
 from executor_world import LONG, first_run, gone, parent_of, run, text_of, word
-from worker_world import SOON, all_slots_work, kinds, quick, statuses, until
+from worker_world import SOON, all_slots_work, kinds, quick, run_out_of_time, statuses, until
 
 from outlast import Command, CommandFailed, State
 from outlast.worker.executors import command as command_module
@@ -227,11 +227,13 @@ async def test_cancel_kills_it_and_its_children_now(app, worker, tmp_path):
 
 async def test_one_over_its_time_is_lost_and_killed(app, worker, tmp_path):
     handle = await run(app, "brief_cmd", str(tmp_path / "mark"))
+    pids = await word(tmp_path / "mark")
 
+    run_out_of_time(worker)
     job = await handle.wait(LONG)
 
     assert (job.state, job.reason) == (State.DEAD_LETTER, "timeout")
-    await gone(*await word(tmp_path / "mark"))
+    await gone(*pids)
     assert await kinds(app, handle) == ["dead_letter"]
 
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 from executor_app import ADDRESS, register
 from executor_world import LONG, gone, run, word
-from worker_world import SOON, all_slots_work, kinds, quick, statuses, until
+from worker_world import SOON, all_slots_work, kinds, quick, run_out_of_time, statuses, until
 
 from outlast import JobNotSucceeded, State
 from outlast.worker.execution_pool import TOO_MANY
@@ -212,13 +212,14 @@ async def test_one_that_defies_is_killed_with_all_it_started(app, worker, tmp_pa
 async def test_one_over_its_time_is_killed_even_when_it_holds_the_interpreter(
     app, worker, tmp_path, name
 ):
-    await (await run(app, "who")).result(LONG)  # its process is there: starting one takes time too
     handle = await run(app, name, str(tmp_path / "mark"))
+    pids = await word(tmp_path / "mark")
 
+    run_out_of_time(worker)
     job = await handle.wait(LONG)
 
     assert (job.state, job.reason, job.losses) == (State.DEAD_LETTER, "timeout", 1)
-    await gone(*await word(tmp_path / "mark"))
+    await gone(*pids)
     assert await all_slots_work(app)
 
 
@@ -279,7 +280,7 @@ async def test_many_at_once_die_and_none_is_forgotten(app):
     async with app.worker(app_address=ADDRESS, concurrency=4):
         bound = [app.registry.get("die").bind("kill") for _ in range(12)]
         handles = await app.enqueue_many(bound)
-        results = await asyncio.gather(*(handle.result("60s") for handle in handles))
+        results = await asyncio.gather(*(handle.result(LONG) for handle in handles))
 
     assert results == ["attempt 2"] * 12
     for handle in handles:

@@ -143,9 +143,9 @@ async def test_a_cancelled_job_is_not_tried_again(app, end, delivery):
     assert len(await app._store.chain(handle.id)) == 1
 
 
-async def test_cleaning_up_is_not_cancelled_again_by_every_renewal(app):
+async def test_cleaning_up_is_not_cancelled_again_by_every_renewal(path):
     started, cleaned = asyncio.Event(), []
-    app.settings = app.settings.with_(renew="20ms")
+    app, store = shaky(path, renew="20ms")
 
     @app.job
     async def tidy() -> None:
@@ -153,10 +153,11 @@ async def test_cleaning_up_is_not_cancelled_again_by_every_renewal(app):
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.2)
+            renewals = store.done["renew"] + 3
+            await until(lambda: store.done["renew"] >= renewals)
             cleaned.append(1)
 
-    async with app.worker():
+    async with app, app.worker():
         handle = await tidy.enqueue()
         await started.wait()
         await handle.cancel()

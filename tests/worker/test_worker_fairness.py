@@ -2,13 +2,14 @@
 
 import asyncio
 from datetime import timedelta
+from math import inf
 
 import pytest
-from worker_world import SOON, quick, statuses, take_away, taken, until
+from worker_world import SOON, quick, reaches, statuses, take_away, taken, until
 
 from outlast import Backoff, State
 from outlast.core.run import LeaseHolder
-from outlast.worker import prefetch
+from outlast.worker import dispatcher, prefetch
 
 BACKLOG = 600
 DEAD = LeaseHolder(instance_id="dead", boot_id="earlier")
@@ -17,13 +18,19 @@ PLENTY = 1000.0
 
 
 @pytest.mark.parametrize("delivery", ["lease", "chain"])
-async def test_job_that_only_a_free_place_may_take_is_not_passed_over_for_others(path, delivery):
+async def test_job_that_only_a_free_place_may_take_is_not_passed_over_for_others(
+    path, delivery, monkeypatch
+):
     """First in its queue, but lost once, or `chain`: neither is ever taken to lie in store."""
-    done = []
+    monkeypatch.setattr(dispatcher, "TOO_LONG", inf)  # what is held ready stays, however slow
+    done, holds_ready, go = [], asyncio.Event(), asyncio.Event()
     async with quick(path, concurrency=2, prefetch=50) as app:
 
         @app.job
         async def plain(n: int) -> None:
+            if len(done) >= 20:
+                holds_ready.set()
+                await go.wait()
             await asyncio.sleep(0.005)
             done.append(n)
 
@@ -37,12 +44,13 @@ async def test_job_that_only_a_free_place_may_take_is_not_passed_over_for_others
             await app.store.claim(DEAD, queue="default", types=["urgent"], limit=1, lease=hour)
         await app.enqueue_many(plain.bind(n) for n in range(BACKLOG))
         async with app.worker():
-            while len(done) < 20:  # noqa: ASYNC110 - until it holds work ready
-                await asyncio.sleep(0.001)
+            await holds_ready.wait()
             if first:
                 await take_away(path, first)
+                await reaches(first, State.QUEUED)
             else:
                 first = await urgent.options(priority=5).enqueue()
+            go.set()
             passed = await first.result(SOON)
 
     assert passed < BACKLOG / 2

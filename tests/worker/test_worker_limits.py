@@ -4,12 +4,12 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-from worker_world import SOON, quick
+from worker_world import PATIENCE, SOON, quick
 
 from outlast import State
 
 MANY = 40
-PATIENT = {"poll": "60s", "tick": "60s"}
+PATIENT = {"poll": "10m", "tick": "10m"}
 """Nobody looks by himself: whatever happens, a hint made it happen."""
 
 
@@ -45,7 +45,7 @@ class Claims:
 
 
 async def drain(handles):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         ends = [await handle.wait() for handle in handles]
     assert {job.state for job in ends} == {State.SUCCEEDED}
 

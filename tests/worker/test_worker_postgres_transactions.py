@@ -3,13 +3,14 @@
 import asyncio
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
 import psycopg
 import pytest
 from pg_transaction_child import register
-from worker_world import AT_ONCE, QUICK, SOON, all_slots_work, statuses, with_roll_call
+from worker_world import AT_ONCE, PATIENCE, QUICK, SOON, all_slots_work, statuses, with_roll_call
 
 from outlast import Backoff, Cancel, Outlast, Run, RunError, Skip, State
 from outlast.store.contract.jobs import Filter
@@ -140,8 +141,13 @@ async def test_a_transaction_that_takes_too_long_is_undone_and_told(url, outside
         if run.attempt == 1:
             threading.Event().wait(0.8)
 
-    settings = QUICK.with_(transaction="600ms")
-    async with with_roll_call(Outlast(url, settings=settings)) as app:
+    async with with_roll_call(Outlast(url, settings=QUICK)) as app:
+        begin, limits = app.store.begin, iter([timedelta(seconds=0.6)])
+
+        async def begin_soon_over(*, within, **how):
+            return await begin(within=next(limits, within), **how)
+
+        app.store.begin = begin_soon_over
         pay = paying(app, thread, inside=overstay, retry=AT_ONCE)
         async with app.worker():
             handle = await pay.enqueue()
@@ -248,7 +254,7 @@ async def test_a_worker_killed_in_between_leaves_both_or_neither(app, url, outsi
         await outside.execute("TRUNCATE effects")
         handle = await pay.enqueue()
         child = await asyncio.create_subprocess_exec(sys.executable, str(CHILD), url, kind, *place)
-        assert await asyncio.wait_for(child.wait(), 30) == -9
+        assert await asyncio.wait_for(child.wait(), PATIENCE) == -9
 
         ended = (await handle.job()).state is State.SUCCEEDED
         assert await effects() == (["paid"] if ended else []), place

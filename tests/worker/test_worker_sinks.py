@@ -242,7 +242,7 @@ async def test_a_sink_that_never_answers_holds_up_nobody(
     @app.on_failure
     def stuck(failure: Failure) -> None:
         taken.append(failure)
-        release.wait(10)
+        release.wait(100)
 
     @app.job(retry=Backoff(1))
     async def broken() -> None:
@@ -260,8 +260,9 @@ async def test_a_sink_that_never_answers_holds_up_nobody(
 
 
 async def test_what_the_sinks_have_not_heard_they_hear_before_the_worker_is_gone(
-    app: Outlast,
+    app: Outlast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(failure_reporter, "LAST_WORDS", timedelta(minutes=2))
     told = []
 
     @app.on_failure
@@ -298,7 +299,7 @@ async def test_an_attempt_that_was_taken_away_is_not_told(path, app, rival) -> N
 
     async with app.worker() as late:
         handle = await slow.enqueue()
-        assert await asyncio.to_thread(begun.wait, 30)
+        assert await asyncio.to_thread(begun.wait, 100)
         async with rival.worker():
             await take_away(path, handle)
             assert await handle.result(SOON) == 2

@@ -20,7 +20,6 @@ from outlast import Backoff, Run, State
 
 
 async def test_running_jobs_end_within_the_grace(app):
-    app.settings = app.settings.with_(grace="30s")
     release = threading.Event()
 
     @app.job
@@ -34,9 +33,12 @@ async def test_running_jobs_end_within_the_grace(app):
         return n
 
     handles = [await work.enqueue(1), await work_in_thread.enqueue(2)]
-    async with app.worker(concurrency=2):
+    async with app.worker(concurrency=2) as worker:
         await asyncio.gather(*(reaches(handle, State.RUNNING) for handle in handles))
-        asyncio.get_running_loop().call_later(0.15, release.set)  # when it is stopping
+        stopping = asyncio.create_task(worker.stop())
+        await until(lambda: worker._engine._slots._patience is not None)  # it lets them end
+        release.set()
+        await stopping
 
     assert [(await handle.job()).state for handle in handles] == [State.SUCCEEDED] * 2
     assert [await handle.result() for handle in handles] == [1, 2]
@@ -208,15 +210,17 @@ async def test_a_cancelled_block_stops_its_worker_in_order(app):
         await release.wait()
         return "ended"
 
+    worker = app.worker()
+
     async def serve():
-        async with app.worker():
+        async with worker:
             await asyncio.Event().wait()
 
     serving = asyncio.create_task(serve())
     handle = await work.enqueue()
     await started.wait()
     serving.cancel()
-    await asyncio.sleep(0)
+    await until(lambda: worker._stopping is not None)
     release.set()
     with pytest.raises(asyncio.CancelledError):
         await serving
@@ -225,18 +229,18 @@ async def test_a_cancelled_block_stops_its_worker_in_order(app):
 
 
 async def test_an_error_in_the_block_comes_out_after_an_orderly_stop(app):
-    started = asyncio.Event()
+    started, worker = asyncio.Event(), None
 
     @app.job
     async def work() -> str:
         started.set()
-        await asyncio.sleep(0.1)
+        await until(lambda: worker._stopping is not None)
         return "ended"
 
-    handle = await work.enqueue()
+    handle, worker = await work.enqueue(), app.worker()
 
     async def fail():
-        async with app.worker():
+        async with worker:
             await started.wait()
             raise ZeroDivisionError
 

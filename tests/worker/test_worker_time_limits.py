@@ -10,6 +10,7 @@ from worker_world import (
     all_slots_work,
     kinds,
     live_on,
+    run_out_of_time,
     shaky,
     statuses,
     until,
@@ -25,10 +26,11 @@ NEVER = asyncio.Event
 
 
 async def test_an_async_handler_over_its_time_is_cancelled_and_its_job_tried_again(app):
-    ended = []
+    started, ended = asyncio.Event(), []
 
-    @app.job(max_runtime="50ms", retry=TWICE)
+    @app.job(max_runtime="1h", retry=TWICE)
     async def slow(run: Run) -> str:
+        started.set()
         try:
             if run.attempt == 1:
                 await NEVER().wait()
@@ -36,8 +38,10 @@ async def test_an_async_handler_over_its_time_is_cancelled_and_its_job_tried_aga
             ended.append(run.attempt)
         return "second time"
 
-    async with app.worker():
+    async with app.worker() as worker:
         handle = await slow.enqueue()
+        await started.wait()
+        run_out_of_time(worker)
         result = await handle.result(SOON)
 
         assert await all_slots_work(app)

@@ -12,7 +12,7 @@ from outlast import Backoff, Run, State
 
 SLOW = {"poll": "10m", "renew": "10m", "lease": "1h", "tick": "10m"}
 """Without a hint nothing would be noticed before the test is over."""
-MOMENT = "30s"
+MOMENT = "120s"
 """Far less than that, on however busy a machine."""
 
 

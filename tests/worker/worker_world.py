@@ -13,18 +13,19 @@ from typing import Any, Self, TypeVar
 
 from outlast import Backoff, Handle, Outlast, Settings, State
 from outlast.clock import Clock
-from outlast.errors import StoreBusy
+from outlast.errors import OperatorError, StoreBusy
 from outlast.store.open import open_store
 from outlast.testing.clock import FakeClock
+from outlast.worker.embedded import Worker
 
 T = TypeVar("T")
 
-SOON = "30s"
+SOON = "120s"
 """After so long what should happen at once counts as stuck, on however busy a machine."""
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 QUICK = Settings(
-    lease="60s", renew="200ms", tick="50ms", poll="20ms", grace="5s", concurrency=2, prefetch=50
+    lease="60s", renew="200ms", tick="50ms", poll="20ms", grace="60s", concurrency=2, prefetch=50
 )
 """The lease outlasts any test: whoever needs one to lapse calls `take_away`, or a short one."""
 AT_ONCE = Backoff(3, base="1ms", jitter=False)
@@ -33,24 +34,37 @@ CHILD = Path(__file__).with_name("worker_child.py")
 
 def quick(path: Path, *, busy: float | None = None, **overrides: Any) -> Outlast:
     """An app on that file with quick settings; `all_slots_work` needs the type it registers."""
-    url = f"sqlite:///{path}" + ("" if busy is None else f"?busy={busy}")
-    return with_roll_call(Outlast(url, settings=QUICK.with_(**overrides)))
+    return with_roll_call(Outlast(_url(path, busy), settings=QUICK.with_(**overrides)))
 
 
-def shaky(path: Path, *, clock: Clock | None = None, **overrides: Any) -> tuple[Outlast, "Shaky"]:
+def shaky(
+    path: Path, *, busy: float | None = None, clock: Clock | None = None, **overrides: Any
+) -> tuple[Outlast, "Shaky"]:
     """The same over a store whose verbs are counted, and fail when told to."""
-    store = Shaky(open_store(f"sqlite:///{path}", clock=clock))
+    store = Shaky(open_store(_url(path, busy), clock=clock))
     return with_roll_call(Outlast(store, settings=QUICK.with_(**overrides))), store
 
 
-def with_roll_call(app: Outlast) -> Outlast:
-    barriers: dict[str, asyncio.Barrier] = {}
+def _url(path: Path, busy: float | None) -> str:
+    return f"sqlite:///{path}" + ("" if busy is None else f"?busy={busy}")
 
-    @app.job(name="roll_call", retry=Backoff(1))
+
+def with_roll_call(app: Outlast) -> Outlast:
+    present: Counter[str] = Counter()
+    complete: dict[str, asyncio.Event] = {}
+
+    @app.job(name="roll_call", retry=Backoff(50, base="1ms", jitter=False, cap="1ms"))
     async def roll_call(call: str, slots: int) -> None:
-        barrier = barriers.setdefault(call, asyncio.Barrier(slots))
-        async with asyncio.timeout(PATIENCE):
-            await barrier.wait()
+        """A run that is lost and repeated passes too: all were there at one moment."""
+        event = complete.setdefault(call, asyncio.Event())
+        present[call] += 1
+        if present[call] == slots:
+            event.set()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await event.wait()
+        finally:
+            present[call] -= 1
 
     return app
 
@@ -95,7 +109,7 @@ async def reaches(handle: Handle[Any], *states: State) -> None:
 
 def query(path: Path, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     """Ask the file, or change it, as any other program on the machine could."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
     try:
         return connection.execute(sql, values).fetchall()
     finally:
@@ -135,6 +149,21 @@ async def live_on(store: "Shaky", clock: FakeClock, *, leases: int = 5) -> None:
         clock.advance(QUICK.lease / 2)
 
 
+def run_out_of_time(worker: Worker) -> None:
+    """The time of every run of that worker that has a limit is over now."""
+    deadlines = worker._engine._slots._attempts._deadlines
+    for limit, line in deadlines._lines.items():
+        if line:
+            deadlines._timers[limit].cancel()
+            line.update(dict.fromkeys(line, 0.0))
+            deadlines._look(limit)
+
+
+def expire_leases(path: Path) -> None:
+    """The leases of all that runs are over now; call it when nobody renews them any more."""
+    query(path, "UPDATE outlast_open_runs SET lease_until = 0")
+
+
 async def taken(*handles: Handle[Any]) -> None:
     """Wait until a worker has claimed each of them, whatever it did with it since."""
 
@@ -145,25 +174,29 @@ async def taken(*handles: Handle[Any]) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Another connection holds the file's write lock."""
-    other = sqlite3.connect(path, isolation_level=None, timeout=10)
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    """Another connection holds the file's write lock; what it writes is undone at the end."""
+    other = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
     try:
         other.execute("BEGIN EXCLUSIVE")
-        yield
+        yield other
         other.rollback()
     finally:
         other.close()
 
 
 class Shaky:
-    """A store whose verbs fail while they are in `broken`, at most `times` each; `done` counts."""
+    """A store whose verbs fail while they are in `broken`, at most `times` each.
+
+    `failed` counts those, `errors` what the store itself raises, `done` what succeeds.
+    """
 
     def __init__(self, store: Any) -> None:
         self._store = store
         self.broken: set[str] = set()
         self.times: dict[str, int] = {}
         self.failed: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
 
     def __getattr__(self, name: str) -> Any:
@@ -175,7 +208,11 @@ class Shaky:
             if name in self.broken and self.failed[name] < self.times.get(name, sys.maxsize):
                 self.failed[name] += 1
                 raise StoreBusy("the file stays locked, says the test")
-            answer = await verb(*args, **kwargs)
+            try:
+                answer = await verb(*args, **kwargs)
+            except OperatorError:
+                self.errors[name] += 1
+                raise
             self.done[name] += 1
             return answer
 

@@ -16,7 +16,10 @@ from outlast.worker import log_events
 log = logging.getLogger("outlast.worker")
 
 BAD = FINAL - GOOD
+FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 1.0
+"""Seconds between two tries to write: twice as long after each failure, up to the longest."""
+
 AT_ONCE = 1000
 """So many ends go out in one write: enough to be quick, few enough to be soon over."""
 
@@ -25,6 +28,11 @@ ALARM = 5
 
 RARELY = 60
 """Then every so many tries are told: about once a minute."""
+
+
+def pause_after(failed: int) -> float:
+    """Return the seconds to wait for the next try after that many failed ones in a row."""
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failed - 1, 10))
 
 
 class Finisher:
@@ -98,7 +106,7 @@ class Finisher:
                 tell = log.error if failed >= ALARM else log.warning
                 if failed <= ALARM or failed % RARELY == 0:
                     tell("%d ends not written after %d tries: %s", len(changes), failed, error)
-                await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2 ** min(failed, 10)))
+                await asyncio.sleep(pause_after(failed))
             except Exception:
                 # A fault of ours. The leases lapse and the jobs run again: late, but not lost.
                 log.exception("%d ends could not be written", len(changes))

@@ -1,6 +1,7 @@
 """KeyValueStore: the store contract on an engine of ordered keys and small transactions."""
 
 import secrets
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
@@ -93,6 +94,7 @@ class KeyValueStore(
         ids: Ids | None = None,
         max_skew: timedelta = MAX_SKEW,
         tombstones: timedelta | None = None,
+        watched: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare a store on `engine`; `open()` connects.
 
@@ -103,10 +105,12 @@ class KeyValueStore(
             max_skew: Largest allowed difference between two machines' clocks.
             tombstones: How long the dedupe key of a pruned job stays; None for ever. Only for
                 engines that delete expired records themselves.
+            watched: Seconds by which lock holders are watched; tests set their own.
         """
         self._engine = engine
         self._clock: Clock = clock or FleetClock()
         self._tombstones = tombstones
+        self._watched = watched
         self._margin = max_skew if clock is None else timedelta(0)
         self._ids = ids or Ids(self._clock.now, secrets.randbits)
         self._subscribers = Subscribers()
@@ -143,7 +147,7 @@ class KeyValueStore(
             await self._engine.close()
             raise
         context = self._new_context()
-        locks = Locks(self._engine, secrets.token_hex(8))
+        locks = Locks(self._engine, secrets.token_hex(8), self._watched)
         self._parts = OpenParts(context, locks, StatusCache(self._engine, context.now))
         if not is_new:
             await intent_recovery.complete_all(context)

@@ -29,7 +29,7 @@ class Sizes:
     chaos_jobs: int  # jobs in a storm of killed workers
     chaos_kills: int  # workers killed in it
     chaos_deploys: int  # workers replaced under load
-    chaos_trials: int  # handlers of each kind that block for ten leases
+    chaos_trials: int  # handlers of each kind that block for four leases
     outage_jobs: int  # jobs while the database is killed
     outage_kills: int  # times that it is
     slot_processes: int  # schedulers that race for twenty slots

@@ -1,0 +1,239 @@
+"""`python -m bench takeover`: seconds from a kill or a stop to what follows it."""
+
+import argparse
+import asyncio
+import os
+import secrets
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from tests.chaos.ledger import Ledger, bound
+from tests.chaos.notes import Notes
+from tests.chaos.test_chaos_takeover import EMBEDDED
+from tests.chaos.tree import Tree, forest, until
+from tests.chaos.worker_app import register
+
+from bench.figures import Series
+from bench.progress import tell
+from bench.report import spread, table
+from outlast import Outlast
+from outlast.testing.servers import dynamodb
+from outlast.testing.servers.etcd import etcd_cluster
+from outlast.testing.servers.postgres import postgres_server
+
+LEASE = 2.0
+GRACE = 1.0
+SHORT = {"lease": "2s", "grace": "1s"}
+LONG = {"lease": "60s", "renew": "20s", "tick": "250ms", "poll": "50ms"}
+ON_SERVER = {"lease": "8s", "renew": "2s", "tick": "250ms", "poll": "250ms"}
+BEAT = 1
+CALM = 16.0
+"""Seconds after its start in which a PostgreSQL server's lost locks prove no death."""
+
+WAITS = ("waits", {"gate": "never"})
+Grow = Callable[..., Tree]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing to measure, and the median that is asked of it."""
+
+    label: str
+    measure: Callable[[Path], float]
+    asked: float
+
+
+def child(folder: Path) -> float:
+    """From the kill of a child to the next start of its job."""
+    with _at_work(folder, "-p", "2", **LONG) as (_, _, notes, job):
+        [first] = notes.of(job)
+        killed = time.monotonic()
+        os.kill(first.pid, signal.SIGKILL)
+        return _again(notes, job) - killed
+
+
+def tree(folder: Path) -> float:
+    """From the kill of a worker with all its processes to the next start of its job."""
+    with _at_work(folder, **LONG) as (grow, first, notes, job):
+        grow(**LONG).ready()
+        first.kill()
+        killed = time.monotonic()
+        return _again(notes, job) - killed
+
+
+def embedded(folder: Path) -> float:
+    """The same for a worker that only its leases tell of."""
+    with _at_work(folder, program=EMBEDDED, **SHORT) as (grow, first, notes, job):
+        grow(**SHORT).ready()
+        first.kill()
+        killed = time.monotonic()
+        return _again(notes, job) - killed
+
+
+def stop(folder: Path) -> float:
+    """From SIGTERM to the exit, while a handler outlasts the grace."""
+    with _at_work(folder, **SHORT) as (_, worker, _, _):
+        return _exit_after(worker)
+
+
+def second_signal(folder: Path) -> float:
+    """From a second SIGTERM to the exit."""
+    with _at_work(folder, grace="10m") as (_, worker, _, _):
+        worker.signal(signal.SIGTERM)
+        until(worker.has_heard, what="the first signal's arrival")
+        return _exit_after(worker)
+
+
+def orphans(folder: Path) -> float:
+    """From the kill of a supervisor to the end of its children, one of them blocked."""
+    with _at_work(folder, "-p", "2", prefetch=0, **SHORT) as (_, worker, notes, _):
+        Ledger(folder).enqueue(("blocks_loop", {"seconds": 600}))
+        until(lambda: len(notes.under_way()) == 2, what="two runs")
+        killed = worker.kill_supervisor()
+        worker.gone()
+        return time.monotonic() - killed
+
+
+def deadly(folder: Path) -> float:
+    """How much later ten good jobs end beside one that ends every process it runs in."""
+    with forest(folder) as grow:
+        grow("-p", "3").ready(3)
+        ledger = Ledger(folder)
+        before = max(_seconds_for_some(ledger) for _ in range(5))
+        [job] = ledger.enqueue(("exits", {}))
+        during = [_seconds_for_some(ledger)]
+        while ledger.state(job) != "dead_letter":
+            during.append(_seconds_for_some(ledger))
+        return max(during) - before
+
+
+def on_postgres(folder: Path) -> float:
+    """The same as `tree`, on PostgreSQL."""
+    with postgres_server() as server:
+        calm = time.monotonic() + CALM
+        until(lambda: time.monotonic() > calm, what="a calm server")
+        return asyncio.run(_tree_at(server.new_database(), folder, LONG))
+
+
+def on_etcd(folder: Path) -> float:
+    with etcd_cluster(folder) as cluster:
+        return asyncio.run(_tree_at(f"{cluster.url('takeover')}?beat={BEAT}", folder, ON_SERVER))
+
+
+def on_dynamodb(folder: Path) -> float:
+    os.environ.update(dynamodb.CREDENTIALS)
+    with dynamodb.dynamodb_local(folder) as server:
+        url = f"{dynamodb.url(server.endpoint, secrets.token_hex(6))}&beat={BEAT}"
+        return asyncio.run(_tree_at(url, folder, ON_SERVER))
+
+
+def etcd_leader(folder: Path) -> float:
+    """From the kill of etcd's leader to the next job stored."""
+    with etcd_cluster(folder) as cluster:
+
+        async def measure() -> float:
+            async with register(Outlast(cluster.url("leader")), Notes(folder)) as app:
+                await app.enqueue_many(bound(app, [WAITS], {}))
+                cluster.leader.kill()
+                killed = time.monotonic()
+                await app.enqueue_many(bound(app, [WAITS], {}))
+                return time.monotonic() - killed
+
+        return asyncio.run(measure())
+
+
+CASES = (
+    Case("a killed child's job starts again", child, 1.0),
+    Case("a killed worker's job starts again", tree, 1.0),
+    Case("an embedded worker's job starts again", embedded, LEASE + 1),
+    Case("a worker stops past its grace", stop, GRACE + 1),
+    Case("a worker stops at the second signal", second_signal, 2.0),
+    Case("children end after their supervisor", orphans, LEASE + 1),
+    Case("good jobs beside a deadly one wait", deadly, 1.0),
+)
+SERVERS = (
+    Case("PostgreSQL: a killed worker's job starts again", on_postgres, 1.0),
+    Case("etcd: a killed worker's job starts again", on_etcd, 9.0),
+    Case("DynamoDB: a killed worker's job starts again", on_dynamodb, 9.0),
+    Case("etcd: a job is stored after the leader's kill", etcd_leader, 3.0),
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """Return 0 if every median is within what is asked, else 1."""
+    asked = _parser().parse_args(words)
+    rows, is_well = [["", "seconds", "asked"]], True
+    for case in (*CASES, *SERVERS) if asked.servers else CASES:
+        tell(case.label)
+        took = [_measured(case) for _ in range(asked.rounds)]
+        rows.append([case.label, spread(Series(took), 2), f"at most {case.asked:g}"])
+        is_well &= median(took) <= case.asked
+    tell()
+    print("\n".join(table(rows)))
+    return 0 if is_well else 1
+
+
+def _measured(case: Case) -> float:
+    with tempfile.TemporaryDirectory(prefix="outlast-bench-") as name:
+        return case.measure(Path(name))
+
+
+@contextmanager
+def _at_work(
+    folder: Path, *options: str, **over: str | int
+) -> Iterator[tuple[Grow, Tree, Notes, str]]:
+    """A worker in the middle of a job that waits in its first run."""
+    ledger = Ledger(folder)
+    [job] = ledger.enqueue(WAITS)
+    with forest(folder) as grow:
+        worker = grow(*options, **over)
+        until(lambda: ledger.notes.of(job), what="its run")
+        yield grow, worker, ledger.notes, job
+
+
+def _again(notes: Notes, job: str) -> float:
+    """Return when its second run began."""
+    return float(until(lambda: notes.of(job)[1:], what="its second run")[0].at)
+
+
+def _exit_after(worker: Tree) -> float:
+    asked = time.monotonic()
+    worker.signal(signal.SIGTERM)
+    worker.wait()
+    return time.monotonic() - asked
+
+
+def _seconds_for_some(ledger: Ledger) -> float:
+    """Return the seconds from the first job stored to the last one ended, by the store's clock."""
+    jobs = ledger.enqueue(*[("brief", {"n": 0, "seconds": 0.02})] * 10)
+    until(lambda: set(map(ledger.state, jobs)) == {"succeeded"}, what="the end of good jobs")
+    created = dict(ledger.rows("SELECT id, created_at / 1e6 FROM outlast_jobs"))
+    ended = max(run.finished for run in ledger.runs(*jobs))
+    return float(ended - min(created[job] for job in jobs))
+
+
+async def _tree_at(url: str, folder: Path, settings: dict[str, str]) -> float:
+    notes, env = Notes(folder), {"CHAOS_URL": url}
+    with forest(folder) as grow:
+        async with register(Outlast(url), notes) as app:
+            [job] = await app.enqueue_many(bound(app, [WAITS], {}))
+        first = grow(env=env, **settings).ready()
+        until(lambda: notes.of(job.id), what="its run")
+        grow(env=env, **settings).ready()
+        first.kill()
+        killed = time.monotonic()
+        return _again(notes, job.id) - killed
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench takeover", description=__doc__)
+    add = parser.add_argument
+    add("--rounds", type=int, default=5, help="how often each is measured (5)")
+    add("--servers", action="store_true", help="measure on PostgreSQL, etcd and DynamoDB as well")
+    return parser
