@@ -138,7 +138,7 @@ async def test_looking_for_what_is_due_costs_what_is_due() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [key_layout.SCHEDULE_NAME, key_layout.TRIGGER, key_layout.STANDING]
+    "part", [key_layout.SCHEDULE_NAME, key_layout.TRIGGER, key_layout.SCHEDULE_STATE]
 )
 async def test_entry_that_a_schedule_lacks_is_found_by_verify(part: str) -> None:
     engine = MemoryEngine()

@@ -65,7 +65,7 @@ class EngineLeases(Protocol):
     """For records that go by themselves, by the engine's own clock."""
 
     async def put(self, record: Write, *, span: float) -> Keep:
-        """Put a record that is gone when nobody has kept it for so many seconds."""
+        """Put a record that is gone when nobody has record it for so many seconds."""
         ...
 
     async def left(self, lease: str) -> int:

@@ -1,4 +1,4 @@
-"""Doing what somebody left half-done, whatever kind of note it is."""
+"""Doing what somebody left half-done, whatever kind of intent it is."""
 
 from outlast.errors import StoreCorrupt
 from outlast.store.keyvalue import intents
@@ -15,9 +15,9 @@ async def complete_all(context: StoreContext) -> int:
     return len(left)
 
 
-async def complete(context: StoreContext, note: Key) -> None:
+async def complete(context: StoreContext, intent: Key) -> None:
     """Do the rest of one note; harmless when it is gone."""
-    [entry] = await context.engine.get([note])
+    [entry] = await context.engine.get([intent])
     if entry is not None:
         await _finish(context, entry)
 

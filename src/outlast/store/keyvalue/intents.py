@@ -51,19 +51,19 @@ async def commit(engine: Engine, conditions: Conditions, writes: Sequence[Write]
     looked_at = conditions.keys() | {write.key for write in first}
     room = engine.limits.most_writes - len(looked_at) - 1
     assert room >= 0, f"{len(looked_at)} records must be written at once: {sorted(looked_at)}"
-    note = _key_of(first)
+    intent = _key_of(first)
     body = {"kind": WRITES, "writes": [_listed(write) for write in late[room:]]}
-    marked = [_marked(write, note.sort) for write in (*first, *late[:room])]
-    if not await engine.transact({**conditions, note: None}, [*marked, Write(note, body)]):
+    marked = [_marked(write, intent.sort) for write in (*first, *late[:room])]
+    if not await engine.transact({**conditions, intent: None}, [*marked, Write(intent, body)]):
         return False
-    await complete_writes(engine, note)
+    await complete_writes(engine, intent)
     return True
 
 
-async def complete_writes(engine: Engine, note: Key) -> None:
+async def complete_writes(engine: Engine, intent: Key) -> None:
     """Do the rest of one note; harmless when it is done, or somebody else does it."""
     while True:
-        [entry] = await engine.get([note])
+        [entry] = await engine.get([intent])
         if entry is None:
             return
         await _step(engine, entry)
@@ -95,16 +95,16 @@ def _rank(write: Write) -> int:
 
 
 def _key_of(writes: Sequence[Write]) -> Key:
-    """Named after the first job it concerns: one job has one note at a time."""
+    """Named after the first job it concerns: one job has one intent at a time."""
     job = next(write for write in writes if write.key.part == key_layout.JOB)
     return Key(key_layout.PENDING, f"{WRITES}#{job.key.sort}")
 
 
-def _marked(write: Write, note: str) -> Write:
-    """Whoever reads the job finds the note."""
+def _marked(write: Write, intent: str) -> Write:
+    """Whoever reads the job finds the intent."""
     if write.key.part != key_layout.JOB or write.value is None:
         return write
-    return Write(write.key, {**write.value, "pending": note})
+    return Write(write.key, {**write.value, "pending": intent})
 
 
 def _listed(write: Write) -> list[Any]:
@@ -112,6 +112,6 @@ def _listed(write: Write) -> list[Any]:
     return [write.key.part, write.key.sort, None if value is None else dict(value)]
 
 
-def done(note: Key) -> Write:
-    """What ends a note."""
-    return Write(note, None)
+def done(intent: Key) -> Write:
+    """What ends a intent."""
+    return Write(intent, None)

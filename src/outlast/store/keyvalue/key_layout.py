@@ -30,7 +30,7 @@ ACTIVE: Final = "active"
 SLOT: Final = "slot"
 SCHEDULE: Final = "schedule"
 SCHEDULE_NAME: Final = "schedule-name"
-STANDING: Final = "schedule-state"
+SCHEDULE_STATE: Final = "schedule-state"
 TRIGGER: Final = "schedule-trigger"
 ONCE: Final = "once"
 QUEUE: Final = "queue"
@@ -51,7 +51,7 @@ READY: Final = "ready#"
 LATER: Final = "later#"
 OPEN: Final = "open#"
 
-NOBODY: Final = "-"
+NO_JOB: Final = "-"
 """Whose events concern no job."""
 
 _SIGNED: Final = 1 << 63
@@ -70,7 +70,7 @@ def time_key(moment: datetime) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def at_stamp(text: str) -> datetime:
+def from_time_key(text: str) -> datetime:
     return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=UTC)
 
 
@@ -140,7 +140,7 @@ def of_job(part: str, job_id: str) -> KeyRange:
 
 
 def event_key(job_id: str | None, event_id: int) -> Key:
-    return Key(EVENT, f"{job_id or NOBODY}#{number(event_id)}")
+    return Key(EVENT, f"{job_id or NO_JOB}#{number(event_id)}")
 
 
 def dedupe_part(key: str) -> str:

@@ -18,7 +18,7 @@ class EngineWatchBridge:
         self._wake = wake
         self._leave = engine.watch(PARTS, self._heard)
 
-    def publish(self, hint: Notification) -> None:
+    def publish(self, notification: Notification) -> None:
         """Nothing is to be said: what was written is heard."""
 
     def update_topics(self) -> None:
@@ -30,9 +30,9 @@ class EngineWatchBridge:
             self._leave = None
 
     def _heard(self, write: Write) -> None:
-        hint = of_write(write)
-        if hint is not None:
-            self._wake(hint)
+        notification = of_write(write)
+        if notification is not None:
+            self._wake(notification)
 
 
 def of_write(write: Write) -> Notification | None:

@@ -1,7 +1,7 @@
 """A unit of work: what it read stays as it was until all that it writes is written, at once.
 
 Where a transaction of the engine is too small for it, the records that count go first, together
-with a note of the rest; whoever comes upon that note does the rest (see `notes`).
+with a note of the rest; whoever comes upon that intent does the rest (see `notes`).
 """
 
 import asyncio
@@ -53,13 +53,13 @@ class ReadConflict(Exception):
 class PendingIntent(Exception):
     """Somebody left a note that must be done before this unit can be."""
 
-    def __init__(self, note: Key) -> None:
-        super().__init__(note)
-        self.note = note
+    def __init__(self, intent: Key) -> None:
+        super().__init__(intent)
+        self.intent = intent
 
 
 class UnitOfWork:
-    """Reads remember versions, writes are kept back, `commit` compares."""
+    """Reads remember versions, writes are record back, `commit` compares."""
 
     def __init__(self, engine: Engine, seen: LocationCache | None = None) -> None:
         self.engine = engine
@@ -99,9 +99,9 @@ class UnitOfWork:
         found = await self.engine.range(span, limit=limit + len(own), reverse=reverse)
         if not own:
             return found
-        kept = [entry for entry in found if entry.key not in own]
+        record = [entry for entry in found if entry.key not in own]
         written = [StoredItem(key, value, "") for key, value in own.items() if value is not None]
-        return sorted((*kept, *written), key=lambda e: e.key.sort, reverse=reverse)[:limit]
+        return sorted((*record, *written), key=lambda e: e.key.sort, reverse=reverse)[:limit]
 
     async def ranges(self, spans: Sequence[KeyRange]) -> list[list[StoredItem]]:
         """All records of each span as this unit sees them, in as few requests as it takes."""
@@ -211,7 +211,7 @@ class UnitRunner:
                 if await unit.commit():
                     return answer
             except PendingIntent as left:
-                await self._finish(left.note)
+                await self._finish(left.intent)
             except ReadConflict:
                 pass
             await asyncio.sleep(self._pause(pause))

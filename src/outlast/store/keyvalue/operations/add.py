@@ -23,7 +23,7 @@ from outlast.store.keyvalue.engine import Key, StoredItem, Value
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.repositories import groups, queues, slots
 from outlast.store.keyvalue.repositories import jobs as job_repository
-from outlast.store.keyvalue.repositories.job_codec import JobRecord, is_over
+from outlast.store.keyvalue.repositories.job_codec import JobRecord, is_expired
 from outlast.store.keyvalue.repositories.queues import register_queue
 from outlast.store.keyvalue.unit_of_work import Read, UnitOfWork
 
@@ -87,8 +87,8 @@ async def placed_among(context: StoreContext, names: Collection[str]) -> set[str
 
 
 def _placed(found: Sequence[StoredItem | None]) -> set[str]:
-    kept = [queues.from_value(entry.value).queue for entry in found if entry is not None]
-    return {queue.name for queue in kept if queue.ordering is Ordering.POSITION}
+    record = [queues.from_value(entry.value).queue for entry in found if entry is not None]
+    return {queue.name for queue in record if queue.ordering is Ordering.POSITION}
 
 
 async def _add(
@@ -113,14 +113,14 @@ async def _add(
 
 
 async def _put(unit: UnitOfWork, new: NewJob, seq: int, now: datetime) -> Added:
-    kept = await put(unit, new, seq, now)
-    return kept if isinstance(kept, Added) else Added(new.id, created=True)
+    record = await put(unit, new, seq, now)
+    return record if isinstance(record, Added) else Added(new.id, created=True)
 
 
 async def put(
     unit: UnitOfWork, new: NewJob, seq: int, now: datetime, *, reservation: int | None = None
 ) -> JobRecord | Added:
-    """The job as it will be kept, or what became of it instead; in the caller's unit."""
+    """The job as it will be record, or what became of it instead; in the caller's unit."""
     why = why_malformed(new)
     await unit.fetch(looked_at(new))
     holder = await _holder(unit, new, now)
@@ -189,7 +189,7 @@ async def _is_held(unit: UnitOfWork, value: Value, now: datetime) -> bool:
     """Whether the record may be trusted: a dedupe record whose job was never purged and is gone
     points at nothing, and is written anew."""
     if "job_pk" not in value or value.get("purged"):
-        return not is_over(value, now)
+        return not is_expired(value, now)
     if await job_repository.load(unit, value["job_id"]) is not None:
         return True
     log.warning(
@@ -217,7 +217,7 @@ async def _keep(
     position = await queues.new_position(unit, new.queue, new.priority)
     root_id = None if before is None else before.job.root_id
     job = to_job(new, seq=seq, position=position, now=now, root_id=root_id)
-    kept = JobRecord(
+    record = JobRecord(
         job=job,
         root_seq=seq if before is None else before.root_seq,
         key=new.key,
@@ -226,13 +226,13 @@ async def _keep(
         member=new.group_id if new.member else None,
         reservation=reservation,
     )
-    job_repository.save(unit, None, kept)
+    job_repository.save(unit, None, record)
     await _take(unit, new, job)
     if new.member:
         await groups.enter(unit, new.group_id or "")
     if before is not None:
         await _follow(unit, before, job)
-    return kept
+    return record
 
 
 async def _take(unit: UnitOfWork, new: NewJob, job: Job) -> None:

@@ -48,7 +48,7 @@ class Applied:
     """What became of one change."""
 
     is_written: bool = False
-    hint: Notification | None = None
+    notification: Notification | None = None
     plan: Key | None = None  # positions that follow from it
 
 
@@ -69,9 +69,9 @@ class KeyValueApplyOperations(KeyValueOperations):
             is_alone=lambda change: repeated or not _is_routine(change),
             size=lambda change: len(change.result or "") + sum(map(len, change.artifacts)),
         )
-        for hint in (answer.hint for answer in answers):
-            if hint is not None:
-                context.notify(hint)
+        for notification in (answer.notification for answer in answers):
+            if notification is not None:
+                context.notify(notification)
         return [answer.is_written for answer in answers]
 
 
@@ -104,52 +104,54 @@ async def _apply(context: StoreContext, changes: Sequence[Change]) -> list[Appli
 async def _apply_one(unit: UnitOfWork, context: StoreContext, change: Change, seq: int) -> Applied:
     if not is_storable_change(change):
         return Applied()
-    kept, now = await job_repository.load(unit, change.job_id), context.now()
-    if kept is None:
+    record, now = await job_repository.load(unit, change.job_id), context.now()
+    if record is None:
         return Applied()
-    if change.token != kept.job.token or not await _guard_holds(unit, context, kept, change):
-        await _record_refusal(unit, kept, change, now)
+    if change.token != record.job.token or not await _guard_holds(unit, context, record, change):
+        await _record_refusal(unit, record, change, now)
         return Applied()
-    if not await positions.may_change(unit, kept, change, now):
+    if not await positions.may_change(unit, record, change, now):
         return Applied()
     if change.edit is None and change.place is None:
-        hint = await _settle(unit, context, kept, change, seq)
-        return Applied(is_written=True, hint=hint)
+        notification = await _settle(unit, context, record, change, seq)
+        return Applied(is_written=True, notification=notification)
     plan = None
     if change.edit is not None:
-        await positions.edit(unit, kept, change, now)
+        await positions.edit(unit, record, change, now)
     else:
-        plan = await positions.move(unit, kept, change, now)
+        plan = await positions.move(unit, record, change, now)
     await _record(unit, change, EventKind(change.move.kind or ""), now, None)
-    hint = Notification(queues=frozenset({kept.job.queue}))
-    return Applied(is_written=True, hint=hint, plan=plan)
+    notification = Notification(queues=frozenset({record.job.queue}))
+    return Applied(is_written=True, notification=notification, plan=plan)
 
 
 async def _guard_holds(
-    unit: UnitOfWork, context: StoreContext, kept: JobRecord, change: Change
+    unit: UnitOfWork, context: StoreContext, record: JobRecord, change: Change
 ) -> bool:
-    job = kept.job
+    job = record.job
     match change.move.guard:
         case Guard.OPEN:
-            return kept.is_open
+            return record.is_open
         case Guard.LAPSED:
-            return kept.lease is not None and context.leases.is_over(kept.lease)
+            return record.lease is not None and context.leases.is_over(record.lease)
         case Guard.WAITING:
             return job.state in WAITING
         case Guard.RESERVATION_EXPIRED:
-            held = await reservations.active_of(unit, kept) if job.state in WAITING else None
-            return held is not None and context.leases.is_over(held.silence)
+            held = await reservations.active_of(unit, record) if job.state in WAITING else None
+            return held is not None and context.leases.is_over(held.expiry)
         case Guard.STATE:
-            is_followed = change.successor is not None and kept.successor is not None
+            is_followed = change.successor is not None and record.successor is not None
             return job.state is change.was and job.state in WAITING | FINAL and not is_followed
         case Guard.DETACHED:
-            return kept.is_detached
+            return record.is_detached
     assert_never(change.move.guard)
 
 
-async def _record_refusal(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> None:
+async def _record_refusal(
+    unit: UnitOfWork, record: JobRecord, change: Change, now: datetime
+) -> None:
     if change.move.guard is Guard.OPEN:
-        await require_kept(unit, kept)  # an event of a job that is gone belongs to nobody
+        await require_kept(unit, record)  # an event of a job that is gone belongs to nobody
         await job_repository.append_event(
             unit,
             EventKind.LATE_WRITE_REFUSED,
@@ -161,19 +163,19 @@ async def _record_refusal(unit: UnitOfWork, kept: JobRecord, change: Change, now
 
 
 async def _settle(
-    unit: UnitOfWork, context: StoreContext, kept: JobRecord, change: Change, seq: int
+    unit: UnitOfWork, context: StoreContext, record: JobRecord, change: Change, seq: int
 ) -> Notification:
-    now, was = context.now(), kept
+    now, was = context.now(), record
     if change.move.guard is Guard.DETACHED:
-        kept, change = await _taken(unit, kept, change, now)
-    run_id = await _run_id(unit, kept)
-    if kept.run_id is not None and change.move.run is not None:
-        await runs.close(unit, kept, change, now)
-        kept = replace(kept, lease=None, lease_until=None, run_id=None, run_started_at=None)
+        record, change = await _taken(unit, record, change, now)
+    run_id = await _run_id(unit, record)
+    if record.run_id is not None and change.move.run is not None:
+        await runs.close(unit, record, change, now)
+        record = replace(record, lease=None, lease_until=None, run_id=None, run_started_at=None)
     change = yield_to_cancel(was.job, change)
-    moved = replace(kept, job=apply_change(kept.job, change, now))
+    moved = replace(record, job=apply_change(record.job, change, now))
     if change.move.to is not State.RUNNING:
-        moved = replace(moved, is_detached=False, last_error=change.error or kept.last_error)
+        moved = replace(moved, is_detached=False, last_error=change.error or record.last_error)
     if change.successor is not None:
         await _insert_successor(unit, moved, change.successor, seq, now)
         moved = replace(moved, successor=change.successor.id, is_followed=True)
@@ -187,23 +189,23 @@ async def _settle(
         await _record(unit, change, change.move.kind, now, run_id)
     has_successor = change.successor is not None
     await groups.advance(unit, was, moved, now, has_successor=has_successor)
-    return _hint(moved, change)
+    return _notification(moved, change)
 
 
-def _hint(kept: JobRecord, change: Change) -> Notification:
-    is_work = kept.job.state is State.QUEUED or change.successor is not None
-    makes_room = kept.is_counted and change.move.run is not None
-    concerned = {kept.job.queue} if is_work or makes_room or kept.reservation else set()
-    concerned |= {""} if kept.member else set()  # another member may go on, in whatever queue
+def _notification(record: JobRecord, change: Change) -> Notification:
+    is_work = record.job.state is State.QUEUED or change.successor is not None
+    makes_room = record.is_counted and change.move.run is not None
+    concerned = {record.job.queue} if is_work or makes_room or record.reservation else set()
+    concerned |= {""} if record.member else set()  # another member may go on, in whatever queue
     is_asked = change.move.to is State.RUNNING
-    return Notification(queues=frozenset(concerned), ended=kept.job.is_final, cancelled=is_asked)
+    return Notification(queues=frozenset(concerned), ended=record.job.is_final, cancelled=is_asked)
 
 
-async def _run_id(unit: UnitOfWork, kept: JobRecord) -> RunId | None:
+async def _run_id(unit: UnitOfWork, record: JobRecord) -> RunId | None:
     """Of the run that the event is about: the open one, or the last of a job adrift."""
-    if kept.run_id is not None or not kept.is_detached:
-        return kept.run_id
-    closed = await runs.closed(unit, kept.job)
+    if record.run_id is not None or not record.is_detached:
+        return record.run_id
+    closed = await runs.closed(unit, record.job)
     return closed[-1].run_id if closed else None
 
 
@@ -224,47 +226,47 @@ async def _record(
 
 
 async def _taken(
-    unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime
+    unit: UnitOfWork, record: JobRecord, change: Change, now: datetime
 ) -> tuple[JobRecord, Change]:
     """A job adrift, behind all others and with the run it lacked; its successor it keeps."""
-    position = await queues.new_position(unit, kept.job.queue, 0)
-    job = replace(kept.job, priority=0, position=position, available_at=now)
-    if kept.successor is not None:
+    position = await queues.new_position(unit, record.job.queue, 0)
+    job = replace(record.job, priority=0, position=position, available_at=now)
+    if record.successor is not None:
         change = replace(change, successor=None)
     if change.run_id is None:
-        return replace(kept, job=job), change
+        return replace(record, job=job), change
     job = start_missing_run(job, now)
-    taken = replace(kept, job=job, run_id=change.run_id, run_started_at=now)
+    taken = replace(record, job=job, run_id=change.run_id, run_started_at=now)
     return taken, replace(change, token=job.token)
 
 
 async def _insert_successor(
-    unit: UnitOfWork, kept: JobRecord, successor: Successor, seq: int, now: datetime
+    unit: UnitOfWork, record: JobRecord, successor: Successor, seq: int, now: datetime
 ) -> None:
     """The next of the chain: what was asked and what was counted, and nothing of what was done."""
-    job = kept.job
+    job = record.job
     position = await queues.new_position(unit, job.queue, job.priority)
     following = to_successor(job, successor, seq=seq, position=position, now=now)
     new = JobRecord(
         job=following,
-        root_seq=kept.root_seq,
-        active_key=kept.active_key,
-        member=kept.member,
-        last_error=kept.last_error,
+        root_seq=record.root_seq,
+        active_key=record.active_key,
+        member=record.member,
+        last_error=record.last_error,
     )
     job_repository.save(unit, None, new)
 
 
 def _without_active_key(
-    unit: UnitOfWork, kept: JobRecord, successor: Successor | None
+    unit: UnitOfWork, record: JobRecord, successor: Successor | None
 ) -> JobRecord:
     """Freed, or handed to the successor."""
-    if kept.active_key is None:
-        return kept
-    key = key_layout.active_key(kept.active_key)
+    if record.active_key is None:
+        return record
+    key = key_layout.active_key(record.active_key)
     if successor is None:
         unit.delete(key)
     else:
-        held = {"job_id": successor.id, "root_id": kept.job.root_id, "key": kept.active_key}
+        held = {"job_id": successor.id, "root_id": record.job.root_id, "key": record.active_key}
         unit.put(key, held)
-    return replace(kept, active_key=None)
+    return replace(record, active_key=None)

@@ -55,7 +55,7 @@ class KeyValueAuditOperations(KeyValueOperations):
         """A page at one moment: if anything that was read changed meanwhile, it is read again."""
         context = self._context
         await complete_all(context)
-        return await context.run_unit(partial(_dossiers, after=after, limit=limit))
+        return await context.run_unit(partial(_audit_page, after=after, limit=limit))
 
     async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:
         """Return up to `limit` records of each kind that belong to nothing."""
@@ -69,24 +69,24 @@ class KeyValueAuditOperations(KeyValueOperations):
         ]
 
 
-async def _dossiers(unit: UnitOfWork, *, after: int, limit: int) -> list[JobAudit]:
+async def _audit_page(unit: UnitOfWork, *, after: int, limit: int) -> list[JobAudit]:
     page = await job_repository.all_jobs(unit, after=after, limit=limit)
-    await unit.fetch([key for kept in page for key in indexes(kept)])
-    closed = await runs.closed_of(unit, [kept.job for kept in page])
-    told = await _events_of(unit, [kept.job.id for kept in page])
+    await unit.fetch([key for record in page for key in indexes(record)])
+    closed = await runs.closed_of(unit, [record.job for record in page])
+    told = await _events_of(unit, [record.job.id for record in page])
     each = zip(page, closed, told, strict=True)
-    answer = [await _dossier(unit, kept, done, events) for kept, done, events in each]
+    answer = [await _audit_job(unit, record, done, events) for record, done, events in each]
     await unit.require_unchanged()
     return answer
 
 
-async def _dossier(
-    unit: UnitOfWork, kept: JobRecord, closed: Sequence[RunRecord], events: Sequence[EventRecord]
+async def _audit_job(
+    unit: UnitOfWork, record: JobRecord, closed: Sequence[RunRecord], events: Sequence[EventRecord]
 ) -> JobAudit:
-    job = kept.job
-    root = kept if job.root_id == job.id else await job_repository.load(unit, job.root_id)
-    after = None if kept.successor is None else await job_repository.load(unit, kept.successor)
-    group = None if kept.member is None else await groups.load(unit, kept.member)
+    job = record.job
+    root = record if job.root_id == job.id else await job_repository.load(unit, job.root_id)
+    after = None if record.successor is None else await job_repository.load(unit, record.successor)
+    group = None if record.member is None else await groups.load(unit, record.member)
     return JobAudit(
         id=job.id,
         seq=job.seq,
@@ -94,26 +94,30 @@ async def _dossier(
         queue=job.queue,
         created_at=job.created_at,
         params_are_json=is_json(job.params, ANY_SIZE),
-        places=await _places(unit, kept),
+        places=await _places(unit, record),
         runs=tuple(_run(run) for run in closed),
         events=tuple(_told(event) for event in events),
         root_id=None if root is None else root.job.id,
-        before=None if job.retry_of is None else await _before(unit, kept, job.retry_of),
+        before=None if job.retry_of is None else await _before(unit, record, job.retry_of),
         successors=() if after is None else (after.job.id,),
-        reservations=await _reserved(unit, kept),
-        is_member=kept.member is not None,
+        reservations=await _reserved(unit, record),
+        is_member=record.member is not None,
         group_id=None if group is None else group.group.id,
     )
 
 
-async def _places(unit: UnitOfWork, kept: JobRecord) -> tuple[StateRow, ...]:
+async def _places(unit: UnitOfWork, record: JobRecord) -> tuple[StateRow, ...]:
     """One, unless it is adrift, or an index entry without which nobody would find it is gone."""
-    job = kept.job
-    is_found = all([await unit.get(key) is not None for key in indexes(kept)])
-    if kept.is_detached or not is_found:
+    job = record.job
+    is_found = all([await unit.get(key) is not None for key in indexes(record)])
+    if record.is_detached or not is_found:
         return ()
     where = (
-        StateTable.END if job.is_final else StateTable.OPEN if kept.is_open else StateTable.WAITING
+        StateTable.END
+        if job.is_final
+        else StateTable.OPEN
+        if record.is_open
+        else StateTable.WAITING
     )
     return (
         StateRow(
@@ -123,7 +127,7 @@ async def _places(unit: UnitOfWork, kept: JobRecord) -> tuple[StateRow, ...]:
             failures=job.failures,
             losses=job.losses,
             at=job.finished_at,
-            run_id=kept.run_id,
+            run_id=record.run_id,
         ),
     )
 
@@ -138,7 +142,7 @@ async def _events_of(unit: UnitOfWork, jobs: Sequence[str]) -> list[list[EventRe
     return [[by_number[n] for n in each if n in by_number] for each in mine]
 
 
-async def _before(unit: UnitOfWork, kept: JobRecord, job_id: JobId) -> Predecessor:
+async def _before(unit: UnitOfWork, record: JobRecord, job_id: JobId) -> Predecessor:
     before = await job_repository.load(unit, job_id)
     if before is None:
         return Predecessor(id=None)
@@ -150,15 +154,15 @@ async def _before(unit: UnitOfWork, kept: JobRecord, job_id: JobId) -> Predecess
         root_id=before.job.root_id,
         failures=before.job.failures if is_final else None,
         losses=before.job.losses if is_final else None,
-        chained=(EventKind.CHAINED, kept.job.created_at) in told,
+        chained=(EventKind.CHAINED, record.job.created_at) in told,
     )
 
 
-async def _reserved(unit: UnitOfWork, kept: JobRecord) -> tuple[AuditedReservation, ...]:
-    if kept.reservation is None:
+async def _reserved(unit: UnitOfWork, record: JobRecord) -> tuple[AuditedReservation, ...]:
+    if record.reservation is None:
         return ()
-    found = await reservations.load(unit, kept.reservation)
-    if found is None or found.reservation.job_id != kept.job.id:
+    found = await reservations.load(unit, record.reservation)
+    if found is None or found.reservation.job_id != record.job.id:
         return ()
     held = found.reservation
     return (AuditedReservation(id=held.id, queue=held.queue, status=held.status),)
@@ -182,18 +186,18 @@ async def _dangling_records(context: StoreContext) -> AsyncIterator[DanglingReco
     async for entry in _orphans(context, key_layout.RUN):
         rows = (f"runs job={entry.value['job_id']} token={entry.value['token']}",)
         yield DanglingRecord(kind=StrayKind.RUN, rows=rows)
-    async for stray in _of_events(context):
-        yield stray
-    async for stray in _of_places(context):
-        yield stray
-    async for stray in _of_keys(context):
-        yield stray
-    async for stray in _of_slots(context):
-        yield stray
-    async for stray in _of_reservations(context):
-        yield stray
-    async for stray in _of_schedules(context):
-        yield stray
+    async for dangling in _of_events(context):
+        yield dangling
+    async for dangling in _of_places(context):
+        yield dangling
+    async for dangling in _of_keys(context):
+        yield dangling
+    async for dangling in _of_slots(context):
+        yield dangling
+    async for dangling in _of_reservations(context):
+        yield dangling
+    async for dangling in _of_schedules(context):
+        yield dangling
 
 
 async def _of_events(context: StoreContext) -> AsyncIterator[DanglingRecord]:
@@ -230,23 +234,23 @@ async def _unknown(unit: UnitOfWork, *, page: Sequence[StoredItem]) -> list[Stor
     """Those that are not their job's, or were not when it was looked at."""
     jobs = await job_repository.load_many(unit, [entry.value["id"] for entry in page])
     found = zip(page, jobs, strict=True)
-    return [entry for entry, kept in found if kept is None or entry.key not in indexes(kept)]
+    return [entry for entry, record in found if record is None or entry.key not in indexes(record)]
 
 
 async def _is_ghost(unit: UnitOfWork, *, key: Key, job_id: str) -> bool:
-    kept = await job_repository.load(unit, job_id)
-    is_wanted = kept is not None and key in indexes(kept)
+    record = await job_repository.load(unit, job_id)
+    is_wanted = record is not None and key in indexes(record)
     return not is_wanted and await unit.get(key) is not None
 
 
 async def _of_keys(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     """An active key is held by the last job of a chain, and said to be its root's."""
     async for entry in scan_partition(context, key_layout.ACTIVE):
-        kept = await context.run_unit(partial(job_repository.load, job_id=entry.value["job_id"]))
+        record = await context.run_unit(partial(job_repository.load, job_id=entry.value["job_id"]))
         rows, about = (f"keys scope=active key={entry.value['key']}",), entry.value["key"]
-        if kept is None:
+        if record is None:
             yield DanglingRecord(kind=StrayKind.KEY, rows=rows, about=about)
-        elif kept.job.is_final:
+        elif record.job.is_final:
             root = JobId(entry.value["root_id"])
             yield DanglingRecord(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=about, job_id=root)
 
@@ -258,13 +262,13 @@ async def _of_slots(context: StoreContext) -> AsyncIterator[DanglingRecord]:
         rows = await context.engine.get([Key(key_layout.SLOT, value["slot"]) for value in made])
         for value, row in zip(made, rows, strict=True):
             is_own = row is not None and row.value.get("job_id") == value["id"]
-            kept = (
+            record = (
                 None
                 if is_own
                 else await context.run_unit(partial(job_repository.load, job_id=value["id"]))
             )
-            if kept is not None:
-                yield _unslotted(kept.job)
+            if record is not None:
+                yield _unslotted(record.job)
 
 
 def _unslotted(job: Job) -> DanglingRecord:
@@ -291,7 +295,7 @@ FOUND_BY: Final = (key_layout.SCHEDULE_NAME, key_layout.TRIGGER)
 async def _of_schedules(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     """From one reading of all; whoever looks wrong there is looked at again, at one moment."""
     held: dict[str, dict[Key, Value | None]] = defaultdict(dict)
-    for part in (key_layout.SCHEDULE, key_layout.STANDING, *FOUND_BY):
+    for part in (key_layout.SCHEDULE, key_layout.SCHEDULE_STATE, *FOUND_BY):
         async for entry in scan_partition(context, part):
             held[entry.value["id"]][entry.key] = entry.value
     for schedule_id, records in held.items():
@@ -315,13 +319,13 @@ async def _look(unit: UnitOfWork, *, schedule_id: str, seen: Collection[Key]) ->
 
 def _apart(schedule_id: str, records: Mapping[Key, Value | None]) -> tuple[str, ...]:
     """Where one half is without the other, and entries that are missing or too many."""
-    planned, standing = [records.get(key) for key in schedules.record_keys(schedule_id)]
-    if (planned and planned["version"]) != (standing and standing["version"]):
+    planned, state = [records.get(key) for key in schedules.record_keys(schedule_id)]
+    if (planned and planned["version"]) != (state and state["version"]):
         return tuple(f"{key.part} {key.sort}" for key in schedules.record_keys(schedule_id))
     found = {
         key
         for key, value in records.items()
         if key.part in FOUND_BY and value is not None and value["id"] == schedule_id
     }
-    apart = found ^ schedules.found_by(planned, standing)
+    apart = found ^ schedules.found_by(planned, state)
     return tuple(f"{key.part} {key.sort}" for key in sorted(apart))

@@ -28,14 +28,14 @@ from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.repositories.queues import QueueRecord
 from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
-ROUNDS: Final = 20
+MAX_CLAIM_ROUNDS: Final = 20
 """How often a claim looks again when others were quicker."""
 
-AT_ONCE: Final = 8
+MAX_CLAIMS_PER_TRANSACTION: Final = 8
 """How many go into one transaction: where others claim too, few are lost with it."""
 
-PAGE: Final = 10
-MOST_PAGE: Final = 1_000
+MIN_PAGE: Final = 10
+MAX_PAGE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +54,11 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClaimSnapshot:
-    """What a claim begins with; `has_chores`: something is due, or was left half-done."""
+    """What a claim begins with; `has_pending_work`: something is due, or was left half-done."""
 
     queue: QueueRecord
     ready: list[StoredItem]
-    has_chores: bool
+    has_pending_work: bool
 
 
 class KeyValueClaimOperations(KeyValueOperations):
@@ -76,22 +76,22 @@ class KeyValueClaimOperations(KeyValueOperations):
         lease: timedelta,
     ) -> list[Claim]:
         context = self._context
-        wish = ClaimRequest(
+        request = ClaimRequest(
             holder=holder,
             queue=queue,
             types=frozenset(types),
             lease=lease,
             prefix=context.ids.prefix(),
         )
-        seen = await _look(context, queue, limit + prefetch)
-        if seen.has_chores:
+        snapshot = await _read_snapshot(context, queue, limit + prefetch)
+        if snapshot.has_pending_work:
             await _promote_due(context, limit=PROMOTED_AT_ONCE)
-            seen = await _look(context, queue, limit + prefetch)
-        if seen.queue.shown(context.now()).pause is not None:
+            snapshot = await _read_snapshot(context, queue, limit + prefetch)
+        if snapshot.queue.shown(context.now()).pause is not None:
             return []
-        if seen.queue.needs_serial_claims:
-            return await _claim_serially(context, wish, limit)
-        return await _claim_unlimited(context, wish, limit, prefetch, seen.ready)
+        if snapshot.queue.needs_serial_claims:
+            return await _claim_serially(context, request, limit)
+        return await _claim_unlimited(context, request, limit, prefetch, snapshot.ready)
 
     @requires_open_store
     async def promote_due(self, *, limit: int) -> int:
@@ -99,13 +99,13 @@ class KeyValueClaimOperations(KeyValueOperations):
         return await _promote_due(self._context, limit=limit)
 
 
-async def _look(context: StoreContext, name: str, most: int) -> ClaimSnapshot:
+async def _read_snapshot(context: StoreContext, name: str, most: int) -> ClaimSnapshot:
     """All in one request, where the engine can."""
     asked = [
         (KeyRange(key_layout.PENDING), 1),
         (_due(context.now()), 1),
         (queues.span(name), 1),
-        (KeyRange(key_layout.READY + name), _page(most)),
+        (KeyRange(key_layout.READY + name), _page_size(most)),
     ]
 
     async def work(_: UnitOfWork) -> ClaimSnapshot:
@@ -117,7 +117,7 @@ async def _look(context: StoreContext, name: str, most: int) -> ClaimSnapshot:
 
 async def _claim_unlimited(
     context: StoreContext,
-    wish: ClaimRequest,
+    request: ClaimRequest,
     limit: int,
     prefetch: int,
     ready: list[StoredItem] | None,
@@ -125,19 +125,20 @@ async def _claim_unlimited(
     """From a queue without a limit: all at once, and again where others were quicker."""
     claims: list[Claim] = []
     tried, passed = 0, set[str]()
-    for _ in range(ROUNDS):
+    for _ in range(MAX_CLAIM_ROUNDS):
         now_room = max(0, limit - len(claims))
         room = limit + prefetch - len(claims)
         unit, now = UnitOfWork(context.engine), context.now()
         chosen = await choose(
-            unit, wish, limit=now_room, most=room, now=now, first=ready, passed=passed
+            unit, request, limit=now_room, most=room, now=now, first=ready, passed=passed
         )
         ready = None
         numbered = list(enumerate(chosen, start=tried))
-        together_taken = await run_concurrently(
-            chunks(context, numbered, records=5, most=AT_ONCE), partial(_take, context, wish)
+        claimed = await run_concurrently(
+            chunks(context, numbered, records=5, most=MAX_CLAIMS_PER_TRANSACTION),
+            partial(_claim_chunk, context, request),
         )
-        answers = [answer for told in together_taken for answer in told]
+        answers = [answer for told in claimed for answer in told]
         claims += [answer for answer in answers if answer is not None]
         tried += len(chosen)
         taken = {claim.job_id for claim in claims}
@@ -147,53 +148,55 @@ async def _claim_unlimited(
     return claims
 
 
-async def _take(
-    context: StoreContext, wish: ClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
+async def _claim_chunk(
+    context: StoreContext, request: ClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
 ) -> list[Claim | None]:
     """Each that is still there to be taken; None for those where somebody was quicker."""
 
     async def work(unit: UnitOfWork) -> list[Claim | None]:
         await unit.fetch([Key(key_layout.JOB, entry.value["sort"]) for _, entry in numbered])
-        return [await _take_one(unit, context, wish, *each) for each in numbered]
+        return [await _claim_one(unit, context, request, *each) for each in numbered]
 
     return await context.run_unit(work)
 
 
-async def _take_one(
-    unit: UnitOfWork, context: StoreContext, wish: ClaimRequest, number: int, entry: StoredItem
+async def _claim_one(
+    unit: UnitOfWork, context: StoreContext, request: ClaimRequest, number: int, entry: StoredItem
 ) -> Claim | None:
-    kept = await job_repository.load_at(unit, entry.value["sort"])
-    if kept is not None and await reservations.active_of(unit, kept) is not None:
+    record = await job_repository.load_at(unit, entry.value["sort"])
+    if record is not None and await reservations.active_of(unit, record) is not None:
         return None  # the queue is held for it since it was looked at: the next claim takes it
-    return await open_run(unit, context, wish, kept, wish.run_id(number))
+    return await open_run(unit, context, request, record, request.run_id(number))
 
 
-async def _claim_serially(context: StoreContext, wish: ClaimRequest, limit: int) -> list[Claim]:
+async def _claim_serially(context: StoreContext, request: ClaimRequest, limit: int) -> list[Claim]:
     """From a queue whose runs are counted, or that is held for one job."""
     claims: list[Claim] = []
     is_last = False
     while len(claims) < limit:
         taken, is_last = await context.run_unit(
-            partial(_take_next, context=context, wish=wish, n=len(claims))
+            partial(_claim_next, context=context, request=request, n=len(claims))
         )
         claims += [taken] if taken is not None else []
         if taken is None or is_last:
             break
     if claims and is_last:  # a direct job was taken
-        context.notify(Notification(queues=frozenset({wish.queue}), ended=True))
+        context.notify(Notification(queues=frozenset({request.queue}), ended=True))
     return claims
 
 
-async def _take_next(
-    unit: UnitOfWork, *, context: StoreContext, wish: ClaimRequest, n: int
+async def _claim_next(
+    unit: UnitOfWork, *, context: StoreContext, request: ClaimRequest, n: int
 ) -> tuple[Claim | None, bool]:
-    queue, now = await queues.load(unit, wish.queue), context.now()
+    queue, now = await queues.load(unit, request.queue), context.now()
     gate = await queues.gate(unit, queue, now)
     if not gate.capacity(1, 0)[0]:
         return None, True
-    kept = await _next(unit, wish, queue, now)
-    run_id = wish.run_id(n)
-    claim = await open_run(unit, context, wish, kept, run_id, is_counted=queue.needs_serial_claims)
+    record = await _next_job(unit, request, queue, now)
+    run_id = request.run_id(n)
+    claim = await open_run(
+        unit, context, request, record, run_id, is_counted=queue.needs_serial_claims
+    )
     if claim is None:
         return None, True
     queues.save(unit, queue)  # as it is: of two who counted at once, one counts again
@@ -204,28 +207,30 @@ async def _take_next(
     return claim, queue.reservation is not None
 
 
-async def _next(
-    unit: UnitOfWork, wish: ClaimRequest, queue: QueueRecord, now: datetime
+async def _next_job(
+    unit: UnitOfWork, request: ClaimRequest, queue: QueueRecord, now: datetime
 ) -> JobRecord | None:
     if queue.reserved_for is not None:
-        kept = await job_repository.load(unit, queue.reserved_for)
-        if kept is None or kept.job.state is not State.QUEUED:
-            await unit.require_unchanged([queues.key(wish.queue)])  # it may be held for it no more
-        return kept if kept is not None and kept.job.type in wish.types else None
+        record = await job_repository.load(unit, queue.reserved_for)
+        if record is None or record.job.state is not State.QUEUED:
+            await unit.require_unchanged(
+                [queues.key(request.queue)]
+            )  # it may be held for it no more
+        return record if record is not None and record.job.type in request.types else None
     passed: set[str] = set()
-    while chosen := await choose(unit, wish, limit=1, most=1, now=now, passed=passed):
-        kept = await job_repository.load_at(unit, chosen[0].value["sort"])
-        if kept is not None and kept.job.state is not State.QUEUED:
+    while chosen := await choose(unit, request, limit=1, most=1, now=now, passed=passed):
+        record = await job_repository.load_at(unit, chosen[0].value["sort"])
+        if record is not None and record.job.state is not State.QUEUED:
             raise ReadConflict  # somebody took it meanwhile, and there may be others
-        if kept is not None and not kept.is_locked(now):
-            return kept
+        if record is not None and not record.is_locked(now):
+            return record
         passed.add(chosen[0].value["id"])
     return None
 
 
 async def choose(
     unit: UnitOfWork,
-    wish: ClaimRequest,
+    request: ClaimRequest,
     *,
     limit: int,
     most: int,
@@ -240,7 +245,7 @@ async def choose(
     """
     chosen: list[StoredItem] = []
     names: set[str] = set()
-    span, page = KeyRange(key_layout.READY + wish.queue), _page(most)
+    span, page = KeyRange(key_layout.READY + request.queue), _page_size(most)
     while len(chosen) < most:
         entries = await unit.range(span, limit=page) if first is None else first
         first = None
@@ -249,7 +254,7 @@ async def choose(
                 break
             is_wanted = len(chosen) < limit or entry.value["can_wait"]
             is_wanted = is_wanted and entry.value["id"] not in passed
-            if is_wanted and await _may_be_taken(unit, wish, entry.value, names, now):
+            if is_wanted and await _is_claimable(unit, request, entry.value, names, now):
                 chosen.append(entry)
                 names.add(entry.value.get("name", ""))
         if len(entries) < page:
@@ -258,14 +263,14 @@ async def choose(
     return chosen
 
 
-def _page(most: int) -> int:
-    return min(max(PAGE, 2 * most), MOST_PAGE)
+def _page_size(most: int) -> int:
+    return min(max(MIN_PAGE, 2 * most), MAX_PAGE)
 
 
-async def _may_be_taken(
-    unit: UnitOfWork, wish: ClaimRequest, value: Value, names: Collection[str], now: datetime
+async def _is_claimable(
+    unit: UnitOfWork, request: ClaimRequest, value: Value, names: Collection[str], now: datetime
 ) -> bool:
-    if value["type"] not in wish.types or value.get("deadline", to_micros(now)) < to_micros(now):
+    if value["type"] not in request.types or value.get("deadline", to_micros(now)) < to_micros(now):
         return False
     name = value.get("name")
     if name is None:
@@ -276,37 +281,37 @@ async def _may_be_taken(
 async def open_run(
     unit: UnitOfWork,
     context: StoreContext,
-    wish: ClaimRequest,
-    kept: JobRecord | None,
+    request: ClaimRequest,
+    record: JobRecord | None,
     run_id: RunId,
     *,
     is_counted: bool = False,
 ) -> Claim | None:
     """Open the next run of a queued job, under the next token; None if it cannot be taken now."""
     now = context.now()
-    if kept is None or kept.is_detached or kept.job.state is not State.QUEUED:
+    if record is None or record.is_detached or record.job.state is not State.QUEUED:
         return None
     if (
-        kept.is_locked(now)
-        or has_missed_start_deadline(kept.job, now)
-        or not await _take_name(unit, kept.job)
+        record.is_locked(now)
+        or has_missed_start_deadline(record.job, now)
+        or not await _reserve_name(unit, record.job)
     ):
         return None
-    job = start_run(kept.job, wish.holder, now)
+    job = start_run(record.job, request.holder, now)
     running = replace(
-        kept,
+        record,
         job=job,
         is_counted=is_counted,
         run_id=run_id,
         run_started_at=now,
-        lease=context.leases.end(wish.lease),
-        lease_until=now + wish.lease,
+        lease=context.leases.end(request.lease),
+        lease_until=now + request.lease,
     )
-    job_repository.save(unit, kept, running)
+    job_repository.save(unit, record, running)
     return to_claim(job, run_id)
 
 
-async def _take_name(unit: UnitOfWork, job: Job) -> bool:
+async def _reserve_name(unit: UnitOfWork, job: Job) -> bool:
     """Of `once` jobs of one name, one runs at a time."""
     if job.delivery is not Delivery.ONCE:
         return True
@@ -322,7 +327,7 @@ async def _promote_due(context: StoreContext, *, limit: int) -> int:
     moved, now = 0, context.now()
     while moved < limit:
         entries = await due_entries(
-            UnitOfWork(context.engine), now, limit=min(limit - moved, MOST_PAGE)
+            UnitOfWork(context.engine), now, limit=min(limit - moved, MAX_PAGE)
         )
         due = chunks(context, [entry.value["id"] for entry in entries], records=6)
         answers = await run_concurrently(
@@ -344,9 +349,13 @@ def _due(now: datetime) -> KeyRange:
 
 async def _promote(unit: UnitOfWork, *, ids: Sequence[str], now: datetime) -> int:
     found = await job_repository.load_many(unit, ids)
-    due = [kept for kept in found if kept and not kept.is_detached and is_due(kept.job, now)]
-    for kept in due:
-        job_repository.save(unit, kept, replace(kept, job=replace(kept.job, state=State.QUEUED)))
+    due = [
+        record for record in found if record and not record.is_detached and is_due(record.job, now)
+    ]
+    for record in due:
+        job_repository.save(
+            unit, record, replace(record, job=replace(record.job, state=State.QUEUED))
+        )
     return len(due)
 
 

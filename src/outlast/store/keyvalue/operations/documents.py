@@ -88,6 +88,6 @@ def from_value(value: Value) -> Document:
         key=value["key"],
         value=value["value"],
         version=value["version"],
-        created_at=key_layout.at_stamp(value["created_at"]),
-        updated_at=key_layout.at_stamp(value["updated_at"]),
+        created_at=key_layout.from_time_key(value["created_at"]),
+        updated_at=key_layout.from_time_key(value["updated_at"]),
     )

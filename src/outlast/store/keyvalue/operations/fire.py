@@ -145,9 +145,9 @@ async def _fire(context: StoreContext, bundle: Bundle) -> list[FireResult]:
         await unit.fetch([key for item in bundle for key in _looked_at(item.firing)])
         onward: dict[str, TriggerState] = {}
         fired = [await _answer(unit, item, onward, context.now()) for item in bundle]
-        for schedule_id, standing in onward.items():  # once, however many slots it went on by
+        for schedule_id, state in onward.items():  # once, however many slots it went on by
             schedules.save_trigger_state(
-                unit, await schedules.load_standing(unit, schedule_id), standing
+                unit, await schedules.load_trigger_state(unit, schedule_id), state
             )
         return fired
 
@@ -162,7 +162,7 @@ async def _fire(context: StoreContext, bundle: Bundle) -> list[FireResult]:
 def _looked_at(firing: Firing) -> list[Key]:
     if not _is_sound(firing):
         return []
-    own = [schedules.standing_key(firing.schedule_id), key_layout.slot_key(firing.slot)]
+    own = [schedules.trigger_state_key(firing.schedule_id), key_layout.slot_key(firing.slot)]
     job = _made(firing)
     return own if job is None else [*own, *add.looked_at(job)]
 
@@ -191,20 +191,20 @@ async def _answer(
         return FireResult.REFUSED
     job = _made(firing)
     if job is not None:
-        kept = await add.put(unit, job, item.seq, now)
-        if isinstance(kept, Added):
-            return await _not_stored(unit, firing, kept)
+        record = await add.put(unit, job, item.seq, now)
+        if isinstance(record, Added):
+            return await _not_stored(unit, firing, record)
         gone_on = replace(gone_on, last_triggered_at=firing.slot.at)
     slots.save(unit, _row(firing, now))
     onward[there.id] = gone_on
     return FireResult.WRITTEN
 
 
-async def _not_stored(unit: UnitOfWork, firing: Firing, kept: Added) -> FireResult:
+async def _not_stored(unit: UnitOfWork, firing: Firing, record: Added) -> FireResult:
     """Why not. What is in its way may have come with a firing that moved the schedule on."""
-    if kept.refused is not None:
+    if record.refused is not None:
         return FireResult.REFUSED
-    await unit.require_unchanged([schedules.standing_key(firing.schedule_id)])
+    await unit.require_unchanged([schedules.trigger_state_key(firing.schedule_id)])
     return FireResult.BUSY
 
 
@@ -215,7 +215,7 @@ async def _schedule_state(
     if not _is_sound(firing):
         return None  # there is no such schedule
     there = onward.get(firing.schedule_id)
-    there = there or await schedules.load_standing(unit, firing.schedule_id)
+    there = there or await schedules.load_trigger_state(unit, firing.schedule_id)
     if there is None or not there.enabled or there.version != firing.version:
         return None
     return there if there.next_slot == firing.slot.at else None

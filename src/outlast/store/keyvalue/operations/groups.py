@@ -76,15 +76,15 @@ class KeyValueGroupOperations(KeyValueOperations):
         context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
-            kept = await groups.load(unit, group_id)
-            if kept is None or kept.group.sealed_at is not None:
-                return kept is not None
-            if kept.entered != kept.group.total or kept.group.closing is not None:
+            record = await groups.load(unit, group_id)
+            if record is None or record.group.sealed_at is not None:
+                return record is not None
+            if record.entered != record.group.total or record.group.closing is not None:
                 return False
             groups.save(
-                unit, kept, replace(kept, group=replace(kept.group, sealed_at=context.now()))
+                unit, record, replace(record, group=replace(record.group, sealed_at=context.now()))
             )
-            if kept.group.mode is GroupMode.PARALLEL:
+            if record.group.mode is GroupMode.PARALLEL:
                 unit.put(_note(group_id), {"kind": SEAL, "group": group_id})
             else:
                 await _unblock_first(unit, group_id)
@@ -103,10 +103,10 @@ class KeyValueGroupOperations(KeyValueOperations):
         why = None if reason is None else truncate(reason, MAX_REASON)
 
         async def work(unit: UnitOfWork) -> bool:
-            kept = await groups.load(unit, group_id)
-            if kept is None or kept.is_over or kept.group.closing is not None:
+            record = await groups.load(unit, group_id)
+            if record is None or record.is_over or record.group.closing is not None:
                 return False
-            _close(unit, kept, ClosePolicy.SKIP if skip else ClosePolicy.STOP, why)
+            _close(unit, record, ClosePolicy.SKIP if skip else ClosePolicy.STOP, why)
             return True
 
         return await context.run_unit(work)
@@ -116,8 +116,8 @@ class KeyValueGroupOperations(KeyValueOperations):
         looks = iter(range(LOOKS))
 
         async def work(unit: UnitOfWork) -> Group | None:
-            kept = await groups.load(unit, group_id)
-            found = [] if kept is None else [kept]
+            record = await groups.load(unit, group_id)
+            found = [] if record is None else [record]
             shown = await _shown(unit, found, is_last=next(looks, None) is None)
             return shown[0] if shown else None
 
@@ -141,7 +141,7 @@ class KeyValueGroupOperations(KeyValueOperations):
         context = self._context
         unit = UnitOfWork(context.engine)
         found = [await groups.load(unit, group_id) for group_id in group_ids]
-        return [None if kept is None else kept.is_over for kept in found]
+        return [None if record is None else record.is_over for record in found]
 
     async def closing_groups(self, *, limit: int) -> list[ClosingGroup]:
         context = self._context
@@ -153,10 +153,10 @@ class KeyValueGroupOperations(KeyValueOperations):
         context = self._context
 
         async def work(unit: UnitOfWork) -> list[Job]:
-            kept = await groups.load(unit, group_id)
-            if kept is None or kept.group.closing is None:
+            record = await groups.load(unit, group_id)
+            if record is None or record.group.closing is None:
                 return []
-            stops = kept.group.closing is ClosePolicy.STOP
+            stops = record.group.closing is ClosePolicy.STOP
             wanted = [
                 member["id"]
                 for member in await groups.members(unit, group_id)
@@ -192,9 +192,9 @@ class KeyValueGroupOperations(KeyValueOperations):
 
 
 async def finish_seal(context: StoreContext, group_id: str) -> None:
-    """Unblock whoever is still blocked, as its note says; harmless when that is done."""
-    note = _note(group_id)
-    [entry] = await context.engine.get([note])
+    """Unblock whoever is still blocked, as its intent says; harmless when that is done."""
+    intent = _note(group_id)
+    [entry] = await context.engine.get([intent])
     if entry is None:
         return
     members = await groups.members(UnitOfWork(context.engine), group_id)
@@ -203,7 +203,7 @@ async def finish_seal(context: StoreContext, group_id: str) -> None:
         chunks(context, blocked, records=5),
         lambda ids: context.run_unit(partial(_unblock, ids=ids)),
     )
-    await context.engine.transact({note: entry.version}, [intents.done(note)])
+    await context.engine.transact({intent: entry.version}, [intents.done(intent)])
 
 
 async def _unblock(unit: UnitOfWork, *, ids: Sequence[str]) -> None:
@@ -218,14 +218,14 @@ async def _shown(unit: UnitOfWork, found: Sequence[GroupRecord], *, is_last: boo
     Where they do so all the time, the last look takes the groups as they are after their members:
     then none says that it goes on though it was stopped before the last of them ended.
     """
-    members = [await groups.members(unit, kept.group.id) for kept in found]
-    for kept, own in zip(found, members, strict=True):
-        await _require_unblocked(unit, kept, own)
+    members = [await groups.members(unit, record.group.id) for record in found]
+    for record, own in zip(found, members, strict=True):
+        await _require_unblocked(unit, record, own)
     if not is_last and not all(map(_is_whole, found, members)):
         for left in await intents.pending(unit.engine):
             raise PendingIntent(left.key)
         raise ReadConflict
-    keys = [groups.key_of(kept.group.seq) for kept in found]
+    keys = [groups.key_of(record.group.seq) for record in found]
     if not found or await unit.is_unchanged(keys):
         return [groups.counted(*pair) for pair in zip(found, members, strict=True)]
     if not is_last:
@@ -234,19 +234,21 @@ async def _shown(unit: UnitOfWork, found: Sequence[GroupRecord], *, is_last: boo
     return [groups.counted(groups.from_value(e.value), own) for e, own in pairs if e is not None]
 
 
-def _is_whole(kept: GroupRecord, members: Sequence[Value]) -> bool:
+def _is_whole(record: GroupRecord, members: Sequence[Value]) -> bool:
     """Whether these are all that it counts: their entries may be late, or it was changed since."""
     left = sum(member["state"] not in _FINAL for member in members)
-    return (len(members), left) == (kept.present, kept.left)
+    return (len(members), left) == (record.present, record.left)
 
 
-async def _require_unblocked(unit: UnitOfWork, kept: GroupRecord, members: Sequence[Value]) -> None:
+async def _require_unblocked(
+    unit: UnitOfWork, record: GroupRecord, members: Sequence[Value]
+) -> None:
     """Whoever looks while it is being sealed sees to the rest first."""
-    is_begun = kept.group.sealed_at is not None and kept.group.mode is GroupMode.PARALLEL
+    is_begun = record.group.sealed_at is not None and record.group.mode is GroupMode.PARALLEL
     if is_begun and any(member["state"] == State.BLOCKED for member in members):
-        note = _note(kept.group.id)
-        if await unit.get(note) is not None:
-            raise PendingIntent(note)
+        intent = _note(record.group.id)
+        if await unit.get(intent) is not None:
+            raise PendingIntent(intent)
 
 
 def _runs_unasked(member: Value) -> bool:
@@ -254,18 +256,18 @@ def _runs_unasked(member: Value) -> bool:
 
 
 async def _sweep(unit: UnitOfWork, group_id: str) -> bool:
-    kept = await groups.load(unit, group_id)
-    if kept is None or kept.is_swept or not kept.is_over:
+    record = await groups.load(unit, group_id)
+    if record is None or record.is_swept or not record.is_over:
         return False
-    groups.save(unit, kept, replace(kept, is_swept=True))
+    groups.save(unit, record, replace(record, is_swept=True))
     return True
 
 
 async def _expire(unit: UnitOfWork, group_id: str) -> bool:
-    kept = await groups.load(unit, group_id)
-    if kept is None or kept.group.sealed_at is not None or kept.group.closing is not None:
+    record = await groups.load(unit, group_id)
+    if record is None or record.group.sealed_at is not None or record.group.closing is not None:
         return False
-    _close(unit, kept, ClosePolicy.STOP, NEVER_COMPLETED)
+    _close(unit, record, ClosePolicy.STOP, NEVER_COMPLETED)
     return True
 
 
@@ -276,9 +278,9 @@ async def _unblock_first(unit: UnitOfWork, group_id: str) -> None:
             return
 
 
-def _close(unit: UnitOfWork, kept: GroupRecord, closing: ClosePolicy, reason: str | None) -> None:
-    closed = replace(kept.group, closing=closing, reason=reason)
-    groups.save(unit, kept, replace(kept, group=closed))
+def _close(unit: UnitOfWork, record: GroupRecord, closing: ClosePolicy, reason: str | None) -> None:
+    closed = replace(record.group, closing=closing, reason=reason)
+    groups.save(unit, record, replace(record, group=closed))
 
 
 def _note(group_id: str) -> Key:

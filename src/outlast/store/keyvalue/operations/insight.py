@@ -115,10 +115,10 @@ async def _ended(unit: UnitOfWork, since: datetime) -> dict[str, tuple[str, Stat
 
 
 async def _situation(unit: UnitOfWork, *, context: StoreContext, job_id: JobId) -> WaitFacts | None:
-    kept = await job_repository.load(unit, job_id)
-    if kept is None:
+    record = await job_repository.load(unit, job_id)
+    if record is None:
         return None
-    job, now = kept.job, context.now()
+    job, now = record.job, context.now()
     queue = await queues.load(unit, job.queue)
     alive = [worker for worker in await list_workers(context) if worker.is_alive]
     everywhere = await _open_everywhere(unit)
@@ -143,12 +143,12 @@ async def _situation(unit: UnitOfWork, *, context: StoreContext, job_id: JobId) 
         running=[BlockingJob(id=JobId(v["id"]), holder=v["holder"]) for v in own[:SHOWN]],
         reservation=None if reservation is None else reservation.reservation,
         overlap=await _overlap(unit, job),
-        member=await _member(unit, kept),
+        member=await _member(unit, record),
         ahead=min(len(ahead), MOST_AHEAD + 1),
         next_one=ahead[0] if ahead else None,
         workers=alive,
         busy=in_use(serving, held),
-        lease_over=kept.lease is not None and context.leases.is_over(kept.lease),
+        lease_over=record.lease is not None and context.leases.is_over(record.lease),
     )
 
 
@@ -212,15 +212,15 @@ async def _overlap(unit: UnitOfWork, job: Job) -> BlockingJob | None:
     return BlockingJob(id=other.job.id, holder=other.job.holder)
 
 
-async def _member(unit: UnitOfWork, kept: JobRecord) -> BlockingJob | None:
+async def _member(unit: UnitOfWork, record: JobRecord) -> BlockingJob | None:
     """Who must end before it, in a sequential group."""
-    if kept.job.state is not State.BLOCKED or kept.member is None:
+    if record.job.state is not State.BLOCKED or record.member is None:
         return None
-    group = await groups.load(unit, kept.member)
+    group = await groups.load(unit, record.member)
     if group is None or group.group.sealed_at is None:
         return None
     if group.group.mode is not GroupMode.SEQUENTIAL:
         return None
-    members = await groups.members(unit, kept.member)
-    left = [m for m in members if m["state"] not in _FINAL and m["root"] < kept.job.seq]
+    members = await groups.members(unit, record.member)
+    left = [m for m in members if m["state"] not in _FINAL and m["root"] < record.job.seq]
     return BlockingJob(id=max(left, key=lambda m: int(m["root"]))["id"]) if left else None

@@ -43,7 +43,7 @@ class KeyValueJobOperations(KeyValueOperations):
         async def work(unit: UnitOfWork) -> list[Job | None]:
             asked = [job_id for job_id in job_ids if is_storable(job_id)]
             found = dict(zip(asked, await job_repository.load_many(unit, asked), strict=True))
-            return [kept.job if (kept := found.get(job_id)) else None for job_id in job_ids]
+            return [record.job if (record := found.get(job_id)) else None for job_id in job_ids]
 
         return await context.run_unit(work)
 
@@ -68,7 +68,9 @@ class KeyValueJobOperations(KeyValueOperations):
             )
             ids = list(dict.fromkeys(entry.value["id"] for entry in entries))
             found = await job_repository.load_many(unit, ids[:limit])
-            return [kept.job for kept in found if kept is not None and _is_over(context, kept)]
+            return [
+                record.job for record in found if record is not None and _is_over(context, record)
+            ]
 
         return await context.run_unit(work)
 
@@ -79,7 +81,7 @@ class KeyValueJobOperations(KeyValueOperations):
             span = KeyRange(key_layout.DEADLINE, end=key_layout.number(to_micros(context.now())))
             entries = await unit.range(span, limit=limit)
             found = await job_repository.load_many(unit, [entry.value["id"] for entry in entries])
-            jobs = [kept.job for kept in found if kept is not None]
+            jobs = [record.job for record in found if record is not None]
             return [
                 j
                 for j in jobs
@@ -101,7 +103,7 @@ class KeyValueJobOperations(KeyValueOperations):
                 entry.value["id"] for entry in (*ready, *own)
             )  # who moves is met twice
             found = await job_repository.load_many(unit, list(ids))
-            jobs = [kept.job for kept in found if kept is not None]
+            jobs = [record.job for record in found if record is not None]
             fitting = [j for j in jobs if j.state is State.QUEUED or is_due(j, context.now())]
             return sorted(fitting, key=sort_key)[:limit]
 
@@ -121,7 +123,7 @@ class KeyValueJobOperations(KeyValueOperations):
         while len(found) < limit and end > 0:
             start = max(0, end - size)
             page = await context.run_unit(partial(_page, part=part, start=start, end=end))
-            fitting = [kept for kept in page if _fits(what, kept)]
+            fitting = [record for record in page if _fits(what, record)]
             found += [k.job for k in fitting if keyed is None or k.job.root_id in keyed]
             end, size = (
                 start,
@@ -159,24 +161,24 @@ class KeyValueJobOperations(KeyValueOperations):
 
 async def _renew(context: StoreContext, span: timedelta, lease: Lease) -> Renewal:
     async def work(unit: UnitOfWork) -> Renewal:
-        kept = await job_repository.load(unit, lease.job_id)
-        if kept is None or not kept.is_open or kept.job.token != lease.token:
+        record = await job_repository.load(unit, lease.job_id)
+        if record is None or not record.is_open or record.job.token != lease.token:
             return Renewal(held=False)
         until = context.now() + span
         job_repository.save(
-            unit, kept, replace(kept, lease=context.leases.end(span), lease_until=until)
+            unit, record, replace(record, lease=context.leases.end(span), lease_until=until)
         )
-        held = await reservations.active_of(unit, kept)
+        held = await reservations.active_of(unit, record)
         if held is not None:
             reservations.save(unit, reservations.extended(held, held.span, context))
-        return Renewal(held=True, cancel_requested=kept.job.cancel_requested)
+        return Renewal(held=True, cancel_requested=record.job.cancel_requested)
 
     return await context.run_unit(work)
 
 
-def _is_over(context: StoreContext, kept: JobRecord) -> bool:
+def _is_over(context: StoreContext, record: JobRecord) -> bool:
     """Whether its lease still is: it may have been renewed since it was listed."""
-    return kept.lease is not None and context.leases.is_over(kept.lease)
+    return record.lease is not None and context.leases.is_over(record.lease)
 
 
 def expired_lease_ranges(context: StoreContext, name: str) -> list[KeyRange]:
@@ -194,8 +196,8 @@ async def _after_the_last(context: StoreContext) -> int:
     return 1 if entry is None else entry.value["last"] + 1
 
 
-def _fits(what: Filter, kept: JobRecord) -> bool:
-    return what.fits(kept.job) and not (kept.is_detached and what.states is not None)
+def _fits(what: Filter, record: JobRecord) -> bool:
+    return what.fits(record.job) and not (record.is_detached and what.states is not None)
 
 
 async def _page(unit: UnitOfWork, *, part: str, start: int, end: int) -> list[JobRecord]:
@@ -206,7 +208,7 @@ async def _page(unit: UnitOfWork, *, part: str, start: int, end: int) -> list[Jo
     span = KeyRange(part, key_layout.number(start), key_layout.number(end))
     entries = await unit.range(span, limit=ALL)
     found = await job_repository.load_many(unit, [entry.value["id"] for entry in reversed(entries)])
-    return [kept for kept in found if kept is not None]
+    return [record for record in found if record is not None]
 
 
 async def _keyed(unit: UnitOfWork, *, key: str) -> set[str]:
@@ -220,7 +222,7 @@ async def _keyed(unit: UnitOfWork, *, key: str) -> set[str]:
 
 
 async def _chain(unit: UnitOfWork, *, job_id: JobId) -> list[Job]:
-    return [kept.job for kept in await chain_of(unit, job_id)]
+    return [record.job for record in await chain_of(unit, job_id)]
 
 
 async def chain_of(unit: UnitOfWork, job_id: str) -> list[JobRecord]:
@@ -242,9 +244,9 @@ async def chain_of(unit: UnitOfWork, job_id: str) -> list[JobRecord]:
     return links
 
 
-async def require_kept(unit: UnitOfWork, kept: JobRecord) -> None:
+async def require_kept(unit: UnitOfWork, record: JobRecord) -> None:
     """What is added to it goes with it: whoever prunes its chain meanwhile looks again."""
-    unit.require(key_layout.job_key(kept.job))
-    if kept.job.is_final:
-        [*_, last] = await chain_of(unit, kept.job.id)
+    unit.require(key_layout.job_key(record.job))
+    if record.job.is_final:
+        [*_, last] = await chain_of(unit, record.job.id)
         await unit.touch(key_layout.job_key(last.job))

@@ -88,14 +88,14 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
                 dict.fromkeys(value["id"] for value in own)
             )  # one that is renewed is met twice
             found = await job_repository.load_many(unit, ids[:limit])
-            return [kept.job for kept in found if kept is not None and kept.is_open]
+            return [record.job for record in found if record is not None and record.is_open]
 
         return await context.run_unit(work)
 
     async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
         """Jobs whose record has lost its state; through everything there is."""
         context = self._context
-        return await _listed(context, lambda kept: kept.is_detached, after, limit)
+        return await _listed(context, lambda record: record.is_detached, after, limit)
 
     async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
         """Failed links of chains that nothing follows; through everything there is."""
@@ -159,9 +159,9 @@ async def _has_runs(context: StoreContext, locks: Locks, gone: Collection[str]) 
     return bool(holding.intersection(gone))
 
 
-def _is_unfollowed(kept: JobRecord) -> bool:
-    is_failed = kept.job.delivery is Delivery.CHAIN and kept.job.state is State.FAILED
-    return is_failed and kept.successor is None
+def _is_unfollowed(record: JobRecord) -> bool:
+    is_failed = record.job.delivery is Delivery.CHAIN and record.job.state is State.FAILED
+    return is_failed and record.successor is None
 
 
 async def _listed(
@@ -170,7 +170,7 @@ async def _listed(
     found: list[Job] = []
     while len(found) < limit:
         page = await context.run_unit(partial(job_repository.all_jobs, after=after, limit=PAGE))
-        found += [kept.job for kept in page if fits(kept)]
+        found += [record.job for record in page if fits(record)]
         if not page:
             break
         after = page[-1].job.seq
@@ -185,7 +185,7 @@ async def _remove(
         return None
     unit.require(key_layout.pointer(job_id))
     left = await unit.get(key_layout.artifacts_key(job_id, token))
-    run = runs.record(entry.value, None, tuple(left["artifacts"]) if left else ())
+    run = runs.to_run(entry.value, None, tuple(left["artifacts"]) if left else ())
     unit.delete(entry.key)
     if left is not None:
         unit.delete(key_layout.artifacts_key(job_id, token))
@@ -212,13 +212,13 @@ async def _prune(unit: UnitOfWork, *, context: StoreContext, job_id: str, before
     if group is not None and not group.is_over:
         return 0
     until = None if context.tombstones is None else context.now() + context.tombstones
-    for kept in reversed(chain):
-        await delete_job(unit, kept, until)
-    for kept in chain[:-1]:  # links that are followed: who could still change them?
-        unit.skip_version_check(key_layout.job_key(kept.job))
-        unit.skip_version_check(key_layout.pointer(kept.job.id))
+    for record in reversed(chain):
+        await delete_job(unit, record, until)
+    for record in chain[:-1]:  # links that are followed: who could still change them?
+        unit.skip_version_check(key_layout.job_key(record.job))
+        unit.skip_version_check(key_layout.pointer(record.job.id))
     if group is not None:
-        left = group.present - sum(kept.member is not None for kept in chain)
+        left = group.present - sum(record.member is not None for record in chain)
         groups.save(unit, group, replace(group, present=left) if left > 0 else None)
     return len(chain)
 
@@ -228,19 +228,21 @@ def _is_old(tip: JobRecord, before: datetime) -> bool:
     return tip.job.state in PRUNED and ended is not None and ended < before
 
 
-async def delete_job(unit: UnitOfWork, kept: JobRecord, until: datetime | None = None) -> None:
+async def delete_job(unit: UnitOfWork, record: JobRecord, until: datetime | None = None) -> None:
     """The job with its runs and events; what it was deduplicated by stays, as a tombstone."""
-    job_id = kept.job.id
-    job_repository.save(unit, kept, None)
-    if kept.key is not None:
-        unit.put(key_layout.dedupe_key(kept.key), tombstone(kept, kept.key, until))
+    job_id = record.job.id
+    job_repository.save(unit, record, None)
+    if record.key is not None:
+        unit.put(key_layout.dedupe_key(record.key), tombstone(record, record.key, until))
     for part in (key_layout.RUN, key_layout.ARTIFACTS):
         for entry in await unit.range(key_layout.of_job(part, job_id), limit=ALL):
             unit.delete(entry.key)
     for entry in await unit.range(key_layout.of_job(key_layout.EVENT, job_id), limit=ALL):
         unit.delete(entry.key)
         unit.delete(key_layout.stream_key(entry.value["id"]))
-    held_by = None if kept.reservation is None else await reservations.load(unit, kept.reservation)
+    held_by = (
+        None if record.reservation is None else await reservations.load(unit, record.reservation)
+    )
     if held_by is not None and not held_by.reservation.is_active:
         reservations.forget(unit, held_by)
 
@@ -253,6 +255,6 @@ async def _forget_groups(context: StoreContext, before: datetime) -> None:
 
 
 async def _forget_group(unit: UnitOfWork, *, group_id: str) -> None:
-    kept = await groups.load(unit, group_id)
-    if kept is not None and kept.present == 0:
-        groups.save(unit, kept, None)
+    record = await groups.load(unit, group_id)
+    if record is not None and record.present == 0:
+        groups.save(unit, record, None)

@@ -58,16 +58,16 @@ class KeyValuePositionOperations(KeyValueOperations):
             if not changed:
                 return 0, None
             queues.save(unit, record)  # as it is: nobody who goes behind the last one comes between
-            note = await _place(unit, record, changed, context.now())
+            intent = await _place(unit, record, changed, context.now())
             told = str(len(changed))
             await job_repository.append_event(
                 unit, EventKind.NORMALISED, at=context.now(), detail=told, queue=queue
             )
-            return len(changed), note
+            return len(changed), intent
 
-        changed, note = await context.run_unit(work)
-        if note is not None:
-            await finish_plan(context, note)
+        changed, intent = await context.run_unit(work)
+        if intent is not None:
+            await finish_plan(context, intent)
         return changed
 
 
@@ -89,9 +89,9 @@ async def line_of(unit: UnitOfWork, queue: str, priority: int) -> list[StoredIte
     return await unit.consistent_range(spans, limit=ALL)
 
 
-async def may_change(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> bool:
-    """Whether its edit can be kept, and the target of its place is beside it."""
-    job, place = kept.job, change.place
+async def may_change(unit: UnitOfWork, record: JobRecord, change: Change, now: datetime) -> bool:
+    """Whether its edit can be record, and the target of its place is beside it."""
+    job, place = record.job, change.place
     if change.edit is not None and not is_storable_edit(job, change.edit, now):
         return False
     if place is None or place.target is None:
@@ -104,37 +104,37 @@ async def may_change(unit: UnitOfWork, kept: JobRecord, change: Change, now: dat
     return is_beside and target.job.state in WAITING
 
 
-async def edit(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> None:
+async def edit(unit: UnitOfWork, record: JobRecord, change: Change, now: datetime) -> None:
     """Write the edit of the change; a job of a new priority goes behind the others of it."""
     assert change.edit is not None
-    job, priority = kept.job, change.edit.priority
+    job, priority = record.job, change.edit.priority
     position = job.position
     if priority is not None and priority != job.priority:
         position = await queues.new_position(unit, job.queue, priority)
     edited = apply_edit(job, change, position=position, now=now)
-    job_repository.save(unit, kept, replace(kept, job=edited))
+    job_repository.save(unit, record, replace(record, job=edited))
 
 
-async def move(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> Key | None:
+async def move(unit: UnitOfWork, record: JobRecord, change: Change, now: datetime) -> Key | None:
     """Bring the job to the change's place; a plan, where others must move too."""
     assert change.place is not None
-    queue = await queues.load(unit, kept.job.queue)
+    queue = await queues.load(unit, record.job.queue)
     queues.save(unit, queue)  # as it is: of two who look at the line at once, one looks again
     line = InMemoryWaitingLine(
-        map(_waiting_job, await line_of(unit, kept.job.queue, kept.job.priority))
+        map(_waiting_job, await line_of(unit, record.job.queue, record.job.priority))
     )
     target = None if change.place.target is None else line.seq_of(change.place.target)
-    if line.seq_of(kept.job.id) is None or (change.place.target is not None and target is None):
+    if line.seq_of(record.job.id) is None or (change.place.target is not None and target is None):
         raise ReadConflict  # somebody took it since it was read
     await move_job(
         line,
         line.write,
         change.place.where,
-        moved=kept.job.seq,
+        moved=record.job.seq,
         target=target,
         gap=queue.queue.gap,
     )
-    unit.require(key_layout.job_key(kept.job))
+    unit.require(key_layout.job_key(record.job))
     return await _place(unit, queue, line.changed, now)
 
 
@@ -177,32 +177,32 @@ async def _decide_plan(
     for start in pages:
         page = {"places": listed[start : start + PAGE], "at": key_layout.time_key(now)}
         await unit.engine.transact({}, [Write(_page(name, start), page)])
-    note = Key(key_layout.PENDING, name)
-    unit.put(note, {"kind": PLAN, "queue": queue.queue.name, "pages": list(pages)})
+    intent = Key(key_layout.PENDING, name)
+    unit.put(intent, {"kind": PLAN, "queue": queue.queue.name, "pages": list(pages)})
     queues.save(unit, replace(queue, plan=name))
-    return note
+    return intent
 
 
-async def finish_plan(context: StoreContext, note: Key) -> None:
+async def finish_plan(context: StoreContext, intent: Key) -> None:
     """Give each job its position and let the queue go on; harmless when that is done."""
-    [entry] = await context.engine.get([note])
+    [entry] = await context.engine.get([intent])
     if entry is None:
         return
-    pages = [_page(note.sort, start) for start in entry.value["pages"]]
+    pages = [_page(intent.sort, start) for start in entry.value["pages"]]
     found = await context.engine.get(pages)
     placed = [place for page in found if page is not None for place in page.value["places"]]
     await run_concurrently(
         chunks(context, placed, records=EACH),
-        lambda own: context.run_unit(partial(_put_planned, note=note, places=own)),
+        lambda own: context.run_unit(partial(_put_planned, intent=intent, places=own)),
     )
-    await context.run_unit(partial(_forget, note=note, queue=entry.value["queue"], pages=pages))
+    await context.run_unit(partial(_forget, intent=intent, queue=entry.value["queue"], pages=pages))
 
 
-async def _put_planned(unit: UnitOfWork, *, note: Key, places: Sequence[Step]) -> None:
+async def _put_planned(unit: UnitOfWork, *, intent: Key, places: Sequence[Step]) -> None:
     """Only while the plan stands: whoever was slower than others to finish it undoes no later move
     that brought a job back to where it was."""
-    if await unit.get(note) is not None:
-        unit.require(note)
+    if await unit.get(intent) is not None:
+        unit.require(intent)
         await _put(unit, places=places)
 
 
@@ -210,25 +210,27 @@ async def _put(unit: UnitOfWork, *, places: Sequence[Step]) -> int:
     """Give each its position that waits where it was; how many do."""
     found = await job_repository.load_many(unit, [place[0] for place in places])
     there = [pair for pair in zip(found, places, strict=True) if _is_there(*pair)]
-    for kept, (*_, position) in there:
-        assert kept is not None
-        job_repository.save(unit, kept, replace(kept, job=replace(kept.job, position=position)))
+    for record, (*_, position) in there:
+        assert record is not None
+        job_repository.save(
+            unit, record, replace(record, job=replace(record.job, position=position))
+        )
     return len(there)
 
 
-def _is_there(kept: JobRecord | None, place: Step) -> bool:
+def _is_there(record: JobRecord | None, place: Step) -> bool:
     _, priority, was, _ = place
-    if kept is None or kept.job.state not in WAITING:
+    if record is None or record.job.state not in WAITING:
         return False
-    return (kept.job.priority, kept.job.position) == (priority, was)
+    return (record.job.priority, record.job.position) == (priority, was)
 
 
-async def _forget(unit: UnitOfWork, *, note: Key, queue: str, pages: Sequence[Key]) -> None:
+async def _forget(unit: UnitOfWork, *, intent: Key, queue: str, pages: Sequence[Key]) -> None:
     value: Value | None = await unit.get(queues.key(queue))
-    if value is None or value.get("plan") != note.sort:
+    if value is None or value.get("plan") != intent.sort:
         return
     unit.put(queues.key(queue), {name: v for name, v in value.items() if name != "plan"})
-    unit.delete(note)
+    unit.delete(intent)
     for page in pages[: unit.engine.limits.most_writes - 3]:
         unit.delete(page)
 
@@ -238,8 +240,8 @@ async def forget_left(context: StoreContext) -> None:
     before = key_layout.time_key(context.now() - OLD)
     found = await context.engine.range(KeyRange(PAGES), limit=ALL)
     for page in [each for each in found if each.value["at"] < before]:
-        note = Key(key_layout.PENDING, page.key.sort.rpartition("#")[0])
-        if (await context.engine.get([note]))[0] is None:
+        intent = Key(key_layout.PENDING, page.key.sort.rpartition("#")[0])
+        if (await context.engine.get([intent]))[0] is None:
             await context.engine.transact({page.key: page.version}, [Write(page.key, None)])
 
 

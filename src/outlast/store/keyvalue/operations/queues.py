@@ -25,9 +25,9 @@ class KeyValueQueueOperations(KeyValueOperations):
         context = self._context
 
         async def work(unit: UnitOfWork) -> None:
-            kept = await queues.load(unit, queue.name)
-            now_set = replace(queue, pause=kept.queue.pause)
-            queues.save(unit, replace(kept, queue=now_set, is_listed=True))
+            record = await queues.load(unit, queue.name)
+            now_set = replace(queue, pause=record.queue.pause)
+            queues.save(unit, replace(record, queue=now_set, is_listed=True))
 
         await context.run_unit(work)
         context.notify(Notification(queues=frozenset({queue.name})))
@@ -43,8 +43,8 @@ class KeyValueQueueOperations(KeyValueOperations):
     async def queues(self) -> list[Queue]:
         context = self._context
         found = await context.engine.range(KeyRange(key_layout.QUEUE), limit=ALL)
-        kept = [queues.from_value(entry.value) for entry in found]
-        shown = [each.shown(context.now()) for each in kept if each.is_listed]
+        record = [queues.from_value(entry.value) for entry in found]
+        shown = [each.shown(context.now()) for each in record if each.is_listed]
         return sorted(shown, key=lambda each: each.name)
 
     @requires_open_store
@@ -52,10 +52,10 @@ class KeyValueQueueOperations(KeyValueOperations):
         context = self._context
 
         async def work(unit: UnitOfWork) -> None:
-            kept, now = await queues.load(unit, name), context.now()
+            record, now = await queues.load(unit, name), context.now()
             until = None if span is None else now + span
-            paused = replace(kept.queue, pause=Pause(at=now, reason=reason, until=until))
-            queues.save(unit, replace(kept, queue=paused, is_listed=True))
+            paused = replace(record.queue, pause=Pause(at=now, reason=reason, until=until))
+            queues.save(unit, replace(record, queue=paused, is_listed=True))
             detail = None if until is None else until.isoformat()
             await job_repository.append_event(
                 unit, EventKind.PAUSED, at=now, reason=reason, detail=detail, queue=name
@@ -68,10 +68,10 @@ class KeyValueQueueOperations(KeyValueOperations):
         context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
-            kept, now = await queues.load(unit, name), context.now()
-            if kept.shown(now).pause is None:
+            record, now = await queues.load(unit, name), context.now()
+            if record.shown(now).pause is None:
                 return False
-            queues.save(unit, replace(kept, queue=replace(kept.queue, pause=None)))
+            queues.save(unit, replace(record, queue=replace(record.queue, pause=None)))
             await job_repository.append_event(unit, EventKind.RESUMED, at=now, queue=name)
             return True
 

@@ -54,25 +54,25 @@ class KeyValueReservationOperations(KeyValueOperations):
         context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
-            kept = await reservations.find(unit, reservation_id)
-            if kept is None or not kept.reservation.is_active:
+            record = await reservations.find(unit, reservation_id)
+            if record is None or not record.reservation.is_active:
                 return False
-            reservations.save(unit, reservations.extended(kept, span, context))
+            reservations.save(unit, reservations.extended(record, span, context))
             return True
 
         return await context.run_unit(work)
 
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
         context = self._context
-        kept = await reservations.find(UnitOfWork(context.engine), reservation_id)
-        return None if kept is None else kept.reservation
+        record = await reservations.find(UnitOfWork(context.engine), reservation_id)
+        return None if record is None else record.reservation
 
     async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
         """The latest first."""
         context = self._context
         if active_only:
-            latest = sorted(await _active(context), key=lambda kept: -kept.seq)
-            return [kept.reservation for kept in latest][:limit]
+            latest = sorted(await _active(context), key=lambda record: -record.seq)
+            return [record.reservation for record in latest][:limit]
         found = await context.engine.range(
             KeyRange(key_layout.RESERVATION), limit=limit, reverse=True
         )
@@ -81,20 +81,22 @@ class KeyValueReservationOperations(KeyValueOperations):
     async def expired_reservations(self, *, limit: int) -> list[Reservation]:
         """Active ones that nobody renewed in time, the longest lapsed first."""
         context = self._context
-        over = [kept for kept in await _active(context) if context.leases.is_over(kept.silence)]
+        over = [
+            record for record in await _active(context) if context.leases.is_over(record.expiry)
+        ]
         boot = context.leases.boot
-        over.sort(key=lambda kept: (kept.silence.boot == boot, kept.silence.at, kept.seq))
-        return [kept.reservation for kept in over[:limit]]
+        over.sort(key=lambda record: (record.expiry.boot == boot, record.expiry.at, record.seq))
+        return [record.reservation for record in over[:limit]]
 
     @requires_open_store
     async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
         """Let those expire that hold a queue for nothing; as they are then."""
         context = self._context
         freed: list[Reservation] = []
-        for kept in sorted(await _active(context), key=lambda each: each.seq):
+        for record in sorted(await _active(context), key=lambda each: each.seq):
             if len(freed) == limit:
                 break
-            over = await context.run_unit(partial(_free, context=context, seq=kept.seq))
+            over = await context.run_unit(partial(_free, context=context, seq=record.seq))
             freed += [over] if over is not None else []
         return freed
 
@@ -109,25 +111,25 @@ async def _reserve(
             await unit.require_unchanged([queues.key(job.queue)])
         return Reserved(created=False, reservation=None if held is None else held.reservation)
     lowest = (await queues.ends(unit, job.queue, job.priority))[0]
-    kept = await put(unit, job, first, context.now(), reservation=first + 1)
-    if isinstance(kept, Added):
+    record = await put(unit, job, first, context.now(), reservation=first + 1)
+    if isinstance(record, Added):
         # Whoever has the job may have the queue too.
         await unit.require_unchanged([queues.key(job.queue)])
-        is_refused = kept.refused is not None
+        is_refused = record.refused is not None
         return Reserved(
-            created=False, existing=None if is_refused else kept.id, refused=kept.refused
+            created=False, existing=None if is_refused else record.id, refused=record.refused
         )
-    _put_first(unit, kept, lowest, queue.queue.gap)
+    _put_first(unit, record, lowest, queue.queue.gap)
     held = _hold(context, new, job, first + 1)
     reservations.save(unit, held, is_new=True)
     queues.save(unit, replace(queue, reservation=held.seq, reserved_for=job.id))
     return Reserved(created=True, reservation=held.reservation)
 
 
-def _put_first(unit: UnitOfWork, kept: JobRecord, lowest: int | None, gap: int) -> None:
-    own = kept.job.position
+def _put_first(unit: UnitOfWork, record: JobRecord, lowest: int | None, gap: int) -> None:
+    own = record.job.position
     position = first_position(own if lowest is None else min(own, lowest), gap)
-    job_repository.save(unit, kept, replace(kept, job=replace(kept.job, position=position)))
+    job_repository.save(unit, record, replace(record, job=replace(record.job, position=position)))
 
 
 def _hold(context: StoreContext, new: NewReservation, job: NewJob, seq: int) -> ReservationRecord:
@@ -144,28 +146,30 @@ def _hold(context: StoreContext, new: NewReservation, job: NewJob, seq: int) -> 
         expires_at=now + new.span,
         ended_at=None,
     )
-    silence = context.leases.end(new.span)
-    return ReservationRecord(reservation=held, seq=seq, silence=silence, span=new.span)
+    expiry = context.leases.end(new.span)
+    return ReservationRecord(reservation=held, seq=seq, expiry=expiry, span=new.span)
 
 
 async def _free(unit: UnitOfWork, *, context: StoreContext, seq: int) -> Reservation | None:
-    kept = await reservations.load(unit, seq)
-    if kept is None or not kept.reservation.is_active:
+    record = await reservations.load(unit, seq)
+    if record is None or not record.reservation.is_active:
         return None
-    job = await job_repository.load(unit, kept.reservation.job_id)
-    reason = _why_free(context, kept, job)
+    job = await job_repository.load(unit, record.reservation.job_id)
+    reason = _why_free(context, record, job)
     if reason is None:
         return None
     if job is not None:
         unit.require(key_layout.job_key(job.job))
-    return await reservations.close(unit, kept, ReservationStatus.EXPIRED, reason, context.now())
+    return await reservations.close(unit, record, ReservationStatus.EXPIRED, reason, context.now())
 
 
-def _why_free(context: StoreContext, kept: ReservationRecord, job: JobRecord | None) -> str | None:
+def _why_free(
+    context: StoreContext, record: ReservationRecord, job: JobRecord | None
+) -> str | None:
     if job is None or job.job.is_final:
         return JOB_OVER
     is_back = job.job.token > 0 and job.job.state in WAITING
-    return HANDED_BACK if is_back and context.leases.is_over(kept.silence) else None
+    return HANDED_BACK if is_back and context.leases.is_over(record.expiry) else None
 
 
 async def _active(context: StoreContext) -> list[ReservationRecord]:
@@ -175,4 +179,4 @@ async def _active(context: StoreContext) -> list[ReservationRecord]:
     numbers = [e.value["reservation"] for e in entries if "reservation" in e.value]
     await unit.fetch([reservations.key(number) for number in numbers])
     found = [await reservations.load(unit, number) for number in numbers]
-    return [kept for kept in found if kept is not None and kept.reservation.is_active]
+    return [record for record in found if record is not None and record.reservation.is_active]

@@ -29,8 +29,8 @@ class KeyValueRunOperations(KeyValueOperations):
         context = self._context
 
         async def work(unit: UnitOfWork) -> list[RunRecord]:
-            kept = await job_repository.load(unit, job_id)
-            return [] if kept is None else await runs.all_of(unit, kept)
+            record = await job_repository.load(unit, job_id)
+            return [] if record is None else await runs.all_of(unit, record)
 
         return await context.run_unit(work)
 
@@ -45,10 +45,10 @@ class KeyValueRunOperations(KeyValueOperations):
         context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
-            kept = await job_repository.load(unit, lease.job_id)
-            if kept is None or kept.job.token != lease.token or not lease.token:
+            record = await job_repository.load(unit, lease.job_id)
+            if record is None or record.job.token != lease.token or not lease.token:
                 return False
-            await require_kept(unit, kept)
+            await require_kept(unit, record)
             await runs.append(unit, lease.job_id, lease.token, artifacts)
             return True
 
@@ -60,7 +60,7 @@ class KeyValueRunOperations(KeyValueOperations):
             await context.run_unit(
                 partial(job_repository.load, job_id=job_id)
             )  # what was left half-done of it is done
-        of_it = key_layout.of_job(key_layout.EVENT, job_id or key_layout.NOBODY)
+        of_it = key_layout.of_job(key_layout.EVENT, job_id or key_layout.NO_JOB)
         told = await context.engine.range(of_it, limit=ALL)
         found = await context.engine.get([key_layout.stream_key(each.value["id"]) for each in told])
         return [runs.event(each.value) for each in found if each is not None]
@@ -79,10 +79,10 @@ async def _report(context: StoreContext, told: tuple[Lease, str]) -> bool:
         return False
 
     async def work(unit: UnitOfWork) -> bool:
-        kept = await job_repository.load(unit, lease.job_id)
-        if kept is None or not kept.is_open or kept.job.token != lease.token:
+        record = await job_repository.load(unit, lease.job_id)
+        if record is None or not record.is_open or record.job.token != lease.token:
             return False
-        job_repository.save(unit, kept, replace(kept, job=replace(kept.job, progress=text)))
+        job_repository.save(unit, record, replace(record, job=replace(record.job, progress=text)))
         return True
 
     return await context.run_unit(work)

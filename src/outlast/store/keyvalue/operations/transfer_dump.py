@@ -33,7 +33,7 @@ KEYS: Final = key_layout.dedupe_part("a").removesuffix("a")
 
 
 class RowDump:
-    """Goes through the store kind by kind; what lies in many parts is read once and kept."""
+    """Goes through the store kind by kind; what lies in many parts is read once and record."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -74,8 +74,8 @@ class RowDump:
             page = await self._context.run_unit(
                 partial(job_repository.all_jobs, after=after, limit=size)
             )
-            told = [kept for kept in page if _is_told(kept, ended_only=ended_only)]
-            found += [rows.job_row(kept.job, grp=kept.member) for kept in told]
+            told = [record for record in page if _is_told(record, ended_only=ended_only)]
+            found += [rows.job_row(record.job, grp=record.member) for record in told]
             if not page:
                 break
             after = page[-1].job.seq
@@ -89,10 +89,10 @@ class RowDump:
                 partial(job_repository.all_jobs, after=after, limit=PAGE)
             )
             of_each = await runs.closed_of(
-                UnitOfWork(self._context.engine), [kept.job for kept in page]
+                UnitOfWork(self._context.engine), [record.job for record in page]
             )
-            for kept, closed in zip(page, of_each, strict=True):
-                told = [rows.run_row(run, seq=kept.job.seq) for run in closed]
+            for record, closed in zip(page, of_each, strict=True):
+                told = [rows.run_row(run, seq=record.job.seq) for run in closed]
                 found += [row for row in told if key_of(TableKind.RUNS, row) > (seq, token)]
                 if len(found) >= limit:
                     break
@@ -122,9 +122,9 @@ class RowDump:
 
     async def _queues(self) -> AsyncIterator[Row]:
         async for entry in scan_partition(self._context, key_layout.QUEUE):
-            kept = queues.from_value(entry.value)
-            if kept.is_listed:
-                yield rows.queue_row(kept.queue)
+            record = queues.from_value(entry.value)
+            if record.is_listed:
+                yield rows.queue_row(record.queue)
 
     async def _schedules(self) -> AsyncIterator[Row]:
         async for entry in scan_partition(self._context, key_layout.SCHEDULE):
@@ -150,13 +150,13 @@ class RowDump:
         if not any(text.startswith("#sha256:") for text in texts):
             key, bucket = (text.removeprefix("#") for text in texts)
             return key, bucket
-        kept = await self._context.run_unit(partial(job_repository.load, job_id=job_id))
-        if kept is None or kept.key is None:
+        record = await self._context.run_unit(partial(job_repository.load, job_id=job_id))
+        if record is None or record.key is None:
             raise StoreCorrupt(
-                f"a key of over 900 bytes was kept by its digest alone, and its job {job_id} was "
+                f"a key of over 900 bytes was record by its digest alone, and its job {job_id} was "
                 "pruned: it cannot be copied; delete that record if nobody will use the key again"
             )
-        return kept.key.key, kept.key.bucket
+        return record.key.key, record.key.bucket
 
     async def _counters(self) -> AsyncIterator[Row]:
         numbers, events = await self._context.engine.get([key_layout.NUMBERS, key_layout.EVENTS])
@@ -167,10 +167,10 @@ class RowDump:
             yield [name, last]
 
 
-def _is_told(kept: JobRecord, *, ended_only: bool) -> bool:
-    if kept.is_detached or kept.job.state is State.RUNNING:
+def _is_told(record: JobRecord, *, ended_only: bool) -> bool:
+    if record.is_detached or record.job.state is State.RUNNING:
         return False
-    return kept.job.is_final or not ended_only
+    return record.job.is_final or not ended_only
 
 
 def _event(value: Value) -> Row:
@@ -178,13 +178,13 @@ def _event(value: Value) -> Row:
 
 
 def _group(value: Value) -> Row:
-    kept = groups.from_value(value)
-    return rows.group_row(kept.group, swept=kept.is_swept)
+    record = groups.from_value(value)
+    return rows.group_row(record.group, swept=record.is_swept)
 
 
 def _reservation(value: Value) -> Row:
-    kept = reservations.from_value(value)
-    return rows.reservation_row(kept.reservation, seq=kept.seq, span=kept.span)
+    record = reservations.from_value(value)
+    return rows.reservation_row(record.reservation, seq=record.seq, span=record.span)
 
 
 _NUMBERED: Final[dict[TableKind, tuple[str, Callable[[Value], Row]]]] = {

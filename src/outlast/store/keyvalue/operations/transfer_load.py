@@ -93,8 +93,8 @@ async def _note(unit: UnitOfWork, job_id: str, **told: Any) -> None:
 
 
 async def _put_queue(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
-    kept = await queues.load(unit, v["name"])
-    queues.save(unit, replace(kept, queue=rows.queue(v), is_listed=True))
+    record = await queues.load(unit, v["name"])
+    queues.save(unit, replace(record, queue=rows.queue(v), is_listed=True))
 
 
 async def _put_group(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
@@ -107,9 +107,9 @@ async def _put_key(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     root, key = v["job_id"], v["key"]
     if v["scope"] == "key":
         held = DedupeKey(key=key, bucket=v["bucket"])
-        kept = await job_repository.load(unit, root)
-        if kept is not None:
-            job_repository.save(unit, kept, replace(kept, key=held))
+        record = await job_repository.load(unit, root)
+        if record is not None:
+            job_repository.save(unit, record, replace(record, key=held))
         else:  # it comes, or it was pruned
             purged = {"job_id": root, "job_pk": key_layout.JOB, "job_sk": "-", "purged": True}
             unit.put(key_layout.dedupe_key(held), purged)
@@ -188,10 +188,10 @@ def _counted(group: GroupRecord, old: JobRecord | None, new: JobRecord) -> Group
 
 
 async def _put_run(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
-    kept = await job_repository.load(unit, v["job_id"])
-    if kept is None:
+    record = await job_repository.load(unit, v["job_id"])
+    if record is None:
         return
-    run = rows.run(v, kept.job)
+    run = rows.run(v, record.job)
     value: Values = {
         name: getattr(run, name)
         for name in (
@@ -203,17 +203,19 @@ async def _put_run(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     value |= {"status": run.status.value, "started_at": key_layout.time_key(run.started_at)}
     value |= {"finished_at": key_layout.time_key(run.finished_at)}
     told = {name: each for name, each in value.items() if each is not None}
-    unit.put(key_layout.run_key(kept.job.id, run.token), told)
+    unit.put(key_layout.run_key(record.job.id, run.token), told)
     if run.artifacts:
-        where = key_layout.artifacts_key(kept.job.id, run.token)
+        where = key_layout.artifacts_key(record.job.id, run.token)
         unit.put(where, {"artifacts": list(run.artifacts)})
-    first = run.started_at if kept.job.started_at is None or run.token == 1 else kept.job.started_at
+    first = (
+        run.started_at if record.job.started_at is None or run.token == 1 else record.job.started_at
+    )
     who: Values = {"holder": run.holder, "boot_id": run.boot_id}
-    others = await runs.closed(unit, kept.job)
+    others = await runs.closed(unit, record.job)
     is_last = all(other.token <= run.token for other in others)
-    job = replace(kept.job, started_at=first, **(who if is_last else {}))
-    error = run.error if is_last else kept.last_error
-    job_repository.save(unit, kept, replace(kept, job=job, last_error=error))
+    job = replace(record.job, started_at=first, **(who if is_last else {}))
+    error = run.error if is_last else record.last_error
+    job_repository.save(unit, record, replace(record, job=job, last_error=error))
 
 
 async def _put_event(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
@@ -230,8 +232,10 @@ async def _put_reservation(unit: UnitOfWork, context: StoreContext, v: Values) -
     held, seq = rows.reservation(v), v["seq"]
     left = (v["expires_at"] - to_micros(context.now())) * MICROSECOND
     span = v["span"] * MICROSECOND
-    kept = ReservationRecord(reservation=held, seq=seq, silence=context.leases.end(left), span=span)
-    reservations.save(unit, kept, is_new=True)
+    record = ReservationRecord(
+        reservation=held, seq=seq, expiry=context.leases.end(left), span=span
+    )
+    reservations.save(unit, record, is_new=True)
     queue = await queues.load(unit, held.queue)
     if held.is_active:
         queues.save(unit, replace(queue, reservation=seq, reserved_for=held.job_id))

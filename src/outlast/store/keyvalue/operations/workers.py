@@ -53,10 +53,10 @@ class KeyValueWorkerOperations(KeyValueOperations):
         context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
-            kept = await _load(unit, holder)
-            if kept is None or kept.record.stopped_at is not None:
+            stored = await _load(unit, holder)
+            if stored is None or stored.record.stopped_at is not None:
                 return False
-            seen = replace(kept.record, seen_at=context.now())
+            seen = replace(stored.record, seen_at=context.now())
             unit.put(_key(holder), _to_value(WorkerEntry(seen, context.leases.end(span))))
             return True
 
@@ -67,10 +67,10 @@ class KeyValueWorkerOperations(KeyValueOperations):
         context = self._context
 
         async def work(unit: UnitOfWork) -> None:
-            kept = await _load(unit, holder)
-            if kept is not None and kept.record.stopped_at is None:
-                stopped = replace(kept.record, stopped_at=context.now())
-                unit.put(_key(holder), _to_value(replace(kept, record=stopped)))
+            stored = await _load(unit, holder)
+            if stored is not None and stored.record.stopped_at is None:
+                stopped = replace(stored.record, stopped_at=context.now())
+                unit.put(_key(holder), _to_value(replace(stored, record=stopped)))
 
         await context.run_unit(work)
 
@@ -82,7 +82,7 @@ class KeyValueWorkerOperations(KeyValueOperations):
 async def list_workers(context: StoreContext) -> list[WorkerRecord]:
     """The list as it stands now."""
     found = await context.engine.range(KeyRange(key_layout.WORKER), limit=ALL)
-    records = [_from_value(entry.value).shown(context) for entry in found]
+    records = [_from_value(item.value).shown(context) for item in found]
     return sorted(records, key=lambda w: (w.started_at, w.instance_id, w.boot_id))
 
 
@@ -98,8 +98,8 @@ async def delete_old_workers(context: StoreContext, before: datetime) -> None:
 async def _forget(
     unit: UnitOfWork, *, context: StoreContext, holder: LeaseHolder, before: datetime
 ) -> None:
-    kept = await _load(unit, holder)
-    if kept is not None and _is_old(kept.shown(context), before):
+    stored = await _load(unit, holder)
+    if stored is not None and _is_old(stored.shown(context), before):
         unit.delete(_key(holder))
 
 
@@ -117,14 +117,14 @@ def _key(holder: LeaseHolder) -> Key:
     return Key(key_layout.WORKER, key_layout.key_safe(names))
 
 
-def _to_value(kept: WorkerEntry) -> dict[str, Any]:
-    value = asdict(kept.record) | {name: list(getattr(kept.record, name)) for name in _LISTS}
-    times = {name: getattr(kept.record, name) for name in _TIMES}
+def _to_value(stored: WorkerEntry) -> dict[str, Any]:
+    value = asdict(stored.record) | {name: list(getattr(stored.record, name)) for name in _LISTS}
+    times = {name: getattr(stored.record, name) for name in _TIMES}
     value |= {name: moment and key_layout.time_key(moment) for name, moment in times.items()}
-    value |= {"topology": kept.record.topology.value, "is_alive": False}
+    value |= {"topology": stored.record.topology.value, "is_alive": False}
     value |= {
-        "alive_at": kept.alive and kept.alive.at,
-        "alive_boot": kept.alive and kept.alive.boot,
+        "alive_at": stored.alive and stored.alive.at,
+        "alive_boot": stored.alive and stored.alive.boot,
     }
     return {name: each for name, each in value.items() if each is not None}
 
@@ -132,7 +132,7 @@ def _to_value(kept: WorkerEntry) -> dict[str, Any]:
 def _from_value(value: Value) -> WorkerEntry:
     own = {name: each for name, each in value.items() if not name.startswith("alive_")}
     own |= {name: tuple(own[name]) for name in _LISTS}
-    own |= {name: key_layout.at_stamp(own[name]) if name in own else None for name in _TIMES}
+    own |= {name: key_layout.from_time_key(own[name]) if name in own else None for name in _TIMES}
     own["topology"] = Topology(own["topology"])
     alive = LeaseExpiry(value["alive_at"], value["alive_boot"]) if "alive_at" in value else None
     return WorkerEntry(WorkerRecord(**own), alive)

@@ -74,57 +74,57 @@ async def why_refused(unit: UnitOfWork, new: NewJob) -> str | None:
     """Why a job cannot become the member it wants to be; None if it can, or wants nothing."""
     if not new.member:
         return None
-    kept = await load(unit, new.group_id or "")
-    if kept is None:
+    record = await load(unit, new.group_id or "")
+    if record is None:
         return membership_error(new, is_known=False, is_sealed=False, closing=None)
-    is_sealed = kept.group.sealed_at is not None
-    return membership_error(new, is_known=True, is_sealed=is_sealed, closing=kept.group.closing)
+    is_sealed = record.group.sealed_at is not None
+    return membership_error(new, is_known=True, is_sealed=is_sealed, closing=record.group.closing)
 
 
 async def enter(unit: UnitOfWork, group_id: str) -> None:
     """Count a new member."""
-    kept = await load(unit, group_id)
-    assert kept is not None
-    entered, present, left = kept.entered + 1, kept.present + 1, kept.left + 1
-    save(unit, kept, replace(kept, entered=entered, present=present, left=left))
+    record = await load(unit, group_id)
+    assert record is not None
+    entered, present, left = record.entered + 1, record.present + 1, record.left + 1
+    save(unit, record, replace(record, entered=entered, present=present, left=left))
 
 
 async def advance(
-    unit: UnitOfWork, was: JobRecord, now_kept: JobRecord, now: datetime, *, has_successor: bool
+    unit: UnitOfWork, was: JobRecord, after: JobRecord, now: datetime, *, has_successor: bool
 ) -> None:
     """What the end of a member means for its group, in the unit that ends it."""
-    if now_kept.member is None:
+    if after.member is None:
         return
-    kept = await load(unit, now_kept.member)
-    if kept is None:
+    record = await load(unit, after.member)
+    if record is None:
         return
-    counted = _counted(kept, was, now_kept, has_successor=has_successor)
-    step = _step(counted, now_kept, has_successor=has_successor)
+    counted = _counted(record, was, after, has_successor=has_successor)
+    step = _step(counted, after, has_successor=has_successor)
     if step in (GroupAction.STOP, GroupAction.SKIP):
-        counted = await _stop(unit, counted, now_kept, ClosePolicy(step), now)
-    elif step is GroupAction.NEXT and was.job.state is not State.BLOCKED and kept.group.sealed_at:
-        await _unblock_next(unit, now_kept)
-    if counted != kept:
-        save(unit, kept, counted)
+        counted = await _stop(unit, counted, after, ClosePolicy(step), now)
+    elif step is GroupAction.NEXT and was.job.state is not State.BLOCKED and record.group.sealed_at:
+        await _unblock_next(unit, after)
+    if counted != record:
+        save(unit, record, counted)
 
 
 def _counted(
-    kept: GroupRecord, was: JobRecord, now_kept: JobRecord, *, has_successor: bool
+    record: GroupRecord, was: JobRecord, after: JobRecord, *, has_successor: bool
 ) -> GroupRecord:
-    ended = int(now_kept.job.is_final) - int(was.job.is_final)
+    ended = int(after.job.is_final) - int(was.job.is_final)
     came = int(has_successor)
-    return replace(kept, left=kept.left - ended + came, present=kept.present + came)
+    return replace(record, left=record.left - ended + came, present=record.present + came)
 
 
-def _step(kept: GroupRecord, member: JobRecord, *, has_successor: bool) -> GroupAction:
+def _step(record: GroupRecord, member: JobRecord, *, has_successor: bool) -> GroupAction:
     is_over = member.job.is_final and not member.is_followed and not has_successor
-    if not is_over or kept.group.closing is not None:
+    if not is_over or record.group.closing is not None:
         return GroupAction.NOTHING
-    return action_after_member(kept.group.mode, kept.group.on_failure, member.job.state)
+    return action_after_member(record.group.mode, record.group.on_failure, member.job.state)
 
 
 async def _stop(
-    unit: UnitOfWork, kept: GroupRecord, member: JobRecord, closing: ClosePolicy, now: datetime
+    unit: UnitOfWork, record: GroupRecord, member: JobRecord, closing: ClosePolicy, now: datetime
 ) -> GroupRecord:
     await job_repository.append_event(
         unit,
@@ -133,9 +133,9 @@ async def _stop(
         job_id=member.job.id,
         token=member.job.token,
         reason=closing.value,
-        detail=kept.group.id,
+        detail=record.group.id,
     )
-    return replace(kept, group=replace(kept.group, closing=closing, reason=MEMBER_FAILED))
+    return replace(record, group=replace(record.group, closing=closing, reason=MEMBER_FAILED))
 
 
 async def _unblock_next(unit: UnitOfWork, member: JobRecord) -> None:
@@ -147,10 +147,12 @@ async def _unblock_next(unit: UnitOfWork, member: JobRecord) -> None:
 
 async def unblock(unit: UnitOfWork, job_id: str) -> bool:
     """Let a blocked member wait for its time only; whether it was blocked."""
-    kept = await job_repository.load(unit, job_id)
-    if kept is None or kept.is_detached or kept.job.state is not State.BLOCKED:
+    record = await job_repository.load(unit, job_id)
+    if record is None or record.is_detached or record.job.state is not State.BLOCKED:
         return False
-    job_repository.save(unit, kept, replace(kept, job=replace(kept.job, state=State.SCHEDULED)))
+    job_repository.save(
+        unit, record, replace(record, job=replace(record.job, state=State.SCHEDULED))
+    )
     return True
 
 
@@ -160,11 +162,11 @@ async def members(unit: UnitOfWork, group_id: str) -> list[Value]:
     return [entry.value for entry in found]
 
 
-def counted(kept: GroupRecord, all_members: Sequence[Value]) -> Group:
+def counted(record: GroupRecord, all_members: Sequence[Value]) -> Group:
     """The group with its members counted, a chain by its last job."""
     last = [each for each in all_members if not each["followed"]]
     counts = Counter(State.RUNNING if each["loose"] else State(each["state"]) for each in last)
-    return replace(kept.group, counts=dict(counts))
+    return replace(record.group, counts=dict(counts))
 
 
 async def listed(unit: UnitOfWork, part: str, *, limit: int) -> list[GroupRecord]:
@@ -176,14 +178,14 @@ async def listed(unit: UnitOfWork, part: str, *, limit: int) -> list[GroupRecord
     return [from_value(value) for value in values if value is not None]
 
 
-def _indexes(kept: GroupRecord) -> Iterator[tuple[Key, Value]]:
-    group, entry = kept.group, {"seq": kept.group.seq}
+def _indexes(record: GroupRecord) -> Iterator[tuple[Key, Value]]:
+    group, entry = record.group, {"seq": record.group.seq}
     yield _pointer(group.id), entry
     if group.sealed_at is None and group.closing is None:
         yield Key(FILLING, key_layout.deadline_sort(group.created_at, group.seq)), entry
-    if group.closing is not None and not kept.is_swept:
+    if group.closing is not None and not record.is_swept:
         yield Key(CLOSING, key_layout.number(group.seq)), entry
-    if kept.is_swept and group.sealed_at is None:
+    if record.is_swept and group.sealed_at is None:
         yield Key(EMPTIED, key_layout.number(group.seq)), entry
 
 
@@ -196,8 +198,8 @@ def key_of(seq: int) -> Key:
     return Key(key_layout.GROUP, key_layout.number(seq))
 
 
-def to_value(kept: GroupRecord) -> Value:
-    group = kept.group
+def to_value(record: GroupRecord) -> Value:
+    group = record.group
     value: dict[str, Any] = {
         "id": group.id,
         "seq": group.seq,
@@ -209,10 +211,10 @@ def to_value(kept: GroupRecord) -> Value:
         "sealed_at": group.sealed_at and key_layout.time_key(group.sealed_at),
         "closing": group.closing and group.closing.value,
         "reason": group.reason,
-        "entered": kept.entered,
-        "present": kept.present,
-        "left": kept.left,
-        "is_swept": kept.is_swept,
+        "entered": record.entered,
+        "present": record.present,
+        "left": record.left,
+        "is_swept": record.is_swept,
     }
     return {name: each for name, each in value.items() if each is not None}
 
@@ -226,8 +228,8 @@ def from_value(value: Value) -> GroupRecord:
         mode=GroupMode(value["mode"]),
         on_failure=OnMemberFailure(value["on_failure"]),
         total=value["total"],
-        created_at=key_layout.at_stamp(value["created_at"]),
-        sealed_at=None if sealed_at is None else key_layout.at_stamp(sealed_at),
+        created_at=key_layout.from_time_key(value["created_at"]),
+        sealed_at=None if sealed_at is None else key_layout.from_time_key(sealed_at),
         closing=None if closing is None else ClosePolicy(closing),
         reason=value.get("reason"),
         counts={},

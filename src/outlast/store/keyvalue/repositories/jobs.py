@@ -21,8 +21,8 @@ ALL = 1_000_000
 
 async def load(unit: UnitOfWork, job_id: str) -> JobRecord | None:
     """The job as it stands; None if there is none."""
-    [kept] = await load_many(unit, [job_id])
-    return kept
+    [record] = await load_many(unit, [job_id])
+    return record
 
 
 async def load_many(unit: UnitOfWork, job_ids: Sequence[str]) -> list[JobRecord | None]:
@@ -49,8 +49,8 @@ async def _behind(unit: UnitOfWork, pointer: Key, sort: str) -> JobRecord | None
         return await _at(unit, sort)
     # Either it was moved between the two reads, or somebody deleted its record by hand, and
     # nothing else of it: then nothing is there between two looks at one and the same pointer.
-    [record] = await unit.engine.get([Key(key_layout.JOB, sort)])
-    if record is None and await unit.is_unchanged([pointer]):
+    [stored] = await unit.engine.get([Key(key_layout.JOB, sort)])
+    if stored is None and await unit.is_unchanged([pointer]):
         return None
     raise ReadConflict
 
@@ -58,17 +58,17 @@ async def _behind(unit: UnitOfWork, pointer: Key, sort: str) -> JobRecord | None
 async def _at(unit: UnitOfWork, sort: str) -> JobRecord:
     value = await unit.get(Key(key_layout.JOB, sort))
     assert value is not None
-    kept = from_value(value)
-    unit.seen.note(kept.job.id, sort)
-    if kept.pending is not None:
-        await _require_finished(unit, Key(key_layout.PENDING, kept.pending))
-    return await _rebuild_detached(unit, kept) if kept.is_detached else kept
+    record = from_value(value)
+    unit.seen.note(record.job.id, sort)
+    if record.pending is not None:
+        await _require_finished(unit, Key(key_layout.PENDING, record.pending))
+    return await _rebuild_detached(unit, record) if record.is_detached else record
 
 
-async def _require_finished(unit: UnitOfWork, note: Key) -> None:
+async def _require_finished(unit: UnitOfWork, intent: Key) -> None:
     """The mark stays until the job is written again; the note itself tells."""
-    if (await unit.engine.get([note]))[0] is not None:
-        raise PendingIntent(note)
+    if (await unit.engine.get([intent]))[0] is not None:
+        raise PendingIntent(intent)
 
 
 def save(unit: UnitOfWork, old: JobRecord | None, new: JobRecord | None) -> None:
@@ -131,15 +131,15 @@ async def append_event(
     return number
 
 
-async def _rebuild_detached(unit: UnitOfWork, kept: JobRecord) -> JobRecord:
+async def _rebuild_detached(unit: UnitOfWork, record: JobRecord) -> JobRecord:
     """A job whose place is lost: as its runs and its chain bear it out."""
-    closed = await runs.closed(unit, kept.job)
-    before = await _chained_from(unit, kept.job)
+    closed = await runs.closed(unit, record.job)
+    before = await _chained_from(unit, record.job)
     ended = Counter(run.status for run in closed)
     last = closed[-1] if closed else None
     failures, losses = (before.failures, before.losses) if before else (0, 0)
     job = replace(
-        kept.job,
+        record.job,
         state=State.RUNNING,
         reason=None,
         priority=0,
@@ -154,7 +154,7 @@ async def _rebuild_detached(unit: UnitOfWork, kept: JobRecord) -> JobRecord:
         finished_at=None,
         progress=None,
     )
-    return replace(kept, job=job, lease=None, lease_until=None, run_id=None, run_started_at=None)
+    return replace(record, job=job, lease=None, lease_until=None, run_id=None, run_started_at=None)
 
 
 async def _chained_from(unit: UnitOfWork, job: Job) -> Job | None:
@@ -174,4 +174,4 @@ async def all_jobs(unit: UnitOfWork, *, after: int = 0, limit: int = ALL) -> lis
     span = KeyRange(key_layout.SEQ, key_layout.number(after + 1))
     entries = await unit.range(span, limit=limit)
     found = await load_many(unit, [entry.value["id"] for entry in entries])
-    return [kept for kept in found if kept is not None]
+    return [record for record in found if record is not None]

@@ -1,4 +1,4 @@
-"""Queues: how they are kept, what they let through, and where a new job goes in them."""
+"""Queues: how they are record, what they let through, and where a new job goes in them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -65,13 +65,13 @@ def _sound(name: str, value: Value | None) -> QueueRecord:
     return QueueRecord(queue=Queue(name=name)) if value is None else from_value(value)
 
 
-def save(unit: UnitOfWork, kept: QueueRecord) -> None:
+def save(unit: UnitOfWork, record: QueueRecord) -> None:
     """Write it; also as it is, so that only one of those who did so at once goes on."""
-    unit.put(key(kept.queue.name), to_value(kept))
+    unit.put(key(record.queue.name), to_value(record))
 
 
-def to_value(kept: QueueRecord) -> Value:
-    queue, pause = kept.queue, kept.queue.pause
+def to_value(record: QueueRecord) -> Value:
+    queue, pause = record.queue, record.queue.pause
     value: dict[str, Any] = {
         "name": queue.name,
         "ordering": queue.ordering.value,
@@ -80,10 +80,10 @@ def to_value(kept: QueueRecord) -> Value:
         "paused_at": pause and key_layout.time_key(pause.at),
         "pause_reason": pause and pause.reason,
         "paused_until": key_layout.time_key(pause.until) if pause and pause.until else None,
-        "is_listed": kept.is_listed,
-        "reservation": kept.reservation,
-        "reserved_for": kept.reserved_for,
-        "plan": kept.plan,
+        "is_listed": record.is_listed,
+        "reservation": record.reservation,
+        "reserved_for": record.reserved_for,
+        "plan": record.plan,
     }
     return {name: each for name, each in value.items() if each is not None}
 
@@ -110,23 +110,23 @@ def _pause(value: Value) -> Pause | None:
         return None
     until = value.get("paused_until")
     return Pause(
-        at=key_layout.at_stamp(value["paused_at"]),
+        at=key_layout.from_time_key(value["paused_at"]),
         reason=value.get("pause_reason"),
-        until=key_layout.at_stamp(until) if until else None,
+        until=key_layout.from_time_key(until) if until else None,
     )
 
 
-async def gate(unit: UnitOfWork, kept: QueueRecord, now: datetime) -> QueueGate:
+async def gate(unit: UnitOfWork, record: QueueRecord, now: datetime) -> QueueGate:
     """What a claim meets; open runs are counted as far as the limit goes."""
-    limit = kept.queue.concurrency
-    running = [] if limit is None else await open_entries(unit, kept.queue.name, limit=limit)
+    limit = record.queue.concurrency
+    running = [] if limit is None else await open_entries(unit, record.queue.name, limit=limit)
     if len({entry.value["id"] for entry in running}) < len(running):
         raise ReadConflict  # a lease was renewed meanwhile, and its run was met twice
     return QueueGate(
-        is_paused=kept.shown(now).pause is not None,
+        is_paused=record.shown(now).pause is not None,
         concurrency=limit,
         open_runs=len(running),
-        is_reserved=kept.reservation is not None,
+        is_reserved=record.reservation is not None,
     )
 
 
@@ -136,11 +136,11 @@ async def open_entries(unit: UnitOfWork, name: str, *, limit: int) -> list[Store
 
 async def new_position(unit: UnitOfWork, name: str, priority: int) -> int:
     """Behind those that wait; in a queue of explicit positions, one at a time."""
-    kept = await load(unit, name)
-    if kept.queue.ordering is Ordering.SCHEDULED:
+    record = await load(unit, name)
+    if record.queue.ordering is Ordering.SCHEDULED:
         return 0
-    save(unit, kept)
-    return next_position((await ends(unit, name, priority))[1], kept.queue.gap)
+    save(unit, record)
+    return next_position((await ends(unit, name, priority))[1], record.queue.gap)
 
 
 async def ends(unit: UnitOfWork, name: str, priority: int) -> tuple[int | None, int | None]:

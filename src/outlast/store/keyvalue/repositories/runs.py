@@ -20,33 +20,33 @@ NEARBY = 4
 """Records for each job that are read at once, though some of them may be another's."""
 
 
-def closing(kept: JobRecord, change: Change, at: datetime) -> dict[str, Any]:
+def closing(record: JobRecord, change: Change, at: datetime) -> dict[str, Any]:
     """The record of the run that this change closes."""
     assert change.move.run is not None
-    record = {
-        "run_id": kept.run_id,
-        "job_id": kept.job.id,
-        "token": kept.job.token,
+    fields = {
+        "run_id": record.run_id,
+        "job_id": record.job.id,
+        "token": record.job.token,
         "status": change.move.run.value,
         "reason": change.reason,
-        "holder": kept.job.holder,
-        "boot_id": kept.job.boot_id,
-        "started_at": key_layout.time_key(kept.run_started_at or at),
+        "holder": record.job.holder,
+        "boot_id": record.job.boot_id,
+        "started_at": key_layout.time_key(record.run_started_at or at),
         "finished_at": key_layout.time_key(at),
         "error": change.error,
         "result": change.result,
         "exit_code": change.exit_code,
         "log_path": change.log_path,
-        "progress": kept.job.progress,
+        "progress": record.job.progress,
     }
-    return {name: value for name, value in record.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-async def close(unit: UnitOfWork, kept: JobRecord, change: Change, at: datetime) -> None:
+async def close(unit: UnitOfWork, record: JobRecord, change: Change, at: datetime) -> None:
     """Write the run closed, with what it leaves behind."""
-    unit.put(key_layout.run_key(kept.job.id, kept.job.token), closing(kept, change, at))
+    unit.put(key_layout.run_key(record.job.id, record.job.token), closing(record, change, at))
     if change.artifacts:
-        await append(unit, kept.job.id, kept.job.token, change.artifacts)
+        await append(unit, record.job.id, record.job.token, change.artifacts)
 
 
 async def append(unit: UnitOfWork, job_id: str, token: int, artifacts: Sequence[str]) -> None:
@@ -67,7 +67,7 @@ async def closed_of(unit: UnitOfWork, jobs: Sequence[Job]) -> list[list[RunRecor
     records = await of_jobs(unit, key_layout.RUN, ids)
     left = [_left(found) for found in await of_jobs(unit, key_layout.ARTIFACTS, ids)]
     return [
-        [record(each.value, job, own.get(each.value["token"], ())) for each in found]
+        [to_run(each.value, job, own.get(each.value["token"], ())) for each in found]
         for job, found, own in zip(jobs, records, left, strict=True)
     ]
 
@@ -91,15 +91,15 @@ async def of_jobs(unit: UnitOfWork, part: str, job_ids: Sequence[str]) -> list[l
     return [by_job.get(job_id, []) for job_id in job_ids]
 
 
-async def all_of(unit: UnitOfWork, kept: JobRecord) -> list[RunRecord]:
+async def all_of(unit: UnitOfWork, record: JobRecord) -> list[RunRecord]:
     """The closed ones, and the open one."""
-    done = await closed(unit, kept.job)
-    if not kept.is_open:
+    done = await closed(unit, record.job)
+    if not record.is_open:
         return done
-    if done and done[-1].token == kept.job.token:
+    if done and done[-1].token == record.job.token:
         raise ReadConflict  # it was closed since the job was read
-    [left] = await of_jobs(unit, key_layout.ARTIFACTS, [kept.job.id])
-    return [*done, _opened(kept, _left(left).get(kept.job.token, ()))]
+    [left] = await of_jobs(unit, key_layout.ARTIFACTS, [record.job.id])
+    return [*done, _opened(record, _left(left).get(record.job.token, ()))]
 
 
 def _left(found: Sequence[StoredItem]) -> dict[int, tuple[str, ...]]:
@@ -110,7 +110,7 @@ def _left(found: Sequence[StoredItem]) -> dict[int, tuple[str, ...]]:
     }
 
 
-def record(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunRecord:
+def to_run(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunRecord:
     """A closed run; what it was given is its job's, frozen since its first claim."""
     return RunRecord(
         run_id=RunId(value["run_id"]),
@@ -120,8 +120,8 @@ def record(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunReco
         reason=value.get("reason"),
         holder=value["holder"],
         boot_id=value["boot_id"],
-        started_at=key_layout.at_stamp(value["started_at"]),
-        finished_at=key_layout.at_stamp(value["finished_at"]),
+        started_at=key_layout.from_time_key(value["started_at"]),
+        finished_at=key_layout.from_time_key(value["finished_at"]),
         error=value.get("error"),
         result=value.get("result"),
         exit_code=value.get("exit_code"),
@@ -134,19 +134,19 @@ def record(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunReco
     )
 
 
-def _opened(kept: JobRecord, artifacts: tuple[str, ...]) -> RunRecord:
-    job = kept.job
-    assert kept.run_id is not None
-    assert kept.run_started_at is not None
+def _opened(record: JobRecord, artifacts: tuple[str, ...]) -> RunRecord:
+    job = record.job
+    assert record.run_id is not None
+    assert record.run_started_at is not None
     return RunRecord(
-        run_id=kept.run_id,
+        run_id=record.run_id,
         job_id=job.id,
         token=job.token,
         status=RunStatus.RUNNING,
         reason=None,
         holder=job.holder or "?",
         boot_id=job.boot_id or "?",
-        started_at=kept.run_started_at,
+        started_at=record.run_started_at,
         finished_at=None,
         error=None,
         result=None,
@@ -163,7 +163,7 @@ def _opened(kept: JobRecord, artifacts: tuple[str, ...]) -> RunRecord:
 def event(value: Value) -> EventRecord:
     return EventRecord(
         id=value["id"],
-        at=key_layout.at_stamp(value["at"]),
+        at=key_layout.from_time_key(value["at"]),
         job_id=value.get("job_id"),
         run_id=value.get("run_id"),
         kind=EventKind(value["kind"]),

@@ -42,29 +42,29 @@ async def take_by_hand(unit: UnitOfWork, slot: Slot, job: Job) -> None:
     save(unit, row)
 
 
-async def misfire(unit: UnitOfWork, kept: JobRecord) -> None:
+async def misfire(unit: UnitOfWork, record: JobRecord) -> None:
     """The job of a slot could not start in time: the slot stays its own, and was skipped."""
-    row = await held(unit, kept)
+    row = await held(unit, record)
     if row is not None:
         save(unit, replace(row, outcome=SlotOutcome.SKIPPED))
 
 
-async def held(unit: UnitOfWork, kept: JobRecord) -> SlotRecord | None:
+async def held(unit: UnitOfWork, record: JobRecord) -> SlotRecord | None:
     """The row of the slot that the job was made for, while it is the job's own."""
-    if kept.series is None or kept.job.slot_at is None:
+    if record.series is None or record.job.slot_at is None:
         return None
-    value = await unit.get(key_layout.slot_key(Slot(series=kept.series, at=kept.job.slot_at)))
+    value = await unit.get(key_layout.slot_key(Slot(series=record.series, at=record.job.slot_at)))
     row = None if value is None else from_value(value)
-    return row if row is not None and row.job_id == kept.job.id else None
+    return row if row is not None and row.job_id == record.job.id else None
 
 
 def from_value(value: Value) -> SlotRecord:
     job_id = value.get("job_id")
     return SlotRecord(
-        slot=Slot(series=value["series"], at=key_layout.at_stamp(value["slot_at"])),
+        slot=Slot(series=value["series"], at=key_layout.from_time_key(value["slot_at"])),
         outcome=SlotOutcome(value["outcome"]),
-        planned=key_layout.at_stamp(value["planned"]),
-        actual=key_layout.at_stamp(value["actual"]),
+        planned=key_layout.from_time_key(value["planned"]),
+        actual=key_layout.from_time_key(value["actual"]),
         schedule_id=value.get("schedule_id"),
         job_id=None if job_id is None else JobId(job_id),
         reason=value.get("reason"),

@@ -47,8 +47,8 @@ class EtcdEngine:
         self, cluster: Cluster, *, prefix: str, beat: float = BEAT, patience: float = PATIENCE
     ) -> None:
         self.limits = Limits(most_writes=MOST_OPERATIONS, poll=0.5, beat=beat)
-        self._wire = EtcdClient(cluster, patience=patience)
-        self.leases = EtcdLeases(self._wire, self._operation)
+        self._client = EtcdClient(cluster, patience=patience)
+        self.leases = EtcdLeases(self._client, self._operation)
         self._patience = patience
         self._prefix = prefix
         self._marks = secrets.token_hex(8)
@@ -59,16 +59,16 @@ class EtcdEngine:
         return True  # a prefix is there when something is written under it
 
     async def open(self) -> None:
-        await self._wire.ask("/v3/maintenance/status", {})
+        await self._client.ask("/v3/maintenance/status", {})
 
     async def close(self) -> None:
         for watch in self._watches:
             await watch.stop()
         self._watches = []
-        await self._wire.close()
+        await self._client.close()
 
     async def release_loop(self) -> None:
-        await self._wire.release_loop()
+        await self._client.release_loop()
 
     async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         found: list[StoredItem | None] = []
@@ -78,7 +78,7 @@ class EtcdEngine:
 
     async def _get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         reads = [{"request_range": {"key": self._text(key)}} for key in keys]
-        answer = await self._wire.ask("/v3/kv/txn", {"success": reads})
+        answer = await self._client.ask("/v3/kv/txn", {"success": reads})
         each = [r["response_range"].get("kvs", []) for r in answer.get("responses", [])]
         return [self._entry(kvs[0]) if kvs else None for kvs in each]
 
@@ -110,7 +110,7 @@ class EtcdEngine:
         if len(asked) > MOST_OPERATIONS:
             rest = await self.ranges(asked[MOST_OPERATIONS:])
             return await self.ranges(asked[:MOST_OPERATIONS]) + rest
-        answer = await self._wire.ask("/v3/kv/txn", {"success": [self._read(*a) for a in asked]})
+        answer = await self._client.ask("/v3/kv/txn", {"success": [self._read(*a) for a in asked]})
         each = [r["response_range"].get("kvs", []) for r in answer.get("responses", [])]
         found = [[self._entry(kv) for kv in kvs] for kvs in each]
         return [
@@ -128,7 +128,7 @@ class EtcdEngine:
         body: dict[str, Any] = {"key": _b64(start), "range_end": _b64(end), "limit": str(limit)}
         if reverse:
             body |= {"sort_order": "DESCEND", "sort_target": "KEY"}
-        answer = await self._wire.ask("/v3/kv/range", body)
+        answer = await self._client.ask("/v3/kv/range", body)
         return [self._entry(kv) for kv in answer.get("kvs", [])]
 
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
@@ -142,7 +142,7 @@ class EtcdEngine:
         over = clock() + self._patience
         while True:
             try:
-                answer = await self._wire.ask_once("/v3/kv/txn", body)
+                answer = await self._client.ask_once("/v3/kv/txn", body)
                 is_done: bool = answer.get("succeeded", False)
                 return is_done or (lost and await self._is_ours(marked, mark))
             except RequestOutcomeUnknown as error:
@@ -160,7 +160,7 @@ class EtcdEngine:
                 return last
 
     def _unknown(self, error: RequestOutcomeUnknown) -> StoreUnavailable:
-        told = self._wire.unreachable(error)
+        told = self._client.unreachable(error)
         return StoreUnavailable(f"{told}. What was asked last may have been written: ask it again")
 
     async def _is_ours(self, writes: Sequence[Write], mark: str) -> bool:
@@ -169,25 +169,25 @@ class EtcdEngine:
         if put is None:
             found = await self.get([write.key for write in writes])
             return all(entry is None for entry in found)
-        answer = await self._wire.ask("/v3/kv/range", {"key": self._text(put.key)})
+        answer = await self._client.ask("/v3/kv/range", {"key": self._text(put.key)})
         values = [json.loads(b64decode(kv["value"])) for kv in answer.get("kvs", [])]
         return any(value.get(_MARK) == mark for value in values)
 
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> Callable[[], None]:
         starts = [self._part_start(part) for part in parts]
-        watch = EtcdWatch(self._wire, starts, lambda kv: heard(self._write(kv)))
+        watch = EtcdWatch(self._client, starts, lambda kv: heard(self._write(kv)))
         self._watches.append(watch)
         return watch.cancel
 
     async def time(self) -> datetime | None:
-        await self._wire.ask("/v3/maintenance/status", {})
-        return self._wire.date
+        await self._client.ask("/v3/maintenance/status", {})
+        return self._client.date
 
     async def describe(self) -> Mapping[str, str]:
-        status = await self._wire.ask("/v3/maintenance/status", {})
+        status = await self._client.ask("/v3/maintenance/status", {})
         return {
             "engine": f"etcd {status['version']}",
-            "endpoints": self._wire.where,
+            "endpoints": self._client.where,
             "prefix": self._prefix,
             "size": f"{int(status['dbSize']) / 2**20:.1f} MiB",
         }

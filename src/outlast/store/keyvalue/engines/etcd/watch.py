@@ -19,7 +19,7 @@ CONNECT: Final = 2.0
 
 MOST_LINE: Final = 2**24
 IDLE: Final = 60.0
-"""Seconds of silence after which the connection is made anew, for it may be dead."""
+"""Seconds of expiry after which the connection is made anew, for it may be dead."""
 
 
 class EtcdWatch:
@@ -27,14 +27,14 @@ class EtcdWatch:
 
     def __init__(
         self,
-        wire: EtcdClient,
+        client: EtcdClient,
         prefixes: Sequence[bytes],
         heard: Callable[[Mapping[str, str]], None],
         *,
         since: int | None = None,
     ) -> None:
         """From the revision `since` on, or from now."""
-        self._wire = wire
+        self._client = client
         self._prefixes = prefixes
         self._heard = heard
         self._next = since
@@ -62,7 +62,7 @@ class EtcdWatch:
             await asyncio.sleep(PAUSE)
 
     async def _read_events(self) -> None:
-        session, url, headers = await self._wire.stream("/v3/watch")
+        session, url, headers = await self._client.stream("/v3/watch")
         timeout = aiohttp.ClientTimeout(total=None, sock_read=IDLE, sock_connect=CONNECT)
         # One message for each, on one connection: a store would need three of them otherwise.
         body = "\n".join(json.dumps({"create_request": self._asked(p)}) for p in self._prefixes)
