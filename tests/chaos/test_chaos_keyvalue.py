@@ -127,7 +127,7 @@ async def test_dynamodb_is_asked_too_much_for_a_while(dynamodb: str, ear: Ear) -
     with dynamodb_gate(dynamodb) as gate:
         async with at_work(local.url(gate.endpoint, f"gate-{secrets.token_hex(4)}")):
             gate.refuse(code, "The level of configured provisioned throughput was exceeded")
-            await ear.hear("cannot take jobs", "is asked too much")
+            await ear.hear("cannot take jobs", "throttles table")
 
             gate.open()
 

@@ -70,7 +70,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
             "AccessDeniedException",
             "User is not authorized to perform: dynamodb:DescribeTable",
             StoreReadOnly,
-            "DynamoDB refuses us at table jobs: User is not authorized .* grant it",
+            "DynamoDB refuses access to table jobs: User is not .* grant the permissions",
         ),
         (
             "ExpiredTokenException",
@@ -107,7 +107,7 @@ async def test_table_asked_too_much_is_busy_and_not_broken(monkeypatch: pytest.M
     with _refusing("ThrottlingException", "Rate exceeded") as endpoint:
         store = open_store(local.url(endpoint, "jobs"))
 
-        with pytest.raises(StoreBusy, match="table jobs is asked too much: Rate exceeded"):
+        with pytest.raises(StoreBusy, match="DynamoDB throttles table jobs: Rate exceeded"):
             await store.open()
         await store.close()
 

@@ -42,7 +42,7 @@ async def test_jobs_are_kept_behind_tls_and_a_password(etcd_lock: SecureEtcd) ->
 async def test_wrong_password_is_refused_and_not_shown(etcd_lock: SecureEtcd) -> None:
     store = open_store(etcd_lock.url(PREFIX, password="wr0ng"))  # noqa: S106 - a test's
 
-    with pytest.raises(StoreReadOnly, match=r"refuses us: .*authentication failed") as caught:
+    with pytest.raises(StoreReadOnly, match=r"refuses access: .*authentication failed") as caught:
         await store.open()
 
     assert "wr0ng" not in str(caught.value)
@@ -52,7 +52,7 @@ async def test_wrong_password_is_refused_and_not_shown(etcd_lock: SecureEtcd) ->
 async def test_without_a_user_the_line_says_where_one_goes(etcd_lock: SecureEtcd) -> None:
     store = open_store(f"etcd://{etcd_lock.host}/{PREFIX}?ca={etcd_lock.certificate}")
 
-    with pytest.raises(StoreReadOnly, match="wants a user: etcd://user:password@host/prefix"):
+    with pytest.raises(StoreReadOnly, match="requires a user: etcd://user:password@host/prefix"):
         await store.open()
     await store.close()
 

@@ -149,7 +149,7 @@ class _Contended(MemoryEngine):
 
 
 async def test_unit_that_never_comes_through_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.store.keyvalue.unit_of_work.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("outlast.store.keyvalue.unit_of_work.MAX_PAUSE_S", 0.0)
     engine = _Contended()
     store = await _opened(engine)
     engine.is_lost = True

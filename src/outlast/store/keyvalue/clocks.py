@@ -1,4 +1,4 @@
-"""When a lease is over, by a clock nobody can set."""
+"""Lease expiry by a clock that does not jump, and the check of clock skew."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,19 +9,19 @@ from outlast.errors import ClockSkewTooLarge
 from outlast.store.keyvalue.engine import Engine
 
 SHARED: Final = "shared"
-"""The boot of a clock that all machines share."""
+"""Boot id of a clock that all machines share."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseExpiry:
-    """When a lease is over: a reading of the lease clock, and the boot that it belongs to."""
+    """End of a lease: a reading of the lease clock, and the boot it belongs to."""
 
     at: int
     boot: str
 
 
 class LeaseClock:
-    """Ends of leases from spans. `margin` is by how much two machines' clocks may differ."""
+    """Computes lease ends. `margin` is the allowed difference between two machines' clocks."""
 
     def __init__(self, clock: Clock, *, margin: timedelta = timedelta(0)) -> None:
         self._clock = clock
@@ -29,24 +29,27 @@ class LeaseClock:
 
     @property
     def boot(self) -> str:
+        """Boot id of this clock."""
         return self._clock.boot_id()
 
     @property
     def past(self) -> int:
-        """Every end up to this reading, of this boot, is over."""
+        """Every lease end of this boot up to this reading has expired."""
         return self._clock.monotonic() - self._margin
 
     def end(self, span: timedelta) -> LeaseExpiry:
+        """Return the end of a lease of `span` from now."""
         return LeaseExpiry(self._clock.monotonic() + span // MICROSECOND, self._clock.boot_id())
 
     def is_over(self, end: LeaseExpiry) -> bool:
+        """Return True if the lease has expired; one of another boot always has."""
         return end.boot != self.boot or end.at <= self.past
 
 
 class FleetClock:
-    """A clock that machines share: wall time as it was at the start, carried on by the machine.
+    """Wall clock at start, advanced by the monotonic clock; comparable between machines.
 
-    Whoever sets the wall clock later moves no lease: only the start of a process looks at it.
+    A wall clock that is set later moves no lease.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -54,26 +57,32 @@ class FleetClock:
         self._ahead = to_micros(self._clock.now()) - self._clock.monotonic()
 
     def now(self) -> datetime:
+        """Return the wall time."""
         return self._clock.now()
 
     def monotonic(self) -> int:
+        """Return microseconds since 1970 that never jump."""
         return self._clock.monotonic() + self._ahead
 
     def boot_id(self) -> str:
+        """Return the same id on all machines."""
         return SHARED
 
 
-COARSE: Final = timedelta(seconds=1)
-"""A server tells its time to the second."""
+SERVER_TIME_RESOLUTION: Final = timedelta(seconds=1)
+"""Servers report their time in whole seconds."""
 
-NOTABLE: Final = timedelta(seconds=2)
-"""So far apart is worth a word, long before it is refused."""
+WARNING_SKEW: Final = timedelta(seconds=2)
+"""Clock difference from which health warnings mention it."""
 
 
 async def require_small_skew(engine: Engine, clock: Clock, allowed: timedelta) -> None:
-    """Raise ClockSkewTooLarge if the clocks differ by more than `allowed`."""
+    """Raise ClockSkewTooLarge if this clock and the server's differ by more than `allowed`.
+
+    Engines that report no time pass.
+    """
     apart = await _clock_skew(engine, clock)
-    if apart > allowed + COARSE:
+    if apart > allowed + SERVER_TIME_RESOLUTION:
         raise ClockSkewTooLarge(
             f"this machine's clock and the store's are {apart.total_seconds():.0f} s apart, "
             f"and {allowed.total_seconds():.0f} s are allowed; set this machine's clock, "
@@ -82,15 +91,13 @@ async def require_small_skew(engine: Engine, clock: Clock, allowed: timedelta) -
 
 
 async def skew_warnings(engine: Engine, clock: Clock, allowed: timedelta) -> list[str]:
-    """What an operator should know before it is too much."""
+    """Return a warning if the clocks differ notably."""
     apart = await _clock_skew(engine, clock)
-    if apart <= min(NOTABLE, allowed):
+    if apart <= min(WARNING_SKEW, allowed):
         return []
     much = f"{apart.total_seconds():.0f} s apart"
     most = f"more than {allowed.total_seconds():.0f} s"
-    return [
-        f"this machine's clock and the store's are {much}; at {most} nothing starts: keep NTP on"
-    ]
+    return [f"this machine's clock and the store's are {much}; at {most} no store opens: run NTP"]
 
 
 async def _clock_skew(engine: Engine, clock: Clock) -> timedelta:

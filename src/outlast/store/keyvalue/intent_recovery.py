@@ -1,4 +1,4 @@
-"""Doing what somebody left half-done, whatever kind of intent it is."""
+"""Complete pending intents of every kind."""
 
 from outlast.errors import StoreCorrupt
 from outlast.store.keyvalue import intents
@@ -8,21 +8,21 @@ from outlast.store.keyvalue.operations import groups, positions
 
 
 async def complete_all(context: StoreContext) -> int:
-    """Do all that was left; how many notes there were."""
+    """Complete all pending intents, and return how many there were."""
     left = await intents.pending(context.engine)
     for entry in left:
-        await _finish(context, entry)
+        await _complete(context, entry)
     return len(left)
 
 
 async def complete(context: StoreContext, intent: Key) -> None:
-    """Do the rest of one note; harmless when it is gone."""
+    """Complete one intent; no-op if it is gone."""
     [entry] = await context.engine.get([intent])
     if entry is not None:
-        await _finish(context, entry)
+        await _complete(context, entry)
 
 
-async def _finish(context: StoreContext, entry: StoredItem) -> None:
+async def _complete(context: StoreContext, entry: StoredItem) -> None:
     match entry.value["kind"]:
         case intents.WRITES:
             await intents.complete_writes(context.engine, entry.key)
@@ -32,5 +32,5 @@ async def _finish(context: StoreContext, entry: StoredItem) -> None:
             await positions.finish_plan(context, entry.key)
         case other:
             raise StoreCorrupt(
-                f"a note of kind {other!r:.40} was left by a newer Outlast; use that"
+                f"an intent of kind {other!r:.40} was written by a newer Outlast; use that version"
             )

@@ -1,4 +1,4 @@
-"""Storing new jobs, each with its keys and slot."""
+"""Add jobs with their dedupe keys, active keys and slots."""
 
 import logging
 from collections import Counter
@@ -31,11 +31,15 @@ log = logging.getLogger("outlast.store")
 
 
 class KeyValueAddOperations(KeyValueOperations):
-    """Insert jobs."""
+    """Add jobs."""
 
     @requires_open_store
     async def add(self, new: Sequence[NewJob]) -> list[Added]:
-        """Plain ones at the same time, whatever may meet a holder in its turn."""
+        """Add jobs and return what became of each, in order.
+
+        Plain jobs go in concurrent chunks. Jobs that compete for a key or a position go in the
+        order given.
+        """
         context = self._context
         if not new:
             return []
@@ -60,7 +64,7 @@ class KeyValueAddOperations(KeyValueOperations):
 
 
 async def _read_ahead(context: StoreContext, jobs: Sequence[NewJob]) -> Read:
-    """All that several plain ones look at, at once; of others only their queues."""
+    """Read in one request what several plain jobs need; of other jobs only their queues."""
     if len(jobs) == 1:
         return {}
     plain = all(job.is_plain and not job.member for job in jobs)
@@ -69,7 +73,7 @@ async def _read_ahead(context: StoreContext, jobs: Sequence[NewJob]) -> Read:
 
 
 def _in_turn(jobs: Sequence[NewJob], ahead: Read) -> set[str]:
-    """Those among which the order given decides: who gets a key, or the next position."""
+    """Return the ids of the jobs whose order matters: for a key, or for the next position."""
     if len(jobs) == 1:
         return set()
     placed = _placed([ahead[queues.key(job.queue)] for job in jobs if not why_malformed(job)])
@@ -82,7 +86,7 @@ def _in_turn(jobs: Sequence[NewJob], ahead: Read) -> set[str]:
 
 
 async def placed_among(context: StoreContext, names: Collection[str]) -> set[str]:
-    """Those of these queues whose jobs have explicit positions."""
+    """Return those of `names` whose queues have explicit positions."""
     return _placed(await context.engine.get([queues.key(name) for name in names]))
 
 
@@ -98,7 +102,7 @@ async def _add(
 
     async def work(unit: UnitOfWork) -> list[Added]:
         nonlocal is_first
-        if is_first:  # somebody got in the way of it, if there is a second time
+        if is_first:  # a second attempt follows a conflict, and reads anew
             unit.take(ahead)
         is_first = False
         await unit.fetch([key for new, _ in jobs for key in looked_at(new)])
@@ -107,7 +111,7 @@ async def _add(
     try:
         return await context.run_unit(work)
     except PayloadTooLarge as error:
-        if len(jobs) > 1:  # one of them, or all together: each is asked alone
+        if len(jobs) > 1:  # one of them, or their sum: try each alone
             return [added for pair in jobs for added in await _add(context, {}, [pair])]
         return [Added(jobs[0][0].id, created=False, refused=str(error))]
 
@@ -120,29 +124,29 @@ async def _put(unit: UnitOfWork, new: NewJob, seq: int, now: datetime) -> Added:
 async def put(
     unit: UnitOfWork, new: NewJob, seq: int, now: datetime, *, reservation: int | None = None
 ) -> JobRecord | Added:
-    """The job as it will be record, or what became of it instead; in the caller's unit."""
+    """Write the job in the caller's unit of work; return its record, or why it was not added."""
     why = why_malformed(new)
     await unit.fetch(looked_at(new))
     holder = await _holder(unit, new, now)
     if holder is not None:
-        if new.retry_of is not None:  # its key would tell the root of its chain, and it is itself
+        if new.retry_of is not None:  # its own key may name the root of its chain
             await unit.require_unchanged([key_layout.pointer(new.id)])
         return Added(holder, created=False)
     before = None if new.retry_of is None else await job_repository.load(unit, new.retry_of)
     why = why or _why_not_retried(new, before) or await groups.why_refused(unit, new)
     if why is not None:
-        # Whoever retried that job, or completed that group, may have been this very one.
+        # An earlier attempt of this add may have retried that job or completed that group.
         wanted = [key_layout.pointer(new.id), *(key for key, _ in _claims(new))]
         await unit.require_unchanged(wanted)
         return Added(new.id, created=False, refused=why)
     try:
         return await _keep(unit, new, seq, now, before, reservation)
     except OverflowError:
-        return Added(new.id, created=False, refused="it would be due beyond the year 9999")
+        return Added(new.id, created=False, refused="the job would be due beyond the year 9999")
 
 
 def looked_at(new: NewJob) -> list[Key]:
-    """All that `put` reads, whatever comes of it; for who reads it at once with other things."""
+    """Return all keys that `put` reads, to fetch them together with others."""
     ids = [new.id] if new.retry_of is None else [new.id, new.retry_of]
     return [*_queue(new), *(key_layout.pointer(i) for i in ids), *(key for key, _ in _claims(new))]
 
@@ -152,9 +156,9 @@ def _queue(new: NewJob) -> list[Key]:
 
 
 def _claims(new: NewJob) -> list[tuple[Key, str]]:
-    """What it wants for itself and whose value tells the holder; what is no key is nobody's.
+    """Return the unique keys that the job needs, each with the field that names its holder.
 
-    A slot that was answered without a job tells none.
+    Leaves out malformed keys. A slot answered without a job names no holder.
     """
     wanted: list[tuple[Key, str]] = []
     slot, active = new.slot, new.active_key
@@ -186,17 +190,14 @@ async def _holder(unit: UnitOfWork, new: NewJob, now: datetime) -> JobId | None:
 
 
 async def _is_held(unit: UnitOfWork, value: Value, now: datetime) -> bool:
-    """Whether the record may be trusted: a dedupe record whose job was never purged and is gone
-    points at nothing, and is written anew."""
+    """Return False for a dedupe record whose job is gone without a tombstone: it is overwritten."""
     if "job_pk" not in value or value.get("purged"):
         return not is_expired(value, now)
     if await job_repository.load(unit, value["job_id"]) is not None:
         return True
-    log.warning(
-        "dedupe record points at a job that is gone, and is not trusted job=%s", value["job_id"]
-    )
+    log.warning("dedupe record points at a missing job and is overwritten job=%s", value["job_id"])
     if await unit.get(key_layout.pointer(value["job_id"])) is not None:
-        unit.delete(key_layout.pointer(value["job_id"]))  # it leads nowhere
+        unit.delete(key_layout.pointer(value["job_id"]))
     return False
 
 
@@ -244,7 +245,7 @@ async def _take(unit: UnitOfWork, new: NewJob, job: Job) -> None:
 
 
 async def _follow(unit: UnitOfWork, before: JobRecord, job: Job) -> None:
-    """The job before it knows its successor, and an event tells of it."""
+    """Set the successor of the retried job, and append an event."""
     job_repository.save(unit, before, replace(before, successor=job.id))
     await job_repository.append_event(
         unit,

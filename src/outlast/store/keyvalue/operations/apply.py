@@ -1,4 +1,4 @@
-"""Writing changes: each in one unit, if its token is current and its guard holds."""
+"""Apply changes: each in one unit of work, if its token is current and its guard holds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -45,18 +45,21 @@ from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of one change."""
+    """Result of one change; `plan` is the intent that moves further jobs."""
 
     is_written: bool = False
     notification: Notification | None = None
-    plan: Key | None = None  # positions that follow from it
+    plan: Key | None = None
 
 
 class KeyValueApplyOperations(KeyValueOperations):
     """Apply changes."""
 
     async def apply(self, changes: Sequence[Change]) -> list[bool]:
-        """Routine ends at the same time, everything else in its turn."""
+        """Apply changes and return for each whether it was written.
+
+        Routine ends go in concurrent chunks, all others in the order given. Each change is atomic.
+        """
         context = self._context
         if not all(map(allowed_while_sealed, changes)):
             await self._status_cache.require_open()
@@ -76,18 +79,20 @@ class KeyValueApplyOperations(KeyValueOperations):
 
 
 def _is_routine(change: Change) -> bool:
-    """It closes a run and concerns no other job, or at most its group."""
+    """Return True if the change closes a run and concerns no other job but those of its group."""
     return change.move.guard is Guard.OPEN and change.move.kind is None
 
 
 async def _apply(context: StoreContext, changes: Sequence[Change]) -> list[Applied]:
-    """Several routine ones, or one of any kind."""
-    # Drawn once, for the unit may be done several times.
+    """Apply several routine changes, or one of any kind, in one unit of work."""
+    # Drawn once: the unit of work may be repeated.
     has_successor = any(change.successor is not None for change in changes)
     seq = await context.numbers(1) if has_successor else 0
 
     async def work(unit: UnitOfWork) -> list[Applied]:
-        await job_repository.load_many(unit, [change.job_id for change in changes])  # read at once
+        await job_repository.load_many(
+            unit, [change.job_id for change in changes]
+        )  # in one request
         return [await _apply_one(unit, context, change, seq) for change in changes]
 
     try:
@@ -151,7 +156,7 @@ async def _record_refusal(
     unit: UnitOfWork, record: JobRecord, change: Change, now: datetime
 ) -> None:
     if change.move.guard is Guard.OPEN:
-        await require_kept(unit, record)  # an event of a job that is gone belongs to nobody
+        await require_kept(unit, record)  # no event without its job
         await job_repository.append_event(
             unit,
             EventKind.LATE_WRITE_REFUSED,
@@ -196,13 +201,13 @@ def _notification(record: JobRecord, change: Change) -> Notification:
     is_work = record.job.state is State.QUEUED or change.successor is not None
     makes_room = record.is_counted and change.move.run is not None
     concerned = {record.job.queue} if is_work or makes_room or record.reservation else set()
-    concerned |= {""} if record.member else set()  # another member may go on, in whatever queue
+    concerned |= {""} if record.member else set()  # another member may become ready, in any queue
     is_asked = change.move.to is State.RUNNING
     return Notification(queues=frozenset(concerned), ended=record.job.is_final, cancelled=is_asked)
 
 
 async def _run_id(unit: UnitOfWork, record: JobRecord) -> RunId | None:
-    """Of the run that the event is about: the open one, or the last of a job adrift."""
+    """Return the run that the event is about: the open one, or the last of a detached job."""
     if record.run_id is not None or not record.is_detached:
         return record.run_id
     closed = await runs.closed(unit, record.job)
@@ -212,7 +217,7 @@ async def _run_id(unit: UnitOfWork, record: JobRecord) -> RunId | None:
 async def _record(
     unit: UnitOfWork, change: Change, kind: EventKind, now: datetime, run_id: RunId | None
 ) -> None:
-    detail = None if change.move.run is RunStatus.FAILED else change.error  # its run has that
+    detail = None if change.move.run is RunStatus.FAILED else change.error  # the run has it
     await job_repository.append_event(
         unit,
         kind,
@@ -228,7 +233,7 @@ async def _record(
 async def _taken(
     unit: UnitOfWork, record: JobRecord, change: Change, now: datetime
 ) -> tuple[JobRecord, Change]:
-    """A job adrift, behind all others and with the run it lacked; its successor it keeps."""
+    """Put a detached job behind all others and open the run it lacks; it keeps its successor."""
     position = await queues.new_position(unit, record.job.queue, 0)
     job = replace(record.job, priority=0, position=position, available_at=now)
     if record.successor is not None:
@@ -243,7 +248,7 @@ async def _taken(
 async def _insert_successor(
     unit: UnitOfWork, record: JobRecord, successor: Successor, seq: int, now: datetime
 ) -> None:
-    """The next of the chain: what was asked and what was counted, and nothing of what was done."""
+    """Add the next job of the chain."""
     job = record.job
     position = await queues.new_position(unit, job.queue, job.priority)
     following = to_successor(job, successor, seq=seq, position=position, now=now)
@@ -260,7 +265,7 @@ async def _insert_successor(
 def _without_active_key(
     unit: UnitOfWork, record: JobRecord, successor: Successor | None
 ) -> JobRecord:
-    """Freed, or handed to the successor."""
+    """Delete the active key, or pass it to the successor."""
     if record.active_key is None:
         return record
     key = key_layout.active_key(record.active_key)

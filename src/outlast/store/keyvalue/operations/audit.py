@@ -1,4 +1,4 @@
-"""Everything that is held of a job, and what belongs to none, for `verify`."""
+"""Audit reads for `verify`: all records of a job, and dangling records."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -44,15 +44,19 @@ ANY_SIZE: Final = 1 << 62
 
 
 class KeyValueAuditOperations(KeyValueOperations):
-    """Raw reads for verify."""
+    """Raw reads for `verify`."""
 
     async def job_count(self) -> int:
+        """Return the number of jobs."""
         context = self._context
         await complete_all(context)
         return len(await context.engine.range(KeyRange(key_layout.SEQ), limit=ALL))
 
     async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
-        """A page at one moment: if anything that was read changed meanwhile, it is read again."""
+        """Return all that is stored of the next jobs, at one moment.
+
+        If a record changes meanwhile, the page is read again.
+        """
         context = self._context
         await complete_all(context)
         return await context.run_unit(partial(_audit_page, after=after, limit=limit))
@@ -107,7 +111,7 @@ async def _audit_job(
 
 
 async def _places(unit: UnitOfWork, record: JobRecord) -> tuple[StateRow, ...]:
-    """One, unless it is adrift, or an index entry without which nobody would find it is gone."""
+    """Return the job's state row; none if it is detached, or an index entry of it is missing."""
     job = record.job
     is_found = all([await unit.get(key) is not None for key in indexes(record)])
     if record.is_detached or not is_found:
@@ -133,7 +137,7 @@ async def _places(unit: UnitOfWork, record: JobRecord) -> tuple[StateRow, ...]:
 
 
 async def _events_of(unit: UnitOfWork, jobs: Sequence[str]) -> list[list[EventRecord]]:
-    """The events of each of these jobs."""
+    """Return the events of each job."""
     told = await runs.of_jobs(unit, key_layout.EVENT, jobs)
     numbers = [each.value["id"] for found in told for each in found]
     records = await unit.engine.get([key_layout.stream_key(number) for number in numbers])
@@ -188,7 +192,7 @@ async def _dangling_records(context: StoreContext) -> AsyncIterator[DanglingReco
         yield DanglingRecord(kind=StrayKind.RUN, rows=rows)
     async for dangling in _of_events(context):
         yield dangling
-    async for dangling in _of_places(context):
+    async for dangling in _of_index_entries(context):
         yield dangling
     async for dangling in _of_keys(context):
         yield dangling
@@ -206,7 +210,7 @@ async def _of_events(context: StoreContext) -> AsyncIterator[DanglingRecord]:
 
 
 async def _orphans(context: StoreContext, part: str) -> AsyncIterator[StoredItem]:
-    """Records that are there though the job that they are of is not."""
+    """Return records whose job does not exist."""
     async for page in pages(context, part):
         of_jobs = [entry for entry in page if entry.value.get("job_id") is not None]
         found = await context.engine.get([key_layout.pointer(e.value["job_id"]) for e in of_jobs])
@@ -215,8 +219,8 @@ async def _orphans(context: StoreContext, part: str) -> AsyncIterator[StoredItem
                 yield entry
 
 
-async def _of_places(context: StoreContext) -> AsyncIterator[DanglingRecord]:
-    """Index entries that their job knows nothing of."""
+async def _of_index_entries(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    """Return index entries that do not belong to their job."""
     unit = UnitOfWork(context.engine)
     per_queue = (key_layout.READY, key_layout.LATER, key_layout.OPEN)
     parts = [part + name for name in await queues.names(unit) for part in per_queue]
@@ -224,27 +228,27 @@ async def _of_places(context: StoreContext) -> AsyncIterator[DanglingRecord]:
         async for page in pages(context, part):
             for entry in await context.run_unit(partial(_unknown, page=page)):
                 if await context.run_unit(
-                    partial(_is_ghost, key=entry.key, job_id=entry.value["id"])
+                    partial(_is_dangling, key=entry.key, job_id=entry.value["id"])
                 ):
                     rows = (f"{part} {entry.key.sort}",)
                     yield DanglingRecord(kind=StrayKind.PLACE, rows=rows, job_id=entry.value["id"])
 
 
 async def _unknown(unit: UnitOfWork, *, page: Sequence[StoredItem]) -> list[StoredItem]:
-    """Those that are not their job's, or were not when it was looked at."""
+    """Return the entries that their jobs do not have, or did not have when read."""
     jobs = await job_repository.load_many(unit, [entry.value["id"] for entry in page])
     found = zip(page, jobs, strict=True)
     return [entry for entry, record in found if record is None or entry.key not in indexes(record)]
 
 
-async def _is_ghost(unit: UnitOfWork, *, key: Key, job_id: str) -> bool:
+async def _is_dangling(unit: UnitOfWork, *, key: Key, job_id: str) -> bool:
     record = await job_repository.load(unit, job_id)
     is_wanted = record is not None and key in indexes(record)
     return not is_wanted and await unit.get(key) is not None
 
 
 async def _of_keys(context: StoreContext) -> AsyncIterator[DanglingRecord]:
-    """An active key is held by the last job of a chain, and said to be its root's."""
+    """Return active keys whose job is gone or has ended."""
     async for entry in scan_partition(context, key_layout.ACTIVE):
         record = await context.run_unit(partial(job_repository.load, job_id=entry.value["job_id"]))
         rows, about = (f"keys scope=active key={entry.value['key']}",), entry.value["key"]
@@ -256,7 +260,7 @@ async def _of_keys(context: StoreContext) -> AsyncIterator[DanglingRecord]:
 
 
 async def _of_slots(context: StoreContext) -> AsyncIterator[DanglingRecord]:
-    """A root that was made for a slot holds it, and then nobody else does."""
+    """Return root jobs that were made for a slot that does not name them."""
     async for page in pages(context, key_layout.SEQ):
         made = [entry.value for entry in page if "slot" in entry.value]
         rows = await context.engine.get([Key(key_layout.SLOT, value["slot"]) for value in made])
@@ -293,7 +297,10 @@ FOUND_BY: Final = (key_layout.SCHEDULE_NAME, key_layout.TRIGGER)
 
 
 async def _of_schedules(context: StoreContext) -> AsyncIterator[DanglingRecord]:
-    """From one reading of all; whoever looks wrong there is looked at again, at one moment."""
+    """Return schedules whose records disagree with their index entries.
+
+    Reads all once. A schedule that looks wrong is read again, at one moment.
+    """
     held: dict[str, dict[Key, Value | None]] = defaultdict(dict)
     for part in (key_layout.SCHEDULE, key_layout.SCHEDULE_STATE, *FOUND_BY):
         async for entry in scan_partition(context, part):
@@ -318,7 +325,7 @@ async def _look(unit: UnitOfWork, *, schedule_id: str, seen: Collection[Key]) ->
 
 
 def _apart(schedule_id: str, records: Mapping[Key, Value | None]) -> tuple[str, ...]:
-    """Where one half is without the other, and entries that are missing or too many."""
+    """Return the records that lack their other half, and entries that are missing or too many."""
     planned, state = [records.get(key) for key in schedules.record_keys(schedule_id)]
     if (planned and planned["version"]) != (state and state["version"]):
         return tuple(f"{key.part} {key.sort}" for key in schedules.record_keys(schedule_id))

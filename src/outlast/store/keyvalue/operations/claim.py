@@ -1,4 +1,4 @@
-"""Taking jobs: promote what is due, choose in claim order, open a run for each."""
+"""Claim jobs: promote what is due, select in claim order, open a run for each."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -29,10 +29,10 @@ from outlast.store.keyvalue.repositories.queues import QueueRecord
 from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 MAX_CLAIM_ROUNDS: Final = 20
-"""How often a claim looks again when others were quicker."""
+"""Rounds of one claim; another round follows where other workers claimed first."""
 
 MAX_CLAIMS_PER_TRANSACTION: Final = 8
-"""How many go into one transaction: where others claim too, few are lost with it."""
+"""Claims in one transaction: a conflict with another worker loses few of them."""
 
 MIN_PAGE: Final = 10
 MAX_PAGE: Final = 1_000
@@ -40,7 +40,7 @@ MAX_PAGE: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
-    """What one claim asks for."""
+    """Parameters of one claim."""
 
     holder: LeaseHolder
     queue: str
@@ -49,12 +49,13 @@ class ClaimRequest:
     prefix: str
 
     def run_id(self, number: int) -> RunId:
+        """Return the id of the claim's run with that number."""
         return RunId(f"{self.prefix}{number:06x}")
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimSnapshot:
-    """What a claim begins with; `has_pending_work`: something is due, or was left half-done."""
+    """First read of a claim; `has_pending_work`: a job is due, or an intent is pending."""
 
     queue: QueueRecord
     ready: list[StoredItem]
@@ -62,7 +63,7 @@ class ClaimSnapshot:
 
 
 class KeyValueClaimOperations(KeyValueOperations):
-    """Claim queued jobs and promote due ones."""
+    """Claim queued jobs, and promote due ones."""
 
     @requires_open_store
     async def claim(
@@ -75,6 +76,10 @@ class KeyValueClaimOperations(KeyValueOperations):
         prefetch: int = 0,
         lease: timedelta,
     ) -> list[Claim]:
+        """Claim up to `limit` jobs of a queue, and up to `prefetch` more that may wait.
+
+        Each chunk of claims is atomic. A paused queue yields none.
+        """
         context = self._context
         request = ClaimRequest(
             holder=holder,
@@ -100,7 +105,7 @@ class KeyValueClaimOperations(KeyValueOperations):
 
 
 async def _read_snapshot(context: StoreContext, name: str, most: int) -> ClaimSnapshot:
-    """All in one request, where the engine can."""
+    """Read what a claim begins with, in one request where the engine can."""
     asked = [
         (KeyRange(key_layout.PENDING), 1),
         (_due(context.now()), 1),
@@ -122,7 +127,7 @@ async def _claim_unlimited(
     prefetch: int,
     ready: list[StoredItem] | None,
 ) -> list[Claim]:
-    """From a queue without a limit: all at once, and again where others were quicker."""
+    """Claim from a queue without a limit, in concurrent chunks; repeat those lost to others."""
     claims: list[Claim] = []
     tried, passed = 0, set[str]()
     for _ in range(MAX_CLAIM_ROUNDS):
@@ -151,7 +156,7 @@ async def _claim_unlimited(
 async def _claim_chunk(
     context: StoreContext, request: ClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
 ) -> list[Claim | None]:
-    """Each that is still there to be taken; None for those where somebody was quicker."""
+    """Claim jobs in one unit of work; None for each that another worker claimed first."""
 
     async def work(unit: UnitOfWork) -> list[Claim | None]:
         await unit.fetch([Key(key_layout.JOB, entry.value["sort"]) for _, entry in numbered])
@@ -165,12 +170,12 @@ async def _claim_one(
 ) -> Claim | None:
     record = await job_repository.load_at(unit, entry.value["sort"])
     if record is not None and await reservations.active_of(unit, record) is not None:
-        return None  # the queue is held for it since it was looked at: the next claim takes it
+        return None  # its queue was reserved since the snapshot; the next claim takes it
     return await open_run(unit, context, request, record, request.run_id(number))
 
 
 async def _claim_serially(context: StoreContext, request: ClaimRequest, limit: int) -> list[Claim]:
-    """From a queue whose runs are counted, or that is held for one job."""
+    """Claim one by one from a queue with a concurrency limit or a reservation."""
     claims: list[Claim] = []
     is_last = False
     while len(claims) < limit:
@@ -180,7 +185,7 @@ async def _claim_serially(context: StoreContext, request: ClaimRequest, limit: i
         claims += [taken] if taken is not None else []
         if taken is None or is_last:
             break
-    if claims and is_last:  # a direct job was taken
+    if claims and is_last:  # the job of a reservation was claimed
         context.notify(Notification(queues=frozenset({request.queue}), ended=True))
     return claims
 
@@ -199,7 +204,7 @@ async def _claim_next(
     )
     if claim is None:
         return None, True
-    queues.save(unit, queue)  # as it is: of two who counted at once, one counts again
+    queues.save(unit, queue)  # unchanged: of two concurrent counts, one conflicts
     if queue.reservation is not None and not gate.keeps_reservation:
         held = await reservations.load(unit, queue.reservation)
         if held is not None:
@@ -215,13 +220,13 @@ async def _next_job(
         if record is None or record.job.state is not State.QUEUED:
             await unit.require_unchanged(
                 [queues.key(request.queue)]
-            )  # it may be held for it no more
+            )  # the reservation may have ended
         return record if record is not None and record.job.type in request.types else None
     passed: set[str] = set()
     while chosen := await choose(unit, request, limit=1, most=1, now=now, passed=passed):
         record = await job_repository.load_at(unit, chosen[0].value["sort"])
         if record is not None and record.job.state is not State.QUEUED:
-            raise ReadConflict  # somebody took it meanwhile, and there may be others
+            raise ReadConflict  # claimed meanwhile; other jobs may be ready
         if record is not None and not record.is_locked(now):
             return record
         passed.add(chosen[0].value["id"])
@@ -238,10 +243,10 @@ async def choose(
     first: list[StoredItem] | None = None,
     passed: Collection[str] = (),
 ) -> list[StoredItem]:
-    """What one claim takes, in claim order: `limit` of any kind, and up to `most` that can wait.
+    """Return the ready entries that one claim takes, in claim order.
 
-    `first` is the first page, where somebody has read it; `passed` are jobs that were looked at,
-    and could not be taken.
+    `limit` of them may be of any kind, up to `most` in all if they may wait. `first` is the first
+    page, if it has been read. `passed` are jobs that an earlier round could not claim.
     """
     chosen: list[StoredItem] = []
     names: set[str] = set()
@@ -287,7 +292,7 @@ async def open_run(
     *,
     is_counted: bool = False,
 ) -> Claim | None:
-    """Open the next run of a queued job, under the next token; None if it cannot be taken now."""
+    """Open the next run of a queued job under the next token; None if it cannot be claimed now."""
     now = context.now()
     if record is None or record.is_detached or record.job.state is not State.QUEUED:
         return None
@@ -312,7 +317,7 @@ async def open_run(
 
 
 async def _reserve_name(unit: UnitOfWork, job: Job) -> bool:
-    """Of `once` jobs of one name, one runs at a time."""
+    """Return False if another `once` job of that name runs; reserve the name otherwise."""
     if job.delivery is not Delivery.ONCE:
         return True
     key = Key(key_layout.ONCE, job.name)
@@ -340,6 +345,7 @@ async def _promote_due(context: StoreContext, *, limit: int) -> int:
 
 
 async def due_entries(unit: UnitOfWork, now: datetime, *, limit: int) -> list[StoredItem]:
+    """Return index entries of jobs that are due, the earliest first."""
     return await unit.range(_due(now), limit=limit)
 
 
@@ -360,5 +366,5 @@ async def _promote(unit: UnitOfWork, *, ids: Sequence[str], now: datetime) -> in
 
 
 def is_due(job: Job, now: datetime) -> bool:
-    """Whether it waits for a time that has come."""
+    """Return True if the job waits for a time that has come."""
     return job.state in (State.SCHEDULED, State.RETRY_WAIT) and job.available_at <= now

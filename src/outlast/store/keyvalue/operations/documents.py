@@ -1,4 +1,4 @@
-"""Records: small documents, each written only by whoever knows its last version."""
+"""Small versioned documents, written by compare-and-swap."""
 
 from datetime import datetime
 from typing import Any
@@ -15,9 +15,10 @@ ALL = 1_000_000
 
 
 class KeyValueDocumentOperations(KeyValueOperations):
-    """Documents."""
+    """Read documents, and write them by compare-and-swap."""
 
     async def document(self, kind: str, key: str) -> Document | None:
+        """Return a document, or None."""
         context = self._context
         if not (is_storable(kind) and is_storable(key)):
             return None
@@ -25,7 +26,7 @@ class KeyValueDocumentOperations(KeyValueOperations):
         return None if entry is None else from_value(entry.value)
 
     async def documents(self, kind: str) -> list[Document]:
-        """Return all documents of one kind, sorted by key."""
+        """Return all documents of one kind, by key."""
         context = self._context
         found = await context.engine.range(KeyRange(key_layout.record_part(kind)), limit=ALL)
         return sorted((from_value(entry.value) for entry in found), key=lambda each: each.key)
@@ -71,18 +72,20 @@ def _key(kind: str, key: str) -> Key:
     return Key(key_layout.record_part(kind), key_layout.key_safe(key))
 
 
-def to_value(record: Document) -> dict[str, Any]:
+def to_value(document: Document) -> dict[str, Any]:
+    """Return the stored value of a document."""
     return {
-        "kind": record.kind,
-        "key": record.key,
-        "value": record.value,
-        "version": record.version,
-        "created_at": key_layout.time_key(record.created_at),
-        "updated_at": key_layout.time_key(record.updated_at),
+        "kind": document.kind,
+        "key": document.key,
+        "value": document.value,
+        "version": document.version,
+        "created_at": key_layout.time_key(document.created_at),
+        "updated_at": key_layout.time_key(document.updated_at),
     }
 
 
 def from_value(value: Value) -> Document:
+    """Return the document of a stored value."""
     return Document(
         kind=value["kind"],
         key=value["key"],

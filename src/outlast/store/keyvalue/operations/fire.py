@@ -1,4 +1,4 @@
-"""Answering slots: each firing alone, all of it in one transaction or nothing."""
+"""Fire slots: each firing is atomic; firings without conflicts share transactions."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,14 +27,14 @@ from outlast.store.keyvalue.repositories.slots import is_name
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 SCHEDULE: Final = 3
-"""Records for each schedule: where it stands, and where it was and is found when it is due."""
+"""Records of one schedule: its trigger state, and its old and new trigger entry."""
 
 JOB: Final = 6
-"""Records for a job beside its slot: itself, id, number, place, deadline, active key."""
+"""Records of one job beside its slot: itself, id, number, index entry, deadline, active key."""
 
 
 class NumberedFiring(NamedTuple):
-    """A firing, its place in the order given, and the number that its job gets."""
+    """A firing, its index in the order given, and the number that its job gets."""
 
     at: int
     firing: Firing
@@ -42,7 +42,7 @@ class NumberedFiring(NamedTuple):
 
 
 Bundle = list[NumberedFiring]
-"""What goes into one transaction."""
+"""Firings of one transaction."""
 
 
 class KeyValueFireOperations(KeyValueOperations):
@@ -50,7 +50,10 @@ class KeyValueFireOperations(KeyValueOperations):
 
     @requires_open_store
     async def fire(self, firings: Sequence[Firing]) -> list[FireResult]:
-        """At the same time where nobody asks for what another does, else in the order given."""
+        """Answer slots and return what became of each.
+
+        Firings without conflicts go concurrently, all others in the order given.
+        """
         context = self._context
         names = {firing.job.queue for firing in firings if firing.job and is_name(firing.job.queue)}
         for name in names:
@@ -70,10 +73,10 @@ class KeyValueFireOperations(KeyValueOperations):
 def pack_firings(
     items: Sequence[NumberedFiring], *, placed: Collection[str], most: int
 ) -> list[list[Bundle]]:
-    """Lists of bundles: those of one list go one after the other, the lists beside each other.
+    """Return lists of bundles: one list goes in order, the lists go concurrently.
 
-    Firings that ask for the same thing are in one list, in the order given. `placed` are the
-    queues whose jobs have explicit positions, `most` is how many records one bundle may write.
+    Firings that conflict are in one list, in the order given. `placed` are the queues whose jobs
+    have explicit positions. `most` is how many records one bundle may write.
     """
     cut = [_packed([[item] for item in line], most) for line in _lines(items, placed)]
     short = [pieces[0] for pieces in cut if len(pieces) == 1]
@@ -81,7 +84,7 @@ def pack_firings(
 
 
 def _lines(items: Sequence[NumberedFiring], placed: Collection[str]) -> list[Bundle]:
-    """Whoever asks for what another does stands in one line with it."""
+    """Return the firings in lines; two that share a conflict key are in the same line."""
     line_of: dict[object, Bundle] = {}
     for item in items:
         wishes = list(_conflict_keys(item.firing, placed))
@@ -97,7 +100,7 @@ def _lines(items: Sequence[NumberedFiring], placed: Collection[str]) -> list[Bun
 
 
 def _conflict_keys(firing: Firing, placed: Collection[str]) -> Iterator[object]:
-    """All that only one of several can have."""
+    """Return everything that only one of several firings can have."""
     yield firing.schedule_id
     yield firing.slot
     job = firing.job
@@ -109,7 +112,7 @@ def _conflict_keys(firing: Firing, placed: Collection[str]) -> Iterator[object]:
 
 
 def _packed(pieces: Sequence[Bundle], most: int) -> list[Bundle]:
-    """As many of them together as one transaction takes, by number and by size, in their order."""
+    """Join pieces, in order, as far as one transaction holds them by number and size."""
     packed: list[Bundle] = []
     for piece in pieces:
         if packed and _fits([*packed[-1], *piece], most):
@@ -135,7 +138,7 @@ def _wake(context: StoreContext, firings: Sequence[Firing], fired: Sequence[Fire
 
 
 async def _fire_line(context: StoreContext, line: Sequence[Bundle]) -> list[tuple[int, FireResult]]:
-    """What became of each, by its place."""
+    """Return what became of each firing, by its index."""
     fired = [(bundle, await _fire(context, bundle)) for bundle in line]
     return [(n.at, each) for bundle, told in fired for n, each in zip(bundle, told, strict=True)]
 
@@ -145,7 +148,7 @@ async def _fire(context: StoreContext, bundle: Bundle) -> list[FireResult]:
         await unit.fetch([key for item in bundle for key in _looked_at(item.firing)])
         onward: dict[str, TriggerState] = {}
         fired = [await _answer(unit, item, onward, context.now()) for item in bundle]
-        for schedule_id, state in onward.items():  # once, however many slots it went on by
+        for schedule_id, state in onward.items():  # once per schedule
             schedules.save_trigger_state(
                 unit, await schedules.load_trigger_state(unit, schedule_id), state
             )
@@ -154,7 +157,7 @@ async def _fire(context: StoreContext, bundle: Bundle) -> list[FireResult]:
     try:
         return await context.run_unit(work)
     except PayloadTooLarge:
-        if len(bundle) > 1:  # one of them, or all together: each is asked alone
+        if len(bundle) > 1:  # one of them, or their sum: try each alone
             return [fired for item in bundle for fired in await _fire(context, [item])]
         return [FireResult.REFUSED]
 
@@ -178,7 +181,7 @@ def _made(firing: Firing) -> NewJob | None:
 async def _answer(
     unit: UnitOfWork, item: NumberedFiring, onward: dict[str, TriggerState], now: datetime
 ) -> FireResult:
-    """Write all but where the schedule stands: that goes `onward`."""
+    """Write all but the trigger state, which goes to `onward`."""
     firing = item.firing
     there = await _schedule_state(unit, firing, onward)
     if there is None:
@@ -201,7 +204,10 @@ async def _answer(
 
 
 async def _not_stored(unit: UnitOfWork, firing: Firing, record: Added) -> FireResult:
-    """Why not. What is in its way may have come with a firing that moved the schedule on."""
+    """Return why the job was not added.
+
+    What conflicts may have come with a firing that moved the schedule on, so check that.
+    """
     if record.refused is not None:
         return FireResult.REFUSED
     await unit.require_unchanged([schedules.trigger_state_key(firing.schedule_id)])
@@ -211,9 +217,9 @@ async def _not_stored(unit: UnitOfWork, firing: Firing, record: Added) -> FireRe
 async def _schedule_state(
     unit: UnitOfWork, firing: Firing, onward: Mapping[str, TriggerState]
 ) -> TriggerState | None:
-    """Where the schedule stands, if that is as its firing expects."""
+    """Return the trigger state if it is as the firing expects, else None."""
     if not _is_sound(firing):
-        return None  # there is no such schedule
+        return None  # no schedule has such an id
     there = onward.get(firing.schedule_id)
     there = there or await schedules.load_trigger_state(unit, firing.schedule_id)
     if there is None or not there.enabled or there.version != firing.version:

@@ -1,4 +1,4 @@
-"""The verbs of groups."""
+"""Groups: add, seal, stop, close and expire."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,21 +30,21 @@ from outlast.store.keyvalue.repositories.groups import CLOSING, FILLING, GroupRe
 from outlast.store.keyvalue.unit_of_work import PendingIntent, ReadConflict, UnitOfWork
 
 SEAL = "seal"
-"""The kind of note that names a group whose members are to be unblocked."""
+"""Kind of the intent that unblocks the members of a sealed group."""
 
 LOOKS: Final = 3
-"""How often it looks again where members came or ended while they were counted."""
+"""Reads of a group whose members change while they are counted."""
 
 _WAITING = frozenset(state.value for state in WAITING)
 _FINAL = frozenset(state.value for state in FINAL)
 
 
 class KeyValueGroupOperations(KeyValueOperations):
-    """Groups."""
+    """Add, seal, stop, read, close and expire groups."""
 
     @requires_open_store
     async def add_group(self, group: NewGroup) -> bool:
-        """Keep a new group; False if its id is taken."""
+        """Add a group; return False if its id is taken."""
         context = self._context
         check_group(group)
         seq = await context.numbers(1)
@@ -72,7 +72,10 @@ class KeyValueGroupOperations(KeyValueOperations):
 
     @requires_open_store
     async def seal_group(self, group_id: str) -> bool:
-        """Unblock the members if all are there; an intent completes it after a crash."""
+        """Seal the group if all members are there; return False otherwise.
+
+        One write decides. An intent then unblocks the members, and survives a crash.
+        """
         context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
@@ -98,7 +101,7 @@ class KeyValueGroupOperations(KeyValueOperations):
 
     @requires_open_store
     async def stop_group(self, group_id: str, *, reason: str | None, skip: bool = False) -> bool:
-        """Close it, unless it is over or closes already."""
+        """Close the group, unless it is finished or closes already."""
         context = self._context
         why = None if reason is None else truncate(reason, MAX_REASON)
 
@@ -112,6 +115,7 @@ class KeyValueGroupOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def group(self, group_id: str) -> Group | None:
+        """Return a group with its members counted, or None."""
         context = self._context
         looks = iter(range(LOOKS))
 
@@ -124,7 +128,7 @@ class KeyValueGroupOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def find_groups(self, *, limit: int, before: int | None = None) -> list[Group]:
-        """The newest first."""
+        """Return groups, the newest first."""
         context = self._context
         span = KeyRange(key_layout.GROUP, end=None if before is None else key_layout.number(before))
         looks = iter(range(LOOKS))
@@ -138,18 +142,20 @@ class KeyValueGroupOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def groups_finished(self, group_ids: Sequence[str]) -> list[bool | None]:
+        """Return for each group whether it is finished; None if it does not exist."""
         context = self._context
         unit = UnitOfWork(context.engine)
         found = [await groups.load(unit, group_id) for group_id in group_ids]
         return [None if record is None else record.is_over for record in found]
 
     async def closing_groups(self, *, limit: int) -> list[ClosingGroup]:
+        """Return groups that close, with their policy."""
         context = self._context
         found = await groups.listed(UnitOfWork(context.engine), CLOSING, limit=limit)
         return [ClosingGroup(g.group.id, g.group.closing) for g in found if g.group.closing]
 
     async def remaining_members(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
-        """Members that wait, or run and were not asked to stop."""
+        """Return members of a closing group that wait, or run without a cancel request."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> list[Job]:
@@ -171,7 +177,7 @@ class KeyValueGroupOperations(KeyValueOperations):
 
     @requires_open_store
     async def mark_groups_closed(self, *, limit: int) -> int:
-        """Mark those that close and are over."""
+        """Mark closing groups that are finished; return how many."""
         context = self._context
         swept = 0
         for found in await groups.listed(UnitOfWork(context.engine), CLOSING, limit=groups.ALL):
@@ -181,7 +187,7 @@ class KeyValueGroupOperations(KeyValueOperations):
 
     @requires_open_store
     async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
-        """Stop those that nobody completed."""
+        """Stop groups that were not sealed within `older_than`; return how many."""
         context = self._context
         before = context.now() - older_than
         expired = 0
@@ -192,7 +198,7 @@ class KeyValueGroupOperations(KeyValueOperations):
 
 
 async def finish_seal(context: StoreContext, group_id: str) -> None:
-    """Unblock whoever is still blocked, as its intent says; harmless when that is done."""
+    """Unblock the members that are still blocked, and delete the intent; idempotent."""
     intent = _note(group_id)
     [entry] = await context.engine.get([intent])
     if entry is None:
@@ -207,16 +213,16 @@ async def finish_seal(context: StoreContext, group_id: str) -> None:
 
 
 async def _unblock(unit: UnitOfWork, *, ids: Sequence[str]) -> None:
-    await job_repository.load_many(unit, ids)  # read at once
+    await job_repository.load_many(unit, ids)  # in one request
     for job_id in ids:
         await groups.unblock(unit, job_id)
 
 
 async def _shown(unit: UnitOfWork, found: Sequence[GroupRecord], *, is_last: bool) -> list[Group]:
-    """Each with its members as they are, or Stale: some came or ended while they were counted.
+    """Return each group with its members counted; raise ReadConflict if they changed meanwhile.
 
-    Where they do so all the time, the last look takes the groups as they are after their members:
-    then none says that it goes on though it was stopped before the last of them ended.
+    The last attempt reads the groups again after their members instead: no group then counts as
+    going on although it was stopped before its last member ended.
     """
     members = [await groups.members(unit, record.group.id) for record in found]
     for record, own in zip(found, members, strict=True):
@@ -235,7 +241,7 @@ async def _shown(unit: UnitOfWork, found: Sequence[GroupRecord], *, is_last: boo
 
 
 def _is_whole(record: GroupRecord, members: Sequence[Value]) -> bool:
-    """Whether these are all that it counts: their entries may be late, or it was changed since."""
+    """Return True if these are all members that the group counts."""
     left = sum(member["state"] not in _FINAL for member in members)
     return (len(members), left) == (record.present, record.left)
 
@@ -243,7 +249,7 @@ def _is_whole(record: GroupRecord, members: Sequence[Value]) -> bool:
 async def _require_unblocked(
     unit: UnitOfWork, record: GroupRecord, members: Sequence[Value]
 ) -> None:
-    """Whoever looks while it is being sealed sees to the rest first."""
+    """Raise PendingIntent if the group is being sealed."""
     is_begun = record.group.sealed_at is not None and record.group.mode is GroupMode.PARALLEL
     if is_begun and any(member["state"] == State.BLOCKED for member in members):
         intent = _note(record.group.id)

@@ -1,4 +1,4 @@
-"""The reads for people: how the whole store stands, and why one job waits."""
+"""Overview of the store, and the facts that explain why a job waits."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from outlast.store.keyvalue.unit_of_work import UnitOfWork
 ALL: Final = 1_000_000
 SHOWN: Final = 3
 LOOKS: Final = 3
-"""How often it looks again where what was read may not have been so at one moment."""
+"""Reads of the facts, where two reads in a row differ."""
 
 _FINAL: Final = frozenset(state.value for state in FINAL)
 
@@ -41,7 +41,7 @@ class KeyValueInsightOperations(KeyValueOperations):
     """Overview and explain reads."""
 
     async def overview(self, *, span: timedelta) -> Overview:
-        """From the index entries alone."""
+        """Return counts per queue and type at one moment, from the index entries alone."""
         context = self._context
         await complete_all(context)
         unit, now = UnitOfWork(context.engine), context.now()
@@ -80,8 +80,11 @@ class KeyValueInsightOperations(KeyValueOperations):
 
 
 async def _live(unit: UnitOfWork) -> dict[str, tuple[str, Value]]:
-    """By job, its queue and its entry: in the order in which jobs pass through them, so that one
-    that does so meanwhile is where it was seen last."""
+    """Return queue and index entry per job.
+
+    Reads states in the order in which jobs pass through them: a job that moves meanwhile is where
+    it was read last.
+    """
     live: dict[str, tuple[str, Value]] = {}
     for name in await queues.names(unit):
         for part in (key_layout.LATER, key_layout.READY, key_layout.OPEN):
@@ -163,7 +166,7 @@ async def _open_everywhere(unit: UnitOfWork) -> list[tuple[str, Value]]:
 async def _ahead(
     unit: UnitOfWork, context: StoreContext, job: Job, wanted: set[frozenset[str] | None]
 ) -> list[JobId]:
-    """The fewest that any of those who look would take before it."""
+    """Return the jobs that go first: the fewest of all workers that could run this one."""
     if job.state not in WAITING:
         return []
     found = await _takeable(unit, context, job)
@@ -172,7 +175,7 @@ async def _ahead(
 
 
 async def _takeable(unit: UnitOfWork, context: StoreContext, job: Job) -> list[Value]:
-    """What a claim finds before that job, in its order: what is due counts as queued."""
+    """Return the ready entries before that job, in claim order; due jobs count as queued."""
     end = key_layout.order(job)
     ready = await unit.range(KeyRange(key_layout.READY + job.queue, end=end), limit=ALL)
     due = {entry.value["id"] for entry in await due_entries(unit, context.now(), limit=ALL)}
@@ -213,7 +216,7 @@ async def _overlap(unit: UnitOfWork, job: Job) -> BlockingJob | None:
 
 
 async def _member(unit: UnitOfWork, record: JobRecord) -> BlockingJob | None:
-    """Who must end before it, in a sequential group."""
+    """Return the member that must end before the job, in a sequential group."""
     if record.job.state is not State.BLOCKED or record.member is None:
         return None
     group = await groups.load(unit, record.member)

@@ -1,4 +1,4 @@
-"""Leases, progress, and the reads of jobs and their history."""
+"""Renew leases, and read jobs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,9 +35,10 @@ SMALL_PAGE: Final = 10
 
 
 class KeyValueJobOperations(KeyValueOperations):
-    """Read jobs and renew leases."""
+    """Renew leases, and read jobs."""
 
     async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
+        """Return the jobs of these ids, in order; None for those that do not exist."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> list[Job | None]:
@@ -48,6 +49,7 @@ class KeyValueJobOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
+        """Renew leases concurrently; return for each whether it is still held."""
         context = self._context
         return await run_concurrently(leases, partial(_renew, context, span))
 
@@ -75,6 +77,7 @@ class KeyValueJobOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def missed_start_deadline(self, *, limit: int) -> list[Job]:
+        """Return queued jobs whose start deadline has passed, the earliest first."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> list[Job]:
@@ -91,7 +94,7 @@ class KeyValueJobOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        """What is queued, and what the next claim would promote, in claim order."""
+        """Return the next jobs of a queue in claim order, due ones included."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> list[Job]:
@@ -101,7 +104,7 @@ class KeyValueJobOperations(KeyValueOperations):
             own = [entry for entry in due if entry.value["queue"] == queue]
             ids = dict.fromkeys(
                 entry.value["id"] for entry in (*ready, *own)
-            )  # who moves is met twice
+            )  # a job that moves may be read twice
             found = await job_repository.load_many(unit, list(ids))
             jobs = [record.job for record in found if record is not None]
             fitting = [j for j in jobs if j.state is State.QUEUED or is_due(j, context.now())]
@@ -110,7 +113,10 @@ class KeyValueJobOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
-        """The newest first, a page at a time until enough fit."""
+        """Return jobs that match the filter, the newest first.
+
+        `before` is the `seq` below which it starts.
+        """
         context = self._context
         await complete_all(context)
         keyed = None if what.key is None else await context.run_unit(partial(_keyed, key=what.key))
@@ -128,14 +134,14 @@ class KeyValueJobOperations(KeyValueOperations):
             end, size = (
                 start,
                 size if page else 2 * size,
-            )  # pruned: the gap is crossed in long steps
+            )  # no jobs here: cross the gap in longer steps
         return found[:limit]
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
-        """From the index entries alone; a job adrift is in none of them, and counts as running.
+        """Return the number of jobs per queue and state, from the index entries alone.
 
-        In the order in which jobs pass through them: one that does so meanwhile counts where it was
-        seen last.
+        Reads states in the order in which jobs pass through them: a job that moves meanwhile counts
+        once, where it was read last. A detached job counts as running.
         """
         context = self._context
         await complete_all(context)
@@ -154,7 +160,7 @@ class KeyValueJobOperations(KeyValueOperations):
         return Counter(seen.values())
 
     async def chain(self, job_id: JobId) -> list[Job]:
-        """Root first: from the job asked for back to its root, and on from that to the last."""
+        """Return all jobs of the chain of a job, the root first."""
         context = self._context
         return await context.run_unit(partial(_chain, job_id=job_id))
 
@@ -177,12 +183,12 @@ async def _renew(context: StoreContext, span: timedelta, lease: Lease) -> Renewa
 
 
 def _is_over(context: StoreContext, record: JobRecord) -> bool:
-    """Whether its lease still is: it may have been renewed since it was listed."""
+    """Return True if the lease is still expired: it may have been renewed since it was listed."""
     return record.lease is not None and context.leases.is_over(record.lease)
 
 
 def expired_lease_ranges(context: StoreContext, name: str) -> list[KeyRange]:
-    """Where the open runs of one queue are whose lease is over."""
+    """Return the key ranges of a queue's open runs whose lease has expired."""
     part, boot = key_layout.OPEN + name, context.leases.boot
     own = KeyRange(part, f"{boot}#", f"{boot}#{key_layout.number(context.leases.past + 1)}")
     if boot == SHARED:
@@ -191,7 +197,7 @@ def expired_lease_ranges(context: StoreContext, name: str) -> list[KeyRange]:
 
 
 async def _after_the_last(context: StoreContext) -> int:
-    """A number that no job has reached."""
+    """Return a number higher than that of every job."""
     [entry] = await context.engine.get([key_layout.NUMBERS])
     return 1 if entry is None else entry.value["last"] + 1
 
@@ -201,9 +207,9 @@ def _fits(what: Filter, record: JobRecord) -> bool:
 
 
 async def _page(unit: UnitOfWork, *, part: str, start: int, end: int) -> list[JobRecord]:
-    """Those of that part with numbers from `start` to before `end`, the newest first.
+    """Return the jobs of a part with numbers from `start` to below `end`, the newest first.
 
-    Asked for in rising order, for not every engine finds the last ones without reading all.
+    Reads in rising order: not every engine finds the last records of a range cheaply.
     """
     span = KeyRange(part, key_layout.number(start), key_layout.number(end))
     entries = await unit.range(span, limit=ALL)
@@ -212,7 +218,7 @@ async def _page(unit: UnitOfWork, *, part: str, start: int, end: int) -> list[Jo
 
 
 async def _keyed(unit: UnitOfWork, *, key: str) -> set[str]:
-    """The roots of the chains that hold that key, in any bucket, or that active key."""
+    """Return the roots of the chains that hold that dedupe key, in any bucket, or active key."""
     if not is_storable(key):
         return set()
     buckets = await unit.range(KeyRange(key_layout.dedupe_part(key)), limit=ALL)
@@ -226,6 +232,7 @@ async def _chain(unit: UnitOfWork, *, job_id: JobId) -> list[Job]:
 
 
 async def chain_of(unit: UnitOfWork, job_id: str) -> list[JobRecord]:
+    """Return the records of a job's chain, the root first."""
     asked = await job_repository.load(unit, job_id) if is_storable(job_id) else None
     if asked is None:
         return []
@@ -245,7 +252,7 @@ async def chain_of(unit: UnitOfWork, job_id: str) -> list[JobRecord]:
 
 
 async def require_kept(unit: UnitOfWork, record: JobRecord) -> None:
-    """What is added to it goes with it: whoever prunes its chain meanwhile looks again."""
+    """Make the unit of work conflict with a concurrent prune of the job's chain."""
     unit.require(key_layout.job_key(record.job))
     if record.job.is_final:
         [*_, last] = await chain_of(unit, record.job.id)

@@ -1,4 +1,4 @@
-"""What recovery looks for, and what retention takes away."""
+"""Maintenance check, recovery reads, orphan removal and pruning."""
 
 import json
 from collections.abc import Callable, Collection, Sequence
@@ -41,10 +41,10 @@ PRUNED: Final = frozenset({State.SUCCEEDED, State.SKIPPED, State.CANCELLED})
 
 
 class KeyValueMaintenanceOperations(KeyValueOperations):
-    """Maintenance check, recovery reads, orphan removal and prune."""
+    """Maintenance check, recovery reads, orphan removal and pruning."""
 
     async def maintenance_due(self, *, abandoned: timedelta) -> MaintenanceDue:
-        """A few short ranges: one of each kind, then one for each queue."""
+        """Return which maintenance is due, by a few short reads."""
         context = self._context
         late, old = to_micros(context.now()), to_micros(context.now() - abandoned)
         names, queued, overdue, closing, filling, listed = await context.engine.ranges(
@@ -72,7 +72,7 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
     async def running_under_other_boots(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
-        """Running jobs of other boots, in the order in which they were stored."""
+        """Return running jobs of other boots, by number."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> list[Job]:
@@ -86,25 +86,25 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
             own.sort(key=lambda value: value["seq"])
             ids = list(
                 dict.fromkeys(value["id"] for value in own)
-            )  # one that is renewed is met twice
+            )  # a renewed lease may be read twice
             found = await job_repository.load_many(unit, ids[:limit])
             return [record.job for record in found if record is not None and record.is_open]
 
         return await context.run_unit(work)
 
     async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
-        """Jobs whose record has lost its state; through everything there is."""
+        """Return jobs in no state, by number; reads all jobs."""
         context = self._context
         return await _listed(context, lambda record: record.is_detached, after, limit)
 
     async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
-        """Failed links of chains that nothing follows; through everything there is."""
+        """Return failed chain jobs without their successor; reads all jobs."""
         context = self._context
-        return await _listed(context, _is_unfollowed, after, limit)
+        return await _listed(context, _has_no_successor, after, limit)
 
     @requires_open_store
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
-        """Take the closed runs of jobs that are gone, and leave a copy of each."""
+        """Delete closed runs whose job is gone; each leaves a copy in the event returned."""
         context = self._context
         removed: list[EventRecord] = []
         start = ""
@@ -121,7 +121,10 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
 
     @requires_open_store
     async def prune(self, *, older_than: timedelta, limit: int) -> int:
-        """Delete chains that ended that long ago, the earliest first; how many jobs went."""
+        """Delete chains that ended `older_than` ago, the earliest first; return how many jobs.
+
+        Each chain is deleted in one unit of work. Old workers and emptied groups go with them.
+        """
         context = self._context
         await complete_all(context)
         before = context.now() - older_than
@@ -144,7 +147,7 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
 
 
 async def _is_deserted(context: StoreContext, locks: Locks, listed: Sequence[StoredItem]) -> bool:
-    """Whether somebody has runs of whom nobody is left; asked of those on the list of workers."""
+    """Return True if a registered worker has open runs and none of its processes lives."""
     boots = {entry.value["boot_id"] for entry in listed if "stopped_at" not in entry.value}
     trees = {boot for boot in boots if boot.startswith(SUPERVISED_BOOT_PREFIX)}
     gone = await locks.known_dead(trees)
@@ -159,7 +162,7 @@ async def _has_runs(context: StoreContext, locks: Locks, gone: Collection[str]) 
     return bool(holding.intersection(gone))
 
 
-def _is_unfollowed(record: JobRecord) -> bool:
+def _has_no_successor(record: JobRecord) -> bool:
     is_failed = record.job.delivery is Delivery.CHAIN and record.job.state is State.FAILED
     return is_failed and record.successor is None
 
@@ -214,7 +217,7 @@ async def _prune(unit: UnitOfWork, *, context: StoreContext, job_id: str, before
     until = None if context.tombstones is None else context.now() + context.tombstones
     for record in reversed(chain):
         await delete_job(unit, record, until)
-    for record in chain[:-1]:  # links that are followed: who could still change them?
+    for record in chain[:-1]:  # jobs with a successor never change
         unit.skip_version_check(key_layout.job_key(record.job))
         unit.skip_version_check(key_layout.pointer(record.job.id))
     if group is not None:
@@ -229,7 +232,7 @@ def _is_old(tip: JobRecord, before: datetime) -> bool:
 
 
 async def delete_job(unit: UnitOfWork, record: JobRecord, until: datetime | None = None) -> None:
-    """The job with its runs and events; what it was deduplicated by stays, as a tombstone."""
+    """Delete a job with its runs and events; its dedupe key stays as a tombstone."""
     job_id = record.job.id
     job_repository.save(unit, record, None)
     if record.key is not None:
@@ -248,7 +251,7 @@ async def delete_job(unit: UnitOfWork, record: JobRecord, until: datetime | None
 
 
 async def _forget_groups(context: StoreContext, before: datetime) -> None:
-    """Groups that were stopped before they were complete, and have nobody left."""
+    """Delete groups that were stopped before they were sealed and have no members left."""
     for found in await groups.listed(UnitOfWork(context.engine), groups.EMPTIED, limit=ALL):
         if found.present == 0 and found.group.created_at < before:
             await context.run_unit(partial(_forget_group, group_id=found.group.id))

@@ -1,7 +1,8 @@
-"""Moving and editing jobs that wait, and making positions even.
+"""Move and edit waiting jobs, and normalise positions.
 
-What one transaction has room for is written at once. More is a plan: written whole, it is decided;
-its note is then worked off job by job, and nobody claims from the queue before.
+Changes that fit one transaction are written at once. More become a plan: pages of positions,
+decided by one write of the queue. An intent then moves job by job, and no claim takes from the
+queue before it is complete.
 """
 
 from collections.abc import Sequence
@@ -32,24 +33,24 @@ ALL: Final = 1_000_000
 PAGE: Final = 1_000
 EACH: Final = 4
 BESIDE: Final = 8
-"""Records that a job in another position takes, and those of whatever brought it there."""
+"""Records of one moved job, and those of the change that moves it."""
 
 PAGES: Final = "places"
 OLD: Final = timedelta(hours=1)
 PLAN: Final = "plan"
-"""The kind of note that lists positions still to be written."""
+"""Kind of the intent that lists positions still to be written."""
 
 
 Step = tuple[str, int, int, int]
-"""A job, its priority, the position that it had, and the one that it is to have."""
+"""A job id, its priority, its old position and its new one."""
 
 
 class KeyValuePositionOperations(KeyValueOperations):
-    """Positions of waiting jobs."""
+    """Normalise the positions of a queue."""
 
     @requires_open_store
     async def normalise(self, queue: str) -> int:
-        """Make the positions of a queue even; how many changed."""
+        """Make the positions of a queue even; return how many changed."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> tuple[int, Key | None]:
@@ -57,7 +58,7 @@ class KeyValuePositionOperations(KeyValueOperations):
             changed = await _uneven(unit, record)
             if not changed:
                 return 0, None
-            queues.save(unit, record)  # as it is: nobody who goes behind the last one comes between
+            queues.save(unit, record)  # unchanged: conflicts with a job that is appended
             intent = await _place(unit, record, changed, context.now())
             told = str(len(changed))
             await job_repository.append_event(
@@ -83,6 +84,7 @@ def _step(job: WaitingJob) -> Step:
 
 
 async def line_of(unit: UnitOfWork, queue: str, priority: int) -> list[StoredItem]:
+    """Return the index entries of the waiting jobs of one queue and priority."""
     spans = [
         key_layout.lane(part + queue, priority) for part in (key_layout.READY, key_layout.LATER)
     ]
@@ -90,7 +92,7 @@ async def line_of(unit: UnitOfWork, queue: str, priority: int) -> list[StoredIte
 
 
 async def may_change(unit: UnitOfWork, record: JobRecord, change: Change, now: datetime) -> bool:
-    """Whether its edit can be record, and the target of its place is beside it."""
+    """Return True if the edit is valid, and the target of a move waits in the same line."""
     job, place = record.job, change.place
     if change.edit is not None and not is_storable_edit(job, change.edit, now):
         return False
@@ -116,16 +118,16 @@ async def edit(unit: UnitOfWork, record: JobRecord, change: Change, now: datetim
 
 
 async def move(unit: UnitOfWork, record: JobRecord, change: Change, now: datetime) -> Key | None:
-    """Bring the job to the change's place; a plan, where others must move too."""
+    """Move the job to the change's position; return the plan if other jobs must move too."""
     assert change.place is not None
     queue = await queues.load(unit, record.job.queue)
-    queues.save(unit, queue)  # as it is: of two who look at the line at once, one looks again
+    queues.save(unit, queue)  # unchanged: of two concurrent moves, one conflicts
     line = InMemoryWaitingLine(
         map(_waiting_job, await line_of(unit, record.job.queue, record.job.priority))
     )
     target = None if change.place.target is None else line.seq_of(change.place.target)
     if line.seq_of(record.job.id) is None or (change.place.target is not None and target is None):
-        raise ReadConflict  # somebody took it since it was read
+        raise ReadConflict  # claimed since it was read
     await move_job(
         line,
         line.write,
@@ -154,22 +156,19 @@ async def _uneven(unit: UnitOfWork, queue: QueueRecord) -> list[WaitingJob]:
 async def _place(
     unit: UnitOfWork, queue: QueueRecord, changed: Sequence[WaitingJob], now: datetime
 ) -> Key | None:
-    """Write the positions at once if there is room; else the note of the plan to do so."""
+    """Write the positions at once if they fit one transaction; return the plan otherwise."""
     if len(changed) > 1 and EACH * len(changed) + BESIDE > unit.engine.limits.most_writes:
         return await _decide_plan(unit, queue, changed, now)
     places = [_step(each) for each in changed]
     if await _put(unit, places=places) < len(places):
-        raise ReadConflict  # somebody took one of them, or gave it another place
+        raise ReadConflict  # one of them was claimed or moved
     return None
 
 
 async def _decide_plan(
     unit: UnitOfWork, queue: QueueRecord, changed: Sequence[WaitingJob], now: datetime
 ) -> Key:
-    """Write the positions down, and let the queue know: with that commit it is decided.
-
-    The pages are written before; nobody looks at them until the queue names the plan.
-    """
+    """Write the plan's pages, and name the plan in the queue record, which decides it."""
     number = await unit.next_number()
     name = f"{PLAN}#{key_layout.number(number)}"
     listed = [list(_step(each)) for each in changed]
@@ -184,7 +183,7 @@ async def _decide_plan(
 
 
 async def finish_plan(context: StoreContext, intent: Key) -> None:
-    """Give each job its position and let the queue go on; harmless when that is done."""
+    """Give each job of the plan its position and end the plan; idempotent."""
     [entry] = await context.engine.get([intent])
     if entry is None:
         return
@@ -199,15 +198,14 @@ async def finish_plan(context: StoreContext, intent: Key) -> None:
 
 
 async def _put_planned(unit: UnitOfWork, *, intent: Key, places: Sequence[Step]) -> None:
-    """Only while the plan stands: whoever was slower than others to finish it undoes no later move
-    that brought a job back to where it was."""
+    """Write positions only while the plan exists: a slow process must not undo later moves."""
     if await unit.get(intent) is not None:
         unit.require(intent)
         await _put(unit, places=places)
 
 
 async def _put(unit: UnitOfWork, *, places: Sequence[Step]) -> int:
-    """Give each its position that waits where it was; how many do."""
+    """Give each job its new position if it still waits at the old one; return how many do."""
     found = await job_repository.load_many(unit, [place[0] for place in places])
     there = [pair for pair in zip(found, places, strict=True) if _is_there(*pair)]
     for record, (*_, position) in there:
@@ -236,7 +234,7 @@ async def _forget(unit: UnitOfWork, *, intent: Key, queue: str, pages: Sequence[
 
 
 async def forget_left(context: StoreContext) -> None:
-    """Pages of plans that were never decided, for whoever wrote them died before."""
+    """Delete old pages of plans that were never decided, because their process died."""
     before = key_layout.time_key(context.now() - OLD)
     found = await context.engine.range(KeyRange(PAGES), limit=ALL)
     for page in [each for each in found if each.value["at"] < before]:

@@ -1,4 +1,4 @@
-"""The verbs of queues."""
+"""Queue settings and pauses."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -18,10 +18,11 @@ ALL = 1_000_000
 
 
 class KeyValueQueueOperations(KeyValueOperations):
-    """Queue settings and pauses."""
+    """Set, read, pause and resume queues."""
 
     @requires_open_store
     async def set_queue(self, queue: Queue) -> None:
+        """Store the settings of a queue; an existing pause stays."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> None:
@@ -33,6 +34,7 @@ class KeyValueQueueOperations(KeyValueOperations):
         context.notify(Notification(queues=frozenset({queue.name})))
 
     async def queue(self, name: str) -> Queue:
+        """Return a queue, with default settings if it was never set."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> Queue:
@@ -41,6 +43,7 @@ class KeyValueQueueOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def queues(self) -> list[Queue]:
+        """Return all queues that were set or paused, by name."""
         context = self._context
         found = await context.engine.range(KeyRange(key_layout.QUEUE), limit=ALL)
         record = [queues.from_value(entry.value) for entry in found]
@@ -49,6 +52,7 @@ class KeyValueQueueOperations(KeyValueOperations):
 
     @requires_open_store
     async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
+        """Pause a queue, for `span` or until it is resumed, and append an event."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> None:
@@ -65,6 +69,7 @@ class KeyValueQueueOperations(KeyValueOperations):
 
     @requires_open_store
     async def resume(self, name: str) -> bool:
+        """Resume a queue and append an event; return False if it is not paused."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> bool:

@@ -1,4 +1,4 @@
-"""The verbs of direct runs: a queue held for one job."""
+"""Reservations of queues for one job each."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -34,11 +34,14 @@ ALL = 1_000_000
 
 
 class KeyValueReservationOperations(KeyValueOperations):
-    """Reservations of queues."""
+    """Reserve queues; read, extend and release reservations."""
 
     @requires_open_store
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
-        """Hold the job's queue for it, and store it before all others of its priority."""
+        """Reserve the job's queue and add the job before all others of its priority.
+
+        Atomic. If the queue is reserved already, returns that reservation and adds nothing.
+        """
         context = self._context
         first = await context.numbers(2)
         await register_queue(context, job.queue)
@@ -51,6 +54,7 @@ class KeyValueReservationOperations(KeyValueOperations):
 
     @requires_open_store
     async def extend_reservation(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+        """Extend an active reservation by `span` from now; return False if it has ended."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
@@ -63,12 +67,13 @@ class KeyValueReservationOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
+        """Return a reservation, or None."""
         context = self._context
         record = await reservations.find(UnitOfWork(context.engine), reservation_id)
         return None if record is None else record.reservation
 
     async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
-        """The latest first."""
+        """Return reservations, the latest first."""
         context = self._context
         if active_only:
             latest = sorted(await _active(context), key=lambda record: -record.seq)
@@ -79,7 +84,7 @@ class KeyValueReservationOperations(KeyValueOperations):
         return [reservations.from_value(entry.value).reservation for entry in found]
 
     async def expired_reservations(self, *, limit: int) -> list[Reservation]:
-        """Active ones that nobody renewed in time, the longest lapsed first."""
+        """Return active reservations past their end, the longest expired first."""
         context = self._context
         over = [
             record for record in await _active(context) if context.leases.is_over(record.expiry)
@@ -90,7 +95,7 @@ class KeyValueReservationOperations(KeyValueOperations):
 
     @requires_open_store
     async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
-        """Let those expire that hold a queue for nothing; as they are then."""
+        """Expire reservations whose job ended or came back to wait; return them."""
         context = self._context
         freed: list[Reservation] = []
         for record in sorted(await _active(context), key=lambda each: each.seq):
@@ -113,7 +118,7 @@ async def _reserve(
     lowest = (await queues.ends(unit, job.queue, job.priority))[0]
     record = await put(unit, job, first, context.now(), reservation=first + 1)
     if isinstance(record, Added):
-        # Whoever has the job may have the queue too.
+        # The process that added the job may have reserved the queue, too.
         await unit.require_unchanged([queues.key(job.queue)])
         is_refused = record.refused is not None
         return Reserved(
@@ -173,7 +178,7 @@ def _why_free(
 
 
 async def _active(context: StoreContext) -> list[ReservationRecord]:
-    """At most one per queue, so there are few."""
+    """Return the active reservations: at most one per queue, so there are few."""
     unit = UnitOfWork(context.engine)
     entries = await unit.range(KeyRange(key_layout.QUEUE), limit=ALL)
     numbers = [e.value["reservation"] for e in entries if "reservation" in e.value]

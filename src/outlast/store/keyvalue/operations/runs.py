@@ -23,9 +23,10 @@ ALL: Final = 1_000_000
 
 
 class KeyValueRunOperations(KeyValueOperations):
-    """Runs, progress, artifacts and events."""
+    """Read runs and events; record progress and artifacts."""
 
     async def runs(self, job_id: JobId) -> list[RunRecord]:
+        """Return the runs of a job, the first one first."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> list[RunRecord]:
@@ -35,6 +36,7 @@ class KeyValueRunOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+        """Record the progress of open runs; return for each whether its lease is current."""
         context = self._context
         is_repeated = len({lease.job_id for lease, _ in reports}) < len(reports)
         return await run_concurrently(
@@ -42,6 +44,7 @@ class KeyValueRunOperations(KeyValueOperations):
         )
 
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
+        """Append artifacts to a run; return False unless it is the last run of its job."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
@@ -55,18 +58,22 @@ class KeyValueRunOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
+        """Return the events of a job; those of no job for None."""
         context = self._context
         if job_id is not None:
             await context.run_unit(
                 partial(job_repository.load, job_id=job_id)
-            )  # what was left half-done of it is done
+            )  # completes a pending intent of the job
         of_it = key_layout.of_job(key_layout.EVENT, job_id or key_layout.NO_JOB)
         told = await context.engine.range(of_it, limit=ALL)
         found = await context.engine.get([key_layout.stream_key(each.value["id"]) for each in told])
         return [runs.event(each.value) for each in found if each is not None]
 
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
-        """In order: an event gets its number in the write that makes it visible."""
+        """Return events after a number, in order.
+
+        An event gets its number in the write that makes it visible, so none is skipped.
+        """
         context = self._context
         span = KeyRange(key_layout.STREAM, key_layout.number(after + 1))
         entries = await context.engine.range(span, limit=limit)

@@ -1,4 +1,4 @@
-"""The verbs of schedules: written by whoever knows their version, and found when they are due."""
+"""Schedules, written by compare-and-swap and found when they are due."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
@@ -21,18 +21,19 @@ from outlast.store.keyvalue.repositories.slots import is_name
 from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 LOOKS: Final = 3
-"""How often it looks again where what is due was triggered while it looked."""
+"""Reads of due schedules, where some are triggered meanwhile."""
 
 LATEST: Final = 1 << 62
 
 
 class KeyValueScheduleOperations(KeyValueOperations):
-    """Schedules and slots."""
+    """Write and read schedules and slots."""
 
     @requires_open_store
     async def set_schedule(
         self, schedule_id: str, *, expected: int | None, value: SetSchedule | None
     ) -> Schedule | None:
+        """Write, create or delete a schedule if its version is `expected`; None if it is not."""
         context = self._context
         check_name(schedule_id, what="the id of a schedule")
         if value is None:
@@ -56,7 +57,7 @@ class KeyValueScheduleOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def schedule(self, name: str) -> Schedule | None:
-        """By its name or its id: an id is never a name."""
+        """Return a schedule by its name or its id; an id is never a name."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> Schedule | None:
@@ -64,13 +65,13 @@ class KeyValueScheduleOperations(KeyValueOperations):
             named = await unit.get(schedules.name_key(name))
             found = await schedules.load(unit, name if named is None else named["id"])
             if named is not None and (found is None or found.name != name):
-                raise ReadConflict  # it was renamed between the two reads
+                raise ReadConflict  # renamed between the two reads
             return found
 
         return await context.run_unit(work) if is_name(name) else None
 
     async def schedules(self, *, after: str = "", limit: int) -> list[Schedule]:
-        """The next ones by name."""
+        """Return the next schedules by name."""
         context = self._context
         span = KeyRange(key_layout.SCHEDULE_NAME, f"{after}\0" if after else "")
         looks = iter(range(LOOKS))
@@ -78,7 +79,7 @@ class KeyValueScheduleOperations(KeyValueOperations):
         async def work(unit: UnitOfWork) -> list[Schedule]:
             entries = await unit.consistent_range(
                 [span], limit=limit
-            )  # one that is renamed is among them
+            )  # consistent: a renamed one is among them
             return await _found(
                 context, unit, entries, _is_named, is_last=next(looks, None) is None
             )
@@ -86,7 +87,7 @@ class KeyValueScheduleOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def due_schedules(self, *, ahead: timedelta = ZERO, limit: int) -> Due:
-        """What is to be triggered by then: two short ranges, and the schedules that are due."""
+        """Return schedules to trigger until `ahead` from now, and when the next one is."""
         context = self._context
         looks = iter(range(LOOKS))
 
@@ -106,7 +107,7 @@ class KeyValueScheduleOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def running_names(self, names: Collection[str]) -> frozenset[str]:
-        """Those that a `once` job runs under."""
+        """Return those of `names` under which a `once` job runs."""
         context = self._context
         asked = [Key(key_layout.ONCE, name) for name in sorted(names) if is_name(name)]
         found = await context.engine.get(asked) if asked else []
@@ -166,9 +167,9 @@ async def _found(
     *,
     is_last: bool,
 ) -> list[Schedule]:
-    """The schedules that these entries lead to, all as they say, or Stale: they were changed.
+    """Return the schedules that the entries point to; raise ReadConflict if some changed.
 
-    An entry that stays wrong is broken; the last look leaves it out, for it must not stop others.
+    An entry that stays wrong is broken. The last attempt leaves it out, so that it stops no other.
     """
     ids = [entry.value["id"] for entry in entries]
     await unit.fetch([key for schedule_id in ids for key in schedules.record_keys(schedule_id)])
@@ -181,7 +182,7 @@ async def _found(
 
 
 async def _whole(unit: UnitOfWork, schedule_id: str) -> Schedule | None:
-    """None too if its two halves are not of one version."""
+    """Return the schedule, or None if its two records have different versions."""
     try:
         return await schedules.load(unit, schedule_id)
     except ReadConflict:

@@ -1,4 +1,4 @@
-"""Deleting what the store that fills this one has no more."""
+"""Delete rows that the source of a transfer no longer has."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -27,12 +27,13 @@ Drop = Callable[[UnitOfWork, Values], Awaitable[None]]
 
 
 async def drop(context: StoreContext, kind: TableKind, key: Values) -> None:
-    """Have no row of that key, with all that goes with it."""
+    """Delete the row of that key, with all that belongs to it."""
     if kind in _DROPS:
         await context.run_unit(partial(_dropped, step=_DROPS[kind], key=key))
 
 
-def record_key(v: Values) -> Key:
+def document_key(v: Values) -> Key:
+    """Return the key of a document."""
     return Key(key_layout.record_part(v["kind"]), key_layout.key_safe(v["key"]))
 
 
@@ -54,7 +55,7 @@ async def _drop_queue(unit: UnitOfWork, key: Values) -> None:
 async def _drop_group(unit: UnitOfWork, key: Values) -> None:
     value = await unit.get(Key(key_layout.GROUP, key_layout.number(key["seq"])))
     record = None if value is None else groups.from_value(value)
-    if record is not None and record.present == 0:  # not before its members
+    if record is not None and record.present == 0:  # only after its members
         groups.save(unit, record, None)
 
 
@@ -72,11 +73,11 @@ async def _drop_schedule(unit: UnitOfWork, key: Values) -> None:
 
 
 async def _drop_record(unit: UnitOfWork, key: Values) -> None:
-    unit.delete(record_key(key))
+    unit.delete(document_key(key))
 
 
 async def _drop_job(unit: UnitOfWork, key: Values) -> None:
-    """With its runs and events, as when it is pruned."""
+    """Delete the job with its runs and events, as a prune does."""
     there = await unit.get(key_layout.seq_key(key["seq"]))
     record = None if there is None else await job_repository.load(unit, there["id"])
     if record is None:
@@ -111,4 +112,4 @@ _DROPS: Final[dict[TableKind, Drop]] = {
     TableKind.EVENTS: _drop_event,
     TableKind.RESERVATIONS: _drop_reservation,
 }
-"""Slots are record for ever, runs go with their jobs, and counters only rise."""
+"""Slots stay for ever, runs go with their jobs, and counters only rise."""

@@ -1,4 +1,4 @@
-"""Everything the store holds, as rows in the order of their keys."""
+"""Dump all rows of the store in the order of their keys."""
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -29,11 +29,11 @@ from outlast.store.rows import transfer as rows
 
 PAGE: Final = 200
 KEYS: Final = key_layout.dedupe_part("a").removesuffix("a")
-"""How every part begins that holds a dedupe record."""
+"""Beginning of every part that holds dedupe records."""
 
 
 class RowDump:
-    """Goes through the store kind by kind; what lies in many parts is read once and record."""
+    """Dumps table by table; tables spread over many parts are read once and cached."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -42,6 +42,7 @@ class RowDump:
     async def dump(
         self, kind: TableKind, after: Row | None, limit: int, *, ended_only: bool
     ) -> list[Row]:
+        """Return the next rows of one table."""
         start = tuple(FIRST[kind] if after is None else after)
         if kind in _NUMBERED:
             part, row = _NUMBERED[kind]
@@ -74,7 +75,7 @@ class RowDump:
             page = await self._context.run_unit(
                 partial(job_repository.all_jobs, after=after, limit=size)
             )
-            told = [record for record in page if _is_told(record, ended_only=ended_only)]
+            told = [record for record in page if _is_dumped(record, ended_only=ended_only)]
             found += [rows.job_row(record.job, grp=record.member) for record in told]
             if not page:
                 break
@@ -145,7 +146,7 @@ class RowDump:
             yield ["key", key, bucket, entry.value["job_id"]]
 
     async def _names(self, where: Key, job_id: str) -> tuple[str, str]:
-        """What a dedupe record is the record of; a long key is told by its job alone."""
+        """Return key and bucket of a dedupe record; a long key is known by its job alone."""
         texts = (where.part.removeprefix(KEYS), where.sort)
         if not any(text.startswith("#sha256:") for text in texts):
             key, bucket = (text.removeprefix("#") for text in texts)
@@ -153,8 +154,9 @@ class RowDump:
         record = await self._context.run_unit(partial(job_repository.load, job_id=job_id))
         if record is None or record.key is None:
             raise StoreCorrupt(
-                f"a key of over 900 bytes was record by its digest alone, and its job {job_id} was "
-                "pruned: it cannot be copied; delete that record if nobody will use the key again"
+                f"the job {job_id} of a dedupe key of over 900 bytes was pruned, and the key is "
+                "stored by its digest alone: it cannot be copied; delete that record if the key "
+                "is no longer used"
             )
         return record.key.key, record.key.bucket
 
@@ -167,7 +169,7 @@ class RowDump:
             yield [name, last]
 
 
-def _is_told(record: JobRecord, *, ended_only: bool) -> bool:
+def _is_dumped(record: JobRecord, *, ended_only: bool) -> bool:
     if record.is_detached or record.job.state is State.RUNNING:
         return False
     return record.job.is_final or not ended_only
@@ -192,4 +194,4 @@ _NUMBERED: Final[dict[TableKind, tuple[str, Callable[[Value], Row]]]] = {
     TableKind.GROUPS: (key_layout.GROUP, _group),
     TableKind.RESERVATIONS: (key_layout.RESERVATION, _reservation),
 }
-"""Where those lie that have a number, and how each becomes a row."""
+"""Part of each numbered table, and how a value becomes a row."""

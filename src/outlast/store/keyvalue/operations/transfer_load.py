@@ -1,4 +1,4 @@
-"""Writing what another store dumped: a unit for each row, with every entry that goes with it."""
+"""Load rows that another store dumped: one unit of work per row, index entries included."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, Write
 from outlast.store.keyvalue.operations.documents import to_value as record_to_value
-from outlast.store.keyvalue.operations.transfer_delete import drop, record_key
+from outlast.store.keyvalue.operations.transfer_delete import document_key, drop
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
@@ -43,6 +43,7 @@ EARLY_FIELDS: Final = "copied"
 async def load(
     context: StoreContext, kind: TableKind, page: Sequence[Row], gone: Sequence[Row]
 ) -> None:
+    """Delete the rows of `gone`, and write those of `page`."""
     for key in gone:
         await drop(context, kind, dict(zip(COLUMNS[kind], key, strict=False)))
     found = [named(kind, row) for row in page]
@@ -55,7 +56,7 @@ async def load(
 
 
 async def delete_early_fields(context: StoreContext) -> None:
-    """When all is there, what was noted on the way is of no more use."""
+    """Delete the fields that were loaded before their jobs: all jobs are there now."""
     while found := await context.engine.range(
         KeyRange(EARLY_FIELDS), limit=context.engine.limits.most_writes
     ):
@@ -68,7 +69,7 @@ async def _put(unit: UnitOfWork, *, context: StoreContext, kind: TableKind, valu
 
 
 async def _raise(unit: UnitOfWork, *, kind: TableKind, page: Sequence[Values]) -> None:
-    """The numbers that rows bear are given; so are those that are counted."""
+    """Raise the counters to the highest number of the rows."""
     if kind is TableKind.COUNTERS:
         events = [values["last"] for values in page if values["name"] == "events"]
         numbers = [values["last"] for values in page if values["name"] != "events"]
@@ -86,8 +87,8 @@ def _early_fields_key(job_id: str) -> Key:
     return Key(EARLY_FIELDS, key_layout.key_safe(job_id))
 
 
-async def _note(unit: UnitOfWork, job_id: str, **told: Any) -> None:
-    """What its job will have to know when it comes."""
+async def _save_early_fields(unit: UnitOfWork, job_id: str, **told: Any) -> None:
+    """Store fields for a job that is loaded later."""
     where = _early_fields_key(job_id)
     unit.put(where, {**(await unit.get(where) or {}), **told})
 
@@ -110,21 +111,21 @@ async def _put_key(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
         record = await job_repository.load(unit, root)
         if record is not None:
             job_repository.save(unit, record, replace(record, key=held))
-        else:  # it comes, or it was pruned
+        else:  # the job comes later, or was pruned
             purged = {"job_id": root, "job_pk": key_layout.JOB, "job_sk": "-", "purged": True}
             unit.put(key_layout.dedupe_key(held), purged)
-        await _note(unit, root, key=[key, v["bucket"]])
+        await _save_early_fields(unit, root, key=[key, v["bucket"]])
         return
     there = await unit.get(key_layout.active_key(key))
     holder = there["job_id"] if there and there["root_id"] == root else root
     unit.put(key_layout.active_key(key), {"job_id": holder, "root_id": root, "key": key})
-    await _note(unit, root, active=key)
+    await _save_early_fields(unit, root, active=key)
 
 
 async def _put_slot(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     slot_records.save(unit, rows.slot(v))
     if v["job_id"] is not None:
-        await _note(unit, v["job_id"], series=v["series"])
+        await _save_early_fields(unit, v["job_id"], series=v["series"])
 
 
 async def _put_schedule(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
@@ -132,7 +133,7 @@ async def _put_schedule(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
 
 
 async def _put_record(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
-    unit.put(record_key(v), record_to_value(rows.record(v)))
+    unit.put(document_key(v), record_to_value(rows.record(v)))
 
 
 async def _put_job(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
@@ -244,7 +245,7 @@ async def _put_reservation(unit: UnitOfWork, context: StoreContext, v: Values) -
     job = await job_repository.load(unit, held.job_id)
     if job is not None:
         job_repository.save(unit, job, replace(job, reservation=seq))
-    await _note(unit, held.job_id, reservation=seq)
+    await _save_early_fields(unit, held.job_id, reservation=seq)
 
 
 Put = Callable[[UnitOfWork, StoreContext, Values], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""The list of workers."""
+"""Worker registry."""
 
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -21,22 +21,23 @@ _TIMES = ("started_at", "seen_at", "stopped_at")
 
 @dataclass(frozen=True, slots=True)
 class WorkerEntry:
-    """A worker as last heard of, and until when that counts."""
+    """A registered worker, and when its last heartbeat expires."""
 
     record: WorkerRecord
     alive: LeaseExpiry | None
 
     def shown(self, context: StoreContext) -> WorkerRecord:
+        """Return the worker with `is_alive` as of now."""
         is_over = self.alive is None or context.leases.is_over(self.alive)
         is_alive = self.record.stopped_at is None and not is_over
         return replace(self.record, is_alive=is_alive)
 
 
 class KeyValueWorkerOperations(KeyValueOperations):
-    """The worker registry."""
+    """Register, heartbeat, deregister and list workers."""
 
     async def register_worker(self, worker: WorkerInfo) -> None:
-        """Put it on the list, not alive yet."""
+        """Register a worker, not alive until its first heartbeat."""
         context = self._context
         now = context.now()
         record = WorkerRecord(
@@ -49,7 +50,7 @@ class KeyValueWorkerOperations(KeyValueOperations):
         await context.run_unit(work)
 
     async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
-        """Note that it lives; False if it is not there to live."""
+        """Record a heartbeat valid for `span`; return False if the worker is not registered."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> bool:
@@ -63,7 +64,7 @@ class KeyValueWorkerOperations(KeyValueOperations):
         return await context.run_unit(work)
 
     async def deregister_worker(self, holder: LeaseHolder) -> None:
-        """Note that it has stopped."""
+        """Record that the worker has stopped; no-op if it has."""
         context = self._context
 
         async def work(unit: UnitOfWork) -> None:
@@ -80,14 +81,14 @@ class KeyValueWorkerOperations(KeyValueOperations):
 
 
 async def list_workers(context: StoreContext) -> list[WorkerRecord]:
-    """The list as it stands now."""
+    """Return all registered workers, the earliest started first."""
     found = await context.engine.range(KeyRange(key_layout.WORKER), limit=ALL)
     records = [_from_value(item.value).shown(context) for item in found]
     return sorted(records, key=lambda w: (w.started_at, w.instance_id, w.boot_id))
 
 
 async def delete_old_workers(context: StoreContext, before: datetime) -> None:
-    """Drop whoever stopped, or fell silent, before that."""
+    """Delete workers that stopped, or sent their last heartbeat, before that time."""
     for record in await list_workers(context):
         if _is_old(record, before):
             await context.run_unit(

@@ -1,4 +1,4 @@
-"""Groups: their records, what members do to them, and what they do to members."""
+"""Group records: codec, load and save, and the effects of members on their group."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,10 @@ CLOSING, FILLING, EMPTIED = "closing", "filling", "emptied"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecord:
-    """A group's record: `entered` members ever came, `present` are there, `left` have not ended."""
+    """A group with its counters.
+
+    `entered` members were ever added, `present` exist, and `left` have not ended.
+    """
 
     group: Group
     entered: int = 0
@@ -42,11 +45,13 @@ class GroupRecord:
 
     @property
     def is_over(self) -> bool:
+        """True if the group is sealed or closing, and all members have ended."""
         is_complete = self.group.sealed_at is not None or self.group.closing is not None
         return is_complete and not self.left
 
 
 async def load(unit: UnitOfWork, group_id: str) -> GroupRecord | None:
+    """Return the record of a group, or None."""
     if not isinstance(group_id, str) or not is_storable(group_id):
         return None
     pointer = await unit.get(_pointer(group_id))
@@ -55,7 +60,7 @@ async def load(unit: UnitOfWork, group_id: str) -> GroupRecord | None:
 
 
 def save(unit: UnitOfWork, old: GroupRecord | None, new: GroupRecord | None) -> None:
-    """Write what became of it, with every entry that this changes."""
+    """Write the group with the index entries that changed; None as `new` deletes it."""
     before = {} if old is None else dict(_indexes(old))
     entries = {} if new is None else dict(_indexes(new))
     for key in before.keys() - entries.keys():
@@ -71,7 +76,7 @@ def save(unit: UnitOfWork, old: GroupRecord | None, new: GroupRecord | None) -> 
 
 
 async def why_refused(unit: UnitOfWork, new: NewJob) -> str | None:
-    """Why a job cannot become the member it wants to be; None if it can, or wants nothing."""
+    """Return why the job cannot join its group; None if it can, or joins none."""
     if not new.member:
         return None
     record = await load(unit, new.group_id or "")
@@ -92,7 +97,7 @@ async def enter(unit: UnitOfWork, group_id: str) -> None:
 async def advance(
     unit: UnitOfWork, was: JobRecord, after: JobRecord, now: datetime, *, has_successor: bool
 ) -> None:
-    """What the end of a member means for its group, in the unit that ends it."""
+    """Apply the end of a member to its group, in the unit of work that ends it."""
     if after.member is None:
         return
     record = await load(unit, after.member)
@@ -157,20 +162,20 @@ async def unblock(unit: UnitOfWork, job_id: str) -> bool:
 
 
 async def members(unit: UnitOfWork, group_id: str) -> list[Value]:
-    """What is known of every member without reading its job, in the order they came."""
+    """Return the index entries of all members, in the order they were added."""
     found = await unit.range(KeyRange(key_layout.member_part(group_id)), limit=ALL)
     return [entry.value for entry in found]
 
 
 def counted(record: GroupRecord, all_members: Sequence[Value]) -> Group:
-    """The group with its members counted, a chain by its last job."""
+    """Return the group with its members counted, a chain by its last job."""
     last = [each for each in all_members if not each["followed"]]
     counts = Counter(State.RUNNING if each["loose"] else State(each["state"]) for each in last)
     return replace(record.group, counts=dict(counts))
 
 
 async def listed(unit: UnitOfWork, part: str, *, limit: int) -> list[GroupRecord]:
-    """The groups that an index of groups names."""
+    """Return the groups that an index part names."""
     entries: list[StoredItem] = await unit.range(KeyRange(part), limit=limit)
     keys = [key_of(entry.value["seq"]) for entry in entries]
     await unit.fetch(keys)
@@ -194,11 +199,12 @@ def _pointer(group_id: str) -> Key:
 
 
 def key_of(seq: int) -> Key:
-    """Where the group of that number is."""
+    """Return the key of the group with that number."""
     return Key(key_layout.GROUP, key_layout.number(seq))
 
 
 def to_value(record: GroupRecord) -> Value:
+    """Return the stored value of a group."""
     group = record.group
     value: dict[str, Any] = {
         "id": group.id,
@@ -220,6 +226,7 @@ def to_value(record: GroupRecord) -> Value:
 
 
 def from_value(value: Value) -> GroupRecord:
+    """Return the group record of a stored value."""
     sealed_at, closing = value.get("sealed_at"), value.get("closing")
     group = Group(
         id=value["id"],

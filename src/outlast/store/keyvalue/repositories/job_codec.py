@@ -28,7 +28,7 @@ STATUS: Final = {
     State.SKIPPED: "cancelled",
     State.CANCELLED: "cancelled",
 }
-"""S2's words for our states, but for what `status` says."""
+"""Word of the S2 format for each state, except where `status` differs."""
 
 _TIMES: Final = (
     "created_at",
@@ -46,10 +46,10 @@ _RENAMED: Final = {
     "available_at": "scheduled_for",
     "failures": "attempts",
 }
-"""Where S2 has another word for what we have."""
+"""Field names of the S2 format that differ from those of `Job`."""
 
 SECOND: Final = 1_000_000
-"""In microseconds."""
+"""Microseconds per second."""
 
 _STATES: Final = frozenset(state.value for state in State)
 _LATER: Final = frozenset({State.SCHEDULED, State.RETRY_WAIT})
@@ -57,12 +57,12 @@ _LATER: Final = frozenset({State.SCHEDULED, State.RETRY_WAIT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job and all that its record knows beside it.
+    """A job with all that is stored beside it.
 
-    `is_loose`: its state is lost; somebody broke the record, and recovery will settle it.
-    `is_counted`: its run is one of a number that its queue limits, so its end makes room.
-    `series` is that of the slot it was made for itself; the job after it in a chain has none.
-    `is_followed`: its successor was written by the change that ended it, not by hand.
+    `is_detached`: the record has no valid state; recovery settles it.
+    `is_counted`: the run counts against the queue's limit, so its end frees capacity.
+    `series` is that of the slot the job was made for; the successor in a chain has none.
+    `is_followed`: the change that ended the job wrote its successor, not a manual retry.
     """
 
     job: Job
@@ -85,16 +85,16 @@ class JobRecord:
 
     @property
     def is_open(self) -> bool:
+        """True if a run is open."""
         return self.lease is not None
 
     def is_locked(self, now: datetime) -> bool:
-        """Whether it waits under a lock that is not over: somebody wrote that by hand, for we
-        lock a job and open its run in one write."""
+        """Return True if a waiting job has an unexpired lock, which only a manual edit writes."""
         return not self.is_open and self.lease_until is not None and self.lease_until >= now
 
 
 def to_value(record: JobRecord) -> Value:
-    """The record of a job; what is None is left out."""
+    """Return the stored value of a job, without fields that are None."""
     job = record.job
     own = {field.name: _plain(getattr(job, field.name)) for field in fields(Job)}
     fields_by_name = {_RENAMED.get(name, name): value for name, value in own.items()}
@@ -123,8 +123,10 @@ def to_value(record: JobRecord) -> Value:
 
 
 def status(job: Job) -> str:
-    """S2's word for how it stands: what was only put off has not failed, and what ran and found
-    nothing to do is done."""
+    """Return the word of the S2 format for the job's state.
+
+    A job put off without a failure is pending. A job that ran and skipped is completed.
+    """
     if job.state is State.RETRY_WAIT and not job.failures:
         return "pending"
     return "completed" if _is_completed(job) else STATUS[job.state]
@@ -135,6 +137,7 @@ def _is_completed(job: Job) -> bool:
 
 
 def from_value(value: Value) -> JobRecord:
+    """Return the record of a stored value; an unknown state makes it detached."""
     own: dict[str, Any] = {f.name: value.get(_RENAMED.get(f.name, f.name)) for f in fields(Job)}
     own |= {name: _moment(own[name]) for name in _TIMES}
     is_detached = own["state"] not in _STATES
@@ -162,7 +165,7 @@ def from_value(value: Value) -> JobRecord:
 
 
 def indexes(record: JobRecord) -> dict[Key, Value]:
-    """Every entry that must be there while the job stands so."""
+    """Return all index entries that the job must have in its state."""
     return dict(_indexes(record))
 
 
@@ -182,7 +185,7 @@ def _indexes(record: JobRecord) -> Iterator[tuple[Key, Value]]:
 
 
 def _number(record: JobRecord) -> dict[str, Any]:
-    """Whose number it is; of a root that was made for a slot, which one is to be its own."""
+    """Return the entry of the job's number; for a root made for a slot, with that slot."""
     job = record.job
     if job.slot_at is None or job.retry_of is not None:
         return {"id": job.id}
@@ -191,7 +194,7 @@ def _number(record: JobRecord) -> dict[str, Any]:
 
 
 def _place(record: JobRecord) -> Iterator[tuple[Key, Value]]:
-    """Where it waits, runs, or has ended."""
+    """Yield the entry of its state: waiting, running or ended."""
     job = record.job
     if job.state in WAITING:
         yield from _waiting(job)
@@ -217,7 +220,7 @@ def _waiting(job: Job) -> Iterator[tuple[Key, Value]]:
 
 
 def _ready_entry(job: Job) -> dict[str, Any]:
-    """All that a claim chooses by."""
+    """Return all that a claim selects by."""
     brief = {
         "id": job.id,
         "seq": job.seq,
@@ -281,12 +284,15 @@ def _member(record: JobRecord) -> dict[str, Any]:
 
 
 def dedupe(job: Job) -> dict[str, Any]:
-    """S2's dedupe record: it points at the job, and moves with it."""
+    """Return the dedupe record in the S2 format; it points at the job and moves with it."""
     return {"job_id": job.root_id, "job_pk": key_layout.JOB, "job_sk": key_layout.job_sort(job)}
 
 
 def tombstone(record: JobRecord, key: DedupeKey, until: datetime | None) -> dict[str, Any]:
-    """What stays of it when its job is pruned; with a bucket only until then, if that is said."""
+    """Return what stays of a dedupe record when its job is pruned.
+
+    With a bucket it expires at `until`, if given.
+    """
     left: dict[str, Any] = {**dedupe(record.job), "purged": True}
     if until is None or not key.bucket:
         return left
@@ -294,7 +300,7 @@ def tombstone(record: JobRecord, key: DedupeKey, until: datetime | None) -> dict
 
 
 def is_expired(value: Value, now: datetime) -> bool:
-    """Whether it is past its time; an engine may take days to take it away."""
+    """Return True if the record has expired; the engine may delete it days later."""
     return "expires_at" in value and value["expires_at"] * SECOND <= to_micros(now)
 
 

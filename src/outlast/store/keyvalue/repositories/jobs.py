@@ -1,4 +1,4 @@
-"""Jobs in and out of a unit: a record is never written without its index entries."""
+"""Job repository: a record is never written without its index entries."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ ALL = 1_000_000
 
 
 async def load(unit: UnitOfWork, job_id: str) -> JobRecord | None:
-    """The job as it stands; None if there is none."""
+    """Return the record of a job, or None."""
     [record] = await load_many(unit, [job_id])
     return record
 
 
 async def load_many(unit: UnitOfWork, job_ids: Sequence[str]) -> list[JobRecord | None]:
-    """Each job, in the order asked."""
+    """Return the records of jobs, in order; None for those that do not exist."""
     pointers = [key_layout.pointer(job_id) for job_id in job_ids]
     guesses = [sort for job_id in job_ids if (sort := unit.seen.at(job_id)) is not None]
     await unit.fetch([*pointers, *(Key(key_layout.JOB, sort) for sort in guesses)])
@@ -39,7 +39,7 @@ async def load_many(unit: UnitOfWork, job_ids: Sequence[str]) -> list[JobRecord 
 
 
 async def load_at(unit: UnitOfWork, sort: str) -> JobRecord | None:
-    """The job whose record is there, for whoever came by an index entry; None if it has moved."""
+    """Return the job at an index entry's location; None if it has moved."""
     value = await unit.get(Key(key_layout.JOB, sort))
     return None if value is None else await _at(unit, sort)
 
@@ -47,8 +47,8 @@ async def load_at(unit: UnitOfWork, sort: str) -> JobRecord | None:
 async def _behind(unit: UnitOfWork, pointer: Key, sort: str) -> JobRecord | None:
     if await unit.get(Key(key_layout.JOB, sort)) is not None:
         return await _at(unit, sort)
-    # Either it was moved between the two reads, or somebody deleted its record by hand, and
-    # nothing else of it: then nothing is there between two looks at one and the same pointer.
+    # Either the job moved between the two reads, or its record alone was deleted manually. In the
+    # second case the record is missing while the pointer stays unchanged.
     [stored] = await unit.engine.get([Key(key_layout.JOB, sort)])
     if stored is None and await unit.is_unchanged([pointer]):
         return None
@@ -66,13 +66,13 @@ async def _at(unit: UnitOfWork, sort: str) -> JobRecord:
 
 
 async def _require_finished(unit: UnitOfWork, intent: Key) -> None:
-    """The mark stays until the job is written again; the note itself tells."""
+    """Raise PendingIntent while the intent exists; the job's mark may outlive it."""
     if (await unit.engine.get([intent]))[0] is not None:
         raise PendingIntent(intent)
 
 
 def save(unit: UnitOfWork, old: JobRecord | None, new: JobRecord | None) -> None:
-    """Write what became of the job, with every entry that this changes."""
+    """Write the job with the index entries that changed; None as `new` deletes it."""
     before = {} if old is None else indexes(old)
     after = {} if new is None else indexes(new)
     for key in before.keys() - after.keys():
@@ -112,7 +112,7 @@ async def append_event(
     detail: str | None = None,
     queue: str | None = None,
 ) -> int:
-    """Record an event, in this unit; its number."""
+    """Append an event in this unit of work, and return its number."""
     number = await unit.next_event()
     event = {
         "id": number,
@@ -132,7 +132,7 @@ async def append_event(
 
 
 async def _rebuild_detached(unit: UnitOfWork, record: JobRecord) -> JobRecord:
-    """A job whose place is lost: as its runs and its chain bear it out."""
+    """Return a detached job with the counters that its runs and chain prove."""
     closed = await runs.closed(unit, record.job)
     before = await _chained_from(unit, record.job)
     ended = Counter(run.status for run in closed)
@@ -158,7 +158,7 @@ async def _rebuild_detached(unit: UnitOfWork, record: JobRecord) -> JobRecord:
 
 
 async def _chained_from(unit: UnitOfWork, job: Job) -> Job | None:
-    """The job whose closing write brought this one about; one retried by hand has none."""
+    """Return the job whose end wrote this one as its successor; None after a manual retry."""
     if job.retry_of is None:
         return None
     told = await unit.range(key_layout.of_job(key_layout.EVENT, job.retry_of), limit=ALL)
@@ -170,7 +170,7 @@ async def _chained_from(unit: UnitOfWork, job: Job) -> Job | None:
 
 
 async def all_jobs(unit: UnitOfWork, *, after: int = 0, limit: int = ALL) -> list[JobRecord]:
-    """Jobs in the order in which they were stored, from behind that `seq` on."""
+    """Return the next jobs by number, above `after`."""
     span = KeyRange(key_layout.SEQ, key_layout.number(after + 1))
     entries = await unit.range(span, limit=limit)
     found = await load_many(unit, [entry.value["id"] for entry in entries])

@@ -1,4 +1,4 @@
-"""Queues: how they are record, what they let through, and where a new job goes in them."""
+"""Queue records: codec, load and save, gate, positions and the queue-name index."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +16,10 @@ from outlast.store.keyvalue.unit_of_work import PendingIntent, ReadConflict, Uni
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRecord:
-    """A queue as set, and what is going on in it.
+    """A queue's settings, and its current condition.
 
-    `is_listed`: it was set or paused, not only used. `reservation` is the number of its active
-    one, `reserved_for` the job of that. `plan` names a note of positions still to be written.
+    `is_listed`: it was set or paused, not only used. `reservation` is the number of the active one,
+    `reserved_for` its job. `plan` names an intent of positions still to be written.
     """
 
     queue: Queue
@@ -29,33 +29,35 @@ class QueueRecord:
     plan: str | None = None
 
     def shown(self, now: datetime) -> Queue:
-        """The queue as it stands: a pause whose time has passed is none."""
+        """Return the queue without a pause that has ended."""
         pause = self.queue.pause
         is_over = pause is not None and pause.is_over(now)
         return replace(self.queue, pause=None) if is_over else self.queue
 
     @property
     def needs_serial_claims(self) -> bool:
-        """Whether claims of it must go one at a time."""
+        """True if claims must go one at a time."""
         return self.queue.concurrency is not None or self.reservation is not None
 
 
 def key(name: str) -> Key:
+    """Return the key of a queue's record."""
     return Key(key_layout.QUEUE, key_layout.key_safe(name))
 
 
 async def load(unit: UnitOfWork, name: str) -> QueueRecord:
-    """The queue, or its defaults."""
+    """Return the queue's record, or defaults; raise PendingIntent if a plan is pending."""
     return _sound(name, await unit.get(key(name)))
 
 
 def span(name: str) -> KeyRange:
-    """For whoever reads it among others; `found` takes what comes of it."""
+    """Return the key range of the record, to read it among others; `found` takes the result."""
     part, sort = key(name)
     return KeyRange(part, sort, f"{sort}\0")
 
 
 def found(name: str, entries: Sequence[StoredItem]) -> QueueRecord:
+    """Return the record from the result of a read of `span`."""
     return _sound(name, entries[0].value if entries else None)
 
 
@@ -66,11 +68,12 @@ def _sound(name: str, value: Value | None) -> QueueRecord:
 
 
 def save(unit: UnitOfWork, record: QueueRecord) -> None:
-    """Write it; also as it is, so that only one of those who did so at once goes on."""
+    """Write the record; also unchanged, to conflict with concurrent units of work."""
     unit.put(key(record.queue.name), to_value(record))
 
 
 def to_value(record: QueueRecord) -> Value:
+    """Return the stored value of a queue."""
     queue, pause = record.queue, record.queue.pause
     value: dict[str, Any] = {
         "name": queue.name,
@@ -89,6 +92,7 @@ def to_value(record: QueueRecord) -> Value:
 
 
 def from_value(value: Value) -> QueueRecord:
+    """Return the queue record of a stored value."""
     queue = Queue(
         name=value["name"],
         ordering=Ordering(value["ordering"]),
@@ -117,11 +121,11 @@ def _pause(value: Value) -> Pause | None:
 
 
 async def gate(unit: UnitOfWork, record: QueueRecord, now: datetime) -> QueueGate:
-    """What a claim meets; open runs are counted as far as the limit goes."""
+    """Return the queue gate; counts open runs up to the queue's limit."""
     limit = record.queue.concurrency
     running = [] if limit is None else await open_entries(unit, record.queue.name, limit=limit)
     if len({entry.value["id"] for entry in running}) < len(running):
-        raise ReadConflict  # a lease was renewed meanwhile, and its run was met twice
+        raise ReadConflict  # a lease was renewed meanwhile, so its run was read twice
     return QueueGate(
         is_paused=record.shown(now).pause is not None,
         concurrency=limit,
@@ -131,11 +135,12 @@ async def gate(unit: UnitOfWork, record: QueueRecord, now: datetime) -> QueueGat
 
 
 async def open_entries(unit: UnitOfWork, name: str, *, limit: int) -> list[StoredItem]:
+    """Return index entries of open runs."""
     return await unit.range(KeyRange(key_layout.OPEN + name), limit=limit)
 
 
 async def new_position(unit: UnitOfWork, name: str, priority: int) -> int:
-    """Behind those that wait; in a queue of explicit positions, one at a time."""
+    """Return the position of a new job: behind the waiting ones, or 0 without positions."""
     record = await load(unit, name)
     if record.queue.ordering is Ordering.SCHEDULED:
         return 0
@@ -144,7 +149,7 @@ async def new_position(unit: UnitOfWork, name: str, priority: int) -> int:
 
 
 async def ends(unit: UnitOfWork, name: str, priority: int) -> tuple[int | None, int | None]:
-    """The lowest and the highest position of the waiting jobs of that priority."""
+    """Return the lowest and the highest position of the waiting jobs of that priority."""
     spans = [
         key_layout.lane(part + name, priority) for part in (key_layout.READY, key_layout.LATER)
     ]
@@ -156,13 +161,13 @@ async def ends(unit: UnitOfWork, name: str, priority: int) -> tuple[int | None, 
 
 
 async def names(unit: UnitOfWork) -> list[str]:
-    """Every queue that ever had a job."""
+    """Return all queues that ever had a job."""
     found = await unit.range(KeyRange(key_layout.QUEUE_NAME), limit=1_000_000)
     return [entry.value["name"] for entry in found]
 
 
 async def register_queue(context: StoreContext, name: str) -> None:
-    """Put it on the list, before it has its first job."""
+    """Write the queue name to its index before the first job; at most once per process."""
     if name not in context.registered_queues:
         key = Key(key_layout.QUEUE_NAME, name)
         await context.engine.transact({key: None}, [Write(key, {"name": name})])

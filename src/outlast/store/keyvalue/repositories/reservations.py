@@ -1,4 +1,4 @@
-"""Reservations: their records, and how they follow their job."""
+"""Reservation records: codec, load and save, and their end with the job."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationRecord:
-    """A reservation, by its number, and until when somebody has promised to renew it."""
+    """A reservation with its number and the expiry of its last extension."""
 
     reservation: Reservation
     seq: int
@@ -28,17 +28,19 @@ class ReservationRecord:
 
 
 async def load(unit: UnitOfWork, seq: int) -> ReservationRecord | None:
+    """Return the record of that number, or None."""
     value = await unit.get(key(seq))
     return None if value is None else from_value(value)
 
 
 async def find(unit: UnitOfWork, number: str) -> ReservationRecord | None:
-    """The one of that id."""
+    """Return the record of that id, or None."""
     pointer = await unit.get(_pointer(number))
     return None if pointer is None else await load(unit, pointer["seq"])
 
 
 def save(unit: UnitOfWork, record: ReservationRecord, *, is_new: bool = False) -> None:
+    """Write the record, and its pointer if it is new."""
     unit.put(key(record.seq), to_value(record))
     if is_new:
         unit.put(_pointer(record.reservation.id), {"seq": record.seq})
@@ -47,12 +49,13 @@ def save(unit: UnitOfWork, record: ReservationRecord, *, is_new: bool = False) -
 def extended(
     record: ReservationRecord, span: timedelta, context: StoreContext
 ) -> ReservationRecord:
+    """Return the record extended by `span` from now."""
     held = replace(record.reservation, expires_at=context.now() + span)
     return replace(record, reservation=held, expiry=context.leases.end(span), span=span)
 
 
 async def active_of(unit: UnitOfWork, job: JobRecord) -> ReservationRecord | None:
-    """The active one that holds a queue for that job."""
+    """Return the active reservation of the job, or None."""
     if job.reservation is None:
         return None
     record = await load(unit, job.reservation)
@@ -66,7 +69,7 @@ async def active_of(unit: UnitOfWork, job: JobRecord) -> ReservationRecord | Non
 
 
 async def end_with(unit: UnitOfWork, job: JobRecord, change: Change, now: datetime) -> None:
-    """Its job has ended by that change."""
+    """End the reservation of a job that the change ends."""
     record = await active_of(unit, job)
     if record is not None:
         status = status_after(change.move.run, change.move.kind)
@@ -81,7 +84,7 @@ async def close(
     reason: str | None,
     now: datetime,
 ) -> Reservation:
-    """It is over, and its queue is free."""
+    """End a reservation and free its queue."""
     held = replace(record.reservation, status=status, reason=reason, ended_at=now)
     save(unit, replace(record, reservation=held))
     queue = await queues.load(unit, held.queue)
@@ -91,11 +94,13 @@ async def close(
 
 
 def forget(unit: UnitOfWork, record: ReservationRecord) -> None:
+    """Delete the record and its pointer."""
     unit.delete(key(record.seq))
     unit.delete(_pointer(record.reservation.id))
 
 
 def key(seq: int) -> Key:
+    """Return the key of a reservation's record."""
     return Key(key_layout.RESERVATION, key_layout.number(seq))
 
 
@@ -104,6 +109,7 @@ def _pointer(number: str) -> Key:
 
 
 def to_value(record: ReservationRecord) -> Value:
+    """Return the stored value of a reservation."""
     held = record.reservation
     value: dict[str, Any] = {
         "id": held.id,
@@ -125,6 +131,7 @@ def to_value(record: ReservationRecord) -> Value:
 
 
 def from_value(value: Value) -> ReservationRecord:
+    """Return the reservation record of a stored value."""
     ended_at = value.get("ended_at")
     held = Reservation(
         id=ReservationId(value["id"]),

@@ -1,4 +1,4 @@
-"""Runs and events out of their records."""
+"""Run and event records."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,11 +17,11 @@ from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 ALL = 1_000_000
 NEARBY = 4
-"""Records for each job that are read at once, though some of them may be another's."""
+"""Records per job that one range read may return, some of them of other jobs."""
 
 
 def closing(record: JobRecord, change: Change, at: datetime) -> dict[str, Any]:
-    """The record of the run that this change closes."""
+    """Return the stored value of the run that the change closes."""
     assert change.move.run is not None
     fields = {
         "run_id": record.run_id,
@@ -43,26 +43,27 @@ def closing(record: JobRecord, change: Change, at: datetime) -> dict[str, Any]:
 
 
 async def close(unit: UnitOfWork, record: JobRecord, change: Change, at: datetime) -> None:
-    """Write the run closed, with what it leaves behind."""
+    """Write the closed run with its artifacts."""
     unit.put(key_layout.run_key(record.job.id, record.job.token), closing(record, change, at))
     if change.artifacts:
         await append(unit, record.job.id, record.job.token, change.artifacts)
 
 
 async def append(unit: UnitOfWork, job_id: str, token: int, artifacts: Sequence[str]) -> None:
+    """Append artifacts to a run."""
     key = key_layout.artifacts_key(job_id, token)
     there = await unit.get(key)
     unit.put(key, {"artifacts": [*(there["artifacts"] if there else ()), *artifacts]})
 
 
 async def closed(unit: UnitOfWork, job: Job) -> list[RunRecord]:
-    """The closed runs of a job, the first one first."""
+    """Return the closed runs of a job, the first one first."""
     [found] = await closed_of(unit, [job])
     return found
 
 
 async def closed_of(unit: UnitOfWork, jobs: Sequence[Job]) -> list[list[RunRecord]]:
-    """The same of several, in as few requests as it takes."""
+    """Return the closed runs of several jobs, in few requests."""
     ids = [job.id for job in jobs]
     records = await of_jobs(unit, key_layout.RUN, ids)
     left = [_left(found) for found in await of_jobs(unit, key_layout.ARTIFACTS, ids)]
@@ -73,9 +74,9 @@ async def closed_of(unit: UnitOfWork, jobs: Sequence[Job]) -> list[list[RunRecor
 
 
 async def of_jobs(unit: UnitOfWork, part: str, job_ids: Sequence[str]) -> list[list[StoredItem]]:
-    """What a part holds of each job: by one request where that is most of what lies between them.
+    """Return what a part holds of each job, in one range read where the jobs lie close.
 
-    Ids are given in the order of time, so jobs that came one after the other lie together.
+    Ids rise with time, so jobs added one after the other lie together.
     """
     if not job_ids:
         return []
@@ -92,18 +93,18 @@ async def of_jobs(unit: UnitOfWork, part: str, job_ids: Sequence[str]) -> list[l
 
 
 async def all_of(unit: UnitOfWork, record: JobRecord) -> list[RunRecord]:
-    """The closed ones, and the open one."""
+    """Return the closed runs, and the open one."""
     done = await closed(unit, record.job)
     if not record.is_open:
         return done
     if done and done[-1].token == record.job.token:
-        raise ReadConflict  # it was closed since the job was read
+        raise ReadConflict  # closed since the job was read
     [left] = await of_jobs(unit, key_layout.ARTIFACTS, [record.job.id])
     return [*done, _opened(record, _left(left).get(record.job.token, ()))]
 
 
 def _left(found: Sequence[StoredItem]) -> dict[int, tuple[str, ...]]:
-    """Artifacts by token."""
+    """Return artifacts by token."""
     return {
         int(each.key.sort.rpartition("#")[2], 16) - (1 << 63): tuple(each.value["artifacts"])
         for each in found
@@ -111,7 +112,7 @@ def _left(found: Sequence[StoredItem]) -> dict[int, tuple[str, ...]]:
 
 
 def to_run(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunRecord:
-    """A closed run; what it was given is its job's, frozen since its first claim."""
+    """Return a closed run; its params are the job's, fixed since the first claim."""
     return RunRecord(
         run_id=RunId(value["run_id"]),
         job_id=JobId(value["job_id"]),
@@ -161,6 +162,7 @@ def _opened(record: JobRecord, artifacts: tuple[str, ...]) -> RunRecord:
 
 
 def event(value: Value) -> EventRecord:
+    """Return the event of a stored value."""
     return EventRecord(
         id=value["id"],
         at=key_layout.from_time_key(value["at"]),

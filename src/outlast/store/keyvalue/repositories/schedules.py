@@ -1,7 +1,7 @@
-"""Schedules: what was planned, where each stands, and what it is found by.
+"""Schedule records: plan, trigger state and index entries.
 
-Its plan, which may be long, is apart from its state, which is all that a trigger reads and
-writes. Both carry its version, so that nobody takes half of an edit for the whole.
+The plan, which may be long, is apart from the trigger state, which is all that a trigger reads and
+writes. Both carry the version, so that a read detects half of an edit.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerState:
-    """What the triggers of a schedule change, and what they compare."""
+    """What a trigger of the schedule compares and changes."""
 
     id: str
     version: int
@@ -29,43 +29,46 @@ class TriggerState:
 
     @property
     def trigger(self) -> Key | None:
-        """Where it is found when it is due; nowhere while it is off, or nothing follows."""
+        """Key of the due entry; None while disabled, or if no slot follows."""
         if not self.enabled or self.next_trigger_at is None:
             return None
         return Key(key_layout.TRIGGER, key_layout.trigger_sort(self.next_trigger_at, self.id))
 
 
 def record_keys(schedule_id: str) -> list[Key]:
-    """The two records of a schedule."""
+    """Return the keys of the schedule's two records."""
     return [Key(key_layout.SCHEDULE, schedule_id), trigger_state_key(schedule_id)]
 
 
 def trigger_state_key(schedule_id: str) -> Key:
+    """Return the key of the trigger state."""
     return Key(key_layout.SCHEDULE_STATE, schedule_id)
 
 
 def name_key(name: str) -> Key:
+    """Return the key of the name entry."""
     return Key(key_layout.SCHEDULE_NAME, name)
 
 
 async def load(unit: UnitOfWork, schedule_id: str) -> Schedule | None:
-    """The schedule as it stands; None if there is none."""
+    """Return the schedule, or None; raise ReadConflict if its records differ in version."""
     await unit.fetch(record_keys(schedule_id))
     planned, state = [await unit.get(key) for key in record_keys(schedule_id)]
     if planned is None and state is None:
         return None
     if planned is None or state is None or planned["version"] != state["version"]:
-        raise ReadConflict  # it was edited between the two reads
+        raise ReadConflict  # edited between the two reads
     return from_values(planned, state)
 
 
 async def load_trigger_state(unit: UnitOfWork, schedule_id: str) -> TriggerState | None:
+    """Return the trigger state, or None."""
     value = await unit.get(trigger_state_key(schedule_id))
     return None if value is None else _to_trigger_state(value)
 
 
 def save(unit: UnitOfWork, old: Schedule | None, new: Schedule | None) -> None:
-    """Write it with all that it is found by, whether that has changed or not: saving mends it."""
+    """Write the schedule with all its index entries, changed or not: saving repairs them."""
     known = new or old
     assert known is not None
     save_trigger_state(
@@ -85,7 +88,7 @@ def save(unit: UnitOfWork, old: Schedule | None, new: Schedule | None) -> None:
 def save_trigger_state(
     unit: UnitOfWork, old: TriggerState | None, new: TriggerState | None
 ) -> None:
-    """Write where it stands, and where it is found when it is due."""
+    """Write the trigger state and its due entry."""
     known = new or old
     assert known is not None
     if old is not None and old.trigger is not None:
@@ -99,7 +102,7 @@ def save_trigger_state(
 
 
 def found_by(planned: Value | None, state: Value | None) -> set[Key]:
-    """All that the two records of a schedule want to be found by; nothing, if it is gone."""
+    """Return the index entries that the two records require; none if the schedule is gone."""
     if planned is None or state is None:
         return set()
     trigger = _to_trigger_state(state).trigger
@@ -107,11 +110,12 @@ def found_by(planned: Value | None, state: Value | None) -> set[Key]:
 
 
 def trigger_of(schedule: Schedule) -> Key | None:
-    """Where it is found when it is due."""
+    """Return the key of the due entry, or None."""
     return _trigger_state(schedule).trigger
 
 
 def from_values(planned: Value, state: Value) -> Schedule:
+    """Return the schedule of its two stored values."""
     trigger = _to_trigger_state(state)
     return Schedule(
         id=trigger.id,

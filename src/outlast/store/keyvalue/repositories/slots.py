@@ -1,4 +1,4 @@
-"""Slots: one record for each that was answered, and what becomes of it."""
+"""Slot records: one for each answered slot."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be the name of anything."""
+    """Return True if the text is a valid name."""
     try:
         check_name(text, what="name")
     except InvalidJob:
@@ -23,11 +23,12 @@ def is_name(text: str) -> bool:
 
 
 def save(unit: UnitOfWork, row: SlotRecord) -> None:
+    """Write the record of a slot."""
     unit.put(key_layout.slot_key(row.slot), _to_value(row))
 
 
 async def take_by_hand(unit: UnitOfWork, slot: Slot, job: Job) -> None:
-    """For a job that no schedule made: a slot that nobody answered, or without a job."""
+    """Assign a slot without a job to a job that no schedule made."""
     value = await unit.get(key_layout.slot_key(slot))
     there = None if value is None else from_value(value)
     row = SlotRecord(
@@ -43,14 +44,14 @@ async def take_by_hand(unit: UnitOfWork, slot: Slot, job: Job) -> None:
 
 
 async def misfire(unit: UnitOfWork, record: JobRecord) -> None:
-    """The job of a slot could not start in time: the slot stays its own, and was skipped."""
+    """Mark the job's slot as skipped: the job missed its start deadline."""
     row = await held(unit, record)
     if row is not None:
         save(unit, replace(row, outcome=SlotOutcome.SKIPPED))
 
 
 async def held(unit: UnitOfWork, record: JobRecord) -> SlotRecord | None:
-    """The row of the slot that the job was made for, while it is the job's own."""
+    """Return the slot that the job was made for, while it names the job."""
     if record.series is None or record.job.slot_at is None:
         return None
     value = await unit.get(key_layout.slot_key(Slot(series=record.series, at=record.job.slot_at)))
@@ -59,6 +60,7 @@ async def held(unit: UnitOfWork, record: JobRecord) -> SlotRecord | None:
 
 
 def from_value(value: Value) -> SlotRecord:
+    """Return the slot record of a stored value."""
     job_id = value.get("job_id")
     return SlotRecord(
         slot=Slot(series=value["series"], at=key_layout.from_time_key(value["slot_at"])),
