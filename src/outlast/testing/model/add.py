@@ -1,4 +1,4 @@
-"""How the model store takes a new job."""
+"""Add jobs to the model store."""
 
 from datetime import datetime
 
@@ -13,7 +13,7 @@ from outlast.testing.model.tables import Tables
 
 
 def add_job(tables: Tables, new: NewJob, now: datetime) -> Added:
-    """Store one job, or say who stands in its place, or why it cannot be kept."""
+    """Add one job; return its holder or the reason if it is not added."""
     if new.id in tables.jobs:
         return Added(new.id, created=False)
     if (holder := _holder(tables, new)) is not None:
@@ -51,7 +51,7 @@ def _keep(tables: Tables, new: NewJob, now: datetime) -> None:
         root_id=None if before is None else before.root_id,
     )
     tables.insert(job)
-    _tell_the_one_before(tables, job)
+    _record_retry(tables, job)
     if new.member and new.group_id is not None:
         tables.members[job.id] = new.group_id
     if new.slot is not None:
@@ -75,7 +75,7 @@ def _by_hand(tables: Tables, slot: Slot, job: Job) -> SlotRecord:
     )
 
 
-def _tell_the_one_before(tables: Tables, job: Job) -> None:
+def _record_retry(tables: Tables, job: Job) -> None:
     if job.retry_of is not None:
         event = EventRecord(
             id=next(tables.event_ids),

@@ -1,4 +1,4 @@
-"""How the model store writes one change."""
+"""Apply changes to the model store."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -20,7 +20,7 @@ from outlast.testing.model.tables import Tables
 
 
 def apply_change(tables: Tables, change: Change, clock: Clock) -> bool:
-    """Write the change if its token is current and its guard holds; whether it did."""
+    """Write the change if its token is current and its guard holds; return whether it did."""
     job = tables.jobs.get(change.job_id)
     if job is None or not is_storable_change(change):
         return False
@@ -42,19 +42,19 @@ def _guard_holds(tables: Tables, job: Job, change: Change, clock: Clock) -> bool
         case Guard.WAITING:
             return job.state in WAITING
         case Guard.RESERVATION_EXPIRED:
-            return job.state in WAITING and reservations.is_silent(tables, job.id, clock)
+            return job.state in WAITING and reservations.is_expired(tables, job.id, clock)
         case Guard.STATE:
             is_followed = change.successor is not None and job.id in tables.successors
             return job.state is change.was and job.state in WAITING | FINAL and not is_followed
         case Guard.DETACHED:
-            return tables.is_adrift(job)
+            return tables.is_detached(job)
     assert_never(change.move.guard)
 
 
 def _record_refusal(tables: Tables, change: Change, now: datetime) -> None:
     if change.move.guard is Guard.OPEN:
         late, wanted = EventKind.LATE_WRITE_REFUSED, change.move.to.value
-        tables.document(change, late, at=now, run_id=None, reason=wanted)
+        tables.append_event(change, late, at=now, run_id=None, reason=wanted)
 
 
 def _write(tables: Tables, job: Job, change: Change, now: datetime) -> None:
@@ -91,12 +91,12 @@ def _settle(tables: Tables, job: Job, change: Change, now: datetime) -> None:
 def _record(
     tables: Tables, change: Change, kind: EventKind, now: datetime, run_id: RunId | None
 ) -> None:
-    detail = None if change.move.run is RunStatus.FAILED else change.error  # its run has that
-    tables.document(change, kind, at=now, run_id=run_id, reason=change.reason, detail=detail)
+    detail = None if change.move.run is RunStatus.FAILED else change.error  # the run has it
+    tables.append_event(change, kind, at=now, run_id=run_id, reason=change.reason, detail=detail)
 
 
 def _taken(tables: Tables, job: Job, change: Change, now: datetime) -> tuple[Job, Change]:
-    """A job adrift, behind all others and with the run it lacked; its successor it keeps."""
+    """Put a detached job behind all others and open the run it lacks; it keeps its successor."""
     position = tables.new_position(job.queue, 0)
     job = replace(job, priority=0, position=position, available_at=now)
     if job.id in tables.successors:
@@ -110,7 +110,7 @@ def _taken(tables: Tables, job: Job, change: Change, now: datetime) -> tuple[Job
 
 
 def _insert_successor(tables: Tables, job: Job, successor: Successor, now: datetime) -> None:
-    """The next of the chain: what was asked and what was counted, and nothing of what was done."""
+    """Add the next job of the chain."""
     if job.id in tables.members:
         tables.members[successor.id] = tables.members[job.id]
     position = tables.new_position(job.queue, job.priority)

@@ -1,4 +1,4 @@
-"""How the model store chooses jobs and opens their runs."""
+"""Select jobs for a claim of the model store, and open their runs."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ from outlast.testing.model.tables import Tables
 def choose(
     tables: Tables, jobs: Sequence[Job], *, limit: int, prefetch: int, now: datetime
 ) -> list[Job]:
-    """Those of the queued `jobs`, given in claim order, that one claim takes."""
+    """Return those of the queued `jobs`, given in claim order, that one claim takes."""
     running = [tables.jobs[job_id] for job_id in tables.leases]
     chosen: list[Job] = []
     for job in jobs:
@@ -30,7 +30,7 @@ def choose(
 
 
 def open_run(tables: Tables, job: Job, run_id: RunId, holder: LeaseHolder, now: datetime) -> Claim:
-    """Open the next run of a job, under the next token."""
+    """Open the next run of a job under the next token."""
     job = start_run(job, holder, now)
     tables.jobs[job.id] = job
     tables.runs[job.id].append(_run(job, run_id, holder, now))

@@ -1,4 +1,4 @@
-"""How the model store edits and moves jobs that wait, and makes positions even."""
+"""Edit and move waiting jobs of the model store, and normalise positions."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +18,7 @@ from outlast.testing.model.tables import Tables
 
 
 def may_change(tables: Tables, job: Job, change: Change, now: datetime) -> bool:
-    """Whether its edit can be kept, and the target of its place is beside it."""
+    """Return True if the edit is valid, and the target of a move waits in the same line."""
     if change.edit is not None and not is_storable_edit(job, change.edit, now):
         return False
     if change.place is None or change.place.target is None:
@@ -54,7 +54,7 @@ def move(tables: Tables, job: Job, change: Change) -> None:
 
 
 def normalise(tables: Tables, name: str, now: datetime) -> int:
-    """Make the positions of a queue even; how many changed."""
+    """Make the positions of a queue even; return how many changed."""
     queue = tables.queue(name)
     waiting = [job for job in tables.jobs.values() if job.queue == name and job.state in WAITING]
     changed: dict[JobId, int] = {}
