@@ -40,7 +40,7 @@ from outlast.testing.conformance.factories import (
     take,
     take_many,
 )
-from support.engines.linearizability import MakeWorld, Pairs, Verb
+from support.engines.linearizability import InterleavingCheck, MakeWorld, Verb
 
 MOMENT = timedelta(milliseconds=1)
 SMALLEST = 10
@@ -317,9 +317,9 @@ WORLDS: Mapping[str, MakeWorld] = {
 
 @pytest.mark.parametrize("name", WORLDS)
 async def test_two_who_meet_anywhere_leave_what_one_after_the_other_would(name: str) -> None:
-    pairs = await Pairs.of(WORLDS[name])
+    pairs = await InterleavingCheck.of(WORLDS[name])
 
-    assert await pairs.all_torn() == []
+    assert await pairs.all_anomalies() == []
 
 
 async def _planned(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
@@ -343,13 +343,13 @@ SMALL: Mapping[str, MakeWorld] = {
 
 @pytest.mark.parametrize("name", SMALL)
 async def test_the_same_where_transactions_are_small(name: str) -> None:
-    pairs = await Pairs.of(SMALL[name], most_writes=SMALLEST)
+    pairs = await InterleavingCheck.of(SMALL[name], most_writes=SMALLEST)
 
-    assert await pairs.all_torn() == []
+    assert await pairs.all_anomalies() == []
 
 
 async def test_group_is_not_shown_before_the_entries_of_its_members_are_written() -> None:
-    pairs = await Pairs.of(_group_at_work(GroupMode.SEQUENTIAL), most_writes=SMALLEST)
+    pairs = await InterleavingCheck.of(_group_at_work(GroupMode.SEQUENTIAL), most_writes=SMALLEST)
 
-    assert await pairs.torn("fail", "look") == []
-    assert await pairs.torn("look", "fail") == []
+    assert await pairs.anomalies("fail", "look") == []
+    assert await pairs.anomalies("look", "fail") == []
