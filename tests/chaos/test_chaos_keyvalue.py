@@ -44,7 +44,7 @@ class Crew:
     async def all_done(self) -> None:
         for handle in self.handles:
             await handle.wait("120s")
-        jobs = [await handle.job() for handle in self.handles]
+        jobs = [await handle.read() for handle in self.handles]
         assert {job.state for job in jobs} == {State.SUCCEEDED}
         assert set(self.ran) == set(range(len(self.handles))), "one was lost"
         assert (await verify(self.app.store)).is_sound

@@ -24,7 +24,7 @@ from support.postgres.clock import DatabaseClock
 
 FROM, TO = "sqlite:////source.db", "sqlite:////target.db"
 SEAL = timedelta(seconds=30)
-WRITES = ("stand", "load", "apply")
+WRITES = ("change_transfer_status", "load", "apply")
 
 
 class Died(BaseException):
@@ -67,11 +67,11 @@ class Mortal:
 
     def __getattr__(self, name: str) -> Any:
         there = getattr(self._store, name)
-        if name in {"capabilities", "listen", "exists"}:
+        if name in {"capabilities", "subscribe", "exists"}:
             return there
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            if name == "hold":
+            if name == "acquire_lock":
                 return _Hold()  # the lock of a process dies with it
             return await self._life.live(name, there, *args, **kwargs)
 

@@ -34,7 +34,7 @@ SOON = timedelta(milliseconds=100)
 PROGRAM = """
 import asyncio, os, signal, sys
 from datetime import timedelta
-from outlast.transfer import Copier
+from outlast.transfer import StoreCopy
 from outlast.core.ids import Ids
 from outlast.store.open import open_store
 from random import Random
@@ -45,8 +45,8 @@ class Fatal:
         self.store, self.stage = store, stage
     def __getattr__(self, name):
         return getattr(self.store, name)
-    async def stand(self, step):
-        taken = await self.store.stand(step)
+    async def change_transfer_status(self, step):
+        taken = await self.store.change_transfer_status(step)
         if step.stage == self.stage:
             os.kill(os.getpid(), signal.SIGKILL)
         return taken
@@ -56,7 +56,7 @@ async def main(one, other, stage):
     await source.open()
     await target.open()
     ids = Ids(lambda: datetime.now(UTC), Random(1).getrandbits)
-    await Copier(Fatal(source, stage), Fatal(target, stage), from_url=one, to_url=other,
+    await StoreCopy(Fatal(source, stage), Fatal(target, stage), from_url=one, to_url=other,
                  new_id=ids.job, grace=timedelta(0), seal=timedelta(seconds=3)).run()
 
 asyncio.run(main(*sys.argv[1:]))

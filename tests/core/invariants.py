@@ -120,8 +120,8 @@ def _check_delivery(line: Line) -> None:
     if line.delivery is Delivery.LEASE:
         must(len(line.rows) == 1, "a lease job has no successor")
         return
-    must(all(row.token <= 1 for row in line.rows), "a chain or once job runs at most once")
-    owed = [line.delivery is Delivery.CHAIN and _is_owed_a_successor(row) for row in line.rows]
+    must(all(row.token <= 1 for row in line.rows), "a linked or once job runs at most once")
+    owed = [line.delivery is Delivery.LINKED and _is_owed_a_successor(row) for row in line.rows]
     has = [True] * (len(line.rows) - 1) + [False]
     must(has == owed, "a successor follows a failure with attempts left, unless cancelled")
 

@@ -36,7 +36,7 @@ def test_one_that_would_wait_is_refused_and_closed() -> None:
         finally:
             closed.append(True)
 
-    with pytest.raises(RuntimeError, match="waits for something"):
+    with pytest.raises(RuntimeError, match="suspended"):
         run_without_waiting(waits())
 
     assert closed == [True]

@@ -14,11 +14,11 @@ from outlast.core.ordering import (
     distribute_positions,
     first_position,
     next_position,
-    normalised,
+    renumber_positions,
 )
-from outlast.core.position import ROOM, Anchor, JobEdit, MoveTo, PositionedJob, move_job
+from outlast.core.position import SPACE_PER_JOB, Anchor, JobEdit, MoveTo, PositionedJob, move_job
 from outlast.core.sync_coroutine import run_without_waiting
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 TARGET = JobId("the-target")
 
@@ -245,10 +245,10 @@ def test_a_new_job_is_behind_and_a_first_one_before_and_neither_is_at_zero(end: 
 
 
 @given(st.lists(st.integers(-5, 5), max_size=30), st.sampled_from(Ordering))
-def test_normalised_positions_keep_the_order(places: list[int], ordering: Ordering):
+def test_renumbered_positions_keep_the_order(places: list[int], ordering: Ordering):
     places.sort()
 
-    even = normalised(places, ordering, 10)
+    even = renumber_positions(places, ordering, 10)
 
     assert even == sorted(even)
     if ordering is Ordering.POSITION:
@@ -256,7 +256,7 @@ def test_normalised_positions_keep_the_order(places: list[int], ordering: Orderi
     else:
         assert [(p > 0) - (p < 0) for p in even] == [(p > 0) - (p < 0) for p in places]
         assert len(set(even)) == len(places) - max(0, places.count(0) - 1)
-    assert normalised(even, ordering, 10) == even
+    assert renumber_positions(even, ordering, 10) == even
 
 
 def test_a_window_has_room_for_more_after_it_was_spread():
@@ -267,14 +267,14 @@ def test_a_window_has_room_for_more_after_it_was_spread():
             break
 
     gaps = [line.jobs[b] - line.jobs[a] for a, b in pairwise(line.order)]
-    assert max(gaps) >= ROOM
+    assert max(gaps) >= SPACE_PER_JOB
 
 
 @pytest.mark.parametrize(
     ("where", "target"), [(Anchor.FRONT, TARGET), (Anchor.BEFORE, None), (Anchor.SWAP, None)]
 )
 def test_a_place_has_a_target_exactly_when_it_needs_one(where: Anchor, target: JobId | None):
-    with pytest.raises(InvalidJob, match=str(where)):
+    with pytest.raises(InvalidArgument, match=str(where)):
         MoveTo(where, target)
 
 
@@ -284,5 +284,5 @@ def test_an_edit_names_what_it_gives_and_never_tells_the_params():
 
 @pytest.mark.parametrize("given_up", [{}, {"delay": "both", "at": "both"}])
 def test_an_edit_changes_something_and_is_due_once(given_up: dict[str, object]):
-    with pytest.raises(InvalidJob):
+    with pytest.raises(InvalidArgument):
         JobEdit(**given_up)

@@ -45,7 +45,7 @@ class Line:
         self.words = asyncio.Queue()
         self.told = []
         self.events = []
-        self.is_clogged = False
+        self.is_backed_up = False
 
     def send(self, kind, **values):
         self.told.append(kind)
@@ -172,10 +172,10 @@ async def test_events_go_to_a_child_that_listens_and_wait_for_one(family, nurser
     kin = await nursery.next(listens=True)
     await gathering
     family.pass_on(TelemetryEvent("second", {}))
-    kin.line.is_clogged = True
+    kin.line.is_backed_up = True
     family.pass_on(TelemetryEvent("third", {}))
     while_clogged = list(kin.line.events)
-    kin.line.is_clogged = False
+    kin.line.is_backed_up = False
     family.pass_on(TelemetryEvent("fourth", {}))
 
     assert while_clogged == ["first", "second"]

@@ -76,7 +76,7 @@ async def test_the_one_to_blame_pays_and_its_neighbours_are_handed_back(store):
 
 
 @pytest.mark.parametrize(
-    ("delivery", "state"), [(Delivery.CHAIN, State.FAILED), (Delivery.ONCE, State.FAILED)]
+    ("delivery", "state"), [(Delivery.LINKED, State.FAILED), (Delivery.ONCE, State.FAILED)]
 )
 async def test_what_never_runs_twice_is_lost_with_its_process_guilty_or_not(store, delivery, state):
     beside = await started(store, delivery=delivery)

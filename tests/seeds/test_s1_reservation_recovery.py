@@ -130,7 +130,7 @@ async def test_expired_one_is_set_to_expired_and_the_next_tick_dispatches_the_he
     assert (before, done.expired, done.actions) == ([], 1, 1)
     assert await status(store, held) == ("expired", "caller_silent")
     assert (await job_of(store, held.job_id)).state is State.CANCELLED
-    assert (await head.job()).state is State.SUCCEEDED
+    assert (await head.read()).state is State.SUCCEEDED
 
 
 @pytest.mark.req("S1-4.3.c", "S1-4.3.d", "S1-4.3.f")
@@ -325,7 +325,7 @@ async def test_supervised_worker_killed_in_a_direct_run_frees_its_queue(
     first = grow("--instance-id", "it").ready()
     app = register_all(Outlast(f"sqlite:///{book.path}"), book.notes)
     async with app:
-        await app.set_queue("default", concurrency=1)
+        await app.queues.save("default", concurrency=1)
         handle = await app.registry.get("waits").run_now(gate="never")
         until(lambda: book.notes.of(handle.id), what="its run")
         _kill(first, what)

@@ -118,7 +118,7 @@ async def test_positions_and_order_are_the_same_with_memory_wiped(
 
 @pytest.mark.req("S1-1.3.f")
 def test_killed_in_mid_run_the_run_is_on_disk(path: Path, sql: Sql) -> None:
-    with Child(hold_a_story, path, "chain", {}) as worker:
+    with Child(hold_a_story, path, "linked", {}) as worker:
         job_id = worker.hear()
         worker.kill()
 
@@ -141,7 +141,7 @@ async def test_killed_after_a_failure_the_retry_is_there(path: Path) -> None:
     store = await opened(path, clock=clock)
     [_, successor] = await store.chain(chain)
     waiting = await job_of(store, lease)
-    taken = {claim.id for claim in [await take(store, types=[t]) for t in ("chain", "lease")]}
+    taken = {claim.id for claim in [await take(store, types=[t]) for t in ("linked", "lease")]}
     await store.close()
 
     assert (successor.retry_of, successor.state) == (chain, State.SCHEDULED)

@@ -146,7 +146,7 @@ async def test_however_many_are_completed_the_first_look_takes_what_is_due(
     engine.close()
     counts = await store.counts()
     assert first == 1
-    assert (await due.job()).state == "succeeded"
+    assert (await due.read()).state == "succeeded"
     assert sum(counts.values()) == 101
 
 
@@ -161,12 +161,12 @@ async def test_the_first_delay_is_sixty_seconds_unless_set(
 
     for _ in range(4):
         await drain(companion.app)
-        delays.append((await handle.job()).available_at - clock.now())
+        delays.append((await handle.read()).available_at - clock.now())
         clock.advance(delays[-1])
     await drain(companion.app)
 
     assert [delay.total_seconds() for delay in delays] == [seconds * 2**n for n in range(4)]
-    job = await handle.job()
+    job = await handle.read()
     assert (job.state, job.failures) == ("dead_letter", 5)
 
 

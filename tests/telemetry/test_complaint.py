@@ -24,9 +24,9 @@ def test_first_failure_is_told_and_then_the_tenth_and_the_hundredth(
         complaint.failed(GONE)
 
     assert caplog.messages == [
-        "cannot take jobs, will try again: nobody answers",
-        "cannot take jobs, will try again (10 times in a row): nobody answers",
-        "cannot take jobs, will try again (100 times in a row): nobody answers",
+        "cannot take jobs; retrying failures=1: nobody answers",
+        "cannot take jobs; retrying failures=10: nobody answers",
+        "cannot take jobs; retrying failures=100: nobody answers",
     ]
 
 
@@ -39,7 +39,7 @@ def test_end_is_told_once_and_the_next_failure_is_a_first_one(
     complaint.recovered()
     complaint.failed(GONE)
 
-    first = "cannot take jobs, will try again: nobody answers"
+    first = "cannot take jobs; retrying failures=1: nobody answers"
     assert caplog.messages == [first, "can take jobs again", first]
 
 

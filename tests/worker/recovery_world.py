@@ -16,7 +16,7 @@ from outlast.worker.maintenance.recovery import Recovered, Recovery
 BEFORE = LeaseHolder(instance_id="worker-1", boot_id="boot-1")
 NOW = LeaseHolder(instance_id="worker-1", boot_id="boot-2")
 OTHER = LeaseHolder(instance_id="worker-2", boot_id="boot-3")
-PRESETS = (Delivery.LEASE, Delivery.CHAIN, Delivery.ONCE)
+PRESETS = (Delivery.LEASE, Delivery.LINKED, Delivery.ONCE)
 
 
 async def recover(store: Store, **over: Any) -> Recovered:

@@ -244,7 +244,7 @@ async def test_a_stopping_worker_hands_it_back_and_leaves_nothing(app, tmp_path)
         pids = await word(tmp_path / "mark")
 
     await gone(*pids)
-    assert (await handle.job()).state is State.QUEUED
+    assert (await handle.read()).state is State.QUEUED
     assert await statuses(app, handle) == [("released", "shutdown")]
 
 

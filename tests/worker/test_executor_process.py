@@ -71,7 +71,7 @@ async def test_an_outcome_is_what_it_is_elsewhere(app, worker, kind, state, stat
 
     await until(is_over)
 
-    job = await handle.job()
+    job = await handle.read()
     assert job.state is state
     assert await statuses(app, handle) == [(status, reason)]
     if state is State.RETRY_WAIT:
@@ -240,7 +240,7 @@ async def test_a_stopping_worker_leaves_no_process(app, tmp_path):
         pids = await word(tmp_path / "mark")
 
     await gone(idle, *pids)
-    assert (await handle.job()).state is State.QUEUED
+    assert (await handle.read()).state is State.QUEUED
     assert await statuses(app, handle) == [("released", "shutdown")]
 
 

@@ -282,13 +282,13 @@ async def test_a_report_does_not_wait_for_the_runs_own_transaction(app, store):
         return "paid"
 
     held = asyncio.Event()
-    real = store.report
+    real = store.record_progress
 
     async def report(reports):
         await held.wait()
         return await real(reports)
 
-    store.report = report
+    store.record_progress = report
     async with app.worker():
         handle = await pay.enqueue()
         result = await handle.result(SOON)
@@ -350,7 +350,7 @@ async def test_a_reporter_pauses_between_its_writes(app, store):
 
     @app.job
     async def step(run: Run) -> None:
-        run._tell = reporter.tell
+        run._notify = reporter.tell
         while len(times) < 5:
             run.progress(len(times))
             await asyncio.sleep(0.001)

@@ -8,7 +8,7 @@ from recovery_world import BEFORE, NOW, OTHER, PRESETS, check_invariants, recove
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, Failed, Released, Skipped, Stopped
-from outlast.core.run import NOBODY
+from outlast.core.run import UNKNOWN_HOLDER
 from outlast.core.state import RunStatus, State
 from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import FakeClock
@@ -34,7 +34,7 @@ from support.corruption.sqlite import SqliteWrecker
 from support.crash.sqlite_recovery import close_unfollowed
 from support.crash.sqlite_target import dump
 
-CHAIN = {"delivery": Delivery.CHAIN}
+LINKED = {"delivery": Delivery.LINKED}
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def wrecker(store):
 
 AFTER_LOSS = {
     Delivery.LEASE: (State.QUEUED, EventKind.REQUEUED),
-    Delivery.CHAIN: (State.FAILED, EventKind.CHAINED),
+    Delivery.LINKED: (State.FAILED, EventKind.CHAINED),
     Delivery.ONCE: (State.FAILED, EventKind.CLOSED),
 }
 
@@ -83,12 +83,12 @@ async def test_open_run_of_an_earlier_boot_is_lost_at_once(store, clock, deliver
         "startup_recovery",
         f"holder={BEFORE.instance_id} boot={BEFORE.boot_id}",
     )
-    assert len(await store.chain(claim.id)) == 1 + (delivery is Delivery.CHAIN)
+    assert len(await store.chain(claim.id)) == 1 + (delivery is Delivery.LINKED)
     await check_invariants(store)
 
 
 async def test_lost_run_with_a_cancel_request_ends_cancelled(store):
-    claim = await start(store, **CHAIN)
+    claim = await start(store, **LINKED)
     await settle(store, await job_of(store, claim.id), CancelRequested())
 
     await recover(store)
@@ -100,7 +100,7 @@ async def test_lost_run_with_a_cancel_request_ends_cancelled(store):
 @pytest.mark.parametrize("delivery", PRESETS)
 async def test_running_job_without_a_run_gets_a_lost_one(store, wrecker, delivery):
     job_id = await put(store, delivery=delivery)
-    await wrecker.cut_loose(job_id)
+    await wrecker.detach(job_id)
 
     done = await recover(store)
 
@@ -121,7 +121,7 @@ async def test_job_left_open_by_a_run_that_succeeded_only_ends(store, wrecker, c
     claim = await start(store, delivery=delivery)
     await settle(store, claim, SUCCEEDED)
     runs = await store.runs(claim.id)
-    await wrecker.cut_loose(claim.id)
+    await wrecker.detach(claim.id)
     clock.advance(SECOND)
 
     done = await recover(store)
@@ -143,9 +143,9 @@ async def test_job_left_open_by_a_run_that_went_wrong_is_judged_by_its_rule(
     claim = await start(store, delivery=delivery)
     await settle(store, claim, event)
     expected, runs = await store.chain(claim.id), await store.runs(claim.id)
-    if delivery is Delivery.CHAIN:
-        await wrecker.unfollow(claim.id)
-    await wrecker.cut_loose(claim.id)
+    if delivery is Delivery.LINKED:
+        await wrecker.drop_successor(claim.id)
+    await wrecker.detach(claim.id)
 
     done = await recover(store)
 
@@ -174,7 +174,7 @@ async def test_job_left_open_goes_where_its_last_run_says(store, wrecker, event,
     claim = await start(store)
     await settle(store, claim, event)
     failures = (await job_of(store, claim.id)).failures
-    await wrecker.cut_loose(claim.id)
+    await wrecker.detach(claim.id)
 
     done = await recover(store)
 
@@ -189,7 +189,7 @@ async def test_last_attempt_left_open_is_a_dead_letter(store, wrecker):
     await settle(store, claim, FAILED)
     again = await take(store)
     await settle(store, again, FAILED)
-    await wrecker.cut_loose(claim.id)
+    await wrecker.detach(claim.id)
 
     await recover(store)
 
@@ -199,9 +199,9 @@ async def test_last_attempt_left_open_is_a_dead_letter(store, wrecker):
 
 
 async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(store, wrecker):
-    claim = await start(store, max_attempts=3, params='{"n":1}', priority=4, **CHAIN)
+    claim = await start(store, max_attempts=3, params='{"n":1}', priority=4, **LINKED)
     await settle(store, claim, FAILED)
-    await wrecker.unfollow(claim.id)
+    await wrecker.drop_successor(claim.id)
 
     done = await recover(store)
     while claims := await take_many(store):
@@ -218,7 +218,7 @@ async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(stor
 
 
 async def test_failed_link_without_attempts_left_is_given_up(store):
-    await close_unfollowed(store, claim := await start(store, max_attempts=1, **CHAIN))
+    await close_unfollowed(store, claim := await start(store, max_attempts=1, **LINKED))
 
     done = await recover(store)
 
@@ -231,7 +231,7 @@ async def test_failed_link_without_attempts_left_is_given_up(store):
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.CANCELLED, State.SUCCEEDED])
 async def test_failed_link_with_a_successor_is_left_alone(store, state):
-    claim = await start(store, **CHAIN)
+    claim = await start(store, **LINKED)
     await settle(store, claim, FAILED)
     if state is State.CANCELLED:
         await settle(store, (await store.chain(claim.id))[1], CancelRequested())
@@ -350,14 +350,14 @@ async def test_run_that_nobody_is_known_to_hold_is_of_an_unknown_owner(store, wr
 
     run = await last_run(store, claim.id)
     assert (left, done) == (Recovered(), Recovered(unknown=1))
-    assert (run.holder, run.reason) == (NOBODY.instance_id, "startup_recovery")
+    assert (run.holder, run.reason) == (UNKNOWN_HOLDER.instance_id, "startup_recovery")
     assert (await job_of(store, claim.id)).state is State.QUEUED
 
 
 async def test_every_repair_has_its_line_and_all_of_them_one_more(store, wrecker, caplog):
     lost = await start(store)
     loose = await put(store, queue="loose")
-    await wrecker.cut_loose(loose)
+    await wrecker.detach(loose)
     caplog.set_level(logging.INFO)
 
     await recover(store)
@@ -379,12 +379,12 @@ async def test_more_than_one_page_of_everything_is_repaired(store, wrecker, monk
     monkeypatch.setattr(module, "AT_ONCE", 2)
     for number in range(5):
         await start(store, queue=f"held-{number}")
-        await wrecker.cut_loose(await put(store, queue="loose"))
-        ended, link = await start(store, queue="a"), await start(store, queue="b", **CHAIN)
+        await wrecker.detach(await put(store, queue="loose"))
+        ended, link = await start(store, queue="a"), await start(store, queue="b", **LINKED)
         await settle(store, ended, SUCCEEDED)
-        await wrecker.cut_loose(ended.id)
+        await wrecker.detach(ended.id)
         await settle(store, link, FAILED)
-        await wrecker.unfollow(link.id)
+        await wrecker.drop_successor(link.id)
         gone = await start(store, queue="c")
         await settle(store, gone, SUCCEEDED)
         await put(store, queue="later")

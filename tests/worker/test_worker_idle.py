@@ -12,7 +12,7 @@ from outlast.store.open import open_store
 from outlast.worker.dispatcher import EMPTY_LOOKS
 from outlast.worker.maintenance.loop import Maintenance
 
-QUIET = {"listen", "open", "close", "capabilities", "exists", "path"}
+QUIET = {"subscribe", "open", "close", "capabilities", "exists", "path"}
 """What asks nothing of the database."""
 
 
@@ -53,7 +53,7 @@ async def test_idle_worker_asks_its_store_at_most_twice_a_second(counting):
         await until(lambda: counting.asked["claim"] >= resting, within=60)
         counting.asked.clear()
         began = loop.time()
-        await until(lambda: counting.asked["claim"] >= 3 and counting.asked["chores"] >= 4)
+        await until(lambda: counting.asked["claim"] >= 3 and counting.asked["maintenance_due"] >= 4)
         seconds, asked = loop.time() - began, counting.asked.copy()
 
     # Each may be asked once more than its share: those seconds begin and end anywhere.
@@ -66,7 +66,7 @@ async def test_look_that_finds_nothing_is_the_only_question_of_a_tick(counting):
     tidied = await Maintenance(counting, lambda: "unused").run_once()
 
     assert Capability.MAINTENANCE_CHECK in counting.capabilities
-    assert (tidied.reclaimed, dict(counting.asked)) == (0, {"chores": 1})
+    assert (tidied.reclaimed, dict(counting.asked)) == (0, {"maintenance_due": 1})
     await counting.close()
 
 

@@ -343,7 +343,7 @@ class Later:
 
 @pytest.mark.parametrize("sink", [None, "sentry", afterwards, Later(), Told])
 def test_what_can_be_no_sink_is_refused(app: Outlast, sink) -> None:
-    with pytest.raises(InvalidType, match="a sink of failures is"):
+    with pytest.raises(InvalidType, match="a failure sink is"):
         app.on_failure(sink)
 
 

@@ -37,7 +37,7 @@ def holding(app: Outlast) -> None:
         await stay()
 
     app.job(name="leased", retry=Backoff(3))(hold)
-    app.job(name="chained", delivery="chain", retry=Backoff(3))(hold)
+    app.job(name="chained", delivery="linked", retry=Backoff(3))(hold)
     app.job(name="once", delivery="once")(hold)
 
 

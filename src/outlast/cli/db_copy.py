@@ -17,7 +17,7 @@ from outlast.cli.progress import Advance
 from outlast.clock import SystemClock
 from outlast.core.duration import parse_duration
 from outlast.core.ids import Ids
-from outlast.errors import InvalidJob, StoreMissing
+from outlast.errors import InvalidArgument, StoreMissing
 from outlast.store.contract import Store
 from outlast.store.open import open_store
 from outlast.transfer import Copied, StoreCopy, address_of
@@ -46,7 +46,7 @@ def command(from_url: str, to_url: str, grace: str, as_json: bool, plain: bool) 
         out = Output(as_json=as_json, plain=plain)
         span = _grace(grace)
         if address_of(from_url) == address_of(to_url):
-            raise InvalidJob("--from and --to name the same store; name two")
+            raise InvalidArgument("--from and --to name the same store; name two")
         asyncio.run(_copy(out, from_url, to_url, span))
         sys.exit(Exit.OK)
 
@@ -55,9 +55,9 @@ def _grace(text: str) -> timedelta:
     try:
         span = parse_duration(text, what="--grace")
     except ValueError as error:
-        raise InvalidJob(str(error)) from error
+        raise InvalidArgument(str(error)) from error
     if span > MOST_GRACE:
-        raise InvalidJob(f"--grace is {text}; it can be at most 24h")
+        raise InvalidArgument(f"--grace is {text}; it can be at most 24h")
     return span
 
 

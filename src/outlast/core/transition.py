@@ -26,22 +26,22 @@ from outlast.core.limits import (
     is_text,
 )
 from outlast.core.position import JobEdit
-from outlast.core.run import NOBODY, Claim, LeaseHolder
+from outlast.core.run import UNKNOWN_HOLDER, Claim, LeaseHolder
 from outlast.core.state import FINAL, State
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument, InvalidJob
 
 
 def why_malformed(new: NewJob) -> str | None:
     """Return why no store can keep `new`, or None if all its fields are valid."""
     try:
         check_new_job(new)
-    except InvalidJob as error:
+    except InvalidArgument as error:
         return str(error)
     return None
 
 
 def check_new_job(new: NewJob) -> None:
-    """Raise InvalidJob if a field of `new` is not valid."""
+    """Raise InvalidArgument if a field of `new` is not valid."""
     for what, name in (("type", new.type), ("name", new.name), ("queue", new.queue)):
         check_name(name, what=what)
     check_priority(new.priority)
@@ -59,7 +59,7 @@ def check_new_job(new: NewJob) -> None:
 
 
 def check_dedupe_key(new: NewJob) -> None:
-    """Raise InvalidJob if the dedupe key of `new` is not valid."""
+    """Raise InvalidArgument if the dedupe key of `new` is not valid."""
     if new.key is not None:
         check_key(new.key.key, what="key")
         check_key(new.key.bucket, what="bucket", empty=True)
@@ -204,8 +204,8 @@ def start_missing_run(job: Job, now: datetime) -> Job:
     return replace(
         job,
         token=job.token + 1,
-        holder=NOBODY.instance_id,
-        boot_id=NOBODY.boot_id,
+        holder=UNKNOWN_HOLDER.instance_id,
+        boot_id=UNKNOWN_HOLDER.boot_id,
         started_at=job.started_at or now,
     )
 

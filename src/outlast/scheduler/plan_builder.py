@@ -13,7 +13,7 @@ from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import JobBlueprint, Plan, Schedule, TimeRule, check_plan, planned_at
 from outlast.core.schedule_codec import to_text
 from outlast.core.template import blueprint_of, from_record
-from outlast.errors import InvalidJob, InvalidSchedule
+from outlast.errors import InvalidArgument, InvalidSchedule
 from outlast.jobs.jobtype import JobType
 from outlast.jobs.registry import Registry
 from outlast.jobs.templates import blueprint_for
@@ -139,8 +139,8 @@ def of_type(registry: Registry, target: Target, params: Mapping[str, Any] | None
     """Jobs of a type this app knows, with all of its params; InvalidParams if they do not fit."""
     kind = registry.get(target) if isinstance(target, str) else target
     if not isinstance(kind, JobType):
-        raise InvalidJob(f"{kind!r:.80} is no job type of this app; give one, or its name")
-    return JobSource(blueprint_for(kind), None, kind.encode_args((), dict(params or {})))
+        raise InvalidArgument(f"{kind!r:.80} is no job type of this app; give one, or its name")
+    return JobSource(blueprint_for(kind), None, kind.encode_params((), dict(params or {})))
 
 
 def source_from_type(

@@ -1,5 +1,6 @@
 """Schedules as an app uses them: saved, edited, paused, looked at, and run by hand."""
 
+import builtins
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from outlast.core.duration import Duration
 from outlast.core.limits import check_name, repr_short
 from outlast.core.schedule import Plan, Schedule, SlotRecord
 from outlast.core.template import KIND
-from outlast.errors import InvalidSchedule, ScheduleChanged, UnknownSchedule, UnknownTemplate
+from outlast.errors import InvalidSchedule, ScheduleChanged, ScheduleNotFound, TemplateNotFound
 from outlast.jobs.client import Client
 from outlast.jobs.handle import Handle
 from outlast.jobs.registry import Registry
@@ -101,14 +102,14 @@ class ScheduleManager:
         )
 
     async def get(self, name: str) -> Schedule:
-        """The schedule of that name, or of that id; UnknownSchedule if there is none."""
+        """The schedule of that name, or of that id; ScheduleNotFound if there is none."""
         store = await self._client.store()
         found = await store.schedule(name)
         if found is None:
             raise _unknown(name, [each.name for each in await store.schedules(limit=PAGE)])
         return found
 
-    async def all(self) -> list[Schedule]:
+    async def list(self) -> builtins.list[Schedule]:
         """Every schedule, by name."""
         store = await self._client.store()
         found: list[Schedule] = []
@@ -134,20 +135,20 @@ class ScheduleManager:
         """Go on with the next slot from now."""
         return await self.edit(name, enabled=True)
 
-    async def next(self, name: str, *, limit: int = 10) -> list[Upcoming]:
+    async def next(self, name: str, *, limit: int = 10) -> builtins.list[Upcoming]:
         """Its next occurrences, with what a change of the clock does to them."""
         there = await self.get(name)
         now = await (await self._client.store()).now()
         return preview(there.plan.rule, now, limit=_bounded(limit))
 
-    async def test(self, *, limit: int = 10, **when: Unpack[When]) -> list[Upcoming]:
+    async def test(self, *, limit: int = 10, **when: Unpack[When]) -> builtins.list[Upcoming]:
         """The same for a rule that nobody has saved: `test(cron="0 2 * * *", timezone=…)`."""
         now = await (await self._client.store()).now()
         return preview(rule_of(when), now, limit=_bounded(limit))
 
     async def diff(
         self, name: str, *, limit: int = 10, **when: Unpack[When]
-    ) -> list[tuple[datetime, Side]]:
+    ) -> builtins.list[tuple[datetime, Side]]:
         """What an edit would change about its next slots."""
         rule = (await self.get(name)).plan.rule
         now = await (await self._client.store()).now()
@@ -155,7 +156,7 @@ class ScheduleManager:
 
     async def history(
         self, name: str, *, before: datetime | None = None, limit: int = 50
-    ) -> list[SlotRecord]:
+    ) -> builtins.list[SlotRecord]:
         """Its past slots and what became of them, the latest first; `before` pages on."""
         there = await self.get(name)
         store = await self._client.store()
@@ -173,7 +174,7 @@ class ScheduleManager:
 
     async def backfill(
         self, name: str, since: datetime, until: datetime, *, dry_run: bool = False
-    ) -> list[BackfillLine]:
+    ) -> builtins.list[BackfillLine]:
         """Run every slot of that time that nobody has claimed; with `dry_run`, only say which."""
         there = await self.get(name)
         store = await self._client.store()
@@ -181,7 +182,7 @@ class ScheduleManager:
             store, there, since, until, new_id=self._client.ids.job, dry_run=dry_run
         )
 
-    async def sync(self, declared: Mapping[str, ScheduleDeclaration]) -> list[Schedule]:
+    async def sync(self, declared: Mapping[str, ScheduleDeclaration]) -> builtins.list[Schedule]:
         """Bring what the code declares into the store; those written. Repeating it is harmless.
 
         A schedule edited since at run time stays as it is until its declaration changes. One that
@@ -231,7 +232,7 @@ class ScheduleManager:
             return of_type(self._registry, target, params)
         record = await (await self._client.store()).document(KIND, template)
         if record is None:
-            raise UnknownTemplate(
+            raise TemplateNotFound(
                 f"no template {repr_short(template)} is in this store; save one first"
             )
         return source_from_type(self._registry, record, params)
@@ -278,7 +279,7 @@ def _changed(name: str) -> ScheduleChanged:
     return ScheduleChanged(f"schedule {name} was changed meanwhile; read it again, and edit that")
 
 
-def _unknown(name: str, known: list[str]) -> UnknownSchedule:
+def _unknown(name: str, known: list[str]) -> ScheduleNotFound:
     near = get_close_matches(str(name), known, n=_NEAR) or known[:_NEAR]
     there = f"near it: {', '.join(near)}" if near else "there are none; save one first"
-    return UnknownSchedule(f"no schedule {repr_short(name)} is in this store; {there}")
+    return ScheduleNotFound(f"no schedule {repr_short(name)} is in this store; {there}")

@@ -14,7 +14,7 @@ from outlast.core.state import Loss, RunStatus
 from outlast.errors import OutlastError
 from outlast.jobs.executor_choice import ExecutorName
 from outlast.jobs.registry import Registry
-from outlast.run_context import Begin, Run
+from outlast.run_context import Begin, WorkerRun
 from outlast.worker import log_events
 from outlast.worker.deadlines import Deadlines
 from outlast.worker.executors.base import Executor
@@ -93,11 +93,11 @@ class AttemptRunner:
     def close(self) -> None:
         self._deadlines.close()
 
-    def _new_run(self, claim: Claim, kind: AnyType) -> Run:
+    def _new_run(self, claim: Claim, kind: AnyType) -> WorkerRun:
         tell = None if self._reporter is None else self._reporter.tell
         # What its type asks for counts, also where a test runs it in another place.
         begin = None if kind.policy.executor in {"process", "command"} else self._begin
-        return Run(claim, begin=begin, loop=self._loop, tell=tell)
+        return WorkerRun(claim, begin=begin, loop=self._loop, notify=tell)
 
     def _tell_start(self, claim: Claim, kind: AnyType) -> None:
         name = kind.executor

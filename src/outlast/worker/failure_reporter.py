@@ -10,11 +10,10 @@ from datetime import timedelta
 from typing import Final
 
 from outlast.core.decide import Change
-from outlast.core.failure import ExceptionInfo
+from outlast.core.failure import ExceptionInfo, parse_traceback
 from outlast.core.failure_sink import FailedAttempt, FailureSink, raised_by
 from outlast.core.ids import JobId
 from outlast.core.run import Claim
-from outlast.core.trace_text import read_trace
 from outlast.worker.run_outcome import RemoteError
 
 log = logging.getLogger("outlast.worker")
@@ -110,6 +109,6 @@ class FailureReporter:
 def _raised(error: BaseException | None) -> tuple[ExceptionInfo, ...]:
     try:
         # What was raised in a handler's own process comes from there as text.
-        return read_trace(error.text) if isinstance(error, RemoteError) else raised_by(error)
+        return parse_traceback(error.text) if isinstance(error, RemoteError) else raised_by(error)
     except Exception:  # noqa: BLE001 - an exception with code of its own; its text is on the run
         return ()

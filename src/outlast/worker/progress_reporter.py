@@ -8,7 +8,7 @@ from typing import Final
 
 from outlast.core.run import Lease
 from outlast.errors import OperatorError
-from outlast.run_context import Run
+from outlast.run_context import WorkerRun
 
 log = logging.getLogger("outlast.worker")
 
@@ -27,15 +27,15 @@ class ProgressReporter:
         self._report = report
         self._between = between
         self._loop = asyncio.get_running_loop()
-        self._runs: list[Run] = []
+        self._runs: list[WorkerRun] = []
         self._task: asyncio.Task[None] | None = None
 
-    def tell(self, run: Run) -> None:
+    def tell(self, run: WorkerRun) -> None:
         """There is progress to take. Any thread may call it."""
         with suppress(RuntimeError):  # the loop is closed: nobody works here any more
             self._loop.call_soon_threadsafe(self._add, run)
 
-    async def last(self, run: Run) -> None:
+    async def last(self, run: WorkerRun) -> None:
         """Write what this run said last; its handler is done."""
         if run.has_news:
             await self._write([run])
@@ -44,7 +44,7 @@ class ProgressReporter:
         if self._task is not None:
             self._task.cancel()
 
-    def _add(self, run: Run) -> None:
+    def _add(self, run: WorkerRun) -> None:
         self._runs.append(run)
         if self._task is None:
             self._task = asyncio.create_task(self._write_all(), name="outlast-report")
@@ -58,7 +58,7 @@ class ProgressReporter:
         finally:
             self._task = None
 
-    async def _write(self, runs: list[Run]) -> bool:
+    async def _write(self, runs: list[WorkerRun]) -> bool:
         runs = [run for run in runs if run.has_news]
         try:
             answers = await self._report([(run.lease, run.take_progress()) for run in runs])

@@ -19,7 +19,7 @@ from outlast.core.run import Claim
 from outlast.core.state import Loss
 from outlast.errors import CommandFailed, LeaseLost, StopRequested, TransitionRefused
 from outlast.jobs.registry import JobType
-from outlast.run_context import Run
+from outlast.run_context import WorkerRun
 
 AnyType = JobType[Any, Any]
 
@@ -50,7 +50,7 @@ class ActiveRun:
         self,
         claim: Claim,
         kind: AnyType,
-        new_run: "Callable[[Claim, AnyType], Run]",
+        new_run: "Callable[[Claim, AnyType], WorkerRun]",
         slot: "asyncio.Task[Any] | None" = None,
         started: float = 0.0,
     ) -> None:
@@ -58,7 +58,7 @@ class ActiveRun:
         self.claim = claim
         self.kind = kind
         self._new_run = new_run
-        self._run: Run | None = None
+        self._run: WorkerRun | None = None
         self.slot = slot
         self.started = started
         self.task: asyncio.Task[Any] | None = None
@@ -70,7 +70,7 @@ class ActiveRun:
         self.is_told = False
 
     @property
-    def run(self) -> Run:
+    def run(self) -> WorkerRun:
         """What its handler sees of it. Most see nothing, so it is made when first asked for."""
         if self._run is None:
             self._run = self._new_run(self.claim, self.kind)
@@ -192,7 +192,7 @@ class OutcomeJudge:
         delay = active.kind.retry.delay(active.claim.failures + 1, self._random)
         if isinstance(error, RemoteError):
             return Failed(truncate(error.text), delay, permanent=error.permanent)
-        verdict = active.kind.classifier.verdict(error)
+        verdict = active.kind.classifier.classify(error)
         return Failed(describe(error), delay, permanent=verdict is ErrorClass.PERMANENT)
 
     def _outcome(self, active: ActiveRun, value: HandlerOutcome) -> Event:

@@ -15,10 +15,10 @@ from outlast.testing.clock import FakeClock
 from outlast.worker.maintenance.recovery import Recovered, Recovery
 from support.corruption.sqlite import SqliteWrecker
 from support.crash.runner import Probe
-from support.crash.scenarios import CHAIN, HOLDER, ONCE, SECOND, Scenario, World
+from support.crash.scenarios import HOLDER, LINKED, ONCE, SECOND, Scenario, World
 
 NEXT_BOOT = LeaseHolder(instance_id=HOLDER.instance_id, boot_id="boot-2")
-PRESETS: dict[str, dict[str, Any]] = {"lease": {}, "chain": CHAIN, "once": ONCE}
+PRESETS: dict[str, dict[str, Any]] = {"lease": {}, "linked": LINKED, "once": ONCE}
 EXPECTED = Recovered(
     lost=3, finished=6, without_run=3, continued=1, given_up=1, orphans=1, promoted=2
 )
@@ -33,13 +33,13 @@ async def break_everything(w: World) -> None:
     for preset, over in PRESETS.items():
         for ending, event in (("ended", Succeeded("1")), ("failed", Failed("broke"))):
             claim = await _settled(w, event, name=f"{ending}-{preset}", **over)
-            if (preset, ending) == ("chain", "failed"):
+            if (preset, ending) == ("linked", "failed"):
                 await wrecker.drop_successor(claim.id)
             await wrecker.detach(claim.id)
     await wrecker.drop_successor(
-        (await _settled(w, Failed("broke"), name="unfollowed", **CHAIN)).id
+        (await _settled(w, Failed("broke"), name="unfollowed", **LINKED)).id
     )
-    await close_unfollowed(w.store, await w.started(name="spent", max_attempts=1, **CHAIN))
+    await close_unfollowed(w.store, await w.started(name="spent", max_attempts=1, **LINKED))
     orphaned = await _settled(w, Succeeded("1"), name="orphaned")
     for preset, over in PRESETS.items():
         await w.started(name=f"held-{preset}", **over)

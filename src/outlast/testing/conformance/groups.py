@@ -14,7 +14,7 @@ from outlast.core.group import (
     NewGroup,
     OnMemberFailure,
 )
-from outlast.core.job import Key
+from outlast.core.job import DedupeKey
 from outlast.core.limits import MAX_REASON
 from outlast.core.state import State
 from outlast.errors import InvalidGroup
@@ -147,10 +147,10 @@ async def test_unknown_group_is_nothing(store: Store) -> None:
 
 
 async def test_member_of_no_group_is_refused_and_takes_no_key(store: Store) -> None:
-    lost = make_job(group_id=NOBODY, member=True, key=Key(key="k"))
+    lost = make_job(group_id=NOBODY, member=True, key=DedupeKey(key="k"))
     bare = make_job(member=True)
 
-    answers = await store.add([lost, bare, make_job(key=Key(key="k"))])
+    answers = await store.add([lost, bare, make_job(key=DedupeKey(key="k"))])
 
     assert [a.refused is None for a in answers] == [False, False, True]
     assert answers[2].created
@@ -209,7 +209,7 @@ async def test_bare_group_id_makes_no_member(store: Store) -> None:
 
 
 async def test_counts_have_each_member_once_by_the_last_of_its_chain(store: Store) -> None:
-    chain = make_job(delivery=Delivery.CHAIN)
+    chain = make_job(delivery=Delivery.LINKED)
     group_id, _ = await put_group(store, chain, make_job(), make_job())
     first, second, _ = await take_many(store)
     await settle(store, first, FAILED)

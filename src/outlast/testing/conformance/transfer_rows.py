@@ -10,7 +10,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, Edited, Failed, Released
 from outlast.core.group import ClosePolicy, GroupMode, NewGroup, OnMemberFailure
 from outlast.core.ids import Ids
-from outlast.core.job import Key, Slot
+from outlast.core.job import DedupeKey, Slot
 from outlast.core.ordering import Ordering
 from outlast.core.position import JobEdit
 from outlast.core.run import Lease
@@ -65,7 +65,7 @@ async def furnish(store: Store, clock: FakeClock) -> None:
         await put(store, queue="lane")
     await put(store, priority=7, params='{"text":"naïve \\u0001 “quoted” \\\\"}')
     await put(store, delay=HOUR, max_attempts=None)
-    await ended(store, SUCCEEDED, key=Key(key="inv:3", bucket="2026"), queue="a")
+    await ended(store, SUCCEEDED, key=DedupeKey(key="inv:3", bucket="2026"), queue="a")
     await ended(store, Failed("böse", permanent=True), active_key="freed", queue="b")
     await ended(store, Failed("again", delay=HOUR), queue="c")
     await put(store, active_key="kept", queue="d")
@@ -82,7 +82,7 @@ async def furnish(store: Store, clock: FakeClock) -> None:
 
 async def _chain(store: Store) -> None:
     """A root that failed, its successor that waits, and the active key that it has from it."""
-    chain = {"delivery": Delivery.CHAIN, "queue": "chains", "active_key": "of-the-chain"}
+    chain = {"delivery": Delivery.LINKED, "queue": "chains", "active_key": "of-the-chain"}
     await ended(store, Failed("first"), **chain)
 
 
@@ -207,7 +207,7 @@ async def test_what_was_filled_goes_on_where_the_other_one_was(
     assert record is not None
 
     [known, held] = await store.add(
-        [make_job(key=Key(key="inv:3", bucket="2026")), make_job(active_key="of-the-chain")]
+        [make_job(key=DedupeKey(key="inv:3", bucket="2026")), make_job(active_key="of-the-chain")]
     )
     assert (known.created, held.created) == (False, False)
     claim = await take(store, queue="chains")

@@ -56,7 +56,7 @@ WISHES: dict[str, Callable[[Store], Any]] = {
     "set_queue": lambda s: s.set_queue(Queue(name="lane", concurrency=1)),
     "pause": lambda s: s.pause("default", reason=None, span=None),
     "resume": lambda s: s.resume("default"),
-    "normalise": lambda s: s.normalise("default"),
+    "renumber": lambda s: s.renumber("default"),
     "swap": lambda s: s.swap("note", "daily", expected=None, value="1"),
     "reserve": lambda s: s.reserve(make_reservation(), make_job()),
     "keep": lambda s: s.extend_reservation(ReservationId(new_id()), span=LEASE),

@@ -10,7 +10,7 @@ from outlast.core.decide import Change, Guard, Successor
 from outlast.core.event import EventKind
 from outlast.core.ids import RunId
 from outlast.core.job import Job
-from outlast.core.run import NOBODY
+from outlast.core.run import UNKNOWN_HOLDER
 from outlast.core.state import FINAL, WAITING, RunStatus, State
 from outlast.core.transition import is_storable_change, to_successor, yield_to_cancel
 from outlast.testing.model import positions, reservations, schedules
@@ -103,7 +103,7 @@ def _taken(tables: Tables, job: Job, change: Change, now: datetime) -> tuple[Job
         change = replace(change, successor=None)
     if change.run_id is None:
         return job, change
-    open_run(tables, job, change.run_id, NOBODY, now)
+    open_run(tables, job, change.run_id, UNKNOWN_HOLDER, now)
     change = replace(change, token=job.token + 1)
     tables.close_run(change, now)
     return tables.jobs[job.id], change

@@ -27,7 +27,7 @@ def detached_jobs(tables: Tables) -> list[Job]:
 
 def missing_successors(tables: Tables) -> list[Job]:
     """Return failed chain jobs without their successor."""
-    links = [job for job in tables.jobs.values() if job.delivery is Delivery.CHAIN]
+    links = [job for job in tables.jobs.values() if job.delivery is Delivery.LINKED]
     failed = [job for job in links if job.state is State.FAILED]
     return [job for job in failed if job.id not in tables.successors]
 

@@ -1,4 +1,4 @@
-"""Edit and move waiting jobs of the model store, and normalise positions."""
+"""Edit and move waiting jobs of the model store, and renumber positions."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,7 +8,7 @@ from outlast.core.decide import Change
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.core.ordering import normalised, sort_key
+from outlast.core.ordering import renumber_positions, sort_key
 from outlast.core.position import move_job
 from outlast.core.state import WAITING
 from outlast.core.sync_coroutine import run_without_waiting
@@ -53,14 +53,14 @@ def move(tables: Tables, job: Job, change: Change) -> None:
     _write_positions(tables, {JobId(each.id): each.position for each in line.changed})
 
 
-def normalise(tables: Tables, name: str, now: datetime) -> int:
+def renumber(tables: Tables, name: str, now: datetime) -> int:
     """Make the positions of a queue even; return how many changed."""
     queue = tables.queue(name)
     waiting = [job for job in tables.jobs.values() if job.queue == name and job.state in WAITING]
     changed: dict[JobId, int] = {}
     for priority in {job.priority for job in waiting}:
         line = sorted((job for job in waiting if job.priority == priority), key=sort_key)
-        even = normalised([job.position for job in line], queue.ordering, queue.gap)
+        even = renumber_positions([job.position for job in line], queue.ordering, queue.gap)
         pairs = zip(line, even, strict=True)
         changed |= {job.id: position for job, position in pairs if job.position != position}
     if changed:
@@ -93,7 +93,7 @@ def _told(tables: Tables, queue: str, changed: int, now: datetime) -> EventRecor
         at=now,
         job_id=None,
         run_id=None,
-        kind=EventKind.NORMALISED,
+        kind=EventKind.RENUMBERED,
         token=0,
         reason=None,
         detail=str(changed),

@@ -249,9 +249,9 @@ class ModelStore(
         """Delete closed runs whose job is gone; return the events with their copies."""
         return maintenance.remove_orphans(self._working, self._clock.now(), limit)
 
-    async def normalise(self, queue: str) -> int:
+    async def renumber(self, queue: str) -> int:
         """Make the positions of a queue even; return how many changed."""
-        return positions.normalise(self._working, queue, self._clock.now())
+        return positions.renumber(self._working, queue, self._clock.now())
 
     async def acquire_lock(self, name: str, *, shared: bool = False) -> ModelLock | None:
         """Acquire a named lock; return None if a holder excludes it."""

@@ -21,9 +21,9 @@ from outlast.core.classify import ErrorClass
 from outlast.core.limits import truncate
 from outlast.core.outcome import HandlerOutcome
 from outlast.core.run import Claim
-from outlast.errors import UnknownType
+from outlast.errors import TypeNotFound
 from outlast.jobs.registry import JobType, Registry
-from outlast.run_context import Run
+from outlast.run_context import WorkerRun
 from outlast.worker.executors.process_protocol import encode, encode_task, outcome
 
 BETWEEN_REPORTS: Final = 0.1
@@ -49,7 +49,7 @@ class HandlerServer:
         self._line = line
         self._speaking = threading.Lock()
         self._orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._news: queue.SimpleQueue[Run] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[WorkerRun] = queue.SimpleQueue()
 
     def serve(self) -> None:
         for target in (self._listen, self._report):
@@ -69,14 +69,14 @@ class HandlerServer:
         with self._speaking:
             self._line.sendall(encode(message))
 
-    def say_progress(self, run: Run) -> None:
+    def say_progress(self, run: WorkerRun) -> None:
         """What is new of it, if nobody has said it; whoever takes it says it before anybody else
         speaks, for what comes after the answer is not heard."""
         with self._speaking:
             if run.has_news:
                 self._line.sendall(encode({"progress": run.take_progress()}))
 
-    def tell(self, run: Run) -> None:
+    def tell(self, run: WorkerRun) -> None:
         self._news.put(run)
 
     def _listen(self) -> None:
@@ -104,13 +104,13 @@ class HandlerServer:
         return answer
 
 
-class RemoteRun(Run):
+class RemoteRun(WorkerRun):
     """A run whose worker is at the other end of the line. It has no transaction."""
 
     __slots__ = ("_inside",)
 
     def __init__(self, claim: Claim, inside: HandlerServer) -> None:
-        super().__init__(claim, tell=inside.tell)
+        super().__init__(claim, notify=inside.tell)
         self._inside = inside
 
     def attach(self, *paths: str | PathLike[str]) -> None:
@@ -128,11 +128,11 @@ def _registry(address: str) -> Registry:
     module, _, name = address.partition(":")
     registry = getattr(getattr(importlib.import_module(module), name, None), "registry", None)
     if not isinstance(registry, Registry):
-        raise UnknownType(f"{address} is no app; give the worker the address of the Outlast app")
+        raise TypeNotFound(f"{address} is no app; give the worker the address of the Outlast app")
     return registry
 
 
-def _call(kind: JobType[..., Any], run: Run, params: dict[str, Any]) -> object:
+def _call(kind: JobType[..., Any], run: WorkerRun, params: dict[str, Any]) -> object:
     handler = partial(kind.function, run) if kind.takes_run else kind.function
     value = handler(**params)
     return asyncio.run(value) if asyncio.iscoroutine(value) else value
@@ -145,7 +145,7 @@ def _answer(kind: JobType[..., Any], value: object) -> dict[str, Any]:
 
 
 def _failure(kind: JobType[..., Any] | None, error: BaseException) -> dict[str, Any]:
-    verdict = ErrorClass.TRANSIENT if kind is None else kind.classifier.verdict(error)
+    verdict = ErrorClass.TRANSIENT if kind is None else kind.classifier.classify(error)
     text = truncate("".join(traceback.format_exception(error)))
     return {"error": text, "permanent": verdict is ErrorClass.PERMANENT}
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from outlast.core.limits import check_name
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX, Topology, WorkerInfo
-from outlast.errors import InvalidJob, OperatorError
+from outlast.errors import ConfigurationError, OperatorError
 from outlast.store.contract.locks import HeldLock, Locks
 from outlast.worker.supervisor.options import WorkerOptions
 
@@ -96,7 +96,7 @@ async def _name(store: Locks, given: str | None) -> tuple[str, HeldLock]:
 
 def _checked(name: str, *, what: str) -> str:
     if len(name) > LONGEST_NAME:
-        raise InvalidJob(f"{what} has {len(name)} characters; use at most {LONGEST_NAME}")
+        raise ConfigurationError(f"{what} has {len(name)} characters; use at most {LONGEST_NAME}")
     return check_name(name, what=what)
 
 

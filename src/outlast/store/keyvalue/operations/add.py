@@ -13,7 +13,7 @@ from outlast.core.job import Job, NewJob
 from outlast.core.limits import check_key, check_name
 from outlast.core.ordering import Ordering
 from outlast.core.transition import check_dedupe_key, to_job, why_malformed, why_not_retried
-from outlast.errors import InvalidJob, PayloadTooLarge
+from outlast.errors import InvalidArgument, PayloadTooLarge
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
@@ -174,7 +174,7 @@ def _claims(new: NewJob) -> list[tuple[Key, str]]:
 def _is_fine(check: Callable[[], object]) -> bool:
     try:
         check()
-    except InvalidJob:
+    except InvalidArgument:
         return False
     return True
 

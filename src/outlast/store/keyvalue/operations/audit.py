@@ -9,12 +9,12 @@ from outlast.core.audit.model import (
     AuditedEvent,
     AuditedReservation,
     ClosedRun,
+    DanglingKind,
     DanglingRecord,
     JobAudit,
     Predecessor,
     StateRow,
     StateTable,
-    StrayKind,
 )
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
@@ -68,7 +68,7 @@ class KeyValueAuditOperations(KeyValueOperations):
         found = [record async for record in _dangling_records(context)]
         return [
             record
-            for kind in StrayKind
+            for kind in DanglingKind
             for record in [record for record in found if record.kind is kind][:limit]
         ]
 
@@ -189,7 +189,7 @@ def _told(event: EventRecord) -> AuditedEvent:
 async def _dangling_records(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     async for entry in _orphans(context, key_layout.RUN):
         rows = (f"runs job={entry.value['job_id']} token={entry.value['token']}",)
-        yield DanglingRecord(kind=StrayKind.RUN, rows=rows)
+        yield DanglingRecord(kind=DanglingKind.RUN, rows=rows)
     async for dangling in _of_events(context):
         yield dangling
     async for dangling in _of_index_entries(context):
@@ -206,7 +206,7 @@ async def _dangling_records(context: StoreContext) -> AsyncIterator[DanglingReco
 
 async def _of_events(context: StoreContext) -> AsyncIterator[DanglingRecord]:
     async for entry in _orphans(context, key_layout.STREAM):
-        yield DanglingRecord(kind=StrayKind.EVENT, rows=(f"events id={entry.value['id']}",))
+        yield DanglingRecord(kind=DanglingKind.EVENT, rows=(f"events id={entry.value['id']}",))
 
 
 async def _orphans(context: StoreContext, part: str) -> AsyncIterator[StoredItem]:
@@ -231,7 +231,9 @@ async def _of_index_entries(context: StoreContext) -> AsyncIterator[DanglingReco
                     partial(_is_dangling, key=entry.key, job_id=entry.value["id"])
                 ):
                     rows = (f"{part} {entry.key.sort}",)
-                    yield DanglingRecord(kind=StrayKind.PLACE, rows=rows, job_id=entry.value["id"])
+                    yield DanglingRecord(
+                        kind=DanglingKind.PLACE, rows=rows, job_id=entry.value["id"]
+                    )
 
 
 async def _unknown(unit: UnitOfWork, *, page: Sequence[StoredItem]) -> list[StoredItem]:
@@ -253,10 +255,12 @@ async def _of_keys(context: StoreContext) -> AsyncIterator[DanglingRecord]:
         record = await context.run_unit(partial(job_repository.load, job_id=entry.value["job_id"]))
         rows, about = (f"keys scope=active key={entry.value['key']}",), entry.value["key"]
         if record is None:
-            yield DanglingRecord(kind=StrayKind.KEY, rows=rows, about=about)
+            yield DanglingRecord(kind=DanglingKind.KEY, rows=rows, about=about)
         elif record.job.is_final:
             root = JobId(entry.value["root_id"])
-            yield DanglingRecord(kind=StrayKind.KEY_OF_ENDED, rows=rows, about=about, job_id=root)
+            yield DanglingRecord(
+                kind=DanglingKind.KEY_OF_ENDED, rows=rows, about=about, job_id=root
+            )
 
 
 async def _of_slots(context: StoreContext) -> AsyncIterator[DanglingRecord]:
@@ -277,7 +281,7 @@ async def _of_slots(context: StoreContext) -> AsyncIterator[DanglingRecord]:
 
 def _unslotted(job: Job) -> DanglingRecord:
     return DanglingRecord(
-        kind=StrayKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id
+        kind=DanglingKind.SLOT, rows=(f"jobs seq={job.seq}",), about=job.name, job_id=job.id
     )
 
 
@@ -286,7 +290,7 @@ async def _of_reservations(context: StoreContext) -> AsyncIterator[DanglingRecor
         held = reservations.from_value(entry.value).reservation
         if held.is_active and await _is_gone(context, held.job_id):
             rows = (f"reservations id={held.id}",)
-            yield DanglingRecord(kind=StrayKind.RESERVATION, rows=rows, about=held.queue)
+            yield DanglingRecord(kind=DanglingKind.RESERVATION, rows=rows, about=held.queue)
 
 
 async def _is_gone(context: StoreContext, job_id: str) -> bool:
@@ -311,7 +315,7 @@ async def _of_schedules(context: StoreContext) -> AsyncIterator[DanglingRecord]:
                 partial(_look, schedule_id=schedule_id, seen=list(records))
             )
             if rows:
-                yield DanglingRecord(kind=StrayKind.SCHEDULE, rows=rows, about=schedule_id)
+                yield DanglingRecord(kind=DanglingKind.SCHEDULE, rows=rows, about=schedule_id)
 
 
 async def _look(unit: UnitOfWork, *, schedule_id: str, seen: Collection[Key]) -> tuple[str, ...]:

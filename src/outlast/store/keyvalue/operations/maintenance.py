@@ -163,7 +163,7 @@ async def _has_runs(context: StoreContext, locks: Locks, gone: Collection[str]) 
 
 
 def _has_no_successor(record: JobRecord) -> bool:
-    is_failed = record.job.delivery is Delivery.CHAIN and record.job.state is State.FAILED
+    is_failed = record.job.delivery is Delivery.LINKED and record.job.state is State.FAILED
     return is_failed and record.successor is None
 
 

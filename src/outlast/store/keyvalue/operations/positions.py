@@ -1,4 +1,4 @@
-"""Move and edit waiting jobs, and normalise positions.
+"""Move and edit waiting jobs, and renumber positions.
 
 Changes that fit one transaction are written at once. More become a plan: pages of positions,
 decided by one write of the queue. An intent then moves job by job, and no claim takes from the
@@ -13,7 +13,7 @@ from typing import Final
 
 from outlast.core.decide import Change
 from outlast.core.event import EventKind
-from outlast.core.ordering import normalised
+from outlast.core.ordering import renumber_positions
 from outlast.core.position import move_job
 from outlast.core.state import WAITING
 from outlast.core.transition import apply_edit, is_storable_edit
@@ -49,7 +49,7 @@ class KeyValuePositionOperations(KeyValueOperations):
     """Normalise the positions of a queue."""
 
     @requires_open_store
-    async def normalise(self, queue: str) -> int:
+    async def renumber(self, queue: str) -> int:
         """Make the positions of a queue even; return how many changed."""
         context = self._context
 
@@ -62,7 +62,7 @@ class KeyValuePositionOperations(KeyValueOperations):
             intent = await _place(unit, record, changed, context.now())
             told = str(len(changed))
             await job_repository.append_event(
-                unit, EventKind.NORMALISED, at=context.now(), detail=told, queue=queue
+                unit, EventKind.RENUMBERED, at=context.now(), detail=told, queue=queue
             )
             return len(changed), intent
 
@@ -147,7 +147,9 @@ async def _uneven(unit: UnitOfWork, queue: QueueRecord) -> list[WaitingJob]:
     for priority in {entry.value["priority"] for entry in entries}:
         own = [entry for entry in entries if entry.value["priority"] == priority]
         lane = [_waiting_job(entry) for entry in sorted(own, key=lambda entry: entry.key.sort)]
-        even = normalised([each.was for each in lane], queue.queue.ordering, queue.queue.gap)
+        even = renumber_positions(
+            [each.was for each in lane], queue.queue.ordering, queue.queue.gap
+        )
         pairs = zip(lane, even, strict=True)
         changed += [replace(each, position=new) for each, new in pairs if each.was != new]
     return changed

@@ -6,7 +6,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job, Slot
 from outlast.core.limits import check_name
 from outlast.core.schedule import SlotOutcome, SlotRecord
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Value
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
@@ -17,7 +17,7 @@ def is_name(text: str) -> bool:
     """Return True if the text is a valid name."""
     try:
         check_name(text, what="name")
-    except InvalidJob:
+    except InvalidArgument:
         return False
     return True
 

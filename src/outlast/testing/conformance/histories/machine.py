@@ -313,8 +313,8 @@ class HistoryMachine(RuleBasedStateMachine):
             self.seen.append(job)
             self._apply([(job, Edited(edit))])
 
-    def normalise(self, queue: str) -> None:
-        self.twins.both(lambda store: store.normalise(queue))
+    def renumber(self, queue: str) -> None:
+        self.twins.both(lambda store: store.renumber(queue))
         self.twins.both(_of_no_job)
 
     def reserve(self, draft: JobDraft, span: timedelta) -> None:
