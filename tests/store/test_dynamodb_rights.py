@@ -77,7 +77,7 @@ async def _more(proxy: DynamoDBProxy, table: str) -> None:
     await store.close()
 
 
-async def test_worker_needs_what_the_page_lists_and_whoever_makes_the_table_more(
+async def test_worker_needs_what_the_page_lists_and_creating_the_table_more(
     dynamodb: str, table: str
 ) -> None:
     worker, maker = _listed()
@@ -91,5 +91,5 @@ async def test_worker_needs_what_the_page_lists_and_whoever_makes_the_table_more
 
     assert made - worker == {"CreateTable", "DescribeTimeToLive", "UpdateTimeToLive"}
     assert asked - {"TransactWriteItems"} <= worker
-    assert worker - asked <= INSIDE, "what nobody asks for needs no right"
+    assert worker - asked <= INSIDE, "an unused request needs no right"
     assert maker == {"CreateTable", "DescribeTable", "DescribeTimeToLive", "UpdateTimeToLive"}

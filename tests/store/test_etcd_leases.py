@@ -1,4 +1,4 @@
-"""Locks on a real etcd go by its leases: who holds one writes nothing, the dead hold none."""
+"""Locks on a real etcd use its leases: a holder writes nothing, and a dead one holds none."""
 
 import asyncio
 import secrets
@@ -70,7 +70,7 @@ async def test_lock_of_a_killed_process_is_free_when_its_lease_is_over(
     assert not taken.is_lost
 
 
-async def test_whoever_holds_a_lock_on_etcd_writes_nothing_to_stay_alive(
+async def test_lock_holder_on_etcd_writes_nothing_to_stay_alive(
     store: "KeyValueStore", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, keep = Semaphore(0), EtcdLeases._keep
@@ -91,10 +91,10 @@ async def test_whoever_holds_a_lock_on_etcd_writes_nothing_to_stay_alive(
     assert lock is not None
     assert not lock.is_lost
     assert None not in before
-    assert before == after, "the same versions: nobody wrote them"
+    assert before == after, "the same versions: no write happened"
 
 
-async def test_lease_that_nobody_keeps_takes_its_record_along(store: "KeyValueStore") -> None:
+async def test_record_is_deleted_with_its_expired_lease(store: "KeyValueStore") -> None:
     leases = store.engine.leases
     kept, left = (Write(Key("liveness", name), {}) for name in ("kept", "left"))
     assert leases is not None

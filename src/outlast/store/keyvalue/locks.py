@@ -39,8 +39,8 @@ class LockRecord:
 class Lock:
     """A lock that this store holds. `number` tells this holder from all others."""
 
-    def __init__(self, locks: "Locks", name: str, number: str) -> None:
-        """Describe a holder; `Locks.acquire_lock` writes it."""
+    def __init__(self, locks: "KeyValueLocks", name: str, number: str) -> None:
+        """Describe a holder; `KeyValueLocks.acquire_lock` writes it."""
         self._locks = locks
         self.name = name
         self.number = number
@@ -57,7 +57,7 @@ class Lock:
         return Key(key_layout.LOCK, self.name)
 
 
-class Locks:
+class KeyValueLocks:
     """All locks that one open store holds. `owner` tells its locks from all others.
 
     `now` returns the seconds by which other holders are watched.

@@ -17,7 +17,7 @@ from outlast.store.keyvalue import clocks, intent_recovery
 from outlast.store.keyvalue.clocks import FleetClock, LeaseClock
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Engine, Key, Write
-from outlast.store.keyvalue.locks import Lock, Locks
+from outlast.store.keyvalue.locks import KeyValueLocks, Lock
 from outlast.store.keyvalue.notifications import EngineWatchBridge
 from outlast.store.keyvalue.operations.add import KeyValueAddOperations
 from outlast.store.keyvalue.operations.apply import KeyValueApplyOperations
@@ -55,7 +55,7 @@ class OpenParts:
     """What an open store has and a closed one has not."""
 
     context: StoreContext
-    locks: Locks
+    locks: KeyValueLocks
     status_cache: StatusCache
 
 
@@ -147,7 +147,7 @@ class KeyValueStore(
             await self._engine.close()
             raise
         context = self._new_context()
-        locks = Locks(self._engine, secrets.token_hex(8), self._watched)
+        locks = KeyValueLocks(self._engine, secrets.token_hex(8), self._watched)
         self._parts = OpenParts(context, locks, StatusCache(self._engine, context.now))
         if not is_new:
             await intent_recovery.complete_all(context)
@@ -194,7 +194,7 @@ class KeyValueStore(
         return self._require_open().context
 
     @property
-    def _locks(self) -> Locks:
+    def _locks(self) -> KeyValueLocks:
         return self._require_open().locks
 
     @property

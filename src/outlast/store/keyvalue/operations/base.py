@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.locks import Locks
+from outlast.store.keyvalue.locks import KeyValueLocks
 from outlast.store.keyvalue.operations.transfer_status import StatusCache
 
 Parameters = ParamSpec("Parameters")
@@ -24,7 +24,7 @@ class KeyValueOperations(ABC):
 
     @property
     @abstractmethod
-    def _locks(self) -> Locks:
+    def _locks(self) -> KeyValueLocks:
         """Named locks that this store holds."""
 
     @property

@@ -39,7 +39,7 @@ MAX_PAGE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
+class KeyValueClaimRequest:
     """Parameters of one claim."""
 
     holder: LeaseHolder
@@ -81,7 +81,7 @@ class KeyValueClaimOperations(KeyValueOperations):
         Each chunk of claims is atomic. A paused queue yields none.
         """
         context = self._context
-        request = ClaimRequest(
+        request = KeyValueClaimRequest(
             holder=holder,
             queue=queue,
             types=frozenset(types),
@@ -122,7 +122,7 @@ async def _read_snapshot(context: StoreContext, name: str, most: int) -> ClaimSn
 
 async def _claim_unlimited(
     context: StoreContext,
-    request: ClaimRequest,
+    request: KeyValueClaimRequest,
     limit: int,
     prefetch: int,
     ready: list[StoredItem] | None,
@@ -154,7 +154,7 @@ async def _claim_unlimited(
 
 
 async def _claim_chunk(
-    context: StoreContext, request: ClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
+    context: StoreContext, request: KeyValueClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
 ) -> list[Claim | None]:
     """Claim jobs in one unit of work; None for each that another worker claimed first."""
 
@@ -166,7 +166,11 @@ async def _claim_chunk(
 
 
 async def _claim_one(
-    unit: UnitOfWork, context: StoreContext, request: ClaimRequest, number: int, entry: StoredItem
+    unit: UnitOfWork,
+    context: StoreContext,
+    request: KeyValueClaimRequest,
+    number: int,
+    entry: StoredItem,
 ) -> Claim | None:
     record = await job_repository.load_at(unit, entry.value["sort"])
     if record is not None and await reservations.active_of(unit, record) is not None:
@@ -174,7 +178,9 @@ async def _claim_one(
     return await open_run(unit, context, request, record, request.run_id(number))
 
 
-async def _claim_serially(context: StoreContext, request: ClaimRequest, limit: int) -> list[Claim]:
+async def _claim_serially(
+    context: StoreContext, request: KeyValueClaimRequest, limit: int
+) -> list[Claim]:
     """Claim one by one from a queue with a concurrency limit or a reservation."""
     claims: list[Claim] = []
     is_last = False
@@ -191,7 +197,7 @@ async def _claim_serially(context: StoreContext, request: ClaimRequest, limit: i
 
 
 async def _claim_next(
-    unit: UnitOfWork, *, context: StoreContext, request: ClaimRequest, n: int
+    unit: UnitOfWork, *, context: StoreContext, request: KeyValueClaimRequest, n: int
 ) -> tuple[Claim | None, bool]:
     queue, now = await queues.load(unit, request.queue), context.now()
     gate = await queues.gate(unit, queue, now)
@@ -213,7 +219,7 @@ async def _claim_next(
 
 
 async def _next_job(
-    unit: UnitOfWork, request: ClaimRequest, queue: QueueRecord, now: datetime
+    unit: UnitOfWork, request: KeyValueClaimRequest, queue: QueueRecord, now: datetime
 ) -> JobRecord | None:
     if queue.reserved_for is not None:
         record = await job_repository.load(unit, queue.reserved_for)
@@ -235,7 +241,7 @@ async def _next_job(
 
 async def choose(
     unit: UnitOfWork,
-    request: ClaimRequest,
+    request: KeyValueClaimRequest,
     *,
     limit: int,
     most: int,
@@ -273,7 +279,11 @@ def _page_size(most: int) -> int:
 
 
 async def _is_claimable(
-    unit: UnitOfWork, request: ClaimRequest, value: Value, names: Collection[str], now: datetime
+    unit: UnitOfWork,
+    request: KeyValueClaimRequest,
+    value: Value,
+    names: Collection[str],
+    now: datetime,
 ) -> bool:
     if value["type"] not in request.types or value.get("deadline", to_micros(now)) < to_micros(now):
         return False
@@ -286,7 +296,7 @@ async def _is_claimable(
 async def open_run(
     unit: UnitOfWork,
     context: StoreContext,
-    request: ClaimRequest,
+    request: KeyValueClaimRequest,
     record: JobRecord | None,
     run_id: RunId,
     *,

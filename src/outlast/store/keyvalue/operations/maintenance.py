@@ -18,7 +18,7 @@ from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import KeyRange, StoredItem
 from outlast.store.keyvalue.intent_recovery import complete_all
-from outlast.store.keyvalue.locks import Locks
+from outlast.store.keyvalue.locks import KeyValueLocks
 from outlast.store.keyvalue.operations import positions
 from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.operations.jobs import chain_of, expired_lease_ranges
@@ -146,7 +146,9 @@ class KeyValueMaintenanceOperations(KeyValueOperations):
         return gone
 
 
-async def _is_deserted(context: StoreContext, locks: Locks, listed: Sequence[StoredItem]) -> bool:
+async def _is_deserted(
+    context: StoreContext, locks: KeyValueLocks, listed: Sequence[StoredItem]
+) -> bool:
     """Return True if a registered worker has open runs and none of its processes lives."""
     boots = {entry.value["boot_id"] for entry in listed if "stopped_at" not in entry.value}
     trees = {boot for boot in boots if boot.startswith(SUPERVISED_BOOT_PREFIX)}
@@ -154,7 +156,7 @@ async def _is_deserted(context: StoreContext, locks: Locks, listed: Sequence[Sto
     return bool(gone) and await _has_runs(context, locks, gone)
 
 
-async def _has_runs(context: StoreContext, locks: Locks, gone: Collection[str]) -> bool:
+async def _has_runs(context: StoreContext, locks: KeyValueLocks, gone: Collection[str]) -> bool:
     unit = UnitOfWork(context.engine)
     found = [await queues.open_entries(unit, name, limit=ALL) for name in await queues.names(unit)]
     holding = {entry.value["boot"] for entries in found for entry in entries}
