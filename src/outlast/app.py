@@ -53,10 +53,10 @@ from outlast.store.transfer_completion import complete_transfer
 from outlast.sync import Sync
 
 if TYPE_CHECKING:
-    from outlast.scheduler.plan_builder import Options
+    from outlast.scheduler.plan_builder import ScheduleOptions
     from outlast.scheduler.schedules import ScheduleDeclaration, ScheduleManager
-    from outlast.worker.embedded import Beside, Worker
-    from outlast.worker.engine import Engine
+    from outlast.worker.embedded import BackgroundServices, Worker
+    from outlast.worker.engine import WorkerEngine
     from outlast.worker.lease_table import LeaseTable
 
 P = ParamSpec("P")
@@ -212,16 +212,16 @@ class Outlast(Admin):
             self.settings,
             ids=self._ids,
             random=SystemRandom().random,
-            beside=self._background_services(),
+            background_services=self._background_services(),
             instance_id=instance_id or _instance_id(),
             queues=queues,
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            watches=tuple(self._watches),
+            failure_sinks=tuple(self._watches),
         )
 
-    def _background_services(self) -> "Beside":
+    def _background_services(self) -> "BackgroundServices":
         """What runs beside the jobs of an embedded worker: the schedules."""
         from outlast.scheduler.loop import run_trigger_loop, sync_declared  # noqa: PLC0415 - same
 
@@ -229,7 +229,7 @@ class Outlast(Admin):
             await sync_declared(self.sync_schedules)
             # Without the lock, whose file would stay beside the database: one file is the promise.
             poll = self.settings.poll
-            await run_trigger_loop(store, self._ids.job, poll, by_turns=False)
+            await run_trigger_loop(store, self._ids.job, poll, use_leader_lock=False)
 
         return trigger
 
@@ -241,22 +241,22 @@ class Outlast(Admin):
         types: Collection[str] | None,
         concurrency: int | None,
         app_address: str,
-    ) -> "Engine":
+    ) -> "WorkerEngine":
         """What takes and runs this app's jobs, for whoever renews their leases elsewhere."""
-        from outlast.worker.engine import Engine  # noqa: PLC0415 - callers may never need one
+        from outlast.worker.engine import WorkerEngine  # noqa: PLC0415 - callers may never need one
 
-        return Engine(
+        return WorkerEngine(
             self._store,
             self.registry,
             self.settings,
             ids=self._ids,
             random=SystemRandom().random,
-            held=held,
+            leases=held,
             queues=self.registry.queues() if queues is None else queues,
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            watches=tuple(self._watches),
+            failure_sinks=tuple(self._watches),
         )
 
     def sync(self) -> Sync:
@@ -276,7 +276,7 @@ class Outlast(Admin):
         *,
         coalesce: bool,
         misfire_grace: Duration,
-        **options: Unpack["Options"],
+        **options: Unpack["ScheduleOptions"],
     ) -> None:
         """Declare a schedule: `app.schedule("nightly", "0 2 * * *", report, coalesce=True, …)`.
 

@@ -18,7 +18,7 @@ from outlast.store.transfer_completion import complete_transfer
 from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import make_job
 from outlast.testing.model.store import ModelStore
-from outlast.transfer import Copied, StoreCopy
+from outlast.transfer import CopyResult, StoreCopy
 from support.engines.memory import MemoryEngine
 from support.postgres.clock import DatabaseClock
 
@@ -83,7 +83,7 @@ class _Hold:
         return
 
 
-async def move(source: Any, target: Any, **over: Any) -> Copied | None:
+async def move(source: Any, target: Any, **over: Any) -> CopyResult | None:
     numbers = count(0x10_0000)
     given: dict[str, Any] = {"from_url": FROM, "to_url": TO, "grace": timedelta(0), "seal": SEAL}
     given |= {"seen": timedelta(0)}

@@ -58,7 +58,7 @@ async def test_everything_arrives_as_it_was(
 
         assert moved is not None
         assert await everything(other) == before
-        assert {kind: each.rows for kind, each in moved.held.items()} == {
+        assert {kind: each.rows for kind, each in moved.digests.items()} == {
             str(kind): len(rows) for kind, rows in before.items()
         }
         assert (await verify(other)).is_sound
@@ -191,7 +191,7 @@ async def test_bad_targets_and_sources_are_refused_in_a_line(
     async with worlds(folder, clock) as (source, target):
         lock = await source.acquire_lock("outlast-copy")
         assert lock is not None
-        with pytest.raises(StoreBusy, match=r"somebody else copies from or to .*source.db"):
+        with pytest.raises(StoreBusy, match=r"another transfer from or to .*source.db"):
             await move(source, target)
         await lock.release()
         with pytest.raises(Died):
@@ -213,7 +213,7 @@ async def test_where_a_seal_is_not_seen_at_once_nobody_may_work(
         await source.register_worker(make_worker())
         await source.heartbeat(make_holder(), span=SEAL)
 
-        with pytest.raises(TransitionRefused, match=r"only when nobody works.*: worker-1"):
+        with pytest.raises(TransitionRefused, match=r"only while no worker runs.*: worker-1"):
             await move(source, target)
 
         assert await accepts(source)

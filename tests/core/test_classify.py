@@ -16,11 +16,11 @@ BUILT_IN = OWN_CLASSES | DEFAULT_CLASSES
 
 
 class FeedGone(LookupError):
-    """Somebody's own error."""
+    """An error of an app."""
 
 
 class FeedGoneForGood(PermanentError):
-    """Somebody's own decision."""
+    """A permanent error of an app."""
 
 
 class RateLimited(ConnectionError):

@@ -14,10 +14,10 @@ from outlast.core.decide import Change, Guard
 from outlast.core.delivery import Delivery
 from outlast.core.state import RunStatus, State
 
-from .crew import FAILED, POISONED, SUCCEEDED, Rules
-from .lineage import Line, Row, Store
 from .search import Found, Violation, search
-from .world import Setting
+from .search_store import Line, Row, Store
+from .search_workers import FAILED, POISONED, SUCCEEDED, Rules
+from .search_world import Setting
 
 LEASE, LINKED, ONCE = Delivery.LEASE, Delivery.LINKED, Delivery.ONCE
 Pair = tuple[Delivery, Delivery]
@@ -79,9 +79,9 @@ def test_the_search_takes_every_kind_of_step():
     found = search(small((LEASE, ONCE)))
 
     assert found.happened == {
-        *("claim", "renew", "lapse", "reclaim", "due", "cancel"),
+        *("claim", "renew", "expire", "reclaim", "due", "cancel"),
         *("send succeeded", "send failed", "send released", "send lost", "send stopped"),
-        *("arrive", "straggle", "learn", "verdict"),
+        *("arrive", "arrive late", "learn", "report death"),
         *("crash", "pause", "thaw"),
     }
 
@@ -106,7 +106,7 @@ class FinishesWithoutARun(Store):
         return change.move.guard is Guard.OPEN or super().guard_holds(row, change)
 
 
-class RenewsForAnybody(Store):
+class RenewsWithAnyToken(Store):
     def renew(self, row: Row, token: int) -> Row:
         return super().renew(row, row.token)
 
@@ -142,11 +142,11 @@ class ForgetsCancelRequests(Store):
         return False
 
 
-class LooksThenTakes(Store):
-    looks_first = True
+class ReadsThenClaims(Store):
+    reads_before_claim = True
 
 
-class PopsThenRecords(Store):
+class RemovesThenRecords(Store):
     def claim(self, row: Row) -> Row:
         return super().claim(row)._replace(open=None)
 
@@ -174,7 +174,7 @@ class DropsSuccessors(Store):
 SEEDED = [
     (IgnoresTokens, LEASE, "a write under a former token changes nothing"),
     (FinishesWithoutARun, LEASE, "a write under a former token changes nothing"),
-    (RenewsForAnybody, LEASE, "a renewal under a former token changes nothing"),
+    (RenewsWithAnyToken, LEASE, "a renewal under a former token changes nothing"),
     (ReclaimsFreshLeases, LEASE, "a fresh lease is never reclaimed"),
     (NeverReclaims, LEASE, "every job can come to its end"),
     (CountsReleases, LEASE, "failures are the failed and the lost runs"),
@@ -185,8 +185,8 @@ SEEDED = [
         LINKED,
         "a successor follows a failure with attempts left, unless cancelled",
     ),
-    (LooksThenTakes, LEASE, "an ended job never changes"),
-    (PopsThenRecords, LEASE, "a job is in exactly one place"),
+    (ReadsThenClaims, LEASE, "an ended job never changes"),
+    (RemovesThenRecords, LEASE, "a job is in exactly one place"),
     (ReusesTokens, LEASE, "each token opens one run and closes it once"),
     (AlwaysRequeues, ONCE, "a linked or once job runs at most once"),
     (DropsSuccessors, LINKED, "a successor follows a failure with attempts left, unless cancelled"),
@@ -207,11 +207,11 @@ def test_a_seeded_bug_is_found_by_a_short_trace(
     assert 1 <= len(found.value.trace) <= 6
 
 
-def test_two_workers_that_look_before_they_take_are_found_to_share_a_job():
-    rules = Rules(store=LooksThenTakes())
+def test_two_workers_that_read_before_they_claim_are_found_to_share_a_job():
+    rules = Rules(store=ReadsThenClaims())
     setting = Setting(rules=rules, deliveries=(LEASE, ONCE), cancels=(0, 0), crashes=0, pauses=0)
 
     with pytest.raises(Violation) as found:
         search(setting)
 
-    assert found.value.trace == ["look 0", "look 0", "claim 0", "claim 0"]
+    assert found.value.trace == ["read 0", "read 0", "claim 0", "claim 0"]

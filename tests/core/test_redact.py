@@ -68,7 +68,7 @@ def test_what_is_shown_stays_in_the_words() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "nobody has ada@example.org",
+        "no user has ada@example.org",
         "xAda Lovelacex",
         "note 'for the countess'",
         "'London'",

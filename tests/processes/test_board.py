@@ -11,7 +11,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.ids import JobId, RunId
 from outlast.core.run import Claim, Lease
 from outlast.worker.supervisor.shared_lease_table import (
-    ENTRIES,
+    MAX_ENTRIES,
     LeaseEntry,
     SharedLeaseTable,
     SharedLeaseWriter,
@@ -51,7 +51,7 @@ def test_what_is_held_is_on_the_board_until_it_is_dropped(board, held):
     held.remove(claim(1).lease)
 
     assert [entry.lease for entry in board.entries()] == [Lease(claim(2).job_id, 7)]
-    assert (len(held), held.room) == (1, ENTRIES - 1)
+    assert (len(held), held.room) == (1, MAX_ENTRIES - 1)
 
 
 def test_a_run_is_on_the_board_as_started_before_its_handler_is_called(board, held):
@@ -101,11 +101,11 @@ def test_job_that_is_taken_again_has_one_entry_and_the_lost_lease_is_told(board,
     assert lost == [claim(1, token=1).lease]
     leases = {entry.lease for entry in board.entries()}
     assert leases == {claim(1, token=4).lease, claim(2).lease}
-    assert (len(held), held.room) == (2, ENTRIES - 2)
+    assert (len(held), held.room) == (2, MAX_ENTRIES - 2)
 
 
 def test_it_holds_as_many_as_it_says(board, held):
-    claims = [claim(number) for number in range(ENTRIES)]
+    claims = [claim(number) for number in range(MAX_ENTRIES)]
 
     held.add(claims)
 
@@ -152,9 +152,9 @@ def test_where_a_run_goes_on_is_on_the_board_and_so_is_that_its_handler_has_retu
     held.add([claim(1)])
     held.start(claim(1), executor="thread", limit=MINUTE)
 
-    held.move(claim(1).lease, "command")
+    held.change_executor(claim(1).lease, "command")
     [outside] = board.entries()
-    held.move(claim(1).lease, "none")
+    held.change_executor(claim(1).lease, "none")
     [returned] = board.entries()
 
     assert (outside.executor, outside.deadline, outside.has_returned) == (
@@ -163,4 +163,4 @@ def test_where_a_run_goes_on_is_on_the_board_and_so_is_that_its_handler_has_retu
         False,
     )
     assert returned.has_returned
-    held.move(claim(2).lease, "none")  # one that is not held is nobody's
+    held.change_executor(claim(2).lease, "none")  # one that is not held is nobody's

@@ -252,7 +252,7 @@ async def test_a_worker_triggers_what_its_app_declares(
 async def test_one_of_several_loops_triggers_and_another_takes_over(
     app: Outlast, store: Store, clock: FakeClock, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outlast.scheduler.loop.TAKE_OVER", 0.001)
+    monkeypatch.setattr("outlast.scheduler.loop.STANDBY_POLL_S", 0.001)
     await app.schedules.save("s", "0 * * * *", "report", **SET)
     loops = [
         asyncio.create_task(run_trigger_loop(store, ids.job, timedelta(milliseconds=1)))
@@ -273,7 +273,7 @@ async def test_one_of_several_loops_triggers_and_another_takes_over(
 async def test_declared_schedules_wait_for_a_busy_store_and_tell_what_is_wrong(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("outlast.scheduler.loop.PAUSE", 0.001)
+    monkeypatch.setattr("outlast.scheduler.loop.ERROR_PAUSE_S", 0.001)
     answers = iter([StoreBusy("held"), None, InvalidSchedule("template t is gone")])
 
     async def sync() -> None:

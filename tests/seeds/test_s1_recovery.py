@@ -29,7 +29,7 @@ from outlast.testing.conformance.factories import (
     take,
     take_many,
 )
-from outlast.worker.maintenance.recovery import Recovered, Recovery
+from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from support.corruption.sqlite import SqliteWrecker
 from support.crash.sqlite_target import dump
 
@@ -60,7 +60,7 @@ def wrecker(store: SqliteStore) -> SqliteWrecker:
     return SqliteWrecker(store.path)
 
 
-async def start(store: SqliteStore, holder: LeaseHolder = NEXT_BOOT) -> Recovered:
+async def start(store: SqliteStore, holder: LeaseHolder = NEXT_BOOT) -> RecoveryResult:
     """What a single worker does when it starts."""
     return await Recovery(store, holder, scope="all", new_id=new_id).run_once()
 
@@ -85,7 +85,7 @@ async def test_of_a_thousand_finished_and_one_interrupted_exactly_one_is_handled
     done = await start(store)
 
     assert len(claims) == 1000
-    assert (done, done.actions) == (Recovered(lost=1), 1)
+    assert (done, done.actions) == (RecoveryResult(lost=1), 1)
     assert (await last_run(store, interrupted.id)).status is RunStatus.LOST
 
 
@@ -102,7 +102,7 @@ async def test_a_job_whose_run_is_over_is_only_finished(
 
     after = dump(store.path)
     job = await job_of(store, job_id)
-    assert done == Recovered(finished=1)
+    assert done == RecoveryResult(finished=1)
     assert (job.state, job.finished_at) == (State.SUCCEEDED, clock.now())
     changed = {table for table in after if after[table] != before[table]}
     assert changed - {"sqlite_sequence"} == {"outlast_ends", "outlast_events"}
@@ -123,7 +123,7 @@ async def test_an_interrupted_run_is_failed_at_the_next_start_and_its_job_retrie
     run = await last_run(store, interrupted)
     [old, new] = await jobs_of(store)
     await store.close()
-    assert done == Recovered(lost=1)
+    assert done == RecoveryResult(lost=1)
     assert (run.status, run.reason, run.holder) == (RunStatus.LOST, "startup_recovery", "first")
     assert run.finished_at is not None
     assert (old.id, old.state, old.failures) == (interrupted, State.FAILED, 1)
@@ -145,7 +145,7 @@ async def test_a_running_job_without_a_run_gets_a_failed_one_and_is_retried(
     [old, new] = await store.chain(job_id)
     assert hits == [(job_id,)]
     assert sql.rows(WITHOUT_RUN) == []
-    assert done == Recovered(without_run=1)
+    assert done == RecoveryResult(without_run=1)
     assert (run.status, run.reason) == (RunStatus.LOST, "startup_recovery")
     assert (old.state, new.state, new.retry_of) == (State.FAILED, State.QUEUED, job_id)
 
@@ -193,7 +193,7 @@ async def test_a_missing_retry_is_made_at_the_start(
     done = await start(store)
 
     [old, new] = await store.chain(claim.id)
-    assert done == Recovered(continued=1)
+    assert done == RecoveryResult(continued=1)
     assert (new.state, new.retry_of, new.root_id) == (State.QUEUED, claim.id, claim.id)
     assert (new.params, new.priority, new.queue) == (old.params, old.priority, old.queue)
     await settle(store, await take(store), FAILED)
@@ -206,7 +206,7 @@ async def test_recovering_twice_makes_one_retry(store: SqliteStore, wrecker: Sql
 
     done = [await start(store), await start(store)]
 
-    assert done == [Recovered(continued=1), Recovered()]
+    assert done == [RecoveryResult(continued=1), RecoveryResult()]
     assert len(await store.chain(claim.id)) == 2
 
 
@@ -233,7 +233,7 @@ async def test_what_is_queued_needs_no_action(store: SqliteStore) -> None:
 
     done = await start(store)
 
-    assert (done, done.actions) == (Recovered(), 0)
+    assert (done, done.actions) == (RecoveryResult(), 0)
     assert dump(store.path) == before
 
 
@@ -253,7 +253,7 @@ async def test_an_orphan_run_is_copied_to_the_events_deleted_and_warned_of(
     copy = json.loads(event.detail or "")
     assert whole.orphans == 0, "normally there is none"
     assert [table for table, *_ in orphans] == ["outlast_runs"]
-    assert done == Recovered(orphans=1)
+    assert done == RecoveryResult(orphans=1)
     assert sql.value("SELECT count(*) FROM outlast_runs") == 0
     assert sql.rows("PRAGMA foreign_key_check") == []
     assert (event.kind, event.run_id) == (EventKind.ORPHAN_RUN_REMOVED, run.run_id)

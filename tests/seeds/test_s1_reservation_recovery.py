@@ -38,7 +38,7 @@ from outlast.testing.conformance.factories import (
 from outlast.testing.conformance.reservations import make_reservation, reserve
 from outlast.worker.maintenance import reservation_monitor
 from outlast.worker.maintenance.loop import Maintenance
-from outlast.worker.maintenance.recovery import Recovered, Recovery
+from outlast.worker.maintenance.recovery import Recovery, RecoveryResult
 from outlast.worker.maintenance.reservation_monitor import ReservationMonitor
 
 from .direct import QUEUE, call, executed, register, s1, work
@@ -60,7 +60,7 @@ def grow(tmp_path: Path) -> Iterator[Grow]:
         yield grow
 
 
-async def start(store: SqliteStore) -> Recovered:
+async def start(store: SqliteStore) -> RecoveryResult:
     """What the next boot does before it takes anything."""
     return await Recovery(store, NEXT_BOOT, scope="instance", new_id=new_id).run_once()
 
@@ -182,7 +182,7 @@ async def test_job_handed_back_outlives_its_reservation(
 async def test_lapsed_one_older_than_many_others_is_found(
     store: SqliteStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reservation_monitor, "AT_ONCE", 2)
+    monkeypatch.setattr(reservation_monitor, "MAX_BATCH", 2)
     oldest = await left_by_the_living(store)
     clock.advance(SPAN)
     for n in range(2):

@@ -52,7 +52,7 @@ async def test_what_a_worker_held_in_memory_is_gone_after_a_restart_and_nothing_
         return title
 
     async with app, app.worker(instance_id="first") as second:
-        at_the_start = (second._held.all(), dict(second._engine._slots.active))
+        at_the_start = (second._leases.all(), dict(second._engine._pool.active))
         again = await app.handle(held).result(timeout=SOON)
 
     assert at_the_start == ([], {})

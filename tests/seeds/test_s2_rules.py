@@ -14,7 +14,7 @@ from outlast.store.sqlite.store import SqliteStore
 from outlast.testing.clock import START, FakeClock
 from outlast.testing.model.store import ModelStore
 from outlast.testing.stores import ids_for_test
-from outlast.worker.engine import Engine
+from outlast.worker.engine import WorkerEngine
 from outlast.worker.lease_table import InMemoryLeaseTable
 
 from .companions import MONDAY, QUICK
@@ -59,7 +59,7 @@ class Watched(ModelStore):
         return await super().claim(*args, **kwargs)
 
 
-def engine_of(companion: Companion) -> Engine:
+def engine_of(companion: Companion) -> WorkerEngine:
     return companion.app.engine(
         InMemoryLeaseTable(),
         queues=None,

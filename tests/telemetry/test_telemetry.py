@@ -1,4 +1,4 @@
-"""Events reach the log and whoever listens, as the same facts; nobody's fault comes back."""
+"""Events reach the log and the sinks with the same fields; no error of a sink comes back."""
 
 import logging
 from random import Random
@@ -48,7 +48,7 @@ async def app():
         yield outlast
 
 
-async def test_line_and_metric_are_made_of_the_same_facts(app, caplog, heard):
+async def test_log_line_and_metric_have_the_same_fields(app, caplog, heard):
     def rows(run: Run) -> None:
         run.rows(7)
 
@@ -73,7 +73,7 @@ async def test_line_and_metric_are_made_of_the_same_facts(app, caplog, heard):
     ]
 
 
-async def test_who_listens_hears_of_runs_that_the_log_leaves_out(app, caplog, heard):
+async def test_sinks_receive_runs_that_the_log_leaves_out(app, caplog, heard):
     caplog.set_level(logging.ERROR, logger="outlast")
 
     await ended(app, lambda: None, name="quiet")
@@ -82,7 +82,7 @@ async def test_who_listens_hears_of_runs_that_the_log_leaves_out(app, caplog, he
     assert caplog.records == []
 
 
-async def test_words_of_an_error_are_for_who_listens_and_not_in_the_log(app, caplog, heard):
+async def test_error_text_goes_to_sinks_and_not_to_the_log(app, caplog, heard):
     def broken() -> None:
         raise ValueError("a secret word")
 
@@ -102,7 +102,7 @@ async def test_words_of_an_error_are_for_who_listens_and_not_in_the_log(app, cap
     assert full.facts["traceback"] == error.error_text
 
 
-def test_a_sink_that_raises_disturbs_nobody_and_is_told_of_once(caplog):
+def test_sink_that_raises_is_logged_once_and_affects_nothing_else(caplog):
     got, calls = [], []
 
     def bad(told: TelemetryEvent) -> None:
@@ -122,7 +122,7 @@ def test_a_sink_that_raises_disturbs_nobody_and_is_told_of_once(caplog):
     ]
 
 
-def test_nothing_is_gathered_when_nobody_hears():
+def test_nothing_is_collected_without_an_audience():
     quiet = logging.getLogger("outlast.tests.quiet")
     quiet.setLevel(logging.ERROR)
     leave = subscribe(lambda _: None)

@@ -263,7 +263,7 @@ async def test_when_its_keeper_is_killed_the_command_is_too(app, worker, tmp_pat
     await handle.wait(SOON)
     record = await first_run(app, handle)
     assert (record.reason, record.exit_code) == ("owner_dead", None)
-    assert "keeper was killed" in record.error
+    assert "guardian of the command was killed" in record.error
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from executor_world import LONG, gone, run, word
 from worker_world import SOON, all_slots_work, kinds, quick, run_out_of_time, statuses, until
 
 from outlast import JobNotSucceeded, State
-from outlast.worker.execution_pool import TOO_MANY
+from outlast.worker.execution_pool import EXCESS_PREFETCH_REASON
 from outlast.worker.executors import process
 
 pytestmark = pytest.mark.slow
@@ -285,5 +285,9 @@ async def test_many_at_once_die_and_none_is_forgotten(app):
     assert results == ["attempt 2"] * 12
     for handle in handles:
         # Those that wait long for a slot may be given back, which counts for nothing.
-        started = [run for run in await statuses(app, handle) if run != ("released", TOO_MANY)]
+        started = [
+            run
+            for run in await statuses(app, handle)
+            if run != ("released", EXCESS_PREFETCH_REASON)
+        ]
         assert [status for status, _ in started] == ["lost", "succeeded"]

@@ -29,7 +29,7 @@ from outlast.testing.conformance.factories import (
     take_many,
 )
 from outlast.worker.maintenance import recovery as module
-from outlast.worker.maintenance.recovery import Recovered
+from outlast.worker.maintenance.recovery import RecoveryResult
 from support.corruption.sqlite import SqliteWrecker
 from support.crash.sqlite_recovery import close_unfollowed
 from support.crash.sqlite_target import dump
@@ -71,7 +71,7 @@ async def test_open_run_of_an_earlier_boot_is_lost_at_once(store, clock, deliver
 
     job, run = await job_of(store, claim.id), await last_run(store, claim.id)
     [event] = await store.events(claim.id)
-    assert done == Recovered(lost=1)
+    assert done == RecoveryResult(lost=1)
     assert done.actions == 1
     assert (job.state, event.kind) == AFTER_LOSS[delivery]
     assert (run.status, run.reason, run.finished_at) == (
@@ -109,7 +109,7 @@ async def test_running_job_without_a_run_gets_a_lost_one(store, wrecker, deliver
         await store.runs(job_id),
         await store.events(job_id),
     )
-    assert done == Recovered(without_run=1)
+    assert done == RecoveryResult(without_run=1)
     assert (run.status, run.reason) == (RunStatus.LOST, "startup_recovery")
     assert (job.state, event.kind) == AFTER_LOSS[delivery]
     assert (job.failures, job.losses, job.token) == (1, 1, 1)
@@ -127,7 +127,7 @@ async def test_job_left_open_by_a_run_that_succeeded_only_ends(store, wrecker, c
     done = await recover(store)
 
     job = await job_of(store, claim.id)
-    assert done == Recovered(finished=1)
+    assert done == RecoveryResult(finished=1)
     assert (job.state, job.reason, job.finished_at) == (State.SUCCEEDED, None, clock.now())
     assert await store.runs(claim.id) == runs
     assert await store.chain(claim.id) == [job]
@@ -179,7 +179,7 @@ async def test_job_left_open_goes_where_its_last_run_says(store, wrecker, event,
     done = await recover(store)
 
     job = await job_of(store, claim.id)
-    assert done == Recovered(finished=1)
+    assert done == RecoveryResult(finished=1)
     assert (job.state, job.failures) == (state, failures)
     await check_invariants(store)
 
@@ -208,7 +208,7 @@ async def test_failed_link_gets_its_successor_and_the_chain_keeps_its_limit(stor
         await settle(store, claims[0], FAILED)
 
     chain = await store.chain(claim.id)
-    assert done == Recovered(continued=1)
+    assert done == RecoveryResult(continued=1)
     assert [job.state for job in chain] == [State.FAILED, State.FAILED, State.DEAD_LETTER]
     assert [job.failures for job in chain] == [1, 2, 3]
     assert {(job.params, job.priority, job.root_id) for job in chain} == {
@@ -223,7 +223,7 @@ async def test_failed_link_without_attempts_left_is_given_up(store):
     done = await recover(store)
 
     job = await job_of(store, claim.id)
-    assert done == Recovered(given_up=1)
+    assert done == RecoveryResult(given_up=1)
     assert (job.state, job.reason) == (State.DEAD_LETTER, "attempts_exhausted")
     assert await store.chain(claim.id) == [job]
     assert (await kinds(store, claim.id))[-1] is EventKind.GIVEN_UP
@@ -242,7 +242,7 @@ async def test_failed_link_with_a_successor_is_left_alone(store, state):
     done = await recover(store)
 
     assert (await store.chain(claim.id))[1].state is state
-    assert done == Recovered()
+    assert done == RecoveryResult()
     assert dump(store.path) == before
 
 
@@ -250,7 +250,7 @@ async def test_once_failure_is_no_broken_chain(store):
     claim = await start(store, delivery=Delivery.ONCE)
     await settle(store, claim, FAILED)
 
-    assert await recover(store) == Recovered()
+    assert await recover(store) == RecoveryResult()
 
 
 async def test_orphan_run_is_told_copied_and_removed(store, wrecker, caplog):
@@ -262,11 +262,11 @@ async def test_orphan_run_is_told_copied_and_removed(store, wrecker, caplog):
 
     [event] = await store.events(None)
     copy = json.loads(event.detail)
-    assert done == Recovered(orphans=1)
+    assert done == RecoveryResult(orphans=1)
     assert (copy["run_id"], copy["result"]) == (claim.run_id, SUCCEEDED.result)
     assert dump(store.path)["outlast_runs"] == []
     assert f"orphan run removed run={claim.run_id}" in caplog.text
-    assert await recover(store) == Recovered()
+    assert await recover(store) == RecoveryResult()
 
 
 async def test_where_nothing_is_wrong_nothing_is_done(store, caplog):
@@ -284,7 +284,7 @@ async def test_where_nothing_is_wrong_nothing_is_done(store, caplog):
 
     done = await recover(store)
 
-    assert (done, done.actions) == (Recovered(), 0)
+    assert (done, done.actions) == (RecoveryResult(), 0)
     assert dump(store.path) == before
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("recovery finished instance=worker-1 boot=boot-2 actions=0")
@@ -296,7 +296,7 @@ async def test_what_fell_due_meanwhile_is_promoted_and_is_no_repair(store, clock
 
     done = await recover(store)
 
-    assert (done, done.actions) == (Recovered(promoted=1), 0)
+    assert (done, done.actions) == (RecoveryResult(promoted=1), 0)
     assert (await job_of(store, job_id)).state is State.QUEUED
 
 
@@ -305,7 +305,7 @@ async def test_live_workers_of_a_pool_are_left_alone(store):
     await start(store, NOW, queue="now")
     before = dump(store.path)
 
-    assert await recover(store) == Recovered()
+    assert await recover(store) == RecoveryResult()
     assert dump(store.path) == before
 
 
@@ -315,7 +315,7 @@ async def test_alone_it_takes_whatever_another_boot_left(store):
 
     done = await recover(store, scope="all")
 
-    assert done == Recovered(lost=2)
+    assert done == RecoveryResult(lost=2)
     assert [(await last_run(store, claim.id)).status for claim in left] == [RunStatus.LOST] * 2
     assert (await job_of(store, own.id)).state is State.RUNNING
 
@@ -336,7 +336,7 @@ async def test_unknown_owner_follows_the_policy(store, clock, caplog, policy, is
     }
     reason = reasons.get((policy, is_over))
     assert run.reason == reason
-    assert done == Recovered(unknown=int(reason is not None))
+    assert done == RecoveryResult(unknown=int(reason is not None))
     assert ("left to its unknown owner" in caplog.text) is (policy == "leave")
     assert EventKind.LATE_WRITE_REFUSED not in await kinds(store, claim.id)
 
@@ -349,7 +349,7 @@ async def test_run_that_nobody_is_known_to_hold_is_of_an_unknown_owner(store, wr
     done = await recover(store, unknown="fail")
 
     run = await last_run(store, claim.id)
-    assert (left, done) == (Recovered(), Recovered(unknown=1))
+    assert (left, done) == (RecoveryResult(), RecoveryResult(unknown=1))
     assert (run.holder, run.reason) == (UNKNOWN_HOLDER.instance_id, "startup_recovery")
     assert (await job_of(store, claim.id)).state is State.QUEUED
 
@@ -376,7 +376,7 @@ async def test_every_repair_has_its_line_and_all_of_them_one_more(store, wrecker
 
 
 async def test_more_than_one_page_of_everything_is_repaired(store, wrecker, monkeypatch):
-    monkeypatch.setattr(module, "AT_ONCE", 2)
+    monkeypatch.setattr(module, "MAX_BATCH", 2)
     for number in range(5):
         await start(store, queue=f"held-{number}")
         await wrecker.detach(await put(store, queue="loose"))
@@ -392,6 +392,6 @@ async def test_more_than_one_page_of_everything_is_repaired(store, wrecker, monk
 
     done = await recover(store)
 
-    assert done == Recovered(lost=5, finished=5, without_run=5, continued=5, orphans=5)
-    assert await recover(store) == Recovered()
+    assert done == RecoveryResult(lost=5, finished=5, without_run=5, continued=5, orphans=5)
+    assert await recover(store) == RecoveryResult()
     await check_invariants(store)

@@ -8,7 +8,7 @@ from worker_world import AT_ONCE, SOON, quick, until
 
 from outlast import Backoff, GroupState, Outlast, Skip, State
 from outlast.core.group import NewGroup
-from outlast.worker.maintenance.group_closer import ABANDONED, GroupCloser
+from outlast.worker.maintenance.group_closer import INCOMPLETE_GROUP_TIMEOUT, GroupCloser
 from outlast.worker.maintenance.loop import Maintenance
 
 ONE_TRY = Backoff(1)
@@ -235,7 +235,7 @@ async def test_a_sweep_with_nothing_to_do_writes_nothing(app, path):
     before = path.with_name(path.name + "-wal").stat().st_size
     second = await tidy.run_once()
 
-    assert (first.swept, second.swept) == (1, 0)
+    assert (first.members_ended, second.members_ended) == (1, 0)
     assert path.with_name(path.name + "-wal").stat().st_size == before
 
 
@@ -250,11 +250,13 @@ async def test_a_group_that_nobody_completed_is_stopped_after_a_while(app, monke
     sweep = GroupCloser(app.store, app._ids.job)
 
     early = await sweep.run_once()
-    monkeypatch.setattr("outlast.worker.maintenance.group_closer.ABANDONED", timedelta(0))
+    monkeypatch.setattr(
+        "outlast.worker.maintenance.group_closer.INCOMPLETE_GROUP_TIMEOUT", timedelta(0)
+    )
     late = await sweep.run_once()
 
-    assert timedelta(minutes=10) == ABANDONED
-    assert (early.expired, late.expired, late.over) == (0, 1, 1)
+    assert timedelta(minutes=10) == INCOMPLETE_GROUP_TIMEOUT
+    assert (early.expired, late.expired, late.closed) == (0, 1, 1)
     record = await group.read()
     assert (record.state, record.reason) == (GroupState.CANCELLED, "never_completed")
 

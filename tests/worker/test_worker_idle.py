@@ -9,7 +9,7 @@ from worker_world import PATIENCE, SOON, until
 from outlast import Outlast, State
 from outlast.store.contract import Capability
 from outlast.store.open import open_store
-from outlast.worker.dispatcher import EMPTY_LOOKS
+from outlast.worker.dispatcher import EMPTY_POLLS_BEFORE_BACKOFF
 from outlast.worker.maintenance.loop import Maintenance
 
 QUIET = {"subscribe", "open", "close", "capabilities", "exists", "path"}
@@ -49,7 +49,7 @@ async def test_idle_worker_asks_its_store_at_most_twice_a_second(counting):
 
     async with app, app.worker():
         await (await noop.enqueue()).wait(SOON)
-        resting = counting.asked["claim"] + EMPTY_LOOKS
+        resting = counting.asked["claim"] + EMPTY_POLLS_BEFORE_BACKOFF
         await until(lambda: counting.asked["claim"] >= resting, within=60)
         counting.asked.clear()
         began = loop.time()
@@ -82,7 +82,7 @@ async def test_worker_that_rests_is_woken_at_once(counting):
 
         def rests() -> bool:
             worker._engine._dispatcher.wake()
-            return counting.asked["claim"] > EMPTY_LOOKS
+            return counting.asked["claim"] > EMPTY_POLLS_BEFORE_BACKOFF
 
         await until(rests)
         result = await (await noop.enqueue()).result(SOON)

@@ -36,7 +36,7 @@ async def test_running_jobs_end_within_the_grace(app):
     async with app.worker(concurrency=2) as worker:
         await asyncio.gather(*(reaches(handle, State.RUNNING) for handle in handles))
         stopping = asyncio.create_task(worker.stop())
-        await until(lambda: worker._engine._slots._patience is not None)  # it lets them end
+        await until(lambda: worker._engine._pool._wait_timeout is not None)  # it lets them end
         release.set()
         await stopping
 

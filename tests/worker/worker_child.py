@@ -126,7 +126,7 @@ def idle(app: Outlast) -> None:
 
     class Idle(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "nothing to take" in record.getMessage():
+            if "nothing to claim" in record.getMessage():
                 say("idle")
 
     worker = logging.getLogger("outlast.worker")

@@ -151,7 +151,7 @@ async def live_on(store: "Shaky", clock: FakeClock, *, leases: int = 5) -> None:
 
 def run_out_of_time(worker: Worker) -> None:
     """The time of every run of that worker that has a limit is over now."""
-    deadlines = worker._engine._slots._attempts._deadlines
+    deadlines = worker._engine._pool._attempts._deadlines
     for limit, line in deadlines._lines.items():
         if line:
             deadlines._timers[limit].cancel()

@@ -20,7 +20,7 @@ from outlast.core.ids import Ids
 from outlast.errors import InvalidArgument, StoreMissing
 from outlast.store.contract import Store
 from outlast.store.open import open_store
-from outlast.transfer import Copied, StoreCopy, address_of
+from outlast.transfer import CopyResult, StoreCopy, address_of
 
 MOST_GRACE = timedelta(hours=24)
 
@@ -113,14 +113,14 @@ class StepProgress:
             self._advance(more)
 
 
-def _tell(out: Output, copied: Copied | None, to_url: str) -> None:
+def _tell(out: Output, copied: CopyResult | None, to_url: str) -> None:
     if copied is None:
         out.message(f"all was copied before; {address_of(to_url)} takes work now")
         return
     if out.as_json:
         out.record(asdict(copied))
     else:
-        for kind, held in copied.held.items():
+        for kind, held in copied.digests.items():
             out.line(f"{kind:<13} {held.rows:>10,}  {held.digest[:16]}")
     out.message(
         f"{copied.target} has taken the place of {copied.source}: compared and verified, in "

@@ -12,7 +12,7 @@ from outlast.core.duration import format_short
 from outlast.core.schedule import ADVISED_GRACE, Schedule, SlotOutcome, SlotRecord
 from outlast.errors import InvalidSchedule
 from outlast.scheduler.preview import Upcoming
-from outlast.scheduler.timezones import zone
+from outlast.scheduler.timezones import load_zone
 
 LIMIT = click.IntRange(1, 1000)
 
@@ -248,7 +248,7 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
 
 
 def _past(row: SlotRecord, schedule: Schedule, state: str | None) -> tuple[str, ...]:
-    local = row.slot.at.astimezone(zone(schedule.plan.rule.timezone))
+    local = row.slot.at.astimezone(load_zone(schedule.plan.rule.timezone))
     late = "-" if row.outcome is SlotOutcome.MANUAL else format_short(row.actual - row.planned)
     return (
         _short(row.slot.at),

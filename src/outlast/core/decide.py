@@ -188,7 +188,7 @@ def _on_given_up(job: JobView, event: Event, _: Callable[[], JobId]) -> Change:
 
 
 def _on_detached(job: JobView, event: Event, new_id: Callable[[], JobId]) -> Change:
-    """As its last run says, whose counts the job bears already; without a run it was lost."""
+    """Return the change that its last run causes, counts unchanged; without a run, a loss."""
     assert isinstance(event, ev.DetachedJobFound)
     if event.last is None:
         lost = _on_lost(job, ev.Lost(Loss.STARTUP_RECOVERY, event.detail), new_id)
@@ -239,7 +239,7 @@ def _on_successor_missing(job: JobView, event: Event, new_id: Callable[[], JobId
 
 
 def _on_edited(job: JobView, event: Event, _: Callable[[], JobId]) -> Change:
-    """Another due time is waited for as at first; a backoff or a group keeps its own state."""
+    """Return the edit; with a new due time a scheduled or queued job becomes scheduled again."""
     assert isinstance(event, ev.Edited)
     edit = event.edit
     if edit.params is not None and job.token:

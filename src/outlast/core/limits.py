@@ -26,7 +26,7 @@ _REPR_LENGTH = 80
 
 
 def check_name(value: str, *, what: str) -> str:
-    """Return `value` if it can name a type, queue, job, worker or series; InvalidArgument otherwise."""
+    """Return a valid name of a type, queue, job, worker or series; InvalidArgument otherwise."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidArgument(
             f"{what} is {repr_short(value)}; use 1 to 128 of the characters A-Z a-z 0-9 _ . : -"

@@ -71,7 +71,7 @@ def status_after(run: RunStatus | None, kind: EventKind | None) -> ReservationSt
 
 
 def check_request(value: str) -> str:
-    """Return `value` if it can describe a request; InvalidJob otherwise."""
+    """Return `value` if it can describe a request; InvalidArgument otherwise."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_KEY or not is_storable(value):
         raise InvalidArgument(
             f"request is {repr_short(value)}; use text of 1 to {MAX_KEY} characters without NUL"

@@ -33,7 +33,7 @@ async def _call(active: ActiveRun, params: dict[str, Any]) -> object:
     try:
         return await threads.run(active.handler, params)
     finally:
-        threads.drop()
+        threads.close_now()
 
 
 def _claim(kind: JobType[..., Any], params: str, ids: Ids) -> Claim:

@@ -499,7 +499,7 @@ SCENARIOS |= {
 
 @scenario(some_waiting)
 async def read_everything(w: World, _: None) -> None:
-    """No write at all: a reader that dies disturbs nobody."""
+    """Read only: a reader that dies changes nothing."""
     [job, *_rest] = await w.store.find(Filter(), limit=10)
     await w.store.find(Filter(states=frozenset({State.DEAD_LETTER})), limit=1)
     await w.store.find(Filter(key="k"), limit=1)

@@ -50,7 +50,7 @@ async def _all_three(w: World) -> list[Claim]:
 
 
 async def _stopped(w: World) -> list[Job]:
-    """One runs, two wait; the group stops, and nobody has swept yet."""
+    """One member runs, two wait; the group is stopped and not yet closed."""
     group_id = await _filling(w)
     await w.store.seal_group(group_id)
     await w.claim(limit=1)

@@ -95,4 +95,4 @@ STATES = {
     },
     "put_off": deciding(_queued, Edited(JobEdit(delay=SECOND))),
 }
-"""The same from every state, for whoever looks at those."""
+"""The same act from every state, for tests of states."""

@@ -1,4 +1,4 @@
-"""Worlds that somebody has broken, and what recovery does there, for the crash tests."""
+"""Crash scenarios of recovery: corrupted stores and their repair."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `add` promises: jobs are stored as they were asked, once, or refused whole."""
+"""`add` stores each job once and as given, or refuses it whole."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What `apply` promises of every shape of change: the whole of it is written."""
+"""`apply` writes every part of a change, for every shape of change."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Everything that is held of a job, raw, and the proof that all of it fits together."""
+"""Audit reads return everything stored about a job, and `verify` proves it consistent."""
 
 from dataclasses import replace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""What many items in one call promise: each stands alone, and one bad one harms nobody."""
+"""A call with many items promises each item alone; one bad item harms no other."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a cancel request does to a job that runs: it is marked, told, and heeded."""
+"""A cancel request marks a running job, notifies its worker and takes effect at its end."""
 
 import pytest
 

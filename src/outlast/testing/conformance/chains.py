@@ -1,4 +1,4 @@
-"""What a chain promises: its next job comes with the write that closes the last."""
+"""The write that ends a link of a retry chain also inserts its successor."""
 
 import pytest
 

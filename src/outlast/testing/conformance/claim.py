@@ -1,4 +1,4 @@
-"""What `claim` promises: each job to one claimer, and only what may run now."""
+"""`claim` gives each job to one claimer, and only jobs that may run now."""
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed

@@ -1,4 +1,4 @@
-"""What the capability SHARED promises, shown by processes that race. Takes a fixture `url`."""
+"""Capability SHARED: processes race on one store. Takes a fixture `url`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -271,7 +271,7 @@ async def test_one_lock_has_one_holder_between_processes(url: str) -> None:
         rounds: list[Act[object]] = [
             partial(hold_one, name=f"round-{n}") for n in range(size.race_rounds)
         ]
-        # Whoever is done lets go of all it has: so one more round, to be done together.
+        # A finished process releases all it holds, so one more round lets all finish together.
         told = await race(url, [[*rounds, everything] for _ in range(size.race_processes)])
 
     winners = [answers.count(True) for answers in zip(*told, strict=True)]

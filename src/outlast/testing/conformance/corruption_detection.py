@@ -1,4 +1,4 @@
-"""What `verify` finds in a store that was broken. Takes a fixture `wrecker`, as `broken` does."""
+"""`verify` finds injected corruption. Takes a fixture `wrecker`."""
 
 import pytest
 

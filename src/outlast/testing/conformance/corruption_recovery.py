@@ -1,4 +1,4 @@
-"""How a broken store is repaired. Takes a fixture `wrecker` that breaks the store as told."""
+"""Recovery repairs injected corruption. Takes a fixture `wrecker`."""
 
 import json
 from dataclasses import replace

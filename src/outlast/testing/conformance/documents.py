@@ -1,4 +1,4 @@
-"""Records are swapped by whoever knows their version, and no version ever comes back."""
+"""A document is swapped by its version, and no version occurs twice."""
 
 import asyncio
 from collections.abc import Mapping

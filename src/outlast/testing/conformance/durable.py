@@ -1,4 +1,4 @@
-"""What the capability DURABLE promises: closing, and a reboot, forget nothing."""
+"""Capability DURABLE: closing the store and rebooting the machine lose nothing."""
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import Failed

@@ -1,4 +1,4 @@
-"""Everybody's events in one order: whoever pages on from the last one seen misses nothing."""
+"""The event stream has one order; a reader that pages from the last event misses none."""
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, EventRecord, Failed

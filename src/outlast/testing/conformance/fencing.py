@@ -1,4 +1,4 @@
-"""What a stale token may write: nothing, on any verb."""
+"""A stale token writes nothing, by any operation."""
 
 import pytest
 

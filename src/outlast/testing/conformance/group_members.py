@@ -1,4 +1,4 @@
-"""What the end of a member means for its group: what `core.group.after` says, in the same write."""
+"""The write that ends a member applies `core.group.action_after_member` to its group."""
 
 from collections.abc import Awaitable, Callable
 from itertools import product

@@ -1,4 +1,4 @@
-"""Groups from the outside: stored, filled, sealed, counted, stopped, forgotten."""
+"""Groups are stored, filled, sealed, counted, stopped and pruned."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ from outlast.testing.conformance.factories import (
 )
 
 SEQUENTIAL = GroupMode.SEQUENTIAL
-NOBODY = "00000000-0000-7000-8000-ffffffffffff"
+MISSING = "00000000-0000-7000-8000-ffffffffffff"
 
 
 async def test_group_is_kept_as_it_was_given(store: Store) -> None:
@@ -138,16 +138,16 @@ async def test_sealing_twice_is_harmless(store: Store, clock: FakeClock) -> None
 
 
 async def test_unknown_group_is_nothing(store: Store) -> None:
-    assert not await store.seal_group(NOBODY)
-    assert not await store.stop_group(NOBODY, reason=None)
-    assert await store.group(NOBODY) is None
-    assert await store.groups_finished([NOBODY]) == [None]
-    assert await store.remaining_members(NOBODY, limit=MANY) == []
-    assert await store.find(Filter(group=NOBODY), limit=MANY) == []
+    assert not await store.seal_group(MISSING)
+    assert not await store.stop_group(MISSING, reason=None)
+    assert await store.group(MISSING) is None
+    assert await store.groups_finished([MISSING]) == [None]
+    assert await store.remaining_members(MISSING, limit=MANY) == []
+    assert await store.find(Filter(group=MISSING), limit=MANY) == []
 
 
 async def test_member_of_no_group_is_refused_and_takes_no_key(store: Store) -> None:
-    lost = make_job(group_id=NOBODY, member=True, key=DedupeKey(key="k"))
+    lost = make_job(group_id=MISSING, member=True, key=DedupeKey(key="k"))
     bare = make_job(member=True)
 
     answers = await store.add([lost, bare, make_job(key=DedupeKey(key="k"))])
@@ -240,7 +240,7 @@ async def test_group_is_over_when_its_last_member_has_ended(store: Store) -> Non
     first, second = await take_many(store)
 
     await settle(store, first, SUCCEEDED)
-    one_left = await store.groups_finished([group_id, NOBODY, other])
+    one_left = await store.groups_finished([group_id, MISSING, other])
     await settle(store, second, SUCCEEDED)
 
     assert one_left == [False, None, False]

@@ -1,4 +1,4 @@
-"""What can be read afterwards: runs, events, artifacts, lists and counts."""
+"""Runs, events, artifacts, lists and counts can be read afterwards."""
 
 from outlast.core.delivery import Delivery
 from outlast.core.event import CancelRequested, EventKind, Failed

@@ -1,4 +1,4 @@
-"""What the reads for people promise: why a job waits, and how the store stands."""
+"""Reads for people: why a job waits, and what the store holds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Named locks: one holder at a time, also within a process."""
+"""A named lock has one holder at a time, also within a process."""
 
 import asyncio
 

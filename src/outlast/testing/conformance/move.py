@@ -1,4 +1,4 @@
-"""Giving a waiting job another place: it comes exactly there, and nobody else changes places."""
+"""`move` gives a waiting job exactly the position asked for and moves no other job."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The order in which jobs are taken, and what keeps it."""
+"""The order in which jobs are claimed."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""What a run says of its progress: fenced, bounded, the last word kept."""
+"""Progress of a run is fenced and bounded, and the last report is kept."""
 
 import pytest
 

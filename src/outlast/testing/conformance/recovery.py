@@ -1,4 +1,4 @@
-"""What recovery may ask of a store that nobody has broken."""
+"""Recovery reads of a store that holds no corruption."""
 
 from dataclasses import replace
 from itertools import product
@@ -185,5 +185,5 @@ async def _all_of(store: Store, job_id: JobId) -> object:
 
 
 def _as_running(job: Job) -> Job:
-    """As somebody may have seen it who looked at the wrong moment."""
+    """Return the job as a read at the wrong moment may have shown it."""
     return replace(job, state=State.RUNNING)

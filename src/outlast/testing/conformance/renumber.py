@@ -1,4 +1,4 @@
-"""Positions made even again, and the order as it can be looked at."""
+"""`renumber` spaces positions evenly and keeps the order."""
 
 from random import Random
 

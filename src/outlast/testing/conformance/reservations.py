@@ -1,4 +1,4 @@
-"""What a reservation promises: one at a time, nothing before its job, and never for ever."""
+"""A queue has one reservation at a time; nothing is claimed before its job; it expires."""
 
 from datetime import timedelta
 from typing import Any
@@ -71,7 +71,7 @@ async def ask(store: Store, **over: Any) -> Reserved:
 
 
 async def reserve(store: Store, **over: Any) -> Reservation:
-    """Hold the queue, which nobody holds."""
+    """Reserve the queue, which has no reservation."""
     reserved = await ask(store, **over)
     assert reserved.created, reserved
     assert reserved.reservation is not None

@@ -1,4 +1,4 @@
-"""What `prune` takes, and what it never takes."""
+"""Which jobs `prune` deletes, and which it keeps."""
 
 import pytest
 

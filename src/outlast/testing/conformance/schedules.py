@@ -1,4 +1,4 @@
-"""Schedules are written by whoever knows their version, and found when they are due."""
+"""A schedule is written by its version and found when it is due."""
 
 from dataclasses import replace
 from datetime import timedelta

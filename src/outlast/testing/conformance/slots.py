@@ -1,4 +1,4 @@
-"""Every slot is answered once: with a job, for ever, or without one, until somebody takes it."""
+"""A slot is claimed once: with a job for good, or without one until a later claim."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What slots, keys and active keys promise: one job each, and the loser is told whose."""
+"""Slots, dedupe keys and active keys have one job each, and the loser learns its id."""
 
 from datetime import timezone
 

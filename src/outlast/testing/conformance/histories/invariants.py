@@ -1,4 +1,4 @@
-"""What must be true of everything a store holds, whatever happened before."""
+"""Invariants that hold for everything a store holds, after any history."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping

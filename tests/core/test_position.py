@@ -1,4 +1,4 @@
-"""Moving a job among those that wait: it comes exactly where it should, and nobody else moves."""
+"""A move puts a waiting job exactly where it should be, and moves no other job."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count, pairwise
@@ -121,7 +121,7 @@ def test_every_move_gives_the_order_asked_for(
 
 
 @given(st.lists(positions, min_size=2, max_size=40), moves)
-def test_nobody_but_the_unplaced_before_the_target_loses_a_zero(
+def test_only_the_unplaced_before_the_target_get_a_position(
     places: list[int], steps: list[tuple[Anchor, int, int]]
 ):
     line = Line(places)
@@ -139,7 +139,7 @@ def test_nobody_but_the_unplaced_before_the_target_loses_a_zero(
         assert all(line.jobs[seq] == 0 for seq in kept)
 
 
-def test_between_two_it_takes_the_middle_and_shifts_nobody():
+def test_between_two_it_gets_the_middle_and_shifts_no_other():
     line = Line([100, 200, 300])
 
     move(line, Anchor.AFTER, 3, 1)

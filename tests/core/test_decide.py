@@ -17,7 +17,7 @@ from outlast.core.run import Claim
 from outlast.core.state import FINAL, Loss, RunStatus, State
 from outlast.errors import TransitionRefused
 
-from .transitions import AT, DELAY, EVENTS, Case, Standing, cases, cells, stories
+from .transition_table import AT, DELAY, EVENTS, Case, Standing, cases, cells, stories
 
 PRESETS = (Delivery.LEASE, Delivery.LINKED, Delivery.ONCE)
 NEXT = JobId("the-next-job")
@@ -227,12 +227,12 @@ def test_the_error_of_a_run_is_kept_wherever_its_job_goes(delivery: Delivery, ev
     assert change.error == "boom"
 
 
-def test_a_job_with_an_open_run_is_not_adrift():
+def test_a_job_with_an_open_run_is_not_detached():
     with pytest.raises(TransitionRefused, match="the-job has an open run"):
         decide(running(), ev.DetachedJobFound(RunStatus.RUNNING), new_id=no_id)
 
 
-def test_the_counts_of_a_job_adrift_are_spelled_out_since_nothing_stores_them():
+def test_the_counts_of_a_detached_job_are_written_out():
     change = decide(
         running(failures=2, losses=1), ev.DetachedJobFound(RunStatus.FAILED), new_id=no_id
     )

@@ -24,7 +24,7 @@ from outlast.core.event import EventKind
 from outlast.core.ids import JobId, RunId
 from outlast.core.state import FINAL, RunStatus, State
 
-from .transitions import stories
+from .transition_table import stories
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 LATER = datetime(2026, 1, 6, tzinfo=UTC)
@@ -70,7 +70,7 @@ def test_every_violation_has_its_repair() -> None:
     assert all(REPAIRS.values())
 
 
-def test_every_stray_has_its_meaning() -> None:
+def test_every_dangling_record_has_a_violation() -> None:
     assert set(DANGLING) == set(DanglingKind)
     found = dangling_violation(
         DanglingRecord(kind=DanglingKind.KEY, rows=("keys key=x",), about="x")
