@@ -181,7 +181,7 @@ async def _idle(bench: Bench) -> list[tuple[str, Spent]]:
     )
     look = await bench.cost(lambda: store.maintenance_due(abandoned=ABANDONED))
     beat = await bench.cost(lambda: store.heartbeat(HOLDER, span=LEASE))
-    held = await bench.cost(store._require_open()[1].heartbeat)  # noqa: SLF001 - a thread's otherwise
+    held = await bench.cost(store._locks.heartbeat)  # noqa: SLF001 - a thread's otherwise
     await hold.release()
     hour = (
         nothing.times(HOUR / settings.poll.total_seconds())

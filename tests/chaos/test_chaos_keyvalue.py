@@ -14,7 +14,7 @@ from outlast.testing.servers import dynamodb as local
 from outlast.testing.servers.dynamodb import dynamodb_local
 from outlast.testing.servers.etcd import EtcdCluster, etcd_cluster
 from outlast.verify import verify
-from support.servers.dynamodb_proxy import dynamodb_gate
+from support.servers.dynamodb_proxy import dynamodb_proxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -124,14 +124,14 @@ async def test_dynamodb_is_killed_and_started_again(
 @pytest.mark.usefixtures("hasty")
 async def test_dynamodb_is_asked_too_much_for_a_while(dynamodb: str, ear: Ear) -> None:
     code = "ProvisionedThroughputExceededException"
-    with dynamodb_gate(dynamodb) as gate:
-        async with at_work(local.url(gate.endpoint, f"gate-{secrets.token_hex(4)}")):
-            gate.refuse(code, "The level of configured provisioned throughput was exceeded")
-            await ear.hear("cannot claim jobs", "is asked too much")
+    with dynamodb_proxy(dynamodb) as proxy:
+        async with at_work(local.url(proxy.endpoint, f"proxy-{secrets.token_hex(4)}")):
+            proxy.refuse(code, "The level of configured provisioned throughput was exceeded")
+            await ear.hear("cannot claim jobs", "throttles table")
 
-            gate.open()
+            proxy.open()
 
-        assert gate.refused
+        assert proxy.refused
 
     ear.told_in_few_lines()
 
@@ -146,10 +146,10 @@ async def test_credentials_expire_and_are_renewed_in_their_file(
         monkeypatch.delenv(name)
     words = "[default]\naws_access_key_id = {}\naws_secret_access_key = secret\n"
     file.write_text(words.format("first"))
-    with dynamodb_gate(dynamodb) as gate:
-        gate.key = "first"
-        async with at_work(local.url(gate.endpoint, f"gate-{secrets.token_hex(4)}")):
-            gate.key = "second"
+    with dynamodb_proxy(dynamodb) as proxy:
+        proxy.key = "first"
+        async with at_work(local.url(proxy.endpoint, f"proxy-{secrets.token_hex(4)}")):
+            proxy.key = "second"
             await ear.hear("cannot claim jobs", "renew the credentials")
 
             (tmp_path / "new").write_text(words.format("second"))

@@ -25,7 +25,7 @@ from outlast.testing.conformance.durable import *  # noqa: F403 - capability DUR
 from outlast.testing.conformance.histories.machine import history_machine
 from outlast.testing.servers.dynamodb import MOST_WRITES
 from outlast.testing.servers.dynamodb import url as url_of
-from support.corruption.keyvalue import KeyValueWrecker
+from support.corruption.keyvalue import KeyValueCorruption
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -80,8 +80,8 @@ async def store(
 
 
 @pytest.fixture
-def wrecker(store: KeyValueStore) -> KeyValueWrecker:
-    return KeyValueWrecker(store.engine)
+def wrecker(store: KeyValueStore) -> KeyValueCorruption:
+    return KeyValueCorruption(store.engine)
 
 
 @pytest.fixture

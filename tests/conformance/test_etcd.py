@@ -22,7 +22,7 @@ from outlast.testing.conformance.corruption_detection import *  # noqa: F403 - w
 from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - what recovery repairs
 from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
 from outlast.testing.conformance.histories.machine import history_machine
-from support.corruption.keyvalue import KeyValueWrecker
+from support.corruption.keyvalue import KeyValueCorruption
 
 if TYPE_CHECKING:
     from outlast.testing.servers.etcd import EtcdCluster
@@ -53,8 +53,8 @@ async def store(etcd: "EtcdCluster", clock: FakeClock, ids: Ids) -> AsyncIterato
 
 
 @pytest.fixture
-def wrecker(store: KeyValueStore) -> KeyValueWrecker:
-    return KeyValueWrecker(store.engine)
+def wrecker(store: KeyValueStore) -> KeyValueCorruption:
+    return KeyValueCorruption(store.engine)
 
 
 @pytest.fixture

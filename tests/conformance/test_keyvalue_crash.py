@@ -21,14 +21,14 @@ from outlast.store.keyvalue.operations import positions
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.verify import verify
 from outlast.worker.maintenance.recovery import Recovery
-from support.corruption.keyvalue import KeyValueWrecker
+from support.corruption.keyvalue import KeyValueCorruption
 from support.crash.runner import ACT_IDS, clocked
 from support.crash.scenarios import HOLDER, LEASE, SCENARIOS, TYPES, World
 from support.crash.scenarios_groups import GROUP_SCENARIOS
 from support.crash.scenarios_positions import PLACES
 from support.crash.scenarios_recovery import broken_scenarios
 from support.crash.scenarios_schedules import SCHEDULES
-from support.engines.crashing import Died, MortalEngine
+from support.engines.crashing import CrashingEngine, EngineCrashed
 from support.engines.memory import MemoryEngine
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ SCENES = (
     | PLACES
     | GROUP_SCENARIOS
     | SCHEDULES
-    | broken_scenarios(lambda world: KeyValueWrecker(_engine_of(world)))
+    | broken_scenarios(lambda world: KeyValueCorruption(_engine_of(world)))
 )
 SOUND = (SCENARIOS | PLACES | GROUP_SCENARIOS | SCHEDULES).keys() - {
     "unblock",
@@ -80,7 +80,7 @@ SEVERAL = {
 async def _play(engine: MemoryEngine, name: str, dies_at: int | None, *, act: bool = True) -> int:
     """Play a scene until its process dies; how many transactions its act sent."""
     clock, ids = clocked()
-    mortal = MortalEngine(engine)
+    mortal = CrashingEngine(engine)
     store = KeyValueStore(mortal, clock=clock, ids=ids)
     scene = SCENES[name]
     await store.open()
@@ -89,9 +89,9 @@ async def _play(engine: MemoryEngine, name: str, dies_at: int | None, *, act: bo
     if act:
         try:
             await scene.act(World(store, Path(), clock, count(ACT_IDS)), needs)
-        except Died:
+        except EngineCrashed:
             assert dies_at is not None
-    store._require_open()[1].stop()  # its threads died, too
+    store._locks.stop()  # its threads died, too
     return mortal.sent
 
 

@@ -26,7 +26,7 @@ from support.crash.runner import ACT_IDS, clocked
 from support.crash.scenarios import SCENARIOS, World
 from support.crash.scenarios_groups import GROUP_SCENARIOS
 from support.crash.scenarios_schedules import SCHEDULES
-from support.engines.crashing import Died, MortalEngine
+from support.engines.crashing import CrashingEngine, EngineCrashed
 
 if TYPE_CHECKING:
     from outlast.testing.servers.etcd import EtcdCluster
@@ -49,16 +49,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 async def _play(engine: Engine, name: str, dies_at: int | None) -> int:
     """Play a scene until its process dies; how many transactions its act sent."""
     clock, ids = clocked()
-    mortal = MortalEngine(engine)
+    mortal = CrashingEngine(engine)
     store = KeyValueStore(mortal, clock=clock, ids=ids)
     await store.open()
     needs = await SCENES[name].prepare(World(store, Path(), clock, count(1)))
     mortal.armed(dies_at)
     try:
         await SCENES[name].act(World(store, Path(), clock, count(ACT_IDS)), needs)
-    except Died:
+    except EngineCrashed:
         assert dies_at is not None
-    store._require_open()[1].stop()  # its threads died, too
+    store._locks.stop()  # its threads died, too
     await engine.close()
     return mortal.sent
 

@@ -12,7 +12,7 @@ from outlast.testing.conformance.corruption_detection import *  # noqa: F403 - w
 from outlast.testing.conformance.corruption_recovery import *  # noqa: F403 - what recovery repairs
 from outlast.testing.conformance.durable import *  # noqa: F403 - capability DURABLE
 from outlast.testing.conformance.histories.machine import history_machine
-from support.corruption.keyvalue import KeyValueWrecker
+from support.corruption.keyvalue import KeyValueCorruption
 from support.engines.memory import MemoryEngine
 
 SMALLEST = 10
@@ -33,8 +33,8 @@ async def store(engine: MemoryEngine, clock: FakeClock, ids: Ids) -> AsyncIterat
 
 
 @pytest.fixture
-def wrecker(engine: MemoryEngine, store: KeyValueStore) -> KeyValueWrecker:
-    return KeyValueWrecker(engine)
+def wrecker(engine: MemoryEngine, store: KeyValueStore) -> KeyValueCorruption:
+    return KeyValueCorruption(engine)
 
 
 def make(clock: FakeClock, ids: Ids) -> KeyValueStore:

@@ -29,7 +29,7 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.testing.servers.dynamodb import url
 from outlast.worker.maintenance.loop import Maintenance
-from support.servers.dynamodb_proxy import dynamodb_gate
+from support.servers.dynamodb_proxy import dynamodb_proxy
 
 from .companions import MONDAY
 from .dynamo import friend, kept, outsider, table
@@ -205,8 +205,8 @@ async def test_failed_and_crashed_jobs_run_again(
 async def test_clocks_apart_are_warned_of_and_too_far_apart_refused(
     dynamodb: str, table: str
 ) -> None:
-    with dynamodb_gate(dynamodb) as gate:
-        address = url(gate.endpoint, table)
+    with dynamodb_proxy(dynamodb) as proxy:
+        address = url(proxy.endpoint, table)
 
         def doctor() -> tuple[int, str]:
             told = CliRunner().invoke(main, ["doctor", "--url", address], env={"NO_COLOR": "1"})
@@ -214,10 +214,10 @@ async def test_clocks_apart_are_warned_of_and_too_far_apart_refused(
 
         await _opened(address)
         in_time = await asyncio.to_thread(doctor)
-        gate.ahead = timedelta(seconds=4)
+        proxy.ahead = timedelta(seconds=4)
         await _opened(address)
         apart = await asyncio.to_thread(doctor)
-        gate.ahead = timedelta(seconds=60)
+        proxy.ahead = timedelta(seconds=60)
         with pytest.raises(ClockSkewTooLarge, match=r"are (59|60) s apart, and 5 s are allowed"):
             await _opened(address)
         far = await asyncio.to_thread(doctor)

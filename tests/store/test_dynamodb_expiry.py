@@ -95,7 +95,7 @@ async def test_migrate_turns_it_on_for_a_table_made_by_hand_and_twice_is_fine(
     await keyvalue.close()
 
 
-async def test_attribute_of_somebody_else_stays(dynamodb: str, client: Any, table: str) -> None:
+async def test_foreign_expiry_attribute_stays(dynamodb: str, client: Any, table: str) -> None:
     _make(client, table)
     theirs = {"Enabled": True, "AttributeName": "ttl"}
     client.update_time_to_live(TableName=table, TimeToLiveSpecification=theirs)
@@ -105,19 +105,19 @@ async def test_attribute_of_somebody_else_stays(dynamodb: str, client: Any, tabl
 
     await keyvalue.migrate()
 
-    assert (await keyvalue.describe())["expiry"] == "by ttl, so what is ours stays"
+    assert (await keyvalue.describe())["expiry"] == "by ttl, so tombstones stay"
     await keyvalue.close()
 
 
-async def test_table_works_for_whoever_may_not_let_items_expire(
+async def test_table_works_without_the_right_to_let_items_expire(
     store: KeyValueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: Table) -> str:
-        raise StoreReadOnly("DynamoDB refuses us")
+        raise StoreReadOnly("DynamoDB refuses access")
 
     monkeypatch.setattr(Table, "expires_by", refuse)
 
-    assert (await store.describe())["expiry"] == "unknown: we may not look"
+    assert (await store.describe())["expiry"] == "unknown: no permission to read it"
 
 
 async def test_pruned_job_is_gone_whole_and_its_key_has_its_time(

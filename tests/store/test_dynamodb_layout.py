@@ -1,4 +1,4 @@
-"""The table as whoever reads it by hand finds it: S2's own items, keys, fields and query."""
+"""The table as a reader of the S2 format finds it: items, keys, fields and query."""
 
 import re
 import secrets

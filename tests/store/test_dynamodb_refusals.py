@@ -70,7 +70,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
             "AccessDeniedException",
             "User is not authorized to perform: dynamodb:DescribeTable",
             StoreReadOnly,
-            "DynamoDB refuses us at table jobs: User is not authorized .* grant it",
+            "DynamoDB refuses access to table jobs: User is not .* grant the permissions",
         ),
         (
             "ExpiredTokenException",
@@ -101,13 +101,13 @@ async def test_refusal_is_one_line_with_what_to_do(
 
 
 @pytest.mark.usefixtures("credentials")
-async def test_table_asked_too_much_is_busy_and_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_throttled_table_is_busy_and_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     backoff = "botocore.retries.standard.ExponentialBackoff.delay_amount"
-    monkeypatch.setattr(backoff, lambda *_: 0.0)  # six tries, and nobody waits between them
+    monkeypatch.setattr(backoff, lambda *_: 0.0)  # six attempts without pauses
     with _refusing("ThrottlingException", "Rate exceeded") as endpoint:
         store = open_store(local.url(endpoint, "jobs"))
 
-        with pytest.raises(StoreBusy, match="table jobs is asked too much: Rate exceeded"):
+        with pytest.raises(StoreBusy, match="DynamoDB throttles table jobs: Rate exceeded"):
             await store.open()
         await store.close()
 

@@ -20,7 +20,7 @@ from outlast.testing.conformance.factories import (
 )
 from outlast.testing.servers import dynamodb as local
 from outlast.verify import verify
-from support.servers.dynamodb_proxy import Gate, dynamodb_gate
+from support.servers.dynamodb_proxy import DynamoDBProxy, dynamodb_proxy
 
 pytestmark = pytest.mark.slow
 
@@ -43,14 +43,14 @@ def table(dynamodb: str) -> str:
     return f"rights-{secrets.token_hex(6)}"
 
 
-async def _made(gate: Gate, table: str) -> None:
-    store = open_store(local.url(gate.endpoint, table))
+async def _made(proxy: DynamoDBProxy, table: str) -> None:
+    store = open_store(local.url(proxy.endpoint, table))
     await store.open()
     await store.close()
 
 
-async def _work(gate: Gate, table: str) -> None:
-    app = Outlast(local.url(gate.endpoint, table), poll="50ms", tick="50ms")
+async def _work(proxy: DynamoDBProxy, table: str) -> None:
+    app = Outlast(local.url(proxy.endpoint, table), poll="50ms", tick="50ms")
 
     @app.job
     async def work(run: Run, n: int) -> int:
@@ -64,8 +64,8 @@ async def _work(gate: Gate, table: str) -> None:
             await handle.wait("2m")
 
 
-async def _more(gate: Gate, table: str) -> None:
-    store = open_store(local.url(gate.endpoint, table))
+async def _more(proxy: DynamoDBProxy, table: str) -> None:
+    store = open_store(local.url(proxy.endpoint, table))
     await store.open()
     claim = await started(store, key=DedupeKey(key="other", bucket=""))
     await settle(store, claim, SUCCEEDED)
@@ -77,19 +77,19 @@ async def _more(gate: Gate, table: str) -> None:
     await store.close()
 
 
-async def test_worker_needs_what_the_page_lists_and_whoever_makes_the_table_more(
+async def test_worker_needs_what_the_page_lists_and_creating_the_table_more(
     dynamodb: str, table: str
 ) -> None:
     worker, maker = _listed()
-    with dynamodb_gate(dynamodb) as gate:
-        await _made(gate, table)
-        made = set(gate.asked)
-        gate.asked.clear()
-        await _work(gate, table)
-        await _more(gate, table)
-        asked = set(gate.asked)
+    with dynamodb_proxy(dynamodb) as proxy:
+        await _made(proxy, table)
+        made = set(proxy.asked)
+        proxy.asked.clear()
+        await _work(proxy, table)
+        await _more(proxy, table)
+        asked = set(proxy.asked)
 
     assert made - worker == {"CreateTable", "DescribeTimeToLive", "UpdateTimeToLive"}
     assert asked - {"TransactWriteItems"} <= worker
-    assert worker - asked <= INSIDE, "what nobody asks for needs no right"
+    assert worker - asked <= INSIDE, "an unused request needs no right"
     assert maker == {"CreateTable", "DescribeTable", "DescribeTimeToLive", "UpdateTimeToLive"}

@@ -18,7 +18,7 @@ Answer = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class _Down:
-    """A member without a leader; it answers when all who ask are waiting, as a kill would."""
+    """A member without a leader; it answers when all requests are waiting, as a kill would."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -57,7 +57,7 @@ async def wire(down: _Down) -> AsyncIterator[EtcdClient]:
         await server.close()
 
 
-async def test_all_who_asked_a_member_that_is_down_go_on_to_the_next(
+async def test_all_requests_to_a_member_that_is_down_go_on_to_the_next(
     wire: EtcdClient, down: _Down
 ) -> None:
     async with asyncio.timeout(SOON):

@@ -1,4 +1,4 @@
-"""Locks on a real etcd go by its leases: who holds one writes nothing, the dead hold none."""
+"""Locks on a real etcd use its leases: a holder writes nothing, and a dead one holds none."""
 
 import asyncio
 import secrets
@@ -70,7 +70,7 @@ async def test_lock_of_a_killed_process_is_free_when_its_lease_is_over(
     assert not taken.is_lost
 
 
-async def test_whoever_holds_a_lock_on_etcd_writes_nothing_to_stay_alive(
+async def test_lock_holder_on_etcd_writes_nothing_to_stay_alive(
     store: "KeyValueStore", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, keep = Semaphore(0), EtcdLeases._keep
@@ -82,21 +82,21 @@ async def test_whoever_holds_a_lock_on_etcd_writes_nothing_to_stay_alive(
 
     monkeypatch.setattr(EtcdLeases, "_keep", counted)
     lock = await store.acquire_lock("host-1")
-    before = await store.engine.get([Key("life", who) for who in await _owners(store)])
+    before = await store.engine.get([Key("liveness", who) for who in await _owners(store)])
 
     for _ in range(3):
         assert await asyncio.to_thread(kept.acquire, timeout=PATIENCE)
-    after = await store.engine.get([Key("life", who) for who in await _owners(store)])
+    after = await store.engine.get([Key("liveness", who) for who in await _owners(store)])
 
     assert lock is not None
     assert not lock.is_lost
     assert None not in before
-    assert before == after, "the same versions: nobody wrote them"
+    assert before == after, "the same versions: no write happened"
 
 
-async def test_lease_that_nobody_keeps_takes_its_record_along(store: "KeyValueStore") -> None:
+async def test_record_is_deleted_with_its_expired_lease(store: "KeyValueStore") -> None:
     leases = store.engine.leases
-    kept, left = (Write(Key("life", name), {}) for name in ("kept", "left"))
+    kept, left = (Write(Key("liveness", name), {}) for name in ("kept", "left"))
     assert leases is not None
     keep = await leases.put(kept, span=2 * PATIENCE)
     too_late = await leases.put(left, span=1.0)

@@ -42,7 +42,7 @@ async def test_jobs_are_kept_behind_tls_and_a_password(etcd_lock: SecureEtcd) ->
 async def test_wrong_password_is_refused_and_not_shown(etcd_lock: SecureEtcd) -> None:
     store = open_store(etcd_lock.url(PREFIX, password="wr0ng"))  # noqa: S106 - a test's
 
-    with pytest.raises(StoreReadOnly, match=r"refuses us: .*authentication failed") as caught:
+    with pytest.raises(StoreReadOnly, match=r"refuses access: .*authentication failed") as caught:
         await store.open()
 
     assert "wr0ng" not in str(caught.value)
@@ -52,7 +52,7 @@ async def test_wrong_password_is_refused_and_not_shown(etcd_lock: SecureEtcd) ->
 async def test_without_a_user_the_line_says_where_one_goes(etcd_lock: SecureEtcd) -> None:
     store = open_store(f"etcd://{etcd_lock.host}/{PREFIX}?ca={etcd_lock.certificate}")
 
-    with pytest.raises(StoreReadOnly, match="wants a user: etcd://user:password@host/prefix"):
+    with pytest.raises(StoreReadOnly, match="requires a user: etcd://user:password@host/prefix"):
         await store.open()
     await store.close()
 
@@ -65,7 +65,7 @@ async def test_prefix_that_was_not_granted_is_refused(etcd_lock: SecureEtcd) -> 
     await store.close()
 
 
-async def test_who_was_let_in_before_rights_changed_is_let_in_again(etcd_lock: SecureEtcd) -> None:
+async def test_client_authenticates_again_after_rights_changed(etcd_lock: SecureEtcd) -> None:
     store = open_store(etcd_lock.url(PREFIX))
     await store.open()
 
@@ -76,7 +76,7 @@ async def test_who_was_let_in_before_rights_changed_is_let_in_again(etcd_lock: S
 
 
 def _unclosed(server: SecureEtcd) -> list[str]:
-    """Connections of this process to it that nobody has closed."""
+    """Open connections of this process to the server."""
     port = int(server.host.rpartition(":")[2])
     found = [each for each in gc.get_objects() if isinstance(each, socket.socket)]
     return [str(each) for each in found if each.fileno() >= 0 and _is_to(each, port)]
@@ -105,7 +105,7 @@ def test_store_that_is_closed_at_once_has_no_connection_left(
         assert _unclosed(etcd_lock) == []
 
 
-async def test_certificate_that_nobody_vouches_for_is_not_trusted(etcd_lock: SecureEtcd) -> None:
+async def test_certificate_of_an_unknown_authority_is_not_trusted(etcd_lock: SecureEtcd) -> None:
     url = f"etcd://jobs:s3cret@{etcd_lock.host}/{PREFIX}?tls=true&busy=1"
     store = open_store(url)
 

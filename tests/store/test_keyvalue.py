@@ -8,8 +8,8 @@ import pytest
 from outlast.clock import SystemClock
 from outlast.core.audit.violation import ViolationCode
 from outlast.errors import ClockSkewTooLarge, ConfigurationError, SchemaTooNew, StoreBusy
+from outlast.store.keyvalue.clocks import FleetClock, LeaseClock
 from outlast.store.keyvalue.engine import Conditions, Key, KeyRange, StoredItem, Write
-from outlast.store.keyvalue.leases import FleetClock, LeaseClock
 from outlast.store.keyvalue.repositories import runs
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
@@ -78,7 +78,7 @@ async def test_index_entry_that_is_gone_is_found_by_verify() -> None:
     assert found == [(ViolationCode.DETACHED, job_id)]
 
 
-async def test_index_entry_of_nobody_is_found_by_verify_and_claimed_by_nobody() -> None:
+async def test_dangling_index_entry_is_found_by_verify_and_never_claimed() -> None:
     engine = MemoryEngine()
     store = await _opened(engine)
     job_id = await put(store)
@@ -140,7 +140,7 @@ async def test_records_of_a_newer_version_are_refused() -> None:
 
 
 class _Contended(MemoryEngine):
-    """Somebody else is always quicker."""
+    """Another transaction always comes first."""
 
     is_lost = False
 
@@ -148,8 +148,10 @@ class _Contended(MemoryEngine):
         return not self.is_lost and await super().transact(conditions, writes)
 
 
-async def test_unit_that_never_comes_through_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.store.keyvalue.unit_of_work.LONGEST_PAUSE", 0.0)
+async def test_unit_of_work_that_always_conflicts_raises_store_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("outlast.store.keyvalue.unit_of_work.MAX_PAUSE_S", 0.0)
     engine = _Contended()
     store = await _opened(engine)
     engine.is_lost = True
@@ -200,7 +202,7 @@ class _Asked(MemoryEngine):
         return await super().range(span, limit=limit, reverse=reverse)
 
 
-async def test_proof_reads_by_the_page_and_not_by_the_job() -> None:
+async def test_verify_reads_by_the_page_and_not_by_the_job() -> None:
     engine = _Asked()
     store = await _opened(engine)
     counts = []
@@ -214,7 +216,7 @@ async def test_proof_reads_by_the_page_and_not_by_the_job() -> None:
     assert counts[0] == counts[1], "a request more for each page, none for a job"
 
 
-async def test_runs_of_jobs_that_lie_far_apart_are_each_ones_own() -> None:
+async def test_runs_of_jobs_with_distant_ids_belong_to_their_job() -> None:
     engine = MemoryEngine()
     store = await _opened(engine)
     found = sorted([await ended(store) for _ in range(30)])

@@ -95,7 +95,7 @@ async def _until_lost(lock: Lock) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_lock_of_one_who_shows_no_life_is_taken_over_with_what_is_left_of_it(
+async def test_lock_of_a_dead_holder_is_taken_over_and_its_liveness_record_deleted(
     engine: MemoryEngine, store: KeyValueStore
 ) -> None:
     await _die_with(engine, "host-1", shared=False)
@@ -137,7 +137,7 @@ async def test_lock_that_was_waited_for_while_another_was_held_is_not_lost(
     await other.close()
 
 
-async def test_whoever_was_taken_for_dead_has_lost_its_lock(
+async def test_holder_that_counted_as_dead_has_lost_its_lock(
     engine: MemoryEngine, store: KeyValueStore
 ) -> None:
     lock = await store.acquire_lock("host-1")
@@ -167,7 +167,7 @@ class _Slow(MemoryEngine):
 
 
 @pytest.mark.parametrize("what", ["taken", "released"])
-async def test_lock_of_which_nobody_waited_for_the_answer_is_free_again(what: str) -> None:
+async def test_lock_of_a_cancelled_call_is_free_again(what: str) -> None:
     engine = _Slow()
     store, other = await _opened(engine), await _opened(engine)
     lock = await store.acquire_lock("host-1") if what == "released" else None
@@ -186,7 +186,7 @@ async def test_lock_of_which_nobody_waited_for_the_answer_is_free_again(what: st
 
 
 class _Leases:
-    """Over when the test says so; whoever looks again finds them kept."""
+    """Leases that expire when the test says so; each further read finds them renewed."""
 
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine
@@ -236,7 +236,7 @@ async def test_lock_is_free_the_moment_its_holders_lease_is_over(
     await other.close()
 
 
-async def test_lock_whose_lease_was_over_before_anybody_wanted_it_is_kept(
+async def test_expired_lease_that_is_renewed_in_time_keeps_its_lock(
     engine: MemoryEngine, leases: _Leases, store: KeyValueStore
 ) -> None:
     other = await _opened(engine)
@@ -269,7 +269,7 @@ async def test_holder_with_a_lease_writes_nothing_while_it_lives(
     ]
 
 
-async def test_lease_is_seen_to_be_kept_only_by_who_looked_a_moment_ago(
+async def test_renewal_of_a_lease_is_seen_only_by_two_recent_reads(
     engine: MemoryEngine, leases: _Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
@@ -285,17 +285,17 @@ async def test_lease_is_seen_to_be_kept_only_by_who_looked_a_moment_ago(
 
 
 class _Away(MemoryEngine):
-    """Nobody answers to what is written, until somebody does."""
+    """Engine that is unavailable for writes until the test ends that."""
 
     away = False
 
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
         if self.away:
-            raise StoreUnavailable("nobody answers")
+            raise StoreUnavailable("no reply")
         return await super().transact(conditions, writes)
 
 
-async def test_who_could_not_show_life_is_told_and_may_ask_again() -> None:
+async def test_failed_first_heartbeat_raises_and_may_be_repeated() -> None:
     engine = _Away()
     store = await _opened(engine)
 
@@ -308,7 +308,7 @@ async def test_who_could_not_show_life_is_told_and_may_ask_again() -> None:
     await store.close()
 
 
-async def test_lock_that_only_the_dead_share_is_free(
+async def test_lock_shared_only_by_dead_holders_is_free(
     engine: MemoryEngine, store: KeyValueStore
 ) -> None:
     await _die_with(engine, TREE)
@@ -319,7 +319,7 @@ async def test_lock_that_only_the_dead_share_is_free(
     assert not alone.is_lost
 
 
-async def test_lock_that_one_living_shares_with_the_dead_is_taken(
+async def test_lock_with_one_live_holder_among_dead_ones_is_held(
     engine: MemoryEngine,
 ) -> None:
     store, other = await _opened(engine, stands_still), await _opened(engine)
@@ -334,7 +334,7 @@ async def test_lock_that_one_living_shares_with_the_dead_is_taken(
     await asyncio.gather(store.close(), other.close())
 
 
-async def test_all_who_share_one_lock_let_go_of_it_while_the_others_beat(
+async def test_all_holders_release_a_shared_lock_during_heartbeats(
     engine: MemoryEngine, store: KeyValueStore
 ) -> None:
     stores = [await _opened(engine) for _ in range(5)]
@@ -373,7 +373,7 @@ async def _until_deserted(store: KeyValueStore) -> int:
     return looks
 
 
-async def test_worker_of_which_nobody_is_left_is_a_chore_after_a_while_and_none_when_closed(
+async def test_dead_worker_is_due_for_maintenance_until_its_runs_are_closed(
     engine: MemoryEngine, store: KeyValueStore
 ) -> None:
     await _with_a_dead_worker(engine, store)

@@ -49,10 +49,8 @@ async def test_job_that_moves_between_two_reads_of_a_batch_is_found(
 ) -> None:
     claim = await started(store)
     moved = (await job_of(store, claim.id)).available_at + MINUTE
-    seen = store._desk.units._seen
-    seen.note(
-        claim.id, f"scheduled#{key_layout.time_key(moved)}#{claim.id}"
-    )  # as whoever moves it does
+    seen = store._context.units._seen
+    seen.note(claim.id, f"scheduled#{key_layout.time_key(moved)}#{claim.id}")  # as a move does
 
     async def move() -> None:
         assert await settle(store, claim, Failed("it broke", delay=MINUTE))

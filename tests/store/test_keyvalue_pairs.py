@@ -40,7 +40,7 @@ from outlast.testing.conformance.factories import (
     take,
     take_many,
 )
-from support.engines.linearizability import MakeWorld, Pairs, Verb
+from support.engines.linearizability import InterleavingCheck, MakeWorld, Verb
 
 MOMENT = timedelta(milliseconds=1)
 SMALLEST = 10
@@ -48,7 +48,7 @@ SMALLEST = 10
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.store.keyvalue.unit_of_work.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("outlast.store.keyvalue.unit_of_work.FIRST_PAUSE_S", 0.0)
 
 
 def _id(name: str) -> JobId:
@@ -152,7 +152,7 @@ async def _line(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
 
 
 async def _unplaced(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
-    """Jobs by their due time: whoever goes between them gives those before it positions."""
+    """Jobs by their due time: a job moved between them gives those before it positions."""
     await _put_in_turn(store, clock, "a", "b", "c")
     a, c = [await job_of(store, _id(name)) for name in "ac"]
     return {
@@ -172,7 +172,7 @@ async def _at_work(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]
         "finish": _applying(a, SUCCEEDED),
         "renew": lambda store: store.renew([a.lease], span=HOUR),
         "runs": lambda store: store.runs(a.id),
-        "held": lambda store: store.running_under_other_boots(besides="nobody", limit=MANY),
+        "held": lambda store: store.running_under_other_boots(besides="none", limit=MANY),
         "counts": lambda store: store.counts(),
         "overview": lambda store: store.overview(span=HOUR),
         "why": lambda store: store.wait_facts(_id("b")),
@@ -223,7 +223,7 @@ def _reserved(concurrency: int | None) -> MakeWorld:
 
 def _group_to_seal(mode: GroupMode) -> MakeWorld:
     async def world(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
-        """All members are there, and nobody has said so yet."""
+        """All members are there, and the group is not sealed yet."""
         new = NewGroup(id=GROUP, total=2, mode=mode, on_failure=OnMemberFailure.STOP)
         await store.add_group(new)
         await _put_in_turn(store, clock, "a", "b", group_id=GROUP, member=True)
@@ -316,10 +316,10 @@ WORLDS: Mapping[str, MakeWorld] = {
 
 
 @pytest.mark.parametrize("name", WORLDS)
-async def test_two_who_meet_anywhere_leave_what_one_after_the_other_would(name: str) -> None:
-    pairs = await Pairs.of(WORLDS[name])
+async def test_concurrent_operations_leave_what_a_serial_order_would(name: str) -> None:
+    pairs = await InterleavingCheck.of(WORLDS[name])
 
-    assert await pairs.all_torn() == []
+    assert await pairs.all_anomalies() == []
 
 
 async def _planned(store: KeyValueStore, clock: FakeClock) -> Mapping[str, Verb]:
@@ -343,13 +343,13 @@ SMALL: Mapping[str, MakeWorld] = {
 
 @pytest.mark.parametrize("name", SMALL)
 async def test_the_same_where_transactions_are_small(name: str) -> None:
-    pairs = await Pairs.of(SMALL[name], most_writes=SMALLEST)
+    pairs = await InterleavingCheck.of(SMALL[name], most_writes=SMALLEST)
 
-    assert await pairs.all_torn() == []
+    assert await pairs.all_anomalies() == []
 
 
 async def test_group_is_not_shown_before_the_entries_of_its_members_are_written() -> None:
-    pairs = await Pairs.of(_group_at_work(GroupMode.SEQUENTIAL), most_writes=SMALLEST)
+    pairs = await InterleavingCheck.of(_group_at_work(GroupMode.SEQUENTIAL), most_writes=SMALLEST)
 
-    assert await pairs.torn("fail", "look") == []
-    assert await pairs.torn("look", "fail") == []
+    assert await pairs.anomalies("fail", "look") == []
+    assert await pairs.anomalies("look", "fail") == []

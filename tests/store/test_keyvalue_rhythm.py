@@ -19,9 +19,7 @@ SECOND = timedelta(seconds=1)
         (DYNAMODB, 5 * SECOND, 5 * SECOND),
     ],
 )
-def test_store_says_how_often_it_wants_to_be_looked_at(
-    url: str, poll: timedelta, tick: timedelta
-) -> None:
+def test_store_has_its_own_polling_defaults(url: str, poll: timedelta, tick: timedelta) -> None:
     plain, other = Outlast(url).settings, Outlast(url, settings=Settings(lease="30s")).settings
 
     assert (plain.poll, plain.tick) == (other.poll, other.tick) == (poll, tick)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SMALLEST = 10
 SOON = 120.0
-GHOST = Key(key_layout.TRIGGER, key_layout.trigger_sort(START, "nobody"))
+GHOST = Key(key_layout.TRIGGER, key_layout.trigger_sort(START, "missing"))
 
 
 class _Counted(MemoryEngine):
@@ -102,7 +102,7 @@ async def test_slots_that_were_missed_go_many_at_a_time() -> None:
     assert len(await store.slots(schedule.series, limit=MANY)) == 21
 
 
-async def test_trigger_that_wants_all_there_is_fits_the_smallest_engine() -> None:
+async def test_trigger_with_all_options_fits_the_smallest_engine() -> None:
     store = await _opened(MemoryEngine(most_writes=SMALLEST))
     group = NewGroup(id=new_id(), total=1)
     await store.add_group(group)
@@ -124,7 +124,7 @@ async def test_trigger_that_wants_all_there_is_fits_the_smallest_engine() -> Non
     assert await _found(store) == []
 
 
-async def test_looking_for_what_is_due_costs_what_is_due() -> None:
+async def test_reading_due_schedules_costs_what_is_due() -> None:
     engine = _Counted()
     store = await _opened(engine)
     for number in range(20):
@@ -138,7 +138,7 @@ async def test_looking_for_what_is_due_costs_what_is_due() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [key_layout.SCHEDULE_NAME, key_layout.TRIGGER, key_layout.STANDING]
+    "part", [key_layout.SCHEDULE_NAME, key_layout.TRIGGER, key_layout.SCHEDULE_STATE]
 )
 async def test_entry_that_a_schedule_lacks_is_found_by_verify(part: str) -> None:
     engine = MemoryEngine()
@@ -165,12 +165,12 @@ async def test_entry_that_a_schedule_lacks_is_written_when_it_is_saved(part: str
     assert await _found(store) == []
 
 
-async def test_trigger_of_nobody_is_found_by_verify_and_stops_nobody() -> None:
+async def test_dangling_trigger_is_found_by_verify_and_stops_no_schedule() -> None:
     engine = MemoryEngine()
     store = await _opened(engine)
     schedule = await put_schedule(store, START)
 
-    await engine.transact({}, [Write(GHOST, {"id": "nobody", "at": 0})])
+    await engine.transact({}, [Write(GHOST, {"id": "missing", "at": 0})])
 
     assert await _found(store) == [ViolationCode.SCHEDULE_INDEX_MISMATCH]
     assert (await store.due_schedules(limit=MANY)).schedules == [schedule]

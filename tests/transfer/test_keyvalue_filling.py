@@ -9,7 +9,7 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.transfer_rows import FILLING, copied, everything, furnish
 from outlast.testing.model.store import ModelStore
 from outlast.verify import verify
-from support.engines.crashing import Died, MortalEngine
+from support.engines.crashing import CrashingEngine, EngineCrashed
 from support.engines.memory import MemoryEngine
 
 EVERY = 3
@@ -27,7 +27,7 @@ async def test_killed_while_it_is_filled_it_is_filled_by_the_next_one() -> None:
     number, is_whole = 0, False
     while not is_whole:
         engine = MemoryEngine(most_writes=10)
-        is_whole = await _fill(source, MortalEngine(engine), clock, ids, number)
+        is_whole = await _fill(source, CrashingEngine(engine), clock, ids, number)
         target = KeyValueStore(engine, clock=clock, ids=ids)
         await target.open()
         if (await target.transfer_status()).stage is TransferStage.OPEN:
@@ -43,7 +43,7 @@ async def test_killed_while_it_is_filled_it_is_filled_by_the_next_one() -> None:
 
 
 async def _fill(
-    source: ModelStore, mortal: MortalEngine, clock: FakeClock, ids: Ids, number: int
+    source: ModelStore, mortal: CrashingEngine, clock: FakeClock, ids: Ids, number: int
 ) -> bool:
     """Whether it lived to the end."""
     store = KeyValueStore(mortal, clock=clock, ids=ids)
@@ -52,6 +52,6 @@ async def _fill(
     try:
         await store.change_transfer_status(FILLING)
         await copied(source, store)
-    except Died:
+    except EngineCrashed:
         return False
     return True

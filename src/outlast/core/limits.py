@@ -1,5 +1,6 @@
 """Limits on every name, number and text that enters a store."""
 
+import json
 import re
 from typing import Final
 
@@ -63,6 +64,20 @@ def check_priority(value: int) -> int:
 def is_storable(text: str) -> bool:
     """Return whether every store can hold `text`: no NUL, no lone surrogate."""
     return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def is_text(text: str | None, limit: int) -> bool:
+    """Return True if every store can keep `text`, in at most `limit` bytes; None counts as kept."""
+    return text is None or (is_storable(text) and len(text.encode()) <= limit)
+
+
+def is_json(text: str, limit: int) -> bool:
+    """Return True if `text` is JSON that every store can keep, in at most `limit` bytes."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return is_text(text, limit)
 
 
 def truncate(text: str, limit: int = MAX_ERROR) -> str:

@@ -1,4 +1,4 @@
-"""Breaking a key-value store on purpose, by its records."""
+"""Corrupt a key-value store by its records."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,64 +14,64 @@ from outlast.store.keyvalue.repositories.job_codec import JobRecord, indexes, to
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 
-class KeyValueWrecker:
-    """Breaks what that engine keeps, whoever has it open."""
+class KeyValueCorruption:
+    """Corrupts the records of an engine, also while a store has it open."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def detach(self, job_id: JobId, *, runs: bool = True) -> None:
-        kept = await self._kept(job_id)
-        loose = replace(kept, is_detached=True)
-        gone = [Write(key, None) for key in indexes(kept).keys() - indexes(loose).keys()]
-        record = {name: v for name, v in to_value(kept).items() if name != "state"}
-        once = [Write(Key(key_layout.ONCE, kept.job.name), None)] if kept.is_open else []
-        await self._write([*gone, *once, Write(key_layout.job_key(kept.job), record)])
+        record = await self._load(job_id)
+        detached = replace(record, is_detached=True)
+        gone = [Write(key, None) for key in indexes(record).keys() - indexes(detached).keys()]
+        value = {name: v for name, v in to_value(record).items() if name != "state"}
+        once = [Write(Key(key_layout.ONCE, record.job.name), None)] if record.is_open else []
+        await self._write([*gone, *once, Write(key_layout.job_key(record.job), value)])
         if not runs:
             await self._delete_runs(job_id)
 
     async def drop_successor(self, job_id: JobId) -> None:
-        kept = await self._kept(job_id)
-        assert kept.successor is not None
-        after = await self._kept(kept.successor)
+        record = await self._load(job_id)
+        assert record.successor is not None
+        after = await self._load(record.successor)
         unit = UnitOfWork(self._engine)
-        alone = replace(kept, successor=None, is_followed=False, active_key=after.active_key)
+        alone = replace(record, successor=None, is_followed=False, active_key=after.active_key)
         job_repository.save(unit, after, None)
-        job_repository.save(unit, kept, alone)
+        job_repository.save(unit, record, alone)
         if after.active_key is not None:
             key = key_layout.active_key(after.active_key)
-            held = {"job_id": job_id, "root_id": kept.job.root_id, "key": after.active_key}
+            held = {"job_id": job_id, "root_id": record.job.root_id, "key": after.active_key}
             unit.put(key, held)
         assert await unit.commit()
 
     async def orphan(self, job_id: JobId) -> None:
-        kept = await self._kept(job_id)
+        record = await self._load(job_id)
         told = await self._engine.range(key_layout.of_job(key_layout.EVENT, job_id), limit=1000)
-        gone = [key_layout.job_key(kept.job), *indexes(kept), *(entry.key for entry in told)]
+        gone = [key_layout.job_key(record.job), *indexes(record), *(entry.key for entry in told)]
         gone += [key_layout.stream_key(entry.value["id"]) for entry in told]
         await self._write([Write(key, None) for key in gone])
 
     async def retarget_reservation(self, reservation_id: ReservationId, job_id: JobId) -> None:
         unit = UnitOfWork(self._engine)
-        kept = await reservations.find(unit, reservation_id)
-        assert kept is not None
-        held = replace(kept.reservation, job_id=job_id)
-        reservations.save(unit, replace(kept, reservation=held))
+        record = await reservations.find(unit, reservation_id)
+        assert record is not None
+        held = replace(record.reservation, job_id=job_id)
+        reservations.save(unit, replace(record, reservation=held))
         queue = await queues.load(unit, held.queue)
         queues.save(unit, replace(queue, reserved_for=job_id))
         assert await unit.commit()
 
     async def drop_slot_row(self, job_id: JobId) -> None:
-        kept = await self._kept(job_id)
-        assert kept.series is not None
-        assert kept.job.slot_at is not None
-        slot = Slot(series=kept.series, at=kept.job.slot_at)
+        record = await self._load(job_id)
+        assert record.series is not None
+        assert record.job.slot_at is not None
+        slot = Slot(series=record.series, at=record.job.slot_at)
         await self._write([Write(key_layout.slot_key(slot), None)])
 
-    async def _kept(self, job_id: str) -> JobRecord:
-        kept = await job_repository.load(UnitOfWork(self._engine), job_id)
-        assert kept is not None
-        return kept
+    async def _load(self, job_id: str) -> JobRecord:
+        record = await job_repository.load(UnitOfWork(self._engine), job_id)
+        assert record is not None
+        return record
 
     async def _delete_runs(self, job_id: str) -> None:
         spans: Sequence[KeyRange] = [

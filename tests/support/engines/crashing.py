@@ -1,4 +1,4 @@
-"""An engine around another one, whose process dies before a chosen transaction."""
+"""Engine whose process dies before a chosen transaction."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
@@ -15,14 +15,14 @@ from outlast.store.keyvalue.engine import (
 )
 
 
-class Died(BaseException):
-    """Nothing that runs may go on, and nothing may catch it."""
+class EngineCrashed(BaseException):
+    """The process is dead; no code may catch this and go on."""
 
 
-class MortalEngine:
-    """`armed(n)`: of the transactions from now on, the one of that number, from 0, is not sent.
+class CrashingEngine:
+    """`armed(n)`: of the next transactions, the one with that number, from 0, is not sent.
 
-    Whatever is asked afterwards is not sent either: whoever asks is dead.
+    No later request is sent either.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -85,7 +85,7 @@ class MortalEngine:
             yield entry
 
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> None:
-        """Nobody is to be woken in a world that ends."""
+        """No watch."""
 
     async def time(self) -> datetime | None:
         return await self._engine.time()
@@ -98,4 +98,4 @@ class MortalEngine:
 
     def _live(self) -> None:
         if self._is_dead:
-            raise Died
+            raise EngineCrashed

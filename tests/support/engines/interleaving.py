@@ -1,4 +1,4 @@
-"""An engine whose reads are never of one moment: somebody else may come between any two records."""
+"""Engine that reads record by record, and lets a rival run between any two."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
@@ -21,29 +21,29 @@ Rival = Callable[[], Awaitable[None]]
 
 
 class QuickEngine(MemoryEngine):
-    """Gives nobody else a turn, and can be had twice."""
+    """Memory engine that never yields, and can be copied."""
 
     def copied(self) -> "QuickEngine":
-        """Another one that holds the same, and goes its own way."""
+        """Return an independent copy."""
         twin = type(self)(most_writes=self.limits.most_writes)
-        twin.acquire_lock(self.entries(), first_version=next(self._versions))
+        twin.restore(self.entries(), first_version=next(self._versions))
         return twin
 
-    def acquire_lock(self, entries: Mapping[Key, StoredItem], *, first_version: int) -> None:
-        """Have these records as they are; those of one part come in their order."""
+    def restore(self, entries: Mapping[Key, StoredItem], *, first_version: int) -> None:
+        """Take over these records; those of one part come in their order."""
         self._versions = count(first_version)
         for (part, sort), entry in entries.items():
             self._parts[part][sort] = entry
             self._order[part].append(sort)
 
     def changed(self, since: Mapping[Key, StoredItem]) -> tuple[list[StoredItem], list[StoredItem]]:
-        """Records as they are, and as they were then, where those are not the same."""
+        """Return the changed records as they are, and as they were."""
         now = self.entries()
         new = [entry for key, entry in now.items() if since.get(key) is not entry]
         return new, [entry for key, entry in since.items() if now.get(key) is not entry]
 
     def entries(self) -> dict[Key, StoredItem]:
-        """All that it holds, each with its version."""
+        """Return all records."""
         parts = [(self._parts[part], order) for part, order in self._order.items()]
         return {held[sort].key: held[sort] for held, order in parts for sort in order}
 
@@ -51,12 +51,12 @@ class QuickEngine(MemoryEngine):
         pass
 
 
-class TornEngine:
-    """Reads record by record, as a server may that promises no more, and lets a rival in once.
+class InterleavingEngine:
+    """Reads record by record, and lets a rival run once.
 
-    `armed(n, rival)`: from now on the rival acts before the step of that number, from 0. A step is
-    one record that is read, or one transaction. `backwards`: the last of several keys comes first.
-    `steps` are those since then: the part that was read or counted in, None for a transaction.
+    `armed(n, rival)`: the rival runs before step `n`, from 0. A step is one record read, or one
+    transaction. `backwards`: of several keys the last is read first. `steps` lists them: the part
+    read, None for a transaction.
     """
 
     def __init__(self, engine: QuickEngine, *, backwards: bool = False) -> None:
@@ -81,13 +81,13 @@ class TornEngine:
         return True
 
     async def open(self) -> None:
-        """It is open."""
+        """No-op."""
 
     async def close(self) -> None:
-        """It keeps what it has."""
+        """No-op."""
 
     async def release_loop(self) -> None:
-        """It belongs to no loop."""
+        """No-op."""
 
     async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         found: dict[Key, StoredItem | None] = {}
@@ -126,7 +126,7 @@ class TornEngine:
             yield entry
 
     def watch(self, parts: Sequence[str], heard: Callable[[Write], None]) -> None:
-        """Nobody is to be woken."""
+        """No watch."""
 
     async def time(self) -> datetime | None:
         return None

@@ -1,11 +1,11 @@
-"""Two verbs at once, met at every point at which they can meet: as if one came after the other.
+"""Check of concurrent operations: every interleaving must equal one of their serial orders.
 
-    async def world(store, clock): ...  # stores what there is; answers the verbs, each by a name
-    pairs = await Pairs.of(world)
-    assert await pairs.torn("claim", "cancel") == []
+    async def world(store, clock): ...  # fills the store; returns operations by name
+    check = await InterleavingCheck.of(world)
+    assert await check.anomalies("claim", "cancel") == []
 
-A verb that reads record by record is met by others between any two of them. What all answered, and
-what is stored afterwards, must be what one order of them gives.
+Other operations run between any two records that an operation reads. All answers, and what is
+stored afterwards, must be those of one serial order.
 """
 
 import json
@@ -19,40 +19,40 @@ from outlast.store.keyvalue.engine import Engine, StoredItem
 from outlast.store.keyvalue.store import KeyValueStore
 from outlast.testing.clock import FakeClock
 from outlast.testing.stores import ids_for_test
-from support.engines.interleaving import QuickEngine, TornEngine
+from support.engines.interleaving import InterleavingEngine, QuickEngine
 
 Verb = Callable[[KeyValueStore], Awaitable[Any]]
 MakeWorld = Callable[[KeyValueStore, FakeClock], Awaitable[Mapping[str, Verb]]]
 
 NUMBERS: Final = frozenset({"seq", "root_seq", "root", "run_id", "version", "reservation"})
-"""What is given to whoever asks first, and tells nothing but that."""
+"""Fields assigned in order of arrival; they tell nothing else."""
 
 ASIDE: Final = frozenset(
     {"counter", "places", key_layout.QUEUE_NAME, key_layout.LOCK, key_layout.LIVENESS}
 )
 NEVER: Final = -1
 MARK: Final = "pending"
-"""What may stay in a record when its note is done."""
+"""Field that may stay in a record after its intent is complete."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What each verb answered, mine first, and what they wrote and took away."""
+class PairOutcome:
+    """What each operation answered, mine first, and the records they wrote and deleted."""
 
     answers: tuple[str, ...]
     written: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Torn:
-    """An outcome that no order gives; `step` is when the others came."""
+class Anomaly:
+    """An outcome of no serial order; `step` is when the others ran."""
 
     mine: str
     others: Sequence[str]
     step: int
     backwards: bool
-    found: Outcome
-    orders: Sequence[Outcome]
+    found: PairOutcome
+    orders: Sequence[PairOutcome]
 
     def __str__(self) -> str:
         way = ", backwards" if self.backwards else ""
@@ -68,8 +68,8 @@ class Torn:
     __repr__ = __str__
 
 
-class Pairs:
-    """The verbs of one world, any of them to be met by others."""
+class InterleavingCheck:
+    """The operations of one world, each to be interleaved with others."""
 
     def __init__(self, clock: FakeClock, engine: QuickEngine, verbs: Mapping[str, Verb]) -> None:
         self.verbs = verbs
@@ -78,30 +78,31 @@ class Pairs:
         self._before = engine.entries()
 
     @classmethod
-    async def of(cls, make: MakeWorld, *, most_writes: int = 100) -> "Pairs":
+    async def of(cls, make: MakeWorld, *, most_writes: int = 100) -> "InterleavingCheck":
+        """Fill a store and return the check of its operations."""
         clock, engine = FakeClock(), QuickEngine(most_writes=most_writes)
         return cls(clock, engine, await make(await _opened(engine, clock), clock))
 
-    async def all_torn(self) -> list[Torn]:
-        """Of every pair, the first outcome that is torn."""
+    async def all_anomalies(self) -> list[Anomaly]:
+        """Return the first anomaly of every pair."""
         pairs = [(mine, other) for mine in self.verbs for other in self.verbs]
-        return [found[0] for pair in pairs if (found := await self.torn(*pair))]
+        return [found[0] for pair in pairs if (found := await self.anomalies(*pair))]
 
-    async def torn(self, mine: str, *others: str) -> list[Torn]:
-        """Every outcome that no order gives, of a verb that is met by others all at once."""
+    async def anomalies(self, mine: str, *others: str) -> list[Anomaly]:
+        """Return every anomaly of one operation that others interrupt."""
         orders = [await self._in_order(mine, others, at) for at in range(len(others) + 1)]
         touched = await self._touched(others)
-        found: list[Torn] = []
+        found: list[Anomaly] = []
         for backwards in (False, True):
             _, steps = await self._met(mine, others, NEVER, backwards=backwards)
             for step in _worth_a_try(steps, touched):
                 told, _ = await self._met(mine, others, step, backwards=backwards)
                 if told not in orders:
-                    found.append(Torn(mine, others, step, backwards, told, orders))
+                    found.append(Anomaly(mine, others, step, backwards, told, orders))
         return found
 
     async def _touched(self, others: Sequence[str]) -> set[str]:
-        """The parts that the others write to."""
+        """Return the parts that the others write to."""
         engine = self._engine.copied()
         store = await _opened(engine, self._clock)
         for name in others:
@@ -109,7 +110,7 @@ class Pairs:
         new, old = engine.changed(self._before)
         return {entry.key.part for entry in (*new, *old)}
 
-    async def _in_order(self, mine: str, others: Sequence[str], at: int) -> Outcome:
+    async def _in_order(self, mine: str, others: Sequence[str], at: int) -> PairOutcome:
         engine = self._engine.copied()
         store = await _opened(engine, self._clock)
         names = [*others[:at], mine, *others[at:]]
@@ -118,12 +119,12 @@ class Pairs:
 
     async def _met(
         self, mine: str, others: Sequence[str], step: int, *, backwards: bool
-    ) -> tuple[Outcome, list[str | None]]:
-        """And the steps that the verb took."""
+    ) -> tuple[PairOutcome, list[str | None]]:
+        """Return the outcome, and the steps that the operation took."""
         engine = self._engine.copied()
-        torn = TornEngine(engine, backwards=backwards)
+        torn = InterleavingEngine(engine, backwards=backwards)
         own, other = await _opened(torn, self._clock), await _opened(engine, self._clock)
-        if backwards:  # it has seen where each job is, and asks for that at once
+        if backwards:  # with a filled location cache
             jobs = await engine.range(key_layout.due_before(self._clock.now()), limit=100)
             await own.get([entry.value["job_id"] for entry in jobs])
         await own.transfer_status()
@@ -136,19 +137,19 @@ class Pairs:
         answer = await _answer(self.verbs[mine](own))
         return await self._outcome(engine, [answer, *told]), torn.steps
 
-    async def _outcome(self, engine: QuickEngine, answers: Sequence[str]) -> Outcome:
+    async def _outcome(self, engine: QuickEngine, answers: Sequence[str]) -> PairOutcome:
         new, old = engine.changed(self._before)
         if any(entry.key.part == key_layout.PENDING for entry in new):
-            await _opened(engine, self._clock)  # what was left half-done is done
+            await _opened(engine, self._clock)  # completes pending intents
             new, old = engine.changed(self._before)
         written = Counter(map(_line, new))
         written.subtract(map(_line, old))
         told = {line: number for line, number in written.items() if number and line}
-        return Outcome(tuple(answers), told)
+        return PairOutcome(tuple(answers), told)
 
 
 def _worth_a_try(steps: Sequence[str | None], touched: Collection[str]) -> list[int]:
-    """Before which steps. After a read of what nobody writes to, it is as before that read."""
+    """Return the steps to interrupt: after a read of unwritten parts nothing can differ."""
     first_write = steps.index(None) if None in steps else len(steps)
     return [
         step

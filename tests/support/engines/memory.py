@@ -1,4 +1,4 @@
-"""An engine of dictionaries, for quick tests of the key-value store itself."""
+"""Engine of dictionaries, for quick tests of the key-value store."""
 
 import asyncio
 from bisect import bisect_left, insort
@@ -21,9 +21,9 @@ from outlast.store.keyvalue.engine import (
 
 
 class MemoryEngine:
-    """Ordered keys in memory; every write is told to whoever watches.
+    """Ordered keys in memory; every write is reported to the watchers.
 
-    `before` is called before every transaction. At every request others get their turn.
+    `before` is called before every transaction. At every request other tasks may run.
     """
 
     def __init__(self, *, most_writes: int = 100) -> None:
@@ -43,13 +43,13 @@ class MemoryEngine:
         return ["it forgets everything when its process ends"]
 
     async def open(self) -> None:
-        """Nothing is to be made."""
+        """No-op."""
 
     async def close(self) -> None:
-        """It keeps what it has."""
+        """No-op: the records stay."""
 
     async def release_loop(self) -> None:
-        """It belongs to no loop."""
+        """No-op."""
 
     async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
         await self._pause()
@@ -80,7 +80,7 @@ class MemoryEngine:
         assert len(touched) <= self.limits.most_writes, f"{len(touched)} records: {touched}"
         assert len({write.key for write in writes}) == len(writes), "a key is written twice"
         self.before(writes)
-        with self._one_at_a_time:  # locks beat on a thread
+        with self._one_at_a_time:  # lock heartbeats come from a thread
             if any(self._version(key) != version for key, version in conditions.items()):
                 return False
             for write in writes:
@@ -107,18 +107,18 @@ class MemoryEngine:
         return lambda: self._watchers.remove(own)
 
     async def time(self) -> None:
-        """Its time is its process's."""
+        """Report no time."""
 
     async def describe(self) -> Mapping[str, str]:
         return {"engine": "dictionaries in memory"}
 
     def everything(self) -> dict[Key, Value]:
-        """All that it holds."""
+        """Return all records."""
         parts = self._parts.items()
         return {Key(part, s): e.value for part, held in parts for s, e in held.items()}
 
     async def _pause(self) -> None:
-        await asyncio.sleep(0)  # as at a network, others get their turn
+        await asyncio.sleep(0)  # other tasks run, as with a network
 
     def _version(self, key: Key) -> str | None:
         entry = self._parts[key.part].get(key.sort)

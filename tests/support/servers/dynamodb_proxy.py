@@ -1,4 +1,4 @@
-"""A gate before DynamoDB Local: it notes what is asked, tells the time as AWS does, and refuses."""
+"""Proxy before DynamoDB Local: records requests, reports the time as AWS does, and refuses."""
 
 import json
 import re
@@ -22,11 +22,11 @@ PATIENCE: Final = 120.0
 
 
 @dataclass(slots=True)
-class Gate:
-    """`gate.refuse("ThrottlingException", "Rate exceeded")`, until it is opened again.
+class DynamoDBProxy:
+    """`proxy.refuse("ThrottlingException", "Rate exceeded")`, until it is opened again.
 
-    `asked` counts the requests that came, by the name of their API; `refused` those that went no
-    further. `ahead` is by how much its clock is wrong, `key` the one access key that is still good.
+    `asked` counts requests by the name of their API; `refused` those not passed on. `ahead` is the
+    error of its clock, `key` the one access key that is still valid.
     """
 
     behind: str
@@ -39,7 +39,7 @@ class Gate:
     met: threading.Event = field(default_factory=threading.Event)
 
     def refuse(self, code: str, told: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
-        """Answer every request so; `met` is set when that has happened."""
+        """Refuse every request with that error; `met` is set after the first."""
         self.met.clear()
         self.refusal = code, told, status
 
@@ -47,12 +47,12 @@ class Gate:
         self.refusal = None
 
     def answer(
-        self, behind: "Behind", api: str, headers: dict[str, str], body: bytes
+        self, behind: "ServerConnection", api: str, headers: dict[str, str], body: bytes
     ) -> tuple[int, bytes]:
         self.asked[api] += 1
         refusal = self.refusal or self._expired(headers["Authorization"])
         if refusal is None:
-            return behind.ask(_as_everybody(headers), body)
+            return behind.ask(_with_test_credentials(headers), body)
         code, told, status = refusal
         self.refused += 1
         self.met.set()
@@ -66,7 +66,7 @@ class Gate:
         return "ExpiredTokenException", told, HTTPStatus.BAD_REQUEST
 
 
-def _as_everybody(headers: dict[str, str]) -> dict[str, str]:
+def _with_test_credentials(headers: dict[str, str]) -> dict[str, str]:
     """With the key of the tests: DynamoDB Local keeps other tables for other keys."""
     key = CREDENTIALS["AWS_ACCESS_KEY_ID"]
     shown = re.sub("Credential=[^/]+/", f"Credential={key}/", headers["Authorization"])
@@ -74,29 +74,29 @@ def _as_everybody(headers: dict[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def dynamodb_gate(behind: str) -> Iterator[Gate]:
-    """A gate on loopback before that endpoint; give stores `gate.endpoint`."""
-    gate = Gate(behind)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(gate))
+def dynamodb_proxy(behind: str) -> Iterator[DynamoDBProxy]:
+    """A proxy on loopback before that endpoint; give stores `proxy.endpoint`."""
+    proxy = DynamoDBProxy(behind)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(proxy))
     server.daemon_threads = True
-    gate.endpoint = f"http://127.0.0.1:{server.server_port}"
+    proxy.endpoint = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        yield gate
+        yield proxy
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
 
 
-def _handler(gate: Gate) -> type[BaseHTTPRequestHandler]:
+def _handler(proxy: DynamoDBProxy) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def setup(self) -> None:
             super().setup()
-            self.behind = Behind(gate.behind)
+            self.behind = ServerConnection(proxy.behind)
 
         def finish(self) -> None:
             super().finish()
@@ -105,10 +105,10 @@ def _handler(gate: Gate) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             api = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
-            status, answer = gate.answer(self.behind, api, dict(self.headers.items()), body)
-            now = format_datetime(datetime.now(UTC) + gate.ahead, usegmt=True)
+            status, answer = proxy.answer(self.behind, api, dict(self.headers.items()), body)
+            now = format_datetime(datetime.now(UTC) + proxy.ahead, usegmt=True)
             head = f"HTTP/1.1 {status} -\r\nContent-Type: {JSON}\r\nDate: {now}\r\n"
-            # In one piece, or the answer would wait for somebody's delayed acknowledgement.
+            # In one piece: otherwise the reply waits for a delayed acknowledgement.
             self.wfile.write(f"{head}Content-Length: {len(answer)}\r\n\r\n".encode() + answer)
 
         def log_message(self, *_: object) -> None:
@@ -117,8 +117,8 @@ def _handler(gate: Gate) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-class Behind:
-    """The server behind, as one client's connection reaches it."""
+class ServerConnection:
+    """Connection of one client to the server behind the proxy."""
 
     def __init__(self, endpoint: str) -> None:
         where = urlsplit(endpoint)
@@ -126,7 +126,7 @@ class Behind:
         self._connection = HTTPConnection(where.hostname, where.port, timeout=PATIENCE)
 
     def ask(self, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        """What it answers; where nobody answers, what a load balancer says then."""
+        """Return the server's reply, or that of a load balancer if the server is down."""
         try:
             self._connection.request("POST", "/", body, headers)
             answer = self._connection.getresponse()

@@ -1,4 +1,4 @@
-"""A real etcd that wants TLS and a password, for as long as its test process lives."""
+"""A real etcd with TLS and a password, for as long as its test process lives."""
 
 import json
 import ssl
@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.request import Request, urlopen
 
 from outlast.testing.servers import process_tree, shared_server
-from outlast.testing.servers.etcd import ASKED, THRIFTY, program
+from outlast.testing.servers.etcd import REQUEST_TIMEOUT_S, THRIFTY, program
 from outlast.testing.servers.server_process import ServerProcess, free_ports, new_folder
 
 ROOT: Final = "root"
@@ -20,7 +20,7 @@ USER: Final = "jobs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecureEtcd:
-    """One member; `user` may use what is under `prefix` and nothing else."""
+    """One member; `user` may access what is under `prefix`, and nothing else."""
 
     host: str
     certificate: Path
@@ -38,7 +38,7 @@ class SecureEtcd:
             f"https://{self.host}/v3/{path}", data=json.dumps(body).encode(), headers=headers
         )
         trust = ssl.create_default_context(cafile=str(self.certificate))
-        with urlopen(asked, timeout=ASKED, context=trust) as answer:  # noqa: S310 - same
+        with urlopen(asked, timeout=REQUEST_TIMEOUT_S, context=trust) as answer:  # noqa: S310 - same
             return json.load(answer)
 
     def answers(self) -> bool:
@@ -47,7 +47,7 @@ class SecureEtcd:
         return False
 
     def change_password(self, password: str) -> None:
-        """By root, while others are connected: what they were let in with is worth nothing."""
+        """Change the password as root: the tokens of connected clients become invalid."""
         root = {"name": ROOT, "password": self.password}
         token = self.ask("auth/authenticate", root)["token"]
         self.ask("auth/user/changepw", {"name": USER, "password": password}, token)
@@ -55,7 +55,7 @@ class SecureEtcd:
 
 @contextmanager
 def secure_etcd(folder: Path, *, prefix: str, password: str) -> Iterator[SecureEtcd]:
-    """One of one's own, on loopback, with a certificate that it has signed itself."""
+    """Start an etcd on loopback with a self-signed certificate."""
 
     def start(users: Path) -> shared_server.Told:
         own = new_folder("etcd-secure")
@@ -94,7 +94,7 @@ def _start(folder: Path) -> str:
 
 
 def _lock(server: SecureEtcd) -> None:
-    """Make the two users, and let nobody else in."""
+    """Create the two users and require authentication."""
     start = f"{server.prefix}/".encode()
     granted = {"permType": "READWRITE", "key": _b64(start), "range_end": _b64(start[:-1] + b"0")}
     for name in (ROOT, USER):

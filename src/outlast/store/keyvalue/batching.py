@@ -1,4 +1,4 @@
-"""Many items at a time, where the order between them does not matter."""
+"""Run operations on many items concurrently, or several per transaction."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,10 +11,10 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 MOST_TEXT: Final = 300_000
-"""Characters that the users' own texts may have in one transaction of several items."""
+"""Characters of user texts in one transaction of several items."""
 
 AT_ONCE: Final = 16
-"""How many requests one verb has under way."""
+"""Concurrent requests of one operation."""
 
 
 async def run_concurrently(
@@ -23,7 +23,10 @@ async def run_concurrently(
     *,
     is_alone: Callable[[Item], bool] = lambda _: False,
 ) -> list[Answer]:
-    """What each answered, in the order given; those that go alone keep their turn."""
+    """Call `do` for each item and return the answers in order.
+
+    Items that are `is_alone` run one by one, in their turn.
+    """
     answers: list[Answer] = []
     for alone, group in groupby(items, key=is_alone):
         own = list(group)
@@ -32,7 +35,7 @@ async def run_concurrently(
 
 
 async def run_in_chunks(
-    desk: StoreContext,
+    context: StoreContext,
     items: Sequence[Item],
     do: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
     *,
@@ -40,20 +43,23 @@ async def run_in_chunks(
     is_alone: Callable[[Item], bool],
     size: Callable[[Item], int],
 ) -> list[Answer]:
-    """As `together`, but as many in one transaction as it takes, by number and by size."""
+    """Call `do` for chunks that fit one transaction, by number and size.
+
+    Otherwise as `run_concurrently`. `records` is how many records one item writes.
+    """
     answers: list[Answer] = []
     for alone, group in groupby(items, key=is_alone):
         own = list(group)
-        parts = [[item] for item in own] if alone else _filled(desk, own, records, size)
+        parts = [[item] for item in own] if alone else _filled(context, own, records, size)
         for told in await run_concurrently(parts, do, is_alone=lambda _, alone=alone: alone):  # type: ignore[misc]
             answers += told
     return answers
 
 
 def _filled(
-    desk: StoreContext, items: Sequence[Item], records: int, size: Callable[[Item], int]
+    context: StoreContext, items: Sequence[Item], records: int, size: Callable[[Item], int]
 ) -> list[list[Item]]:
-    most = max(1, desk.engine.limits.most_writes // records)
+    most = max(1, context.engine.limits.most_writes // records)
     parts: list[list[Item]] = []
     room = 0
     for item in items:
@@ -66,10 +72,13 @@ def _filled(
 
 
 def chunks(
-    desk: StoreContext, items: Sequence[Item], *, records: int, most: int = 1_000
+    context: StoreContext, items: Sequence[Item], *, records: int, most: int = 1_000
 ) -> list[Sequence[Item]]:
-    """As many at a time as one transaction takes, where each writes up to so many records."""
-    size = min(most, max(1, desk.engine.limits.most_writes // records))
+    """Return the items in chunks that fit one transaction.
+
+    `records` is how many records one item writes.
+    """
+    size = min(most, max(1, context.engine.limits.most_writes // records))
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
@@ -83,7 +92,7 @@ async def _at_once(items: Sequence[Item], do: Callable[[Item], Awaitable[Answer]
             return await do(item)
 
     asked = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
-    for answer in asked:  # nobody is left behind at work when one has failed
+    for answer in asked:  # raised only after all have ended
         if isinstance(answer, BaseException):
             raise answer
     return [answer for answer in asked if not isinstance(answer, BaseException)]

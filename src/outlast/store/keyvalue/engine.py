@@ -1,7 +1,7 @@
-"""The port: all that the key-value store asks of an engine.
+"""Engine interface: all that the key-value store needs of a database.
 
-Keys have two parts. Those of one `part` are ordered by `sort`, as text compares by its UTF-8 bytes;
-nothing is ordered, or read at once, across parts.
+A key has two parts. Keys of one `part` are ordered by `sort`, as text compares by its UTF-8 bytes.
+There is no order across parts, and no read spans them at one moment.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -10,15 +10,15 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
 Value = Mapping[str, Any]
-"""What JSON can hold, under names: text, whole numbers, booleans, None, and lists of those."""
+"""JSON object: text, whole numbers, booleans, None, and lists of those."""
 
 
 LAST: Final = "last"
-"""The number in a record that counts."""
+"""Field of a counter record."""
 
 
 class Key(NamedTuple):
-    """Where a record is."""
+    """Address of a record."""
 
     part: str
     sort: str
@@ -26,7 +26,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """A record as it was read. No two writes of a key ever give it one `version`."""
+    """A record as it was read. Every write of a key gives it a new `version`."""
 
     key: Key
     value: Value
@@ -35,7 +35,7 @@ class StoredItem:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The keys of one part from `start` on, and before `end`; None is no bound."""
+    """Keys of one part from `start` on, and before `end`; None is no bound."""
 
     part: str
     start: str = ""
@@ -44,116 +44,119 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A record to put, or without a value to delete."""
+    """A record to put, or to delete if `value` is None."""
 
     key: Key
     value: Value | None
 
 
 Conditions = Mapping[Key, str | None]
-"""The version that each record must have; None: it must not be there."""
+"""Version that each record must have; None if it must not exist."""
 
 
 Keep = Callable[[], Awaitable[bool]]
-"""Makes a lease as long as it was at first; False: it was over."""
+"""Renews a lease; returns False if it had expired."""
 
 LEASE: Final = "lease"
-"""In a record that has one: the name of its lease."""
+"""Field that names the lease of a record."""
 
 
 class EngineLeases(Protocol):
-    """For records that go by themselves, by the engine's own clock."""
+    """Records that the engine deletes when their lease expires, by its own clock."""
 
     async def put(self, record: Write, *, span: float) -> Keep:
-        """Put a record that is gone when nobody has kept it for so many seconds."""
+        """Put a record with a lease of `span` seconds, and return the function that renews it."""
         ...
 
     async def left(self, lease: str) -> int:
-        """Whole seconds until it is over; 0 or less: it is."""
+        """Return whole seconds until the lease expires; 0 or less if it has."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What an engine can take."""
+    """Limits and intervals of an engine."""
 
-    most_writes: int  # records that one transaction may write or look at
-    poll: float  # seconds between two looks where nothing wakes anybody
-    beat: float  # seconds between two signs of life of whoever holds a lock
+    most_writes: int  # records that one transaction may write or compare
+    poll: float  # seconds between two polls without a notification
+    beat: float  # seconds between two heartbeats of a lock holder
 
 
 class Engine(Protocol):
-    """An ordered store with transactions. Every read sees every transaction that was answered."""
+    """An ordered store with transactions. Every read sees every acknowledged transaction."""
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> Limits:
+        """Limits and intervals of the engine."""
+        ...
 
     @property
     def leases(self) -> EngineLeases | None:
-        """None: nothing goes by itself there, or not soon."""
+        """Leases of the engine; None if it has none, or deletes expired records late."""
         ...
 
     def exists(self) -> bool:
-        """Whether there is something to open; `open` would otherwise make it."""
+        """Return True if the storage exists; `open` creates it otherwise."""
         ...
 
     async def open(self) -> None:
-        """Connect, and make what must be there; refuses what is not ours."""
+        """Connect and create the storage if needed; raise ForeignStore for other contents."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything; twice is fine."""
+        """Release all resources; idempotent."""
         ...
 
     async def release_loop(self) -> None:
-        """Let go of what the running loop has used: it is about to end, and others go on."""
+        """Release what the running event loop has used; other loops go on."""
         ...
 
     async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
-        """Each record, in the order asked; None where there is none."""
+        """Return records in the order of `keys`; None for those that do not exist."""
         ...
 
     async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
-        """The first records of a span, in order, or in reverse the last ones."""
+        """Return the first records of a key range in order, or the last ones in reverse."""
         ...
 
     async def ranges(self, asked: Sequence[tuple[KeyRange, int]]) -> list[list[StoredItem]]:
-        """The first records of each span, up to its limit, in as few requests as it takes."""
+        """Return the first records of each key range up to its limit, in few requests."""
         ...
 
     def scan(self, start: str) -> AsyncIterator[StoredItem]:
-        """Every record of every part that begins so, in no order. It costs what there is."""
+        """Yield all records of parts that begin with `start`, unordered; reads everything."""
         ...
 
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
-        """Write all if every condition holds; False, and nothing, if one does not.
+        """Write everything if all conditions hold; return False, and write nothing, otherwise.
 
-        No key is written twice in one transaction. When the answer got lost, the engine finds out
-        what became of it before it says anything.
+        No key is written twice in one transaction. If the reply is lost, the engine finds out
+        whether it was written before it returns.
         """
         ...
 
     async def advance(self, counter: Key, by: int) -> int:
-        """Raise the record's `last`, from 0 if there is none, and answer it; gaps may be left."""
+        """Add `by` to a counter, which starts at 0, and return it; numbers may be skipped."""
         ...
 
     def watch(
         self, parts: Sequence[str], heard: Callable[[Write], None]
     ) -> Callable[[], None] | None:
-        """Tell of every record put into parts that begin so, soon after it.
+        """Call `heard` for records put into parts that begin with one of `parts`.
 
-        The answer ends that; None: it cannot be done. Some may be missed.
+        Returns the function that ends the watch; None if the engine has no watch. Some writes may
+        be missed.
         """
         ...
 
     async def time(self) -> datetime | None:
-        """What the server takes for the time, to the second; None if it does not say."""
+        """Return the server's time to the second; None if it reports none."""
         ...
 
     async def describe(self) -> Mapping[str, str]:
-        """What an operator should know of it, in a few words each."""
+        """Return a short description for operators, by name."""
         ...
 
     async def health_warnings(self) -> list[str]:
-        """What an operator should worry about; empty when all is well."""
+        """Return health warnings; empty if all is well."""
         ...

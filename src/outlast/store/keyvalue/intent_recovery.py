@@ -1,4 +1,4 @@
-"""Doing what somebody left half-done, whatever kind of note it is."""
+"""Complete pending intents of every kind."""
 
 from outlast.errors import StoreCorrupt
 from outlast.store.keyvalue import intents
@@ -7,30 +7,30 @@ from outlast.store.keyvalue.engine import Key, StoredItem
 from outlast.store.keyvalue.operations import groups, positions
 
 
-async def complete_all(desk: StoreContext) -> int:
-    """Do all that was left; how many notes there were."""
-    left = await intents.pending(desk.engine)
+async def complete_all(context: StoreContext) -> int:
+    """Complete all pending intents, and return how many there were."""
+    left = await intents.pending(context.engine)
     for entry in left:
-        await _finish(desk, entry)
+        await _complete(context, entry)
     return len(left)
 
 
-async def complete(desk: StoreContext, note: Key) -> None:
-    """Do the rest of one note; harmless when it is gone."""
-    [entry] = await desk.engine.get([note])
+async def complete(context: StoreContext, intent: Key) -> None:
+    """Complete one intent; no-op if it is gone."""
+    [entry] = await context.engine.get([intent])
     if entry is not None:
-        await _finish(desk, entry)
+        await _complete(context, entry)
 
 
-async def _finish(desk: StoreContext, entry: StoredItem) -> None:
+async def _complete(context: StoreContext, entry: StoredItem) -> None:
     match entry.value["kind"]:
         case intents.WRITES:
-            await intents.complete_writes(desk.engine, entry.key)
+            await intents.complete_writes(context.engine, entry.key)
         case groups.SEAL:
-            await groups.finish_seal(desk, entry.value["group"])
+            await groups.finish_seal(context, entry.value["group"])
         case positions.PLAN:
-            await positions.finish_plan(desk, entry.key)
+            await positions.finish_plan(context, entry.key)
         case other:
             raise StoreCorrupt(
-                f"a note of kind {other!r:.40} was left by a newer Outlast; use that"
+                f"an intent of kind {other!r:.40} was written by a newer Outlast; use that version"
             )

@@ -1,8 +1,8 @@
-"""Notes of what is still to be written, for engines whose transactions are small.
+"""Intents: log of writes that are larger than one transaction of the engine.
 
-A note is written in the transaction that decides; from then on the work is done, and only its
-index entries may be late. Every step takes the note's version with it, so that of all who do the
-rest each step is done by one: nobody overwrites what came after.
+The transaction that decides also writes the intent. From then on the operation has happened, and
+only index entries may be late. Every step compares the intent's version, so that each step is done
+once and no later write is overwritten.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from outlast.store.keyvalue.engine import (
 
 MANY: Final = 100
 WRITES: Final = "writes"
-"""The kind of note that lists plain writes."""
+"""Kind of the intent that lists plain writes."""
 
 _INDEXES: Final = (
     "job-id#",
@@ -41,29 +41,32 @@ _INDEXES: Final = (
     "emptied",
     key_layout.ARTIFACTS,
 )
-"""What can be late, those first that should not be."""
+"""Parts whose records may be late; those needed first come first."""
 
 
 async def commit(engine: Engine, conditions: Conditions, writes: Sequence[Write]) -> bool:
-    """Decide in one transaction, with a note of what did not fit, and do the rest."""
+    """Write what decides in one transaction, with an intent for the rest, and complete it.
+
+    Returns False, and writes nothing, if a condition fails.
+    """
     late = sorted((w for w in writes if _may_be_late(w, conditions)), key=_rank)
     first = [write for write in writes if not _may_be_late(write, conditions)]
     looked_at = conditions.keys() | {write.key for write in first}
     room = engine.limits.most_writes - len(looked_at) - 1
     assert room >= 0, f"{len(looked_at)} records must be written at once: {sorted(looked_at)}"
-    note = _key_of(first)
+    intent = _key_of(first)
     body = {"kind": WRITES, "writes": [_listed(write) for write in late[room:]]}
-    marked = [_marked(write, note.sort) for write in (*first, *late[:room])]
-    if not await engine.transact({**conditions, note: None}, [*marked, Write(note, body)]):
+    marked = [_marked(write, intent.sort) for write in (*first, *late[:room])]
+    if not await engine.transact({**conditions, intent: None}, [*marked, Write(intent, body)]):
         return False
-    await complete_writes(engine, note)
+    await complete_writes(engine, intent)
     return True
 
 
-async def complete_writes(engine: Engine, note: Key) -> None:
-    """Do the rest of one note; harmless when it is done, or somebody else does it."""
+async def complete_writes(engine: Engine, intent: Key) -> None:
+    """Complete an intent of plain writes; idempotent, also with concurrent calls."""
     while True:
-        [entry] = await engine.get([note])
+        [entry] = await engine.get([intent])
         if entry is None:
             return
         await _step(engine, entry)
@@ -79,7 +82,7 @@ async def _step(engine: Engine, entry: StoredItem) -> None:
 
 
 async def pending(engine: Engine) -> list[StoredItem]:
-    """Notes that somebody left, or is busy with."""
+    """Return pending intents, also those that another process is completing."""
     return await engine.range(KeyRange(key_layout.PENDING), limit=MANY)
 
 
@@ -89,22 +92,22 @@ def _may_be_late(write: Write, conditions: Conditions) -> bool:
 
 
 def _rank(write: Write) -> int:
-    """Records that go come first of all: nobody should find half a job."""
+    """Return the order of late writes; deletes come first, so that no read finds half a job."""
     part = write.key.part
     return next((n for n, index in enumerate(_INDEXES) if part.startswith(index)), -1)
 
 
 def _key_of(writes: Sequence[Write]) -> Key:
-    """Named after the first job it concerns: one job has one note at a time."""
+    """Return the intent's key, named after the first job: a job has one intent at a time."""
     job = next(write for write in writes if write.key.part == key_layout.JOB)
     return Key(key_layout.PENDING, f"{WRITES}#{job.key.sort}")
 
 
-def _marked(write: Write, note: str) -> Write:
-    """Whoever reads the job finds the note."""
+def _marked(write: Write, intent: str) -> Write:
+    """Mark the job with its intent, so that every read of the job finds it."""
     if write.key.part != key_layout.JOB or write.value is None:
         return write
-    return Write(write.key, {**write.value, "pending": note})
+    return Write(write.key, {**write.value, "pending": intent})
 
 
 def _listed(write: Write) -> list[Any]:
@@ -112,6 +115,6 @@ def _listed(write: Write) -> list[Any]:
     return [write.key.part, write.key.sort, None if value is None else dict(value)]
 
 
-def done(note: Key) -> Write:
-    """What ends a note."""
-    return Write(note, None)
+def done(intent: Key) -> Write:
+    """Return the write that ends an intent."""
+    return Write(intent, None)

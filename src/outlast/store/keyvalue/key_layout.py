@@ -1,7 +1,7 @@
-"""Where everything is: the names of the parts, and sort keys whose text order is the right order.
+"""Key layout: names of the parts, and sort keys whose text order is the order needed.
 
-The jobs and their dedupe records lie where a reader of the table expects them: `job` /
-`scheduled#<UTC>#<id>` and `scheduled-job#<key>` / `<bucket>`. Everything else is beside them.
+Jobs and dedupe records have the shapes that readers of the table know: `job` /
+`scheduled#<UTC>#<id>` and `scheduled-job#<key>` / `<bucket>`. All other records are beside them.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from outlast.core.limits import MAX_PRIORITY
 from outlast.store.keyvalue.engine import Key, KeyRange
 
 ONLY: Final = "-"
-"""The sort key of a part that holds one record."""
+"""Sort key of a part that holds one record."""
 
 JOB: Final = "job"
 SEQ: Final = "seq"
@@ -29,7 +29,7 @@ ACTIVE: Final = "active"
 SLOT: Final = "slot"
 SCHEDULE: Final = "schedule"
 SCHEDULE_NAME: Final = "schedule-name"
-STANDING: Final = "schedule-standing"
+SCHEDULE_STATE: Final = "schedule-state"
 TRIGGER: Final = "schedule-trigger"
 ONCE: Final = "once"
 QUEUE: Final = "queue"
@@ -38,145 +38,164 @@ RESERVATION: Final = "reservation"
 GROUP: Final = "group"
 WORKER: Final = "worker"
 LOCK: Final = "lock"
-LIVENESS: Final = "life"
+LIVENESS: Final = "liveness"
 PENDING: Final = "pending"
 EVENTS: Final = Key("counter", "event")
-"""The number of the last event."""
+"""Counter of events."""
 
 NUMBERS: Final = Key("counter", "seq")
-"""The last number that was given to a job, a group, a reservation, a record or a plan."""
+"""Counter of jobs, groups, reservations, documents and plans."""
 
 READY: Final = "ready#"
 LATER: Final = "later#"
 OPEN: Final = "open#"
 
-NOBODY: Final = "-"
-"""Whose events concern no job."""
+NO_JOB: Final = "-"
+"""Stands for the job in keys of events that concern no job."""
 
 _SIGNED: Final = 1 << 63
 _LONGEST: Final = 900
-"""Bytes of a key's text that every engine takes; longer ones go by their digest."""
+"""Bytes of a key that every engine takes; longer texts are stored by their digest."""
 
 
 def number(value: int) -> str:
-    """A whole number of 64 bits as text that sorts as it does, negative ones too."""
+    """Return a signed 64-bit number as text that sorts as the number does."""
     return f"{value + _SIGNED:016x}"
 
 
 def time_key(moment: datetime) -> str:
-    """A moment as text of one width, whose order is that of time."""
+    """Return a moment as text of fixed width that sorts by time."""
     # Not strftime, which writes the year 1 as "1".
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def at_stamp(text: str) -> datetime:
+def from_time_key(text: str) -> datetime:
+    """Return the moment of a `time_key`."""
     return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=UTC)
 
 
 def key_safe(text: str) -> str:
-    """Any text as part of a key: itself, where it is short; nothing else becomes the same."""
+    """Return any text as part of a key: unchanged if short, unique in any case."""
     if len(text.encode()) > _LONGEST:
         return f"#sha256:{hashlib.sha256(text.encode()).hexdigest()}"
     return f"#{text}" if not text or text.startswith("#") else text
 
 
 def job_sort(job: Job) -> str:
+    """Return the sort key of a job's record."""
     return f"scheduled#{time_key(job.available_at)}#{job.id}"
 
 
 def job_key(job: Job) -> Key:
+    """Return the key of a job's record."""
     return Key(JOB, job_sort(job))
 
 
 def due_before(moment: datetime) -> KeyRange:
-    """The S2 query: everything that was to be run up to that moment, the moment included."""
+    """Return the range of the S2 query: all jobs scheduled up to that moment, inclusive."""
     return KeyRange(JOB, "scheduled#", f"scheduled#{time_key(moment)}#\uffff")
 
 
 def pointer(job_id: str) -> Key:
+    """Return the key of the pointer from a job's id to its record."""
     return Key(f"job-id#{job_id}", ONLY)
 
 
 def seq_key(seq: int) -> Key:
+    """Return the key of a job's number."""
     return Key(SEQ, number(seq))
 
 
 def order(job: Job) -> str:
-    """The claim order of a queue: `priority DESC, position, available_at, created_at, seq`."""
+    """Return the claim order: `priority DESC, position, available_at, created_at, seq`."""
     times = f"{number(to_micros(job.available_at))}.{number(to_micros(job.created_at))}"
     return f"{lane_start(job.priority)}{number(job.position)}.{times}.{number(job.seq)}"
 
 
 def lane_start(priority: int) -> str:
-    """How the order of every job of that priority begins."""
+    """Return the beginning of the order of all jobs of that priority."""
     return f"{MAX_PRIORITY - priority:04x}."
 
 
 def lane(part: str, priority: int) -> KeyRange:
+    """Return the key range of the jobs of one priority in a part."""
     start = lane_start(priority)
-    return KeyRange(part, start, f"{start[:-1]}/")  # "/" is next after "."
+    return KeyRange(part, start, f"{start[:-1]}/")  # "/" follows "." in ASCII
 
 
 def due_sort(job: Job) -> str:
+    """Return the sort key of a due entry."""
     return f"{number(to_micros(job.available_at))}.{number(job.seq)}"
 
 
 def deadline_sort(deadline: datetime, seq: int) -> str:
+    """Return the sort key of a moment with a number."""
     return f"{number(to_micros(deadline))}.{number(seq)}"
 
 
 def run_key(job_id: str, token: int) -> Key:
+    """Return the key of a closed run."""
     return Key(RUN, f"{job_id}#{number(token)}")
 
 
 def artifacts_key(job_id: str, token: int) -> Key:
+    """Return the key of a run's artifacts."""
     return Key(ARTIFACTS, f"{job_id}#{number(token)}")
 
 
 def of_job(part: str, job_id: str) -> KeyRange:
-    """What a part holds of one job."""
-    return KeyRange(part, f"{job_id}#", f"{job_id}$")  # "$" is next after "#"
+    """Return the key range of one job's records in a part."""
+    return KeyRange(part, f"{job_id}#", f"{job_id}$")  # "$" follows "#" in ASCII
 
 
 def event_key(job_id: str | None, event_id: int) -> Key:
-    return Key(EVENT, f"{job_id or NOBODY}#{number(event_id)}")
+    """Return the key of the entry that lists an event under its job."""
+    return Key(EVENT, f"{job_id or NO_JOB}#{number(event_id)}")
 
 
 def dedupe_part(key: str) -> str:
+    """Return the part of a dedupe key's records."""
     return f"scheduled-job#{key_safe(key)}"
 
 
 def dedupe_key(key: DedupeKey) -> Key:
+    """Return the key of a dedupe record."""
     return Key(dedupe_part(key.key), key_safe(key.bucket))
 
 
 def active_key(key: str) -> Key:
+    """Return the key of an active-key record."""
     return Key(ACTIVE, key_safe(key))
 
 
 def slot_key(slot: Slot) -> Key:
+    """Return the key of a slot."""
     return Key(SLOT, f"{slot.series}#{time_key(slot.at)}")
 
 
 def slots_before(series: str, moment: datetime | None) -> KeyRange:
-    """The slots of a series, or those of them before a moment."""
+    """Return the key range of a series' slots, or of those before a moment."""
     end = (
         f"{series}$" if moment is None else f"{series}#{time_key(moment)}"
-    )  # "$" is next after "#"
+    )  # "$" follows "#" in ASCII
     return KeyRange(SLOT, f"{series}#", end)
 
 
 def trigger_sort(at: datetime, schedule_id: str) -> str:
+    """Return the sort key of a due schedule."""
     return f"{number(to_micros(at))}.{schedule_id}"
 
 
 def member_part(group_id: str) -> str:
+    """Return the part of a group's member entries."""
     return f"member#{group_id}"
 
 
 def record_part(kind: str) -> str:
+    """Return the part of the documents of one kind."""
     return f"record#{kind}"
 
 
 def stream_key(event_id: int) -> Key:
+    """Return the key of an event."""
     return Key(STREAM, number(event_id))

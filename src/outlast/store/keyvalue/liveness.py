@@ -1,104 +1,167 @@
-"""Who lives: a store that holds locks has one record that says so, for as long as it does.
+"""Liveness of lock holders: one record per open store, and checks of other stores' records.
 
-Where the engine has leases the record goes when nobody keeps it, and whoever keeps it lives.
-Elsewhere its writer keeps changing it, and whoever watches it for long enough knows.
+Where the engine has leases, the record is bound to one: the engine deletes it when the lease
+expires. Elsewhere the store keeps changing the record, and a check watches whether it changes.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import LEASE, Engine, EngineLeases, Keep, Key, StoredItem, Write
-from outlast.store.keyvalue.pulse import PATIENCE, ChangeMonitor
 
-COARSE: Final = 1.0
-"""Seconds: what a lease has left is told in whole ones."""
+MISSED_HEARTBEATS: Final = 5
+"""Heartbeats that a holder may miss before it counts as dead."""
+
+MAX_OBSERVED_RECORDS: Final = 1_000
+"""Records whose last change a monitor remembers."""
+
+LEASE_RESOLUTION_S: Final = 1.0
+"""Engines report the rest of a lease in whole seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionObservation:
+    """A version last seen at `at`, unchanged during `watched` seconds of observation."""
+
+    version: str
+    at: float
+    watched: float = 0.0
+
+
+class ChangeMonitor:
+    """Detects that a record stopped changing. It remembers earlier reads between calls.
+
+    `now` returns the seconds by which it watches.
+    """
+
+    def __init__(self, engine: Engine, now: Callable[[], float] = time.monotonic) -> None:
+        """Observe records of `engine`."""
+        self._engine = engine
+        self._now = now
+        self._observations: dict[Key, VersionObservation] = {}
+
+    async def read(self, keys: Sequence[Key]) -> list[StoredItem | None]:
+        """Read records, to pass each to `is_stale`.
+
+        A slow read clears all observations: the engine was unavailable to the holders, too.
+        """
+        asked = self._now()
+        found = await self._engine.get(keys)
+        if self._now() - asked > self._engine.limits.beat:
+            self._observations.clear()
+        return found
+
+    def is_stale(self, item: StoredItem) -> bool | None:
+        """Return True if the record stopped changing, False if it changed, None if undecided.
+
+        The time between two reads counts for one heartbeat at most: the engine may have been
+        unavailable meanwhile.
+        """
+        now, beat = self._now(), self._engine.limits.beat
+        before = self._observations.pop(item.key, None)
+        if before is None or before.version != item.version:
+            self._remember(item.key, VersionObservation(item.version, now))
+            is_recent = before is not None and now - before.at <= MISSED_HEARTBEATS * beat
+            return False if is_recent else None
+        watched = before.watched + min(now - before.at, beat)
+        self._remember(item.key, VersionObservation(item.version, now, watched))
+        return True if watched >= MISSED_HEARTBEATS * beat else None
+
+    def _remember(self, key: Key, observation: VersionObservation) -> None:
+        self._observations[key] = observation
+        while len(self._observations) > MAX_OBSERVED_RECORDS:
+            del self._observations[next(iter(self._observations))]
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseObservation:
-    """What was seen of a lease, when: it ends before `end`, if nobody keeps it any more."""
+    """A lease as read at `at`: without a renewal it expires before `end`."""
 
     at: float
     end: float
 
 
 class Liveness:
-    """Our own life, of which `owner` is the name, and what is known of others'.
+    """Heartbeat of this store under the name `owner`, and checks of other owners.
 
-    `now` tells the seconds by which others are watched.
+    `now` returns the seconds by which other owners are watched.
     """
 
     def __init__(
         self, engine: Engine, owner: str, now: Callable[[], float] = time.monotonic
     ) -> None:
+        """Prepare the heartbeat of `owner`; the first `heartbeat()` writes the record."""
         self._engine = engine
         self._owner = owner
         self._now = now
-        self._pulse = ChangeMonitor(engine, now)
-        self._keep: Keep | None = None
-        self._beats = 0
-        self._sights: dict[str, LeaseObservation] = {}
+        self._monitor = ChangeMonitor(engine, now)
+        self._renew_lease: Keep | None = None
+        self._heartbeats = 0
+        self._leases: dict[str, LeaseObservation] = {}
 
     async def heartbeat(self) -> None:
-        """A sign of our own life, the first or one more; never two at a time."""
+        """Write or renew this store's record. Callers make one call at a time."""
         leases = self._engine.leases
         if leases is None:
-            self._beats += 1
-            await self._engine.transact({}, [Write(_key(self._owner), {"beats": self._beats})])
-        elif self._keep is None or not await self._keep():
-            self._keep = await leases.put(Write(_key(self._owner), {}), span=self._patience)
+            self._heartbeats += 1
+            record = Write(_key(self._owner), {"beats": self._heartbeats})
+            await self._engine.transact({}, [record])
+        elif self._renew_lease is None or not await self._renew_lease():
+            record = Write(_key(self._owner), {})
+            self._renew_lease = await leases.put(record, span=self._timeout)
 
     async def end(self) -> None:
-        """Say that there is none any more."""
+        """Delete this store's record."""
         await self._engine.transact({}, self.delete_records([self._owner]))
 
     async def check(
         self, owners: Collection[str], *, closely: bool = False
     ) -> Mapping[str, bool | None]:
-        """Of each: True, it is gone; False, it lives; None, it was not watched for long enough.
+        """Return per owner: True if it is dead, False if it is alive, None if undecided.
 
-        Who has a lease is seen to live only if one looks `closely`, a second apart at least.
+        An owner with an engine lease is found alive only with `closely`, which compares two
+        reads of the lease, at least a second apart.
         """
-        asked = sorted(owners)
-        found = await self._pulse.look([_key(owner) for owner in asked])
-        judged = [await self._verdict(entry, closely=closely) for entry in found]
-        return dict(zip(asked, judged, strict=True))
+        names = sorted(owners)
+        found = await self._monitor.read([_key(owner) for owner in names])
+        answers = [await self._is_dead(item, closely=closely) for item in found]
+        return dict(zip(names, answers, strict=True))
 
     def delete_records(self, owners: Collection[str]) -> list[Write]:
-        """What takes their records away."""
+        """Return the writes that delete the records of `owners`."""
         return [Write(_key(owner), None) for owner in owners]
 
-    async def _verdict(self, entry: StoredItem | None, *, closely: bool) -> bool | None:
-        if entry is None:
+    async def _is_dead(self, item: StoredItem | None, *, closely: bool) -> bool | None:
+        if item is None:
             return True
-        leases, lease = self._engine.leases, entry.value.get(LEASE)
+        leases, lease = self._engine.leases, item.value.get(LEASE)
         if leases is None or lease is None:
-            return self._pulse.is_stale(entry)
-        return False if closely and await self._was_kept(leases, lease) else None
+            return self._monitor.is_stale(item)
+        return False if closely and await self._was_renewed(leases, lease) else None
 
-    async def _was_kept(self, leases: EngineLeases, lease: str) -> bool:
-        """Whether it ends later than it would if nobody had kept it since it was last seen."""
+    async def _was_renewed(self, leases: EngineLeases, lease: str) -> bool:
+        """Return True if the lease ends later than it would without a renewal since last read."""
         asked = self._now()
         left = await leases.left(lease)
         now = self._now()
-        self._forget(now - self._patience - 2 * COARSE)
-        before = self._sights.get(lease)
-        # What is over is 0, and stays so until its engine has come round to it.
-        was_kept = before is not None and left > 0 and asked + left >= before.end
-        if before is None or was_kept:
-            self._sights[lease] = LeaseObservation(now, now + left + COARSE)
-        return was_kept
+        self._forget_leases(now - self._timeout - 2 * LEASE_RESOLUTION_S)
+        before = self._leases.get(lease)
+        # An expired lease has 0 left until the engine deletes it.
+        was_renewed = before is not None and left > 0 and asked + left >= before.end
+        if before is None or was_renewed:
+            self._leases[lease] = LeaseObservation(now, now + left + LEASE_RESOLUTION_S)
+        return was_renewed
 
-    def _forget(self, before: float) -> None:
-        """What was kept since then may have been kept long ago."""
-        self._sights = {k: sight for k, sight in self._sights.items() if sight.at > before}
+    def _forget_leases(self, before: float) -> None:
+        """Forget older observations: a renewal seen since then may be long past."""
+        self._leases = {name: seen for name, seen in self._leases.items() if seen.at > before}
 
     @property
-    def _patience(self) -> float:
-        return PATIENCE * self._engine.limits.beat
+    def _timeout(self) -> float:
+        return MISSED_HEARTBEATS * self._engine.limits.beat
 
 
 def _key(owner: str) -> Key:

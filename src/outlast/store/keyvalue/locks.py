@@ -1,7 +1,7 @@
-"""Named locks: a record that says who holds it, and is worth nothing when those are dead.
+"""Named locks: one record per lock lists its holders, and only live holders count.
 
-Whoever finds one taken asks whether a holder lives. So a lock is free soon after its holders died,
-however they died.
+An acquire that meets another holder checks its liveness. So a lock is free soon after all its
+holders died, however they died.
 """
 
 import asyncio
@@ -9,237 +9,277 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from threading import Event, Thread
 from threading import Lock as Mutex
 
 from outlast.core.limits import check_name
 from outlast.errors import OperatorError
-from outlast.store.keyvalue import holders, key_layout
-from outlast.store.keyvalue.engine import Engine, Key, StoredItem, Write
-from outlast.store.keyvalue.holders import LockRecord, from_value, to_value
-from outlast.store.keyvalue.liveness import Liveness
-from outlast.store.keyvalue.pulse import PATIENCE
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.engine import Engine, Key, StoredItem, Value, Write
+from outlast.store.keyvalue.liveness import MISSED_HEARTBEATS, Liveness
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRecord:
+    """Holders of a lock: one that has it exclusively, or all that share it."""
+
+    is_shared: bool
+    numbers: tuple[str, ...] = ()
+
+    def plus(self, number: str) -> "LockRecord":
+        """Return the record with one more holder."""
+        return replace(self, numbers=(*self.numbers, number))
+
+    def without(self, number: str) -> "LockRecord":
+        """Return the record without a holder."""
+        return replace(self, numbers=tuple(n for n in self.numbers if n != number))
 
 
 class Lock:
-    """One that is held here. `number` tells who holds it from all others who do."""
+    """A lock that this store holds. `number` tells this holder from all others."""
 
-    def __init__(self, locks: "Locks", name: str, number: str) -> None:
+    def __init__(self, locks: "KeyValueLocks", name: str, number: str) -> None:
+        """Describe a holder; `KeyValueLocks.acquire_lock` writes it."""
         self._locks = locks
         self.name = name
         self.number = number
         self.is_lost = False
-        self.looks = 0  # how often it was let go of in vain
+        self.release_attempts = 0
 
     async def release(self) -> None:
+        """Release the lock; no-op if it is lost or released."""
         await self._locks.release(self)
 
     @property
     def key(self) -> Key:
+        """Key of the lock's record."""
         return Key(key_layout.LOCK, self.name)
 
 
-class Locks:
-    """Every lock that one open store holds. `owner` tells its locks from all others.
+class KeyValueLocks:
+    """All locks that one open store holds. `owner` tells its locks from all others.
 
-    `now` tells the seconds by which other holders are watched.
+    `now` returns the seconds by which other holders are watched.
     """
 
     def __init__(
         self, engine: Engine, owner: str, now: Callable[[], float] = time.monotonic
     ) -> None:
+        """Hold no lock yet; the first acquire starts the heartbeat thread."""
         self._engine = engine
         self._owner = owner
         self._count = 0
         self._held: dict[str, Lock] = {}
-        self._wanted: set[str] = set()
-        self._leaving: dict[str, Lock] = {}
-        self._lives = Liveness(engine, owner, now)
-        self._buried: set[str] = set()
+        self._acquiring: set[str] = set()
+        self._releasing: dict[str, Lock] = {}
+        self._liveness = Liveness(engine, owner, now)
+        self._released: set[str] = set()
         self._guard = Mutex()
-        self._begun: Future[None] | None = None
-        self._beating: Thread | None = None
-        self._is_over = Event()
+        self._started: Future[None] | None = None
+        self._heartbeat_thread: Thread | None = None
+        self._is_stopped = Event()
 
     async def acquire_lock(self, name: str, *, shared: bool = False) -> Lock | None:
-        """Take it, alone or with others, or find out that somebody lives who does not let us."""
+        """Acquire a lock, exclusively or shared; return None if a live holder excludes it."""
         check_name(name, what="lock name")
         self._count += 1
-        lock = Lock(self, name, holders.number(self._owner, self._count))
+        lock = Lock(self, name, f"{self._owner}.{self._count}")
         await self._start_heartbeat()
-        # From before it is written: whoever of us looks meanwhile knows that it is no dead one's.
-        self._wanted.add(lock.number)
+        # Before the write: a check in this process must not count the holder as dead meanwhile.
+        self._acquiring.add(lock.number)
         try:
-            if not await self._take(lock, shared=shared):
+            if not await self._acquire(lock, shared=shared):
                 return None
             self._held[lock.number] = lock
         except BaseException:
-            self._leaving[lock.number] = lock  # it may have been written, or still be
+            self._releasing[lock.number] = lock  # the write may have happened, or still happen
             raise
         finally:
-            self._wanted.discard(lock.number)
+            self._acquiring.discard(lock.number)
         return lock
 
     async def free_locks(self, names: Collection[str]) -> frozenset[str]:
-        """Those that nobody has, and those whose holders show no life."""
+        """Return those of `names` that no live process holds; wait until each is decided."""
         wanted = list(dict.fromkeys(names))
-        found = await self._look(wanted)
-        answers = await asyncio.gather(*(self._is_free(entry) for entry in found))
+        found = await self._read(wanted)
+        answers = await asyncio.gather(*(self._is_free(item) for item in found))
         return frozenset(name for name, is_free in zip(wanted, answers, strict=True) if is_free)
 
     async def known_dead(self, names: Collection[str]) -> frozenset[str]:
-        """Those known to be nobody's, without waiting to find out, and not buried yet."""
-        wanted = sorted(set(names) - self._buried)
-        verdicts = await self._judged(await self._look(wanted))
-        return frozenset(name for name, gone in zip(wanted, verdicts, strict=True) if gone)
+        """Return those of `names` known to be free, without waiting for undecided ones.
+
+        Leaves out names passed to `mark_released`.
+        """
+        wanted = sorted(set(names) - self._released)
+        answers = await self._are_free(await self._read(wanted))
+        return frozenset(name for name, is_free in zip(wanted, answers, strict=True) if is_free)
 
     def mark_released(self, names: Collection[str]) -> None:
-        """Whoever had them has left nothing: they need not be looked for again."""
-        self._buried.update(names)
+        """Leave `names` out of `known_dead`: their holders left nothing to recover."""
+        self._released.update(names)
 
     async def heartbeat(self) -> None:
-        """Show life, see who was not believed, and finish what was cut short."""
-        with suppress(OperatorError):  # whoever cannot reach the store tries again
-            await self._lives.heartbeat()
+        """Renew the liveness record, find lost locks and retry interrupted releases.
+
+        If the engine is unavailable, the next heartbeat tries again.
+        """
+        with suppress(OperatorError):
+            await self._liveness.heartbeat()
             await self._find_lost()
-            await self._leave()
+            await self._retry_releases()
 
     async def release(self, lock: Lock) -> None:
-        """Let go of it, if it is still ours; if that is cut short, the next beat does it."""
+        """Release a lock if this store still holds it; the next heartbeat retries if cancelled."""
         if self._held.pop(lock.number, None) is not None:
-            self._leaving[lock.number] = lock
-            await self._let_go(lock)
-            self._leaving.pop(lock.number, None)
+            self._releasing[lock.number] = lock
+            await self._remove_holder(lock)
+            self._releasing.pop(lock.number, None)
 
     async def close(self) -> None:
-        """Let go of all."""
+        """Stop the heartbeat and release all locks."""
         self.stop()
-        if self._beating is not None:
-            await asyncio.to_thread(self._beating.join)
-        for lock in [*self._held.values(), *self._leaving.values()]:
-            await self._let_go(lock)
-        if self._is_seen_alive:
-            await self._lives.end()
+        if self._heartbeat_thread is not None:
+            await asyncio.to_thread(self._heartbeat_thread.join)
+        for lock in [*self._held.values(), *self._releasing.values()]:
+            await self._remove_holder(lock)
+        if self._has_heartbeat:
+            await self._liveness.end()
 
     def stop(self) -> None:
-        """Show no more life."""
-        self._is_over.set()
+        """Stop the heartbeat."""
+        self._is_stopped.set()
 
-    async def _take(self, lock: Lock, *, shared: bool) -> bool:
+    async def _acquire(self, lock: Lock, *, shared: bool) -> bool:
         while True:
-            [entry] = await self._look([lock.name])
-            there = LockRecord(is_shared=shared) if entry is None else from_value(entry.value)
+            [item] = await self._read([lock.name])
+            record = LockRecord(is_shared=shared) if item is None else _from_value(item.value)
             dead: set[str] = set()
-            if entry is not None and not (shared and there.is_shared):
-                if not await self._is_free(entry):
+            if item is not None and not (shared and record.is_shared):
+                if not await self._is_free(item):
                     return False
-                dead = {holders.owner(number) for number in there.numbers} - {self._owner}
-                there = LockRecord(is_shared=shared)
-            if await self._swap(lock.key, entry, there.plus(lock.number), dead):
+                dead = {_owner_of(number) for number in record.numbers} - {self._owner}
+                record = LockRecord(is_shared=shared)
+            if await self._swap(lock.key, item, record.plus(lock.number), dead):
                 return True
             if not shared:
-                return False  # somebody was quicker
+                return False  # another process acquired it first
 
-    async def _let_go(self, lock: Lock) -> bool:
-        """Whether it was ours to let go of."""
-        while True:  # others come to share it, or leave it, meanwhile
-            [entry] = await self._look([lock.name])
-            if entry is None or not _has(entry, lock.number):
+    async def _remove_holder(self, lock: Lock) -> bool:
+        """Return False if this store did not hold it; retry while other holders come and go."""
+        while True:
+            [item] = await self._read([lock.name])
+            if item is None or not _has_holder(item, lock.number):
                 return False
-            if await self._swap(lock.key, entry, from_value(entry.value).without(lock.number)):
+            if await self._swap(lock.key, item, _from_value(item.value).without(lock.number)):
                 return True
 
-    async def _look(self, names: Sequence[str]) -> list[StoredItem | None]:
+    async def _read(self, names: Sequence[str]) -> list[StoredItem | None]:
         return await self._engine.get([Key(key_layout.LOCK, name) for name in names])
 
-    async def _is_free(self, entry: StoredItem | None) -> bool:
-        """Whether nobody of its holders is left; one that is let go of meanwhile is not free."""
+    async def _is_free(self, item: StoredItem | None) -> bool:
+        """Wait until it is decided whether a holder lives; released meanwhile counts as held."""
         while True:
-            [gone] = await self._judged([entry], closely=True)
-            if gone is not None or entry is None:
-                return bool(gone)
+            [is_free] = await self._are_free([item], closely=True)
+            if is_free is not None or item is None:
+                return bool(is_free)
             await asyncio.sleep(self._engine.limits.beat / 2)
-            [entry] = await self._look([entry.key.sort])
-            if entry is None:
+            [item] = await self._read([item.key.sort])
+            if item is None:
                 return False
 
-    async def _judged(
+    async def _are_free(
         self, found: Sequence[StoredItem | None], *, closely: bool = False
     ) -> list[bool | None]:
-        """Of each: True, it is nobody's; False, some holder lives; None, that is not known yet."""
-        numbers = [() if entry is None else from_value(entry.value).numbers for entry in found]
-        others = {holders.owner(n) for each in numbers for n in each} - {self._owner}
-        lives = await self._lives.check(others, closely=closely) if others else {}
-        verdicts = {n: self._verdict(n, lives) for each in numbers for n in each}
-        return [_all_gone([verdicts[number] for number in each]) for each in numbers]
+        """Return per record: True if free, False if a holder lives, None if undecided."""
+        numbers = [() if item is None else _from_value(item.value).numbers for item in found]
+        others = {_owner_of(n) for each in numbers for n in each} - {self._owner}
+        checked = await self._liveness.check(others, closely=closely) if others else {}
+        dead = {n: self._is_dead(n, checked) for each in numbers for n in each}
+        return [_all_dead([dead[number] for number in each]) for each in numbers]
 
-    def _verdict(self, number: str, lives: Mapping[str, bool | None]) -> bool | None:
-        if holders.owner(number) == self._owner:
-            return number not in self._held and number not in self._wanted
-        return lives[holders.owner(number)]
+    def _is_dead(self, number: str, checked: Mapping[str, bool | None]) -> bool | None:
+        if _owner_of(number) == self._owner:
+            return number not in self._held and number not in self._acquiring
+        return checked[_owner_of(number)]
 
     async def _swap(
-        self, key: Key, entry: StoredItem | None, new: LockRecord, dead: Collection[str] = ()
+        self, key: Key, item: StoredItem | None, new: LockRecord, dead: Collection[str] = ()
     ) -> bool:
-        """Where somebody dead had it, what is left of their lives goes too."""
-        version = None if entry is None else entry.version
-        value = to_value(new) if new.numbers else None
-        most = self._engine.limits.most_writes - 1
-        left = self._lives.delete_records(sorted(dead)[:most])
-        return await self._engine.transact({key: version}, [Write(key, value), *left])
+        """Compare and swap the record; delete the liveness records of dead owners with it."""
+        version = None if item is None else item.version
+        value = _to_value(new) if new.numbers else None
+        room = self._engine.limits.most_writes - 1
+        deletes = self._liveness.delete_records(sorted(dead)[:room])
+        return await self._engine.transact({key: version}, [Write(key, value), *deletes])
 
     @property
-    def _is_seen_alive(self) -> bool:
-        begun = self._begun
-        return begun is not None and begun.done() and begun.exception() is None
+    def _has_heartbeat(self) -> bool:
+        started = self._started
+        return started is not None and started.done() and started.exception() is None
 
     async def _start_heartbeat(self) -> None:
-        """Be seen alive from now on. On a thread: whatever blocks the event loop is no death."""
-        with self._guard:
-            if self._begun is None or (self._begun.done() and not self._is_seen_alive):
-                self._begun = Future()
-                self._beating = Thread(
-                    target=self._run, args=(self._begun,), name="outlast-locks", daemon=True
-                )
-                self._beating.start()
-            begun = self._begun
-        await asyncio.shield(asyncio.wrap_future(begun))
+        """Start the heartbeat thread and wait for its first heartbeat.
 
-    def _run(self, begun: Future[None]) -> None:
-        # RuntimeError: the interpreter ends, and whoever forgot to close the store need not know.
+        A thread: a blocked event loop must not count as a dead holder.
+        """
+        with self._guard:
+            if self._started is None or (self._started.done() and not self._has_heartbeat):
+                self._started = Future()
+                self._heartbeat_thread = Thread(
+                    target=self._run, args=(self._started,), name="outlast-locks", daemon=True
+                )
+                self._heartbeat_thread.start()
+            started = self._started
+        await asyncio.shield(asyncio.wrap_future(started))
+
+    def _run(self, started: Future[None]) -> None:
+        # RuntimeError: the interpreter ends while the store is still open.
         with suppress(RuntimeError), asyncio.Runner() as runner:
             try:
-                runner.run(self._lives.heartbeat())
-            except Exception as error:  # noqa: BLE001 - whoever wants a lock is told
-                begun.set_exception(error)
+                runner.run(self._liveness.heartbeat())
+            except Exception as error:  # noqa: BLE001 - acquire_lock raises it
+                started.set_exception(error)
                 return
-            begun.set_result(None)
-            while not self._is_over.wait(self._engine.limits.beat):
+            started.set_result(None)
+            while not self._is_stopped.wait(self._engine.limits.beat):
                 runner.run(self.heartbeat())
             runner.run(self._engine.release_loop())
 
     async def _find_lost(self) -> None:
-        """Those that others took: we were taken for dead."""
+        """Mark locks that another process took because it counted this store as dead."""
         held = list(self._held.values())
-        found = await self._look([lock.name for lock in held])
-        for lock, entry in zip(held, found, strict=True):
-            is_ours = entry is not None and _has(entry, lock.number)
+        found = await self._read([lock.name for lock in held])
+        for lock, item in zip(held, found, strict=True):
+            is_ours = item is not None and _has_holder(item, lock.number)
             if not is_ours and self._held.pop(lock.number, None) is not None:
                 lock.is_lost = True
 
-    async def _leave(self) -> None:
-        """What was cut short. A write that nobody waited for may come late, so look again."""
-        for lock in list(self._leaving.values()):
-            lock.looks += 1
-            if await self._let_go(lock) or lock.looks > PATIENCE:
-                self._leaving.pop(lock.number, None)
+    async def _retry_releases(self) -> None:
+        """Finish interrupted releases; an abandoned write may arrive late, so try several times."""
+        for lock in list(self._releasing.values()):
+            lock.release_attempts += 1
+            if await self._remove_holder(lock) or lock.release_attempts > MISSED_HEARTBEATS:
+                self._releasing.pop(lock.number, None)
 
 
-def _has(entry: StoredItem, number: str) -> bool:
-    return number in from_value(entry.value).numbers
+def _owner_of(number: str) -> str:
+    return number.rpartition(".")[0]
 
 
-def _all_gone(verdicts: Sequence[bool | None]) -> bool | None:
-    if False in verdicts:
+def _to_value(record: LockRecord) -> Value:
+    return {"is_shared": record.is_shared, "holders": list(record.numbers)}
+
+
+def _from_value(value: Value) -> LockRecord:
+    return LockRecord(is_shared=value["is_shared"], numbers=tuple(value["holders"]))
+
+
+def _has_holder(item: StoredItem, number: str) -> bool:
+    return number in _from_value(item.value).numbers
+
+
+def _all_dead(answers: Sequence[bool | None]) -> bool | None:
+    if False in answers:
         return False
-    return None if None in verdicts else True
+    return None if None in answers else True

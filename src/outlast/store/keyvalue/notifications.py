@@ -1,4 +1,4 @@
-"""Wake-ups from other processes, as far as the engine tells of what they write."""
+"""Notifications from the engine's watch on index entries."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,35 +8,36 @@ from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.engine import Engine, Write
 
 PARTS: Final = (key_layout.READY, key_layout.ENDED, key_layout.OPEN)
-"""Where what concerns listeners is written."""
+"""Parts whose writes concern subscribers."""
 
 
 class EngineWatchBridge:
-    """Hears of index entries, whoever wrote them."""
+    """Turns index entries that any process writes into notifications."""
 
     def __init__(self, engine: Engine, wake: Callable[[Notification], None]) -> None:
         self._wake = wake
-        self._leave = engine.watch(PARTS, self._heard)
+        self._end_watch = engine.watch(PARTS, self._on_write)
 
-    def publish(self, hint: Notification) -> None:
-        """Nothing is to be said: what was written is heard."""
+    def publish(self, notification: Notification) -> None:
+        """No-op: the engine's watch reports what was written."""
 
     def update_topics(self) -> None:
-        """It hears everything."""
+        """No-op: the watch covers all topics."""
 
     def close(self) -> None:
-        if self._leave is not None:
-            self._leave()
-            self._leave = None
+        """End the watch; idempotent."""
+        if self._end_watch is not None:
+            self._end_watch()
+            self._end_watch = None
 
-    def _heard(self, write: Write) -> None:
-        hint = of_write(write)
-        if hint is not None:
-            self._wake(hint)
+    def _on_write(self, write: Write) -> None:
+        notification = of_write(write)
+        if notification is not None:
+            self._wake(notification)
 
 
 def of_write(write: Write) -> Notification | None:
-    """What one index entry tells."""
+    """Return the notification that an index entry means, or None."""
     part = write.key.part
     if write.value is None:
         return None

@@ -1,54 +1,87 @@
-"""The store: the contract's verbs over whatever engine it is given."""
+"""KeyValueStore: the store contract on an engine of ordered keys and small transactions."""
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
+from typing import Final
 
 from outlast.clock import Clock
-from outlast.core.decide import Change
-from outlast.core.event import EventRecord
-from outlast.core.ids import Ids, JobId
-from outlast.core.job import Job, NewJob
-from outlast.core.run import Claim, Lease, LeaseHolder, RunRecord
-from outlast.core.state import State
+from outlast.core.ids import Ids
 from outlast.errors import SchemaTooNew, StoreClosed
 from outlast.store.contract import Capability, Migratable, PollingDefaults
-from outlast.store.contract.jobs import Added, Filter, Renewal
-from outlast.store.contract.maintenance import MaintenanceDue
 from outlast.store.contract.notifications import Notification, Topic
-from outlast.store.keyvalue import intent_recovery, repair, skew, upkeep
+from outlast.store.keyvalue import clocks, intent_recovery
+from outlast.store.keyvalue.clocks import FleetClock, LeaseClock
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Engine, Key, Write
-from outlast.store.keyvalue.footing import while_open
-from outlast.store.keyvalue.leases import FleetClock, LeaseClock
-from outlast.store.keyvalue.locks import Lock, Locks
-from outlast.store.keyvalue.moving_surface import KeyValueMoving
+from outlast.store.keyvalue.locks import KeyValueLocks, Lock
 from outlast.store.keyvalue.notifications import EngineWatchBridge
-from outlast.store.keyvalue.operations import add, apply, claim, jobs, workers
-from outlast.store.keyvalue.schedule_surface import KeyValueSchedules
-from outlast.store.keyvalue.surface import KeyValueAround, KeyValueGroups, KeyValueQueues
+from outlast.store.keyvalue.operations.add import KeyValueAddOperations
+from outlast.store.keyvalue.operations.apply import KeyValueApplyOperations
+from outlast.store.keyvalue.operations.audit import KeyValueAuditOperations
+from outlast.store.keyvalue.operations.claim import KeyValueClaimOperations
+from outlast.store.keyvalue.operations.documents import KeyValueDocumentOperations
+from outlast.store.keyvalue.operations.fire import KeyValueFireOperations
+from outlast.store.keyvalue.operations.groups import KeyValueGroupOperations
+from outlast.store.keyvalue.operations.insight import KeyValueInsightOperations
+from outlast.store.keyvalue.operations.jobs import KeyValueJobOperations
+from outlast.store.keyvalue.operations.maintenance import KeyValueMaintenanceOperations
+from outlast.store.keyvalue.operations.positions import KeyValuePositionOperations
+from outlast.store.keyvalue.operations.queues import KeyValueQueueOperations
+from outlast.store.keyvalue.operations.reservations import KeyValueReservationOperations
+from outlast.store.keyvalue.operations.runs import KeyValueRunOperations
+from outlast.store.keyvalue.operations.schedules import KeyValueScheduleOperations
+from outlast.store.keyvalue.operations.transfer import KeyValueTransferOperations
+from outlast.store.keyvalue.operations.transfer_status import StatusCache
+from outlast.store.keyvalue.operations.workers import KeyValueWorkerOperations
 from outlast.store.keyvalue.unit_of_work import UnitRunner
 from outlast.store.subscribers import Subscribers
 
-VERSION = 1
-"""Of the records; a store that a newer Outlast wrote has a higher one."""
+RECORD_VERSION: Final = 1
+"""Version of the record formats; a newer Outlast writes a higher one."""
 
-MAX_SKEW = timedelta(seconds=5)
-"""By how much the clocks of two machines may differ."""
+MAX_SKEW: Final = timedelta(seconds=5)
+"""Default for the largest allowed difference between the clocks of two machines."""
 
-TICK = timedelta(seconds=1)
-_OURS = Key("outlast", "version")
+MIN_MAINTENANCE_INTERVAL: Final = timedelta(seconds=1)
+_VERSION_KEY: Final = Key("outlast", "version")
 
 
-@while_open
+@dataclass(frozen=True, slots=True)
+class OpenParts:
+    """What an open store has and a closed one has not."""
+
+    context: StoreContext
+    locks: KeyValueLocks
+    status_cache: StatusCache
+
+
 class KeyValueStore(
-    KeyValueQueues, KeyValueGroups, KeyValueSchedules, KeyValueAround, KeyValueMoving
+    KeyValueAddOperations,
+    KeyValueClaimOperations,
+    KeyValueApplyOperations,
+    KeyValueJobOperations,
+    KeyValueRunOperations,
+    KeyValuePositionOperations,
+    KeyValueQueueOperations,
+    KeyValueReservationOperations,
+    KeyValueGroupOperations,
+    KeyValueScheduleOperations,
+    KeyValueFireOperations,
+    KeyValueDocumentOperations,
+    KeyValueWorkerOperations,
+    KeyValueMaintenanceOperations,
+    KeyValueInsightOperations,
+    KeyValueAuditOperations,
+    KeyValueTransferOperations,
 ):
-    """Ordered keys and small transactions, whoever keeps them.
+    """A store on any `Engine`: DynamoDB, etcd, or memory in tests.
 
-    Without a `clock`, leases go by one that all machines share, `max_skew` apart at most.
+    Without a `clock`, leases use the wall clock that all machines share. The clocks of two
+    machines may differ by `max_skew`.
     """
 
     capabilities = frozenset({Capability.DURABLE, Capability.SHARED, Capability.MAINTENANCE_CHECK})
@@ -63,200 +96,140 @@ class KeyValueStore(
         tombstones: timedelta | None = None,
         watched: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`tombstones`: how long a bucket's key is remembered once its job is pruned; None: for
-        ever. For engines that take away by themselves what is past its time. `watched`: the
-        seconds by which holders of locks are watched; for tests."""
+        """Prepare a store on `engine`; `open()` connects.
+
+        Args:
+            engine: Keeps the records.
+            clock: Clock of leases and events; None for the shared wall clock.
+            ids: Generator of ids; None for one by the clock.
+            max_skew: Largest allowed difference between two machines' clocks.
+            tombstones: How long the dedupe key of a pruned job stays; None for ever. Only for
+                engines that delete expired records themselves.
+            watched: Seconds by which lock holders are watched; tests set their own.
+        """
         self._engine = engine
         self._clock: Clock = clock or FleetClock()
         self._tombstones = tombstones
         self._watched = watched
         self._margin = max_skew if clock is None else timedelta(0)
         self._ids = ids or Ids(self._clock.now, secrets.randbits)
-        self._listeners = Subscribers()
-        self._opened: tuple[StoreContext, Locks] | None = None
+        self._subscribers = Subscribers()
+        self._parts: OpenParts | None = None
 
     @property
     def engine(self) -> Engine:
-        """Where everything is kept."""
+        """The engine that keeps the records."""
         return self._engine
 
     @property
     def polling_defaults(self) -> PollingDefaults:
-        """As often as its engine wants to be asked; tidying no more often than looking."""
+        """Poll interval of the engine; maintenance runs no more often than a poll."""
         poll = timedelta(seconds=self._engine.limits.poll)
-        return PollingDefaults(poll=poll, tick=max(TICK, poll))
+        return PollingDefaults(poll=poll, tick=max(MIN_MAINTENANCE_INTERVAL, poll))
 
     def exists(self) -> bool:
+        """Return True if the engine's storage exists already."""
         return self._engine.exists()
 
     async def open(self) -> None:
-        if self._opened is not None:
+        """Connect, check version and clock skew, and complete pending intents.
+
+        No-op if open. If a check fails, the engine is closed again.
+        """
+        if self._parts is not None:
             return
         try:
             await self._engine.open()
-            is_new = await self._require_version()
+            is_new = await self._write_or_check_version()
             if self._margin:
-                await skew.require_small_skew(self._engine, self._clock, self._margin)
+                await clocks.require_small_skew(self._engine, self._clock, self._margin)
         except BaseException:
-            await self._engine.close()  # nobody will close what was never open
+            await self._engine.close()
             raise
-        random = Random(secrets.randbits(64))  # noqa: S311 - how long to pause is no secret
-        units = UnitRunner(
-            self._engine, random, lambda note: intent_recovery.complete(self._desk, note)
-        )
-        desk = StoreContext(
-            units=units,
-            clock=self._clock,
-            leases=LeaseClock(self._clock, margin=self._margin),
-            ids=self._ids,
-            notify=self._listeners.publish,
-            registered_queues=set(),
-            tombstones=self._tombstones,
-        )
-        self._opened = desk, Locks(self._engine, secrets.token_hex(8), self._watched)
+        context = self._new_context()
+        locks = KeyValueLocks(self._engine, secrets.token_hex(8), self._watched)
+        self._parts = OpenParts(context, locks, StatusCache(self._engine, context.now))
         if not is_new:
-            await intent_recovery.complete_all(desk)
-        self._listeners.connect(EngineWatchBridge(self._engine, self._listeners.deliver))
+            await intent_recovery.complete_all(context)
+        self._subscribers.connect(EngineWatchBridge(self._engine, self._subscribers.deliver))
 
     async def migrate(self) -> None:
+        """Create or change the engine's storage, if it has a schema."""
         self._require_open()
         if isinstance(self._engine, Migratable):
             await self._engine.migrate()
 
     async def close(self) -> None:
-        if self._opened is not None:
-            _, locks = self._opened
-            self._opened = None
-            self._listeners.disconnect()
+        """Release all locks and disconnect; no-op if closed."""
+        if self._parts is not None:
+            locks = self._parts.locks
+            self._parts = None
+            self._subscribers.disconnect()
             await locks.close()
             await self._engine.close()
 
-    @property
-    def _desk(self) -> StoreContext:
-        return self._require_open()[0]
-
-    def _require_open(self) -> tuple[StoreContext, Locks]:
-        if self._opened is None:
-            raise StoreClosed("the store is not open; await open() first")
-        return self._opened
-
-    async def _require_version(self) -> bool:
-        """Whether nobody was here before."""
-        if await self._engine.transact({_OURS: None}, [Write(_OURS, {"version": VERSION})]):
-            return True
-        [entry] = await self._engine.get([_OURS])
-        if entry is not None and entry.value["version"] > VERSION:
-            raise SchemaTooNew(
-                f"its records are of version {entry.value['version']}, and this Outlast knows "
-                f"version {VERSION}; use the newer Outlast"
-            )
-        return False
-
-    async def add(self, new: Sequence[NewJob]) -> list[Added]:
-        return await add.add(self._desk, new)
-
-    async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
-        return await jobs.get(self._desk, job_ids)
-
-    async def claim(
-        self,
-        holder: LeaseHolder,
-        *,
-        queue: str,
-        types: Collection[str],
-        limit: int,
-        prefetch: int = 0,
-        lease: timedelta,
-    ) -> list[Claim]:
-        return await claim.claim(
-            self._desk,
-            holder,
-            queue=queue,
-            types=types,
-            limit=limit,
-            prefetch=prefetch,
-            lease=lease,
-        )
-
-    async def apply(self, changes: Sequence[Change]) -> list[bool]:
-        return await apply.apply(self._desk, changes)
-
-    async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
-        return await jobs.renew(self._desk, leases, span)
-
-    async def expired_leases(self, *, limit: int) -> list[Job]:
-        return await jobs.lapsed(self._desk, limit=limit)
-
-    async def missed_start_deadline(self, *, limit: int) -> list[Job]:
-        return await jobs.overdue(self._desk, limit=limit)
-
-    async def promote_due(self, *, limit: int) -> int:
-        return await claim.promote_due(self._desk, limit=limit)
-
-    async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        return await jobs.peek(self._desk, queue, limit=limit)
-
-    async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
-        return await jobs.find(self._desk, what, limit=limit, before=before)
-
-    async def counts(self) -> Mapping[tuple[str, State], int]:
-        return await jobs.counts(self._desk)
-
-    async def chain(self, job_id: JobId) -> list[Job]:
-        return await jobs.chain(self._desk, job_id)
-
-    async def prune(self, *, older_than: timedelta, limit: int) -> int:
-        gone = await repair.prune(self._desk, older_than=older_than, limit=limit)
-        await workers.forget(self._desk, self._desk.now() - older_than)
-        return gone
-
-    async def runs(self, job_id: JobId) -> list[RunRecord]:
-        return await jobs.runs_of(self._desk, job_id)
-
-    async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
-        return await jobs.report(self._desk, reports)
-
-    async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
-        return await jobs.attach(self._desk, lease, artifacts)
-
-    async def events(self, job_id: JobId | None) -> list[EventRecord]:
-        return await jobs.events(self._desk, job_id)
-
-    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
-        return await jobs.stream(self._desk, after=after, limit=limit)
-
-    async def running_under_other_boots(
-        self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
-    ) -> list[Job]:
-        return await repair.held(
-            self._desk, besides=besides, instance_id=instance_id, after=after, limit=limit
-        )
-
-    async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
-        return await repair.adrift(self._desk, after=after, limit=limit)
-
-    async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
-        return await repair.unfollowed(self._desk, after=after, limit=limit)
-
-    async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
-        return await repair.remove_orphans(self._desk, limit=limit)
-
     async def health_warnings(self) -> list[str]:
-        told = await self._engine.health_warnings()
+        """Return warnings of the engine and about clock skew."""
+        warnings = await self._engine.health_warnings()
         if self._margin:
-            told += await skew.concerns(self._engine, self._clock, self._margin)
-        return told
-
-    async def maintenance_due(self, *, abandoned: timedelta) -> MaintenanceDue:
-        return await upkeep.chores(*self._require_open(), abandoned=abandoned)
+            warnings += await clocks.skew_warnings(self._engine, self._clock, self._margin)
+        return warnings
 
     async def acquire_lock(self, name: str, *, shared: bool = False) -> Lock | None:
-        return await self._require_open()[1].acquire_lock(name, shared=shared)
+        """Acquire a named lock; return None if a live holder excludes it."""
+        return await self._locks.acquire_lock(name, shared=shared)
 
     async def free_locks(self, names: Collection[str]) -> frozenset[str]:
-        return await self._require_open()[1].free_locks(names)
+        """Return those of `names` that no live process holds."""
+        return await self._locks.free_locks(names)
 
     def subscribe(
         self, wake: Callable[[Notification], None], *, topics: Collection[Topic] = frozenset(Topic)
     ) -> Callable[[], None]:
-        return self._listeners.add(wake, topics)
+        """Call `wake` after commits that concern `topics`; return the unsubscribe function."""
+        return self._subscribers.add(wake, topics)
+
+    @property
+    def _context(self) -> StoreContext:
+        return self._require_open().context
+
+    @property
+    def _locks(self) -> KeyValueLocks:
+        return self._require_open().locks
+
+    @property
+    def _status_cache(self) -> StatusCache:
+        return self._require_open().status_cache
+
+    def _require_open(self) -> OpenParts:
+        if self._parts is None:
+            raise StoreClosed("the store is not open; await open() first")
+        return self._parts
+
+    def _new_context(self) -> StoreContext:
+        random = Random(secrets.randbits(64))  # noqa: S311 - only spreads the pauses of retries
+        units = UnitRunner(
+            self._engine, random, lambda intent: intent_recovery.complete(self._context, intent)
+        )
+        return StoreContext(
+            units=units,
+            clock=self._clock,
+            leases=LeaseClock(self._clock, margin=self._margin),
+            ids=self._ids,
+            notify=self._subscribers.publish,
+            registered_queues=set(),
+            tombstones=self._tombstones,
+        )
+
+    async def _write_or_check_version(self) -> bool:
+        """Return True if the storage is new; raise SchemaTooNew if a newer Outlast wrote it."""
+        version = Write(_VERSION_KEY, {"version": RECORD_VERSION})
+        if await self._engine.transact({_VERSION_KEY: None}, [version]):
+            return True
+        [item] = await self._engine.get([_VERSION_KEY])
+        if item is not None and item.value["version"] > RECORD_VERSION:
+            raise SchemaTooNew(
+                f"the store's records have version {item.value['version']}, and this Outlast knows "
+                f"version {RECORD_VERSION}; use the newer Outlast"
+            )
+        return False

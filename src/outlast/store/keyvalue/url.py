@@ -1,4 +1,4 @@
-"""From an address to a key-value store: `etcd://host:2379,host2/prefix`, `dynamodb://table`."""
+"""URL to key-value store: `etcd://host:2379,host2/prefix`, `dynamodb://table`."""
 
 import re
 import ssl
@@ -17,14 +17,18 @@ from outlast.store.keyvalue.store import MAX_SKEW, KeyValueStore
 
 ETCD: Final = "etcd://host:2379,host2:2379/prefix"
 DYNAMODB: Final = "dynamodb://table?region=eu-central-1"
-HOUR: Final = 3600.0
+MAX_SECONDS: Final = 3600.0
 _TABLE: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
-DAY: Final = timedelta(days=1)
+MIN_TOMBSTONES: Final = timedelta(days=1)
 
 
 def etcd_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueStore:
-    """`etcd://user:password@host:2379,host2/prefix?ca=ca.pem&cert=me.pem&key=me.key`."""
-    from outlast.store.keyvalue.engines.etcd.client import PATIENCE, Cluster, hosts  # noqa: PLC0415 - same
+    """Return the store of an etcd URL.
+
+    For example `etcd://user:password@host:2379,host2/prefix?ca=ca.pem&cert=me.pem&key=me.key`.
+    Raises ConfigurationError if the URL is malformed.
+    """
+    from outlast.store.keyvalue.engines.etcd.client import TOTAL_TIMEOUT_S, Cluster, hosts  # noqa: PLC0415 - same
     from outlast.store.keyvalue.engines.etcd.engine import BEAT, EtcdEngine  # noqa: PLC0415 - only when chosen
 
     parts, options = _split(url, ETCD, {"tls", "ca", "cert", "key", "max_skew", "beat", "busy"})
@@ -42,13 +46,17 @@ def etcd_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueSto
         cluster,
         prefix=_name(parts.path.strip("/") or "outlast"),
         beat=_seconds(options, "beat", BEAT),
-        patience=_seconds(options, "busy", PATIENCE),
+        timeout=_seconds(options, "busy", TOTAL_TIMEOUT_S),
     )
     return KeyValueStore(engine, clock=clock, ids=ids, max_skew=_skew(options))
 
 
 def dynamodb_store(url: str, *, clock: Clock | None, ids: Ids | None) -> KeyValueStore:
-    """`dynamodb://table?region=eu-central-1`, and `endpoint=http://127.0.0.1:8000` for a test."""
+    """Return the store of a DynamoDB URL.
+
+    For example `dynamodb://table?region=eu-central-1`; `endpoint=http://127.0.0.1:8000` for tests.
+    Raises ConfigurationError if the URL is malformed.
+    """
     from outlast.store.keyvalue.engines.dynamodb.engine import BEAT, MOST_WRITES, DynamoDBEngine  # noqa: PLC0415 - only when chosen
 
     known = {"region", "endpoint", "prefix", "max_skew", "beat", "most_writes", "tombstones"}
@@ -71,7 +79,7 @@ def _split(url: str, example: str, known: set[str]) -> tuple[SplitResult, dict[s
         parts = urlsplit(url)
     except ValueError as error:
         raise ConfigurationError(
-            f"that is no store's address; write for example {example}"
+            f"the store URL is malformed; write for example {example}"
         ) from error
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(options.keys() - known)
@@ -83,7 +91,7 @@ def _split(url: str, example: str, known: set[str]) -> tuple[SplitResult, dict[s
 
 
 def _safe(parts: SplitResult) -> str:
-    """The address without whoever's password is in it."""
+    """Return the URL without credentials."""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
@@ -130,14 +138,14 @@ def _skew(options: Mapping[str, str]) -> timedelta:
 
 
 def _tombstones(options: Mapping[str, str]) -> timedelta | None:
-    """At least a day: a key that is free again within hours would be none."""
+    """Return how long tombstones stay: at least a day, or None."""
     if "tombstones" not in options:
         return None
     try:
         span = parse_duration(options["tombstones"], what="tombstones")
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
-    if span < DAY:
+    if span < MIN_TOMBSTONES:
         raise ConfigurationError(
             f"tombstones is {options['tombstones']!r:.80}; write a day or more: 400d"
         )
@@ -156,6 +164,6 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
         seconds = float(options.get(name, default))
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds <= HOUR:
+    if not 0 <= seconds <= MAX_SECONDS:
         raise ConfigurationError(f"{name} is {options[name]!r:.80}; write a number from 0 to 3600")
     return seconds

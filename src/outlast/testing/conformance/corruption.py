@@ -44,7 +44,7 @@ class ModelWrecker:
     """Breaks a model store."""
 
     def __init__(self, store: ModelStore) -> None:
-        self._tables: Tables = store._kept  # noqa: SLF001 - corruption bypasses the API
+        self._tables: Tables = store._all_tables  # noqa: SLF001 - corruption bypasses the API
 
     async def detach(self, job_id: JobId, *, runs: bool = True) -> None:
         tables, job = self._tables, self._tables.jobs[job_id]

@@ -1,4 +1,4 @@
-"""How the model store shows what it holds, and what belongs to nobody."""
+"""Audit reads of the model store."""
 
 from collections import Counter
 
@@ -17,33 +17,50 @@ from outlast.core.delivery import Delivery
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job
+from outlast.core.limits import is_json
 from outlast.core.run import RunRecord
 from outlast.core.state import RunStatus, State
+from outlast.testing.model.base import ModelOperations
 from outlast.testing.model.schedules import is_unslotted
 from outlast.testing.model.tables import Tables
-from outlast.testing.model_json import is_json
 
 ANY_SIZE = 1 << 62
 
 
-def dossiers(tables: Tables, after: int, limit: int) -> list[JobAudit]:
-    """The next jobs, with all that is held of each."""
+class ModelAuditOperations(ModelOperations):
+    """Raw reads of the model store for `verify`."""
+
+    async def job_count(self) -> int:
+        """Return the number of jobs."""
+        return len(self._tables.jobs)
+
+    async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
+        """Return all that is stored of the next jobs."""
+        return audit_jobs(self._tables, after, limit)
+
+    async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:
+        """Return up to `limit` records of each kind that belong to nothing."""
+        return dangling_records(self._tables, limit)
+
+
+def audit_jobs(tables: Tables, after: int, limit: int) -> list[JobAudit]:
+    """Return the next jobs, with all that is stored of each."""
     later = sorted((job.seq, job) for job in tables.jobs.values() if job.seq > after)
-    return [_dossier(tables, job) for _, job in later[:limit]]
+    return [_audit_job(tables, job) for _, job in later[:limit]]
 
 
-def strays(tables: Tables, limit: int) -> list[DanglingRecord]:
-    """What belongs to no job; the tables admit no more than that, and overlaps."""
+def dangling_records(tables: Tables, limit: int) -> list[DanglingRecord]:
+    """Return records that belong to no job, and overlapping runs."""
     found = [*_orphans(tables), *_reservations(tables), *_keys(tables), *_overlaps(tables)]
     found += [_unslotted(job) for job in tables.jobs.values() if is_unslotted(tables, job)]
     return [
-        stray
+        record
         for kind in DanglingKind
-        for stray in [stray for stray in found if stray.kind is kind][:limit]
+        for record in [record for record in found if record.kind is kind][:limit]
     ]
 
 
-def _dossier(tables: Tables, job: Job) -> JobAudit:
+def _audit_job(tables: Tables, job: Job) -> JobAudit:
     after = tables.successors.get(job.id)
     return JobAudit(
         id=job.id,
@@ -52,7 +69,7 @@ def _dossier(tables: Tables, job: Job) -> JobAudit:
         queue=job.queue,
         created_at=job.created_at,
         params_are_json=is_json(job.params, ANY_SIZE),
-        places=() if tables.is_adrift(job) else (_place(tables, job),),
+        places=() if tables.is_detached(job) else (_place(tables, job),),
         runs=tuple(_run(run) for run in tables.runs[job.id] if run.status != RunStatus.RUNNING),
         events=tuple(_told(event) for event in tables.events[job.id]),
         root_id=job.root_id if job.root_id in tables.jobs else None,
@@ -132,8 +149,8 @@ def _reservations(tables: Tables) -> list[DanglingRecord]:
 
 
 def _keys(tables: Tables) -> list[DanglingRecord]:
-    """An active key is held by the last job of a chain, and said to be its root's."""
-    return [stray for key in tables.active_keys if (stray := _key(tables, key))]
+    """Return active keys whose job is gone or has ended."""
+    return [record for key in tables.active_keys if (record := _key(tables, key))]
 
 
 def _key(tables: Tables, key: str) -> DanglingRecord | None:

@@ -1,53 +1,44 @@
-"""How the model store chooses jobs and opens their runs."""
+"""Select jobs for a claim of the model store, and open their runs."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from outlast.core.delivery import Delivery
 from outlast.core.ids import RunId
 from outlast.core.job import Job
 from outlast.core.run import Claim, LeaseHolder, RunRecord
-from outlast.core.state import RunStatus, State
+from outlast.core.state import RunStatus
+from outlast.core.transition import has_missed_start_deadline, start_run, to_claim
 from outlast.testing.model.tables import Tables
 
 
 def choose(
     tables: Tables, jobs: Sequence[Job], *, limit: int, prefetch: int, now: datetime
 ) -> list[Job]:
-    """Those of the queued `jobs`, given in claim order, that one claim takes."""
+    """Return those of the queued `jobs`, given in claim order, that one claim takes."""
     running = [tables.jobs[job_id] for job_id in tables.leases]
     chosen: list[Job] = []
     for job in jobs:
         is_wanted = len(chosen) < limit or _may_be_prefetched(job)
-        if is_wanted and not is_late(job, now) and not _overlaps(job, [*running, *chosen]):
+        if (
+            is_wanted
+            and not has_missed_start_deadline(job, now)
+            and not _overlaps(job, [*running, *chosen])
+        ):
             chosen.append(job)
     return chosen[: limit + prefetch]
 
 
 def open_run(tables: Tables, job: Job, run_id: RunId, holder: LeaseHolder, now: datetime) -> Claim:
-    """Open the next run of a job, under the next token."""
-    job = replace(
-        job,
-        state=State.RUNNING,
-        token=job.token + 1,
-        holder=holder.instance_id,
-        boot_id=holder.boot_id,
-        started_at=job.started_at or now,
-        progress=None,
-    )
+    """Open the next run of a job under the next token."""
+    job = start_run(job, holder, now)
     tables.jobs[job.id] = job
     tables.runs[job.id].append(_run(job, run_id, holder, now))
-    return _claim(job, run_id)
+    return to_claim(job, run_id)
 
 
 def _may_be_prefetched(job: Job) -> bool:
     return job.delivery is Delivery.LEASE and not job.losses
-
-
-def is_late(job: Job, now: datetime) -> bool:
-    """Whether its start deadline has passed; one that has started once has kept it."""
-    return not job.token and job.start_deadline is not None and job.start_deadline < now
 
 
 def _overlaps(job: Job, others: Sequence[Job]) -> bool:
@@ -74,19 +65,4 @@ def _run(job: Job, run_id: RunId, holder: LeaseHolder, now: datetime) -> RunReco
         params_snapshot=job.params,
         template_id=job.template_id,
         template_at=job.template_at,
-    )
-
-
-def _claim(job: Job, run_id: RunId) -> Claim:
-    return Claim(
-        job_id=job.id,
-        token=job.token,
-        run_id=run_id,
-        type=job.type,
-        params=job.params,
-        delivery=job.delivery,
-        failures=job.failures,
-        losses=job.losses,
-        max_attempts=job.max_attempts,
-        slot_at=job.slot_at,
     )

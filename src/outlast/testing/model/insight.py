@@ -1,6 +1,7 @@
-"""How the model store tells people how it stands."""
+"""Overview and explain reads of the model store."""
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import timedelta
 
 from outlast.clock import Clock
@@ -14,14 +15,35 @@ from outlast.core.overview import Backlog, Overview, Running
 from outlast.core.run import LeaseHolder
 from outlast.core.state import WAITING, State
 from outlast.testing.model import workers
+from outlast.testing.model.base import ModelOperations
 from outlast.testing.model.claim import choose
 from outlast.testing.model.tables import Tables
 
 SHOWN = 3
 
 
+class ModelInsightOperations(ModelOperations):
+    """Overview and explain reads of the model store."""
+
+    async def overview(self, *, span: timedelta) -> Overview:
+        """Return counts per queue and type, and what ended within the span."""
+        return overview(self._tables, self._clock, span)
+
+    async def wait_facts(self, job_id: JobId) -> WaitFacts | None:
+        """Return all that decides when a job is claimed, or None."""
+        return situation(self._tables, self._clock, job_id)
+
+    async def describe(self) -> Mapping[str, str]:
+        """Return a short description."""
+        return {"engine": "a model in memory", "jobs": str(len(self._tables.jobs))}
+
+    async def health_warnings(self) -> list[str]:
+        """Return the warning that memory is not durable."""
+        return ["it forgets everything when its process ends"]
+
+
 def overview(tables: Tables, clock: Clock, span: timedelta) -> Overview:
-    """All that waits and runs, and what ended within the span."""
+    """Return all that waits and runs, and what ended within the span."""
     jobs, now = list(tables.jobs.values()), clock.now()
     waiting = [job for job in jobs if job.state in WAITING]
     running = [job for job in jobs if job.id in tables.leases]
@@ -40,7 +62,7 @@ def overview(tables: Tables, clock: Clock, span: timedelta) -> Overview:
 
 
 def situation(tables: Tables, clock: Clock, job_id: JobId) -> WaitFacts | None:
-    """All that decides when this job is taken."""
+    """Return all that decides when the job is claimed."""
     job = tables.jobs.get(job_id)
     if job is None:
         return None
@@ -96,7 +118,7 @@ def _other(job: Job) -> BlockingJob:
 
 
 def _takeable(tables: Tables, queue: str, clock: Clock) -> list[Job]:
-    """What a claim finds there in its order: what is due counts as queued."""
+    """Return the jobs that a claim finds, in its order; due jobs count as queued."""
     due = {job.id for job in tables.due(clock.now())}
     jobs = tables.jobs.values()
     found = [j for j in jobs if j.queue == queue and (j.state is State.QUEUED or j.id in due)]
@@ -104,7 +126,7 @@ def _takeable(tables: Tables, queue: str, clock: Clock) -> list[Job]:
 
 
 def _held(tables: Tables) -> Counter[LeaseHolder]:
-    """What each worker has in hand."""
+    """Return how many runs each worker holds."""
     runs = [tables.runs[each][-1] for each in tables.leases]
     return Counter(LeaseHolder(instance_id=run.holder, boot_id=run.boot_id) for run in runs)
 
@@ -114,7 +136,7 @@ def _first_of_fewest(ahead: list[Job]) -> tuple[int, str]:
 
 
 def _ahead(tables: Tables, job: Job, clock: Clock, types: frozenset[str] | None) -> list[Job]:
-    """What one claim of everything, or of those types, would take before it."""
+    """Return what one claim of all types, or of those, would claim before the job."""
     if job.state not in WAITING:
         return []
     found = _takeable(tables, job.queue, clock)

@@ -1,4 +1,4 @@
-"""How the model store keeps its locks: who holds which name, and whether they share it."""
+"""Named locks of the model store."""
 
 from outlast.core.limits import check_name
 
@@ -6,7 +6,7 @@ Held = dict[str, list["ModelLock"]]
 
 
 class ModelLock:
-    """One of those who hold a name, until it is released."""
+    """A holder of a lock, until it is released."""
 
     def __init__(self, held: Held, name: str, *, shared: bool) -> None:
         self._held = held
@@ -16,9 +16,11 @@ class ModelLock:
 
     @property
     def is_lost(self) -> bool:
+        """False: no other process can take it."""
         return False
 
     async def release(self) -> None:
+        """Release the lock; idempotent."""
         holders = self._held.get(self._name, [])
         if self in holders:
             holders.remove(self)
@@ -27,7 +29,7 @@ class ModelLock:
 
 
 def take(held: Held, name: str, *, shared: bool) -> ModelLock | None:
-    """Hold the name too; None if somebody holds it who does not share it, or we would not."""
+    """Acquire the lock; return None if a holder excludes it."""
     holders = held.get(check_name(name, what="lock name"), [])
     if any(not (shared and each.is_shared) for each in holders):
         return None

@@ -1,4 +1,4 @@
-"""How the model store finds and removes what should never be there."""
+"""Recovery reads and orphan removal of the model store."""
 
 import json
 from dataclasses import asdict
@@ -13,33 +13,34 @@ from outlast.core.state import RunStatus, State
 from outlast.testing.model.tables import Tables
 
 
-def held(tables: Tables, besides: str, instance_id: str | None) -> list[Job]:
-    """What runs under other boots, of one instance or of all."""
+def running_under_other_boots(tables: Tables, besides: str, instance_id: str | None) -> list[Job]:
+    """Return jobs that run under other boots, of one instance or of all."""
     running = [tables.jobs[job_id] for job_id in tables.leases]
     others = [job for job in running if job.boot_id != besides]
     return [job for job in others if instance_id is None or job.holder == instance_id]
 
 
-def adrift(tables: Tables) -> list[Job]:
-    return [job for job in tables.jobs.values() if tables.is_adrift(job)]
+def detached_jobs(tables: Tables) -> list[Job]:
+    """Return jobs in no state."""
+    return [job for job in tables.jobs.values() if tables.is_detached(job)]
 
 
-def unfollowed(tables: Tables) -> list[Job]:
-    """Failed links of chains that nothing follows."""
+def missing_successors(tables: Tables) -> list[Job]:
+    """Return failed chain jobs without their successor."""
     links = [job for job in tables.jobs.values() if job.delivery is Delivery.LINKED]
     failed = [job for job in links if job.state is State.FAILED]
     return [job for job in failed if job.id not in tables.successors]
 
 
 def remove_orphans(tables: Tables, now: datetime, limit: int) -> list[EventRecord]:
-    """Take the closed runs of jobs that are gone, and leave a copy of each."""
+    """Delete closed runs whose job is gone, and keep a copy of each in an event."""
     gone = [job_id for job_id in tables.runs if job_id not in tables.jobs]
     found = [run for job_id in gone for run in tables.runs[job_id] if _is_closed(run)][:limit]
     return [_remove(tables, run, now) for run in found]
 
 
 def page(jobs: list[Job], after: int, limit: int) -> list[Job]:
-    """The next of them in the order they were stored."""
+    """Return the next jobs by number."""
     return sorted((job for job in jobs if job.seq > after), key=lambda job: job.seq)[:limit]
 
 

@@ -1,4 +1,4 @@
-"""How the model store holds a queue for one job."""
+"""Reservations of the model store."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,12 +18,50 @@ from outlast.core.reservation import (
     status_after,
 )
 from outlast.core.state import WAITING
+from outlast.store.contract.notifications import Notification
 from outlast.store.contract.reservations import Reserved
 from outlast.testing.model.add import add_job
+from outlast.testing.model.base import ModelOperations
 from outlast.testing.model.tables import LeaseEnd, Tables
 
 
+class ModelReservationOperations(ModelOperations):
+    """Reservations of the model store."""
+
+    async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
+        """Reserve the job's queue and add the job before all others of its priority."""
+        reserved = reserve(self._working, new, job, self._clock)
+        self._notify(Notification(queues=frozenset({job.queue})))
+        return reserved
+
+    async def extend_reservation(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
+        """Extend an active reservation; return False if it has ended."""
+        return extend(self._working, reservation_id, span, self._clock)
+
+    async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
+        """Return a reservation, or None."""
+        return self._tables.reservations.get(reservation_id)
+
+    async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
+        """Return reservations, the latest first."""
+        latest = reversed(self._tables.reservations.values())
+        return [held for held in latest if held.is_active or not active_only][:limit]
+
+    async def expired_reservations(self, *, limit: int) -> list[Reservation]:
+        """Return active reservations past their end, the longest expired first."""
+        ends = self._tables.expiries
+        over = expired(self._tables, self._clock)
+        this_boot = self._clock.boot_id()
+        over.sort(key=lambda held: (ends[held.id][0].boot == this_boot, ends[held.id][0].at))
+        return over[:limit]
+
+    async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
+        """Expire reservations whose job ended or came back to wait."""
+        return release_stale(self._working, self._clock, limit)
+
+
 def reserve(tables: Tables, new: NewReservation, job: NewJob, clock: Clock) -> Reserved:
+    """Reserve the job's queue and add the job first."""
     held = tables.reservation_of(job.queue)
     if held is not None:
         return Reserved(created=False, reservation=held)
@@ -36,7 +74,8 @@ def reserve(tables: Tables, new: NewReservation, job: NewJob, clock: Clock) -> R
     return Reserved(created=True, reservation=_hold(tables, new, job, clock))
 
 
-def keep(tables: Tables, number: ReservationId, span: timedelta, clock: Clock) -> bool:
+def extend(tables: Tables, number: ReservationId, span: timedelta, clock: Clock) -> bool:
+    """Extend an active reservation; return False if it has ended."""
     held = tables.reservations.get(number)
     if held is None or not held.is_active:
         return False
@@ -45,13 +84,13 @@ def keep(tables: Tables, number: ReservationId, span: timedelta, clock: Clock) -
 
 
 def renew(tables: Tables, job_id: JobId, clock: Clock) -> None:
-    """The lease of its job was renewed: it lasts by its own span from now."""
+    """Extend the reservation of a job whose lease was renewed, by its own span."""
     for held in _active_of(tables, job_id):
-        _extend(tables, held, tables.silences[held.id][1], clock)
+        _extend(tables, held, tables.expiries[held.id][1], clock)
 
 
 def end(tables: Tables, change: Change, now: datetime) -> None:
-    """Its job has ended by that change."""
+    """End the reservation of a job that the change ends."""
     status = status_after(change.move.run, change.move.kind)
     reason = change.reason if status is ReservationStatus.EXPIRED else None
     for held in _active_of(tables, change.job_id):
@@ -59,26 +98,27 @@ def end(tables: Tables, change: Change, now: datetime) -> None:
 
 
 def use(tables: Tables, queue: str, now: datetime) -> None:
-    """Its job was claimed, where that is all that it was for."""
+    """Release the reservation of a queue whose job was claimed."""
     held = tables.reservation_of(queue)
     assert held is not None
     _close(tables, held, ReservationStatus.RELEASED, None, now)
 
 
-def is_silent(tables: Tables, job_id: JobId, clock: Clock) -> bool:
-    """Whether nobody has renewed the reservation of that job in time."""
+def is_expired(tables: Tables, job_id: JobId, clock: Clock) -> bool:
+    """Return True if the reservation of that job has expired."""
     held = _active_of(tables, job_id)
-    return any(tables.silences[each.id][0].is_past(clock) for each in held)
+    return any(tables.expiries[each.id][0].is_past(clock) for each in held)
 
 
-def lapsed(tables: Tables, clock: Clock) -> list[Reservation]:
+def expired(tables: Tables, clock: Clock) -> list[Reservation]:
+    """Return active reservations that have expired."""
     active = [held for held in tables.reservations.values() if held.is_active]
-    return [held for held in active if tables.silences[held.id][0].is_past(clock)]
+    return [held for held in active if tables.expiries[held.id][0].is_past(clock)]
 
 
-def free(tables: Tables, clock: Clock, limit: int) -> list[Reservation]:
-    """Those that hold a queue for nothing, as they are then."""
-    back = [held for held in lapsed(tables, clock) if _is_back(tables, held.job_id)]
+def release_stale(tables: Tables, clock: Clock, limit: int) -> list[Reservation]:
+    """Expire the reservations whose job ended or came back to wait."""
+    back = [held for held in expired(tables, clock) if _is_back(tables, held.job_id)]
     active = [held for held in tables.reservations.values() if held.is_active]
     freed = [held for held in active if held in back or _is_over(tables, held.job_id)][:limit]
     why = [HANDED_BACK if held in back else JOB_OVER for held in freed]
@@ -89,11 +129,11 @@ def free(tables: Tables, clock: Clock, limit: int) -> list[Reservation]:
 
 
 def forget(tables: Tables, job_id: JobId) -> None:
-    """Its job was pruned."""
+    """Delete the ended reservations of a pruned job."""
     for held in list(tables.reservations.values()):
         if held.job_id == job_id and not held.is_active:
             del tables.reservations[held.id]
-            del tables.silences[held.id]
+            del tables.expiries[held.id]
 
 
 def _put_first(tables: Tables, job_id: JobId) -> None:
@@ -123,7 +163,7 @@ def _hold(tables: Tables, new: NewReservation, job: NewJob, clock: Clock) -> Res
 
 def _extend(tables: Tables, held: Reservation, span: timedelta, clock: Clock) -> Reservation:
     until = LeaseEnd(clock.monotonic() + span // MICROSECOND, clock.boot_id())
-    tables.silences[held.id] = until, span
+    tables.expiries[held.id] = until, span
     tables.reservations[held.id] = replace(held, expires_at=clock.now() + span)
     return tables.reservations[held.id]
 
@@ -145,7 +185,7 @@ def _active_of(tables: Tables, job_id: JobId) -> list[Reservation]:
 
 
 def _is_back(tables: Tables, job_id: JobId) -> bool:
-    """Whether it was taken, and waits again."""
+    """Return True if the job was claimed, and waits again."""
     job = tables.jobs.get(job_id)
     return job is not None and job.token > 0 and job.state in WAITING
 

@@ -1,18 +1,70 @@
-"""How the model store keeps schedules and answers their slots."""
+"""Schedules and slots of the model store."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from outlast.clock import MICROSECOND
 from outlast.core.delivery import Delivery
+from outlast.core.event import ZERO
 from outlast.core.ids import JobId
-from outlast.core.job import Job
+from outlast.core.job import Job, Slot
 from outlast.core.schedule import CLAIMED, Firing, Schedule, SlotOutcome, SlotRecord, check_plan
 from outlast.core.state import State
+from outlast.store.contract.notifications import Notification
 from outlast.store.contract.schedules import Due, FireResult, SetSchedule
 from outlast.testing.model.add import add_job
+from outlast.testing.model.base import ModelOperations
 from outlast.testing.model.tables import Tables
+
+
+class ModelScheduleOperations(ModelOperations):
+    """Schedules and slots of the model store."""
+
+    async def now(self) -> datetime:
+        """Return the time by the store's clock."""
+        self._require_open()
+        return self._clock.now()
+
+    async def set_schedule(
+        self, schedule_id: str, *, expected: int | None, value: SetSchedule | None
+    ) -> Schedule | None:
+        """Write, create or delete a schedule if its version is `expected`."""
+        now = self._clock.now()
+        return set_schedule(self._working, schedule_id, expected, value, now)
+
+    async def schedule(self, name: str) -> Schedule | None:
+        """Return a schedule by its name or id, or None."""
+        return find(self._tables, name)
+
+    async def schedules(self, *, after: str = "", limit: int) -> list[Schedule]:
+        """Return the next schedules by name."""
+        return page(self._tables, after, limit)
+
+    async def due_schedules(self, *, ahead: timedelta = ZERO, limit: int) -> Due:
+        """Return schedules to trigger until `ahead` from now."""
+        return due(self._tables, self._clock.now(), ahead, limit)
+
+    async def fire(self, firings: Sequence[Firing]) -> list[FireResult]:
+        """Answer slots and return what became of each."""
+        now = self._clock.now()
+        fired = [fire(self._working, firing, now) for firing in firings]
+        self._notify(Notification(queues=frozenset(each.job.queue for each in firings if each.job)))
+        return fired
+
+    async def slots(
+        self, series: str, *, before: datetime | None = None, limit: int
+    ) -> list[SlotRecord]:
+        """Return answered slots of a series, the latest first."""
+        return slots(self._tables, series, before, limit)
+
+    async def slot_rows(self, series: str, moments: Sequence[datetime]) -> list[SlotRecord | None]:
+        """Return the slots at `moments`; None for those not answered."""
+        return [self._tables.slots.get(Slot(series=series, at=at)) for at in moments]
+
+    async def running_names(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of `names` under which a `once` job runs."""
+        return running_names(self._tables, names)
 
 
 def set_schedule(
@@ -22,6 +74,7 @@ def set_schedule(
     value: SetSchedule | None,
     now: datetime,
 ) -> Schedule | None:
+    """Write, create or delete a schedule if its version is as expected."""
     there = tables.schedules.get(schedule_id)
     if (there and there.version) != expected:
         return None
@@ -44,16 +97,19 @@ def set_schedule(
 
 
 def find(tables: Tables, name: str) -> Schedule | None:
+    """Return a schedule by its id or name."""
     by_name = (each for each in tables.schedules.values() if each.name == name)
     return tables.schedules.get(name) or next(by_name, None)
 
 
 def page(tables: Tables, after: str, limit: int) -> list[Schedule]:
+    """Return the next schedules by name."""
     later = [each for each in tables.schedules.values() if each.name > after]
     return sorted(later, key=lambda each: each.name)[:limit]
 
 
 def due(tables: Tables, now: datetime, ahead: timedelta, limit: int) -> Due:
+    """Return due schedules, and when the next one is."""
     by_time = sorted(
         (each.next_trigger_at, each.id, each)
         for each in tables.schedules.values()
@@ -65,6 +121,7 @@ def due(tables: Tables, now: datetime, ahead: timedelta, limit: int) -> Due:
 
 
 def fire(tables: Tables, firing: Firing, now: datetime) -> FireResult:
+    """Answer one slot."""
     there = tables.schedules.get(firing.schedule_id)
     if there is None or not _is_expected(there, firing):
         return FireResult.STALE
@@ -84,26 +141,28 @@ def fire(tables: Tables, firing: Firing, now: datetime) -> FireResult:
 
 
 def slots(tables: Tables, series: str, before: datetime | None, limit: int) -> list[SlotRecord]:
+    """Return answered slots of a series, the latest first."""
     rows = [row for slot, row in tables.slots.items() if slot.series == series]
     earlier = [row for row in rows if before is None or row.slot.at < before]
     return sorted(earlier, key=lambda row: row.slot.at, reverse=True)[:limit]
 
 
 def running_names(tables: Tables, names: Collection[str]) -> frozenset[str]:
+    """Return those of `names` under which a `once` job runs."""
     running = (job for job in tables.jobs.values() if job.state is State.RUNNING)
     once = {j.name for j in running if j.delivery is Delivery.ONCE and tables.is_open(j)}
     return frozenset(once & set(names))
 
 
 def misfired(tables: Tables, job_id: JobId) -> None:
-    """The job of a slot could not start in time."""
+    """Mark the slot of a job that missed its start deadline as skipped."""
     for slot, row in tables.slots.items():
         if row.job_id == job_id and row.outcome in CLAIMED:
             tables.slots[slot] = replace(row, outcome=SlotOutcome.SKIPPED)
 
 
 def is_unslotted(tables: Tables, job: Job) -> bool:
-    """Whether it was made for a slot that is not its own."""
+    """Return True if the job was made for a slot that does not name it."""
     if job.slot_at is None or job.retry_of is not None:
         return False
     own = (row for row in tables.slots.values() if row.job_id == job.id)

@@ -1,4 +1,4 @@
-"""What the model store keeps: plain dictionaries, and the few questions asked of them."""
+"""Tables of the model store: plain dictionaries, and queries on them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -24,18 +24,19 @@ from outlast.store.contract.transfer import OPEN, TransferStatus
 
 @dataclass(frozen=True, slots=True)
 class LeaseEnd:
-    """When the lease of an open run is over: a monotonic reading, and the boot it belongs to."""
+    """End of an open run's lease: a monotonic reading, and the boot it belongs to."""
 
     at: int
     boot: str
 
     def is_past(self, clock: Clock) -> bool:
+        """Return True if the lease has expired."""
         return self.boot != clock.boot_id() or self.at <= clock.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group's record, its members not counted, and whether it was swept."""
+    """A group without member counts; `swept` once it is marked closed."""
 
     group: Group
     swept: bool = False
@@ -43,9 +44,9 @@ class GroupRow:
 
 @dataclass(slots=True)
 class Tables:
-    """Everything, by job id unless its name says otherwise.
+    """All tables, by job id unless the name says otherwise.
 
-    A running job has a lease end; one without is adrift. `removed` are the events of no job.
+    A running job has a lease end; one without is detached. `removed` are the events of no job.
     """
 
     jobs: dict[JobId, Job] = field(default_factory=dict)
@@ -61,19 +62,19 @@ class Tables:
     members: dict[JobId, str] = field(default_factory=dict)  # the group that each belongs to
     queues: dict[str, Queue] = field(default_factory=dict)
     workers: dict[LeaseHolder, WorkerRecord] = field(default_factory=dict)
-    beats: dict[LeaseHolder, LeaseEnd] = field(default_factory=dict)
+    heartbeats: dict[LeaseHolder, LeaseEnd] = field(default_factory=dict)
     reservations: dict[ReservationId, Reservation] = field(default_factory=dict)
-    silences: dict[ReservationId, tuple[LeaseEnd, timedelta]] = field(default_factory=dict)
+    expiries: dict[ReservationId, tuple[LeaseEnd, timedelta]] = field(default_factory=dict)
     numbers: dict[ReservationId, int] = field(default_factory=dict)  # as other stores number them
     removed: list[EventRecord] = field(default_factory=list)
     records: dict[tuple[str, str], Document] = field(default_factory=dict)
-    footing: TransferStatus = OPEN
+    transfer_status: TransferStatus = OPEN
     versions: Iterator[int] = field(default_factory=lambda: count(1))
     seqs: Iterator[int] = field(default_factory=lambda: count(1))
     event_ids: Iterator[int] = field(default_factory=lambda: count(1))
 
     def insert(self, job: Job) -> None:
-        """Keep a new job, with nothing run or recorded of it yet."""
+        """Insert a new job without runs and events."""
         self.jobs[job.id] = job
         self.runs[job.id] = []
         self.events[job.id] = []
@@ -86,7 +87,7 @@ class Tables:
             del table[job_id]
         self.successors.pop(job_id, None)
 
-    def document(
+    def append_event(
         self,
         change: Change,
         kind: EventKind,
@@ -110,7 +111,7 @@ class Tables:
         self.events[change.job_id].append(event)
 
     def close_run(self, change: Change, at: datetime) -> None:
-        """Close the open run of the job as the change says; its lease is over with it."""
+        """Close the open run of the job as the change says, and end its lease."""
         runs = self.runs[change.job_id]
         assert change.move.run is not None
         runs[-1] = replace(
@@ -127,14 +128,15 @@ class Tables:
         self.leases.pop(change.job_id, None)
 
     def is_open(self, job: Job) -> bool:
-        """Whether it has an open run; a running job without one is adrift."""
+        """Return True if the job has an open run."""
         return job.id in self.leases
 
-    def is_adrift(self, job: Job) -> bool:
+    def is_detached(self, job: Job) -> bool:
+        """Return True if the job runs without an open run."""
         return job.state is State.RUNNING and not self.is_open(job)
 
     def record_progress(self, lease: Lease, progress: str) -> bool:
-        """Note what the open run under that token says of itself; whether there is one."""
+        """Set the progress of the open run under that token; return False if there is none."""
         job = self.jobs.get(lease.job_id)
         if job is None or job.state is not State.RUNNING or job.token != lease.token:
             return False
@@ -143,16 +145,16 @@ class Tables:
         return True
 
     def queue(self, name: str) -> Queue:
-        """The queue as set, or its defaults."""
+        """Return the queue as set, or its defaults."""
         return self.queues.get(name, Queue(name=name))
 
     def reservation_of(self, queue: str) -> Reservation | None:
-        """The active one of that queue."""
+        """Return the active reservation of a queue, or None."""
         active = (held for held in self.reservations.values() if held.is_active)
         return next((held for held in active if held.queue == queue), None)
 
     def new_position(self, queue: str, priority: int) -> int:
-        """Where a new job of that queue and priority goes: behind those that wait."""
+        """Return the position of a new job: behind the waiting ones, or 0 without positions."""
         named = self.queue(queue)
         if named.ordering is Ordering.SCHEDULED:
             return 0
@@ -161,26 +163,26 @@ class Tables:
         return next_position(max(positions, default=None), named.gap)
 
     def queued(self, queue: str) -> list[Job]:
-        """The queued jobs of one queue in claim order."""
+        """Return the queued jobs of a queue in claim order."""
         jobs = self.jobs.values()
         return sorted(
             (j for j in jobs if j.queue == queue and j.state is State.QUEUED), key=sort_key
         )
 
     def due(self, now: datetime) -> list[Job]:
-        """What waits for its time, and its time has come, the earliest first."""
+        """Return waiting jobs whose time has come, the earliest first."""
         waits = (State.SCHEDULED, State.RETRY_WAIT)
         due = [j for j in self.jobs.values() if j.state in waits and j.available_at <= now]
         return sorted(due, key=lambda job: (job.available_at, job.seq))
 
     def keyed(self, key: str) -> set[JobId]:
-        """The roots of the chains that hold that key, in any bucket, or that active key."""
+        """Return the roots of chains that hold that dedupe key, in any bucket, or active key."""
         roots = {root for held, root in self.keys.items() if held.key == key}
         if key in self.active_keys:
             roots.add(self.jobs[self.active_keys[key]].root_id)
         return roots
 
     def chain(self, root_id: JobId) -> list[Job]:
-        """The jobs of one chain, root first."""
+        """Return the jobs of one chain, the root first."""
         jobs = [job for job in self.jobs.values() if job.root_id == root_id]
         return sorted(jobs, key=lambda job: job.seq)

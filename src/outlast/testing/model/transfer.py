@@ -1,4 +1,4 @@
-"""How the model store is moved: its rows as every store dumps them, and rows as its own."""
+"""Transfer of the model store: rows as every store dumps them, and back."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -11,17 +11,58 @@ from outlast.core.ids import JobId
 from outlast.core.job import DedupeKey
 from outlast.core.reservation import ReservationId
 from outlast.core.state import FINAL, RunStatus, State
-from outlast.store.contract.transfer import FIRST, Row, TableKind, key_of, named
+from outlast.store.contract.notifications import Notification
+from outlast.store.contract.transfer import (
+    FIRST,
+    Row,
+    StatusChange,
+    TableKind,
+    TransferStage,
+    TransferStatus,
+    key_of,
+    named,
+    next_status,
+    refuse_load,
+)
 from outlast.store.rows import transfer as rows
+from outlast.testing.model.base import ModelOperations
 from outlast.testing.model.tables import GroupRow, LeaseEnd, Tables
 
 Values = dict[str, Any]
 
 
+class ModelTransferOperations(ModelOperations):
+    """Transfer of the model store."""
+
+    async def transfer_status(self) -> TransferStatus:
+        """Return the transfer status."""
+        return self._tables.transfer_status.at(self._clock.now())
+
+    async def change_transfer_status(self, step: StatusChange) -> bool:
+        """Change the status; return False if the rules refuse it."""
+        transfer_status = next_status(self._tables.transfer_status, step, self._clock.now())
+        self._tables.transfer_status = transfer_status or self._tables.transfer_status
+        self._notify(Notification(queues=frozenset({""})))
+        return transfer_status is not None
+
+    async def dump(
+        self, kind: TableKind, *, after: Row | None = None, limit: int, ended_only: bool = False
+    ) -> list[Row]:
+        """Return the next rows of one table, by key."""
+        return dump(self._tables, kind, after, limit, ended_only=ended_only)
+
+    async def load(self, kind: TableKind, rows: Sequence[Row], gone: Sequence[Row] = ()) -> None:
+        """Write rows and delete those of `gone`; raise unless the store is being filled."""
+        transfer_status = await self.transfer_status()
+        if transfer_status.stage is not TransferStage.FILLING:
+            raise refuse_load(transfer_status)
+        load(self._tables, kind, rows, gone, self._clock)
+
+
 def dump(
     tables: Tables, kind: TableKind, after: Row | None, limit: int, *, ended_only: bool
 ) -> list[Row]:
-    """The next rows of that kind."""
+    """Return the next rows of one table."""
     start = FIRST[kind] if after is None else tuple(after)
     later = [row for row in _DUMPS[kind](tables) if key_of(kind, row) > start]
     if kind is TableKind.JOBS and ended_only:
@@ -32,7 +73,7 @@ def dump(
 def load(
     tables: Tables, kind: TableKind, rows: Sequence[Row], gone: Sequence[Row], clock: Clock
 ) -> None:
-    """Have these rows, and none with those keys."""
+    """Write these rows, and delete those keys."""
     for key in gone:
         _drop(tables, kind, tuple(key))
     for row in rows:
@@ -70,11 +111,11 @@ def _reservations(tables: Tables) -> Iterator[Row]:
     for held in tables.reservations.values():
         seq = tables.numbers.get(held.id) or next(tables.seqs)
         tables.numbers[held.id] = seq
-        yield rows.reservation_row(held, seq=seq, span=tables.silences[held.id][1])
+        yield rows.reservation_row(held, seq=seq, span=tables.expiries[held.id][1])
 
 
 def _counters(tables: Tables) -> Iterator[Row]:
-    """A number is spent on the look; none is given twice."""
+    """Yield the counters; each read uses up a number, so none is given twice."""
     last = next(tables.versions)
     yield ["events", next(tables.event_ids)]
     yield ["documents", last]
@@ -85,7 +126,7 @@ def _counters(tables: Tables) -> Iterator[Row]:
 _DUMPS: Final[dict[TableKind, Callable[[Tables], Iterator[Row]]]] = {
     TableKind.QUEUES: lambda tables: map(rows.queue_row, tables.queues.values()),
     TableKind.GROUPS: lambda tables: (
-        rows.group_row(kept.group, swept=kept.swept) for kept in tables.groups.values()
+        rows.group_row(row.group, swept=row.swept) for row in tables.groups.values()
     ),
     TableKind.KEYS: _keys,
     TableKind.SLOTS: lambda tables: map(rows.slot_row, tables.slots.values()),
@@ -115,7 +156,7 @@ def _put_key(tables: Tables, v: Values, _: Clock) -> None:
 
 
 def _tip(tables: Tables, root: JobId) -> JobId:
-    """An active key is held by the last job of its chain."""
+    """Return the last job of the chain, which holds its active key."""
     chain = tables.chain(root)
     return chain[-1].id if chain else root
 
@@ -188,7 +229,7 @@ def _put_reservation(tables: Tables, v: Values, clock: Clock) -> None:
     tables.numbers[number] = v["seq"]
     left = v["expires_at"] - to_micros(clock.now())
     end = LeaseEnd(clock.monotonic() + left, clock.boot_id())
-    tables.silences[number] = (end, v["span"] * MICROSECOND)
+    tables.expiries[number] = (end, v["span"] * MICROSECOND)
 
 
 def _raise_counter(tables: Tables, v: Values, _: Clock) -> None:
@@ -213,13 +254,13 @@ _PUTS: Final[dict[TableKind, Callable[[Tables, Values, Clock], None]]] = {
 
 
 def _drop(tables: Tables, kind: TableKind, key: tuple[Any, ...]) -> None:
-    """Slots stay for ever, runs go with their jobs, counters only rise."""
+    """Delete a row. Slots stay for ever, runs go with their jobs, counters only rise."""
     if kind in _DROPS:
         _DROPS[kind](tables, key)
 
 
 def _drop_group(tables: Tables, key: tuple[Any, ...]) -> None:
-    for group_id in [each for each, kept in tables.groups.items() if kept.group.seq == key[0]]:
+    for group_id in [each for each, row in tables.groups.items() if row.group.seq == key[0]]:
         del tables.groups[group_id]
 
 
@@ -244,7 +285,7 @@ def _drop_event(tables: Tables, key: tuple[Any, ...]) -> None:
 def _drop_reservation(tables: Tables, key: tuple[Any, ...]) -> None:
     for number in [each for each, seq in tables.numbers.items() if seq == key[0]]:
         tables.reservations.pop(number, None)
-        tables.silences.pop(number, None)
+        tables.expiries.pop(number, None)
 
 
 _DROPS: Final[dict[TableKind, Callable[[Tables, tuple[Any, ...]], object]]] = {

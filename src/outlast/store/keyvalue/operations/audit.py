@@ -1,6 +1,7 @@
-"""Everything that is held of a job, and what belongs to none, for `verify`."""
+"""Audit reads for `verify`: all records of a job, and dangling records."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,58 +19,78 @@ from outlast.core.audit.model import (
 from outlast.core.event import EventKind, EventRecord
 from outlast.core.ids import JobId
 from outlast.core.job import Job
+from outlast.core.limits import is_json
 from outlast.core.run import RunRecord
-from outlast.store.keyvalue import key_layout, schedule_audits
-from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.context import StoreContext, pages, scan_partition
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
-from outlast.store.keyvalue.pages import pages, scan_partition
+from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
     reservations,
     runs,
+    schedules,
 )
 from outlast.store.keyvalue.repositories import (
     jobs as job_repository,
 )
 from outlast.store.keyvalue.repositories.job_codec import JobRecord, indexes
-from outlast.store.keyvalue.texts import is_json
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL: Final = 1_000_000
 ANY_SIZE: Final = 1 << 62
 
 
-async def size(desk: StoreContext) -> int:
-    await complete_all(desk)
-    return len(await desk.engine.range(KeyRange(key_layout.SEQ), limit=ALL))
+class KeyValueAuditOperations(KeyValueOperations):
+    """Raw reads for `verify`."""
+
+    async def job_count(self) -> int:
+        """Return the number of jobs."""
+        context = self._context
+        await complete_all(context)
+        return len(await context.engine.range(KeyRange(key_layout.SEQ), limit=ALL))
+
+    async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
+        """Return all that is stored of the next jobs, at one moment.
+
+        If a record changes meanwhile, the page is read again.
+        """
+        context = self._context
+        await complete_all(context)
+        return await context.run_unit(partial(_audit_page, after=after, limit=limit))
+
+    async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:
+        """Return up to `limit` records of each kind that belong to nothing."""
+        context = self._context
+        await complete_all(context)
+        found = [record async for record in _dangling_records(context)]
+        return [
+            record
+            for kind in DanglingKind
+            for record in [record for record in found if record.kind is kind][:limit]
+        ]
 
 
-async def dossiers(desk: StoreContext, *, after: int, limit: int) -> list[JobAudit]:
-    """A page at one moment: if anything that was read changed meanwhile, it is read again."""
-    await complete_all(desk)
-    return await desk.run_unit(partial(_dossiers, after=after, limit=limit))
-
-
-async def _dossiers(unit: UnitOfWork, *, after: int, limit: int) -> list[JobAudit]:
+async def _audit_page(unit: UnitOfWork, *, after: int, limit: int) -> list[JobAudit]:
     page = await job_repository.all_jobs(unit, after=after, limit=limit)
-    await unit.fetch([key for kept in page for key in indexes(kept)])
-    closed = await runs.closed_of(unit, [kept.job for kept in page])
-    told = await _events_of(unit, [kept.job.id for kept in page])
+    await unit.fetch([key for record in page for key in indexes(record)])
+    closed = await runs.closed_of(unit, [record.job for record in page])
+    told = await _events_of(unit, [record.job.id for record in page])
     each = zip(page, closed, told, strict=True)
-    answer = [await _dossier(unit, kept, done, events) for kept, done, events in each]
+    answer = [await _audit_job(unit, record, done, events) for record, done, events in each]
     await unit.require_unchanged()
     return answer
 
 
-async def _dossier(
-    unit: UnitOfWork, kept: JobRecord, closed: Sequence[RunRecord], events: Sequence[EventRecord]
+async def _audit_job(
+    unit: UnitOfWork, record: JobRecord, closed: Sequence[RunRecord], events: Sequence[EventRecord]
 ) -> JobAudit:
-    job = kept.job
-    root = kept if job.root_id == job.id else await job_repository.load(unit, job.root_id)
-    after = None if kept.successor is None else await job_repository.load(unit, kept.successor)
-    group = None if kept.member is None else await groups.load(unit, kept.member)
+    job = record.job
+    root = record if job.root_id == job.id else await job_repository.load(unit, job.root_id)
+    after = None if record.successor is None else await job_repository.load(unit, record.successor)
+    group = None if record.member is None else await groups.load(unit, record.member)
     return JobAudit(
         id=job.id,
         seq=job.seq,
@@ -77,26 +98,30 @@ async def _dossier(
         queue=job.queue,
         created_at=job.created_at,
         params_are_json=is_json(job.params, ANY_SIZE),
-        places=await _places(unit, kept),
+        places=await _places(unit, record),
         runs=tuple(_run(run) for run in closed),
         events=tuple(_told(event) for event in events),
         root_id=None if root is None else root.job.id,
-        before=None if job.retry_of is None else await _before(unit, kept, job.retry_of),
+        before=None if job.retry_of is None else await _before(unit, record, job.retry_of),
         successors=() if after is None else (after.job.id,),
-        reservations=await _reserved(unit, kept),
-        is_member=kept.member is not None,
+        reservations=await _reserved(unit, record),
+        is_member=record.member is not None,
         group_id=None if group is None else group.group.id,
     )
 
 
-async def _places(unit: UnitOfWork, kept: JobRecord) -> tuple[StateRow, ...]:
-    """One, unless it is adrift, or an index entry without which nobody would find it is gone."""
-    job = kept.job
-    is_found = all([await unit.get(key) is not None for key in indexes(kept)])
-    if kept.is_detached or not is_found:
+async def _places(unit: UnitOfWork, record: JobRecord) -> tuple[StateRow, ...]:
+    """Return the job's state row; none if it is detached, or an index entry of it is missing."""
+    job = record.job
+    is_found = all([await unit.get(key) is not None for key in indexes(record)])
+    if record.is_detached or not is_found:
         return ()
     where = (
-        StateTable.END if job.is_final else StateTable.OPEN if kept.is_open else StateTable.WAITING
+        StateTable.END
+        if job.is_final
+        else StateTable.OPEN
+        if record.is_open
+        else StateTable.WAITING
     )
     return (
         StateRow(
@@ -106,13 +131,13 @@ async def _places(unit: UnitOfWork, kept: JobRecord) -> tuple[StateRow, ...]:
             failures=job.failures,
             losses=job.losses,
             at=job.finished_at,
-            run_id=kept.run_id,
+            run_id=record.run_id,
         ),
     )
 
 
 async def _events_of(unit: UnitOfWork, jobs: Sequence[str]) -> list[list[EventRecord]]:
-    """The events of each of these jobs."""
+    """Return the events of each job."""
     told = await runs.of_jobs(unit, key_layout.EVENT, jobs)
     numbers = [each.value["id"] for found in told for each in found]
     records = await unit.engine.get([key_layout.stream_key(number) for number in numbers])
@@ -121,7 +146,7 @@ async def _events_of(unit: UnitOfWork, jobs: Sequence[str]) -> list[list[EventRe
     return [[by_number[n] for n in each if n in by_number] for each in mine]
 
 
-async def _before(unit: UnitOfWork, kept: JobRecord, job_id: JobId) -> Predecessor:
+async def _before(unit: UnitOfWork, record: JobRecord, job_id: JobId) -> Predecessor:
     before = await job_repository.load(unit, job_id)
     if before is None:
         return Predecessor(id=None)
@@ -133,15 +158,15 @@ async def _before(unit: UnitOfWork, kept: JobRecord, job_id: JobId) -> Predecess
         root_id=before.job.root_id,
         failures=before.job.failures if is_final else None,
         losses=before.job.losses if is_final else None,
-        chained=(EventKind.CHAINED, kept.job.created_at) in told,
+        chained=(EventKind.CHAINED, record.job.created_at) in told,
     )
 
 
-async def _reserved(unit: UnitOfWork, kept: JobRecord) -> tuple[AuditedReservation, ...]:
-    if kept.reservation is None:
+async def _reserved(unit: UnitOfWork, record: JobRecord) -> tuple[AuditedReservation, ...]:
+    if record.reservation is None:
         return ()
-    found = await reservations.load(unit, kept.reservation)
-    if found is None or found.reservation.job_id != kept.job.id:
+    found = await reservations.load(unit, record.reservation)
+    if found is None or found.reservation.job_id != record.job.id:
         return ()
     held = found.reservation
     return (AuditedReservation(id=held.id, queue=held.queue, status=held.status),)
@@ -161,59 +186,50 @@ def _told(event: EventRecord) -> AuditedEvent:
     return AuditedEvent(id=event.id, kind=event.kind, token=event.token, at=event.at)
 
 
-async def strays(desk: StoreContext, *, limit: int) -> list[DanglingRecord]:
-    """Up to so many of each kind."""
-    await complete_all(desk)
-    found = [stray async for stray in _strays(desk)]
-    return [
-        stray
-        for kind in DanglingKind
-        for stray in [stray for stray in found if stray.kind is kind][:limit]
-    ]
-
-
-async def _strays(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
-    async for entry in _orphans(desk, key_layout.RUN):
+async def _dangling_records(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    async for entry in _orphans(context, key_layout.RUN):
         rows = (f"runs job={entry.value['job_id']} token={entry.value['token']}",)
         yield DanglingRecord(kind=DanglingKind.RUN, rows=rows)
-    async for stray in _of_events(desk):
-        yield stray
-    async for stray in _of_places(desk):
-        yield stray
-    async for stray in _of_keys(desk):
-        yield stray
-    async for stray in _of_slots(desk):
-        yield stray
-    async for stray in _of_reservations(desk):
-        yield stray
-    async for stray in schedule_audits.strays(desk):
-        yield stray
+    async for dangling in _of_events(context):
+        yield dangling
+    async for dangling in _of_index_entries(context):
+        yield dangling
+    async for dangling in _of_keys(context):
+        yield dangling
+    async for dangling in _of_slots(context):
+        yield dangling
+    async for dangling in _of_reservations(context):
+        yield dangling
+    async for dangling in _of_schedules(context):
+        yield dangling
 
 
-async def _of_events(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
-    async for entry in _orphans(desk, key_layout.STREAM):
+async def _of_events(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    async for entry in _orphans(context, key_layout.STREAM):
         yield DanglingRecord(kind=DanglingKind.EVENT, rows=(f"events id={entry.value['id']}",))
 
 
-async def _orphans(desk: StoreContext, part: str) -> AsyncIterator[StoredItem]:
-    """Records that are there though the job that they are of is not."""
-    async for page in pages(desk, part):
+async def _orphans(context: StoreContext, part: str) -> AsyncIterator[StoredItem]:
+    """Return records whose job does not exist."""
+    async for page in pages(context, part):
         of_jobs = [entry for entry in page if entry.value.get("job_id") is not None]
-        found = await desk.engine.get([key_layout.pointer(e.value["job_id"]) for e in of_jobs])
+        found = await context.engine.get([key_layout.pointer(e.value["job_id"]) for e in of_jobs])
         for entry, job in zip(of_jobs, found, strict=True):
-            if job is None and (await desk.engine.get([entry.key]))[0] is not None:
+            if job is None and (await context.engine.get([entry.key]))[0] is not None:
                 yield entry
 
 
-async def _of_places(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
-    """Index entries that their job knows nothing of."""
-    unit = UnitOfWork(desk.engine)
+async def _of_index_entries(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    """Return index entries that do not belong to their job."""
+    unit = UnitOfWork(context.engine)
     per_queue = (key_layout.READY, key_layout.LATER, key_layout.OPEN)
     parts = [part + name for name in await queues.names(unit) for part in per_queue]
     for part in (*parts, key_layout.DUE, key_layout.DEADLINE, key_layout.ENDED):
-        async for page in pages(desk, part):
-            for entry in await desk.run_unit(partial(_unknown, page=page)):
-                if await desk.run_unit(partial(_is_ghost, key=entry.key, job_id=entry.value["id"])):
+        async for page in pages(context, part):
+            for entry in await context.run_unit(partial(_unknown, page=page)):
+                if await context.run_unit(
+                    partial(_is_dangling, key=entry.key, job_id=entry.value["id"])
+                ):
                     rows = (f"{part} {entry.key.sort}",)
                     yield DanglingRecord(
                         kind=DanglingKind.PLACE, rows=rows, job_id=entry.value["id"]
@@ -221,46 +237,46 @@ async def _of_places(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
 
 
 async def _unknown(unit: UnitOfWork, *, page: Sequence[StoredItem]) -> list[StoredItem]:
-    """Those that are not their job's, or were not when it was looked at."""
+    """Return the entries that their jobs do not have, or did not have when read."""
     jobs = await job_repository.load_many(unit, [entry.value["id"] for entry in page])
     found = zip(page, jobs, strict=True)
-    return [entry for entry, kept in found if kept is None or entry.key not in indexes(kept)]
+    return [entry for entry, record in found if record is None or entry.key not in indexes(record)]
 
 
-async def _is_ghost(unit: UnitOfWork, *, key: Key, job_id: str) -> bool:
-    kept = await job_repository.load(unit, job_id)
-    is_wanted = kept is not None and key in indexes(kept)
+async def _is_dangling(unit: UnitOfWork, *, key: Key, job_id: str) -> bool:
+    record = await job_repository.load(unit, job_id)
+    is_wanted = record is not None and key in indexes(record)
     return not is_wanted and await unit.get(key) is not None
 
 
-async def _of_keys(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
-    """An active key is held by the last job of a chain, and said to be its root's."""
-    async for entry in scan_partition(desk, key_layout.ACTIVE):
-        kept = await desk.run_unit(partial(job_repository.load, job_id=entry.value["job_id"]))
+async def _of_keys(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    """Return active keys whose job is gone or has ended."""
+    async for entry in scan_partition(context, key_layout.ACTIVE):
+        record = await context.run_unit(partial(job_repository.load, job_id=entry.value["job_id"]))
         rows, about = (f"keys scope=active key={entry.value['key']}",), entry.value["key"]
-        if kept is None:
+        if record is None:
             yield DanglingRecord(kind=DanglingKind.KEY, rows=rows, about=about)
-        elif kept.job.is_final:
+        elif record.job.is_final:
             root = JobId(entry.value["root_id"])
             yield DanglingRecord(
                 kind=DanglingKind.KEY_OF_ENDED, rows=rows, about=about, job_id=root
             )
 
 
-async def _of_slots(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
-    """A root that was made for a slot holds it, and then nobody else does."""
-    async for page in pages(desk, key_layout.SEQ):
+async def _of_slots(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    """Return root jobs that were made for a slot that does not name them."""
+    async for page in pages(context, key_layout.SEQ):
         made = [entry.value for entry in page if "slot" in entry.value]
-        rows = await desk.engine.get([Key(key_layout.SLOT, value["slot"]) for value in made])
+        rows = await context.engine.get([Key(key_layout.SLOT, value["slot"]) for value in made])
         for value, row in zip(made, rows, strict=True):
             is_own = row is not None and row.value.get("job_id") == value["id"]
-            kept = (
+            record = (
                 None
                 if is_own
-                else await desk.run_unit(partial(job_repository.load, job_id=value["id"]))
+                else await context.run_unit(partial(job_repository.load, job_id=value["id"]))
             )
-            if kept is not None:
-                yield _unslotted(kept.job)
+            if record is not None:
+                yield _unslotted(record.job)
 
 
 def _unslotted(job: Job) -> DanglingRecord:
@@ -269,13 +285,58 @@ def _unslotted(job: Job) -> DanglingRecord:
     )
 
 
-async def _of_reservations(desk: StoreContext) -> AsyncIterator[DanglingRecord]:
-    async for entry in scan_partition(desk, key_layout.RESERVATION):
+async def _of_reservations(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    async for entry in scan_partition(context, key_layout.RESERVATION):
         held = reservations.from_value(entry.value).reservation
-        if held.is_active and await _is_gone(desk, held.job_id):
+        if held.is_active and await _is_gone(context, held.job_id):
             rows = (f"reservations id={held.id}",)
             yield DanglingRecord(kind=DanglingKind.RESERVATION, rows=rows, about=held.queue)
 
 
-async def _is_gone(desk: StoreContext, job_id: str) -> bool:
-    return (await desk.engine.get([key_layout.pointer(job_id)]))[0] is None
+async def _is_gone(context: StoreContext, job_id: str) -> bool:
+    return (await context.engine.get([key_layout.pointer(job_id)]))[0] is None
+
+
+FOUND_BY: Final = (key_layout.SCHEDULE_NAME, key_layout.TRIGGER)
+
+
+async def _of_schedules(context: StoreContext) -> AsyncIterator[DanglingRecord]:
+    """Return schedules whose records disagree with their index entries.
+
+    Reads all once. A schedule that looks wrong is read again, at one moment.
+    """
+    held: dict[str, dict[Key, Value | None]] = defaultdict(dict)
+    for part in (key_layout.SCHEDULE, key_layout.SCHEDULE_STATE, *FOUND_BY):
+        async for entry in scan_partition(context, part):
+            held[entry.value["id"]][entry.key] = entry.value
+    for schedule_id, records in held.items():
+        if _apart(schedule_id, records):
+            rows = await context.run_unit(
+                partial(_look, schedule_id=schedule_id, seen=list(records))
+            )
+            if rows:
+                yield DanglingRecord(kind=DanglingKind.SCHEDULE, rows=rows, about=schedule_id)
+
+
+async def _look(unit: UnitOfWork, *, schedule_id: str, seen: Collection[Key]) -> tuple[str, ...]:
+    own = schedules.record_keys(schedule_id)
+    await unit.fetch([*own, *seen])
+    wanted = schedules.found_by(*[await unit.get(key) for key in own])
+    await unit.fetch(list(wanted))
+    records = {key: await unit.get(key) for key in {*own, *seen, *wanted}}
+    await unit.require_unchanged()
+    return _apart(schedule_id, records)
+
+
+def _apart(schedule_id: str, records: Mapping[Key, Value | None]) -> tuple[str, ...]:
+    """Return the records that lack their other half, and entries that are missing or too many."""
+    planned, state = [records.get(key) for key in schedules.record_keys(schedule_id)]
+    if (planned and planned["version"]) != (state and state["version"]):
+        return tuple(f"{key.part} {key.sort}" for key in schedules.record_keys(schedule_id))
+    found = {
+        key
+        for key, value in records.items()
+        if key.part in FOUND_BY and value is not None and value["id"] == schedule_id
+    }
+    apart = found ^ schedules.found_by(planned, state)
+    return tuple(f"{key.part} {key.sort}" for key in sorted(apart))

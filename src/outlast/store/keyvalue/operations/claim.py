@@ -1,4 +1,4 @@
-"""Taking jobs: promote what is due, choose in claim order, open a run for each."""
+"""Claim jobs: promote what is due, select in claim order, open a run for each."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from outlast.core.job import Job
 from outlast.core.reservation import ReservationStatus
 from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import State
+from outlast.core.transition import has_missed_start_deadline, start_run, to_claim
 from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
 from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
@@ -20,25 +21,26 @@ from outlast.store.keyvalue.batching import chunks, run_concurrently
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
+from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues, reservations
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.repositories.queues import QueueRecord
 from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
-ROUNDS: Final = 20
-"""How often a claim looks again when others were quicker."""
+MAX_CLAIM_ROUNDS: Final = 20
+"""Rounds of one claim; another round follows where other workers claimed first."""
 
-AT_ONCE: Final = 8
-"""How many go into one transaction: where others claim too, few are lost with it."""
+MAX_CLAIMS_PER_TRANSACTION: Final = 8
+"""Claims in one transaction: a conflict with another worker loses few of them."""
 
-PAGE: Final = 10
-MOST_PAGE: Final = 1_000
+MIN_PAGE: Final = 10
+MAX_PAGE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
-    """What one claim asks for."""
+class KeyValueClaimRequest:
+    """Parameters of one claim."""
 
     holder: LeaseHolder
     queue: str
@@ -47,85 +49,101 @@ class ClaimRequest:
     prefix: str
 
     def run_id(self, number: int) -> RunId:
+        """Return the id of the claim's run with that number."""
         return RunId(f"{self.prefix}{number:06x}")
-
-
-async def claim(
-    desk: StoreContext,
-    holder: LeaseHolder,
-    *,
-    queue: str,
-    types: Collection[str],
-    limit: int,
-    prefetch: int,
-    lease: timedelta,
-) -> list[Claim]:
-    wish = ClaimRequest(
-        holder=holder,
-        queue=queue,
-        types=frozenset(types),
-        lease=lease,
-        prefix=desk.ids.prefix(),
-    )
-    seen = await _look(desk, queue, limit + prefetch)
-    if seen.has_chores:
-        await promote_due(desk, limit=MAX_PROMOTED_PER_CLAIM)
-        seen = await _look(desk, queue, limit + prefetch)
-    if seen.queue.shown(desk.now()).pause is not None:
-        return []
-    if seen.queue.needs_serial_claims:
-        return await _claim_unlimited(desk, wish, limit)
-    return await _many(desk, wish, limit, prefetch, seen.ready)
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimSnapshot:
-    """What a claim begins with; `has_chores`: something is due, or was left half-done."""
+    """First read of a claim; `has_pending_work`: a job is due, or an intent is pending."""
 
     queue: QueueRecord
     ready: list[StoredItem]
-    has_chores: bool
+    has_pending_work: bool
 
 
-async def _look(desk: StoreContext, name: str, most: int) -> ClaimSnapshot:
-    """All in one request, where the engine can."""
+class KeyValueClaimOperations(KeyValueOperations):
+    """Claim queued jobs, and promote due ones."""
+
+    @requires_open_store
+    async def claim(
+        self,
+        holder: LeaseHolder,
+        *,
+        queue: str,
+        types: Collection[str],
+        limit: int,
+        prefetch: int = 0,
+        lease: timedelta,
+    ) -> list[Claim]:
+        """Claim up to `limit` jobs of a queue, and up to `prefetch` more that may wait.
+
+        Each chunk of claims is atomic. A paused queue yields none.
+        """
+        context = self._context
+        request = KeyValueClaimRequest(
+            holder=holder,
+            queue=queue,
+            types=frozenset(types),
+            lease=lease,
+            prefix=context.ids.prefix(),
+        )
+        snapshot = await _read_snapshot(context, queue, limit + prefetch)
+        if snapshot.has_pending_work:
+            await _promote_due(context, limit=MAX_PROMOTED_PER_CLAIM)
+            snapshot = await _read_snapshot(context, queue, limit + prefetch)
+        if snapshot.queue.shown(context.now()).pause is not None:
+            return []
+        if snapshot.queue.needs_serial_claims:
+            return await _claim_serially(context, request, limit)
+        return await _claim_unlimited(context, request, limit, prefetch, snapshot.ready)
+
+    @requires_open_store
+    async def promote_due(self, *, limit: int) -> int:
+        """Move up to `limit` due jobs to QUEUED, the earliest due first; return how many."""
+        return await _promote_due(self._context, limit=limit)
+
+
+async def _read_snapshot(context: StoreContext, name: str, most: int) -> ClaimSnapshot:
+    """Read what a claim begins with, in one request where the engine can."""
     asked = [
         (KeyRange(key_layout.PENDING), 1),
-        (_due(desk.now()), 1),
+        (_due(context.now()), 1),
         (queues.span(name), 1),
-        (KeyRange(key_layout.READY + name), _page(most)),
+        (KeyRange(key_layout.READY + name), _page_size(most)),
     ]
 
     async def work(_: UnitOfWork) -> ClaimSnapshot:
-        left, due, queue, ready = await desk.engine.ranges(asked)
+        left, due, queue, ready = await context.engine.ranges(asked)
         return ClaimSnapshot(queues.found(name, queue), ready, bool(left or due))
 
-    return await desk.run_unit(work)
+    return await context.run_unit(work)
 
 
-async def _many(
-    desk: StoreContext,
-    wish: ClaimRequest,
+async def _claim_unlimited(
+    context: StoreContext,
+    request: KeyValueClaimRequest,
     limit: int,
     prefetch: int,
     ready: list[StoredItem] | None,
 ) -> list[Claim]:
-    """From a queue without a limit: all at once, and again where others were quicker."""
+    """Claim from a queue without a limit, in concurrent chunks; repeat those lost to others."""
     claims: list[Claim] = []
     tried, passed = 0, set[str]()
-    for _ in range(ROUNDS):
+    for _ in range(MAX_CLAIM_ROUNDS):
         now_room = max(0, limit - len(claims))
         room = limit + prefetch - len(claims)
-        unit, now = UnitOfWork(desk.engine), desk.now()
+        unit, now = UnitOfWork(context.engine), context.now()
         chosen = await choose(
-            unit, wish, limit=now_room, most=room, now=now, first=ready, passed=passed
+            unit, request, limit=now_room, most=room, now=now, first=ready, passed=passed
         )
         ready = None
         numbered = list(enumerate(chosen, start=tried))
-        together_taken = await run_concurrently(
-            chunks(desk, numbered, records=5, most=AT_ONCE), partial(_take, desk, wish)
+        claimed = await run_concurrently(
+            chunks(context, numbered, records=5, most=MAX_CLAIMS_PER_TRANSACTION),
+            partial(_claim_chunk, context, request),
         )
-        answers = [answer for told in together_taken for answer in told]
+        answers = [answer for told in claimed for answer in told]
         claims += [answer for answer in answers if answer is not None]
         tried += len(chosen)
         taken = {claim.job_id for claim in claims}
@@ -135,56 +153,64 @@ async def _many(
     return claims
 
 
-async def _take(
-    desk: StoreContext, wish: ClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
+async def _claim_chunk(
+    context: StoreContext, request: KeyValueClaimRequest, numbered: Sequence[tuple[int, StoredItem]]
 ) -> list[Claim | None]:
-    """Each that is still there to be taken; None for those where somebody was quicker."""
+    """Claim jobs in one unit of work; None for each that another worker claimed first."""
 
     async def work(unit: UnitOfWork) -> list[Claim | None]:
         await unit.fetch([Key(key_layout.JOB, entry.value["sort"]) for _, entry in numbered])
-        return [await _take_one(unit, desk, wish, *each) for each in numbered]
+        return [await _claim_one(unit, context, request, *each) for each in numbered]
 
-    return await desk.run_unit(work)
+    return await context.run_unit(work)
 
 
-async def _take_one(
-    unit: UnitOfWork, desk: StoreContext, wish: ClaimRequest, number: int, entry: StoredItem
+async def _claim_one(
+    unit: UnitOfWork,
+    context: StoreContext,
+    request: KeyValueClaimRequest,
+    number: int,
+    entry: StoredItem,
 ) -> Claim | None:
-    kept = await job_repository.load_at(unit, entry.value["sort"])
-    if kept is not None and await reservations.active_of(unit, kept) is not None:
-        return None  # the queue is held for it since it was looked at: the next claim takes it
-    return await open_run(unit, desk, wish, kept, wish.run_id(number))
+    record = await job_repository.load_at(unit, entry.value["sort"])
+    if record is not None and await reservations.active_of(unit, record) is not None:
+        return None  # its queue was reserved since the snapshot; the next claim takes it
+    return await open_run(unit, context, request, record, request.run_id(number))
 
 
-async def _claim_unlimited(desk: StoreContext, wish: ClaimRequest, limit: int) -> list[Claim]:
-    """From a queue whose runs are counted, or that is held for one job."""
+async def _claim_serially(
+    context: StoreContext, request: KeyValueClaimRequest, limit: int
+) -> list[Claim]:
+    """Claim one by one from a queue with a concurrency limit or a reservation."""
     claims: list[Claim] = []
     is_last = False
     while len(claims) < limit:
-        taken, is_last = await desk.run_unit(
-            partial(_take_next, desk=desk, wish=wish, n=len(claims))
+        taken, is_last = await context.run_unit(
+            partial(_claim_next, context=context, request=request, n=len(claims))
         )
         claims += [taken] if taken is not None else []
         if taken is None or is_last:
             break
-    if claims and is_last:  # a direct job was taken
-        desk.notify(Notification(queues=frozenset({wish.queue}), ended=True))
+    if claims and is_last:  # the job of a reservation was claimed
+        context.notify(Notification(queues=frozenset({request.queue}), ended=True))
     return claims
 
 
-async def _take_next(
-    unit: UnitOfWork, *, desk: StoreContext, wish: ClaimRequest, n: int
+async def _claim_next(
+    unit: UnitOfWork, *, context: StoreContext, request: KeyValueClaimRequest, n: int
 ) -> tuple[Claim | None, bool]:
-    queue, now = await queues.load(unit, wish.queue), desk.now()
+    queue, now = await queues.load(unit, request.queue), context.now()
     gate = await queues.gate(unit, queue, now)
     if not gate.capacity(1, 0)[0]:
         return None, True
-    kept = await _next(unit, wish, queue, now)
-    run_id = wish.run_id(n)
-    claim = await open_run(unit, desk, wish, kept, run_id, is_counted=queue.needs_serial_claims)
+    record = await _next_job(unit, request, queue, now)
+    run_id = request.run_id(n)
+    claim = await open_run(
+        unit, context, request, record, run_id, is_counted=queue.needs_serial_claims
+    )
     if claim is None:
         return None, True
-    queues.save(unit, queue)  # as it is: of two who counted at once, one counts again
+    queues.save(unit, queue)  # unchanged: of two concurrent counts, one conflicts
     if queue.reservation is not None and not gate.keeps_reservation:
         held = await reservations.load(unit, queue.reservation)
         if held is not None:
@@ -192,28 +218,30 @@ async def _take_next(
     return claim, queue.reservation is not None
 
 
-async def _next(
-    unit: UnitOfWork, wish: ClaimRequest, queue: QueueRecord, now: datetime
+async def _next_job(
+    unit: UnitOfWork, request: KeyValueClaimRequest, queue: QueueRecord, now: datetime
 ) -> JobRecord | None:
     if queue.reserved_for is not None:
-        kept = await job_repository.load(unit, queue.reserved_for)
-        if kept is None or kept.job.state is not State.QUEUED:
-            await unit.require_unchanged([queues.key(wish.queue)])  # it may be held for it no more
-        return kept if kept is not None and kept.job.type in wish.types else None
+        record = await job_repository.load(unit, queue.reserved_for)
+        if record is None or record.job.state is not State.QUEUED:
+            await unit.require_unchanged(
+                [queues.key(request.queue)]
+            )  # the reservation may have ended
+        return record if record is not None and record.job.type in request.types else None
     passed: set[str] = set()
-    while chosen := await choose(unit, wish, limit=1, most=1, now=now, passed=passed):
-        kept = await job_repository.load_at(unit, chosen[0].value["sort"])
-        if kept is not None and kept.job.state is not State.QUEUED:
-            raise ReadConflict  # somebody took it meanwhile, and there may be others
-        if kept is not None and not kept.is_locked(now):
-            return kept
+    while chosen := await choose(unit, request, limit=1, most=1, now=now, passed=passed):
+        record = await job_repository.load_at(unit, chosen[0].value["sort"])
+        if record is not None and record.job.state is not State.QUEUED:
+            raise ReadConflict  # claimed meanwhile; other jobs may be ready
+        if record is not None and not record.is_locked(now):
+            return record
         passed.add(chosen[0].value["id"])
     return None
 
 
 async def choose(
     unit: UnitOfWork,
-    wish: ClaimRequest,
+    request: KeyValueClaimRequest,
     *,
     limit: int,
     most: int,
@@ -221,14 +249,14 @@ async def choose(
     first: list[StoredItem] | None = None,
     passed: Collection[str] = (),
 ) -> list[StoredItem]:
-    """What one claim takes, in claim order: `limit` of any kind, and up to `most` that can wait.
+    """Return the ready entries that one claim takes, in claim order.
 
-    `first` is the first page, where somebody has read it; `passed` are jobs that were looked at,
-    and could not be taken.
+    `limit` of them may be of any kind, up to `most` in all if they may wait. `first` is the first
+    page, if it has been read. `passed` are jobs that an earlier round could not claim.
     """
     chosen: list[StoredItem] = []
     names: set[str] = set()
-    span, page = KeyRange(key_layout.READY + wish.queue), _page(most)
+    span, page = KeyRange(key_layout.READY + request.queue), _page_size(most)
     while len(chosen) < most:
         entries = await unit.range(span, limit=page) if first is None else first
         first = None
@@ -237,7 +265,7 @@ async def choose(
                 break
             is_wanted = len(chosen) < limit or entry.value["can_wait"]
             is_wanted = is_wanted and entry.value["id"] not in passed
-            if is_wanted and await _may_be_taken(unit, wish, entry.value, names, now):
+            if is_wanted and await _is_claimable(unit, request, entry.value, names, now):
                 chosen.append(entry)
                 names.add(entry.value.get("name", ""))
         if len(entries) < page:
@@ -246,14 +274,18 @@ async def choose(
     return chosen
 
 
-def _page(most: int) -> int:
-    return min(max(PAGE, 2 * most), MOST_PAGE)
+def _page_size(most: int) -> int:
+    return min(max(MIN_PAGE, 2 * most), MAX_PAGE)
 
 
-async def _may_be_taken(
-    unit: UnitOfWork, wish: ClaimRequest, value: Value, names: Collection[str], now: datetime
+async def _is_claimable(
+    unit: UnitOfWork,
+    request: KeyValueClaimRequest,
+    value: Value,
+    names: Collection[str],
+    now: datetime,
 ) -> bool:
-    if value["type"] not in wish.types or value.get("deadline", to_micros(now)) < to_micros(now):
+    if value["type"] not in request.types or value.get("deadline", to_micros(now)) < to_micros(now):
         return False
     name = value.get("name")
     if name is None:
@@ -263,43 +295,39 @@ async def _may_be_taken(
 
 async def open_run(
     unit: UnitOfWork,
-    desk: StoreContext,
-    wish: ClaimRequest,
-    kept: JobRecord | None,
+    context: StoreContext,
+    request: KeyValueClaimRequest,
+    record: JobRecord | None,
     run_id: RunId,
     *,
     is_counted: bool = False,
 ) -> Claim | None:
-    """Open the next run of a queued job, under the next token; None if it cannot be taken now."""
-    now = desk.now()
-    if kept is None or kept.is_detached or kept.job.state is not State.QUEUED:
+    """Open the next run of a queued job under the next token; None if it cannot be claimed now."""
+    now = context.now()
+    if record is None or record.is_detached or record.job.state is not State.QUEUED:
         return None
-    if kept.is_locked(now) or is_late(kept.job, now) or not await _take_name(unit, kept.job):
+    if (
+        record.is_locked(now)
+        or has_missed_start_deadline(record.job, now)
+        or not await _reserve_name(unit, record.job)
+    ):
         return None
-    job = replace(
-        kept.job,
-        state=State.RUNNING,
-        token=kept.job.token + 1,
-        holder=wish.holder.instance_id,
-        boot_id=wish.holder.boot_id,
-        started_at=kept.job.started_at or now,
-        progress=None,
-    )
+    job = start_run(record.job, request.holder, now)
     running = replace(
-        kept,
+        record,
         job=job,
         is_counted=is_counted,
         run_id=run_id,
         run_started_at=now,
-        lease=desk.leases.end(wish.lease),
-        lease_until=now + wish.lease,
+        lease=context.leases.end(request.lease),
+        lease_until=now + request.lease,
     )
-    job_repository.save(unit, kept, running)
-    return _claim(job, run_id)
+    job_repository.save(unit, record, running)
+    return to_claim(job, run_id)
 
 
-async def _take_name(unit: UnitOfWork, job: Job) -> bool:
-    """Of `once` jobs of one name, one runs at a time."""
+async def _reserve_name(unit: UnitOfWork, job: Job) -> bool:
+    """Return False if another `once` job of that name runs; reserve the name otherwise."""
     if job.delivery is not Delivery.ONCE:
         return True
     key = Key(key_layout.ONCE, job.name)
@@ -309,37 +337,16 @@ async def _take_name(unit: UnitOfWork, job: Job) -> bool:
     return True
 
 
-def is_late(job: Job, now: datetime) -> bool:
-    """Whether its start deadline has passed; one that has started once has kept it."""
-    return not job.token and job.start_deadline is not None and job.start_deadline < now
-
-
-def _claim(job: Job, run_id: RunId) -> Claim:
-    return Claim(
-        job_id=job.id,
-        token=job.token,
-        run_id=run_id,
-        type=job.type,
-        params=job.params,
-        delivery=job.delivery,
-        failures=job.failures,
-        losses=job.losses,
-        max_attempts=job.max_attempts,
-        slot_at=job.slot_at,
-    )
-
-
-async def promote_due(desk: StoreContext, *, limit: int) -> int:
-    """Move due jobs to `queued`, the earliest due first; how many."""
-    await complete_all(desk)
-    moved, now = 0, desk.now()
+async def _promote_due(context: StoreContext, *, limit: int) -> int:
+    await complete_all(context)
+    moved, now = 0, context.now()
     while moved < limit:
         entries = await due_entries(
-            UnitOfWork(desk.engine), now, limit=min(limit - moved, MOST_PAGE)
+            UnitOfWork(context.engine), now, limit=min(limit - moved, MAX_PAGE)
         )
-        due = chunks(desk, [entry.value["id"] for entry in entries], records=6)
+        due = chunks(context, [entry.value["id"] for entry in entries], records=6)
         answers = await run_concurrently(
-            due, lambda ids: desk.run_unit(partial(_promote, ids=ids, now=now))
+            due, lambda ids: context.run_unit(partial(_promote, ids=ids, now=now))
         )
         moved += sum(answers)
         if not any(answers):
@@ -348,6 +355,7 @@ async def promote_due(desk: StoreContext, *, limit: int) -> int:
 
 
 async def due_entries(unit: UnitOfWork, now: datetime, *, limit: int) -> list[StoredItem]:
+    """Return index entries of jobs that are due, the earliest first."""
     return await unit.range(_due(now), limit=limit)
 
 
@@ -357,12 +365,16 @@ def _due(now: datetime) -> KeyRange:
 
 async def _promote(unit: UnitOfWork, *, ids: Sequence[str], now: datetime) -> int:
     found = await job_repository.load_many(unit, ids)
-    due = [kept for kept in found if kept and not kept.is_detached and is_due(kept.job, now)]
-    for kept in due:
-        job_repository.save(unit, kept, replace(kept, job=replace(kept.job, state=State.QUEUED)))
+    due = [
+        record for record in found if record and not record.is_detached and is_due(record.job, now)
+    ]
+    for record in due:
+        job_repository.save(
+            unit, record, replace(record, job=replace(record.job, state=State.QUEUED))
+        )
     return len(due)
 
 
 def is_due(job: Job, now: datetime) -> bool:
-    """Whether it waits for a time that has come."""
+    """Return True if the job waits for a time that has come."""
     return job.state in (State.SCHEDULED, State.RETRY_WAIT) and job.available_at <= now

@@ -1,4 +1,4 @@
-"""Records: small documents, each written only by whoever knows its last version."""
+"""Small versioned documents, written by compare-and-swap."""
 
 from datetime import datetime
 from typing import Any
@@ -7,44 +7,52 @@ from outlast.clock import MICROSECOND
 from outlast.core.document import Document, Swap, check_swap
 from outlast.core.limits import is_storable
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, Value
+from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL = 1_000_000
 
 
-async def record(desk: StoreContext, kind: str, key: str) -> Document | None:
-    if not (is_storable(kind) and is_storable(key)):
-        return None
-    [entry] = await desk.engine.get([_key(kind, key)])
-    return None if entry is None else from_value(entry.value)
+class KeyValueDocumentOperations(KeyValueOperations):
+    """Read documents, and write them by compare-and-swap."""
 
-
-async def records(desk: StoreContext, kind: str) -> list[Document]:
-    """All of one kind, by key: long keys are stored by their digest, so they are sorted here."""
-    found = await desk.engine.range(KeyRange(key_layout.record_part(kind)), limit=ALL)
-    return sorted((from_value(entry.value) for entry in found), key=lambda each: each.key)
-
-
-async def swap(desk: StoreContext, wish: Swap) -> Document | None:
-    """Write, create or delete, if what is there is what was expected."""
-    check_swap(wish)
-    version = await desk.numbers(1)
-
-    async def work(unit: UnitOfWork) -> Document | None:
-        value = await unit.get(_key(wish.kind, wish.key))
-        there = None if value is None else from_value(value)
-        if (there and there.version) != wish.expected:
+    async def document(self, kind: str, key: str) -> Document | None:
+        """Return a document, or None."""
+        context = self._context
+        if not (is_storable(kind) and is_storable(key)):
             return None
-        if wish.value is None:
-            unit.delete(_key(wish.kind, wish.key))
-            return there
-        written = _written(wish, wish.value, there, version, desk.now())
-        unit.put(_key(wish.kind, wish.key), to_value(written))
-        return written
+        [entry] = await context.engine.get([_key(kind, key)])
+        return None if entry is None else from_value(entry.value)
 
-    return await desk.run_unit(work)
+    async def documents(self, kind: str) -> list[Document]:
+        """Return all documents of one kind, by key."""
+        context = self._context
+        found = await context.engine.range(KeyRange(key_layout.record_part(kind)), limit=ALL)
+        return sorted((from_value(entry.value) for entry in found), key=lambda each: each.key)
+
+    @requires_open_store
+    async def swap(
+        self, kind: str, key: str, *, expected: int | None, value: str | None
+    ) -> Document | None:
+        """Write, create or delete a document if its version is `expected`; None if it is not."""
+        swap = check_swap(Swap(kind=kind, key=key, expected=expected, value=value))
+        context = self._context
+        version = await context.numbers(1)
+
+        async def work(unit: UnitOfWork) -> Document | None:
+            stored = await unit.get(_key(kind, key))
+            there = None if stored is None else from_value(stored)
+            if (there and there.version) != expected:
+                return None
+            if value is None:
+                unit.delete(_key(kind, key))
+                return there
+            written = _written(swap, value, there, version, context.now())
+            unit.put(_key(kind, key), to_value(written))
+            return written
+
+        return await context.run_unit(work)
 
 
 def _written(
@@ -64,23 +72,25 @@ def _key(kind: str, key: str) -> Key:
     return Key(key_layout.record_part(kind), key_layout.key_safe(key))
 
 
-def to_value(record: Document) -> dict[str, Any]:
+def to_value(document: Document) -> dict[str, Any]:
+    """Return the stored value of a document."""
     return {
-        "kind": record.kind,
-        "key": record.key,
-        "value": record.value,
-        "version": record.version,
-        "created_at": key_layout.time_key(record.created_at),
-        "updated_at": key_layout.time_key(record.updated_at),
+        "kind": document.kind,
+        "key": document.key,
+        "value": document.value,
+        "version": document.version,
+        "created_at": key_layout.time_key(document.created_at),
+        "updated_at": key_layout.time_key(document.updated_at),
     }
 
 
 def from_value(value: Value) -> Document:
+    """Return the document of a stored value."""
     return Document(
         kind=value["kind"],
         key=value["key"],
         value=value["value"],
         version=value["version"],
-        created_at=key_layout.at_stamp(value["created_at"]),
-        updated_at=key_layout.at_stamp(value["updated_at"]),
+        created_at=key_layout.from_time_key(value["created_at"]),
+        updated_at=key_layout.from_time_key(value["updated_at"]),
     )

@@ -1,7 +1,7 @@
-"""The reads for people: how the whole store stands, and why one job waits."""
+"""Overview of the store, and the facts that explain why a job waits."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,12 +17,13 @@ from outlast.core.overview import Backlog, Overview, Running
 from outlast.core.run import LeaseHolder
 from outlast.core.state import FINAL, WAITING, State
 from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
 from outlast.store.keyvalue.intent_recovery import complete_all
-from outlast.store.keyvalue.leases import LeaseExpiry
-from outlast.store.keyvalue.operations import workers
+from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.operations.claim import due_entries
+from outlast.store.keyvalue.operations.workers import list_workers
 from outlast.store.keyvalue.repositories import groups, queues, reservations
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
@@ -31,36 +32,59 @@ from outlast.store.keyvalue.unit_of_work import UnitOfWork
 ALL: Final = 1_000_000
 SHOWN: Final = 3
 LOOKS: Final = 3
-"""How often it looks again where what was read may not have been so at one moment."""
+"""Reads of the facts, where two reads in a row differ."""
 
 _FINAL: Final = frozenset(state.value for state in FINAL)
 
 
-async def overview(desk: StoreContext, *, span: timedelta) -> Overview:
-    """From the index entries alone."""
-    await complete_all(desk)
-    unit, now = UnitOfWork(desk.engine), desk.now()
-    live = await _live(unit)
-    ended = await _ended(unit, now - span)
-    waiting: dict[tuple[str, str, State], list[Value]] = defaultdict(list)
-    running: dict[tuple[str, str], list[Value]] = defaultdict(list)
-    for name, value in [live[job_id] for job_id in live.keys() - ended.keys()]:
-        if "state" in value:
-            waiting[name, value["type"], State(value["state"])].append(value)
-        else:
-            running[name, value["type"]].append(value)
-    return Overview(
-        now=now,
-        span=span,
-        backlog=[_backlog(kind, waiting[kind], now) for kind in sorted(waiting)],
-        running=[_running(kind, running[kind], desk) for kind in sorted(running)],
-        ended=Counter(ended.values()),
-    )
+class KeyValueInsightOperations(KeyValueOperations):
+    """Overview and explain reads."""
+
+    async def overview(self, *, span: timedelta) -> Overview:
+        """Return counts per queue and type at one moment, from the index entries alone."""
+        context = self._context
+        await complete_all(context)
+        unit, now = UnitOfWork(context.engine), context.now()
+        live = await _live(unit)
+        ended = await _ended(unit, now - span)
+        waiting: dict[tuple[str, str, State], list[Value]] = defaultdict(list)
+        running: dict[tuple[str, str], list[Value]] = defaultdict(list)
+        for name, value in [live[job_id] for job_id in live.keys() - ended.keys()]:
+            if "state" in value:
+                waiting[name, value["type"], State(value["state"])].append(value)
+            else:
+                running[name, value["type"]].append(value)
+        return Overview(
+            now=now,
+            span=span,
+            backlog=[_backlog(kind, waiting[kind], now) for kind in sorted(waiting)],
+            running=[_running(kind, running[kind], context) for kind in sorted(running)],
+            ended=Counter(ended.values()),
+        )
+
+    async def wait_facts(self, job_id: JobId) -> WaitFacts | None:
+        """Return what decides when a job is claimed: two equal reads, or the last of a few."""
+        context = self._context
+        await complete_all(context)
+        look = partial(context.run_unit, partial(_situation, context=context, job_id=job_id))
+        shown = await look()
+        for _ in range(LOOKS):
+            before, shown = shown, await look()
+            if shown is None or (before is not None and replace(before, now=shown.now) == shown):
+                break
+        return shown
+
+    async def describe(self) -> Mapping[str, str]:
+        """Return what the engine says of itself, by name."""
+        return await self._context.engine.describe()
 
 
 async def _live(unit: UnitOfWork) -> dict[str, tuple[str, Value]]:
-    """By job, its queue and its entry: in the order in which jobs pass through them, so that one
-    that does so meanwhile is where it was seen last."""
+    """Return queue and index entry per job.
+
+    Reads states in the order in which jobs pass through them: a job that moves meanwhile is where
+    it was read last.
+    """
     live: dict[str, tuple[str, Value]] = {}
     for name in await queues.names(unit):
         for part in (key_layout.LATER, key_layout.READY, key_layout.OPEN):
@@ -81,9 +105,9 @@ def _backlog(kind: tuple[str, str, State], values: Sequence[Value], now: datetim
     )
 
 
-def _running(kind: tuple[str, str], values: Sequence[Value], desk: StoreContext) -> Running:
+def _running(kind: tuple[str, str], values: Sequence[Value], context: StoreContext) -> Running:
     ends = [LeaseExpiry(value["lease_at"], value["lease_boot"]) for value in values]
-    lapsed = sum(desk.leases.is_over(end) for end in ends)
+    lapsed = sum(context.leases.is_over(end) for end in ends)
     return Running(queue=kind[0], type=kind[1], jobs=len(values), lapsed=lapsed)
 
 
@@ -93,25 +117,13 @@ async def _ended(unit: UnitOfWork, since: datetime) -> dict[str, tuple[str, Stat
     return {e.value["id"]: (e.value["queue"], State(e.value["state"])) for e in found}
 
 
-async def situation(desk: StoreContext, job_id: JobId) -> WaitFacts | None:
-    """All that decides when this job is taken: looked at until two looks agree, or often enough."""
-    await complete_all(desk)
-    look = partial(desk.run_unit, partial(_situation, desk=desk, job_id=job_id))
-    shown = await look()
-    for _ in range(LOOKS):
-        before, shown = shown, await look()
-        if shown is None or (before is not None and replace(before, now=shown.now) == shown):
-            break
-    return shown
-
-
-async def _situation(unit: UnitOfWork, *, desk: StoreContext, job_id: JobId) -> WaitFacts | None:
-    kept = await job_repository.load(unit, job_id)
-    if kept is None:
+async def _situation(unit: UnitOfWork, *, context: StoreContext, job_id: JobId) -> WaitFacts | None:
+    record = await job_repository.load(unit, job_id)
+    if record is None:
         return None
-    job, now = kept.job, desk.now()
+    job, now = record.job, context.now()
     queue = await queues.load(unit, job.queue)
-    alive = [worker for worker in await workers.listed(desk) if worker.is_alive]
+    alive = [worker for worker in await list_workers(context) if worker.is_alive]
     everywhere = await _open_everywhere(unit)
     own = sorted(
         (value for name, value in everywhere if name == job.queue),
@@ -121,7 +133,7 @@ async def _situation(unit: UnitOfWork, *, desk: StoreContext, job_id: JobId) -> 
         LeaseHolder(instance_id=value["holder"], boot_id=value["boot"]) for _, value in everywhere
     )
     serving = able(job, alive)
-    ahead = await _ahead(unit, desk, job, types_wanted_by(serving, held))
+    ahead = await _ahead(unit, context, job, types_wanted_by(serving, held))
     reservation = None
     if queue.reservation is not None:
         reservation = await reservations.load(unit, queue.reservation)
@@ -134,12 +146,12 @@ async def _situation(unit: UnitOfWork, *, desk: StoreContext, job_id: JobId) -> 
         running=[BlockingJob(id=JobId(v["id"]), holder=v["holder"]) for v in own[:SHOWN]],
         reservation=None if reservation is None else reservation.reservation,
         overlap=await _overlap(unit, job),
-        member=await _member(unit, kept),
+        member=await _member(unit, record),
         ahead=min(len(ahead), MOST_AHEAD + 1),
         next_one=ahead[0] if ahead else None,
         workers=alive,
         busy=in_use(serving, held),
-        lease_over=kept.lease is not None and desk.leases.is_over(kept.lease),
+        lease_over=record.lease is not None and context.leases.is_over(record.lease),
     )
 
 
@@ -152,21 +164,21 @@ async def _open_everywhere(unit: UnitOfWork) -> list[tuple[str, Value]]:
 
 
 async def _ahead(
-    unit: UnitOfWork, desk: StoreContext, job: Job, wanted: set[frozenset[str] | None]
+    unit: UnitOfWork, context: StoreContext, job: Job, wanted: set[frozenset[str] | None]
 ) -> list[JobId]:
-    """The fewest that any of those who look would take before it."""
+    """Return the jobs that go first: the fewest of all workers that could run this one."""
     if job.state not in WAITING:
         return []
-    found = await _takeable(unit, desk, job)
-    answers = [await _taken_before(unit, found, types, desk.now()) for types in wanted]
+    found = await _takeable(unit, context, job)
+    answers = [await _taken_before(unit, found, types, context.now()) for types in wanted]
     return min(answers, key=lambda ids: (len(ids), ids[0] if ids else ""))
 
 
-async def _takeable(unit: UnitOfWork, desk: StoreContext, job: Job) -> list[Value]:
-    """What a claim finds before that job, in its order: what is due counts as queued."""
+async def _takeable(unit: UnitOfWork, context: StoreContext, job: Job) -> list[Value]:
+    """Return the ready entries before that job, in claim order; due jobs count as queued."""
     end = key_layout.order(job)
     ready = await unit.range(KeyRange(key_layout.READY + job.queue, end=end), limit=ALL)
-    due = {entry.value["id"] for entry in await due_entries(unit, desk.now(), limit=ALL)}
+    due = {entry.value["id"] for entry in await due_entries(unit, context.now(), limit=ALL)}
     later: list[StoredItem] = []
     if due:
         found = await unit.range(KeyRange(key_layout.LATER + job.queue, end=end), limit=ALL)
@@ -203,15 +215,15 @@ async def _overlap(unit: UnitOfWork, job: Job) -> BlockingJob | None:
     return BlockingJob(id=other.job.id, holder=other.job.holder)
 
 
-async def _member(unit: UnitOfWork, kept: JobRecord) -> BlockingJob | None:
-    """Who must end before it, in a sequential group."""
-    if kept.job.state is not State.BLOCKED or kept.member is None:
+async def _member(unit: UnitOfWork, record: JobRecord) -> BlockingJob | None:
+    """Return the member that must end before the job, in a sequential group."""
+    if record.job.state is not State.BLOCKED or record.member is None:
         return None
-    group = await groups.load(unit, kept.member)
+    group = await groups.load(unit, record.member)
     if group is None or group.group.sealed_at is None:
         return None
     if group.group.mode is not GroupMode.SEQUENTIAL:
         return None
-    members = await groups.members(unit, kept.member)
-    left = [m for m in members if m["state"] not in _FINAL and m["root"] < kept.job.seq]
+    members = await groups.members(unit, record.member)
+    left = [m for m in members if m["state"] not in _FINAL and m["root"] < record.job.seq]
     return BlockingJob(id=max(left, key=lambda m: int(m["root"]))["id"]) if left else None

@@ -1,135 +1,100 @@
-"""Moving and editing jobs that wait, and making positions even.
+"""Move and edit waiting jobs, and renumber positions.
 
-What one transaction has room for is written at once. More is a plan: written whole, it is decided;
-its note is then worked off job by job, and nobody claims from the queue before.
+Changes that fit one transaction are written at once. More become a plan: pages of positions,
+decided by one write of the queue. An intent then moves job by job, and no claim takes from the
+queue before it is complete.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 from outlast.core.decide import Change
 from outlast.core.event import EventKind
-from outlast.core.job import Job
-from outlast.core.limits import MAX_PAYLOAD, MAX_PRIORITY, MIN_PRIORITY
 from outlast.core.ordering import renumber_positions
-from outlast.core.position import JobEdit, PositionedJob, move_job
+from outlast.core.position import move_job
 from outlast.core.state import WAITING
+from outlast.core.transition import apply_edit, is_storable_edit
+from outlast.core.waiting_line import InMemoryWaitingLine, WaitingJob
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import chunks, run_concurrently
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value, Write
+from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.repositories.queues import QueueRecord
-from outlast.store.keyvalue.texts import is_json
 from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 ALL: Final = 1_000_000
 PAGE: Final = 1_000
 EACH: Final = 4
 BESIDE: Final = 8
-"""Records that a job in another position takes, and those of whatever brought it there."""
+"""Records of one moved job, and those of the change that moves it."""
 
 PAGES: Final = "places"
 OLD: Final = timedelta(hours=1)
 PLAN: Final = "plan"
-"""The kind of note that lists positions still to be written."""
+"""Kind of the intent that lists positions still to be written."""
 
 
 Step = tuple[str, int, int, int]
-"""A job, its priority, the position that it had, and the one that it is to have."""
+"""A job id, its priority, its old position and its new one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A waiting job in its lane, with the position it is to have."""
+class KeyValuePositionOperations(KeyValueOperations):
+    """Normalise the positions of a queue."""
 
-    id: str
-    seq: int
-    priority: int
-    was: int
-    position: int
-    order: str  # without the position: what decides among equals
+    @requires_open_store
+    async def renumber(self, queue: str) -> int:
+        """Make the positions of a queue even; return how many changed."""
+        context = self._context
 
-    @property
-    def move(self) -> "Step":
-        return self.id, self.priority, self.was, self.position
+        async def work(unit: UnitOfWork) -> tuple[int, Key | None]:
+            record = await queues.load(unit, queue)
+            changed = await _uneven(unit, record)
+            if not changed:
+                return 0, None
+            queues.save(unit, record)  # unchanged: conflicts with a job that is appended
+            intent = await _place(unit, record, changed, context.now())
+            told = str(len(changed))
+            await job_repository.append_event(
+                unit, EventKind.RENUMBERED, at=context.now(), detail=told, queue=queue
+            )
+            return len(changed), intent
 
-
-class InMemoryWaitingLine:
-    """The waiting jobs of one queue and priority, as `rearrange` asks for them."""
-
-    def __init__(self, entries: Sequence[StoredItem]) -> None:
-        self._jobs = {each.seq: each for each in map(_placed, entries)}
-
-    async def write(self, places: Mapping[int, int]) -> None:
-        for seq, position in places.items():
-            self._jobs[seq] = replace(self._jobs[seq], position=position)
-
-    @property
-    def changed(self) -> list[Placed]:
-        return [each for each in self._jobs.values() if each.position != each.was]
-
-    def seq_of(self, job_id: str) -> int | None:
-        return next((each.seq for each in self._jobs.values() if each.id == job_id), None)
-
-    async def position(self, seq: int) -> int:
-        return self.position_of(seq)
-
-    def position_of(self, seq: int) -> int:
-        return self._jobs[seq].position
-
-    async def ends(self, *, without: int) -> tuple[int | None, int | None]:
-        found = [each.position for each in self._sorted(without) if each.position]
-        return min(found, default=None), max(found, default=None)
-
-    async def before(self, seq: int | None, number: int, *, without: int) -> list[PositionedJob]:
-        return self._beside(seq, without)[0][::-1][:number]
-
-    async def after(self, seq: int, number: int, *, without: int) -> list[PositionedJob]:
-        return self._beside(seq, without)[1][:number]
-
-    async def unplaced(self, last: int, *, without: int) -> list[int]:
-        line = [each.seq for each in self._sorted(without) if not each.position]
-        return line[: line.index(last) + 1]
-
-    def _beside(
-        self, seq: int | None, without: int
-    ) -> tuple[list[PositionedJob], list[PositionedJob]]:
-        """Those of one sign before that job, and those behind it; None stands for 0."""
-        sign = -1 if seq is None else self.position_of(seq)
-        found = [each for each in self._sorted(without) if each.position * sign > 0]
-        spots = [PositionedJob(each.seq, each.position) for each in found]
-        at = [spot.seq for spot in spots].index(seq) if seq is not None else len(spots)
-        return spots[:at], spots[at + 1 :]
-
-    def _sorted(self, without: int) -> list[Placed]:
-        found = [each for each in self._jobs.values() if each.seq != without]
-        return sorted(found, key=lambda each: (each.position, each.order))
+        changed, intent = await context.run_unit(work)
+        if intent is not None:
+            await finish_plan(context, intent)
+        return changed
 
 
-def _placed(entry: StoredItem) -> Placed:
+def _waiting_job(entry: StoredItem) -> WaitingJob:
     value = entry.value
     position = value["position"]
     order = entry.key.sort.split(".", 2)[2]
-    return Placed(value["id"], value["seq"], value["priority"], position, position, order)
+    return WaitingJob(value["id"], value["seq"], value["priority"], position, position, order)
+
+
+def _step(job: WaitingJob) -> Step:
+    return job.id, job.priority, job.was, job.position
 
 
 async def line_of(unit: UnitOfWork, queue: str, priority: int) -> list[StoredItem]:
+    """Return the index entries of the waiting jobs of one queue and priority."""
     spans = [
         key_layout.lane(part + queue, priority) for part in (key_layout.READY, key_layout.LATER)
     ]
     return await unit.consistent_range(spans, limit=ALL)
 
 
-async def may_change(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> bool:
-    """Whether its edit can be kept, and the target of its place is beside it."""
-    job, place = kept.job, change.place
-    if change.edit is not None and not _can_be_kept(job, change.edit, now):
+async def may_change(unit: UnitOfWork, record: JobRecord, change: Change, now: datetime) -> bool:
+    """Return True if the edit is valid, and the target of a move waits in the same line."""
+    job, place = record.job, change.place
+    if change.edit is not None and not is_storable_edit(job, change.edit, now):
         return False
     if place is None or place.target is None:
         return True
@@ -141,75 +106,47 @@ async def may_change(unit: UnitOfWork, kept: JobRecord, change: Change, now: dat
     return is_beside and target.job.state in WAITING
 
 
-async def edit(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> None:
-    """Write what the change's edit gives."""
-    asked, job = change.edit, kept.job
-    assert asked is not None
-    position, priority = job.position, job.priority
-    if asked.priority not in (None, job.priority):
-        priority = asked.priority if asked.priority is not None else priority
+async def edit(unit: UnitOfWork, record: JobRecord, change: Change, now: datetime) -> None:
+    """Write the edit of the change; a job of a new priority goes behind the others of it."""
+    assert change.edit is not None
+    job, priority = record.job, change.edit.priority
+    position = job.position
+    if priority is not None and priority != job.priority:
         position = await queues.new_position(unit, job.queue, priority)
-    edited = replace(
-        job,
-        state=change.move.to,
-        params=job.params if asked.params is None else asked.params,
-        priority=priority,
-        position=position,
-        available_at=_due(asked, now) or job.available_at,
-    )
-    job_repository.save(unit, kept, replace(kept, job=edited))
+    edited = apply_edit(job, change, position=position, now=now)
+    job_repository.save(unit, record, replace(record, job=edited))
 
 
-async def move(unit: UnitOfWork, kept: JobRecord, change: Change, now: datetime) -> Key | None:
-    """Bring the job to the change's place; a plan, where others must move too."""
+async def move(unit: UnitOfWork, record: JobRecord, change: Change, now: datetime) -> Key | None:
+    """Move the job to the change's position; return the plan if other jobs must move too."""
     assert change.place is not None
-    queue = await queues.load(unit, kept.job.queue)
-    queues.save(unit, queue)  # as it is: of two who look at the line at once, one looks again
-    line = InMemoryWaitingLine(await line_of(unit, kept.job.queue, kept.job.priority))
+    queue = await queues.load(unit, record.job.queue)
+    queues.save(unit, queue)  # unchanged: of two concurrent moves, one conflicts
+    line = InMemoryWaitingLine(
+        map(_waiting_job, await line_of(unit, record.job.queue, record.job.priority))
+    )
     target = None if change.place.target is None else line.seq_of(change.place.target)
-    if line.seq_of(kept.job.id) is None or (change.place.target is not None and target is None):
-        raise ReadConflict  # somebody took it since it was read
+    if line.seq_of(record.job.id) is None or (change.place.target is not None and target is None):
+        raise ReadConflict  # claimed since it was read
     await move_job(
         line,
         line.write,
         change.place.where,
-        moved=kept.job.seq,
+        moved=record.job.seq,
         target=target,
         gap=queue.queue.gap,
     )
-    unit.require(key_layout.job_key(kept.job))
+    unit.require(key_layout.job_key(record.job))
     return await _place(unit, queue, line.changed, now)
 
 
-async def renumber(desk: StoreContext, name: str) -> int:
-    """Make the positions of a queue even; how many changed."""
-
-    async def work(unit: UnitOfWork) -> tuple[int, Key | None]:
-        queue = await queues.load(unit, name)
-        changed = await _uneven(unit, queue)
-        if not changed:
-            return 0, None
-        queues.save(unit, queue)  # as it is: nobody who goes behind the last one comes between
-        note = await _place(unit, queue, changed, desk.now())
-        told = str(len(changed))
-        await job_repository.append_event(
-            unit, EventKind.RENUMBERED, at=desk.now(), detail=told, queue=name
-        )
-        return len(changed), note
-
-    changed, note = await desk.run_unit(work)
-    if note is not None:
-        await finish_plan(desk, note)
-    return changed
-
-
-async def _uneven(unit: UnitOfWork, queue: QueueRecord) -> list[Placed]:
-    name, changed = queue.queue.name, list[Placed]()
+async def _uneven(unit: UnitOfWork, queue: QueueRecord) -> list[WaitingJob]:
+    name, changed = queue.queue.name, list[WaitingJob]()
     parts = [KeyRange(part + name) for part in (key_layout.READY, key_layout.LATER)]
     entries = await unit.consistent_range(parts, limit=ALL)
     for priority in {entry.value["priority"] for entry in entries}:
         own = [entry for entry in entries if entry.value["priority"] == priority]
-        lane = [_placed(entry) for entry in sorted(own, key=lambda entry: entry.key.sort)]
+        lane = [_waiting_job(entry) for entry in sorted(own, key=lambda entry: entry.key.sort)]
         even = renumber_positions(
             [each.was for each in lane], queue.queue.ordering, queue.queue.gap
         )
@@ -219,110 +156,94 @@ async def _uneven(unit: UnitOfWork, queue: QueueRecord) -> list[Placed]:
 
 
 async def _place(
-    unit: UnitOfWork, queue: QueueRecord, changed: Sequence[Placed], now: datetime
+    unit: UnitOfWork, queue: QueueRecord, changed: Sequence[WaitingJob], now: datetime
 ) -> Key | None:
-    """Write the positions at once if there is room; else the note of the plan to do so."""
+    """Write the positions at once if they fit one transaction; return the plan otherwise."""
     if len(changed) > 1 and EACH * len(changed) + BESIDE > unit.engine.limits.most_writes:
         return await _decide_plan(unit, queue, changed, now)
-    places = [each.move for each in changed]
+    places = [_step(each) for each in changed]
     if await _put(unit, places=places) < len(places):
-        raise ReadConflict  # somebody took one of them, or gave it another place
+        raise ReadConflict  # one of them was claimed or moved
     return None
 
 
 async def _decide_plan(
-    unit: UnitOfWork, queue: QueueRecord, changed: Sequence[Placed], now: datetime
+    unit: UnitOfWork, queue: QueueRecord, changed: Sequence[WaitingJob], now: datetime
 ) -> Key:
-    """Write the positions down, and let the queue know: with that commit it is decided.
-
-    The pages are written before; nobody looks at them until the queue names the plan.
-    """
+    """Write the plan's pages, and name the plan in the queue record, which decides it."""
     number = await unit.next_number()
     name = f"{PLAN}#{key_layout.number(number)}"
-    listed = [list(each.move) for each in changed]
+    listed = [list(_step(each)) for each in changed]
     pages = range(0, len(listed), PAGE)
     for start in pages:
         page = {"places": listed[start : start + PAGE], "at": key_layout.time_key(now)}
         await unit.engine.transact({}, [Write(_page(name, start), page)])
-    note = Key(key_layout.PENDING, name)
-    unit.put(note, {"kind": PLAN, "queue": queue.queue.name, "pages": list(pages)})
+    intent = Key(key_layout.PENDING, name)
+    unit.put(intent, {"kind": PLAN, "queue": queue.queue.name, "pages": list(pages)})
     queues.save(unit, replace(queue, plan=name))
-    return note
+    return intent
 
 
-async def finish_plan(desk: StoreContext, note: Key) -> None:
-    """Give each job its position and let the queue go on; harmless when that is done."""
-    [entry] = await desk.engine.get([note])
+async def finish_plan(context: StoreContext, intent: Key) -> None:
+    """Give each job of the plan its position and end the plan; idempotent."""
+    [entry] = await context.engine.get([intent])
     if entry is None:
         return
-    pages = [_page(note.sort, start) for start in entry.value["pages"]]
-    found = await desk.engine.get(pages)
+    pages = [_page(intent.sort, start) for start in entry.value["pages"]]
+    found = await context.engine.get(pages)
     placed = [place for page in found if page is not None for place in page.value["places"]]
     await run_concurrently(
-        chunks(desk, placed, records=EACH),
-        lambda own: desk.run_unit(partial(_put_planned, note=note, places=own)),
+        chunks(context, placed, records=EACH),
+        lambda own: context.run_unit(partial(_put_planned, intent=intent, places=own)),
     )
-    await desk.run_unit(partial(_forget, note=note, queue=entry.value["queue"], pages=pages))
+    await context.run_unit(partial(_forget, intent=intent, queue=entry.value["queue"], pages=pages))
 
 
-async def _put_planned(unit: UnitOfWork, *, note: Key, places: Sequence[Step]) -> None:
-    """Only while the plan stands: whoever was slower than others to finish it undoes no later move
-    that brought a job back to where it was."""
-    if await unit.get(note) is not None:
-        unit.require(note)
+async def _put_planned(unit: UnitOfWork, *, intent: Key, places: Sequence[Step]) -> None:
+    """Write positions only while the plan exists: a slow process must not undo later moves."""
+    if await unit.get(intent) is not None:
+        unit.require(intent)
         await _put(unit, places=places)
 
 
 async def _put(unit: UnitOfWork, *, places: Sequence[Step]) -> int:
-    """Give each its position that waits where it was; how many do."""
+    """Give each job its new position if it still waits at the old one; return how many do."""
     found = await job_repository.load_many(unit, [place[0] for place in places])
     there = [pair for pair in zip(found, places, strict=True) if _is_there(*pair)]
-    for kept, (*_, position) in there:
-        assert kept is not None
-        job_repository.save(unit, kept, replace(kept, job=replace(kept.job, position=position)))
+    for record, (*_, position) in there:
+        assert record is not None
+        job_repository.save(
+            unit, record, replace(record, job=replace(record.job, position=position))
+        )
     return len(there)
 
 
-def _is_there(kept: JobRecord | None, place: Step) -> bool:
+def _is_there(record: JobRecord | None, place: Step) -> bool:
     _, priority, was, _ = place
-    if kept is None or kept.job.state not in WAITING:
+    if record is None or record.job.state not in WAITING:
         return False
-    return (kept.job.priority, kept.job.position) == (priority, was)
+    return (record.job.priority, record.job.position) == (priority, was)
 
 
-async def _forget(unit: UnitOfWork, *, note: Key, queue: str, pages: Sequence[Key]) -> None:
+async def _forget(unit: UnitOfWork, *, intent: Key, queue: str, pages: Sequence[Key]) -> None:
     value: Value | None = await unit.get(queues.key(queue))
-    if value is None or value.get("plan") != note.sort:
+    if value is None or value.get("plan") != intent.sort:
         return
     unit.put(queues.key(queue), {name: v for name, v in value.items() if name != "plan"})
-    unit.delete(note)
+    unit.delete(intent)
     for page in pages[: unit.engine.limits.most_writes - 3]:
         unit.delete(page)
 
 
-async def forget_left(desk: StoreContext) -> None:
-    """Pages of plans that were never decided, for whoever wrote them died before."""
-    before = key_layout.time_key(desk.now() - OLD)
-    found = await desk.engine.range(KeyRange(PAGES), limit=ALL)
+async def forget_left(context: StoreContext) -> None:
+    """Delete old pages of plans that were never decided, because their process died."""
+    before = key_layout.time_key(context.now() - OLD)
+    found = await context.engine.range(KeyRange(PAGES), limit=ALL)
     for page in [each for each in found if each.value["at"] < before]:
-        note = Key(key_layout.PENDING, page.key.sort.rpartition("#")[0])
-        if (await desk.engine.get([note]))[0] is None:
-            await desk.engine.transact({page.key: page.version}, [Write(page.key, None)])
+        intent = Key(key_layout.PENDING, page.key.sort.rpartition("#")[0])
+        if (await context.engine.get([intent]))[0] is None:
+            await context.engine.transact({page.key: page.version}, [Write(page.key, None)])
 
 
 def _page(name: str, start: int) -> Key:
     return Key(PAGES, f"{name}#{key_layout.number(start)}")
-
-
-def _can_be_kept(job: Job, asked: JobEdit, now: datetime) -> bool:
-    try:
-        _due(asked, now)
-    except OverflowError:
-        return False
-    is_frozen = asked.params is not None and job.token > 0
-    is_ours = asked.params is None or is_json(asked.params, MAX_PAYLOAD)
-    return not is_frozen and is_ours and MIN_PRIORITY <= (asked.priority or 0) <= MAX_PRIORITY
-
-
-def _due(asked: JobEdit, now: datetime) -> datetime | None:
-    return asked.at if asked.delay is None else now + asked.delay

@@ -1,4 +1,4 @@
-"""The verbs of queues."""
+"""Queue settings and pauses."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -8,8 +8,8 @@ from outlast.core.queue import Pause
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.queues import Queue
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import KeyRange
+from outlast.store.keyvalue.operations.base import KeyValueOperations, requires_open_store
 from outlast.store.keyvalue.repositories import jobs as job_repository
 from outlast.store.keyvalue.repositories import queues
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
@@ -17,54 +17,70 @@ from outlast.store.keyvalue.unit_of_work import UnitOfWork
 ALL = 1_000_000
 
 
-async def set_queue(desk: StoreContext, queue: Queue) -> None:
-    async def work(unit: UnitOfWork) -> None:
-        kept = await queues.load(unit, queue.name)
-        now_set = replace(queue, pause=kept.queue.pause)
-        queues.save(unit, replace(kept, queue=now_set, is_listed=True))
+class KeyValueQueueOperations(KeyValueOperations):
+    """Set, read, pause and resume queues."""
 
-    await desk.run_unit(work)
-    desk.notify(Notification(queues=frozenset({queue.name})))
+    @requires_open_store
+    async def set_queue(self, queue: Queue) -> None:
+        """Store the settings of a queue; an existing pause stays."""
+        context = self._context
 
+        async def work(unit: UnitOfWork) -> None:
+            record = await queues.load(unit, queue.name)
+            now_set = replace(queue, pause=record.queue.pause)
+            queues.save(unit, replace(record, queue=now_set, is_listed=True))
 
-async def queue(desk: StoreContext, name: str) -> Queue:
-    async def work(unit: UnitOfWork) -> Queue:
-        return (await queues.load(unit, name)).shown(desk.now())
+        await context.run_unit(work)
+        context.notify(Notification(queues=frozenset({queue.name})))
 
-    return await desk.run_unit(work)
+    async def queue(self, name: str) -> Queue:
+        """Return a queue, with default settings if it was never set."""
+        context = self._context
 
+        async def work(unit: UnitOfWork) -> Queue:
+            return (await queues.load(unit, name)).shown(context.now())
 
-async def listed(desk: StoreContext) -> list[Queue]:
-    found = await desk.engine.range(KeyRange(key_layout.QUEUE), limit=ALL)
-    kept = [queues.from_value(entry.value) for entry in found]
-    shown = [each.shown(desk.now()) for each in kept if each.is_listed]
-    return sorted(shown, key=lambda each: each.name)
+        return await context.run_unit(work)
 
+    async def queues(self) -> list[Queue]:
+        """Return all queues that were set or paused, by name."""
+        context = self._context
+        found = await context.engine.range(KeyRange(key_layout.QUEUE), limit=ALL)
+        record = [queues.from_value(entry.value) for entry in found]
+        shown = [each.shown(context.now()) for each in record if each.is_listed]
+        return sorted(shown, key=lambda each: each.name)
 
-async def pause(desk: StoreContext, name: str, reason: str | None, span: timedelta | None) -> None:
-    async def work(unit: UnitOfWork) -> None:
-        kept, now = await queues.load(unit, name), desk.now()
-        until = None if span is None else now + span
-        paused = replace(kept.queue, pause=Pause(at=now, reason=reason, until=until))
-        queues.save(unit, replace(kept, queue=paused, is_listed=True))
-        detail = None if until is None else until.isoformat()
-        await job_repository.append_event(
-            unit, EventKind.PAUSED, at=now, reason=reason, detail=detail, queue=name
-        )
+    @requires_open_store
+    async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
+        """Pause a queue, for `span` or until it is resumed, and append an event."""
+        context = self._context
 
-    await desk.run_unit(work)
+        async def work(unit: UnitOfWork) -> None:
+            record, now = await queues.load(unit, name), context.now()
+            until = None if span is None else now + span
+            paused = replace(record.queue, pause=Pause(at=now, reason=reason, until=until))
+            queues.save(unit, replace(record, queue=paused, is_listed=True))
+            detail = None if until is None else until.isoformat()
+            await job_repository.append_event(
+                unit, EventKind.PAUSED, at=now, reason=reason, detail=detail, queue=name
+            )
 
+        await context.run_unit(work)
 
-async def resume(desk: StoreContext, name: str) -> bool:
-    async def work(unit: UnitOfWork) -> bool:
-        kept, now = await queues.load(unit, name), desk.now()
-        if kept.shown(now).pause is None:
-            return False
-        queues.save(unit, replace(kept, queue=replace(kept.queue, pause=None)))
-        await job_repository.append_event(unit, EventKind.RESUMED, at=now, queue=name)
-        return True
+    @requires_open_store
+    async def resume(self, name: str) -> bool:
+        """Resume a queue and append an event; return False if it is not paused."""
+        context = self._context
 
-    resumed = await desk.run_unit(work)
-    if resumed:
-        desk.notify(Notification(queues=frozenset({name})))
-    return resumed
+        async def work(unit: UnitOfWork) -> bool:
+            record, now = await queues.load(unit, name), context.now()
+            if record.shown(now).pause is None:
+                return False
+            queues.save(unit, replace(record, queue=replace(record.queue, pause=None)))
+            await job_repository.append_event(unit, EventKind.RESUMED, at=now, queue=name)
+            return True
+
+        resumed = await context.run_unit(work)
+        if resumed:
+            context.notify(Notification(queues=frozenset({name})))
+        return resumed

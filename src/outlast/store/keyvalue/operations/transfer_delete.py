@@ -1,4 +1,4 @@
-"""Deleting what the store that fills this one has no more."""
+"""Delete rows that the source of a transfer no longer has."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from outlast.store.contract.transfer import TableKind
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key
-from outlast.store.keyvalue.repair import forget
+from outlast.store.keyvalue.operations.maintenance import delete_job
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
@@ -26,13 +26,14 @@ Values = dict[str, Any]
 Drop = Callable[[UnitOfWork, Values], Awaitable[None]]
 
 
-async def drop(desk: StoreContext, kind: TableKind, key: Values) -> None:
-    """Have no row of that key, with all that goes with it."""
+async def drop(context: StoreContext, kind: TableKind, key: Values) -> None:
+    """Delete the row of that key, with all that belongs to it."""
     if kind in _DROPS:
-        await desk.run_unit(partial(_dropped, step=_DROPS[kind], key=key))
+        await context.run_unit(partial(_dropped, step=_DROPS[kind], key=key))
 
 
-def record_key(v: Values) -> Key:
+def document_key(v: Values) -> Key:
+    """Return the key of a document."""
     return Key(key_layout.record_part(v["kind"]), key_layout.key_safe(v["key"]))
 
 
@@ -41,20 +42,21 @@ async def _dropped(unit: UnitOfWork, *, step: Drop, key: Values) -> None:
 
 
 async def _drop_queue(unit: UnitOfWork, key: Values) -> None:
-    kept = await queues.load(unit, key["name"])
-    if kept.reservation is None:
+    record = await queues.load(unit, key["name"])
+    if record.reservation is None:
         unit.delete(queues.key(key["name"]))
     else:
         queues.save(
-            unit, replace(kept, queue=queues.QueueRecord(queue=kept.queue).queue, is_listed=False)
+            unit,
+            replace(record, queue=queues.QueueRecord(queue=record.queue).queue, is_listed=False),
         )
 
 
 async def _drop_group(unit: UnitOfWork, key: Values) -> None:
     value = await unit.get(Key(key_layout.GROUP, key_layout.number(key["seq"])))
-    kept = None if value is None else groups.from_value(value)
-    if kept is not None and kept.present == 0:  # not before its members
-        groups.save(unit, kept, None)
+    record = None if value is None else groups.from_value(value)
+    if record is not None and record.present == 0:  # only after its members
+        groups.save(unit, record, None)
 
 
 async def _drop_key(unit: UnitOfWork, key: Values) -> None:
@@ -71,19 +73,19 @@ async def _drop_schedule(unit: UnitOfWork, key: Values) -> None:
 
 
 async def _drop_record(unit: UnitOfWork, key: Values) -> None:
-    unit.delete(record_key(key))
+    unit.delete(document_key(key))
 
 
 async def _drop_job(unit: UnitOfWork, key: Values) -> None:
-    """With its runs and events, as when it is pruned."""
+    """Delete the job with its runs and events, as a prune does."""
     there = await unit.get(key_layout.seq_key(key["seq"]))
-    kept = None if there is None else await job_repository.load(unit, there["id"])
-    if kept is None:
+    record = None if there is None else await job_repository.load(unit, there["id"])
+    if record is None:
         return
-    await forget(unit, kept)
-    group = None if kept.member is None else await groups.load(unit, kept.member)
+    await delete_job(unit, record)
+    group = None if record.member is None else await groups.load(unit, record.member)
     if group is not None:
-        left = group.left - int(not kept.job.is_final)
+        left = group.left - int(not record.job.is_final)
         groups.save(unit, group, replace(group, present=group.present - 1, left=left))
 
 
@@ -95,9 +97,9 @@ async def _drop_event(unit: UnitOfWork, key: Values) -> None:
 
 
 async def _drop_reservation(unit: UnitOfWork, key: Values) -> None:
-    kept = await reservations.load(unit, key["seq"])
-    if kept is not None:
-        reservations.forget(unit, kept)
+    record = await reservations.load(unit, key["seq"])
+    if record is not None:
+        reservations.forget(unit, record)
 
 
 _DROPS: Final[dict[TableKind, Drop]] = {
@@ -110,4 +112,4 @@ _DROPS: Final[dict[TableKind, Drop]] = {
     TableKind.EVENTS: _drop_event,
     TableKind.RESERVATIONS: _drop_reservation,
 }
-"""Slots are kept for ever, runs go with their jobs, and counters only rise."""
+"""Slots stay for ever, runs go with their jobs, and counters only rise."""

@@ -1,4 +1,4 @@
-"""Everything the store holds, as rows in the order of their keys."""
+"""Dump all rows of the store in the order of their keys."""
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -9,10 +9,9 @@ from outlast.core.state import State
 from outlast.errors import StoreCorrupt
 from outlast.store.contract.transfer import FIRST, Row, TableKind, key_of
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.context import StoreContext, scan_partition
 from outlast.store.keyvalue.engine import Key, KeyRange, Value
 from outlast.store.keyvalue.operations.documents import from_value as record_from_value
-from outlast.store.keyvalue.pages import scan_partition
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
@@ -30,19 +29,20 @@ from outlast.store.rows import transfer as rows
 
 PAGE: Final = 200
 KEYS: Final = key_layout.dedupe_part("a").removesuffix("a")
-"""How every part begins that holds a dedupe record."""
+"""Beginning of every part that holds dedupe records."""
 
 
 class RowDump:
-    """Goes through the store kind by kind; what lies in many parts is read once and kept."""
+    """Dumps table by table; tables spread over many parts are read once and cached."""
 
-    def __init__(self, desk: StoreContext) -> None:
-        self._desk = desk
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
         self._kept: dict[TableKind, list[Row]] = {}
 
     async def dump(
         self, kind: TableKind, after: Row | None, limit: int, *, ended_only: bool
     ) -> list[Row]:
+        """Return the next rows of one table."""
         start = tuple(FIRST[kind] if after is None else after)
         if kind in _NUMBERED:
             part, row = _NUMBERED[kind]
@@ -58,25 +58,25 @@ class RowDump:
                 return await self._sorted(kind, start, limit, anew=after is None)
 
     async def _numbered(self, part: str, after: int, limit: int) -> list[Any]:
-        found = await self._desk.engine.range(
+        found = await self._context.engine.range(
             KeyRange(part, key_layout.number(after + 1)), limit=limit
         )
         return [entry.value for entry in found]
 
     async def _slots(self, series: str, at: int, limit: int) -> list[Row]:
         start = f"{series}#{key_layout.time_key(from_micros(at))}\0" if series else ""
-        found = await self._desk.engine.range(KeyRange(key_layout.SLOT, start), limit=limit)
+        found = await self._context.engine.range(KeyRange(key_layout.SLOT, start), limit=limit)
         return [rows.slot_row(slot_records.from_value(entry.value)) for entry in found]
 
     async def _jobs(self, after: int, limit: int, *, ended_only: bool) -> list[Row]:
         found: list[Row] = []
         while len(found) < limit:
             size = min(PAGE, limit)
-            page = await self._desk.run_unit(
+            page = await self._context.run_unit(
                 partial(job_repository.all_jobs, after=after, limit=size)
             )
-            told = [kept for kept in page if _is_told(kept, ended_only=ended_only)]
-            found += [rows.job_row(kept.job, member_of=kept.member) for kept in told]
+            told = [record for record in page if _is_dumped(record, ended_only=ended_only)]
+            found += [rows.job_row(record.job, member_of=record.member) for record in told]
             if not page:
                 break
             after = page[-1].job.seq
@@ -86,14 +86,14 @@ class RowDump:
         found: list[Row] = []
         after = seq - 1
         while len(found) < limit:
-            page = await self._desk.run_unit(
+            page = await self._context.run_unit(
                 partial(job_repository.all_jobs, after=after, limit=PAGE)
             )
             of_each = await runs.closed_of(
-                UnitOfWork(self._desk.engine), [kept.job for kept in page]
+                UnitOfWork(self._context.engine), [record.job for record in page]
             )
-            for kept, closed in zip(page, of_each, strict=True):
-                told = [rows.run_row(run, seq=kept.job.seq) for run in closed]
+            for record, closed in zip(page, of_each, strict=True):
+                told = [rows.run_row(run, seq=record.job.seq) for run in closed]
                 found += [row for row in told if key_of(TableKind.RUNS, row) > (seq, token)]
                 if len(found) >= limit:
                     break
@@ -122,45 +122,46 @@ class RowDump:
             yield row
 
     async def _queues(self) -> AsyncIterator[Row]:
-        async for entry in scan_partition(self._desk, key_layout.QUEUE):
-            kept = queues.from_value(entry.value)
-            if kept.is_listed:
-                yield rows.queue_row(kept.queue)
+        async for entry in scan_partition(self._context, key_layout.QUEUE):
+            record = queues.from_value(entry.value)
+            if record.is_listed:
+                yield rows.queue_row(record.queue)
 
     async def _schedules(self) -> AsyncIterator[Row]:
-        async for entry in scan_partition(self._desk, key_layout.SCHEDULE):
+        async for entry in scan_partition(self._context, key_layout.SCHEDULE):
             load = partial(schedules.load, schedule_id=entry.value["id"])
-            schedule = await self._desk.run_unit(load)
+            schedule = await self._context.run_unit(load)
             if schedule is not None:
                 yield rows.schedule_row(schedule)
 
     async def _records(self) -> AsyncIterator[Row]:
-        async for entry in self._desk.engine.scan(key_layout.record_part("")):
+        async for entry in self._context.engine.scan(key_layout.record_part("")):
             yield rows.document_row(record_from_value(entry.value))
 
     async def _keys(self) -> AsyncIterator[Row]:
-        async for entry in scan_partition(self._desk, key_layout.ACTIVE):
+        async for entry in scan_partition(self._context, key_layout.ACTIVE):
             yield ["active", entry.value["key"], "", entry.value["root_id"]]
-        async for entry in self._desk.engine.scan(KEYS):
+        async for entry in self._context.engine.scan(KEYS):
             key, bucket = await self._names(entry.key, entry.value["job_id"])
             yield ["key", key, bucket, entry.value["job_id"]]
 
     async def _names(self, where: Key, job_id: str) -> tuple[str, str]:
-        """What a dedupe record is the record of; a long key is told by its job alone."""
+        """Return key and bucket of a dedupe record; a long key is known by its job alone."""
         texts = (where.part.removeprefix(KEYS), where.sort)
         if not any(text.startswith("#sha256:") for text in texts):
             key, bucket = (text.removeprefix("#") for text in texts)
             return key, bucket
-        kept = await self._desk.run_unit(partial(job_repository.load, job_id=job_id))
-        if kept is None or kept.key is None:
+        record = await self._context.run_unit(partial(job_repository.load, job_id=job_id))
+        if record is None or record.key is None:
             raise StoreCorrupt(
-                f"a key of over 900 bytes was kept by its digest alone, and its job {job_id} was "
-                "pruned: it cannot be copied; delete that record if nobody will use the key again"
+                f"the job {job_id} of a dedupe key of over 900 bytes was pruned, and the key is "
+                "stored by its digest alone: it cannot be copied; delete that record if the key "
+                "is no longer used"
             )
-        return kept.key.key, kept.key.bucket
+        return record.key.key, record.key.bucket
 
     async def _counters(self) -> AsyncIterator[Row]:
-        numbers, events = await self._desk.engine.get([key_layout.NUMBERS, key_layout.EVENTS])
+        numbers, events = await self._context.engine.get([key_layout.NUMBERS, key_layout.EVENTS])
         last = numbers.value["last"] if numbers else 0
         yield ["documents", last]
         yield ["events", events.value["last"] if events else 0]
@@ -168,10 +169,10 @@ class RowDump:
             yield [name, last]
 
 
-def _is_told(kept: JobRecord, *, ended_only: bool) -> bool:
-    if kept.is_detached or kept.job.state is State.RUNNING:
+def _is_dumped(record: JobRecord, *, ended_only: bool) -> bool:
+    if record.is_detached or record.job.state is State.RUNNING:
         return False
-    return kept.job.is_final or not ended_only
+    return record.job.is_final or not ended_only
 
 
 def _event(value: Value) -> Row:
@@ -179,13 +180,13 @@ def _event(value: Value) -> Row:
 
 
 def _group(value: Value) -> Row:
-    kept = groups.from_value(value)
-    return rows.group_row(kept.group, swept=kept.is_swept)
+    record = groups.from_value(value)
+    return rows.group_row(record.group, swept=record.is_swept)
 
 
 def _reservation(value: Value) -> Row:
-    kept = reservations.from_value(value)
-    return rows.reservation_row(kept.reservation, seq=kept.seq, span=kept.span)
+    record = reservations.from_value(value)
+    return rows.reservation_row(record.reservation, seq=record.seq, span=record.span)
 
 
 _NUMBERED: Final[dict[TableKind, tuple[str, Callable[[Value], Row]]]] = {
@@ -193,4 +194,4 @@ _NUMBERED: Final[dict[TableKind, tuple[str, Callable[[Value], Row]]]] = {
     TableKind.GROUPS: (key_layout.GROUP, _group),
     TableKind.RESERVATIONS: (key_layout.RESERVATION, _reservation),
 }
-"""Where those lie that have a number, and how each becomes a row."""
+"""Part of each numbered table, and how a value becomes a row."""

@@ -1,4 +1,4 @@
-"""Writing what another store dumped: a unit for each row, with every entry that goes with it."""
+"""Load rows that another store dumped: one unit of work per row, index entries included."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -12,11 +12,9 @@ from outlast.core.state import State
 from outlast.store.contract.transfer import COLUMNS, Row, TableKind, named
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.context import StoreContext
-from outlast.store.keyvalue.engine import KeyRange, Write
-from outlast.store.keyvalue.footing import COPIED, copied_key
-from outlast.store.keyvalue.known import register_queue
+from outlast.store.keyvalue.engine import Key, KeyRange, Write
 from outlast.store.keyvalue.operations.documents import to_value as record_to_value
-from outlast.store.keyvalue.operations.transfer_delete import drop, record_key
+from outlast.store.keyvalue.operations.transfer_delete import document_key, drop
 from outlast.store.keyvalue.repositories import (
     groups,
     queues,
@@ -30,41 +28,47 @@ from outlast.store.keyvalue.repositories import (
 from outlast.store.keyvalue.repositories import slots as slot_records
 from outlast.store.keyvalue.repositories.groups import GroupRecord
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
+from outlast.store.keyvalue.repositories.queues import register_queue
 from outlast.store.keyvalue.repositories.reservations import ReservationRecord
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 from outlast.store.rows import transfer as rows
 
 Values = dict[str, Any]
 ALL: Final = 1_000_000
+EARLY_FIELDS: Final = "copied"
+"""Partition of the fields that were loaded before their job, by job id."""
 
 
 async def load(
-    desk: StoreContext, kind: TableKind, page: Sequence[Row], gone: Sequence[Row]
+    context: StoreContext, kind: TableKind, page: Sequence[Row], gone: Sequence[Row]
 ) -> None:
+    """Delete the rows of `gone`, and write those of `page`."""
     for key in gone:
-        await drop(desk, kind, dict(zip(COLUMNS[kind], key, strict=False)))
+        await drop(context, kind, dict(zip(COLUMNS[kind], key, strict=False)))
     found = [named(kind, row) for row in page]
     if kind is TableKind.JOBS:
         for name in {values["queue"] for values in found}:
-            await register_queue(desk, name)
+            await register_queue(context, name)
     for values in found:
-        await desk.run_unit(partial(_put, desk=desk, kind=kind, values=values))
-    await desk.run_unit(partial(_raise, kind=kind, page=found))
+        await context.run_unit(partial(_put, context=context, kind=kind, values=values))
+    await context.run_unit(partial(_raise, kind=kind, page=found))
 
 
-async def forget_copied(desk: StoreContext) -> None:
-    """When all is there, what was noted on the way is of no more use."""
-    while found := await desk.engine.range(KeyRange(COPIED), limit=desk.engine.limits.most_writes):
-        await desk.engine.transact({}, [Write(entry.key, None) for entry in found])
+async def delete_early_fields(context: StoreContext) -> None:
+    """Delete the fields that were loaded before their jobs: all jobs are there now."""
+    while found := await context.engine.range(
+        KeyRange(EARLY_FIELDS), limit=context.engine.limits.most_writes
+    ):
+        await context.engine.transact({}, [Write(entry.key, None) for entry in found])
 
 
-async def _put(unit: UnitOfWork, *, desk: StoreContext, kind: TableKind, values: Values) -> None:
+async def _put(unit: UnitOfWork, *, context: StoreContext, kind: TableKind, values: Values) -> None:
     if kind in _PUTS:
-        await _PUTS[kind](unit, desk, values)
+        await _PUTS[kind](unit, context, values)
 
 
 async def _raise(unit: UnitOfWork, *, kind: TableKind, page: Sequence[Values]) -> None:
-    """The numbers that rows bear are given; so are those that are counted."""
+    """Raise the counters to the highest number of the rows."""
     if kind is TableKind.COUNTERS:
         events = [values["last"] for values in page if values["name"] == "events"]
         numbers = [values["last"] for values in page if values["name"] != "events"]
@@ -78,15 +82,19 @@ async def _raise(unit: UnitOfWork, *, kind: TableKind, page: Sequence[Values]) -
             unit.put(counter, {"last": max(given)})
 
 
-async def _note(unit: UnitOfWork, job_id: str, **told: Any) -> None:
-    """What its job will have to know when it comes."""
-    where = copied_key(job_id)
+def _early_fields_key(job_id: str) -> Key:
+    return Key(EARLY_FIELDS, key_layout.key_safe(job_id))
+
+
+async def _save_early_fields(unit: UnitOfWork, job_id: str, **told: Any) -> None:
+    """Store fields for a job that is loaded later."""
+    where = _early_fields_key(job_id)
     unit.put(where, {**(await unit.get(where) or {}), **told})
 
 
 async def _put_queue(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
-    kept = await queues.load(unit, v["name"])
-    queues.save(unit, replace(kept, queue=rows.queue(v), is_listed=True))
+    record = await queues.load(unit, v["name"])
+    queues.save(unit, replace(record, queue=rows.queue(v), is_listed=True))
 
 
 async def _put_group(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
@@ -99,24 +107,24 @@ async def _put_key(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     root, key = v["job_id"], v["key"]
     if v["scope"] == "key":
         held = DedupeKey(key=key, bucket=v["bucket"])
-        kept = await job_repository.load(unit, root)
-        if kept is not None:
-            job_repository.save(unit, kept, replace(kept, key=held))
-        else:  # it comes, or it was pruned
+        record = await job_repository.load(unit, root)
+        if record is not None:
+            job_repository.save(unit, record, replace(record, key=held))
+        else:  # the job comes later, or was pruned
             purged = {"job_id": root, "job_pk": key_layout.JOB, "job_sk": "-", "purged": True}
             unit.put(key_layout.dedupe_key(held), purged)
-        await _note(unit, root, key=[key, v["bucket"]])
+        await _save_early_fields(unit, root, key=[key, v["bucket"]])
         return
     there = await unit.get(key_layout.active_key(key))
     holder = there["job_id"] if there and there["root_id"] == root else root
     unit.put(key_layout.active_key(key), {"job_id": holder, "root_id": root, "key": key})
-    await _note(unit, root, active=key)
+    await _save_early_fields(unit, root, active=key)
 
 
 async def _put_slot(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     slot_records.save(unit, rows.slot(v))
     if v["job_id"] is not None:
-        await _note(unit, v["job_id"], series=v["series"])
+        await _save_early_fields(unit, v["job_id"], series=v["series"])
 
 
 async def _put_schedule(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
@@ -124,7 +132,7 @@ async def _put_schedule(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
 
 
 async def _put_record(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
-    unit.put(record_key(v), record_to_value(rows.document(v)))
+    unit.put(document_key(v), record_to_value(rows.document(v)))
 
 
 async def _put_job(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
@@ -149,7 +157,7 @@ async def _put_job(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
 async def _kept(
     unit: UnitOfWork, job: Job, old: JobRecord | None, before: JobRecord | None, member: str | None
 ) -> JobRecord:
-    noted = await unit.get(copied_key(job.root_id)) or {}
+    noted = await unit.get(_early_fields_key(job.root_id)) or {}
     is_root = before is None
     key = DedupeKey(key=noted["key"][0], bucket=noted["key"][1]) if "key" in noted else None
     known = old or JobRecord(job=job, root_seq=before.root_seq if before else job.seq)
@@ -180,10 +188,10 @@ def _counted(group: GroupRecord, old: JobRecord | None, new: JobRecord) -> Group
 
 
 async def _put_run(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
-    kept = await job_repository.load(unit, v["job_id"])
-    if kept is None:
+    record = await job_repository.load(unit, v["job_id"])
+    if record is None:
         return
-    run = rows.run(v, kept.job)
+    run = rows.run(v, record.job)
     value: Values = {
         name: getattr(run, name)
         for name in (
@@ -195,17 +203,19 @@ async def _put_run(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     value |= {"status": run.status.value, "started_at": key_layout.time_key(run.started_at)}
     value |= {"finished_at": key_layout.time_key(run.finished_at)}
     told = {name: each for name, each in value.items() if each is not None}
-    unit.put(key_layout.run_key(kept.job.id, run.token), told)
+    unit.put(key_layout.run_key(record.job.id, run.token), told)
     if run.artifacts:
-        where = key_layout.artifacts_key(kept.job.id, run.token)
+        where = key_layout.artifacts_key(record.job.id, run.token)
         unit.put(where, {"artifacts": list(run.artifacts)})
-    first = run.started_at if kept.job.started_at is None or run.token == 1 else kept.job.started_at
+    first = (
+        run.started_at if record.job.started_at is None or run.token == 1 else record.job.started_at
+    )
     who: Values = {"holder": run.holder, "boot_id": run.boot_id}
-    others = await runs.closed(unit, kept.job)
+    others = await runs.closed(unit, record.job)
     is_last = all(other.token <= run.token for other in others)
-    job = replace(kept.job, started_at=first, **(who if is_last else {}))
-    error = run.error if is_last else kept.last_error
-    job_repository.save(unit, kept, replace(kept, job=job, last_error=error))
+    job = replace(record.job, started_at=first, **(who if is_last else {}))
+    error = run.error if is_last else record.last_error
+    job_repository.save(unit, record, replace(record, job=job, last_error=error))
 
 
 async def _put_event(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
@@ -218,12 +228,14 @@ async def _put_event(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     unit.put(key_layout.event_key(event.job_id, event.id), {"id": event.id})
 
 
-async def _put_reservation(unit: UnitOfWork, desk: StoreContext, v: Values) -> None:
+async def _put_reservation(unit: UnitOfWork, context: StoreContext, v: Values) -> None:
     held, seq = rows.reservation(v), v["seq"]
-    left = (v["expires_at"] - to_micros(desk.now())) * MICROSECOND
+    left = (v["expires_at"] - to_micros(context.now())) * MICROSECOND
     span = v["span"] * MICROSECOND
-    kept = ReservationRecord(reservation=held, seq=seq, silence=desk.leases.end(left), span=span)
-    reservations.save(unit, kept, is_new=True)
+    record = ReservationRecord(
+        reservation=held, seq=seq, expiry=context.leases.end(left), span=span
+    )
+    reservations.save(unit, record, is_new=True)
     queue = await queues.load(unit, held.queue)
     if held.is_active:
         queues.save(unit, replace(queue, reservation=seq, reserved_for=held.job_id))
@@ -232,7 +244,7 @@ async def _put_reservation(unit: UnitOfWork, desk: StoreContext, v: Values) -> N
     job = await job_repository.load(unit, held.job_id)
     if job is not None:
         job_repository.save(unit, job, replace(job, reservation=seq))
-    await _note(unit, held.job_id, reservation=seq)
+    await _save_early_fields(unit, held.job_id, reservation=seq)
 
 
 Put = Callable[[UnitOfWork, StoreContext, Values], Awaitable[None]]

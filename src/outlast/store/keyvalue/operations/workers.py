@@ -1,4 +1,4 @@
-"""The list of workers."""
+"""Worker registry."""
 
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -8,9 +8,10 @@ from typing import Any
 from outlast.core.run import LeaseHolder
 from outlast.core.worker import Topology, WorkerInfo, WorkerRecord
 from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Key, KeyRange, Value
-from outlast.store.keyvalue.leases import LeaseExpiry
+from outlast.store.keyvalue.operations.base import KeyValueOperations
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 ALL = 1_000_000
@@ -20,75 +21,86 @@ _TIMES = ("started_at", "seen_at", "stopped_at")
 
 @dataclass(frozen=True, slots=True)
 class WorkerEntry:
-    """A worker as last heard of, and until when that counts."""
+    """A registered worker, and when its last heartbeat expires."""
 
     record: WorkerRecord
     alive: LeaseExpiry | None
 
-    def shown(self, desk: StoreContext) -> WorkerRecord:
-        is_over = self.alive is None or desk.leases.is_over(self.alive)
+    def shown(self, context: StoreContext) -> WorkerRecord:
+        """Return the worker with `is_alive` as of now."""
+        is_over = self.alive is None or context.leases.is_over(self.alive)
         is_alive = self.record.stopped_at is None and not is_over
         return replace(self.record, is_alive=is_alive)
 
 
-async def enlist(desk: StoreContext, worker: WorkerInfo) -> None:
-    """Put it on the list, not alive yet."""
-    now = desk.now()
-    record = WorkerRecord(
-        **asdict(worker), started_at=now, seen_at=now, stopped_at=None, is_alive=False
-    )
+class KeyValueWorkerOperations(KeyValueOperations):
+    """Register, heartbeat, deregister and list workers."""
 
-    async def work(unit: UnitOfWork) -> None:
-        unit.put(_key(worker.holder), _to_value(WorkerEntry(record, None)))
+    async def register_worker(self, worker: WorkerInfo) -> None:
+        """Register a worker, not alive until its first heartbeat."""
+        context = self._context
+        now = context.now()
+        record = WorkerRecord(
+            **asdict(worker), started_at=now, seen_at=now, stopped_at=None, is_alive=False
+        )
 
-    await desk.run_unit(work)
+        async def work(unit: UnitOfWork) -> None:
+            unit.put(_key(worker.holder), _to_value(WorkerEntry(record, None)))
+
+        await context.run_unit(work)
+
+    async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
+        """Record a heartbeat valid for `span`; return False if the worker is not registered."""
+        context = self._context
+
+        async def work(unit: UnitOfWork) -> bool:
+            stored = await _load(unit, holder)
+            if stored is None or stored.record.stopped_at is not None:
+                return False
+            seen = replace(stored.record, seen_at=context.now())
+            unit.put(_key(holder), _to_value(WorkerEntry(seen, context.leases.end(span))))
+            return True
+
+        return await context.run_unit(work)
+
+    async def deregister_worker(self, holder: LeaseHolder) -> None:
+        """Record that the worker has stopped; no-op if it has."""
+        context = self._context
+
+        async def work(unit: UnitOfWork) -> None:
+            stored = await _load(unit, holder)
+            if stored is not None and stored.record.stopped_at is None:
+                stopped = replace(stored.record, stopped_at=context.now())
+                unit.put(_key(holder), _to_value(replace(stored, record=stopped)))
+
+        await context.run_unit(work)
+
+    async def workers(self) -> list[WorkerRecord]:
+        """Return all registered workers, the earliest started first."""
+        return await list_workers(self._context)
 
 
-async def beat(desk: StoreContext, holder: LeaseHolder, *, span: timedelta) -> bool:
-    """Note that it lives; False if it is not there to live."""
-
-    async def work(unit: UnitOfWork) -> bool:
-        kept = await _load(unit, holder)
-        if kept is None or kept.record.stopped_at is not None:
-            return False
-        seen = replace(kept.record, seen_at=desk.now())
-        unit.put(_key(holder), _to_value(WorkerEntry(seen, desk.leases.end(span))))
-        return True
-
-    return await desk.run_unit(work)
-
-
-async def retire(desk: StoreContext, holder: LeaseHolder) -> None:
-    """Note that it has stopped."""
-
-    async def work(unit: UnitOfWork) -> None:
-        kept = await _load(unit, holder)
-        if kept is not None and kept.record.stopped_at is None:
-            stopped = replace(kept.record, stopped_at=desk.now())
-            unit.put(_key(holder), _to_value(replace(kept, record=stopped)))
-
-    await desk.run_unit(work)
-
-
-async def listed(desk: StoreContext) -> list[WorkerRecord]:
-    """The list as it stands now."""
-    found = await desk.engine.range(KeyRange(key_layout.WORKER), limit=ALL)
-    records = [_from_value(entry.value).shown(desk) for entry in found]
+async def list_workers(context: StoreContext) -> list[WorkerRecord]:
+    """Return all registered workers, the earliest started first."""
+    found = await context.engine.range(KeyRange(key_layout.WORKER), limit=ALL)
+    records = [_from_value(item.value).shown(context) for item in found]
     return sorted(records, key=lambda w: (w.started_at, w.instance_id, w.boot_id))
 
 
-async def forget(desk: StoreContext, before: datetime) -> None:
-    """Drop whoever stopped, or fell silent, before that."""
-    for record in await listed(desk):
+async def delete_old_workers(context: StoreContext, before: datetime) -> None:
+    """Delete workers that stopped, or sent their last heartbeat, before that time."""
+    for record in await list_workers(context):
         if _is_old(record, before):
-            await desk.run_unit(partial(_forget, desk=desk, holder=record.holder, before=before))
+            await context.run_unit(
+                partial(_forget, context=context, holder=record.holder, before=before)
+            )
 
 
 async def _forget(
-    unit: UnitOfWork, *, desk: StoreContext, holder: LeaseHolder, before: datetime
+    unit: UnitOfWork, *, context: StoreContext, holder: LeaseHolder, before: datetime
 ) -> None:
-    kept = await _load(unit, holder)
-    if kept is not None and _is_old(kept.shown(desk), before):
+    stored = await _load(unit, holder)
+    if stored is not None and _is_old(stored.shown(context), before):
         unit.delete(_key(holder))
 
 
@@ -106,14 +118,14 @@ def _key(holder: LeaseHolder) -> Key:
     return Key(key_layout.WORKER, key_layout.key_safe(names))
 
 
-def _to_value(kept: WorkerEntry) -> dict[str, Any]:
-    value = asdict(kept.record) | {name: list(getattr(kept.record, name)) for name in _LISTS}
-    times = {name: getattr(kept.record, name) for name in _TIMES}
+def _to_value(stored: WorkerEntry) -> dict[str, Any]:
+    value = asdict(stored.record) | {name: list(getattr(stored.record, name)) for name in _LISTS}
+    times = {name: getattr(stored.record, name) for name in _TIMES}
     value |= {name: moment and key_layout.time_key(moment) for name, moment in times.items()}
-    value |= {"topology": kept.record.topology.value, "is_alive": False}
+    value |= {"topology": stored.record.topology.value, "is_alive": False}
     value |= {
-        "alive_at": kept.alive and kept.alive.at,
-        "alive_boot": kept.alive and kept.alive.boot,
+        "alive_at": stored.alive and stored.alive.at,
+        "alive_boot": stored.alive and stored.alive.boot,
     }
     return {name: each for name, each in value.items() if each is not None}
 
@@ -121,7 +133,7 @@ def _to_value(kept: WorkerEntry) -> dict[str, Any]:
 def _from_value(value: Value) -> WorkerEntry:
     own = {name: each for name, each in value.items() if not name.startswith("alive_")}
     own |= {name: tuple(own[name]) for name in _LISTS}
-    own |= {name: key_layout.at_stamp(own[name]) if name in own else None for name in _TIMES}
+    own |= {name: key_layout.from_time_key(own[name]) if name in own else None for name in _TIMES}
     own["topology"] = Topology(own["topology"])
     alive = LeaseExpiry(value["alive_at"], value["alive_boot"]) if "alive_at" in value else None
     return WorkerEntry(WorkerRecord(**own), alive)

@@ -1,4 +1,4 @@
-"""Groups: their records, what members do to them, and what they do to members."""
+"""Group records: codec, load and save, and the effects of members on their group."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,10 @@ CLOSING, FILLING, EMPTIED = "closing", "filling", "emptied"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecord:
-    """A group's record: `entered` members ever came, `present` are there, `left` have not ended."""
+    """A group with its counters.
+
+    `entered` members were ever added, `present` exist, and `left` have not ended.
+    """
 
     group: Group
     entered: int = 0
@@ -42,11 +45,13 @@ class GroupRecord:
 
     @property
     def is_over(self) -> bool:
+        """True if the group is sealed or closing, and all members have ended."""
         is_complete = self.group.sealed_at is not None or self.group.closing is not None
         return is_complete and not self.left
 
 
 async def load(unit: UnitOfWork, group_id: str) -> GroupRecord | None:
+    """Return the record of a group, or None."""
     if not isinstance(group_id, str) or not is_storable(group_id):
         return None
     pointer = await unit.get(_pointer(group_id))
@@ -55,7 +60,7 @@ async def load(unit: UnitOfWork, group_id: str) -> GroupRecord | None:
 
 
 def save(unit: UnitOfWork, old: GroupRecord | None, new: GroupRecord | None) -> None:
-    """Write what became of it, with every entry that this changes."""
+    """Write the group with the index entries that changed; None as `new` deletes it."""
     before = {} if old is None else dict(_indexes(old))
     entries = {} if new is None else dict(_indexes(new))
     for key in before.keys() - entries.keys():
@@ -71,60 +76,60 @@ def save(unit: UnitOfWork, old: GroupRecord | None, new: GroupRecord | None) -> 
 
 
 async def why_refused(unit: UnitOfWork, new: NewJob) -> str | None:
-    """Why a job cannot become the member it wants to be; None if it can, or wants nothing."""
+    """Return why the job cannot join its group; None if it can, or joins none."""
     if not new.member:
         return None
-    kept = await load(unit, new.group_id or "")
-    if kept is None:
+    record = await load(unit, new.group_id or "")
+    if record is None:
         return membership_error(new, is_known=False, is_sealed=False, closing=None)
-    is_sealed = kept.group.sealed_at is not None
-    return membership_error(new, is_known=True, is_sealed=is_sealed, closing=kept.group.closing)
+    is_sealed = record.group.sealed_at is not None
+    return membership_error(new, is_known=True, is_sealed=is_sealed, closing=record.group.closing)
 
 
 async def enter(unit: UnitOfWork, group_id: str) -> None:
     """Count a new member."""
-    kept = await load(unit, group_id)
-    assert kept is not None
-    entered, present, left = kept.entered + 1, kept.present + 1, kept.left + 1
-    save(unit, kept, replace(kept, entered=entered, present=present, left=left))
+    record = await load(unit, group_id)
+    assert record is not None
+    entered, present, left = record.entered + 1, record.present + 1, record.left + 1
+    save(unit, record, replace(record, entered=entered, present=present, left=left))
 
 
 async def advance(
-    unit: UnitOfWork, was: JobRecord, now_kept: JobRecord, now: datetime, *, has_successor: bool
+    unit: UnitOfWork, was: JobRecord, after: JobRecord, now: datetime, *, has_successor: bool
 ) -> None:
-    """What the end of a member means for its group, in the unit that ends it."""
-    if now_kept.member is None:
+    """Apply the end of a member to its group, in the unit of work that ends it."""
+    if after.member is None:
         return
-    kept = await load(unit, now_kept.member)
-    if kept is None:
+    record = await load(unit, after.member)
+    if record is None:
         return
-    counted = _counted(kept, was, now_kept, has_successor=has_successor)
-    step = _step(counted, now_kept, has_successor=has_successor)
+    counted = _counted(record, was, after, has_successor=has_successor)
+    step = _step(counted, after, has_successor=has_successor)
     if step in (GroupAction.STOP, GroupAction.SKIP):
-        counted = await _stop(unit, counted, now_kept, ClosePolicy(step), now)
-    elif step is GroupAction.NEXT and was.job.state is not State.BLOCKED and kept.group.sealed_at:
-        await _unblock_next(unit, now_kept)
-    if counted != kept:
-        save(unit, kept, counted)
+        counted = await _stop(unit, counted, after, ClosePolicy(step), now)
+    elif step is GroupAction.NEXT and was.job.state is not State.BLOCKED and record.group.sealed_at:
+        await _unblock_next(unit, after)
+    if counted != record:
+        save(unit, record, counted)
 
 
 def _counted(
-    kept: GroupRecord, was: JobRecord, now_kept: JobRecord, *, has_successor: bool
+    record: GroupRecord, was: JobRecord, after: JobRecord, *, has_successor: bool
 ) -> GroupRecord:
-    ended = int(now_kept.job.is_final) - int(was.job.is_final)
+    ended = int(after.job.is_final) - int(was.job.is_final)
     came = int(has_successor)
-    return replace(kept, left=kept.left - ended + came, present=kept.present + came)
+    return replace(record, left=record.left - ended + came, present=record.present + came)
 
 
-def _step(kept: GroupRecord, member: JobRecord, *, has_successor: bool) -> GroupAction:
+def _step(record: GroupRecord, member: JobRecord, *, has_successor: bool) -> GroupAction:
     is_over = member.job.is_final and not member.is_followed and not has_successor
-    if not is_over or kept.group.closing is not None:
+    if not is_over or record.group.closing is not None:
         return GroupAction.NOTHING
-    return action_after_member(kept.group.mode, kept.group.on_failure, member.job.state)
+    return action_after_member(record.group.mode, record.group.on_failure, member.job.state)
 
 
 async def _stop(
-    unit: UnitOfWork, kept: GroupRecord, member: JobRecord, closing: ClosePolicy, now: datetime
+    unit: UnitOfWork, record: GroupRecord, member: JobRecord, closing: ClosePolicy, now: datetime
 ) -> GroupRecord:
     await job_repository.append_event(
         unit,
@@ -133,9 +138,9 @@ async def _stop(
         job_id=member.job.id,
         token=member.job.token,
         reason=closing.value,
-        detail=kept.group.id,
+        detail=record.group.id,
     )
-    return replace(kept, group=replace(kept.group, closing=closing, reason=MEMBER_FAILED))
+    return replace(record, group=replace(record.group, closing=closing, reason=MEMBER_FAILED))
 
 
 async def _unblock_next(unit: UnitOfWork, member: JobRecord) -> None:
@@ -147,28 +152,30 @@ async def _unblock_next(unit: UnitOfWork, member: JobRecord) -> None:
 
 async def unblock(unit: UnitOfWork, job_id: str) -> bool:
     """Let a blocked member wait for its time only; whether it was blocked."""
-    kept = await job_repository.load(unit, job_id)
-    if kept is None or kept.is_detached or kept.job.state is not State.BLOCKED:
+    record = await job_repository.load(unit, job_id)
+    if record is None or record.is_detached or record.job.state is not State.BLOCKED:
         return False
-    job_repository.save(unit, kept, replace(kept, job=replace(kept.job, state=State.SCHEDULED)))
+    job_repository.save(
+        unit, record, replace(record, job=replace(record.job, state=State.SCHEDULED))
+    )
     return True
 
 
 async def members(unit: UnitOfWork, group_id: str) -> list[Value]:
-    """What is known of every member without reading its job, in the order they came."""
+    """Return the index entries of all members, in the order they were added."""
     found = await unit.range(KeyRange(key_layout.member_part(group_id)), limit=ALL)
     return [entry.value for entry in found]
 
 
-def counted(kept: GroupRecord, all_members: Sequence[Value]) -> Group:
-    """The group with its members counted, a chain by its last job."""
+def counted(record: GroupRecord, all_members: Sequence[Value]) -> Group:
+    """Return the group with its members counted, a chain by its last job."""
     last = [each for each in all_members if not each["followed"]]
     counts = Counter(State.RUNNING if each["loose"] else State(each["state"]) for each in last)
-    return replace(kept.group, counts=dict(counts))
+    return replace(record.group, counts=dict(counts))
 
 
 async def listed(unit: UnitOfWork, part: str, *, limit: int) -> list[GroupRecord]:
-    """The groups that an index of groups names."""
+    """Return the groups that an index part names."""
     entries: list[StoredItem] = await unit.range(KeyRange(part), limit=limit)
     keys = [key_of(entry.value["seq"]) for entry in entries]
     await unit.fetch(keys)
@@ -176,14 +183,14 @@ async def listed(unit: UnitOfWork, part: str, *, limit: int) -> list[GroupRecord
     return [from_value(value) for value in values if value is not None]
 
 
-def _indexes(kept: GroupRecord) -> Iterator[tuple[Key, Value]]:
-    group, entry = kept.group, {"seq": kept.group.seq}
+def _indexes(record: GroupRecord) -> Iterator[tuple[Key, Value]]:
+    group, entry = record.group, {"seq": record.group.seq}
     yield _pointer(group.id), entry
     if group.sealed_at is None and group.closing is None:
         yield Key(FILLING, key_layout.deadline_sort(group.created_at, group.seq)), entry
-    if group.closing is not None and not kept.is_swept:
+    if group.closing is not None and not record.is_swept:
         yield Key(CLOSING, key_layout.number(group.seq)), entry
-    if kept.is_swept and group.sealed_at is None:
+    if record.is_swept and group.sealed_at is None:
         yield Key(EMPTIED, key_layout.number(group.seq)), entry
 
 
@@ -192,12 +199,13 @@ def _pointer(group_id: str) -> Key:
 
 
 def key_of(seq: int) -> Key:
-    """Where the group of that number is."""
+    """Return the key of the group with that number."""
     return Key(key_layout.GROUP, key_layout.number(seq))
 
 
-def to_value(kept: GroupRecord) -> Value:
-    group = kept.group
+def to_value(record: GroupRecord) -> Value:
+    """Return the stored value of a group."""
+    group = record.group
     value: dict[str, Any] = {
         "id": group.id,
         "seq": group.seq,
@@ -209,15 +217,16 @@ def to_value(kept: GroupRecord) -> Value:
         "sealed_at": group.sealed_at and key_layout.time_key(group.sealed_at),
         "closing": group.closing and group.closing.value,
         "reason": group.reason,
-        "entered": kept.entered,
-        "present": kept.present,
-        "left": kept.left,
-        "is_swept": kept.is_swept,
+        "entered": record.entered,
+        "present": record.present,
+        "left": record.left,
+        "is_swept": record.is_swept,
     }
     return {name: each for name, each in value.items() if each is not None}
 
 
 def from_value(value: Value) -> GroupRecord:
+    """Return the group record of a stored value."""
     sealed_at, closing = value.get("sealed_at"), value.get("closing")
     group = Group(
         id=value["id"],
@@ -226,8 +235,8 @@ def from_value(value: Value) -> GroupRecord:
         mode=GroupMode(value["mode"]),
         on_failure=OnMemberFailure(value["on_failure"]),
         total=value["total"],
-        created_at=key_layout.at_stamp(value["created_at"]),
-        sealed_at=None if sealed_at is None else key_layout.at_stamp(sealed_at),
+        created_at=key_layout.from_time_key(value["created_at"]),
+        sealed_at=None if sealed_at is None else key_layout.from_time_key(sealed_at),
         closing=None if closing is None else ClosePolicy(closing),
         reason=value.get("reason"),
         counts={},

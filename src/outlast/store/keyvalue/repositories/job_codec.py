@@ -1,4 +1,4 @@
-"""A job as it is kept: the record that S2's readers know, and the index entries that go with it."""
+"""Job record codec: the record in the S2 format, and the index entries of a job."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -11,8 +11,8 @@ from outlast.core.ids import RunId
 from outlast.core.job import DedupeKey, Job, Slot
 from outlast.core.state import WAITING, State
 from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.clocks import LeaseExpiry
 from outlast.store.keyvalue.engine import Key, Value
-from outlast.store.keyvalue.leases import LeaseExpiry
 
 STATUS: Final = {
     State.NEW: "pending",
@@ -27,7 +27,7 @@ STATUS: Final = {
     State.SKIPPED: "cancelled",
     State.CANCELLED: "cancelled",
 }
-"""S2's words for our states, but for what `status` says."""
+"""Word of the S2 format for each state, except where `status` differs."""
 
 _TIMES: Final = (
     "created_at",
@@ -45,10 +45,10 @@ _RENAMED: Final = {
     "available_at": "scheduled_for",
     "failures": "attempts",
 }
-"""Where S2 has another word for what we have."""
+"""Field names of the S2 format that differ from those of `Job`."""
 
 SECOND: Final = 1_000_000
-"""In microseconds."""
+"""Microseconds per second."""
 
 _STATES: Final = frozenset(state.value for state in State)
 _LATER: Final = frozenset({State.SCHEDULED, State.RETRY_WAIT})
@@ -56,12 +56,12 @@ _LATER: Final = frozenset({State.SCHEDULED, State.RETRY_WAIT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job and all that its record knows beside it.
+    """A job with all that is stored beside it.
 
-    `is_loose`: its state is lost; somebody broke the record, and recovery will settle it.
-    `is_counted`: its run is one of a number that its queue limits, so its end makes room.
-    `series` is that of the slot it was made for itself; the job after it in a chain has none.
-    `is_followed`: its successor was written by the change that ended it, not by hand.
+    `is_detached`: the record has no valid state; recovery settles it.
+    `is_counted`: the run counts against the queue's limit, so its end frees capacity.
+    `series` is that of the slot the job was made for; the successor in a chain has none.
+    `is_followed`: the change that ended the job wrote its successor, not a manual retry.
     """
 
     job: Job
@@ -84,46 +84,48 @@ class JobRecord:
 
     @property
     def is_open(self) -> bool:
+        """True if a run is open."""
         return self.lease is not None
 
     def is_locked(self, now: datetime) -> bool:
-        """Whether it waits under a lock that is not over: somebody wrote that by hand, for we
-        lock a job and open its run in one write."""
+        """Return True if a waiting job has an unexpired lock, which only a manual edit writes."""
         return not self.is_open and self.lease_until is not None and self.lease_until >= now
 
 
-def to_value(kept: JobRecord) -> Value:
-    """The record of a job; what is None is left out."""
-    job = kept.job
+def to_value(record: JobRecord) -> Value:
+    """Return the stored value of a job, without fields that are None."""
+    job = record.job
     own = {field.name: _plain(getattr(job, field.name)) for field in fields(Job)}
-    record = {_RENAMED.get(name, name): value for name, value in own.items()}
-    record |= {
+    fields_by_name = {_RENAMED.get(name, name): value for name, value in own.items()}
+    fields_by_name |= {
         "status": status(job),
-        "locked_by": job.holder if kept.is_open else None,
-        "lock_expires_at": _plain(kept.lease_until),
-        "last_error": kept.last_error,
+        "locked_by": job.holder if record.is_open else None,
+        "lock_expires_at": _plain(record.lease_until),
+        "last_error": record.last_error,
         "completed_at": own["finished_at"] if _is_completed(job) else None,
-        "root_seq": kept.root_seq,
-        "lease_at": kept.lease and kept.lease.at,
-        "lease_boot": kept.lease and kept.lease.boot,
-        "run_id": kept.run_id,
-        "run_started_at": _plain(kept.run_started_at),
-        "is_counted": kept.is_counted or None,
-        "successor": kept.successor,
-        "is_followed": kept.is_followed or None,
-        "dedupe_key": kept.key and kept.key.key,
-        "dedupe_bucket": kept.key and kept.key.bucket,
-        "active_key": kept.active_key,
-        "series": kept.series,
-        "member": kept.member,
-        "reservation": kept.reservation,
+        "root_seq": record.root_seq,
+        "lease_at": record.lease and record.lease.at,
+        "lease_boot": record.lease and record.lease.boot,
+        "run_id": record.run_id,
+        "run_started_at": _plain(record.run_started_at),
+        "is_counted": record.is_counted or None,
+        "successor": record.successor,
+        "is_followed": record.is_followed or None,
+        "dedupe_key": record.key and record.key.key,
+        "dedupe_bucket": record.key and record.key.bucket,
+        "active_key": record.active_key,
+        "series": record.series,
+        "member": record.member,
+        "reservation": record.reservation,
     }
-    return {name: value for name, value in record.items() if value is not None}
+    return {name: value for name, value in fields_by_name.items() if value is not None}
 
 
 def status(job: Job) -> str:
-    """S2's word for how it stands: what was only put off has not failed, and what ran and found
-    nothing to do is done."""
+    """Return the word of the S2 format for the job's state.
+
+    A job put off without a failure is pending. A job that ran and skipped is completed.
+    """
     if job.state is State.RETRY_WAIT and not job.failures:
         return "pending"
     return "completed" if _is_completed(job) else STATUS[job.state]
@@ -134,10 +136,11 @@ def _is_completed(job: Job) -> bool:
 
 
 def from_value(value: Value) -> JobRecord:
+    """Return the record of a stored value; an unknown state makes it detached."""
     own: dict[str, Any] = {f.name: value.get(_RENAMED.get(f.name, f.name)) for f in fields(Job)}
     own |= {name: _moment(own[name]) for name in _TIMES}
-    is_loose = own["state"] not in _STATES
-    state = State.RUNNING if is_loose else State(own["state"])
+    is_detached = own["state"] not in _STATES
+    state = State.RUNNING if is_detached else State(own["state"])
     own |= {"state": state, "delivery": Delivery(own["delivery"])}
     return JobRecord(
         job=Job(**own),
@@ -155,48 +158,53 @@ def from_value(value: Value) -> JobRecord:
         member=value.get("member"),
         reservation=value.get("reservation"),
         last_error=value.get("last_error"),
-        is_detached=is_loose,
+        is_detached=is_detached,
         pending=value.get("pending"),
     )
 
 
-def indexes(kept: JobRecord) -> dict[Key, Value]:
-    """Every entry that must be there while the job stands so."""
-    return dict(_indexes(kept))
+def indexes(record: JobRecord) -> dict[Key, Value]:
+    """Return all index entries that the job must have in its state."""
+    return dict(_indexes(record))
 
 
-def _indexes(kept: JobRecord) -> Iterator[tuple[Key, Value]]:
-    job = kept.job
+def _indexes(record: JobRecord) -> Iterator[tuple[Key, Value]]:
+    job = record.job
     yield key_layout.pointer(job.id), {"sort": key_layout.job_sort(job)}
-    yield key_layout.seq_key(job.seq), _number(kept)
-    if kept.key is not None:
-        yield key_layout.dedupe_key(kept.key), dedupe(job)
-    if kept.member is not None:
-        yield Key(key_layout.member_part(kept.member), key_layout.number(job.seq)), _member(kept)
-    if not kept.is_detached:
-        yield from _place(kept)
+    yield key_layout.seq_key(job.seq), _number(record)
+    if record.key is not None:
+        yield key_layout.dedupe_key(record.key), dedupe(job)
+    if record.member is not None:
+        yield (
+            Key(key_layout.member_part(record.member), key_layout.number(job.seq)),
+            _member(record),
+        )
+    if not record.is_detached:
+        yield from _place(record)
 
 
-def _number(kept: JobRecord) -> dict[str, Any]:
-    """Whose number it is; of a root that was made for a slot, which one is to be its own."""
-    job = kept.job
+def _number(record: JobRecord) -> dict[str, Any]:
+    """Return the entry of the job's number; for a root made for a slot, with that slot."""
+    job = record.job
     if job.slot_at is None or job.retry_of is not None:
         return {"id": job.id}
-    slot = Slot(series=kept.series or "", at=job.slot_at)
+    slot = Slot(series=record.series or "", at=job.slot_at)
     return {"id": job.id, "slot": key_layout.slot_key(slot).sort}
 
 
-def _place(kept: JobRecord) -> Iterator[tuple[Key, Value]]:
-    """Where it waits, runs, or has ended."""
-    job = kept.job
+def _place(record: JobRecord) -> Iterator[tuple[Key, Value]]:
+    """Yield the entry of its state: waiting, running or ended."""
+    job = record.job
     if job.state in WAITING:
         yield from _waiting(job)
-    elif kept.lease is not None:
-        sort = f"{kept.lease.boot}#{key_layout.number(kept.lease.at)}.{key_layout.number(job.seq)}"
-        yield Key(key_layout.OPEN + job.queue, sort), _open(kept)
+    elif record.lease is not None:
+        sort = (
+            f"{record.lease.boot}#{key_layout.number(record.lease.at)}.{key_layout.number(job.seq)}"
+        )
+        yield Key(key_layout.OPEN + job.queue, sort), _open(record)
     elif job.finished_at is not None:
         sort = key_layout.deadline_sort(job.finished_at, job.seq)
-        yield Key(key_layout.ENDED, sort), _end(kept)
+        yield Key(key_layout.ENDED, sort), _end(record)
 
 
 def _waiting(job: Job) -> Iterator[tuple[Key, Value]]:
@@ -211,7 +219,7 @@ def _waiting(job: Job) -> Iterator[tuple[Key, Value]]:
 
 
 def _ready_entry(job: Job) -> dict[str, Any]:
-    """All that a claim chooses by."""
+    """Return all that a claim selects by."""
     brief = {
         "id": job.id,
         "seq": job.seq,
@@ -228,9 +236,9 @@ def _ready_entry(job: Job) -> dict[str, Any]:
     return {name: value for name, value in brief.items() if value is not None}
 
 
-def _open(kept: JobRecord) -> dict[str, Any]:
-    job = kept.job
-    assert kept.lease is not None
+def _open(record: JobRecord) -> dict[str, Any]:
+    job = record.job
+    assert record.lease is not None
     return {
         "id": job.id,
         "seq": job.seq,
@@ -240,15 +248,15 @@ def _open(kept: JobRecord) -> dict[str, Any]:
         "once": job.delivery is Delivery.ONCE,
         "holder": job.holder,
         "boot": job.boot_id,
-        "started": to_micros(kept.run_started_at) if kept.run_started_at else 0,
-        "lease_at": kept.lease.at,
-        "lease_boot": kept.lease.boot,
+        "started": to_micros(record.run_started_at) if record.run_started_at else 0,
+        "lease_at": record.lease.at,
+        "lease_boot": record.lease.boot,
         "cancel": job.cancel_requested,
     }
 
 
-def _end(kept: JobRecord) -> dict[str, Any]:
-    job = kept.job
+def _end(record: JobRecord) -> dict[str, Any]:
+    job = record.job
     return {
         "id": job.id,
         "seq": job.seq,
@@ -256,40 +264,43 @@ def _end(kept: JobRecord) -> dict[str, Any]:
         "queue": job.queue,
         "state": job.state.value,
         "at": to_micros(job.finished_at) if job.finished_at else 0,
-        "tip": kept.successor is None,
-        "makes_room": kept.is_counted,
+        "tip": record.successor is None,
+        "makes_room": record.is_counted,
     }
 
 
-def _member(kept: JobRecord) -> dict[str, Any]:
-    job = kept.job
+def _member(record: JobRecord) -> dict[str, Any]:
+    job = record.job
     return {
         "id": job.id,
         "seq": job.seq,
-        "root": kept.root_seq,
+        "root": record.root_seq,
         "state": job.state.value,
-        "followed": kept.is_followed,
+        "followed": record.is_followed,
         "asked": job.cancel_requested,
-        "loose": kept.is_detached,
+        "loose": record.is_detached,
     }
 
 
 def dedupe(job: Job) -> dict[str, Any]:
-    """S2's dedupe record: it points at the job, and moves with it."""
+    """Return the dedupe record in the S2 format; it points at the job and moves with it."""
     return {"job_id": job.root_id, "job_pk": key_layout.JOB, "job_sk": key_layout.job_sort(job)}
 
 
-def tombstone(kept: JobRecord, key: DedupeKey, until: datetime | None) -> dict[str, Any]:
-    """What stays of it when its job is pruned; with a bucket only until then, if that is said."""
-    left: dict[str, Any] = {**dedupe(kept.job), "purged": True}
+def tombstone(record: JobRecord, key: DedupeKey, until: datetime | None) -> dict[str, Any]:
+    """Return what stays of a dedupe record when its job is pruned.
+
+    With a bucket it expires at `until`, if given.
+    """
+    left: dict[str, Any] = {**dedupe(record.job), "purged": True}
     if until is None or not key.bucket:
         return left
     return {**left, "expires_at": to_micros(until) // SECOND}
 
 
-def is_over(record: Value, now: datetime) -> bool:
-    """Whether it is past its time; an engine may take days to take it away."""
-    return "expires_at" in record and record["expires_at"] * SECOND <= to_micros(now)
+def is_expired(value: Value, now: datetime) -> bool:
+    """Return True if the record has expired; the engine may delete it days later."""
+    return "expires_at" in value and value["expires_at"] * SECOND <= to_micros(now)
 
 
 def _dedupe(value: Value) -> DedupeKey | None:
@@ -307,4 +318,4 @@ def _word(value: Any) -> Any:
 
 
 def _moment(text: str | None) -> datetime | None:
-    return None if text is None else key_layout.at_stamp(text)
+    return None if text is None else key_layout.from_time_key(text)

@@ -1,4 +1,4 @@
-"""Jobs in and out of a unit: a record is never written without its index entries."""
+"""Job repository: a record is never written without its index entries."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ ALL = 1_000_000
 
 
 async def load(unit: UnitOfWork, job_id: str) -> JobRecord | None:
-    """The job as it stands; None if there is none."""
-    [kept] = await load_many(unit, [job_id])
-    return kept
+    """Return the record of a job, or None."""
+    [record] = await load_many(unit, [job_id])
+    return record
 
 
 async def load_many(unit: UnitOfWork, job_ids: Sequence[str]) -> list[JobRecord | None]:
-    """Each job, in the order asked."""
+    """Return the records of jobs, in order; None for those that do not exist."""
     pointers = [key_layout.pointer(job_id) for job_id in job_ids]
     guesses = [sort for job_id in job_ids if (sort := unit.seen.at(job_id)) is not None]
     await unit.fetch([*pointers, *(Key(key_layout.JOB, sort) for sort in guesses)])
@@ -39,7 +39,7 @@ async def load_many(unit: UnitOfWork, job_ids: Sequence[str]) -> list[JobRecord 
 
 
 async def load_at(unit: UnitOfWork, sort: str) -> JobRecord | None:
-    """The job whose record is there, for whoever came by an index entry; None if it has moved."""
+    """Return the job at an index entry's location; None if it has moved."""
     value = await unit.get(Key(key_layout.JOB, sort))
     return None if value is None else await _at(unit, sort)
 
@@ -47,10 +47,10 @@ async def load_at(unit: UnitOfWork, sort: str) -> JobRecord | None:
 async def _behind(unit: UnitOfWork, pointer: Key, sort: str) -> JobRecord | None:
     if await unit.get(Key(key_layout.JOB, sort)) is not None:
         return await _at(unit, sort)
-    # Either it was moved between the two reads, or somebody deleted its record by hand, and
-    # nothing else of it: then nothing is there between two looks at one and the same pointer.
-    [record] = await unit.engine.get([Key(key_layout.JOB, sort)])
-    if record is None and await unit.is_unchanged([pointer]):
+    # Either the job moved between the two reads, or its record alone was deleted manually. In the
+    # second case the record is missing while the pointer stays unchanged.
+    [stored] = await unit.engine.get([Key(key_layout.JOB, sort)])
+    if stored is None and await unit.is_unchanged([pointer]):
         return None
     raise ReadConflict
 
@@ -58,21 +58,21 @@ async def _behind(unit: UnitOfWork, pointer: Key, sort: str) -> JobRecord | None
 async def _at(unit: UnitOfWork, sort: str) -> JobRecord:
     value = await unit.get(Key(key_layout.JOB, sort))
     assert value is not None
-    kept = from_value(value)
-    unit.seen.note(kept.job.id, sort)
-    if kept.pending is not None:
-        await _require_finished(unit, Key(key_layout.PENDING, kept.pending))
-    return await _rebuild_detached(unit, kept) if kept.is_detached else kept
+    record = from_value(value)
+    unit.seen.note(record.job.id, sort)
+    if record.pending is not None:
+        await _require_finished(unit, Key(key_layout.PENDING, record.pending))
+    return await _rebuild_detached(unit, record) if record.is_detached else record
 
 
-async def _require_finished(unit: UnitOfWork, note: Key) -> None:
-    """The mark stays until the job is written again; the note itself tells."""
-    if (await unit.engine.get([note]))[0] is not None:
-        raise PendingIntent(note)
+async def _require_finished(unit: UnitOfWork, intent: Key) -> None:
+    """Raise PendingIntent while the intent exists; the job's mark may outlive it."""
+    if (await unit.engine.get([intent]))[0] is not None:
+        raise PendingIntent(intent)
 
 
 def save(unit: UnitOfWork, old: JobRecord | None, new: JobRecord | None) -> None:
-    """Write what became of the job, with every entry that this changes."""
+    """Write the job with the index entries that changed; None as `new` deletes it."""
     before = {} if old is None else indexes(old)
     after = {} if new is None else indexes(new)
     for key in before.keys() - after.keys():
@@ -112,7 +112,7 @@ async def append_event(
     detail: str | None = None,
     queue: str | None = None,
 ) -> int:
-    """Record an event, in this unit; its number."""
+    """Append an event in this unit of work, and return its number."""
     number = await unit.next_event()
     event = {
         "id": number,
@@ -131,15 +131,15 @@ async def append_event(
     return number
 
 
-async def _rebuild_detached(unit: UnitOfWork, kept: JobRecord) -> JobRecord:
-    """A job whose place is lost: as its runs and its chain bear it out."""
-    closed = await runs.closed(unit, kept.job)
-    before = await _chained_from(unit, kept.job)
+async def _rebuild_detached(unit: UnitOfWork, record: JobRecord) -> JobRecord:
+    """Return a detached job with the counters that its runs and chain prove."""
+    closed = await runs.closed(unit, record.job)
+    before = await _chained_from(unit, record.job)
     ended = Counter(run.status for run in closed)
     last = closed[-1] if closed else None
     failures, losses = (before.failures, before.losses) if before else (0, 0)
     job = replace(
-        kept.job,
+        record.job,
         state=State.RUNNING,
         reason=None,
         priority=0,
@@ -154,11 +154,11 @@ async def _rebuild_detached(unit: UnitOfWork, kept: JobRecord) -> JobRecord:
         finished_at=None,
         progress=None,
     )
-    return replace(kept, job=job, lease=None, lease_until=None, run_id=None, run_started_at=None)
+    return replace(record, job=job, lease=None, lease_until=None, run_id=None, run_started_at=None)
 
 
 async def _chained_from(unit: UnitOfWork, job: Job) -> Job | None:
-    """The job whose closing write brought this one about; one retried by hand has none."""
+    """Return the job whose end wrote this one as its successor; None after a manual retry."""
     if job.retry_of is None:
         return None
     told = await unit.range(key_layout.of_job(key_layout.EVENT, job.retry_of), limit=ALL)
@@ -170,8 +170,8 @@ async def _chained_from(unit: UnitOfWork, job: Job) -> Job | None:
 
 
 async def all_jobs(unit: UnitOfWork, *, after: int = 0, limit: int = ALL) -> list[JobRecord]:
-    """Jobs in the order in which they were stored, from behind that `seq` on."""
+    """Return the next jobs by number, above `after`."""
     span = KeyRange(key_layout.SEQ, key_layout.number(after + 1))
     entries = await unit.range(span, limit=limit)
     found = await load_many(unit, [entry.value["id"] for entry in entries])
-    return [kept for kept in found if kept is not None]
+    return [record for record in found if record is not None]

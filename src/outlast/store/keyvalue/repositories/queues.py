@@ -1,4 +1,4 @@
-"""Queues: how they are kept, what they let through, and where a new job goes in them."""
+"""Queue records: codec, load and save, gate, positions and the queue-name index."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,16 +9,17 @@ from outlast.core.ordering import Ordering, next_position
 from outlast.core.queue import Pause, QueueGate
 from outlast.store.contract.queues import Queue
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import Key, KeyRange, StoredItem, Value, Write
 from outlast.store.keyvalue.unit_of_work import PendingIntent, ReadConflict, UnitOfWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRecord:
-    """A queue as set, and what is going on in it.
+    """A queue's settings, and its current condition.
 
-    `is_listed`: it was set or paused, not only used. `reservation` is the number of its active
-    one, `reserved_for` the job of that. `plan` names a note of positions still to be written.
+    `is_listed`: it was set or paused, not only used. `reservation` is the number of the active one,
+    `reserved_for` its job. `plan` names an intent of positions still to be written.
     """
 
     queue: Queue
@@ -28,33 +29,35 @@ class QueueRecord:
     plan: str | None = None
 
     def shown(self, now: datetime) -> Queue:
-        """The queue as it stands: a pause whose time has passed is none."""
+        """Return the queue without a pause that has ended."""
         pause = self.queue.pause
         is_over = pause is not None and pause.is_over(now)
         return replace(self.queue, pause=None) if is_over else self.queue
 
     @property
     def needs_serial_claims(self) -> bool:
-        """Whether claims of it must go one at a time."""
+        """True if claims must go one at a time."""
         return self.queue.concurrency is not None or self.reservation is not None
 
 
 def key(name: str) -> Key:
+    """Return the key of a queue's record."""
     return Key(key_layout.QUEUE, key_layout.key_safe(name))
 
 
 async def load(unit: UnitOfWork, name: str) -> QueueRecord:
-    """The queue, or its defaults."""
+    """Return the queue's record, or defaults; raise PendingIntent if a plan is pending."""
     return _sound(name, await unit.get(key(name)))
 
 
 def span(name: str) -> KeyRange:
-    """For whoever reads it among others; `found` takes what comes of it."""
+    """Return the key range of the record, to read it among others; `found` takes the result."""
     part, sort = key(name)
     return KeyRange(part, sort, f"{sort}\0")
 
 
 def found(name: str, entries: Sequence[StoredItem]) -> QueueRecord:
+    """Return the record from the result of a read of `span`."""
     return _sound(name, entries[0].value if entries else None)
 
 
@@ -64,13 +67,14 @@ def _sound(name: str, value: Value | None) -> QueueRecord:
     return QueueRecord(queue=Queue(name=name)) if value is None else from_value(value)
 
 
-def save(unit: UnitOfWork, kept: QueueRecord) -> None:
-    """Write it; also as it is, so that only one of those who did so at once goes on."""
-    unit.put(key(kept.queue.name), to_value(kept))
+def save(unit: UnitOfWork, record: QueueRecord) -> None:
+    """Write the record; also unchanged, to conflict with concurrent units of work."""
+    unit.put(key(record.queue.name), to_value(record))
 
 
-def to_value(kept: QueueRecord) -> Value:
-    queue, pause = kept.queue, kept.queue.pause
+def to_value(record: QueueRecord) -> Value:
+    """Return the stored value of a queue."""
+    queue, pause = record.queue, record.queue.pause
     value: dict[str, Any] = {
         "name": queue.name,
         "ordering": queue.ordering.value,
@@ -79,15 +83,16 @@ def to_value(kept: QueueRecord) -> Value:
         "paused_at": pause and key_layout.time_key(pause.at),
         "pause_reason": pause and pause.reason,
         "paused_until": key_layout.time_key(pause.until) if pause and pause.until else None,
-        "is_listed": kept.is_listed,
-        "reservation": kept.reservation,
-        "reserved_for": kept.reserved_for,
-        "plan": kept.plan,
+        "is_listed": record.is_listed,
+        "reservation": record.reservation,
+        "reserved_for": record.reserved_for,
+        "plan": record.plan,
     }
     return {name: each for name, each in value.items() if each is not None}
 
 
 def from_value(value: Value) -> QueueRecord:
+    """Return the queue record of a stored value."""
     queue = Queue(
         name=value["name"],
         ordering=Ordering(value["ordering"]),
@@ -109,41 +114,42 @@ def _pause(value: Value) -> Pause | None:
         return None
     until = value.get("paused_until")
     return Pause(
-        at=key_layout.at_stamp(value["paused_at"]),
+        at=key_layout.from_time_key(value["paused_at"]),
         reason=value.get("pause_reason"),
-        until=key_layout.at_stamp(until) if until else None,
+        until=key_layout.from_time_key(until) if until else None,
     )
 
 
-async def gate(unit: UnitOfWork, kept: QueueRecord, now: datetime) -> QueueGate:
-    """What a claim meets; open runs are counted as far as the limit goes."""
-    limit = kept.queue.concurrency
-    running = [] if limit is None else await open_entries(unit, kept.queue.name, limit=limit)
+async def gate(unit: UnitOfWork, record: QueueRecord, now: datetime) -> QueueGate:
+    """Return the queue gate; counts open runs up to the queue's limit."""
+    limit = record.queue.concurrency
+    running = [] if limit is None else await open_entries(unit, record.queue.name, limit=limit)
     if len({entry.value["id"] for entry in running}) < len(running):
-        raise ReadConflict  # a lease was renewed meanwhile, and its run was met twice
+        raise ReadConflict  # a lease was renewed meanwhile, so its run was read twice
     return QueueGate(
-        is_paused=kept.shown(now).pause is not None,
+        is_paused=record.shown(now).pause is not None,
         concurrency=limit,
         open_runs=len(running),
-        is_reserved=kept.reservation is not None,
+        is_reserved=record.reservation is not None,
     )
 
 
 async def open_entries(unit: UnitOfWork, name: str, *, limit: int) -> list[StoredItem]:
+    """Return index entries of open runs."""
     return await unit.range(KeyRange(key_layout.OPEN + name), limit=limit)
 
 
 async def new_position(unit: UnitOfWork, name: str, priority: int) -> int:
-    """Behind those that wait; in a queue of explicit positions, one at a time."""
-    kept = await load(unit, name)
-    if kept.queue.ordering is Ordering.SCHEDULED:
+    """Return the position of a new job: behind the waiting ones, or 0 without positions."""
+    record = await load(unit, name)
+    if record.queue.ordering is Ordering.SCHEDULED:
         return 0
-    save(unit, kept)
-    return next_position((await ends(unit, name, priority))[1], kept.queue.gap)
+    save(unit, record)
+    return next_position((await ends(unit, name, priority))[1], record.queue.gap)
 
 
 async def ends(unit: UnitOfWork, name: str, priority: int) -> tuple[int | None, int | None]:
-    """The lowest and the highest position of the waiting jobs of that priority."""
+    """Return the lowest and the highest position of the waiting jobs of that priority."""
     spans = [
         key_layout.lane(part + name, priority) for part in (key_layout.READY, key_layout.LATER)
     ]
@@ -155,6 +161,14 @@ async def ends(unit: UnitOfWork, name: str, priority: int) -> tuple[int | None, 
 
 
 async def names(unit: UnitOfWork) -> list[str]:
-    """Every queue that ever had a job."""
+    """Return all queues that ever had a job."""
     found = await unit.range(KeyRange(key_layout.QUEUE_NAME), limit=1_000_000)
     return [entry.value["name"] for entry in found]
+
+
+async def register_queue(context: StoreContext, name: str) -> None:
+    """Write the queue name to its index before the first job; at most once per process."""
+    if name not in context.registered_queues:
+        key = Key(key_layout.QUEUE_NAME, name)
+        await context.engine.transact({key: None}, [Write(key, {"name": name})])
+        context.registered_queues.add(name)

@@ -1,4 +1,4 @@
-"""Runs and events out of their records."""
+"""Run and event records."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,65 +17,66 @@ from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 ALL = 1_000_000
 NEARBY = 4
-"""Records for each job that are read at once, though some of them may be another's."""
+"""Records per job that one range read may return, some of them of other jobs."""
 
 
-def closing(kept: JobRecord, change: Change, at: datetime) -> dict[str, Any]:
-    """The record of the run that this change closes."""
+def closing(record: JobRecord, change: Change, at: datetime) -> dict[str, Any]:
+    """Return the stored value of the run that the change closes."""
     assert change.move.run is not None
-    record = {
-        "run_id": kept.run_id,
-        "job_id": kept.job.id,
-        "token": kept.job.token,
+    fields = {
+        "run_id": record.run_id,
+        "job_id": record.job.id,
+        "token": record.job.token,
         "status": change.move.run.value,
         "reason": change.reason,
-        "holder": kept.job.holder,
-        "boot_id": kept.job.boot_id,
-        "started_at": key_layout.time_key(kept.run_started_at or at),
+        "holder": record.job.holder,
+        "boot_id": record.job.boot_id,
+        "started_at": key_layout.time_key(record.run_started_at or at),
         "finished_at": key_layout.time_key(at),
         "error": change.error,
         "result": change.result,
         "exit_code": change.exit_code,
         "log_path": change.log_path,
-        "progress": kept.job.progress,
+        "progress": record.job.progress,
     }
-    return {name: value for name, value in record.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-async def close(unit: UnitOfWork, kept: JobRecord, change: Change, at: datetime) -> None:
-    """Write the run closed, with what it leaves behind."""
-    unit.put(key_layout.run_key(kept.job.id, kept.job.token), closing(kept, change, at))
+async def close(unit: UnitOfWork, record: JobRecord, change: Change, at: datetime) -> None:
+    """Write the closed run with its artifacts."""
+    unit.put(key_layout.run_key(record.job.id, record.job.token), closing(record, change, at))
     if change.artifacts:
-        await append(unit, kept.job.id, kept.job.token, change.artifacts)
+        await append(unit, record.job.id, record.job.token, change.artifacts)
 
 
 async def append(unit: UnitOfWork, job_id: str, token: int, artifacts: Sequence[str]) -> None:
+    """Append artifacts to a run."""
     key = key_layout.artifacts_key(job_id, token)
     there = await unit.get(key)
     unit.put(key, {"artifacts": [*(there["artifacts"] if there else ()), *artifacts]})
 
 
 async def closed(unit: UnitOfWork, job: Job) -> list[RunRecord]:
-    """The closed runs of a job, the first one first."""
+    """Return the closed runs of a job, the first one first."""
     [found] = await closed_of(unit, [job])
     return found
 
 
 async def closed_of(unit: UnitOfWork, jobs: Sequence[Job]) -> list[list[RunRecord]]:
-    """The same of several, in as few requests as it takes."""
+    """Return the closed runs of several jobs, in few requests."""
     ids = [job.id for job in jobs]
     records = await of_jobs(unit, key_layout.RUN, ids)
     left = [_left(found) for found in await of_jobs(unit, key_layout.ARTIFACTS, ids)]
     return [
-        [record(each.value, job, own.get(each.value["token"], ())) for each in found]
+        [to_run(each.value, job, own.get(each.value["token"], ())) for each in found]
         for job, found, own in zip(jobs, records, left, strict=True)
     ]
 
 
 async def of_jobs(unit: UnitOfWork, part: str, job_ids: Sequence[str]) -> list[list[StoredItem]]:
-    """What a part holds of each job: by one request where that is most of what lies between them.
+    """Return what a part holds of each job, in one range read where the jobs lie close.
 
-    Ids are given in the order of time, so jobs that came one after the other lie together.
+    Ids rise with time, so jobs added one after the other lie together.
     """
     if not job_ids:
         return []
@@ -91,27 +92,27 @@ async def of_jobs(unit: UnitOfWork, part: str, job_ids: Sequence[str]) -> list[l
     return [by_job.get(job_id, []) for job_id in job_ids]
 
 
-async def all_of(unit: UnitOfWork, kept: JobRecord) -> list[RunRecord]:
-    """The closed ones, and the open one."""
-    done = await closed(unit, kept.job)
-    if not kept.is_open:
+async def all_of(unit: UnitOfWork, record: JobRecord) -> list[RunRecord]:
+    """Return the closed runs, and the open one."""
+    done = await closed(unit, record.job)
+    if not record.is_open:
         return done
-    if done and done[-1].token == kept.job.token:
-        raise ReadConflict  # it was closed since the job was read
-    [left] = await of_jobs(unit, key_layout.ARTIFACTS, [kept.job.id])
-    return [*done, _opened(kept, _left(left).get(kept.job.token, ()))]
+    if done and done[-1].token == record.job.token:
+        raise ReadConflict  # closed since the job was read
+    [left] = await of_jobs(unit, key_layout.ARTIFACTS, [record.job.id])
+    return [*done, _opened(record, _left(left).get(record.job.token, ()))]
 
 
 def _left(found: Sequence[StoredItem]) -> dict[int, tuple[str, ...]]:
-    """Artifacts by token."""
+    """Return artifacts by token."""
     return {
         int(each.key.sort.rpartition("#")[2], 16) - (1 << 63): tuple(each.value["artifacts"])
         for each in found
     }
 
 
-def record(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunRecord:
-    """A closed run; what it was given is its job's, frozen since its first claim."""
+def to_run(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunRecord:
+    """Return a closed run; its params are the job's, fixed since the first claim."""
     return RunRecord(
         run_id=RunId(value["run_id"]),
         job_id=JobId(value["job_id"]),
@@ -120,8 +121,8 @@ def record(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunReco
         reason=value.get("reason"),
         holder=value["holder"],
         boot_id=value["boot_id"],
-        started_at=key_layout.at_stamp(value["started_at"]),
-        finished_at=key_layout.at_stamp(value["finished_at"]),
+        started_at=key_layout.from_time_key(value["started_at"]),
+        finished_at=key_layout.from_time_key(value["finished_at"]),
         error=value.get("error"),
         result=value.get("result"),
         exit_code=value.get("exit_code"),
@@ -134,19 +135,19 @@ def record(value: Value, job: Job | None, artifacts: tuple[str, ...]) -> RunReco
     )
 
 
-def _opened(kept: JobRecord, artifacts: tuple[str, ...]) -> RunRecord:
-    job = kept.job
-    assert kept.run_id is not None
-    assert kept.run_started_at is not None
+def _opened(record: JobRecord, artifacts: tuple[str, ...]) -> RunRecord:
+    job = record.job
+    assert record.run_id is not None
+    assert record.run_started_at is not None
     return RunRecord(
-        run_id=kept.run_id,
+        run_id=record.run_id,
         job_id=job.id,
         token=job.token,
         status=RunStatus.RUNNING,
         reason=None,
         holder=job.holder or "?",
         boot_id=job.boot_id or "?",
-        started_at=kept.run_started_at,
+        started_at=record.run_started_at,
         finished_at=None,
         error=None,
         result=None,
@@ -161,9 +162,10 @@ def _opened(kept: JobRecord, artifacts: tuple[str, ...]) -> RunRecord:
 
 
 def event(value: Value) -> EventRecord:
+    """Return the event of a stored value."""
     return EventRecord(
         id=value["id"],
-        at=key_layout.at_stamp(value["at"]),
+        at=key_layout.from_time_key(value["at"]),
         job_id=value.get("job_id"),
         run_id=value.get("run_id"),
         kind=EventKind(value["kind"]),

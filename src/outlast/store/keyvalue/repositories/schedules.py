@@ -1,7 +1,7 @@
-"""Schedules: what was planned, where each stands, and what it is found by.
+"""Schedule records: plan, trigger state and index entries.
 
-Its plan, which may be long, is apart from its standing, which is all that a trigger reads and
-writes. Both carry its version, so that nobody takes half of an edit for the whole.
+The plan, which may be long, is apart from the trigger state, which is all that a trigger reads and
+writes. Both carry the version, so that a read detects half of an edit.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from outlast.store.keyvalue.unit_of_work import ReadConflict, UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerState:
-    """What the triggers of a schedule change, and what they compare."""
+    """What a trigger of the schedule compares and changes."""
 
     id: str
     version: int
@@ -29,47 +29,52 @@ class TriggerState:
 
     @property
     def trigger(self) -> Key | None:
-        """Where it is found when it is due; nowhere while it is off, or nothing follows."""
+        """Key of the due entry; None while disabled, or if no slot follows."""
         if not self.enabled or self.next_trigger_at is None:
             return None
         return Key(key_layout.TRIGGER, key_layout.trigger_sort(self.next_trigger_at, self.id))
 
 
 def record_keys(schedule_id: str) -> list[Key]:
-    """The two records of a schedule."""
-    return [Key(key_layout.SCHEDULE, schedule_id), standing_key(schedule_id)]
+    """Return the keys of the schedule's two records."""
+    return [Key(key_layout.SCHEDULE, schedule_id), trigger_state_key(schedule_id)]
 
 
-def standing_key(schedule_id: str) -> Key:
-    return Key(key_layout.STANDING, schedule_id)
+def trigger_state_key(schedule_id: str) -> Key:
+    """Return the key of the trigger state."""
+    return Key(key_layout.SCHEDULE_STATE, schedule_id)
 
 
 def name_key(name: str) -> Key:
+    """Return the key of the name entry."""
     return Key(key_layout.SCHEDULE_NAME, name)
 
 
 async def load(unit: UnitOfWork, schedule_id: str) -> Schedule | None:
-    """The schedule as it stands; None if there is none."""
+    """Return the schedule, or None; raise ReadConflict if its records differ in version."""
     await unit.fetch(record_keys(schedule_id))
-    planned, standing = [await unit.get(key) for key in record_keys(schedule_id)]
-    if planned is None and standing is None:
+    planned, state = [await unit.get(key) for key in record_keys(schedule_id)]
+    if planned is None and state is None:
         return None
-    if planned is None or standing is None or planned["version"] != standing["version"]:
-        raise ReadConflict  # it was edited between the two reads
-    return from_values(planned, standing)
+    if planned is None or state is None or planned["version"] != state["version"]:
+        raise ReadConflict  # edited between the two reads
+    return from_values(planned, state)
 
 
-async def load_standing(unit: UnitOfWork, schedule_id: str) -> TriggerState | None:
-    value = await unit.get(standing_key(schedule_id))
-    return None if value is None else _standing(value)
+async def load_trigger_state(unit: UnitOfWork, schedule_id: str) -> TriggerState | None:
+    """Return the trigger state, or None."""
+    value = await unit.get(trigger_state_key(schedule_id))
+    return None if value is None else _to_trigger_state(value)
 
 
 def save(unit: UnitOfWork, old: Schedule | None, new: Schedule | None) -> None:
-    """Write it with all that it is found by, whether that has changed or not: saving mends it."""
+    """Write the schedule with all its index entries, changed or not: saving repairs them."""
     known = new or old
     assert known is not None
     save_trigger_state(
-        unit, None if old is None else _stands(old), None if new is None else _stands(new)
+        unit,
+        None if old is None else _trigger_state(old),
+        None if new is None else _trigger_state(new),
     )
     if old is not None and (new is None or new.name != old.name):
         unit.delete(name_key(old.name))
@@ -83,47 +88,48 @@ def save(unit: UnitOfWork, old: Schedule | None, new: Schedule | None) -> None:
 def save_trigger_state(
     unit: UnitOfWork, old: TriggerState | None, new: TriggerState | None
 ) -> None:
-    """Write where it stands, and where it is found when it is due."""
+    """Write the trigger state and its due entry."""
     known = new or old
     assert known is not None
     if old is not None and old.trigger is not None:
         unit.delete(old.trigger)
     if new is None:
-        unit.delete(standing_key(known.id))
+        unit.delete(trigger_state_key(known.id))
         return
-    unit.put(standing_key(new.id), _standing_value(new))
+    unit.put(trigger_state_key(new.id), _trigger_state_value(new))
     if new.trigger is not None:
         unit.put(new.trigger, _trigger_value(new))
 
 
-def found_by(planned: Value | None, standing: Value | None) -> set[Key]:
-    """All that the two records of a schedule want to be found by; nothing, if it is gone."""
-    if planned is None or standing is None:
+def found_by(planned: Value | None, state: Value | None) -> set[Key]:
+    """Return the index entries that the two records require; none if the schedule is gone."""
+    if planned is None or state is None:
         return set()
-    trigger = _standing(standing).trigger
+    trigger = _to_trigger_state(state).trigger
     return {name_key(planned["name"]), *([] if trigger is None else [trigger])}
 
 
 def trigger_of(schedule: Schedule) -> Key | None:
-    """Where it is found when it is due."""
-    return _stands(schedule).trigger
+    """Return the key of the due entry, or None."""
+    return _trigger_state(schedule).trigger
 
 
-def from_values(planned: Value, standing: Value) -> Schedule:
-    stands = _standing(standing)
+def from_values(planned: Value, state: Value) -> Schedule:
+    """Return the schedule of its two stored values."""
+    trigger = _to_trigger_state(state)
     return Schedule(
-        id=stands.id,
+        id=trigger.id,
         plan=from_text(planned["name"], planned["plan"]),
-        version=stands.version,
-        created_at=key_layout.at_stamp(planned["created_at"]),
-        updated_at=key_layout.at_stamp(planned["updated_at"]),
-        next_slot=stands.next_slot,
-        next_trigger_at=stands.next_trigger_at,
-        last_triggered_at=stands.last_triggered_at,
+        version=trigger.version,
+        created_at=key_layout.from_time_key(planned["created_at"]),
+        updated_at=key_layout.from_time_key(planned["updated_at"]),
+        next_slot=trigger.next_slot,
+        next_trigger_at=trigger.next_trigger_at,
+        last_triggered_at=trigger.last_triggered_at,
     )
 
 
-def _stands(schedule: Schedule) -> TriggerState:
+def _trigger_state(schedule: Schedule) -> TriggerState:
     return TriggerState(
         id=schedule.id,
         version=schedule.version,
@@ -145,24 +151,24 @@ def _plan_value(schedule: Schedule) -> Value:
     }
 
 
-def _standing_value(standing: TriggerState) -> Value:
+def _trigger_state_value(state: TriggerState) -> Value:
     value: dict[str, Any] = {
-        "id": standing.id,
-        "version": standing.version,
-        "enabled": standing.enabled,
-        "next_slot": _text(standing.next_slot),
-        "next_trigger_at": _text(standing.next_trigger_at),
-        "last_triggered_at": _text(standing.last_triggered_at),
+        "id": state.id,
+        "version": state.version,
+        "enabled": state.enabled,
+        "next_slot": _text(state.next_slot),
+        "next_trigger_at": _text(state.next_trigger_at),
+        "last_triggered_at": _text(state.last_triggered_at),
     }
     return {name: each for name, each in value.items() if each is not None}
 
 
-def _trigger_value(standing: TriggerState) -> Value:
-    assert standing.next_trigger_at is not None
-    return {"id": standing.id, "at": to_micros(standing.next_trigger_at)}
+def _trigger_value(state: TriggerState) -> Value:
+    assert state.next_trigger_at is not None
+    return {"id": state.id, "at": to_micros(state.next_trigger_at)}
 
 
-def _standing(value: Value) -> TriggerState:
+def _to_trigger_state(value: Value) -> TriggerState:
     return TriggerState(
         id=value["id"],
         version=value["version"],
@@ -178,4 +184,4 @@ def _text(moment: datetime | None) -> str | None:
 
 
 def _moment(text: str | None) -> datetime | None:
-    return None if text is None else key_layout.at_stamp(text)
+    return None if text is None else key_layout.from_time_key(text)

@@ -1,8 +1,6 @@
-"""Slots: one record for each that was answered, and what becomes of it."""
+"""Slot records: one for each answered slot."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from outlast.core.ids import JobId
 from outlast.core.job import Job, Slot
@@ -10,36 +8,13 @@ from outlast.core.limits import check_name
 from outlast.core.schedule import SlotOutcome, SlotRecord
 from outlast.errors import InvalidArgument
 from outlast.store.keyvalue import key_layout
-from outlast.store.keyvalue.context import StoreContext
 from outlast.store.keyvalue.engine import Value
 from outlast.store.keyvalue.repositories.job_codec import JobRecord
 from outlast.store.keyvalue.unit_of_work import UnitOfWork
 
 
-async def listed(
-    desk: StoreContext, series: str, *, before: datetime | None, limit: int
-) -> list[SlotRecord]:
-    """Those of a series, the latest first."""
-    if not is_name(series):
-        return []
-    span = key_layout.slots_before(series, before)
-    found = await desk.engine.range(span, limit=limit, reverse=True)
-    return [from_value(entry.value) for entry in found]
-
-
-async def rows(
-    desk: StoreContext, series: str, moments: Sequence[datetime]
-) -> list[SlotRecord | None]:
-    """In the order asked; None where there is none."""
-    if not is_name(series):
-        return [None for _ in moments]
-    keys = [key_layout.slot_key(Slot(series=series, at=at)) for at in moments]
-    found = await desk.engine.get(keys) if keys else []
-    return [None if entry is None else from_value(entry.value) for entry in found]
-
-
 def is_name(text: str) -> bool:
-    """Whether it can be the name of anything."""
+    """Return True if the text is a valid name."""
     try:
         check_name(text, what="name")
     except InvalidArgument:
@@ -48,11 +23,12 @@ def is_name(text: str) -> bool:
 
 
 def save(unit: UnitOfWork, row: SlotRecord) -> None:
+    """Write the record of a slot."""
     unit.put(key_layout.slot_key(row.slot), _to_value(row))
 
 
 async def take_by_hand(unit: UnitOfWork, slot: Slot, job: Job) -> None:
-    """For a job that no schedule made: a slot that nobody answered, or without a job."""
+    """Assign a slot without a job to a job that no schedule made."""
     value = await unit.get(key_layout.slot_key(slot))
     there = None if value is None else from_value(value)
     row = SlotRecord(
@@ -67,29 +43,30 @@ async def take_by_hand(unit: UnitOfWork, slot: Slot, job: Job) -> None:
     save(unit, row)
 
 
-async def misfire(unit: UnitOfWork, kept: JobRecord) -> None:
-    """The job of a slot could not start in time: the slot stays its own, and was skipped."""
-    row = await held(unit, kept)
+async def misfire(unit: UnitOfWork, record: JobRecord) -> None:
+    """Mark the job's slot as skipped: the job missed its start deadline."""
+    row = await held(unit, record)
     if row is not None:
         save(unit, replace(row, outcome=SlotOutcome.SKIPPED))
 
 
-async def held(unit: UnitOfWork, kept: JobRecord) -> SlotRecord | None:
-    """The row of the slot that the job was made for, while it is the job's own."""
-    if kept.series is None or kept.job.slot_at is None:
+async def held(unit: UnitOfWork, record: JobRecord) -> SlotRecord | None:
+    """Return the slot that the job was made for, while it names the job."""
+    if record.series is None or record.job.slot_at is None:
         return None
-    value = await unit.get(key_layout.slot_key(Slot(series=kept.series, at=kept.job.slot_at)))
+    value = await unit.get(key_layout.slot_key(Slot(series=record.series, at=record.job.slot_at)))
     row = None if value is None else from_value(value)
-    return row if row is not None and row.job_id == kept.job.id else None
+    return row if row is not None and row.job_id == record.job.id else None
 
 
 def from_value(value: Value) -> SlotRecord:
+    """Return the slot record of a stored value."""
     job_id = value.get("job_id")
     return SlotRecord(
-        slot=Slot(series=value["series"], at=key_layout.at_stamp(value["slot_at"])),
+        slot=Slot(series=value["series"], at=key_layout.from_time_key(value["slot_at"])),
         outcome=SlotOutcome(value["outcome"]),
-        planned=key_layout.at_stamp(value["planned"]),
-        actual=key_layout.at_stamp(value["actual"]),
+        planned=key_layout.from_time_key(value["planned"]),
+        actual=key_layout.from_time_key(value["actual"]),
         schedule_id=value.get("schedule_id"),
         job_id=None if job_id is None else JobId(job_id),
         reason=value.get("reason"),

@@ -1,4 +1,4 @@
-"""DynamoDB as an engine: one table, `PK` and `SK`, conditional writes, boto3 in a few threads."""
+"""DynamoDB engine: one table with `PK` and `SK`, conditional writes, boto3 in threads."""
 
 import asyncio
 import random
@@ -15,17 +15,17 @@ from outlast.store.keyvalue.engines.dynamodb.items import VERSION, entry, key_it
 from outlast.store.keyvalue.engines.dynamodb.table import EXPIRES_AT, Table
 
 MOST_WRITES: Final = 100
-"""What AWS takes in one transaction; DynamoDB Local takes 10."""
+"""Writes in one transaction: AWS takes 100, DynamoDB Local takes 10."""
 
 BEAT: Final = 5.0
 POLL: Final = 5.0
 THREADS: Final = 16
 BATCH: Final = 100
-"""Keys in one batch of reads."""
+"""Keys in one batch read."""
 
-TRIES: Final = 12
-LONGEST_PAUSE: Final = 1.0
-FIRST_PAUSE: Final = 0.02
+MAX_ATTEMPTS: Final = 12
+MAX_PAUSE_S: Final = 1.0
+FIRST_PAUSE_S: Final = 0.02
 
 _AGAIN: Final = frozenset(
     {
@@ -36,11 +36,11 @@ _AGAIN: Final = frozenset(
         "TransactionConflictException",
     }
 )
-"""Somebody else was at one of the items, or there were too many requests: ask again."""
+"""Codes of a conflict with another request, or of throttling: the request is repeated."""
 
 
 class DynamoDBEngine:
-    """`DynamoDBEngine("jobs", region="eu-central-1")`; credentials are found as boto3 does."""
+    """`DynamoDBEngine("jobs", region="eu-central-1")`; boto3 finds the credentials."""
 
     def __init__(
         self,
@@ -53,42 +53,47 @@ class DynamoDBEngine:
         most_writes: int = MOST_WRITES,
         threads: ThreadPoolExecutor | None = None,
     ) -> None:
-        """`prefix` goes before every `PK`, for several stores in one table.
+        """Prepare an engine on a table; `open` connects.
 
-        Who brings `threads` keeps them; otherwise there are some from `open` to `close`.
+        `prefix` goes before every `PK`, for several stores in one table. `threads` stay with the
+        caller; without them, the engine has its own from `open` to `close`.
         """
         self._prefix = prefix
-        self.leases = None  # what expires here may still be there for days
+        self.leases = None  # DynamoDB may delete expired items days later
         self.limits = Limits(most_writes=most_writes, poll=POLL, beat=beat)
         self._table = Table(table, region=region, endpoint=endpoint, threads=THREADS)
-        self._lent = threads
+        self._caller_threads = threads
         self._threads: ThreadPoolExecutor | None = None
         self._marks = secrets.token_hex(8)
         self._count = 0
 
     def exists(self) -> bool:
+        """Return True if the table exists."""
         return self._table.exists()
 
     async def open(self) -> None:
+        """Start the threads, and create the table if it does not exist."""
         if self._threads is None:
-            own = self._lent or ThreadPoolExecutor(THREADS, thread_name_prefix="dynamodb")
+            own = self._caller_threads or ThreadPoolExecutor(THREADS, thread_name_prefix="dynamodb")
             self._threads = own
         await self._call(self._table.prepare)
 
     async def migrate(self) -> None:
-        """A table that somebody made by hand lets nothing expire."""
+        """Turn on item expiry, which a manually created table lacks."""
         await self._call(self._table.expire)
 
     async def close(self) -> None:
+        """Stop the engine's own threads; idempotent."""
         if self._threads is not None:
             threads, self._threads = self._threads, None
-            if threads is not self._lent:
+            if threads is not self._caller_threads:
                 await asyncio.to_thread(threads.shutdown)
 
     async def release_loop(self) -> None:
-        """Its threads belong to no loop."""
+        """No-op: threads belong to no loop."""
 
     async def get(self, keys: Sequence[Key]) -> list[StoredItem | None]:
+        """Return records in the order of `keys`, by consistent batch reads."""
         wanted = list(dict.fromkeys(keys))
         batches = [wanted[n : n + BATCH] for n in range(0, len(wanted), BATCH)]
         answers = await asyncio.gather(*(self._get(batch) for batch in batches))
@@ -98,15 +103,19 @@ class DynamoDBEngine:
     async def _get(self, keys: Sequence[Key]) -> list[StoredItem]:
         found: list[StoredItem] = []
         left = [key_item(key, self._prefix) for key in keys]
-        for number in range(TRIES):
+        for number in range(MAX_ATTEMPTS):
             items, left = await self._call(partial(self._table.read, left))
             found += [entry(item, self._prefix) for item in items]
             if not left:
                 return found
             await asyncio.sleep(_pause(number))
-        raise StoreBusy("DynamoDB is asked too much: it left out items again and again; ask later")
+        raise StoreBusy(
+            f"DynamoDB throttled the read: keys were still unprocessed after {MAX_ATTEMPTS} "
+            "attempts; retry later or raise the table's capacity"
+        )
 
     async def range(self, span: KeyRange, *, limit: int, reverse: bool = False) -> list[StoredItem]:
+        """Return the first records of a key range in order, or the last ones in reverse."""
         if span.end is not None and span.start >= span.end:
             return []
         found: list[StoredItem] = []
@@ -121,6 +130,7 @@ class DynamoDBEngine:
         return found[:limit]
 
     async def scan(self, start: str) -> AsyncIterator[StoredItem]:
+        """Yield all records of parts that begin with `start`; reads the whole table."""
         after = None
         while True:
             items, after = await self._call(partial(self._table.scan, self._prefix + start, after))
@@ -130,15 +140,17 @@ class DynamoDBEngine:
                 return
 
     async def ranges(self, asked: Sequence[tuple[KeyRange, int]]) -> list[list[StoredItem]]:
+        """Return the first records of each key range, by concurrent queries."""
         return await asyncio.gather(*(self.range(span, limit=limit) for span, limit in asked))
 
     async def transact(self, conditions: Conditions, writes: Sequence[Write]) -> bool:
+        """Write everything if all conditions hold; repeat on conflicts and throttling."""
         self._count += 1
         mark = f"{self._marks}{self._count:x}"
         items = [self._operation(write, conditions, mark) for write in writes]
         looked_at = conditions.keys() - {write.key for write in writes}
         items += [self._check(key, conditions[key]) for key in looked_at]
-        for number in range(TRIES):
+        for number in range(MAX_ATTEMPTS):
             reasons = await self._call(partial(self._table.write, items, mark))
             if not reasons:
                 return True
@@ -148,7 +160,7 @@ class DynamoDBEngine:
         return await self._is_ours(writes, mark)
 
     async def advance(self, counter: Key, by: int) -> int:
-        """In one request that nobody can get in the way of."""
+        """Add to a counter in one atomic request, and return it."""
         self._count += 1
         mark = f"{self._marks}{self._count:x}"
         where = key_item(counter, self._prefix)
@@ -156,7 +168,7 @@ class DynamoDBEngine:
         return last
 
     async def _is_ours(self, writes: Sequence[Write], mark: str) -> bool:
-        """Whether it was a try of ours, unanswered, that came first."""
+        """Return True if an earlier attempt, whose reply was lost, wrote it."""
         put = next((write for write in writes if write.value is not None), None)
         [found] = [None] if put is None else await self.get([put.key])
         return found is not None and found.version == mark
@@ -166,13 +178,15 @@ class DynamoDBEngine:
         parts: Sequence[str],
         heard: Callable[[Write], None],
     ) -> None:
-        """A table's stream lags and costs; polling finds what other processes write."""
+        """No watch: a table's stream lags and costs; polling finds other processes' writes."""
 
     async def time(self) -> datetime | None:
+        """Return the server's time."""
         await self._call(self._table.describe)
         return self._table.date
 
     async def describe(self) -> Mapping[str, str]:
+        """Return table name, status, item count and expiry."""
         described = await self._call(self._table.describe)
         return {
             "engine": "DynamoDB",
@@ -186,12 +200,13 @@ class DynamoDBEngine:
         try:
             name = self._table.expires_by()
         except StoreReadOnly:
-            return "unknown: we may not look"
+            return "unknown: no permission to read it"
         if not name:
             return "off; `outlast db migrate` turns it on"
-        return f"by {name}" if name == EXPIRES_AT else f"by {name}, so what is ours stays"
+        return f"by {name}" if name == EXPIRES_AT else f"by {name}, so tombstones stay"
 
     async def health_warnings(self) -> list[str]:
+        """Return no warnings."""
         return []
 
     def _operation(self, write: Write, conditions: Conditions, mark: str) -> dict[str, Any]:
@@ -225,6 +240,6 @@ def _condition(version: str | None) -> dict[str, Any]:
 
 
 def _pause(number: int) -> float:
-    """Full jitter, so that those who met do not meet again."""
-    most = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
-    return random.uniform(0, most)  # noqa: S311 - how long to pause is no secret
+    """Return a random pause (full jitter), so that rivals do not meet again."""
+    most = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**number)
+    return random.uniform(0, most)  # noqa: S311 - only spreads retries

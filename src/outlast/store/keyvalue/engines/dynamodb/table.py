@@ -1,4 +1,4 @@
-"""The table itself: its requests, one at a time and blocking, and what its refusals mean."""
+"""DynamoDB table: blocking requests, and translation of their errors."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,11 +35,11 @@ _TYPES: Final = [
     {"AttributeName": "SK", "AttributeType": "S"},
 ]
 EXPIRES_AT: Final = "expires_at"
-"""The attribute by which DynamoDB takes items away: seconds since 1970."""
+"""Attribute of item expiry: seconds since 1970."""
 
 _SINGLE: Final = {"Put": "put_item", "Delete": "delete_item"}
-_RIGHTS: Final = "grant it what the page on DynamoDB lists"
-_RENEW: Final = "renew the credentials, and see to the region and this machine's clock"
+_RIGHTS: Final = "grant the permissions that the page on DynamoDB lists"
+_RENEW: Final = "renew the credentials, and check the region and this machine's clock"
 _REFUSED: Final = {
     "AccessDeniedException": _RIGHTS,
     "ExpiredTokenException": _RENEW,
@@ -48,27 +48,27 @@ _REFUSED: Final = {
     "MissingAuthenticationTokenException": _RENEW,
     "UnrecognizedClientException": _RENEW,
 }
-"""Who may not, and what to do about it."""
+"""Error codes of refused access, with the remedy."""
 
 _NO_CREDENTIALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError"})
 
 
 _MAKING: Final = Lock()
-"""Making a client is no business of two threads."""
+"""Guards the creation of clients, which is not thread-safe."""
 
 
 _CLIENTS: Final[dict[object, Any]] = {}
-"""One for all stores of a process, and none that a fork has brought along."""
+"""Clients by process and region: one for all stores, and none inherited by a fork."""
 
 
 def _client(region: str | None, endpoint: str | None, threads: int) -> Any:
-    """Of a session of its own: boto3's default one is everybody's. Making one reads many files."""
+    """Return a client of its own session: the default session is shared. Creation reads files."""
     config = Config(
         max_pool_connections=threads,
         connect_timeout=3,
         read_timeout=10,
-        parameter_validation=False,  # a sixth of the time of each request, for what we made
-        user_agent="outlast",  # the usual one is put together anew for each request
+        parameter_validation=False,  # saves a sixth of each request
+        user_agent="outlast",  # the default is built for each request
         retries={"mode": "standard", "total_max_attempts": 6},
     )
     session = boto3.session.Session()
@@ -76,7 +76,7 @@ def _client(region: str | None, endpoint: str | None, threads: int) -> Any:
 
 
 class Table:
-    """Made before it is needed: nothing is asked until then."""
+    """Requests to one table; the client is created at the first request."""
 
     def __init__(
         self, name: str, *, region: str | None, endpoint: str | None, threads: int
@@ -94,14 +94,14 @@ class Table:
             return _CLIENTS[key]
 
     def _renew(self, refused: Any) -> None:
-        """Look for credentials anew: a client keeps those it was made with, and whoever renews
-        them in a file would wait for our next start."""
+        """Discard a client whose credentials were refused, so that the next one reads them anew."""
         key = (os.getpid(), *self._where)
         with _MAKING:
             if _CLIENTS.get(key) is refused:
                 _CLIENTS.pop(key).close()
 
     def exists(self) -> bool:
+        """Return True if the table exists."""
         try:
             self.describe()
         except StoreMissing:
@@ -109,7 +109,7 @@ class Table:
         return True
 
     def prepare(self) -> None:
-        """Make the table if it is not there; refuse one with other keys."""
+        """Create the table if it does not exist; raise ForeignStore if it has other keys."""
         try:
             described = self.describe()
         except StoreMissing:
@@ -119,10 +119,11 @@ class Table:
         if keys != KEYS or [each for each in types if each in _TYPES] != _TYPES:
             raise ForeignStore(
                 f"table {self.name} has other keys than PK and SK, both text; name another table, "
-                "or let Outlast make it"
+                "or let Outlast create one"
             )
 
     def describe(self) -> Any:
+        """Return the table description, and remember the server's time."""
         with self._translated():
             answer = self._client.describe_table(TableName=self.name)
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
@@ -131,7 +132,7 @@ class Table:
 
     def _create(self) -> Any:
         with self._translated():
-            # In use: somebody else is making it.
+            # In use: another process creates it.
             with suppress(self._client.exceptions.ResourceInUseException):
                 self._client.create_table(
                     TableName=self.name,
@@ -140,12 +141,12 @@ class Table:
                     BillingMode="PAY_PER_REQUEST",
                 )
             self._client.get_waiter("table_exists").wait(TableName=self.name)
-        with suppress(StoreReadOnly):  # it works without, and `db status` tells
+        with suppress(StoreReadOnly):  # works without; `db status` shows it
             self.expire()
         return self.describe()
 
     def expires_by(self) -> str:
-        """The attribute by which DynamoDB takes items away; empty if it takes none."""
+        """Return the attribute by which items expire; empty if expiry is off."""
         with self._translated():
             answer = self._client.describe_time_to_live(TableName=self.name)
         told = answer["TimeToLiveDescription"]
@@ -153,8 +154,10 @@ class Table:
         return told.get("AttributeName", "") if is_on else ""
 
     def expire(self) -> None:
-        """Let DynamoDB take away what is past its time; a table knows one attribute for that,
-        and if it has another one, that stays."""
+        """Turn on item expiry.
+
+        A table has one attribute for that. If it has another one, that stays.
+        """
         if self.expires_by():
             return
         wanted = {"Enabled": True, "AttributeName": EXPIRES_AT}
@@ -164,11 +167,11 @@ class Table:
                     TableName=self.name, TimeToLiveSpecification=wanted
                 )
         except StoreCorrupt:
-            if not self.expires_by():  # somebody else was quicker
+            if not self.expires_by():  # another process turned it on
                 raise
 
     def read(self, keys: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
-        """The items that are there, and the keys that were left out."""
+        """Return the items found, and the keys left unprocessed."""
         with self._translated():
             if len(keys) == 1:
                 answer = self._client.get_item(
@@ -183,7 +186,7 @@ class Table:
     def query(
         self, span: KeyRange, limit: int, after: Any, *, reverse: bool
     ) -> tuple[list[Any], Any]:
-        """One page of a span, its end included, and where the next one begins."""
+        """Return one page of a key range, its end included, and where the next one begins."""
         asked = {
             "TableName": self.name,
             "ConsistentRead": True,
@@ -197,7 +200,7 @@ class Table:
         return answer["Items"], answer.get("LastEvaluatedKey")
 
     def scan(self, start: str, after: Any) -> tuple[list[Any], Any]:
-        """One page of all items whose `PK` begins so, and where the next one begins."""
+        """Return one page of items whose `PK` begins with `start`, and where the next begins."""
         asked = {
             "TableName": self.name,
             "ConsistentRead": True,
@@ -210,7 +213,7 @@ class Table:
         return answer["Items"], answer.get("LastEvaluatedKey")
 
     def write(self, items: Sequence[Mapping[str, Any]], token: str) -> frozenset[str]:
-        """Write all; or nothing, and why not."""
+        """Write all items in one transaction; return why not, or an empty set on success."""
         with self._translated():
             try:
                 self._write(items, token)
@@ -230,7 +233,7 @@ class Table:
             self._client.transact_write_items(**asked)
 
     def advance(self, where: Mapping[str, Any], by: int, mark: str) -> int:
-        """Raise a counter; one that was sent twice is raised twice."""
+        """Add to a counter; a request sent twice adds twice."""
         with self._translated():
             answer = self._client.update_item(
                 TableName=self.name,
@@ -253,32 +256,32 @@ class Table:
             raise self._error(error) from error
         except BotoCoreError as error:
             if type(error).__name__ in _NO_CREDENTIALS:
-                self._renew(client)  # there may be some at the next try
+                self._renew(client)  # the next attempt may find some
             raise self._error(error) from error
 
     def _error(self, error: ClientError | BotoCoreError) -> Exception:
         if isinstance(error, ClientError):
             return self._refusal(*_told(error))
         if type(error).__name__ in _NO_CREDENTIALS:
-            return StoreReadOnly(f"no credentials for table {self.name}; give some as boto3 wants")
+            return StoreReadOnly(f"no credentials for table {self.name}; provide them as for boto3")
         if type(error).__name__ == "NoRegionError":
-            return StoreMissing(f"no region for table {self.name}; add ?region=… to the address")
+            return StoreMissing(f"no region for table {self.name}; add ?region=… to the URL")
         return StoreUnavailable(f"table {self.name} cannot be reached: {error}; try again later")
 
     def _refusal(self, code: str, told: str) -> Exception:
         if code == "ResourceNotFoundException":
             return StoreMissing(
                 f"there is no table {self.name} in this region; check name and region, or run "
-                "`outlast db migrate`, which makes it"
+                "`outlast db migrate`, which creates it"
             )
         if code in _REFUSED:
             what_now = _REFUSED[code]
             return StoreReadOnly(
-                f"DynamoDB refuses us at table {self.name}: {told} ({code}); {what_now}"
+                f"DynamoDB refuses access to table {self.name}: {told} ({code}); {what_now}"
             )
         if code in {"ThrottlingException", "ProvisionedThroughputExceededException"}:
             return StoreBusy(
-                f"table {self.name} is asked too much: {told}; it waits and asks again"
+                f"DynamoDB throttles table {self.name}: {told}; the request is retried"
             )
         if code == "LimitExceededException":
             return StoreFull(f"the account has no room for table {self.name}: {told}")
@@ -304,7 +307,7 @@ def _between(span: KeyRange) -> dict[str, Any]:
 
 
 def _told(error: ClientError) -> tuple[str, str]:
-    """Its code and its words; of a transaction, those of the item that spoiled it."""
+    """Return code and message; of a cancelled transaction, those of the item that caused it."""
     code, told = error.response["Error"]["Code"], error.response["Error"]["Message"]
     spoiled = [r for r in error.response.get("CancellationReasons", []) if r.get("Message")]
     if code != "TransactionCanceledException" or not spoiled:
@@ -313,7 +316,7 @@ def _told(error: ClientError) -> tuple[str, str]:
 
 
 def _reasons(error: ClientError) -> frozenset[str]:
-    """Why it was not written, where that is an answer and no fault."""
+    """Return the codes of a conflict; empty if the error is a fault."""
     code = error.response["Error"]["Code"]
     if code == "ConditionalCheckFailedException":
         return frozenset({"ConditionalCheckFailed"})

@@ -1,4 +1,4 @@
-"""Requests to an etcd cluster by its JSON gateway: one endpoint after the other, never for ever."""
+"""etcd client: requests to the cluster's JSON gateway, with endpoint failover and a timeout."""
 
 import asyncio
 import json
@@ -20,20 +20,20 @@ from outlast.errors import (
     StoreUnavailable,
 )
 
-REQUEST: Final = 1.5
-"""Seconds for one request: a follower without a leader lets a request hang."""
+REQUEST_TIMEOUT_S: Final = 1.5
+"""Seconds for one request: a follower without a leader does not answer."""
 
-PATIENCE: Final = 30.0
-"""Seconds for all tries of one request, on all endpoints."""
+TOTAL_TIMEOUT_S: Final = 30.0
+"""Seconds for all attempts of one request, on all endpoints."""
 
-PAUSE: Final = 0.05
+RETRY_PAUSE_S: Final = 0.05
 _UNAUTHENTICATED: Final = 16
 _DENIED: Final = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where an etcd cluster is, and how to get in."""
+    """Hosts and credentials of an etcd cluster."""
 
     hosts: tuple[str, ...]
     user: str | None = None
@@ -42,20 +42,21 @@ class Cluster:
 
     @property
     def endpoints(self) -> tuple[str, ...]:
+        """Base URLs of all hosts."""
         scheme = "http" if self.tls is None else "https"
         return tuple(f"{scheme}://{host}" for host in self.hosts)
 
 
 class RequestOutcomeUnknown(Exception):
-    """It is not known what became of the request."""
+    """No reply arrived: the request may have been executed."""
 
 
 class EtcdClient:
-    """Asks whoever answers."""
+    """Sends requests to one endpoint after another until one replies."""
 
-    def __init__(self, cluster: Cluster, *, patience: float = PATIENCE) -> None:
+    def __init__(self, cluster: Cluster, *, timeout: float = TOTAL_TIMEOUT_S) -> None:
         self._cluster = cluster
-        self._patience = patience
+        self._timeout = timeout
         self._at = 0
         self._token: str | None = None
         self._sessions: dict[asyncio.AbstractEventLoop, _Opened] = {}
@@ -63,21 +64,25 @@ class EtcdClient:
 
     @property
     def where(self) -> str:
+        """Hosts of the cluster, for messages."""
         return ", ".join(self._cluster.hosts)
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The answer to a request that may be repeated; StoreUnavailable if nobody gives one."""
-        over = asyncio.get_running_loop().time() + self._patience
+        """Send an idempotent request until it is answered; raise StoreUnavailable on timeout."""
+        over = asyncio.get_running_loop().time() + self._timeout
         while True:
             try:
                 return await self.ask_once(path, body)
             except RequestOutcomeUnknown as error:
                 if asyncio.get_running_loop().time() > over:
                     raise self.unreachable(error) from error
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_PAUSE_S)
 
     async def ask_once(self, path: str, body: Mapping[str, Any]) -> Any:
-        """One try at one endpoint; Unanswered, and the next one's turn, if it does not answer."""
+        """Send a request once.
+
+        If no reply arrives, raises RequestOutcomeUnknown and moves on to the next endpoint.
+        """
         asked, endpoint = self._at, self._endpoint()
         try:
             return await self._post(endpoint, path, body)
@@ -94,25 +99,27 @@ class EtcdClient:
         return self._cluster.endpoints[self._at % len(self._cluster.endpoints)]
 
     def _turn_from(self, asked: int) -> None:
-        """Once for all who asked there: each of them a step, and three would be where they were."""
+        """Move on to the next endpoint, once for all concurrent requests to this one."""
         self._at = max(self._at, asked + 1)
 
     def unreachable(self, error: BaseException) -> StoreUnavailable:
+        """Return the error for a cluster that does not answer."""
         return StoreUnavailable(
-            f"no etcd endpoint of {self.where} answered for {self._patience:.0f} s (the last one: "
-            f"{error}); it waits until one does, so look at the cluster"
+            f"no etcd endpoint of {self.where} answered for {self._timeout:.0f} s (the last one: "
+            f"{error}); requests wait until one answers, so check the cluster"
         )
 
     async def stream(self, path: str) -> tuple[aiohttp.ClientSession, str, Mapping[str, str]]:
-        """What a request that stays open needs: the session, the address and the headers."""
+        """Return session, URL and headers for a request that stays open."""
         return await self._session(), self._endpoint() + path, self._headers()
 
     async def close(self) -> None:
-        """Those of other loops close with their loop."""
+        """Close this loop's session; sessions of other loops close with their loop."""
         await self.release_loop()
         self._sessions.clear()
 
     async def release_loop(self) -> None:
+        """Close this loop's session."""
         opened = self._sessions.pop(asyncio.get_running_loop(), None)
         if opened is not None:
             await opened.until.aclose()
@@ -126,7 +133,7 @@ class EtcdClient:
         ) as answer:
             text = await answer.read()
             self._note_date(answer.headers.get("Date"))
-            if answer.status == 200:  # noqa: PLR2004 - what every reader knows
+            if answer.status == 200:  # noqa: PLR2004 - HTTP OK
                 return json.loads(text)
         return self._fail(text, answer.status)
 
@@ -145,7 +152,7 @@ class EtcdClient:
         return {} if self._token is None else {"Authorization": self._token}
 
     async def _session(self) -> aiohttp.ClientSession:
-        """One for each loop: a store may be used by one after the other, or by several."""
+        """Return this loop's session: several loops may use a store."""
         loop = asyncio.get_running_loop()
         if loop not in self._sessions:
             for ended in [each for each in self._sessions if each.is_closed()]:
@@ -165,38 +172,38 @@ class EtcdClient:
         message, code = str(told.get("message") or told.get("error") or told), told.get("code")
         is_old = code == _UNAUTHENTICATED or "auth store is old" in message
         if is_old and self._cluster.user is not None and self._token is not None:
-            self._token = None  # it has expired, or somebody changed who may do what
+            self._token = None  # expired, or the permissions changed
             raise RequestOutcomeUnknown(message)
         error = _translated(code, message, self.where)
         raise error if error is not None else RequestOutcomeUnknown(message)
 
 
 class _Opened(NamedTuple):
-    """A session, and what closes it."""
+    """A session, and the generator that closes it."""
 
     session: aiohttp.ClientSession
     until: AsyncGenerator[aiohttp.ClientSession, None]
 
 
 async def _session(cluster: Cluster) -> AsyncGenerator[aiohttp.ClientSession, None]:
-    """A generator, for a loop that ends closes its generators: nobody need tell us that it does."""
+    """Yield a session and close it with its loop, which closes its generators when it ends."""
     connector = aiohttp.TCPConnector(ssl=cluster.tls or True, limit=64)
-    timeout = aiohttp.ClientTimeout(total=REQUEST)
+    timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         yield session
 
 
 def _translated(code: int | None, message: str, where: str) -> Exception | None:
-    """What no other endpoint would answer otherwise; None: ask again."""
+    """Return the error that every endpoint would return; None to ask again."""
     if code in (_DENIED, _UNAUTHENTICATED) or "authentication failed" in message:
         return StoreReadOnly(
-            f"etcd at {where} refuses us: {message}; give user and password in the address, and "
+            f"etcd at {where} refuses access: {message}; give user and password in the URL, and "
             "grant that user the prefix"
         )
     if "user name is empty" in message:
-        return StoreReadOnly(f"etcd at {where} wants a user: etcd://user:password@host/prefix")
+        return StoreReadOnly(f"etcd at {where} requires a user: etcd://user:password@host/prefix")
     if "too large" in message or "too many operations" in message:
-        return PayloadTooLarge(f"etcd at {where} cannot take it in one transaction: {message}")
+        return PayloadTooLarge(f"the transaction is too large for etcd at {where}: {message}")
     if "space exceeded" in message:
         return StoreFull(
             f"etcd at {where} is full: {message}; compact and defragment it, then disarm its alarm"
@@ -205,12 +212,16 @@ def _translated(code: int | None, message: str, where: str) -> Exception | None:
 
 
 def _unknown(code: int | None, message: str, where: str) -> OperatorError | None:
-    is_ours = code in {3, 12}  # an argument, or something that it does not know
-    return StoreCorrupt(f"etcd at {where} did not understand us: {message}") if is_ours else None
+    is_ours = code in {3, 12}  # invalid argument, or unimplemented
+    return (
+        StoreCorrupt(f"etcd at {where} did not understand the request: {message}")
+        if is_ours
+        else None
+    )
 
 
 def hosts(text: str) -> Sequence[str]:
-    """`a:2379,b` → both with their port."""
+    """Return the hosts of `a:2379,b`, each with its port."""
     return [each if _has_port(each) else f"{each}:2379" for each in text.split(",") if each]
 
 

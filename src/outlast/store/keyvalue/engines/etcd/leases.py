@@ -1,4 +1,4 @@
-"""Leases of etcd: they go by its own clock, which stands still while there is no majority."""
+"""Leases of etcd, by the cluster's own clock, which stops while there is no majority."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,23 +10,25 @@ from outlast.store.keyvalue.engines.etcd.client import EtcdClient
 
 
 class EtcdLeases:
-    """`operation` is what puts a record, in etcd's words."""
+    """Grants and renews leases; `operation` builds the request that puts a record."""
 
-    def __init__(self, wire: EtcdClient, operation: Callable[[Write], Mapping[str, Any]]) -> None:
-        self._wire = wire
+    def __init__(self, client: EtcdClient, operation: Callable[[Write], Mapping[str, Any]]) -> None:
+        self._client = client
         self._operation = operation
 
     async def put(self, record: Write, *, span: float) -> Keep:
-        lease = (await self._wire.ask("/v3/lease/grant", {"TTL": str(math.ceil(span))}))["ID"]
+        """Put a record with a new lease, and return the function that renews it."""
+        lease = (await self._client.ask("/v3/lease/grant", {"TTL": str(math.ceil(span))}))["ID"]
         named = Write(record.key, {**(record.value or {}), LEASE: lease})
         put = self._operation(named)["request_put"]
-        await self._wire.ask("/v3/kv/put", {**put, "lease": lease})
+        await self._client.ask("/v3/kv/put", {**put, "lease": lease})
         return partial(self._keep, lease)
 
     async def left(self, lease: str) -> int:
-        answer = await self._wire.ask("/v3/lease/timetolive", {"ID": lease})
+        """Return whole seconds until the lease expires; 0 or less if it has."""
+        answer = await self._client.ask("/v3/lease/timetolive", {"ID": lease})
         return int(answer.get("TTL", 0))
 
     async def _keep(self, lease: str) -> bool:
-        answer = await self._wire.ask("/v3/lease/keepalive", {"ID": lease})
+        answer = await self._client.ask("/v3/lease/keepalive", {"ID": lease})
         return int(answer["result"].get("TTL", 0)) > 0

@@ -1,4 +1,4 @@
-"""Hears what is put under prefixes of an etcd cluster, for as long as anybody wants to know."""
+"""etcd watch: reports records that are put under prefixes."""
 
 import asyncio
 import json
@@ -11,65 +11,74 @@ import aiohttp
 
 from outlast.store.keyvalue.engines.etcd.client import EtcdClient
 
-PAUSE: Final = 0.5
-"""Seconds before a broken watch is tried again: polling sees to the rest."""
+REOPEN_PAUSE_S: Final = 0.5
+"""Seconds before a broken watch is opened again; polling covers the gap."""
 
-CONNECT: Final = 2.0
-"""Seconds for a connection to be made."""
+CONNECT_TIMEOUT_S: Final = 2.0
+"""Seconds to connect."""
 
-MOST_LINE: Final = 2**24
-IDLE: Final = 60.0
-"""Seconds of silence after which the connection is made anew, for it may be dead."""
+MAX_LINE_BYTES: Final = 2**24
+IDLE_TIMEOUT_S: Final = 60.0
+"""Seconds without data after which the connection is opened again, as it may be dead."""
 
 
 class EtcdWatch:
-    """Resumes by revision where it was broken off; what was compacted meanwhile is missed."""
+    """Watches prefixes; resumes by revision after an interruption.
+
+    Events that etcd compacted meanwhile are missed.
+    """
 
     def __init__(
         self,
-        wire: EtcdClient,
+        client: EtcdClient,
         prefixes: Sequence[bytes],
         heard: Callable[[Mapping[str, str]], None],
         *,
         since: int | None = None,
     ) -> None:
-        """From the revision `since` on, or from now."""
-        self._wire = wire
+        """Watch from the revision `since` on, or from now."""
+        self._client = client
         self._prefixes = prefixes
         self._heard = heard
         self._next = since
         self._is_connecting = False
         self._is_over = False
-        self._task = asyncio.get_running_loop().create_task(self._hear_for_ever())
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
     def cancel(self) -> None:
-        """Soon: whoever is cut off amid a TLS handshake leaves a socket that nobody closes."""
+        """End the watch soon.
+
+        A cancel during the TLS handshake would leak the socket, so it waits for the connection.
+        """
         self._is_over = True
         if not self._is_connecting and not self._task.get_loop().is_closed():
             self._task.cancel()
 
     async def stop(self) -> None:
+        """End the watch, and wait for it if this is its loop."""
         self.cancel()
         if self._task.get_loop() is asyncio.get_running_loop():
             with suppress(asyncio.CancelledError, TimeoutError):
-                async with asyncio.timeout(CONNECT):
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     await self._task
 
-    async def _hear_for_ever(self) -> None:
+    async def _run(self) -> None:
         while not self._is_over:
             with suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
                 await self._read_events()
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(REOPEN_PAUSE_S)
 
     async def _read_events(self) -> None:
-        session, url, headers = await self._wire.stream("/v3/watch")
-        timeout = aiohttp.ClientTimeout(total=None, sock_read=IDLE, sock_connect=CONNECT)
-        # One message for each, on one connection: a store would need three of them otherwise.
+        session, url, headers = await self._client.stream("/v3/watch")
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_read=IDLE_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S
+        )
+        # All prefixes on one connection: a store has three of them.
         body = "\n".join(json.dumps({"create_request": self._asked(p)}) for p in self._prefixes)
         self._is_connecting = True
         try:
             answer = await session.post(
-                url, data=body, headers=headers, timeout=timeout, read_bufsize=MOST_LINE
+                url, data=body, headers=headers, timeout=timeout, read_bufsize=MAX_LINE_BYTES
             )
         finally:
             self._is_connecting = False
@@ -90,9 +99,9 @@ class EtcdWatch:
         return request if self._next is None else {**request, "start_revision": str(self._next)}
 
     def _take(self, result: Mapping[str, Any]) -> bool:
-        """Whether it goes on; where not, it is to be asked for anew."""
+        """Handle a message; return False if the watch must be opened again."""
         if "compact_revision" in result:
-            self._next = None  # what was in between is gone; polling finds it
+            self._next = None  # the events between are compacted; polling finds them
             return False
         for event in result.get("events", ()):
             self._heard(event["kv"])
@@ -102,7 +111,7 @@ class EtcdWatch:
 
 
 def _cut(answer: aiohttp.ClientResponse) -> None:
-    """At once: to take leave by TLS needs another answer, and our loop may be over before."""
+    """Abort the connection at once: a TLS shutdown needs a reply, and the loop may end before."""
     transport = answer.connection and answer.connection.transport
     if transport is not None:
         transport.abort()

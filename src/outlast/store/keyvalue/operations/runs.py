@@ -1,0 +1,95 @@
+"""Runs, progress, artifacts and events."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from outlast.core.event import EventRecord
+from outlast.core.ids import JobId
+from outlast.core.limits import MAX_PROGRESS, is_json
+from outlast.core.run import Lease, RunRecord
+from outlast.store.keyvalue import key_layout
+from outlast.store.keyvalue.batching import run_concurrently
+from outlast.store.keyvalue.context import StoreContext
+from outlast.store.keyvalue.engine import KeyRange
+from outlast.store.keyvalue.operations.base import KeyValueOperations
+from outlast.store.keyvalue.operations.jobs import require_kept
+from outlast.store.keyvalue.repositories import jobs as job_repository
+from outlast.store.keyvalue.repositories import runs
+from outlast.store.keyvalue.unit_of_work import UnitOfWork
+
+ALL: Final = 1_000_000
+
+
+class KeyValueRunOperations(KeyValueOperations):
+    """Read runs and events; record progress and artifacts."""
+
+    async def runs(self, job_id: JobId) -> list[RunRecord]:
+        """Return the runs of a job, the first one first."""
+        context = self._context
+
+        async def work(unit: UnitOfWork) -> list[RunRecord]:
+            record = await job_repository.load(unit, job_id)
+            return [] if record is None else await runs.all_of(unit, record)
+
+        return await context.run_unit(work)
+
+    async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
+        """Record the progress of open runs; return for each whether its lease is current."""
+        context = self._context
+        is_repeated = len({lease.job_id for lease, _ in reports}) < len(reports)
+        return await run_concurrently(
+            reports, partial(_report, context), is_alone=lambda _: is_repeated
+        )
+
+    async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
+        """Append artifacts to a run; return False unless it is the last run of its job."""
+        context = self._context
+
+        async def work(unit: UnitOfWork) -> bool:
+            record = await job_repository.load(unit, lease.job_id)
+            if record is None or record.job.token != lease.token or not lease.token:
+                return False
+            await require_kept(unit, record)
+            await runs.append(unit, lease.job_id, lease.token, artifacts)
+            return True
+
+        return await context.run_unit(work)
+
+    async def events(self, job_id: JobId | None) -> list[EventRecord]:
+        """Return the events of a job; those of no job for None."""
+        context = self._context
+        if job_id is not None:
+            await context.run_unit(
+                partial(job_repository.load, job_id=job_id)
+            )  # completes a pending intent of the job
+        of_it = key_layout.of_job(key_layout.EVENT, job_id or key_layout.NO_JOB)
+        told = await context.engine.range(of_it, limit=ALL)
+        found = await context.engine.get([key_layout.stream_key(each.value["id"]) for each in told])
+        return [runs.event(each.value) for each in found if each is not None]
+
+    async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
+        """Return events after a number, in order.
+
+        An event gets its number in the write that makes it visible, so none is skipped.
+        """
+        context = self._context
+        span = KeyRange(key_layout.STREAM, key_layout.number(after + 1))
+        entries = await context.engine.range(span, limit=limit)
+        return [runs.event(entry.value) for entry in entries]
+
+
+async def _report(context: StoreContext, told: tuple[Lease, str]) -> bool:
+    lease, text = told
+    if not is_json(text, MAX_PROGRESS):
+        return False
+
+    async def work(unit: UnitOfWork) -> bool:
+        record = await job_repository.load(unit, lease.job_id)
+        if record is None or not record.is_open or record.job.token != lease.token:
+            return False
+        job_repository.save(unit, record, replace(record, job=replace(record.job, progress=text)))
+        return True
+
+    return await context.run_unit(work)
