@@ -12,7 +12,7 @@ import click
 
 from outlast.app import Outlast
 from outlast.cli.app_loader import load_app
-from outlast.cli.output import Output
+from outlast.cli.output import CommandOutput
 from outlast.cli.target import Target, find
 from outlast.errors import (
     CallerError,
@@ -62,7 +62,7 @@ CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
 class CommandContext:
     """What a command works with: the app it is about, and where its words go."""
 
-    def __init__(self, where: Target, out: Output) -> None:
+    def __init__(self, where: Target, out: CommandOutput) -> None:
         self.where = where
         self.out = out
         self.app: Outlast = _app(where)
@@ -83,8 +83,8 @@ class CommandContext:
 Step = Callable[..., Awaitable[int | None]]
 
 
-def verb(name: str, *, creates: bool = False) -> Callable[[Step], click.Command]:
-    """A command out of `async def step(desk, **options)`; `creates`: the store may be new."""
+def command(name: str, *, creates: bool = False) -> Callable[[Step], click.Command]:
+    """A command out of `async def step(ctx, **options)`; `creates`: the store may be new."""
 
     def decorate(step: Step) -> click.Command:
         @wraps(step)
@@ -92,11 +92,11 @@ def verb(name: str, *, creates: bool = False) -> Callable[[Step], click.Command]
             app: str | None, url: str | None, as_json: bool, plain: bool, **options: Any
         ) -> None:
             with exit_on_error():
-                desk = CommandContext(find(app, url), Output(as_json=as_json, plain=plain))
-                sys.exit(asyncio.run(_at(desk, step, options, creates=creates)) or Exit.OK)
+                ctx = CommandContext(find(app, url), CommandOutput(as_json=as_json, plain=plain))
+                sys.exit(asyncio.run(_at(ctx, step, options, creates=creates)) or Exit.OK)
 
-        command: click.Command = click.command(name)(_common(run))
-        return command
+        made: click.Command = click.command(name)(_common(run))
+        return made
 
     return decorate
 
@@ -127,15 +127,15 @@ def _code(error: OutlastError) -> Exit:
 
 
 async def _at(
-    desk: CommandContext, step: Step, options: dict[str, Any], *, creates: bool
+    ctx: CommandContext, step: Step, options: dict[str, Any], *, creates: bool
 ) -> int | None:
-    if not creates and not desk.app.store.exists():
+    if not creates and not ctx.app.store.exists():
         raise StoreMissing(
-            f"there is no store at {without_password(desk.app.url)}; create it: outlast db "
+            f"there is no store at {without_password(ctx.app.url)}; create it: outlast db "
             "migrate, or name another with --url"
         )
-    async with desk.app:
-        return await step(desk, **options)
+    async with ctx.app:
+        return await step(ctx, **options)
 
 
 def _app(where: Target) -> Outlast:

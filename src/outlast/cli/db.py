@@ -2,10 +2,10 @@
 
 import click
 
-from outlast.cli.command import CommandContext, exit_on_error, verb
+from outlast.cli.command import CommandContext, command, exit_on_error
 from outlast.cli.confirm import confirm
-from outlast.cli.db_copy import command as copy
-from outlast.cli.output import Output
+from outlast.cli.db_copy import db_copy_command
+from outlast.cli.output import CommandOutput
 from outlast.cli.target import Target, find
 from outlast.core.duration import parse_duration
 from outlast.errors import InvalidJob
@@ -15,29 +15,29 @@ from outlast.store.open import KEYVALUE, POSTGRES
 
 
 @click.group("db")
-def command() -> None:
+def db_group() -> None:
     """Create, look at and prune the store."""
 
 
-@verb("migrate", creates=True)
-async def migrate(desk: CommandContext, /) -> None:
+@command("migrate", creates=True)
+async def migrate(ctx: CommandContext, /) -> None:
     """Create the store, or bring its schema up to date; harmless when it is."""
-    if isinstance(desk.app.store, Migratable):
-        await desk.app.store.migrate()
-    await _status(desk)
+    if isinstance(ctx.app.store, Migratable):
+        await ctx.app.store.migrate()
+    await _status(ctx)
 
 
-@verb("status")
-async def status(desk: CommandContext, /) -> None:
+@command("status")
+async def status(ctx: CommandContext, /) -> None:
     """Address, schema version, size."""
-    await _status(desk)
+    await _status(ctx)
 
 
-@verb("prune")
+@command("prune")
 @click.option("--older-than", required=True, help="Jobs that ended so long ago, such as 30d.")
 @click.option("--batch", type=click.IntRange(1, 10_000), default=500, show_default=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-async def prune(desk: CommandContext, /, older_than: str, batch: int, yes: bool) -> None:
+async def prune(ctx: CommandContext, /, older_than: str, batch: int, yes: bool) -> None:
     """Delete finished jobs with their runs and events; dead letters, keys and slots stay."""
     try:
         span = parse_duration(older_than, what="--older-than")
@@ -46,11 +46,11 @@ async def prune(desk: CommandContext, /, older_than: str, batch: int, yes: bool)
     if not yes and not confirm(f"delete what ended more than {older_than} ago?"):
         return
     gone = 0
-    with desk.out.progress("prune", None) as advance:
-        while some := await desk.app.store.prune(older_than=span, limit=batch):
+    with ctx.out.progress("prune", None) as advance:
+        while some := await ctx.app.store.prune(older_than=span, limit=batch):
             gone += some
             advance(some)
-    desk.out.message(f"{gone:,} jobs are gone")
+    ctx.out.message(f"{gone:,} jobs are gone")
 
 
 def _describe_status(footing: TransferStatus) -> str:
@@ -66,13 +66,13 @@ def _describe_status(footing: TransferStatus) -> str:
 
 
 for each in (migrate, status, prune):
-    command.add_command(each)
+    db_group.add_command(each)
 
 
-command.add_command(copy)
+db_group.add_command(db_copy_command)
 
 
-@command.command("sql")
+@db_group.command("sql")
 @click.option("-a", "--app", help="The app, as module:attribute.")
 @click.option("--url", help="A store alone, such as postgresql://user@host/database.")
 def sql(app: str | None, url: str | None) -> None:
@@ -86,7 +86,7 @@ def sql(app: str | None, url: str | None) -> None:
 
 def _script(where: Target) -> str:
     """What an owner can give to `sqlite3` or `psql`."""
-    url = None if where == Target(None, None) else CommandContext(where, Output()).app.url
+    url = None if where == Target(None, None) else CommandContext(where, CommandOutput()).app.url
     if url is not None and url.startswith(POSTGRES):
         from outlast.store.postgres.migrate import script  # noqa: PLC0415 - an adapter's own
 
@@ -101,11 +101,11 @@ def _script(where: Target) -> str:
     return "".join(f"{text}\n" for _, text in sorted(migrations().items()))
 
 
-async def _status(desk: CommandContext) -> None:
-    footing = await desk.app.store.transfer_status()
-    facts = {**await desk.app.store.describe(), "standing": _describe_status(footing)}
-    if desk.out.as_json:
-        desk.out.record(facts)
+async def _status(ctx: CommandContext) -> None:
+    footing = await ctx.app.store.transfer_status()
+    facts = {**await ctx.app.store.describe(), "standing": _describe_status(footing)}
+    if ctx.out.as_json:
+        ctx.out.record(facts)
         return
     for name, value in facts.items():
-        desk.out.line(f"{name:<12} {value}")
+        ctx.out.line(f"{name:<12} {value}")

@@ -12,7 +12,7 @@ from typing import Self
 import click
 
 from outlast.cli.command import Exit, exit_on_error
-from outlast.cli.output import Output
+from outlast.cli.output import CommandOutput
 from outlast.cli.progress import Advance
 from outlast.clock import SystemClock
 from outlast.core.duration import parse_duration
@@ -36,14 +36,14 @@ MOST_GRACE = timedelta(hours=24)
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout, one object.")
 @click.option("--plain", is_flag=True, help="No colour, no lines, no progress.")
-def command(from_url: str, to_url: str, grace: str, as_json: bool, plain: bool) -> None:
+def db_copy_command(from_url: str, to_url: str, grace: str, as_json: bool, plain: bool) -> None:
     """Move everything into another store, with order, history, keys and schedules as they are.
 
     The source works on while its history is copied; then both wait for a moment. Killed at any
     step, exactly one of them takes work; the same command again goes on from there.
     """
     with exit_on_error():
-        out = Output(as_json=as_json, plain=plain)
+        out = CommandOutput(as_json=as_json, plain=plain)
         span = _grace(grace)
         if address_of(from_url) == address_of(to_url):
             raise InvalidJob("--from and --to name the same store; name two")
@@ -61,7 +61,7 @@ def _grace(text: str) -> timedelta:
     return span
 
 
-async def _copy(out: Output, from_url: str, to_url: str, grace: timedelta) -> None:
+async def _copy(out: CommandOutput, from_url: str, to_url: str, grace: timedelta) -> None:
     ids = Ids(SystemClock().now, secrets.randbits)
     async with _opened(from_url) as source, _opened(to_url, creates=True) as target:
         with StepProgress(out) as progress:
@@ -92,7 +92,7 @@ async def _opened(url: str, *, creates: bool = False) -> AsyncIterator[Store]:
 class StepProgress:
     """A bar for each step, one after the other."""
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: CommandOutput) -> None:
         self._out = out
         self._step: str | None = None
         self._shown = ExitStack()
@@ -113,7 +113,7 @@ class StepProgress:
             self._advance(more)
 
 
-def _tell(out: Output, copied: Copied | None, to_url: str) -> None:
+def _tell(out: CommandOutput, copied: Copied | None, to_url: str) -> None:
     if copied is None:
         out.message(f"all was copied before; {address_of(to_url)} takes work now")
         return

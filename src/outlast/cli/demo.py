@@ -16,7 +16,7 @@ from outlast.cli.command import Exit, fail
 @click.command("demo")
 @click.option("--script", is_flag=True, help="Plain text, no terminal needed; exit 0 if all is so.")
 @click.option("--keep", is_flag=True, help="Leave the store and the workers' logs behind.")
-def command(script: bool, keep: bool) -> None:
+def demo_command(script: bool, keep: bool) -> None:
     """Show real jobs, three real workers and a real kill; every line is checked before it is said.
 
     It takes some seconds, and leaves nothing behind.

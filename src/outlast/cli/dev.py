@@ -27,7 +27,7 @@ MOST_FILES: Final = 20_000
     "--watch", type=click.Path(path_type=Path, exists=True), default=Path(), help="A folder."
 )
 @click.option("-c", "--concurrency", type=click.IntRange(1, 10_000))
-def command(app: str | None, watch: Path, concurrency: int | None) -> None:
+def dev_command(app: str | None, watch: Path, concurrency: int | None) -> None:
     """Run a worker of APP, and start it afresh whenever a Python file under --watch changes.
 
     Jobs in hand end, or are handed back, before the new one starts. Ctrl-C stops it.

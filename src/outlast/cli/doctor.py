@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
-from outlast.cli.command import CommandContext, Exit, verb
+from outlast.cli.command import CommandContext, Exit, command
 from outlast.clock import SystemClock
 from outlast.core.duration import format_short
 from outlast.core.overview import Overview
@@ -32,31 +32,31 @@ class Finding:
 class CheckContext:
     """What the checks look at."""
 
-    desk: CommandContext
+    ctx: CommandContext
     overview: Overview
     workers: list[WorkerRecord]
 
 
-@verb("doctor")
-async def command(desk: CommandContext, /) -> int:
+@command("doctor")
+async def doctor_command(ctx: CommandContext, /) -> int:
     """Check store, schema, clock, code, workers, leases, growth and security.
 
     Exit 0: nothing is broken (there may be warnings). Exit 1: something is.
     """
-    overview = await desk.app.store.overview(span=DAY)
-    workers = [worker for worker in await desk.app.store.workers() if worker.is_alive]
-    look = CheckContext(desk, overview, workers)
+    overview = await ctx.app.store.overview(span=DAY)
+    workers = [worker for worker in await ctx.app.store.workers() if worker.is_alive]
+    look = CheckContext(ctx, overview, workers)
     findings = [finding for check in CHECKS async for finding in check(look)]
     for finding in findings:
-        if desk.out.as_json:
-            desk.out.record(finding)
+        if ctx.out.as_json:
+            ctx.out.record(finding)
             continue
-        desk.out.line(f"{finding.check:<10} {finding.verdict:<4}  {finding.text}")
+        ctx.out.line(f"{finding.check:<10} {finding.verdict:<4}  {finding.text}")
         if finding.fix:
-            desk.out.line(f"{'':<16}  fix: {finding.fix}")
+            ctx.out.line(f"{'':<16}  fix: {finding.fix}")
     warned = sum(finding.verdict == "warn" for finding in findings)
     failed = sum(finding.verdict == "FAIL" for finding in findings)
-    desk.out.message(f"{len(findings)} checks, {warned} warnings, {failed} failures")
+    ctx.out.message(f"{len(findings)} checks, {warned} warnings, {failed} failures")
     return Exit.FAILED if failed else Exit.OK
 
 
@@ -64,7 +64,7 @@ Check = Callable[[CheckContext], AsyncIterator[Finding]]
 
 
 async def _settings(look: CheckContext) -> AsyncIterator[Finding]:
-    where = look.desk.where
+    where = look.ctx.where
     setting = where.app or where.url
     assert setting is not None
     what = "app" if where.app else "store"
@@ -74,9 +74,9 @@ async def _settings(look: CheckContext) -> AsyncIterator[Finding]:
 
 
 async def _store(look: CheckContext) -> AsyncIterator[Finding]:
-    facts = await look.desk.app.store.describe()
+    facts = await look.ctx.app.store.describe()
     yield Finding("Store", "ok", ", ".join(f"{name} {value}" for name, value in facts.items()))
-    for concern in await look.desk.app.store.health_warnings():
+    for concern in await look.ctx.app.store.health_warnings():
         yield Finding("Store", "warn", concern)
 
 
@@ -88,10 +88,10 @@ async def _clock(look: CheckContext) -> AsyncIterator[Finding]:
 
 
 async def _code(look: CheckContext) -> AsyncIterator[Finding]:
-    if not look.desk.knows_types:
+    if not look.ctx.knows_types:
         yield Finding("Code", "warn", "not looked at: only a store was given", "give --app")
         return
-    known = set(look.desk.app.registry.names())
+    known = set(look.ctx.app.registry.names())
     unknown = {row.type for row in look.overview.backlog} - known
     for name in sorted(unknown):
         jobs = sum(row.jobs for row in look.overview.backlog if row.type == name)
@@ -128,7 +128,7 @@ async def _leases(look: CheckContext) -> AsyncIterator[Finding]:
 
 
 async def _pauses(look: CheckContext) -> AsyncIterator[Finding]:
-    for queue in await look.desk.app.queues():
+    for queue in await look.ctx.app.queues():
         if queue.pause is not None:
             why = queue.pause.reason or "no reason given"
             fix = f"outlast queue resume {queue.name}"
@@ -136,7 +136,7 @@ async def _pauses(look: CheckContext) -> AsyncIterator[Finding]:
 
 
 async def _growth(look: CheckContext) -> AsyncIterator[Finding]:
-    kept = look.desk.app.settings.retention
+    kept = look.ctx.app.settings.retention
     a_day = sum(look.overview.ended.values())
     if kept is None:
         text = f"{a_day:,} jobs ended in a day, and nothing is ever pruned"

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import CommandContext, Exit, verb
+from outlast.cli.command import CommandContext, Exit, command
 from outlast.core.job import Job
 from outlast.core.state import State
 from outlast.errors import InvalidJob, WaitTimeout
@@ -14,7 +14,7 @@ from outlast.jobs.handle import Handle
 POLL = "200ms"
 
 
-@verb("enqueue", creates=True)
+@command("enqueue", creates=True)
 @click.argument("type_name", metavar="TYPE")
 @click.argument("args", default="{}")
 @click.option("--in", "delay", help="Due after a while, such as 5m.")
@@ -25,23 +25,23 @@ POLL = "200ms"
 @click.option("--queue", help="Another queue than the type's.")
 @click.option("--priority", type=int)
 @click.option("--wait", is_flag=True, help="Wait for its end, show progress, exit by its outcome.")
-async def command(
-    desk: CommandContext, /, type_name: str, args: str, wait: bool, **options: Any
+async def enqueue_command(
+    ctx: CommandContext, /, type_name: str, args: str, wait: bool, **options: Any
 ) -> int:
     """Enqueue a job of TYPE with ARGS, a JSON object, such as '{"invoice_id": 3}'.
 
     They are checked against the handler's signature before anything is written.
     """
-    desk.require_types()
-    job_type = desk.app.registry.get(type_name)
+    ctx.require_types()
+    job_type = ctx.app.registry.get(type_name)
     handle = await job_type.options(**options).enqueue(**arguments(args))
     if not handle.created:
-        desk.out.message("its key is taken; this is the job that holds it")
-    if desk.out.as_json:
-        desk.out.record({"id": handle.id, "created": handle.created})
+        ctx.out.message("its key is taken; this is the job that holds it")
+    if ctx.out.as_json:
+        ctx.out.record({"id": handle.id, "created": handle.created})
     else:
-        desk.out.line(handle.id)
-    return await _follow(desk, handle) if wait else Exit.OK
+        ctx.out.line(handle.id)
+    return await _follow(ctx, handle) if wait else Exit.OK
 
 
 def arguments(text: str) -> dict[str, Any]:
@@ -57,18 +57,18 @@ def arguments(text: str) -> dict[str, Any]:
     return value
 
 
-async def _follow(desk: CommandContext, handle: Handle[Any]) -> int:
-    job = await _ended(desk, handle)
-    desk.out.message(f"{job.state} {job.reason or ''}".rstrip())
+async def _follow(ctx: CommandContext, handle: Handle[Any]) -> int:
+    job = await _ended(ctx, handle)
+    ctx.out.message(f"{job.state} {job.reason or ''}".rstrip())
     if job.state is not State.SUCCEEDED:
         return Exit.FAILED
-    result = (await desk.app.runs(job.id))[-1].result
+    result = (await ctx.app.runs(job.id))[-1].result
     if result is not None:
-        desk.out.line(result)
+        ctx.out.line(result)
     return Exit.OK
 
 
-async def _ended(desk: CommandContext, handle: Handle[Any]) -> Job:
+async def _ended(ctx: CommandContext, handle: Handle[Any]) -> Job:
     """The job once it has ended; until then, its progress is told."""
     shown: str | None = None
     while True:
@@ -77,5 +77,5 @@ async def _ended(desk: CommandContext, handle: Handle[Any]) -> Job:
         except WaitTimeout:
             now = (await handle.job()).progress
         if now is not None and now != shown:
-            desk.out.message(f"progress {now}")
+            ctx.out.message(f"progress {now}")
             shown = now

@@ -4,56 +4,56 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import CommandContext, Exit, verb
+from outlast.cli.command import CommandContext, Exit, command
 from outlast.cli.output import ago, plain
 from outlast.clock import SystemClock
 from outlast.core.group import Group
 
 
 @click.group("group")
-def command() -> None:
+def group_group() -> None:
     """Jobs watched together."""
 
 
-@verb("ls")
+@command("ls")
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
-async def ls(desk: CommandContext, /, limit: int) -> None:
+async def ls(ctx: CommandContext, /, limit: int) -> None:
     """The newest groups."""
-    groups = await desk.app.groups(limit)
-    if desk.out.as_json:
+    groups = await ctx.app.groups(limit)
+    if ctx.out.as_json:
         for group in groups:
-            desk.out.record(_record(group))
+            ctx.out.record(_record(group))
         return
-    desk.out.table(
+    ctx.out.table(
         ("ID", "NAME", "MODE", "ON FAILURE", "STATE", ">DONE", "CREATED"), map(_row, groups)
     )
 
 
-@verb("show")
+@command("show")
 @click.argument("group_id")
-async def show(desk: CommandContext, /, group_id: str) -> int:
+async def show(ctx: CommandContext, /, group_id: str) -> int:
     """A group and how far it is; exit 1 if it failed."""
-    group = await desk.app.group_handle(group_id).read()
-    if desk.out.as_json:
-        desk.out.record(_record(group))
+    group = await ctx.app.group_handle(group_id).read()
+    if ctx.out.as_json:
+        ctx.out.record(_record(group))
     else:
-        desk.out.line("  ".join(_row(group)))
+        ctx.out.line("  ".join(_row(group)))
         for state, number in sorted(group.counts.items()):
-            desk.out.line(f"  {state:<12} {number:,}")
+            ctx.out.line(f"  {state:<12} {number:,}")
     return Exit.FAILED if group.state == "failed" else Exit.OK
 
 
-@verb("cancel")
+@command("cancel")
 @click.argument("group_id")
 @click.option("--reason")
-async def cancel(desk: CommandContext, /, group_id: str, reason: str | None) -> None:
+async def cancel(ctx: CommandContext, /, group_id: str, reason: str | None) -> None:
     """Cancel what has not started, ask what runs to stop."""
-    await desk.app.group_handle(group_id).cancel(reason)
-    desk.out.message(f"group {group_id} is being stopped")
+    await ctx.app.group_handle(group_id).cancel(reason)
+    ctx.out.message(f"group {group_id} is being stopped")
 
 
 for each in (ls, show, cancel):
-    command.add_command(each)
+    group_group.add_command(each)
 
 
 def _record(group: Group) -> dict[str, Any]:

@@ -30,7 +30,7 @@ wrote {file}. Next, in this folder:
 
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
-def command(folder: Path) -> None:
+def init_command(folder: Path) -> None:
     """Write a small jobs.py into FOLDER, and say what to do next. Nothing is overwritten."""
     file = folder / "jobs.py"
     try:

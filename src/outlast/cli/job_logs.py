@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.show import find
 from outlast.core.ids import JobId
 from outlast.core.run import RunRecord
@@ -15,18 +15,18 @@ POLL: Final = 0.2
 BLOCK: Final = 64 * 1024
 
 
-@verb("logs")
+@command("logs")
 @click.argument("job_id")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-async def command(desk: CommandContext, /, job_id: str, follow: bool) -> None:
+async def job_logs_command(ctx: CommandContext, /, job_id: str, follow: bool) -> None:
     """Print the log files of a job's runs, its progress and its events.
 
     Only runs of a command have a log file of their own; the events of every job are told.
     """
-    job = await find(desk, job_id)
-    tail = JobLogFollower(desk, job.id)
+    job = await find(ctx, job_id)
+    tail = JobLogFollower(ctx, job.id)
     await tail.step()
-    while follow and not (await desk.app.get(job.id)).is_final:
+    while follow and not (await ctx.app.get(job.id)).is_final:
         await asyncio.sleep(POLL)
         await tail.step()
     await tail.step()
@@ -35,8 +35,8 @@ async def command(desk: CommandContext, /, job_id: str, follow: bool) -> None:
 class JobLogFollower:
     """Prints what is new since the last step."""
 
-    def __init__(self, desk: CommandContext, job_id: JobId) -> None:
-        self._desk = desk
+    def __init__(self, ctx: CommandContext, job_id: JobId) -> None:
+        self._desk = ctx
         self._job_id = job_id
         self._read: dict[str, int] = {}
         self._events = 0

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from outlast.cli.job_filter import JobFilter
-from outlast.cli.output import Output
+from outlast.cli.output import CommandOutput
 from outlast.core.job import Job
 from outlast.store.contract import Store
 
@@ -14,7 +14,7 @@ MOST_LOOKED_AT: Final = 200_000
 
 
 async def search_jobs(
-    store: Store, wanted: JobFilter, out: Output, *, most: int = MOST_LOOKED_AT
+    store: Store, wanted: JobFilter, out: CommandOutput, *, most: int = MOST_LOOKED_AT
 ) -> AsyncIterator[Job]:
     """Every job that fits."""
     before: int | None = None

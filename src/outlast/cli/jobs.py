@@ -6,7 +6,7 @@ from datetime import datetime
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.job_filter import JobFilter, parse
 from outlast.cli.job_search import search_jobs
 from outlast.cli.output import ago
@@ -18,12 +18,12 @@ from outlast.core.state import State
 COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "WHAT")
 
 
-@verb("jobs")
+@command("jobs")
 @click.argument("filters", nargs=-1)
 @click.option("-n", "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
 @click.option("--count", is_flag=True, help="Only how many there are of each queue and state.")
-async def command(
-    desk: CommandContext, /, filters: tuple[str, ...], limit: int, count: bool
+async def jobs_command(
+    ctx: CommandContext, /, filters: tuple[str, ...], limit: int, count: bool
 ) -> None:
     """List jobs, the newest first; FILTERS such as state:dead_letter type:mail.* since:2h.
 
@@ -33,40 +33,40 @@ async def command(
     now = SystemClock().now()
     wanted = parse(filters, now=now)
     if count:
-        await _count(desk, wanted if filters else None)
+        await _count(ctx, wanted if filters else None)
         return
     found: list[Job] = []
-    async for job in search_jobs(desk.app.store, wanted, desk.out):
+    async for job in search_jobs(ctx.app.store, wanted, ctx.out):
         found.append(job)
         if len(found) == limit:
             break
-    if desk.out.as_json:
+    if ctx.out.as_json:
         for job in found:
-            desk.out.record(job)
+            ctx.out.record(job)
         return
-    desk.out.table(COLUMNS, [_row(job, now) for job in found])
+    ctx.out.table(COLUMNS, [_row(job, now) for job in found])
     if len(found) == limit:
-        desk.out.message(f"the newest {limit}; -n for more")
+        ctx.out.message(f"the newest {limit}; -n for more")
     elif not found:
-        desk.out.message("no job fits")
+        ctx.out.message("no job fits")
 
 
-async def _count(desk: CommandContext, wanted: JobFilter | None) -> None:
-    counts = sorted((await _counted(desk, wanted)).items())
-    if desk.out.as_json:
+async def _count(ctx: CommandContext, wanted: JobFilter | None) -> None:
+    counts = sorted((await _counted(ctx, wanted)).items())
+    if ctx.out.as_json:
         for (queue, state), number in counts:
-            desk.out.record({"queue": queue, "state": state, "jobs": number})
+            ctx.out.record({"queue": queue, "state": state, "jobs": number})
         return
     rows = [(queue, str(state), f"{number:,}") for (queue, state), number in counts]
-    desk.out.table(("QUEUE", "STATE", ">JOBS"), rows)
+    ctx.out.table(("QUEUE", "STATE", ">JOBS"), rows)
 
 
 async def _counted(
-    desk: CommandContext, wanted: JobFilter | None
+    ctx: CommandContext, wanted: JobFilter | None
 ) -> Mapping[tuple[str, State], int]:
     if wanted is None:
-        return await desk.app.store.counts()
-    jobs = search_jobs(desk.app.store, wanted, desk.out)
+        return await ctx.app.store.counts()
+    jobs = search_jobs(ctx.app.store, wanted, ctx.out)
     return Counter([(job.queue, job.state) async for job in jobs])
 
 

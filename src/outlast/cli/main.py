@@ -17,27 +17,31 @@ class Subcommand(NamedTuple):
 
 
 COMMANDS: Final = {
-    "demo": Subcommand("demo", "command", "A short tour, on a store of its own."),
-    "init": Subcommand("init", "command", "Write a first app to start from."),
-    "worker": Subcommand("worker", "command", "Run jobs until told to stop."),
-    "dev": Subcommand("dev", "command", "Run a worker that starts afresh when the code changes."),
-    "enqueue": Subcommand("enqueue", "command", "Store a job, checked before it is written."),
-    "jobs": Subcommand("jobs", "command", "List jobs."),
-    "show": Subcommand("show", "command", "Show a job: runs, events, lineage."),
-    "logs": Subcommand("tail", "command", "Print what a job wrote."),
-    "explain": Subcommand("explain", "command", "Say why a job waits."),
-    "edit": Subcommand("place", "edit", "Change a job that waits."),
-    "move": Subcommand("place", "move", "Move a waiting job."),
-    "retry": Subcommand("bulk", "retry", "Run finished jobs again."),
-    "cancel": Subcommand("bulk", "cancel", "Cancel jobs."),
-    "queue": Subcommand("queue", "command", "Queues: order, pause, limits."),
-    "schedule": Subcommand("schedule", "command", "What runs when, and what became of it."),
-    "template": Subcommand("template", "command", "Stored job definitions."),
-    "group": Subcommand("group", "command", "Jobs watched together."),
-    "top": Subcommand("top", "command", "Watch the store, live."),
-    "doctor": Subcommand("doctor", "command", "Check everything, and say how to mend it."),
-    "verify": Subcommand("verify", "command", "Prove the store's own history."),
-    "db": Subcommand("db", "command", "Create, look at and prune the store."),
+    "demo": Subcommand("demo", "demo_command", "A short tour, on a store of its own."),
+    "init": Subcommand("init", "init_command", "Write a first app to start from."),
+    "worker": Subcommand("worker", "worker_command", "Run jobs until told to stop."),
+    "dev": Subcommand(
+        "dev", "dev_command", "Run a worker that starts afresh when the code changes."
+    ),
+    "enqueue": Subcommand(
+        "enqueue", "enqueue_command", "Store a job, checked before it is written."
+    ),
+    "jobs": Subcommand("jobs", "jobs_command", "List jobs."),
+    "show": Subcommand("show", "show_command", "Show a job: runs, events, lineage."),
+    "logs": Subcommand("job_logs", "job_logs_command", "Print what a job wrote."),
+    "explain": Subcommand("explain", "explain_command", "Say why a job waits."),
+    "edit": Subcommand("move_edit", "edit", "Change a job that waits."),
+    "move": Subcommand("move_edit", "move", "Move a waiting job."),
+    "retry": Subcommand("cancel_retry", "retry", "Run finished jobs again."),
+    "cancel": Subcommand("cancel_retry", "cancel", "Cancel jobs."),
+    "queue": Subcommand("queue", "queue_group", "Queues: order, pause, limits."),
+    "schedule": Subcommand("schedule", "schedule_group", "What runs when, and what became of it."),
+    "template": Subcommand("template", "template_group", "Stored job definitions."),
+    "group": Subcommand("group", "group_group", "Jobs watched together."),
+    "top": Subcommand("top", "top_command", "Watch the store, live."),
+    "doctor": Subcommand("doctor", "doctor_command", "Check everything, and say how to mend it."),
+    "verify": Subcommand("verify", "verify_command", "Prove the store's own history."),
+    "db": Subcommand("db", "db_group", "Create, look at and prune the store."),
 }
 """In the order in which people need them."""
 

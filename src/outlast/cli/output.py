@@ -30,7 +30,7 @@ _CONTROLS: Final = {
 """Others wrote that text: it must not move the cursor, or worse."""
 
 
-class Output:
+class CommandOutput:
     """Where one command's words go."""
 
     def __init__(self, *, as_json: bool = False, plain: bool = False) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.move_edit import order as print_order
 from outlast.cli.output import ago
 from outlast.clock import SystemClock
@@ -15,83 +15,83 @@ from outlast.store.contract.queues import Queue
 
 
 @click.group("queue")
-def command() -> None:
+def queue_group() -> None:
     """Look at queues and change them."""
 
 
-@verb("ls")
-async def ls(desk: CommandContext, /) -> None:
+@command("ls")
+async def ls(ctx: CommandContext, /) -> None:
     """Every queue that was set or has jobs."""
     counts: defaultdict[str, defaultdict[State, int]] = defaultdict(lambda: defaultdict(int))
-    for (name, state), number in (await desk.app.store.counts()).items():
+    for (name, state), number in (await ctx.app.store.counts()).items():
         counts[name][state] = number
-    queues = {queue.name: queue for queue in await desk.app.queues()}
+    queues = {queue.name: queue for queue in await ctx.app.queues()}
     names = sorted({*counts, *queues})
     rows = [(queues.get(name) or Queue(name=name), counts[name]) for name in names]
-    if desk.out.as_json:
+    if ctx.out.as_json:
         for queue, by_state in rows:
-            desk.out.record({"queue": queue, "jobs": dict(by_state)})
+            ctx.out.record({"queue": queue, "jobs": dict(by_state)})
         return
-    desk.out.table(
+    ctx.out.table(
         ("QUEUE", ">WAITING", ">RUNNING", ">DONE", "ORDER", ">LIMIT", "STATE"),
         [_row(queue, by_state) for queue, by_state in rows],
     )
 
 
-@verb("order")
+@command("order")
 @click.argument("queue")
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
-async def order(desk: CommandContext, /, queue: str, limit: int) -> None:
+async def order(ctx: CommandContext, /, queue: str, limit: int) -> None:
     """The next jobs in true claim order."""
-    await print_order(desk, queue, limit)
+    await print_order(ctx, queue, limit)
 
 
-@verb("pause")
+@command("pause")
 @click.argument("queue")
 @click.option("--reason", help="Why; everybody who asks is told.")
 @click.option("--for", "duration", help="Resume by itself after a while, such as 30m.")
 async def pause(
-    desk: CommandContext, /, queue: str, reason: str | None, duration: str | None
+    ctx: CommandContext, /, queue: str, reason: str | None, duration: str | None
 ) -> None:
     """Start nothing more from a queue; what runs goes on."""
-    await desk.app.pause(queue, reason=reason, duration=duration)
-    desk.out.message(f"{queue} is paused")
+    await ctx.app.pause(queue, reason=reason, duration=duration)
+    ctx.out.message(f"{queue} is paused")
 
 
-@verb("resume")
+@command("resume")
 @click.argument("queue")
-async def resume(desk: CommandContext, /, queue: str) -> None:
+async def resume(ctx: CommandContext, /, queue: str) -> None:
     """Let a paused queue go on."""
-    was_paused = await desk.app.resume(queue)
-    desk.out.message(f"{queue} goes on" if was_paused else f"{queue} was not paused")
+    was_paused = await ctx.app.resume(queue)
+    ctx.out.message(f"{queue} goes on" if was_paused else f"{queue} was not paused")
 
 
-@verb("set", creates=True)
+@command("set", creates=True)
 @click.argument("queue")
 @click.option("--ordering", type=click.Choice([each.value for each in Ordering]))
 @click.option("--gap", type=int)
 @click.option(
     "--concurrency", type=int, help="How many of its jobs may run at a time; 0: no limit."
 )
-async def set_(desk: CommandContext, /, queue: str, **changes: Any) -> None:
+async def set_(ctx: CommandContext, /, queue: str, **changes: Any) -> None:
     """Set a queue's ordering, gap or concurrency; what is left out stays."""
-    now = await desk.app.queue(queue)
+    now = await ctx.app.queue(queue)
     asked = {name: value for name, value in changes.items() if value is not None}
     if asked.get("concurrency") == 0:
         asked["concurrency"] = None
     kept = {"ordering": now.ordering, "gap": now.gap, "concurrency": now.concurrency}
-    desk.out.record(await desk.app.set_queue(queue, **{**kept, **asked}))
+    ctx.out.record(await ctx.app.set_queue(queue, **{**kept, **asked}))
 
 
-@verb("normalise")
+@command("normalise")
 @click.argument("queue")
-async def normalise(desk: CommandContext, /, queue: str) -> None:
+async def normalise(ctx: CommandContext, /, queue: str) -> None:
     """Number the positions afresh: 100, 200, 300, … in the same order."""
-    desk.out.message(f"{await desk.app.normalise(queue):,} jobs have a new position")
+    ctx.out.message(f"{await ctx.app.normalise(queue):,} jobs have a new position")
 
 
 for each in (ls, order, pause, resume, set_, normalise):
-    command.add_command(each)
+    queue_group.add_command(each)
 
 
 def _row(queue: Queue, by_state: dict[State, int]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.enqueue import arguments
 from outlast.core.duration import format_short
 from outlast.core.schedule import ADVISED_GRACE, Schedule, SlotOutcome, SlotRecord
@@ -61,173 +61,173 @@ def _settings(function: Any) -> Any:
 
 
 @click.group("schedule")
-def command() -> None:
+def schedule_group() -> None:
     """What runs when: look, try, run by hand, pause, fill in."""
 
 
-@verb("ls")
-async def ls(desk: CommandContext, /) -> None:
+@command("ls")
+async def ls(ctx: CommandContext, /) -> None:
     """Every schedule, and when it is triggered next."""
-    schedules = await desk.app.schedules.all()
-    if desk.out.as_json:
+    schedules = await ctx.app.schedules.all()
+    if ctx.out.as_json:
         for each in schedules:
-            desk.out.record(each)
+            ctx.out.record(each)
         return
     columns = ("NAME", "WHEN", "ZONE", "RUNS", "STATE", "LAST", "NEXT")
-    desk.out.table(columns, [_row(each) for each in schedules])
+    ctx.out.table(columns, [_row(each) for each in schedules])
 
 
-@verb("next")
+@command("next")
 @click.argument("name")
 @click.option("-n", "--limit", type=LIMIT, default=10, show_default=True)
-async def next_slots(desk: CommandContext, /, name: str, limit: int) -> None:
+async def next_slots(ctx: CommandContext, /, name: str, limit: int) -> None:
     """The next slots in the schedule's own zone, with what a change of the clock does."""
-    _upcoming(desk, await desk.app.schedules.next(name, limit=limit))
+    _upcoming(ctx, await ctx.app.schedules.next(name, limit=limit))
 
 
-@verb("test", creates=True)
+@command("test", creates=True)
 @click.argument("cron", required=False)
 @_when
 @click.option("-n", "--limit", type=LIMIT, default=10, show_default=True)
-async def test(desk: CommandContext, /, cron: str | None, limit: int, **when: Any) -> None:
+async def test(ctx: CommandContext, /, cron: str | None, limit: int, **when: Any) -> None:
     """Try an expression: its next slots, before anybody saves it."""
-    _upcoming(desk, await desk.app.schedules.test(limit=limit, cron=cron, **_given(when)))
+    _upcoming(ctx, await ctx.app.schedules.test(limit=limit, cron=cron, **_given(when)))
 
 
-@verb("save", creates=True)
+@command("save", creates=True)
 @click.argument("name")
 @click.argument("cron", required=False)
 @click.option("-t", "--type", "job_type", help="The job type to run.")
 @click.option("--args", default="{}", help="Its arguments, a JSON object.")
 @_when
 @_settings
-async def save(desk: CommandContext, /, name: str, args: str, **said: Any) -> None:
+async def save(ctx: CommandContext, /, name: str, args: str, **said: Any) -> None:
     """Create a schedule, or write over it: save nightly "0 2 * * *" -t report --coalesce …"""
-    desk.require_types()
+    ctx.require_types()
     wished = _given(said)
     for what, advice in _MUST_BE_SAID.items():
         if what not in wished:
             raise InvalidSchedule(f"say {advice}; what becomes of late slots has no default")
-    _written(desk, await desk.app.schedules.save(name, params=arguments(args), **wished))
+    _written(ctx, await ctx.app.schedules.save(name, params=arguments(args), **wished))
 
 
-@verb("edit")
+@command("edit")
 @click.argument("name")
 @click.option("--cron", help="Another expression.")
 @click.option("--name", "new_name", help="Another name; its slots stay its own.")
 @click.option("--dry-run", is_flag=True, help="Only say which slots would come and go.")
 @_when
 @_settings
-async def edit(desk: CommandContext, /, name: str, dry_run: bool, **said: Any) -> None:
+async def edit(ctx: CommandContext, /, name: str, dry_run: bool, **said: Any) -> None:
     """Change what is given and leave the rest."""
     wished = _given(said)
     if not dry_run:
-        _written(desk, await desk.app.schedules.edit(name, **wished))
+        _written(ctx, await ctx.app.schedules.edit(name, **wished))
         return
     when = {
         key: wished[key] for key in ("cron", "every", "timezone", "gap", "fold") if key in wished
     }
-    for at, side in await desk.app.schedules.diff(name, **when):
-        if desk.out.as_json:
-            desk.out.record({"at": at, "side": side})
+    for at, side in await ctx.app.schedules.diff(name, **when):
+        if ctx.out.as_json:
+            ctx.out.record({"at": at, "side": side})
         else:
-            desk.out.line(f"{_MARKS[side]} {_short(at)}")
+            ctx.out.line(f"{_MARKS[side]} {_short(at)}")
 
 
-@verb("rm")
+@command("rm")
 @click.argument("name")
-async def rm(desk: CommandContext, /, name: str) -> None:
+async def rm(ctx: CommandContext, /, name: str) -> None:
     """Remove a schedule; its past slots stay."""
-    await desk.app.schedules.remove(name)
-    desk.out.message(f"{name} is gone")
+    await ctx.app.schedules.remove(name)
+    ctx.out.message(f"{name} is gone")
 
 
-@verb("run")
+@command("run")
 @click.argument("name")
 @click.option("--slot", callback=_moment, help="The slot it takes, such as 2026-03-29T02:00Z.")
 @click.option("--next", "is_next", is_flag=True, help="The slot that comes next.")
 @click.option("--missed", is_flag=True, help="The latest that was missed.")
 async def run(
-    desk: CommandContext, /, name: str, slot: datetime | None, is_next: bool, missed: bool
+    ctx: CommandContext, /, name: str, slot: datetime | None, is_next: bool, missed: bool
 ) -> None:
     """Run it by hand for one slot, which is then claimed as any other."""
     if (slot is not None) + is_next + missed != 1:
         raise InvalidSchedule("say which slot it takes: --slot TIME, --next or --missed")
-    handle = await desk.app.schedules.run(name, slot or ("next" if is_next else "missed"))
-    job = await desk.app.get(handle.id)
-    if desk.out.as_json:
-        desk.out.record({"id": handle.id, "slot": job.slot_at})
+    handle = await ctx.app.schedules.run(name, slot or ("next" if is_next else "missed"))
+    job = await ctx.app.get(handle.id)
+    if ctx.out.as_json:
+        ctx.out.record({"id": handle.id, "slot": job.slot_at})
     else:
-        desk.out.line(handle.id)
-        desk.out.message(f"{name}: {_short(job.slot_at)} is claimed; a worker runs it")
+        ctx.out.line(handle.id)
+        ctx.out.message(f"{name}: {_short(job.slot_at)} is claimed; a worker runs it")
 
 
-@verb("pause")
+@command("pause")
 @click.argument("name")
-async def pause(desk: CommandContext, /, name: str) -> None:
+async def pause(ctx: CommandContext, /, name: str) -> None:
     """Trigger nothing until it is resumed; slots that pass meanwhile are not missed."""
-    await desk.app.schedules.pause(name)
-    desk.out.message(f"{name} is paused")
+    await ctx.app.schedules.pause(name)
+    ctx.out.message(f"{name} is paused")
 
 
-@verb("resume")
+@command("resume")
 @click.argument("name")
-async def resume(desk: CommandContext, /, name: str) -> None:
+async def resume(ctx: CommandContext, /, name: str) -> None:
     """Go on with the next slot from now."""
-    schedule = await desk.app.schedules.resume(name)
-    desk.out.message(f"{name} is resumed; next {_short(schedule.next_slot)}")
+    schedule = await ctx.app.schedules.resume(name)
+    ctx.out.message(f"{name} is resumed; next {_short(schedule.next_slot)}")
 
 
-@verb("backfill")
+@command("backfill")
 @click.argument("name")
 @click.option("--since", callback=_moment, required=True, help="The first slot, or before it.")
 @click.option("--until", callback=_moment, required=True, help="The last slot, or after it.")
 @click.option("--dry-run", is_flag=True, help="Only say which slots would run.")
 async def backfill(
-    desk: CommandContext, /, name: str, since: datetime, until: datetime, dry_run: bool
+    ctx: CommandContext, /, name: str, since: datetime, until: datetime, dry_run: bool
 ) -> None:
     """Run every slot of a time that nobody has claimed."""
-    filled = await desk.app.schedules.backfill(name, since, until, dry_run=dry_run)
-    if desk.out.as_json:
+    filled = await ctx.app.schedules.backfill(name, since, until, dry_run=dry_run)
+    if ctx.out.as_json:
         for each in filled:
-            desk.out.record(each)
+            ctx.out.record(each)
         return
     rows = [(_short(f.at), f.was or "-", "yes" if f.runs else "no", f.job_id or "") for f in filled]
-    desk.out.table(("SLOT", "WAS", "RUNS", "JOB"), rows)
+    ctx.out.table(("SLOT", "WAS", "RUNS", "JOB"), rows)
     number = sum(each.runs for each in filled)
-    desk.out.message(f"{number} of {len(filled)} slots {'would run' if dry_run else 'run now'}")
+    ctx.out.message(f"{number} of {len(filled)} slots {'would run' if dry_run else 'run now'}")
 
 
-@verb("history")
+@command("history")
 @click.argument("name")
 @click.option("-n", "--limit", type=LIMIT, default=20, show_default=True)
 @click.option("--before", callback=_moment, help="Only slots before that time.")
-async def history(desk: CommandContext, /, name: str, limit: int, before: datetime | None) -> None:
+async def history(ctx: CommandContext, /, name: str, limit: int, before: datetime | None) -> None:
     """What became of past slots, the latest first."""
-    schedule = await desk.app.schedules.get(name)
-    rows = await desk.app.schedules.history(name, before=before, limit=limit)
-    jobs = await desk.app.store.get([row.job_id for row in rows if row.job_id])
+    schedule = await ctx.app.schedules.get(name)
+    rows = await ctx.app.schedules.history(name, before=before, limit=limit)
+    jobs = await ctx.app.store.get([row.job_id for row in rows if row.job_id])
     states = {job.id: job.state for job in jobs if job}
-    if desk.out.as_json:
+    if ctx.out.as_json:
         for row in rows:
-            desk.out.record(row)
+            ctx.out.record(row)
         return
     columns = ("SLOT", "LOCAL", "OUTCOME", ">LATE", "JOB", "STATE", "REASON")
     past = [_past(row, schedule, states.get(row.job_id) if row.job_id else None) for row in rows]
-    desk.out.table(columns, past)
+    ctx.out.table(columns, past)
     counts = Counter(str(row.outcome) for row in rows)
-    desk.out.message(", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items())))
+    ctx.out.message(", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items())))
 
 
 _MARKS = {"kept": " ", "added": "+", "removed": "-"}
 
 
-def _written(desk: CommandContext, schedule: Schedule) -> None:
-    if desk.out.as_json:
-        desk.out.record(schedule)
+def _written(ctx: CommandContext, schedule: Schedule) -> None:
+    if ctx.out.as_json:
+        ctx.out.record(schedule)
         return
     comes = f"next {_short(schedule.next_trigger_at)}" if schedule.plan.enabled else "it is paused"
-    desk.out.line(f"{schedule.name}: {schedule.plan.rule} runs {_runs(schedule)}; {comes}")
+    ctx.out.line(f"{schedule.name}: {schedule.plan.rule} runs {_runs(schedule)}; {comes}")
 
 
 def _runs(schedule: Schedule) -> str:
@@ -261,10 +261,10 @@ def _past(row: SlotRecord, schedule: Schedule, state: str | None) -> tuple[str, 
     )
 
 
-def _upcoming(desk: CommandContext, found: list[Upcoming]) -> None:
-    if desk.out.as_json:
+def _upcoming(ctx: CommandContext, found: list[Upcoming]) -> None:
+    if ctx.out.as_json:
         for each in found:
-            desk.out.record(each)
+            ctx.out.record(each)
         return
     rows = [
         (
@@ -274,7 +274,7 @@ def _upcoming(desk: CommandContext, found: list[Upcoming]) -> None:
         )
         for each in found
     ]
-    desk.out.table(("UTC", "LOCAL", "NOTE"), rows)
+    ctx.out.table(("UTC", "LOCAL", "NOTE"), rows)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -286,4 +286,4 @@ def _short(at: datetime | None) -> str:
 
 
 for each in (ls, next_slots, test, save, edit, rm, run, pause, resume, backfill, history):
-    command.add_command(each)
+    schedule_group.add_command(each)

@@ -5,24 +5,24 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.enqueue import arguments
 
 
 @click.group("template")
-def command() -> None:
+def template_group() -> None:
     """Stored job definitions: save, list, use."""
 
 
-@verb("ls")
-async def ls(desk: CommandContext, /) -> None:
+@command("ls")
+async def ls(ctx: CommandContext, /) -> None:
     """Every template."""
-    templates = await desk.app.templates.all()
-    if desk.out.as_json:
+    templates = await ctx.app.templates.all()
+    if ctx.out.as_json:
         for each in templates:
-            desk.out.record(each)
+            ctx.out.record(each)
         return
-    desk.out.table(
+    ctx.out.table(
         ("NAME", "TYPE", "QUEUE", ">PRIORITY", "UPDATED", "ARGS"),
         [
             (
@@ -38,7 +38,7 @@ async def ls(desk: CommandContext, /) -> None:
     )
 
 
-@verb("save", creates=True)
+@command("save", creates=True)
 @click.argument("name")
 @click.argument("type_name", metavar="TYPE")
 @click.argument("args", default="{}")
@@ -46,33 +46,31 @@ async def ls(desk: CommandContext, /) -> None:
 @click.option("--priority", type=int)
 @click.option("--max-attempts", type=int)
 async def save(
-    desk: CommandContext, /, name: str, type_name: str, args: str, **options: Any
+    ctx: CommandContext, /, name: str, type_name: str, args: str, **options: Any
 ) -> None:
     """Save a template of TYPE with ARGS, a JSON object that may leave some out."""
-    desk.require_types()
-    job_type = desk.app.registry.get(type_name)
-    desk.out.record(
-        await desk.app.templates.save(name, job_type, params=arguments(args), **options)
-    )
+    ctx.require_types()
+    job_type = ctx.app.registry.get(type_name)
+    ctx.out.record(await ctx.app.templates.save(name, job_type, params=arguments(args), **options))
 
 
-@verb("rm")
+@command("rm")
 @click.argument("name")
-async def rm(desk: CommandContext, /, name: str) -> None:
+async def rm(ctx: CommandContext, /, name: str) -> None:
     """Remove a template; jobs made from it stay as they are."""
-    await desk.app.templates.remove(name)
-    desk.out.message(f"{name} is gone")
+    await ctx.app.templates.remove(name)
+    ctx.out.message(f"{name} is gone")
 
 
-@verb("enqueue")
+@command("enqueue")
 @click.argument("name")
 @click.argument("args", default="{}")
-async def enqueue(desk: CommandContext, /, name: str, args: str) -> None:
+async def enqueue(ctx: CommandContext, /, name: str, args: str) -> None:
     """Enqueue a job from a template; ARGS, a JSON object, go over the template's own."""
-    desk.require_types()
-    handle = await desk.app.templates.enqueue(name, **arguments(args))
-    desk.out.line(json.dumps({"id": handle.id}) if desk.out.as_json else handle.id)
+    ctx.require_types()
+    handle = await ctx.app.templates.enqueue(name, **arguments(args))
+    ctx.out.line(json.dumps({"id": handle.id}) if ctx.out.as_json else handle.id)
 
 
 for each in (ls, save, rm, enqueue):
-    command.add_command(each)
+    template_group.add_command(each)

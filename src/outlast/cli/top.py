@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.output import ago
 from outlast.core.job import Job
 from outlast.core.overview import Overview
@@ -25,43 +25,43 @@ SHOWN: Final = 20
 BARS: Final = "▁▂▃▄▅▆▇█"
 
 
-@verb("top")
+@command("top")
 @click.option("--once", is_flag=True, help="Print one picture and exit.")
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True)
-async def command(desk: CommandContext, /, once: bool, interval: float) -> None:
+async def top_command(ctx: CommandContext, /, once: bool, interval: float) -> None:
     """Watch the store: what waits, what runs, who works. Ctrl-C leaves."""
-    look = await snapshot(desk)
-    if desk.out.as_json:
-        desk.out.record(look)
+    look = await snapshot(ctx)
+    if ctx.out.as_json:
+        ctx.out.record(look)
         return
     if once:
-        desk.out.print(_drawn(look, []))
+        ctx.out.print(_drawn(look, []))
         return
-    with suppress(asyncio.CancelledError), _screen(desk) as show:  # Ctrl-C is how one leaves
+    with suppress(asyncio.CancelledError), _screen(ctx) as show:  # Ctrl-C is how one leaves
         rates: list[int] = []
         while True:
             rates = [*rates, _per_minute(look["overview"])][-30:]
             show(_drawn(look, rates))
             await asyncio.sleep(interval)
-            look = await snapshot(desk)
+            look = await snapshot(ctx)
 
 
 @contextmanager
-def _screen(desk: CommandContext) -> "Iterator[Callable[[RenderableType], None]]":
+def _screen(ctx: CommandContext) -> "Iterator[Callable[[RenderableType], None]]":
     """Where pictures go: each over the last one on a terminal, one below the other elsewhere."""
     from rich.live import Live  # noqa: PLC0415 - nobody else needs it
 
-    console = desk.out.console()
+    console = ctx.out.console()
     if not console.is_terminal:
-        yield desk.out.print
+        yield ctx.out.print
         return
     with Live(console=console, screen=False) as live:
         yield live.update
 
 
-async def snapshot(desk: CommandContext) -> dict[str, Any]:
+async def snapshot(ctx: CommandContext) -> dict[str, Any]:
     """Everything that one picture shows."""
-    store = desk.app.store
+    store = ctx.app.store
     return {
         "overview": await store.overview(span=MINUTE),
         "workers": [worker for worker in await store.workers() if worker.is_alive],

@@ -2,21 +2,21 @@
 
 import click
 
-from outlast.cli.command import CommandContext, Exit, verb
+from outlast.cli.command import CommandContext, Exit, command
 from outlast.verify import verify
 
 SHOWN = 50
 
 
-@verb("verify")
+@command("verify")
 @click.option("-n", "--limit", type=click.IntRange(1, 100_000), default=SHOWN, show_default=True)
-async def command(desk: CommandContext, /, limit: int) -> int:
+async def verify_command(ctx: CommandContext, /, limit: int) -> int:
     """Go through every job, run, event and reservation, and prove or refute the invariants.
 
     Exit 0: all hold. Exit 1: some do not; each violation names the rows and the safe repair. It
     may be run while workers work.
     """
-    with desk.out.progress("verify", None) as advance:
+    with ctx.out.progress("verify", None) as advance:
         done = 0
 
         def moved(now: int, total: int) -> None:
@@ -24,14 +24,14 @@ async def command(desk: CommandContext, /, limit: int) -> int:
             advance(now - done, total)
             done = now
 
-        report = await verify(desk.app.store, progress=moved)
+        report = await verify(ctx.app.store, progress=moved)
     for violation in report.violations[:limit]:
-        if desk.out.as_json:
-            desk.out.record(violation)
+        if ctx.out.as_json:
+            ctx.out.record(violation)
         else:
-            desk.out.line(f"{violation.code}  {violation.job_id or ''}  {violation.what}")
-            desk.out.line(f"    rows: {', '.join(violation.rows)}\n    repair: {violation.repair}")
-    desk.out.message(
+            ctx.out.line(f"{violation.code}  {violation.job_id or ''}  {violation.what}")
+            ctx.out.line(f"    rows: {', '.join(violation.rows)}\n    repair: {violation.repair}")
+    ctx.out.message(
         f"{report.jobs:,} jobs, {report.runs:,} runs, {report.events:,} events: "
         f"{len(report.violations):,} violations, in {report.seconds:.1f} s"
     )

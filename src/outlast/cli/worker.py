@@ -82,7 +82,7 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
 @click.option("--max-memory", callback=_bytes, help="Replace a child that uses more, such as 500M.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
-def command(app: str | None, **options: object) -> None:
+def worker_command(app: str | None, **options: object) -> None:
     """Run the jobs of APP, given as module:attribute, in OUTLAST_APP or in pyproject.toml.
 
     SIGTERM or Ctrl-C: take no more, let running jobs end within the app's grace, hand back the
