@@ -31,11 +31,11 @@ def test_what_was_retried_already_is_left_out(cli: Cli) -> None:
     cli.enqueue("broken", '{"user": "ada"}')
     for _ in range(2):
         cli.burst()
-        assert "1 jobs" in cli("retry", "type:broken", "--yes").stderr
+        assert "1 job: " in cli("retry", "type:broken", "--yes").stderr
 
     again = cli("retry", "type:broken", "--yes")
 
-    assert (again.exit_code, again.stderr) == (0, "no job fits\n")
+    assert (again.exit_code, again.stderr) == (0, "no matching jobs\n")
     assert len(cli.documents("jobs")) == 3
 
 

@@ -88,7 +88,7 @@ def test_a_bad_filter_is_named(cli: Cli, word: str) -> None:
         ("nowhere:app", "nowhere"),
         ("tasks", "module:attribute"),
         ("tasks:nothing", "apps in that module: app"),
-        (None, "which app?"),
+        (None, "no app given"),
     ],
 )
 def test_an_app_that_cannot_be_found_is_said(cli: Cli, app: str | None, says: str) -> None:
@@ -181,4 +181,4 @@ def test_worker_finds_its_app_where_the_others_do(
     nothing = cli("worker", app=None)
 
     assert nothing.exit_code == 2
-    assert "which app?" in nothing.output
+    assert "no app given" in nothing.output

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from outlast.cli.dev import _seen
+from outlast.cli.dev import _modification_times
 
 from .conftest import APP, Cli
 
@@ -143,4 +143,4 @@ def test_dev_walks_past_environments_but_not_because_of_where_it_stands(cli: Cli
     for file in (here / "jobs.py", here / ".venv" / "lib" / "theirs.py"):
         file.touch()
 
-    assert set(_seen(here)) == {here / "jobs.py"}
+    assert set(_modification_times(here)) == {here / "jobs.py"}

@@ -1,4 +1,4 @@
-"""`outlast enqueue`: store a job, checked before it is written."""
+"""`outlast enqueue`: validate the arguments and store a job."""
 
 import json
 from typing import Any
@@ -11,32 +11,35 @@ from outlast.core.state import State
 from outlast.errors import InvalidJob, WaitTimeout
 from outlast.jobs.handle import Handle
 
-POLL = "200ms"
+POLL_INTERVAL = "200ms"
+"""How often `--wait` reads the progress."""
 
 
 @command("enqueue", creates=True)
 @click.argument("type_name", metavar="TYPE")
 @click.argument("args", default="{}")
-@click.option("--in", "delay", help="Due after a while, such as 5m.")
+@click.option("--in", "delay", help="Delay before the job is due, such as 5m.")
 @click.option(
-    "--at", type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]), help="2026-11-16T08:00:00+00:00"
+    "--at",
+    type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]),
+    help="Time when the job is due, such as 2026-11-16T08:00:00+00:00.",
 )
-@click.option("--key", help="One job for ever under this key.")
-@click.option("--queue", help="Another queue than the type's.")
-@click.option("--priority", type=int)
-@click.option("--wait", is_flag=True, help="Wait for its end, show progress, exit by its outcome.")
+@click.option("--key", help="Unique key: at most one job ever has it.")
+@click.option("--queue", help="Queue, instead of the type's own.")
+@click.option("--priority", type=int, help="Priority, instead of the type's own.")
+@click.option("--wait", is_flag=True, help="Wait for the end, show progress, exit 1 on failure.")
 async def enqueue_command(
     ctx: CommandContext, /, type_name: str, args: str, wait: bool, **options: Any
 ) -> int:
     """Enqueue a job of TYPE with ARGS, a JSON object, such as '{"invoice_id": 3}'.
 
-    They are checked against the handler's signature before anything is written.
+    The arguments are validated against the handler's signature before the job is stored.
     """
     ctx.require_types()
     job_type = ctx.app.registry.get(type_name)
     handle = await job_type.options(**options).enqueue(**arguments(args))
     if not handle.created:
-        ctx.out.message("its key is taken; this is the job that holds it")
+        ctx.out.message("the key is taken; this is the job that has it")
     if ctx.out.as_json:
         ctx.out.record({"id": handle.id, "created": handle.created})
     else:
@@ -45,20 +48,26 @@ async def enqueue_command(
 
 
 def arguments(text: str) -> dict[str, Any]:
-    """The JSON object in that text; InvalidJob says what it is instead."""
+    """Parse job arguments: a JSON object.
+
+    Raises:
+        InvalidJob: The text is not JSON, or not an object.
+    """
     try:
         value = json.loads(text)
     except ValueError as error:
         raise InvalidJob(
-            f"the arguments are not JSON ({error}); quote them: '{{\"n\": 1}}'"
+            f"the arguments are not valid JSON ({error}); quote them: '{{\"n\": 1}}'"
         ) from error
     if not isinstance(value, dict):
-        raise InvalidJob(f"the arguments are a {type(value).__name__}; write a JSON object")
+        raise InvalidJob(
+            f"the arguments are a JSON {type(value).__name__}; write an object: '{{\"n\": 1}}'"
+        )
     return value
 
 
 async def _follow(ctx: CommandContext, handle: Handle[Any]) -> int:
-    job = await _ended(ctx, handle)
+    job = await _wait_for_end(ctx, handle)
     ctx.out.message(f"{job.state} {job.reason or ''}".rstrip())
     if job.state is not State.SUCCEEDED:
         return Exit.FAILED
@@ -68,12 +77,12 @@ async def _follow(ctx: CommandContext, handle: Handle[Any]) -> int:
     return Exit.OK
 
 
-async def _ended(ctx: CommandContext, handle: Handle[Any]) -> Job:
-    """The job once it has ended; until then, its progress is told."""
+async def _wait_for_end(ctx: CommandContext, handle: Handle[Any]) -> Job:
+    """Wait until the job has ended and return it; print its progress meanwhile."""
     shown: str | None = None
     while True:
         try:
-            return await handle.wait(POLL)
+            return await handle.wait(POLL_INTERVAL)
         except WaitTimeout:
             now = (await handle.job()).progress
         if now is not None and now != shown:

@@ -9,12 +9,18 @@ from outlast.cli.show import find
 @command("explain")
 @click.argument("job_id")
 async def explain_command(ctx: CommandContext, /, job_id: str) -> None:
-    """Say why a job waits: each gate on its way, the one that stops it, and what would open it."""
-    told = await ctx.app.explain((await find(ctx, job_id)).id)
+    """List every condition a waiting job must pass, the one that blocks it, and how to clear it."""
+    explanation = await ctx.app.explain((await find(ctx, job_id)).id)
     if ctx.out.as_json:
+        job = explanation.job
         ctx.out.record(
-            {"id": told.job.id, "state": told.job.state, "stop": told.stop, "gates": told.gates}
+            {
+                "id": job.id,
+                "state": job.state,
+                "stop": explanation.stop,
+                "gates": explanation.gates,
+            }
         )
         return
-    for line in told.lines():
+    for line in explanation.lines():
         ctx.out.line(line)

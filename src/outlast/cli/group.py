@@ -1,4 +1,4 @@
-"""`outlast group`: jobs watched together."""
+"""`outlast group`: list, show and cancel groups of jobs."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from outlast.core.group import Group
 
 @click.group("group")
 def group_group() -> None:
-    """Jobs watched together."""
+    """List, show and cancel groups of jobs."""
 
 
 @command("ls")
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
 async def ls(ctx: CommandContext, /, limit: int) -> None:
-    """The newest groups."""
+    """List the newest groups."""
     groups = await ctx.app.groups(limit)
     if ctx.out.as_json:
         for group in groups:
@@ -32,7 +32,7 @@ async def ls(ctx: CommandContext, /, limit: int) -> None:
 @command("show")
 @click.argument("group_id")
 async def show(ctx: CommandContext, /, group_id: str) -> int:
-    """A group and how far it is; exit 1 if it failed."""
+    """Show a group and its progress; exit 1 if it failed."""
     group = await ctx.app.group_handle(group_id).read()
     if ctx.out.as_json:
         ctx.out.record(_record(group))
@@ -45,11 +45,11 @@ async def show(ctx: CommandContext, /, group_id: str) -> int:
 
 @command("cancel")
 @click.argument("group_id")
-@click.option("--reason")
+@click.option("--reason", help="Why; stored with the jobs.")
 async def cancel(ctx: CommandContext, /, group_id: str, reason: str | None) -> None:
-    """Cancel what has not started, ask what runs to stop."""
+    """Cancel the waiting jobs of a group and ask its running jobs to stop."""
     await ctx.app.group_handle(group_id).cancel(reason)
-    ctx.out.message(f"group {group_id} is being stopped")
+    ctx.out.message(f"group {group_id}: cancelling")
 
 
 for each in (ls, show, cancel):
@@ -57,8 +57,8 @@ for each in (ls, show, cancel):
 
 
 def _record(group: Group) -> dict[str, Any]:
-    told = {"state": group.state, "done": group.done, "progress": group.progress}
-    return {**plain(group), **told}
+    derived = {"state": group.state, "done": group.done, "progress": group.progress}
+    return {**plain(group), **derived}
 
 
 def _row(group: Group) -> tuple[str, ...]:

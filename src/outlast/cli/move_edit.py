@@ -1,4 +1,4 @@
-"""`outlast move` and `outlast edit`: change a job while it waits."""
+"""`outlast move` and `outlast edit`: change a waiting job."""
 
 from typing import Any
 
@@ -12,39 +12,44 @@ from outlast.clock import SystemClock
 from outlast.core.job import Job
 from outlast.errors import InvalidJob
 
-AROUND = 10
+JOBS_SHOWN = 10
+"""How many jobs `move` prints afterwards."""
 
 
 @command("move")
 @click.argument("job_id")
 @click.argument("where", type=click.Choice(["front", "back"]), required=False)
-@click.option("--before", help="In front of that job.")
-@click.option("--after", help="Behind that job.")
-@click.option("--swap", help="Change places with that job.")
+@click.option("--before", help="Move it directly before that job.")
+@click.option("--after", help="Move it directly after that job.")
+@click.option("--swap", help="Swap positions with that job.")
 async def move(
     ctx: CommandContext, /, job_id: str, where: str | None, **beside: str | None
 ) -> None:
-    """Move a waiting job to the front or back of its priority, or beside another one."""
+    """Move a waiting job to the front or back of its priority, or next to another job."""
     given = {name: other for name, other in beside.items() if other is not None}
     if len(given) + (where is not None) != 1:
-        raise InvalidJob("say once where to: front, back, --before, --after or --swap")
+        raise InvalidJob("give exactly one of front, back, --before, --after or --swap")
     given = {name: (await find(ctx, other)).id for name, other in given.items()}
     job_id = (await find(ctx, job_id)).id
     job = await (ctx.app.move(job_id, where) if where else ctx.app.move(job_id, **given))  # type: ignore[arg-type]
     if ctx.out.as_json:
         ctx.out.record(job)
         return
-    await order(ctx, job.queue, AROUND, mark=job.id)
+    await print_order(ctx, job.queue, JOBS_SHOWN, mark=job.id)
 
 
 @command("edit")
 @click.argument("job_id")
-@click.option("--args", "params", help="A JSON object that replaces its arguments.")
-@click.option("--priority", type=int)
-@click.option("--in", "delay", help="Due after a while, such as 5m.")
-@click.option("--at", type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]))
+@click.option("--args", "params", help="New arguments: a JSON object that replaces the old ones.")
+@click.option("--priority", type=int, help="New priority.")
+@click.option("--in", "delay", help="New delay before the job is due, such as 5m.")
+@click.option(
+    "--at",
+    type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]),
+    help="New time when the job is due, such as 2026-11-16T08:00:00+00:00.",
+)
 async def edit(ctx: CommandContext, /, job_id: str, params: str | None, **changes: Any) -> None:
-    """Change arguments, priority or due time of a job that waits."""
+    """Change the arguments, the priority or the due time of a waiting job."""
     asked = {name: value for name, value in changes.items() if value is not None}
     if params is not None:
         ctx.require_types()
@@ -60,8 +65,8 @@ async def edit(ctx: CommandContext, /, job_id: str, params: str | None, **change
         )
 
 
-async def order(ctx: CommandContext, queue: str, limit: int, mark: str | None = None) -> None:
-    """Print the next jobs of a queue in claim order."""
+async def print_order(ctx: CommandContext, queue: str, limit: int, mark: str | None = None) -> None:
+    """Print the next jobs of a queue in claim order; `mark` is the id of a job to highlight."""
     now = SystemClock().now()
     jobs = await ctx.app.next_jobs(queue, limit)
     if ctx.out.as_json:

@@ -1,4 +1,4 @@
-"""`outlast queue`: queues, their order, limits and pauses."""
+"""`outlast queue`: list, pause, resume and configure queues."""
 
 from collections import defaultdict
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from outlast.cli.command import CommandContext, command
-from outlast.cli.move_edit import order as print_order
-from outlast.cli.output import ago
+from outlast.cli.move_edit import print_order
+from outlast.cli.output import ago, count
 from outlast.clock import SystemClock
 from outlast.core.ordering import Ordering
 from outlast.core.state import WAITING, State
@@ -16,12 +16,12 @@ from outlast.store.contract.queues import Queue
 
 @click.group("queue")
 def queue_group() -> None:
-    """Look at queues and change them."""
+    """List, pause, resume and configure queues."""
 
 
 @command("ls")
 async def ls(ctx: CommandContext, /) -> None:
-    """Every queue that was set or has jobs."""
+    """List every queue that has settings or jobs."""
     counts: defaultdict[str, defaultdict[State, int]] = defaultdict(lambda: defaultdict(int))
     for (name, state), number in (await ctx.app.store.counts()).items():
         counts[name][state] = number
@@ -42,52 +42,56 @@ async def ls(ctx: CommandContext, /) -> None:
 @click.argument("queue")
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
 async def order(ctx: CommandContext, /, queue: str, limit: int) -> None:
-    """The next jobs in true claim order."""
+    """List the next jobs of a queue in claim order."""
     await print_order(ctx, queue, limit)
 
 
 @command("pause")
 @click.argument("queue")
-@click.option("--reason", help="Why; everybody who asks is told.")
-@click.option("--for", "duration", help="Resume by itself after a while, such as 30m.")
+@click.option("--reason", help="Why; shown by `explain` and `queue ls`.")
+@click.option("--for", "duration", help="Resume automatically after this time, such as 30m.")
 async def pause(
     ctx: CommandContext, /, queue: str, reason: str | None, duration: str | None
 ) -> None:
-    """Start nothing more from a queue; what runs goes on."""
+    """Start no more jobs of a queue; running jobs continue."""
     await ctx.app.pause(queue, reason=reason, duration=duration)
-    ctx.out.message(f"{queue} is paused")
+    ctx.out.message(f"queue {queue} paused")
 
 
 @command("resume")
 @click.argument("queue")
 async def resume(ctx: CommandContext, /, queue: str) -> None:
-    """Let a paused queue go on."""
+    """Resume a paused queue."""
     was_paused = await ctx.app.resume(queue)
-    ctx.out.message(f"{queue} goes on" if was_paused else f"{queue} was not paused")
+    ctx.out.message(f"queue {queue} {'resumed' if was_paused else 'was not paused'}")
 
 
 @command("set", creates=True)
 @click.argument("queue")
-@click.option("--ordering", type=click.Choice([each.value for each in Ordering]))
-@click.option("--gap", type=int)
 @click.option(
-    "--concurrency", type=int, help="How many of its jobs may run at a time; 0: no limit."
+    "--ordering",
+    type=click.Choice([each.value for each in Ordering]),
+    help="Order in which jobs are claimed.",
+)
+@click.option("--gap", type=int, help="Distance between the positions of two jobs.")
+@click.option(
+    "--concurrency", type=int, help="How many of its jobs may run at a time; 0 removes the limit."
 )
 async def set_(ctx: CommandContext, /, queue: str, **changes: Any) -> None:
-    """Set a queue's ordering, gap or concurrency; what is left out stays."""
+    """Set the ordering, gap or concurrency of a queue; options left out stay as they are."""
     now = await ctx.app.queue(queue)
-    asked = {name: value for name, value in changes.items() if value is not None}
-    if asked.get("concurrency") == 0:
-        asked["concurrency"] = None
+    given = {name: value for name, value in changes.items() if value is not None}
+    if given.get("concurrency") == 0:
+        given["concurrency"] = None
     kept = {"ordering": now.ordering, "gap": now.gap, "concurrency": now.concurrency}
-    ctx.out.record(await ctx.app.set_queue(queue, **{**kept, **asked}))
+    ctx.out.record(await ctx.app.set_queue(queue, **{**kept, **given}))
 
 
 @command("normalise")
 @click.argument("queue")
 async def normalise(ctx: CommandContext, /, queue: str) -> None:
-    """Number the positions afresh: 100, 200, 300, … in the same order."""
-    ctx.out.message(f"{await ctx.app.normalise(queue):,} jobs have a new position")
+    """Renumber the positions to 100, 200, 300, … in the same order."""
+    ctx.out.message(f"{count(await ctx.app.normalise(queue), 'job')} renumbered")
 
 
 for each in (ls, order, pause, resume, set_, normalise):

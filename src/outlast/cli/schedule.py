@@ -1,4 +1,4 @@
-"""`outlast schedule`: what runs when, what became of it, and running it by hand."""
+"""`outlast schedule`: manage schedules, preview and backfill slots, start manual runs."""
 
 from collections import Counter
 from datetime import datetime
@@ -8,6 +8,7 @@ import click
 
 from outlast.cli.command import CommandContext, command
 from outlast.cli.enqueue import arguments
+from outlast.cli.output import count
 from outlast.core.duration import format_short
 from outlast.core.schedule import ADVISED_GRACE, Schedule, SlotOutcome, SlotRecord
 from outlast.errors import InvalidSchedule
@@ -17,44 +18,60 @@ from outlast.scheduler.timezones import zone
 LIMIT = click.IntRange(1, 1000)
 
 _ADVISED = f"{ADVISED_GRACE.seconds}s suits most frequent jobs"
-_MUST_BE_SAID = {
-    "coalesce": "--coalesce (one run for several late slots) or --no-coalesce (each runs)",
+_REQUIRED = {
+    "coalesce": "--coalesce (one run for several late slots) or --no-coalesce (one run each)",
     "misfire_grace": f"--misfire-grace (how late a slot may still run; {_ADVISED})",
 }
 
 
-def _moment(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+def _parse_time(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
     if value is None:
         return None
     try:
         at = datetime.fromisoformat(value)
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no time; write 2026-03-29T02:00+01:00") from None
+        raise click.BadParameter(f"{value!r} is not a time; write 2026-03-29T02:00Z") from None
     if at.tzinfo is None:
         raise click.BadParameter(f"{value!r} has no time zone; write {value}Z or {value}+02:00")
     return at
 
 
-def _when(function: Any) -> Any:
-    """What says when."""
+def _rule_options(function: Any) -> Any:
+    """Add the options that define when a schedule runs."""
     for option in (
-        click.option("--every", help="An interval instead of an expression, such as 15m."),
-        click.option("--timezone", "-z", help="Such as Europe/Berlin [UTC]."),
-        click.option("--gap", type=click.Choice(["skip", "run_after"]), help="Times left out."),
-        click.option("--fold", type=click.Choice(["first", "second", "both"]), help="Times twice."),
+        click.option("--every", help="Interval instead of a cron expression, such as 15m."),
+        click.option("--timezone", "-z", help="Time zone, such as Europe/Berlin [UTC]."),
+        click.option(
+            "--gap",
+            type=click.Choice(["skip", "run_after"]),
+            help="What to do with a time that a clock change skips.",
+        ),
+        click.option(
+            "--fold",
+            type=click.Choice(["first", "second", "both"]),
+            help="Which one to run of a time that a clock change repeats.",
+        ),
     ):
         function = option(function)
     return function
 
 
-def _settings(function: Any) -> Any:
-    """What else may be said of a schedule."""
+def _plan_options(function: Any) -> Any:
+    """Add the other options of a schedule."""
     for option in (
-        click.option("--coalesce/--no-coalesce", default=None, help="One run for many missed."),
+        click.option(
+            "--coalesce/--no-coalesce", default=None, help="One run for several late slots."
+        ),
         click.option("--misfire-grace", help=f"How late a slot may still run; {_ADVISED}."),
-        click.option("--max-instances", type=click.IntRange(1, 100), help="Unfinished at a time."),
-        click.option("--jitter", help="Put triggers off by up to so much."),
-        click.option("--template", help="Make its jobs of a template."),
+        click.option(
+            "--max-instances",
+            type=click.IntRange(1, 100),
+            help="How many of its jobs may be unfinished at a time.",
+        ),
+        click.option(
+            "--jitter", help="Delay each trigger by a random time up to this, such as 30s."
+        ),
+        click.option("--template", help="Template of the jobs, instead of a job type."),
     ):
         function = option(function)
     return function
@@ -62,12 +79,12 @@ def _settings(function: Any) -> Any:
 
 @click.group("schedule")
 def schedule_group() -> None:
-    """What runs when: look, try, run by hand, pause, fill in."""
+    """Manage schedules: save, preview, pause, run and backfill."""
 
 
 @command("ls")
 async def ls(ctx: CommandContext, /) -> None:
-    """Every schedule, and when it is triggered next."""
+    """List all schedules with their last and next trigger."""
     schedules = await ctx.app.schedules.all()
     if ctx.out.as_json:
         for each in schedules:
@@ -81,52 +98,56 @@ async def ls(ctx: CommandContext, /) -> None:
 @click.argument("name")
 @click.option("-n", "--limit", type=LIMIT, default=10, show_default=True)
 async def next_slots(ctx: CommandContext, /, name: str, limit: int) -> None:
-    """The next slots in the schedule's own zone, with what a change of the clock does."""
-    _upcoming(ctx, await ctx.app.schedules.next(name, limit=limit))
+    """Show the next slots in UTC and in the schedule's time zone, with clock changes."""
+    _print_upcoming(ctx, await ctx.app.schedules.next(name, limit=limit))
 
 
 @command("test", creates=True)
 @click.argument("cron", required=False)
-@_when
+@_rule_options
 @click.option("-n", "--limit", type=LIMIT, default=10, show_default=True)
 async def test(ctx: CommandContext, /, cron: str | None, limit: int, **when: Any) -> None:
-    """Try an expression: its next slots, before anybody saves it."""
-    _upcoming(ctx, await ctx.app.schedules.test(limit=limit, cron=cron, **_given(when)))
+    """Show the next slots of a cron expression or an interval without saving a schedule."""
+    _print_upcoming(ctx, await ctx.app.schedules.test(limit=limit, cron=cron, **_given(when)))
 
 
 @command("save", creates=True)
 @click.argument("name")
 @click.argument("cron", required=False)
-@click.option("-t", "--type", "job_type", help="The job type to run.")
-@click.option("--args", default="{}", help="Its arguments, a JSON object.")
-@_when
-@_settings
-async def save(ctx: CommandContext, /, name: str, args: str, **said: Any) -> None:
-    """Create a schedule, or write over it: save nightly "0 2 * * *" -t report --coalesce …"""
+@click.option("-t", "--type", "job_type", help="Job type to run.")
+@click.option("--args", default="{}", help="Arguments of the job, a JSON object.")
+@_rule_options
+@_plan_options
+async def save(ctx: CommandContext, /, name: str, args: str, **options: Any) -> None:
+    """Create or replace a schedule: save nightly "0 2 * * *" -t report --coalesce ….
+
+    --coalesce or --no-coalesce and --misfire-grace are required.
+    """
     ctx.require_types()
-    wished = _given(said)
-    for what, advice in _MUST_BE_SAID.items():
-        if what not in wished:
-            raise InvalidSchedule(f"say {advice}; what becomes of late slots has no default")
-    _written(ctx, await ctx.app.schedules.save(name, params=arguments(args), **wished))
+    given = _given(options)
+    for option, advice in _REQUIRED.items():
+        if option not in given:
+            raise InvalidSchedule(f"give {advice}; late slots have no default policy")
+    _print_saved(ctx, await ctx.app.schedules.save(name, params=arguments(args), **given))
 
 
 @command("edit")
 @click.argument("name")
-@click.option("--cron", help="Another expression.")
-@click.option("--name", "new_name", help="Another name; its slots stay its own.")
-@click.option("--dry-run", is_flag=True, help="Only say which slots would come and go.")
-@_when
-@_settings
-async def edit(ctx: CommandContext, /, name: str, dry_run: bool, **said: Any) -> None:
-    """Change what is given and leave the rest."""
-    wished = _given(said)
+@click.option("--cron", help="New cron expression.")
+@click.option("--name", "new_name", help="New name; the schedule keeps its slots.")
+@click.option(
+    "--dry-run", is_flag=True, help="Only print the slots that would be added or removed."
+)
+@_rule_options
+@_plan_options
+async def edit(ctx: CommandContext, /, name: str, dry_run: bool, **options: Any) -> None:
+    """Change a schedule; options left out stay as they are."""
+    given = _given(options)
     if not dry_run:
-        _written(ctx, await ctx.app.schedules.edit(name, **wished))
+        _print_saved(ctx, await ctx.app.schedules.edit(name, **given))
         return
-    when = {
-        key: wished[key] for key in ("cron", "every", "timezone", "gap", "fold") if key in wished
-    }
+    rule_options = ("cron", "every", "timezone", "gap", "fold")
+    when = {key: given[key] for key in rule_options if key in given}
     for at, side in await ctx.app.schedules.diff(name, **when):
         if ctx.out.as_json:
             ctx.out.record({"at": at, "side": side})
@@ -137,56 +158,56 @@ async def edit(ctx: CommandContext, /, name: str, dry_run: bool, **said: Any) ->
 @command("rm")
 @click.argument("name")
 async def rm(ctx: CommandContext, /, name: str) -> None:
-    """Remove a schedule; its past slots stay."""
+    """Remove a schedule; the records of its past slots stay."""
     await ctx.app.schedules.remove(name)
-    ctx.out.message(f"{name} is gone")
+    ctx.out.message(f"schedule {name} removed")
 
 
 @command("run")
 @click.argument("name")
-@click.option("--slot", callback=_moment, help="The slot it takes, such as 2026-03-29T02:00Z.")
-@click.option("--next", "is_next", is_flag=True, help="The slot that comes next.")
-@click.option("--missed", is_flag=True, help="The latest that was missed.")
+@click.option("--slot", callback=_parse_time, help="This slot, such as 2026-03-29T02:00Z.")
+@click.option("--next", "is_next", is_flag=True, help="The next slot.")
+@click.option("--missed", is_flag=True, help="The latest missed slot.")
 async def run(
     ctx: CommandContext, /, name: str, slot: datetime | None, is_next: bool, missed: bool
 ) -> None:
-    """Run it by hand for one slot, which is then claimed as any other."""
+    """Start a manual run for one slot; the slot is then taken, as by a scheduled run."""
     if (slot is not None) + is_next + missed != 1:
-        raise InvalidSchedule("say which slot it takes: --slot TIME, --next or --missed")
+        raise InvalidSchedule("give exactly one slot: --slot TIME, --next or --missed")
     handle = await ctx.app.schedules.run(name, slot or ("next" if is_next else "missed"))
     job = await ctx.app.get(handle.id)
     if ctx.out.as_json:
         ctx.out.record({"id": handle.id, "slot": job.slot_at})
     else:
         ctx.out.line(handle.id)
-        ctx.out.message(f"{name}: {_short(job.slot_at)} is claimed; a worker runs it")
+        ctx.out.message(f"schedule {name}: job enqueued for slot {_short(job.slot_at)}")
 
 
 @command("pause")
 @click.argument("name")
 async def pause(ctx: CommandContext, /, name: str) -> None:
-    """Trigger nothing until it is resumed; slots that pass meanwhile are not missed."""
+    """Pause a schedule; slots that pass while it is paused do not count as missed."""
     await ctx.app.schedules.pause(name)
-    ctx.out.message(f"{name} is paused")
+    ctx.out.message(f"schedule {name} paused")
 
 
 @command("resume")
 @click.argument("name")
 async def resume(ctx: CommandContext, /, name: str) -> None:
-    """Go on with the next slot from now."""
+    """Resume a paused schedule with its next slot."""
     schedule = await ctx.app.schedules.resume(name)
-    ctx.out.message(f"{name} is resumed; next {_short(schedule.next_slot)}")
+    ctx.out.message(f"schedule {name} resumed; next slot {_short(schedule.next_slot)}")
 
 
 @command("backfill")
 @click.argument("name")
-@click.option("--since", callback=_moment, required=True, help="The first slot, or before it.")
-@click.option("--until", callback=_moment, required=True, help="The last slot, or after it.")
-@click.option("--dry-run", is_flag=True, help="Only say which slots would run.")
+@click.option("--since", callback=_parse_time, required=True, help="Start of the time range.")
+@click.option("--until", callback=_parse_time, required=True, help="End of the time range.")
+@click.option("--dry-run", is_flag=True, help="Only print the slots that would run.")
 async def backfill(
     ctx: CommandContext, /, name: str, since: datetime, until: datetime, dry_run: bool
 ) -> None:
-    """Run every slot of a time that nobody has claimed."""
+    """Enqueue a job for every slot in a time range that has not run."""
     filled = await ctx.app.schedules.backfill(name, since, until, dry_run=dry_run)
     if ctx.out.as_json:
         for each in filled:
@@ -195,15 +216,16 @@ async def backfill(
     rows = [(_short(f.at), f.was or "-", "yes" if f.runs else "no", f.job_id or "") for f in filled]
     ctx.out.table(("SLOT", "WAS", "RUNS", "JOB"), rows)
     number = sum(each.runs for each in filled)
-    ctx.out.message(f"{number} of {len(filled)} slots {'would run' if dry_run else 'run now'}")
+    outcome = "would be enqueued" if dry_run else "enqueued"
+    ctx.out.message(f"{number} of {count(len(filled), 'slot')} {outcome}")
 
 
 @command("history")
 @click.argument("name")
 @click.option("-n", "--limit", type=LIMIT, default=20, show_default=True)
-@click.option("--before", callback=_moment, help="Only slots before that time.")
+@click.option("--before", callback=_parse_time, help="Only slots before that time.")
 async def history(ctx: CommandContext, /, name: str, limit: int, before: datetime | None) -> None:
-    """What became of past slots, the latest first."""
+    """List past slots and their outcomes, latest first."""
     schedule = await ctx.app.schedules.get(name)
     rows = await ctx.app.schedules.history(name, before=before, limit=limit)
     jobs = await ctx.app.store.get([row.job_id for row in rows if row.job_id])
@@ -213,7 +235,9 @@ async def history(ctx: CommandContext, /, name: str, limit: int, before: datetim
             ctx.out.record(row)
         return
     columns = ("SLOT", "LOCAL", "OUTCOME", ">LATE", "JOB", "STATE", "REASON")
-    past = [_past(row, schedule, states.get(row.job_id) if row.job_id else None) for row in rows]
+    past = [
+        _history_row(row, schedule, states.get(row.job_id) if row.job_id else None) for row in rows
+    ]
     ctx.out.table(columns, past)
     counts = Counter(str(row.outcome) for row in rows)
     ctx.out.message(", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items())))
@@ -222,15 +246,15 @@ async def history(ctx: CommandContext, /, name: str, limit: int, before: datetim
 _MARKS = {"kept": " ", "added": "+", "removed": "-"}
 
 
-def _written(ctx: CommandContext, schedule: Schedule) -> None:
+def _print_saved(ctx: CommandContext, schedule: Schedule) -> None:
     if ctx.out.as_json:
         ctx.out.record(schedule)
         return
-    comes = f"next {_short(schedule.next_trigger_at)}" if schedule.plan.enabled else "it is paused"
-    ctx.out.line(f"{schedule.name}: {schedule.plan.rule} runs {_runs(schedule)}; {comes}")
+    upcoming = f"next {_short(schedule.next_trigger_at)}" if schedule.plan.enabled else "paused"
+    ctx.out.line(f"{schedule.name}: {schedule.plan.rule} runs {_job_of(schedule)}; {upcoming}")
 
 
-def _runs(schedule: Schedule) -> str:
+def _job_of(schedule: Schedule) -> str:
     plan = schedule.plan
     return f"template {plan.template}" if plan.template else plan.making.type
 
@@ -238,16 +262,15 @@ def _runs(schedule: Schedule) -> str:
 def _row(schedule: Schedule) -> tuple[str, ...]:
     plan = schedule.plan
     when = plan.rule.cron or str(plan.rule)
-    runs = _runs(schedule)
     state = "on" if plan.enabled else "paused"
     if plan.enabled and schedule.next_slot is None:
-        state = "over"
-    last, following = schedule.last_triggered_at, schedule.next_trigger_at
-    shown = _short(following) if plan.enabled else "-"
-    return schedule.name, when, plan.rule.timezone, runs, state, _short(last), shown
+        state = "ended"
+    last = _short(schedule.last_triggered_at)
+    upcoming = _short(schedule.next_trigger_at) if plan.enabled else "-"
+    return schedule.name, when, plan.rule.timezone, _job_of(schedule), state, last, upcoming
 
 
-def _past(row: SlotRecord, schedule: Schedule, state: str | None) -> tuple[str, ...]:
+def _history_row(row: SlotRecord, schedule: Schedule, state: str | None) -> tuple[str, ...]:
     local = row.slot.at.astimezone(zone(schedule.plan.rule.timezone))
     late = "-" if row.outcome is SlotOutcome.MANUAL else format_short(row.actual - row.planned)
     return (
@@ -261,7 +284,7 @@ def _past(row: SlotRecord, schedule: Schedule, state: str | None) -> tuple[str, 
     )
 
 
-def _upcoming(ctx: CommandContext, found: list[Upcoming]) -> None:
+def _print_upcoming(ctx: CommandContext, found: list[Upcoming]) -> None:
     if ctx.out.as_json:
         for each in found:
             ctx.out.record(each)

@@ -1,4 +1,4 @@
-"""`outlast show`: everything about one job."""
+"""`outlast show`: one job with its runs, events and retry chain."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from outlast.store.contract.jobs import Filter
 @command("show")
 @click.argument("job_id")
 async def show_command(ctx: CommandContext, /, job_id: str) -> None:
-    """Show a job: what was asked, its runs, everything unusual, and its retry chain drawn."""
+    """Show a job with its arguments, runs, events and retry chain."""
     job = await find(ctx, job_id)
     store = ctx.app.store
     runs, events = await store.runs(job.id), await store.events(job.id)
@@ -39,18 +39,23 @@ async def show_command(ctx: CommandContext, /, job_id: str) -> None:
         ctx.out.line("\nevents")
         ctx.out.table(("AT", "KIND", "REASON"), map(_event, events))
     if len(chain) > 1:
-        ctx.out.line("\nlineage")
+        ctx.out.line("\nretry chain")
         _draw(ctx, chain, job)
     if error := next((run.error for run in reversed(runs) if run.error), None):
         ctx.out.line(f"\nlast error\n{error.rstrip()}")
 
 
 async def find(ctx: CommandContext, text: str) -> Job:
-    """The job of that id, or the only one whose id begins so."""
-    begins = Filter(prefix=text) if re.fullmatch(r"[0-9a-f-]{2,35}", text) else None
-    found = await ctx.app.store.find(begins, limit=2) if begins else []
+    """Return the job with this id, or the only job whose id starts with it.
+
+    Raises:
+        InvalidJob: Several ids start with the text.
+        LookupError: There is no such job.
+    """
+    prefix = Filter(prefix=text) if re.fullmatch(r"[0-9a-f-]{2,35}", text) else None
+    found = await ctx.app.store.find(prefix, limit=2) if prefix else []
     if len(found) > 1:
-        raise InvalidJob(f"{text} begins the id of several jobs; write more of it")
+        raise InvalidJob(f"several job ids start with {text}; give more of the id")
     return found[0] if found else await ctx.app.get(text)
 
 
@@ -82,7 +87,7 @@ def _event(event: EventRecord) -> tuple[str, ...]:
 
 
 def _draw(ctx: CommandContext, chain: list[Job], shown: Job) -> None:
-    """Root to tip, one link a line."""
+    """Draw the retry chain, from the first job to the last, one per line."""
     for number, job in enumerate(chain):
         branch = "" if not number else "   " * (number - 1) + "└─ "
         here = "  ← this one" if job.id == shown.id else ""

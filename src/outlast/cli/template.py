@@ -1,4 +1,4 @@
-"""`outlast template`: stored job definitions."""
+"""`outlast template`: list, save, remove and enqueue stored job definitions."""
 
 import json
 from typing import Any
@@ -11,12 +11,12 @@ from outlast.cli.enqueue import arguments
 
 @click.group("template")
 def template_group() -> None:
-    """Stored job definitions: save, list, use."""
+    """List, save, remove and enqueue stored job definitions."""
 
 
 @command("ls")
 async def ls(ctx: CommandContext, /) -> None:
-    """Every template."""
+    """List all templates."""
     templates = await ctx.app.templates.all()
     if ctx.out.as_json:
         for each in templates:
@@ -42,13 +42,13 @@ async def ls(ctx: CommandContext, /) -> None:
 @click.argument("name")
 @click.argument("type_name", metavar="TYPE")
 @click.argument("args", default="{}")
-@click.option("--queue")
-@click.option("--priority", type=int)
-@click.option("--max-attempts", type=int)
+@click.option("--queue", help="Queue, instead of the type's own.")
+@click.option("--priority", type=int, help="Priority, instead of the type's own.")
+@click.option("--max-attempts", type=int, help="Attempts, instead of the type's own number.")
 async def save(
     ctx: CommandContext, /, name: str, type_name: str, args: str, **options: Any
 ) -> None:
-    """Save a template of TYPE with ARGS, a JSON object that may leave some out."""
+    """Save a template of TYPE with ARGS, a JSON object that may omit arguments."""
     ctx.require_types()
     job_type = ctx.app.registry.get(type_name)
     ctx.out.record(await ctx.app.templates.save(name, job_type, params=arguments(args), **options))
@@ -57,16 +57,16 @@ async def save(
 @command("rm")
 @click.argument("name")
 async def rm(ctx: CommandContext, /, name: str) -> None:
-    """Remove a template; jobs made from it stay as they are."""
+    """Remove a template; jobs made from it stay."""
     await ctx.app.templates.remove(name)
-    ctx.out.message(f"{name} is gone")
+    ctx.out.message(f"template {name} removed")
 
 
 @command("enqueue")
 @click.argument("name")
 @click.argument("args", default="{}")
 async def enqueue(ctx: CommandContext, /, name: str, args: str) -> None:
-    """Enqueue a job from a template; ARGS, a JSON object, go over the template's own."""
+    """Enqueue a job from a template; ARGS, a JSON object, override the template's arguments."""
     ctx.require_types()
     handle = await ctx.app.templates.enqueue(name, **arguments(args))
     ctx.out.line(json.dumps({"id": handle.id}) if ctx.out.as_json else handle.id)
