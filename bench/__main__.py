@@ -1,4 +1,4 @@
-"""`python -m bench`: measure, print, and leave nothing behind."""
+"""`python -m bench`: run measurements and print their figures."""
 
 import argparse
 import asyncio

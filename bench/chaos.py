@@ -1,4 +1,4 @@
-"""A long storm: thousands of jobs, whole workers killed in the middle; what was lost or doubled."""
+"""Thousands of jobs while whole workers are killed; counts lost and doubled jobs."""
 
 import statistics
 from pathlib import Path

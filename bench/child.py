@@ -1,4 +1,4 @@
-"""One measurement in a process of its own: `python -m bench.child huey drain FILE 20000`."""
+"""One measurement in a separate process: `python -m bench.child huey drain FILE 20000`."""
 
 import json
 import subprocess

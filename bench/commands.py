@@ -1,4 +1,4 @@
-"""How soon a command answers on a store with a long history and a long queue."""
+"""Time of CLI commands on a store with a long history and a long queue."""
 
 import asyncio
 import subprocess

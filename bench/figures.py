@@ -1,4 +1,4 @@
-"""What was measured, as values: figures taken side by side, round by round."""
+"""Measured figures as values, per side and per round."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A long history at once: jobs that ended, with their runs."""
+"""Write a long history of finished jobs with their runs directly into the tables."""
 
 import sqlite3
 from pathlib import Path

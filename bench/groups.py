@@ -1,4 +1,4 @@
-"""Whether a job costs the same in a large group as in a small one, and as in none."""
+"""Cost of a job in a large group, in a small group and in none."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

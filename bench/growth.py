@@ -1,4 +1,4 @@
-"""Whether claiming and finishing stays as fast when the store grows."""
+"""Speed of claim and finish while the store grows."""
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""`python -m bench keyvalue`: what a job costs on etcd and DynamoDB, and an idle worker."""
+"""`python -m bench keyvalue`: requests per job and per idle worker on etcd and DynamoDB."""
 
 import argparse
 import asyncio

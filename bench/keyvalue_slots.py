@@ -1,4 +1,4 @@
-"""What a trigger costs on etcd and DynamoDB, and a look at what is due."""
+"""Cost of a trigger on etcd and DynamoDB, and of a query for due schedules."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What an order of one's own costs: a move in a long queue, an enqueue into a `position` one."""
+"""Cost of manual order: moves in a long queue, enqueues into a position queue."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Outlast under measurement: the embedded worker and the typed API, as a user has them."""
+"""Outlast under measurement: the embedded worker and the public API."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""Huey's SQLite storage under the same measurements: one thread, no results, full sync."""
+"""Huey with SQLite under the same measurements: one thread, no results, full sync."""
 
 import logging
 from collections.abc import Callable, Iterator

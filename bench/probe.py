@@ -1,4 +1,4 @@
-"""What both systems under measurement share: the handler's probe, the pace, the arithmetic."""
+"""Shared by both sides: the probe of the handler, the pace and the arithmetic."""
 
 from collections.abc import Callable
 from time import perf_counter

@@ -1,4 +1,4 @@
-"""The figures in plain tables."""
+"""Plain tables of the figures."""
 
 from collections.abc import Sequence
 from typing import Any

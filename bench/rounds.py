@@ -1,4 +1,4 @@
-"""Rounds in turn: ours, Huey, ours, Huey; each measurement in a fresh process on a fresh file."""
+"""Alternating rounds of Outlast and Huey, each in a new process on a new file."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""How late schedules are triggered that are all due at one moment, and what idle ones cost."""
+"""Delay of schedules that are due at the same time, and the cost of idle ones."""
 
 import asyncio
 import sqlite3

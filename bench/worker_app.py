@@ -1,4 +1,4 @@
-"""The app that `bench.worker` gives to `outlast worker`; its file comes in the environment."""
+"""The app that `bench.worker` gives to `outlast worker`; the environment names its file."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""One side on one database: installs, fills, starts workers, and sees when all is done."""
+"""One side on one database: install, fill, start workers, wait for the end."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Where measurements are made: one server, and the sides that take turns on it."""
+"""Setup of the measurements: one server, and the sides that alternate on it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,4 +1,4 @@
-"""Whether a claim and a finish stay as quick when the tables grow, by the store's own verbs."""
+"""Speed of claim and finish while the tables grow."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a worker costs that has nothing to do: memory, processor, and questions to the server."""
+"""Cost of an idle worker: memory, CPU and statements."""
 
 import os
 import re

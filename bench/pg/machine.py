@@ -1,4 +1,4 @@
-"""What the figures were taken on."""
+"""Description of the machine that runs the bench."""
 
 import os
 import platform

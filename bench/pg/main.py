@@ -1,4 +1,4 @@
-"""`python -m bench postgres`: measure on a server of our own, print, and write the page."""
+"""`python -m bench postgres`: measure on a temporary server, print, and write the page."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""How quickly jobs are enqueued, picked up and run."""
+"""Speed of enqueue, pick-up and run."""
 
 import time
 

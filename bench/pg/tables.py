@@ -18,7 +18,7 @@ TITLES = {
     "backlog": "A long queue",
     "finished": "A long history",
     "churn": "Jobs come and go, and nothing is vacuumed",
-    "held": "The same, with a transaction held open by somebody else",
+    "held": "The same, with a transaction held open by another client",
     "growth": "Claim and finish by the store's own verbs",
 }
 METHOD = """\
@@ -29,7 +29,7 @@ be twice as slow in one minute as in the next: **trust the ratio, not the figure
 that we are better, also where less is more.
 
 - The server flushes every commit (`fsync` and `synchronous_commit` are on) and shares the machine
-  with whoever asks it.
+  with its clients.
 - A job does nothing but note the time. `outlast` is the embedded worker in one process on uvloop,
   as the others are; `outlast worker` is the command with its supervisor, its child, and the
   standard event loop.

@@ -1,4 +1,4 @@
-"""The desk: the brief's own file, and transactions on it."""
+"""The desk: the database file of the brief, and transactions on it."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ Probe = Callable[[str, bool], None]
 """Called with a statement's name, before (False) and after (True) it runs; tests fail there."""
 
 PATIENCE: Final = 30.0
-"""Seconds to wait for somebody else who writes."""
+"""Seconds to wait for a lock of another process."""
 
 
 class Tx:
@@ -93,7 +93,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    """Make the tables, once, whoever else does so at this moment."""
+    """Create the tables once, safely if several processes do so at a time."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
     if not _version(connection):

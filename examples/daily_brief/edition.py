@@ -42,7 +42,7 @@ class Story:
 
     @property
     def feeds(self) -> tuple[str, ...]:
-        """Who tells of it, without repeating anybody."""
+        """Return the names of its feeds, each once."""
         return tuple(dict.fromkeys(source.feed for source in self.sources))
 
 

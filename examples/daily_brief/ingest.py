@@ -16,7 +16,7 @@ from .feeds import Article, FeedError
 log = logging.getLogger("daily_brief")
 
 Fetch = Callable[[Feed], list[Article]]
-AT_ONCE: Final = 8
+MAX_FETCHES: Final = 8
 MOST_ERROR: Final = 500
 
 
@@ -30,7 +30,7 @@ class Ingested:
 
 
 class NoFeedAnswered(Exception):
-    """Every feed failed: then it is us, or the network, and the run is to say so."""
+    """Every feed failed, so the cause is this host or the network, and the run must fail."""
 
 
 def ingest(
@@ -68,11 +68,11 @@ def _fetched(
         except Exception as error:  # noqa: BLE001 - a parser that stumbles over one feed
             return FeedError(f"cannot be understood: {error!r}")
 
-    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="feed")
+    pool = ThreadPoolExecutor(MAX_FETCHES, thread_name_prefix="feed")
     try:
         yield from zip(feeds, pool.map(one, feeds), strict=True)
     finally:
-        pool.shutdown(cancel_futures=True)  # whoever stops does not wait for the rest
+        pool.shutdown(cancel_futures=True)  # do not wait for the remaining feeds
 
 
 def _take(desk: Desk, feed: Feed, found: list[Article] | FeedError, now: datetime) -> Ingested:

@@ -1,4 +1,4 @@
-"""The web process: shows editions and runs, and claims slots for the worker. It runs no job."""
+"""The web process: shows editions and runs, and takes slots for the worker. It runs no job."""
 
 import argparse
 import json
@@ -32,11 +32,11 @@ JSON: Final = "application/json"
 
 
 class WebRunsNoJobs(RuntimeError):
-    """Somebody wants the web process to run jobs or schedules."""
+    """The web process was asked to run jobs or schedules."""
 
 
 class Counter(Outlast):
-    """Where slots are asked for: an app that knows no job type and starts no worker, ever."""
+    """An app without job types and without a worker, which only takes slots."""
 
     def worker(self, **_: Any) -> NoReturn:
         raise _refusal()
@@ -86,7 +86,7 @@ class Web:
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else answer.body]
 
     def close(self) -> None:
-        """Let go of the store; twice is fine."""
+        """Close the store. Idempotent."""
         mine, self._mine = self._mine, None
         if mine is not None:
             mine[2].close()

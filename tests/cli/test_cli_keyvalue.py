@@ -1,4 +1,4 @@
-"""The command line on DynamoDB and etcd, as somebody new to them would use it."""
+"""The command line on DynamoDB and etcd, from an empty server on."""
 
 import os
 import re

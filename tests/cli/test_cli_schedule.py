@@ -163,7 +163,7 @@ def _ago(hours: int) -> str:
 
 
 async def _outage() -> None:
-    """As if nobody had triggered for four hours."""
+    """Set the next slot to four and a half hours ago."""
     app = load_app("tasks:app")
     async with app:
         there = await app.schedules.get("often")

@@ -41,7 +41,7 @@ class Terminal:
         pid, self._fd = pty.fork()
         if pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, NARROW, 0, 0))
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever started us may ignore it
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent process may ignore it
             os.environ.pop("NO_COLOR", None)
             os.environ.pop("COLUMNS", None)
             os.environ.update({"OUTLAST_APP": "tasks:app", "TERM": "xterm", **(env or {})})
@@ -70,7 +70,7 @@ class Terminal:
             pytest.fail(f"it says nothing more: {self.text}")
         try:
             new = os.read(self._fd, 65536)
-        except OSError:  # as Linux says that nobody is there
+        except OSError:  # Linux reports a closed terminal so
             return False
         self.text += new.decode(errors="replace")
         return bool(new)
