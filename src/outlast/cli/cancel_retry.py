@@ -17,7 +17,7 @@ from outlast.clock import SystemClock
 from outlast.core.job import Job
 from outlast.core.lineage import RETRYABLE
 from outlast.core.state import FINAL, State
-from outlast.errors import CallerError, InvalidJob
+from outlast.errors import CallerError, InvalidArgument
 
 JobAction = Callable[[Job], Awaitable[Any]]
 
@@ -91,7 +91,7 @@ async def _find_matches(
     The store applies the restriction, so jobs in other states are not read.
     """
     if not all(map(is_filter, words)):
-        raise InvalidJob("ids and filters cannot be mixed; give either ids or filters")
+        raise InvalidArgument("ids and filters cannot be mixed; give either ids or filters")
     wanted = parse(words, now=SystemClock().now())
     wanted.store = replace(wanted.store, states=among & (wanted.store.states or default))
     return [job async for job in search_jobs(ctx.app.store, wanted, ctx.out)]

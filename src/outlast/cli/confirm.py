@@ -7,14 +7,14 @@ import sys
 
 import click
 
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 
 def confirm(question: str) -> bool:
     """Ask on stderr and return True if the answer is yes.
 
     Raises:
-        InvalidJob: Standard input has no answer, as in a script or a cron job.
+        InvalidArgument: Standard input has no answer, as in a script or a cron job.
         KeyboardInterrupt: The user pressed Ctrl-C.
     """
     # The handler of asyncio takes effect at the next await; the prompt has none.
@@ -25,7 +25,7 @@ def confirm(question: str) -> bool:
         if sys.stdin.isatty():
             raise KeyboardInterrupt from None
         click.echo(err=True)
-        raise InvalidJob(
+        raise InvalidArgument(
             "confirmation needed, but standard input has no answer; give --yes to skip the question"
         ) from None
     finally:

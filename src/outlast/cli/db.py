@@ -8,7 +8,7 @@ from outlast.cli.db_copy import db_copy_command
 from outlast.cli.output import CommandOutput, count
 from outlast.cli.target import Target, find
 from outlast.core.duration import parse_duration
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract import Migratable
 from outlast.store.contract.transfer import TransferStage, TransferStatus
 from outlast.store.open import KEYVALUE, POSTGRES
@@ -42,7 +42,7 @@ async def prune(ctx: CommandContext, /, older_than: str, batch: int, yes: bool) 
     try:
         span = parse_duration(older_than, what="--older-than")
     except ValueError as error:
-        raise InvalidJob(str(error)) from error
+        raise InvalidArgument(str(error)) from error
     if not yes and not confirm(f"delete jobs that finished more than {older_than} ago?"):
         return
     deleted = 0
@@ -92,7 +92,7 @@ def _script(where: Target) -> str:
 
         return script(url)
     if url is not None and url.startswith(KEYVALUE):
-        raise InvalidJob(
+        raise InvalidArgument(
             f"{url.partition(':')[0]} has no SQL schema; create the store with `outlast db migrate`"
         )
     from outlast.store.sqlite.migrate import migrations  # noqa: PLC0415 - one store's own module

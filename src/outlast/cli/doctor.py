@@ -133,7 +133,7 @@ async def _leases(look: CheckContext) -> AsyncIterator[Finding]:
 
 
 async def _pauses(look: CheckContext) -> AsyncIterator[Finding]:
-    for queue in await look.ctx.app.queues():
+    for queue in await look.ctx.app.queues.list():
         if queue.pause is not None:
             why = queue.pause.reason or "no reason given"
             fix = f"outlast queue resume {queue.name}"

@@ -1,4 +1,4 @@
-"""`outlast enqueue`: validate the arguments and store a job."""
+"""`outlast enqueue`: validate the params and store a job."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ import click
 from outlast.cli.command import CommandContext, Exit, command
 from outlast.core.job import Job
 from outlast.core.state import State
-from outlast.errors import InvalidJob, WaitTimeout
+from outlast.errors import InvalidArgument, WaitTimeout
 from outlast.jobs.handle import Handle
 
 POLL_INTERVAL = "200ms"
@@ -17,7 +17,7 @@ POLL_INTERVAL = "200ms"
 
 @command("enqueue", creates=True)
 @click.argument("type_name", metavar="TYPE")
-@click.argument("args", default="{}")
+@click.argument("params", default="{}")
 @click.option("--in", "delay", help="Delay before the job is due, such as 5m.")
 @click.option(
     "--at",
@@ -29,15 +29,15 @@ POLL_INTERVAL = "200ms"
 @click.option("--priority", type=int, help="Priority, instead of the type's own.")
 @click.option("--wait", is_flag=True, help="Wait for the end, show progress, exit 1 on failure.")
 async def enqueue_command(
-    ctx: CommandContext, /, type_name: str, args: str, wait: bool, **options: Any
+    ctx: CommandContext, /, type_name: str, params: str, wait: bool, **options: Any
 ) -> int:
-    """Enqueue a job of TYPE with ARGS, a JSON object, such as '{"invoice_id": 3}'.
+    """Enqueue a job of TYPE with PARAMS, a JSON object, such as '{"invoice_id": 3}'.
 
-    The arguments are validated against the handler's signature before the job is stored.
+    The params are validated against the handler's signature before the job is stored.
     """
     ctx.require_types()
     job_type = ctx.app.registry.get(type_name)
-    handle = await job_type.options(**options).enqueue(**arguments(args))
+    handle = await job_type.options(**options).enqueue(**parse_params(params))
     if not handle.created:
         ctx.out.message("the key is taken; this is the job that has it")
     if ctx.out.as_json:
@@ -47,21 +47,21 @@ async def enqueue_command(
     return await _follow(ctx, handle) if wait else Exit.OK
 
 
-def arguments(text: str) -> dict[str, Any]:
-    """Parse job arguments: a JSON object.
+def parse_params(text: str) -> dict[str, Any]:
+    """Parse the params of a job: a JSON object.
 
     Raises:
-        InvalidJob: The text is not JSON, or not an object.
+        InvalidArgument: The text is not JSON, or not an object.
     """
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise InvalidJob(
-            f"the arguments are not valid JSON ({error}); quote them: '{{\"n\": 1}}'"
+        raise InvalidArgument(
+            f"the params are not valid JSON ({error}); quote them: '{{\"n\": 1}}'"
         ) from error
     if not isinstance(value, dict):
-        raise InvalidJob(
-            f"the arguments are a JSON {type(value).__name__}; write an object: '{{\"n\": 1}}'"
+        raise InvalidArgument(
+            f"the params are a JSON {type(value).__name__}; write an object: '{{\"n\": 1}}'"
         )
     return value
 
@@ -84,7 +84,7 @@ async def _wait_for_end(ctx: CommandContext, handle: Handle[Any]) -> Job:
         try:
             return await handle.wait(POLL_INTERVAL)
         except WaitTimeout:
-            now = (await handle.job()).progress
+            now = (await handle.read()).progress
         if now is not None and now != shown:
             ctx.out.message(f"progress {now}")
             shown = now

@@ -19,7 +19,7 @@ def group_group() -> None:
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
 async def ls(ctx: CommandContext, /, limit: int) -> None:
     """List the newest groups."""
-    groups = await ctx.app.groups(limit)
+    groups = await ctx.app.groups.list(limit)
     if ctx.out.as_json:
         for group in groups:
             ctx.out.record(_record(group))
@@ -33,7 +33,7 @@ async def ls(ctx: CommandContext, /, limit: int) -> None:
 @click.argument("group_id")
 async def show(ctx: CommandContext, /, group_id: str) -> int:
     """Show a group and its progress; exit 1 if it failed."""
-    group = await ctx.app.group_handle(group_id).read()
+    group = await ctx.app.groups.get(group_id)
     if ctx.out.as_json:
         ctx.out.record(_record(group))
     else:
@@ -48,7 +48,7 @@ async def show(ctx: CommandContext, /, group_id: str) -> int:
 @click.option("--reason", help="Why; stored with the jobs.")
 async def cancel(ctx: CommandContext, /, group_id: str, reason: str | None) -> None:
     """Cancel the waiting jobs of a group and ask its running jobs to stop."""
-    await ctx.app.group_handle(group_id).cancel(reason)
+    await ctx.app.groups.cancel(group_id, reason)
     ctx.out.message(f"group {group_id}: cancelling")
 
 

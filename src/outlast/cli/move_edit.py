@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from outlast.cli.command import CommandContext, command
-from outlast.cli.enqueue import arguments
+from outlast.cli.enqueue import parse_params
 from outlast.cli.output import ago
 from outlast.cli.show import find
 from outlast.clock import SystemClock
 from outlast.core.job import Job
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 
 JOBS_SHOWN = 10
 """How many jobs `move` prints afterwards."""
@@ -28,7 +28,7 @@ async def move(
     """Move a waiting job to the front or back of its priority, or next to another job."""
     given = {name: other for name, other in beside.items() if other is not None}
     if len(given) + (where is not None) != 1:
-        raise InvalidJob("give exactly one of front, back, --before, --after or --swap")
+        raise InvalidArgument("give exactly one of front, back, --before, --after or --swap")
     given = {name: (await find(ctx, other)).id for name, other in given.items()}
     job_id = (await find(ctx, job_id)).id
     job = await (ctx.app.move(job_id, where) if where else ctx.app.move(job_id, **given))  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ async def move(
 
 @command("edit")
 @click.argument("job_id")
-@click.option("--args", "params", help="New arguments: a JSON object that replaces the old ones.")
+@click.option("--params", help="New params: a JSON object that replaces the old ones.")
 @click.option("--priority", type=int, help="New priority.")
 @click.option("--in", "delay", help="New delay before the job is due, such as 5m.")
 @click.option(
@@ -49,13 +49,13 @@ async def move(
     help="New time when the job is due, such as 2026-11-16T08:00:00+00:00.",
 )
 async def edit(ctx: CommandContext, /, job_id: str, params: str | None, **changes: Any) -> None:
-    """Change the arguments, the priority or the due time of a waiting job."""
+    """Change the params, the priority or the due time of a waiting job."""
     asked = {name: value for name, value in changes.items() if value is not None}
     if params is not None:
         ctx.require_types()
-        asked["params"] = arguments(params)
+        asked["params"] = parse_params(params)
     if not asked:
-        raise InvalidJob("nothing to change; give --args, --priority, --in or --at")
+        raise InvalidArgument("nothing to change; give --params, --priority, --in or --at")
     job = await ctx.app.edit((await find(ctx, job_id)).id, **asked)
     if ctx.out.as_json:
         ctx.out.record(job)
@@ -68,7 +68,7 @@ async def edit(ctx: CommandContext, /, job_id: str, params: str | None, **change
 async def print_order(ctx: CommandContext, queue: str, limit: int, mark: str | None = None) -> None:
     """Print the next jobs of a queue in claim order; `mark` is the id of a job to highlight."""
     now = SystemClock().now()
-    jobs = await ctx.app.next_jobs(queue, limit)
+    jobs = await ctx.app.queues.next_jobs(queue, limit)
     if ctx.out.as_json:
         for job in jobs:
             ctx.out.record(job)

@@ -25,7 +25,7 @@ async def ls(ctx: CommandContext, /) -> None:
     counts: defaultdict[str, defaultdict[State, int]] = defaultdict(lambda: defaultdict(int))
     for (name, state), number in (await ctx.app.store.counts()).items():
         counts[name][state] = number
-    queues = {queue.name: queue for queue in await ctx.app.queues()}
+    queues = {queue.name: queue for queue in await ctx.app.queues.list()}
     names = sorted({*counts, *queues})
     rows = [(queues.get(name) or Queue(name=name), counts[name]) for name in names]
     if ctx.out.as_json:
@@ -54,7 +54,7 @@ async def pause(
     ctx: CommandContext, /, queue: str, reason: str | None, duration: str | None
 ) -> None:
     """Start no more jobs of a queue; running jobs continue."""
-    await ctx.app.pause(queue, reason=reason, duration=duration)
+    await ctx.app.queues.pause(queue, reason=reason, duration=duration)
     ctx.out.message(f"queue {queue} paused")
 
 
@@ -62,7 +62,7 @@ async def pause(
 @click.argument("queue")
 async def resume(ctx: CommandContext, /, queue: str) -> None:
     """Resume a paused queue."""
-    was_paused = await ctx.app.resume(queue)
+    was_paused = await ctx.app.queues.resume(queue)
     ctx.out.message(f"queue {queue} {'resumed' if was_paused else 'was not paused'}")
 
 
@@ -79,22 +79,22 @@ async def resume(ctx: CommandContext, /, queue: str) -> None:
 )
 async def set_(ctx: CommandContext, /, queue: str, **changes: Any) -> None:
     """Set the ordering, gap or concurrency of a queue; options left out stay as they are."""
-    now = await ctx.app.queue(queue)
+    now = await ctx.app.queues.get(queue)
     given = {name: value for name, value in changes.items() if value is not None}
     if given.get("concurrency") == 0:
         given["concurrency"] = None
     kept = {"ordering": now.ordering, "gap": now.gap, "concurrency": now.concurrency}
-    ctx.out.record(await ctx.app.set_queue(queue, **{**kept, **given}))
+    ctx.out.record(await ctx.app.queues.save(queue, **{**kept, **given}))
 
 
-@command("normalise")
+@command("renumber")
 @click.argument("queue")
-async def normalise(ctx: CommandContext, /, queue: str) -> None:
+async def renumber(ctx: CommandContext, /, queue: str) -> None:
     """Renumber the positions to 100, 200, 300, … in the same order."""
-    ctx.out.message(f"{count(await ctx.app.normalise(queue), 'job')} renumbered")
+    ctx.out.message(f"{count(await ctx.app.queues.renumber(queue), 'job')} renumbered")
 
 
-for each in (ls, order, pause, resume, set_, normalise):
+for each in (ls, order, pause, resume, set_, renumber):
     queue_group.add_command(each)
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from outlast.cli.command import CommandContext, command
-from outlast.cli.enqueue import arguments
+from outlast.cli.enqueue import parse_params
 from outlast.cli.output import count
 from outlast.core.duration import format_short
 from outlast.core.schedule import ADVISED_GRACE, Schedule, SlotOutcome, SlotRecord
 from outlast.errors import InvalidSchedule
 from outlast.scheduler.preview import Upcoming
-from outlast.scheduler.timezones import zone
+from outlast.scheduler.timezones import load_zone
 
 LIMIT = click.IntRange(1, 1000)
 
@@ -85,7 +85,7 @@ def schedule_group() -> None:
 @command("ls")
 async def ls(ctx: CommandContext, /) -> None:
     """List all schedules with their last and next trigger."""
-    schedules = await ctx.app.schedules.all()
+    schedules = await ctx.app.schedules.list()
     if ctx.out.as_json:
         for each in schedules:
             ctx.out.record(each)
@@ -115,10 +115,10 @@ async def test(ctx: CommandContext, /, cron: str | None, limit: int, **when: Any
 @click.argument("name")
 @click.argument("cron", required=False)
 @click.option("-t", "--type", "job_type", help="Job type to run.")
-@click.option("--args", default="{}", help="Arguments of the job, a JSON object.")
+@click.option("--params", default="{}", help="Params of the job, a JSON object.")
 @_rule_options
 @_plan_options
-async def save(ctx: CommandContext, /, name: str, args: str, **options: Any) -> None:
+async def save(ctx: CommandContext, /, name: str, params: str, **options: Any) -> None:
     """Create or replace a schedule: save nightly "0 2 * * *" -t report --coalesce ….
 
     --coalesce or --no-coalesce and --misfire-grace are required.
@@ -128,7 +128,7 @@ async def save(ctx: CommandContext, /, name: str, args: str, **options: Any) -> 
     for option, advice in _REQUIRED.items():
         if option not in given:
             raise InvalidSchedule(f"give {advice}; late slots have no default policy")
-    _print_saved(ctx, await ctx.app.schedules.save(name, params=arguments(args), **given))
+    _print_saved(ctx, await ctx.app.schedules.save(name, params=parse_params(params), **given))
 
 
 @command("edit")
@@ -271,7 +271,7 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
 
 
 def _history_row(row: SlotRecord, schedule: Schedule, state: str | None) -> tuple[str, ...]:
-    local = row.slot.at.astimezone(zone(schedule.plan.rule.timezone))
+    local = row.slot.at.astimezone(load_zone(schedule.plan.rule.timezone))
     late = "-" if row.outcome is SlotOutcome.MANUAL else format_short(row.actual - row.planned)
     return (
         _short(row.slot.at),

@@ -14,14 +14,14 @@ from outlast.core.duration import format_short
 from outlast.core.event import EventRecord
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
-from outlast.errors import InvalidJob
+from outlast.errors import InvalidArgument
 from outlast.store.contract.jobs import Filter
 
 
 @command("show")
 @click.argument("job_id")
 async def show_command(ctx: CommandContext, /, job_id: str) -> None:
-    """Show a job with its arguments, runs, events and retry chain."""
+    """Show a job with its params, runs, events and retry chain."""
     job = await find(ctx, job_id)
     store = ctx.app.store
     runs, events = await store.runs(job.id), await store.events(job.id)
@@ -49,13 +49,13 @@ async def find(ctx: CommandContext, text: str) -> Job:
     """Return the job with this id, or the only job whose id starts with it.
 
     Raises:
-        InvalidJob: Several ids start with the text.
+        InvalidArgument: Several ids start with the text.
         LookupError: There is no such job.
     """
     prefix = Filter(prefix=text) if re.fullmatch(r"[0-9a-f-]{2,35}", text) else None
     found = await ctx.app.store.find(prefix, limit=2) if prefix else []
     if len(found) > 1:
-        raise InvalidJob(f"several job ids start with {text}; give more of the id")
+        raise InvalidArgument(f"several job ids start with {text}; give more of the id")
     return found[0] if found else await ctx.app.get(text)
 
 
@@ -66,7 +66,7 @@ def _head(ctx: CommandContext, job: Job, now: datetime) -> None:
         "delivery": f"{job.delivery}, {job.max_attempts or 'unlimited'} attempts",
         "created": f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC, {ago(job.created_at, now)} ago",
         "due": f"{job.available_at:%Y-%m-%d %H:%M:%S} UTC",
-        "args": json.dumps(json.loads(job.params), ensure_ascii=False)[:2000],
+        "params": json.dumps(json.loads(job.params), ensure_ascii=False)[:2000],
         "group": job.group_id,
         "template": job.template_id,
         "progress": job.progress,

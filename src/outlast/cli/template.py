@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from outlast.cli.command import CommandContext, command
-from outlast.cli.enqueue import arguments
+from outlast.cli.enqueue import parse_params
 
 
 @click.group("template")
@@ -17,13 +17,13 @@ def template_group() -> None:
 @command("ls")
 async def ls(ctx: CommandContext, /) -> None:
     """List all templates."""
-    templates = await ctx.app.templates.all()
+    templates = await ctx.app.templates.list()
     if ctx.out.as_json:
         for each in templates:
             ctx.out.record(each)
         return
     ctx.out.table(
-        ("NAME", "TYPE", "QUEUE", ">PRIORITY", "UPDATED", "ARGS"),
+        ("NAME", "TYPE", "QUEUE", ">PRIORITY", "UPDATED", "PARAMS"),
         [
             (
                 t.name,
@@ -41,17 +41,19 @@ async def ls(ctx: CommandContext, /) -> None:
 @command("save", creates=True)
 @click.argument("name")
 @click.argument("type_name", metavar="TYPE")
-@click.argument("args", default="{}")
+@click.argument("params", default="{}")
 @click.option("--queue", help="Queue, instead of the type's own.")
 @click.option("--priority", type=int, help="Priority, instead of the type's own.")
 @click.option("--max-attempts", type=int, help="Attempts, instead of the type's own number.")
 async def save(
-    ctx: CommandContext, /, name: str, type_name: str, args: str, **options: Any
+    ctx: CommandContext, /, name: str, type_name: str, params: str, **options: Any
 ) -> None:
-    """Save a template of TYPE with ARGS, a JSON object that may omit arguments."""
+    """Save a template of TYPE with PARAMS, a JSON object that may omit some."""
     ctx.require_types()
     job_type = ctx.app.registry.get(type_name)
-    ctx.out.record(await ctx.app.templates.save(name, job_type, params=arguments(args), **options))
+    ctx.out.record(
+        await ctx.app.templates.save(name, job_type, params=parse_params(params), **options)
+    )
 
 
 @command("rm")
@@ -64,11 +66,11 @@ async def rm(ctx: CommandContext, /, name: str) -> None:
 
 @command("enqueue")
 @click.argument("name")
-@click.argument("args", default="{}")
-async def enqueue(ctx: CommandContext, /, name: str, args: str) -> None:
-    """Enqueue a job from a template; ARGS, a JSON object, override the template's arguments."""
+@click.argument("params", default="{}")
+async def enqueue(ctx: CommandContext, /, name: str, params: str) -> None:
+    """Enqueue a job from a template; PARAMS, a JSON object, override the template's own."""
     ctx.require_types()
-    handle = await ctx.app.templates.enqueue(name, **arguments(args))
+    handle = await ctx.app.templates.enqueue(name, **parse_params(params))
     ctx.out.line(json.dumps({"id": handle.id}) if ctx.out.as_json else handle.id)
 
 

@@ -137,7 +137,7 @@ async def _run(plan: WorkerOptions) -> int:
         clock=clock,
         ids=ids,
         random=SystemRandom().random,
-        leave=_abandon,
-        beside=lambda store, settings: run_trigger_loop(store, ids.job, settings.poll),
+        exit_now=_abandon,
+        background_services=lambda store, settings: run_trigger_loop(store, ids.job, settings.poll),
     )
     return await supervisor.run()

@@ -96,26 +96,26 @@ class Tour:
 
     async def _explain_a_job(self) -> None:
         self._heading("Explain why a job waits")
-        await app.pause("reports", reason="database migration")
+        await app.queues.pause("reports", reason="database migration")
         handle = await jobs.report.enqueue("November")
         explanation = await app.explain(handle.id)
         stop = explanation.stop
         self._check(stop is not None and stop.code is GateCode.PAUSED, "the pause blocks the job")
-        for line in explanation.lines():
+        for line in str(explanation).splitlines():
             self._print(f"    {line}" if line else "")
-        await app.resume("reports")
+        await app.queues.resume("reports")
         self._claim(f"queue resumed; the job ran: {await handle.result(timeout='30s')!r}")
 
     async def _move_a_job(self) -> None:
         self._heading("Change the order of waiting jobs")
-        await app.set_queue("studio", ordering="position", concurrency=1)
-        await app.pause("studio", reason="reordering")
+        await app.queues.save("studio", ordering="position", concurrency=1)
+        await app.queues.pause("studio", reason="reordering")
         handles = [await jobs.story.enqueue(title) for title in ("Ahab", "Bartleby", "Claggart")]
         self._claim(f"before: {await self._order('studio')}")
         await app.move(handles[2].id, "front")
         order = await self._order("studio")
         self._claim(f"Claggart moved to the front: {order}")
-        await app.resume("studio")
+        await app.queues.resume("studio")
         ended = [await handle.wait(timeout="30s") for handle in handles]
         ran = [
             job.params for job in sorted(ended, key=lambda job: job.started_at or job.created_at)
@@ -173,7 +173,7 @@ class Tour:
     async def _kill_a_worker(self) -> None:
         self._heading("Kill a worker with SIGKILL while it runs a job")
         handle = await jobs.long.enqueue()
-        job = await self._until(handle.job, lambda job: job.state is State.RUNNING, "the job runs")
+        job = await self._until(handle.read, lambda job: job.state is State.RUNNING, "the job runs")
         first = (await app.runs(handle.id))[0]
         self._claim(f"{first.holder} runs the job with token {first.token}")
         code = self._workers.kill(first.holder)
@@ -214,7 +214,7 @@ class Tour:
         return {worker.instance_id for worker in await app.store.workers() if worker.is_alive}
 
     async def _order(self, queue: str) -> str:
-        waiting = await app.next_jobs(queue, 10)
+        waiting = await app.queues.next_jobs(queue, 10)
         return " · ".join(job.params.split('"')[3] for job in waiting)
 
     async def _until(

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import asyncpg
 
 from outlast.core.sync_coroutine import run_without_waiting
-from outlast.errors import InvalidJob, OutlastError
+from outlast.errors import InvalidArgument, OutlastError
 from outlast.store.postgres.caller_drivers import (
     AsyncPsycopgLane,
     ForeignAsyncpgRunner,
@@ -41,7 +41,7 @@ _WORDS: Final = {
 async def with_caller_connection(
     tx: Any, use: "Use[T]", address: PostgresUrl, probe: Probe | None
 ) -> T:
-    """What `use` answers on that connection. InvalidJob if it cannot carry a job.
+    """What `use` answers on that connection. InvalidArgument if it cannot carry a job.
 
     One that blocks is used on a thread while its owner waits for us, so that whomever it waits for
     can go on. psycopg's are made for that; none but its own thread may touch one of sqlite3.
@@ -78,9 +78,9 @@ async def _lane(tx: Any, address: PostgresUrl, probe: Probe | None) -> Statement
     raise _unknown(tx)
 
 
-def _unknown(tx: Any, driver: str = "") -> InvalidJob:
+def _unknown(tx: Any, driver: str = "") -> InvalidArgument:
     what = f"{type(tx).__module__.partition('.')[0]} {type(tx).__name__}"
-    return InvalidJob(f"tx is a {what.removeprefix('builtins ')}{driver}; {KNOWN}")
+    return InvalidArgument(f"tx is a {what.removeprefix('builtins ')}{driver}; {KNOWN}")
 
 
 def _require_driver(tx: Any) -> None:
@@ -92,21 +92,21 @@ def _require_driver(tx: Any) -> None:
 
 def _require_psycopg(connection: Any) -> None:
     if connection.closed:
-        raise InvalidJob("tx cannot be used: the connection is closed")
+        raise InvalidArgument("tx cannot be used: the connection is closed")
     status = connection.info.transaction_status.name
     if status == "INERROR":
-        raise InvalidJob(FAILED)
+        raise InvalidArgument(FAILED)
     if status == "ACTIVE":
-        raise InvalidJob("tx is busy with another statement; wait for it first")
+        raise InvalidArgument("tx is busy with another statement; wait for it first")
     if status == "IDLE" and connection.autocommit:
-        raise InvalidJob(NONE_OPEN)
+        raise InvalidArgument(NONE_OPEN)
 
 
 def _require_asyncpg(connection: Any) -> None:
     if connection.is_closed():
-        raise InvalidJob("tx cannot be used: the connection is closed")
+        raise InvalidArgument("tx cannot be used: the connection is closed")
     if not connection.is_in_transaction():
-        raise InvalidJob(NONE_OPEN)
+        raise InvalidArgument(NONE_OPEN)
 
 
 def _is_alchemy(tx: Any) -> bool:
@@ -160,7 +160,7 @@ def _in_our_words(error: Exception, address: PostgresUrl) -> Exception:
     beneath = beneath.__cause__ if _is_adapted(beneath) else beneath
     state = getattr(beneath, "sqlstate", None)
     if state in _WORDS:
-        return InvalidJob(_WORDS[state])
+        return InvalidArgument(_WORDS[state])
     if _is(error, "sqlalchemy.exc", "SQLAlchemyError") or state is None:
         return _unusable(error)
     return translate_error(of_server(beneath), address)
@@ -185,4 +185,4 @@ def _unusable(error: Exception) -> Exception:
     is_theirs = type(error).__module__.startswith(drivers) or isinstance(error, OSError)
     if not is_theirs:
         return error
-    return InvalidJob(f"tx cannot be used: {str(error).partition(chr(10))[0][:200]}")
+    return InvalidArgument(f"tx cannot be used: {str(error).partition(chr(10))[0][:200]}")

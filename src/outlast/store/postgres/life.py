@@ -10,12 +10,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from outlast.clock import Clock, SystemClock
+from outlast.concurrency import LazyLoopThread
 from outlast.core.ids import Ids
 from outlast.core.limits import check_name
 from outlast.errors import StoreClosed
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.postgres import health
-from outlast.store.postgres.aside import LoopThread
 from outlast.store.postgres.connection import connect, translated
 from outlast.store.postgres.locks import PostgresLock, PostgresLocks
 from outlast.store.postgres.migrate import is_ours, migrate
@@ -46,7 +46,7 @@ class PostgresLife(PostgresOperations):
         self._guard = threading.Lock()
         self._owner: int | None = None
         self._by_loop: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
-        self._aside = LoopThread()
+        self._aside = LazyLoopThread("outlast-postgres")
         self._locks = PostgresLocks(self.address, self._aside)
         self._listeners = Subscribers()
         self._exchange: PgNotificationBridge | DisabledBridge = DisabledBridge()

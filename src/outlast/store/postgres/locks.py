@@ -12,9 +12,9 @@ from typing import Final
 
 import asyncpg
 
+from outlast.concurrency import LazyLoopThread
 from outlast.core.limits import check_name
 from outlast.errors import OperatorError
-from outlast.store.postgres.aside import LoopThread
 from outlast.store.postgres.connection import translated
 from outlast.store.postgres.dedicated_connection import DedicatedConnection
 from outlast.store.postgres.statements import Probe
@@ -59,7 +59,9 @@ class PostgresLock:
 class PostgresLocks:
     """The locks that one store holds. They live on a thread aside, whichever loop asked."""
 
-    def __init__(self, address: PostgresUrl, aside: LoopThread, probe: Probe | None = None) -> None:
+    def __init__(
+        self, address: PostgresUrl, aside: LazyLoopThread, probe: Probe | None = None
+    ) -> None:
         self._address = address
         self._aside = aside
         self._probe = probe

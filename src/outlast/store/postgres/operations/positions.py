@@ -54,13 +54,13 @@ async def behind(work: UnitOfWork, queue: str, priority: int) -> int:
     return int(await work.one("positions.behind", queue=queue, priority=priority))
 
 
-async def normalise(work: UnitOfWork, queue: str) -> int:
+async def renumber(work: UnitOfWork, queue: str) -> int:
     await lock_queues(work, [queue])
     ordering, gap = await _kind(work, queue)
-    name = "positions.normalise" if ordering == Ordering.POSITION else "positions.normalise_placed"
+    name = "positions.renumber" if ordering == Ordering.POSITION else "positions.renumber_placed"
     changed = await work.run(name, queue=queue, gap=gap)
     if changed:
-        told = {"kind": EventKind.NORMALISED, "reason": None, "detail": str(changed)}
+        told = {"kind": EventKind.RENUMBERED, "reason": None, "detail": str(changed)}
         await work.run("queues.record", name=queue, now=work.now, **told)
     return changed
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from outlast.core.job import NewJob
-from outlast.errors import InvalidJob, StoreBusy
+from outlast.errors import InvalidArgument, StoreBusy
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.postgres import handler_connection
@@ -61,7 +61,7 @@ class AddOperations(PostgresOperations):
                 return await with_caller_connection(connection, use, self.address, self._probe)
             except _ElsewhereError as found:
                 if is_last:
-                    raise InvalidJob(
+                    raise InvalidArgument(
                         f"tx is a connection to {found}, not to {self.address.safe_text}, schema "
                         f"{self.address.schema}"
                     ) from found

@@ -40,9 +40,9 @@ class PostgresQueues(PostgresOperations):
     async def resume(self, name: str) -> bool:
         return await self._lines.transact(require_open_store(lambda work: verbs.resume(work, name)))
 
-    async def normalise(self, queue: str) -> int:
+    async def renumber(self, queue: str) -> int:
         return await self._lines.transact(
-            require_open_store(lambda work: positions.normalise(work, queue))
+            require_open_store(lambda work: positions.renumber(work, queue))
         )
 
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:

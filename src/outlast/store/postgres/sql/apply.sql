@@ -209,7 +209,7 @@ FROM unnest(
 );
 
 -- @bury
--- The one exception to "terminal stays terminal": recovery declares a failed chain job dead.
+-- The one exception to "terminal stays terminal": recovery declares a failed linked job dead.
 UPDATE outlast.ends AS e
 SET state = c.state, reason = c.reason
 FROM unnest(:jobs::uuid[], :states::text[], :reasons::text[]) AS c (job, state, reason)
