@@ -48,8 +48,8 @@ async def doctor_command(ctx: CommandContext, /) -> int:
     """
     overview = await ctx.app.store.overview(span=DAY)
     workers = [worker for worker in await ctx.app.store.workers() if worker.is_alive]
-    checked = CheckContext(ctx, overview, workers)
-    findings = [finding for check in CHECKS async for finding in check(checked)]
+    context = CheckContext(ctx, overview, workers)
+    findings = [finding for check in CHECKS async for finding in check(context)]
     for finding in findings:
         if ctx.out.as_json:
             ctx.out.record(finding)
@@ -68,8 +68,8 @@ async def doctor_command(ctx: CommandContext, /) -> int:
 Check = Callable[[CheckContext], AsyncIterator[Finding]]
 
 
-async def _settings(look: CheckContext) -> AsyncIterator[Finding]:
-    where = look.ctx.where
+async def _settings(context: CheckContext) -> AsyncIterator[Finding]:
+    where = context.ctx.where
     setting = where.app or where.url
     assert setting is not None
     what = "app" if where.app else "store"
@@ -78,28 +78,28 @@ async def _settings(look: CheckContext) -> AsyncIterator[Finding]:
     )
 
 
-async def _store(look: CheckContext) -> AsyncIterator[Finding]:
-    facts = await look.ctx.app.store.describe()
+async def _store(context: CheckContext) -> AsyncIterator[Finding]:
+    facts = await context.ctx.app.store.describe()
     yield Finding("Store", "ok", ", ".join(f"{name} {value}" for name, value in facts.items()))
-    for warning in await look.ctx.app.store.health_warnings():
+    for warning in await context.ctx.app.store.health_warnings():
         yield Finding("Store", "warn", warning)
 
 
-async def _clock(look: CheckContext) -> AsyncIterator[Finding]:
-    skew = abs(SystemClock().now() - look.overview.now)
+async def _clock(context: CheckContext) -> AsyncIterator[Finding]:
+    skew = abs(SystemClock().now() - context.overview.now)
     verdict: Literal["ok", "warn"] = "ok" if skew < MAX_SKEW else "warn"
     fix = None if verdict == "ok" else "synchronise the clocks of both machines with NTP"
     yield Finding("Clock", verdict, f"differs from the store by {format_short(skew)}", fix)
 
 
-async def _code(look: CheckContext) -> AsyncIterator[Finding]:
-    if not look.ctx.knows_types:
+async def _code(context: CheckContext) -> AsyncIterator[Finding]:
+    if not context.ctx.knows_types:
         yield Finding("Code", "warn", "not checked: only a store was given", "give --app")
         return
-    known = set(look.ctx.app.registry.names())
-    unknown = {row.type for row in look.overview.backlog} - known
+    known = set(context.ctx.app.registry.names())
+    unknown = {row.type for row in context.overview.backlog} - known
     for name in sorted(unknown):
-        jobs = sum(row.jobs for row in look.overview.backlog if row.type == name)
+        jobs = sum(row.jobs for row in context.overview.backlog if row.type == name)
         text = f'type "{name}" is not defined in this app; waiting: {count(jobs, "job")}'
         fix = f"start a worker whose app defines it, or `outlast cancel type:{name}`"
         yield Finding("Code", "warn", text, fix)
@@ -108,23 +108,23 @@ async def _code(look: CheckContext) -> AsyncIterator[Finding]:
         yield Finding("Code", "ok", text)
 
 
-async def _workers(look: CheckContext) -> AsyncIterator[Finding]:
-    served = {queue for worker in look.workers for queue in worker.queues}
+async def _workers(context: CheckContext) -> AsyncIterator[Finding]:
+    served = {queue for worker in context.workers for queue in worker.queues}
     all_served = True
-    for queue in look.overview.queues:
-        due = sum(row.due for row in look.overview.backlog if row.queue == queue)
+    for queue in context.overview.queues:
+        due = sum(row.due for row in context.overview.backlog if row.queue == queue)
         if due and queue not in served:
             all_served = False
             text = f'queue "{queue}" has {count(due, "due job")} and no worker'
             yield Finding("Workers", "FAIL", text, f"outlast worker -q {queue}")
     if all_served:
-        text = f"{len(look.workers)} alive; every queue with due jobs has a worker"
+        text = f"{len(context.workers)} alive; every queue with due jobs has a worker"
         yield Finding("Workers", "ok", text)
 
 
-async def _leases(look: CheckContext) -> AsyncIterator[Finding]:
-    expired = sum(row.lapsed for row in look.overview.running)
-    running = sum(row.jobs for row in look.overview.running)
+async def _leases(context: CheckContext) -> AsyncIterator[Finding]:
+    expired = sum(row.lapsed for row in context.overview.running)
+    running = sum(row.jobs for row in context.overview.running)
     if expired:
         text = f"the lease of {expired:,} of {count(running, 'running job')} has expired"
         yield Finding("Leases", "FAIL", text, "start a worker: it reclaims them")
@@ -132,17 +132,17 @@ async def _leases(look: CheckContext) -> AsyncIterator[Finding]:
         yield Finding("Leases", "ok", f"{running:,} running, no lease expired")
 
 
-async def _pauses(look: CheckContext) -> AsyncIterator[Finding]:
-    for queue in await look.ctx.app.queues.list():
+async def _pauses(context: CheckContext) -> AsyncIterator[Finding]:
+    for queue in await context.ctx.app.queues.list():
         if queue.pause is not None:
             why = queue.pause.reason or "no reason given"
             fix = f"outlast queue resume {queue.name}"
             yield Finding("Pauses", "warn", f'queue "{queue.name}" is paused: {why}', fix)
 
 
-async def _growth(look: CheckContext) -> AsyncIterator[Finding]:
-    kept = look.ctx.app.settings.retention
-    a_day = sum(look.overview.ended.values())
+async def _growth(context: CheckContext) -> AsyncIterator[Finding]:
+    kept = context.ctx.app.settings.retention
+    a_day = sum(context.overview.ended.values())
     if kept is None:
         text = f"{count(a_day, 'job')} finished in the last day; no retention is set"
         yield Finding("Growth", "warn" if a_day else "ok", text, "set retention" if a_day else None)
@@ -156,9 +156,9 @@ async def _growth(look: CheckContext) -> AsyncIterator[Finding]:
     yield Finding("Growth", verdict, text, "shorten retention" if verdict == "warn" else None)
 
 
-async def _failures(look: CheckContext) -> AsyncIterator[Finding]:
+async def _failures(context: CheckContext) -> AsyncIterator[Finding]:
     failed = sum(
-        n for (_, state), n in look.overview.ended.items() if state in {"dead_letter", "failed"}
+        n for (_, state), n in context.overview.ended.items() if state in {"dead_letter", "failed"}
     )
     if failed:
         text = f"{count(failed, 'job')} failed permanently in the last day"
