@@ -12,7 +12,7 @@ JOBS_PER_KILL = 100
 
 
 def measure(folder: Path, *, jobs: int) -> dict[str, Any]:
-    """One kill for every hundred jobs; all zeros but the last three is what is promised."""
+    """Kill one worker per hundred jobs; all figures for lost or doubled work must be 0."""
     place = folder / "storm"
     place.mkdir()
     after = storm(place, jobs=jobs, kills=max(1, jobs // JOBS_PER_KILL), tell=tell)

@@ -1,4 +1,4 @@
-"""What a worker itself costs per job: over a store that has every answer ready.
+"""Cost of the worker per job, measured with a store that has all answers prepared.
 
 Claims are made before the clock starts and nothing is written, so that what is left is the way of
 a job through the worker. CPU time is what counts: waiting costs others nothing. The second figure
@@ -126,7 +126,7 @@ def _app(store: Any) -> Outlast:
 
     @app.job
     async def noop(n: int) -> None:
-        """Nothing, so that all that is measured is ours."""
+        """Do nothing, so that only the worker is measured."""
 
     return app
 

@@ -25,11 +25,11 @@ def describe(folder: Path) -> dict[str, Any]:
         "pydantic": version("pydantic"),
         "huey": huey_version(),
         "cores": os.cpu_count(),
-        **mood(folder),
+        **load_and_flush(folder),
     }
 
 
-def mood(folder: Path) -> dict[str, Any]:
+def load_and_flush(folder: Path) -> dict[str, Any]:
     """Return the current load and the time of a flush in the folder."""
     load, flushed = os.getloadavg()[0], flush(folder)
     return {"load": round(load, 2), "flush_us": round(flushed * 1e6), "folder": str(folder)}

@@ -12,10 +12,10 @@ def header(machine: dict[str, Any], pragmas: dict[str, dict[str, Any]]) -> list[
     """Return the description of the machine and of the SQLite settings."""
     first = "Python {python}, SQLite {sqlite}, Pydantic {pydantic}, Huey {huey}, {cores} cores"
     set_by = [f"{side}: {_pragmas(found)}" for side, found in pragmas.items()]
-    return [first.format_map(machine), mood("before", machine), *set_by]
+    return [first.format_map(machine), load_and_flush("before", machine), *set_by]
 
 
-def mood(when: str, machine: dict[str, Any]) -> str:
+def load_and_flush(when: str, machine: dict[str, Any]) -> str:
     """Return the load of the machine and the flush time of its disk."""
     return when + ": load {load}, flush p50 {flush_us} us in {folder}".format_map(machine)
 

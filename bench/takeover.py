@@ -42,7 +42,7 @@ Grow = Callable[..., Tree]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to measure, and the median that is asked of it."""
+    """A measurement and the target of its median."""
 
     label: str
     measure: Callable[[Path], float]
@@ -68,7 +68,7 @@ def tree(folder: Path) -> float:
 
 
 def embedded(folder: Path) -> float:
-    """The same for a worker that only its leases tell of."""
+    """Measure the same for an embedded worker, whose death only its leases show."""
     with _at_work(folder, program=EMBEDDED, **SHORT) as (grow, first, notes, job):
         grow(**SHORT).ready()
         first.kill()
@@ -101,7 +101,7 @@ def orphans(folder: Path) -> float:
 
 
 def deadly(folder: Path) -> float:
-    """How much later ten good jobs end beside one that ends every process it runs in."""
+    """Return the delay of ten jobs caused by one that crashes every process it runs in."""
     with forest(folder) as grow:
         grow("-p", "3").ready(3)
         ledger = Ledger(folder)
@@ -114,7 +114,7 @@ def deadly(folder: Path) -> float:
 
 
 def on_postgres(folder: Path) -> float:
-    """The same as `tree`, on PostgreSQL."""
+    """Measure the same as `tree`, on PostgreSQL."""
     with postgres_server() as server:
         calm = time.monotonic() + LOCK_GRACE_S
         until(lambda: time.monotonic() > calm, what="the end of the lock grace")
@@ -166,7 +166,7 @@ SERVERS = (
 
 
 def main(words: Sequence[str]) -> int:
-    """Return 0 if every median is within what is asked, else 1."""
+    """Return 0 if every median meets its target, else 1."""
     asked = _parser().parse_args(words)
     rows, is_well = [["", "seconds", "asked"]], True
     for case in (*CASES, *SERVERS) if asked.servers else CASES:

@@ -34,7 +34,7 @@ def one(ground: Ground, jobs: int) -> list[Row]:
 
 
 def bulk(ground: Ground, jobs: int) -> list[Row]:
-    """A thousand at a time; ours are validated, the others' are not."""
+    """Enqueue a thousand at a time; only Outlast validates them."""
     return [_enqueue(ground, "bulk", "enqueue 1,000 at a time", jobs)]
 
 
