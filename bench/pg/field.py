@@ -22,7 +22,7 @@ LIMIT = 900.0
 """No step takes longer, in seconds."""
 
 POLL = 0.005
-PATIENCE = 20.0
+EXIT_TIMEOUT_S = 20.0
 Process = subprocess.Popen[bytes]
 URL = "OUTLAST_BENCH_URL"
 
@@ -160,7 +160,7 @@ def _end(workers: Sequence[Process]) -> None:
         process.send_signal(signal.SIGTERM)
     for process in workers:
         try:
-            process.wait(PATIENCE)
+            process.wait(EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -11,7 +11,7 @@ from typing import Any, Final
 Probe = Callable[[str, bool], None]
 """Called with a statement's name before (False) and after (True) it runs; for tests."""
 
-PATIENCE: Final = 30.0
+LOCK_TIMEOUT_S: Final = 30.0
 """Seconds to wait for a lock of another process."""
 
 
@@ -58,7 +58,7 @@ class Desk:
             yield Tx(connection, self._probe)
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=LOCK_TIMEOUT_S, isolation_level=None)
         try:
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA foreign_keys = 1")

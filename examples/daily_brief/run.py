@@ -23,7 +23,7 @@ from .web import Counter
 
 CHAIN: Final = ("rss_ingestion", "event_clustering", "brief_publication", "retention_cleanup")
 EXAMPLES: Final = Path(__file__).parents[1]
-PATIENCE: Final = "2m"
+JOB_TIMEOUT: Final = "2m"
 SAMPLE_MARK: Final = "# Made-up news, served while the command runs."
 COLUMNS: Final = ("job_name", "scheduled_for", "finished_at", "status", "worker_instance")
 
@@ -63,7 +63,7 @@ async def _make_a_brief(folder: Path, worker: subprocess.Popen[str]) -> None:
         slot = SystemClock().now().replace(microsecond=0)
         for name in CHAIN:
             with suppress(SlotTaken):  # the schedule took the slot first
-                await (await counter.schedules.run(name, slot)).wait(PATIENCE)
+                await (await counter.schedules.run(name, slot)).wait(JOB_TIMEOUT)
         await ledger.refresh(counter, desk)
     _print_runs(ledger.latest(desk, len(CHAIN)))
     _print_brief(desk, folder)

@@ -41,8 +41,8 @@ def test_twice_is_once_and_json_is_one_object(cli: Cli) -> None:
     again = cli("db", "copy", "--from", one, "--to", other)
 
     copied = json.loads(first.stdout)
-    assert copied["held"]["jobs"]["rows"] == 2
-    assert len(copied["held"]["jobs"]["digest"]) == 64
+    assert copied["digests"]["jobs"]["rows"] == 2
+    assert len(copied["digests"]["jobs"]["digest"]) == 64
     assert (again.exit_code, again.stdout) == (0, "")
     assert "already copied" in again.stderr
 

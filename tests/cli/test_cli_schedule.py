@@ -119,7 +119,7 @@ WRONG = [
     ("run nothing --next", 3, "no schedule"),
     ("run nightly --slot soon", 2, "not a time"),
     ("run nightly --slot 2026-01-05T02:00", 2, "time zone"),
-    ("run nightly --missed", 4, "no slot of nightly was missed"),
+    ("run nightly --missed", 4, "nightly has no slot that was missed"),
     ("run nightly --next --missed", 2, "exactly one slot"),
     ("test '* * * * * *'", 2, "6 fields"),
     ("test '61 * * * *'", 2, "its minute is '61'; use 0-59"),

@@ -18,7 +18,7 @@ from .conftest import APP, Cli
 
 CTRL_C = b"\x03"
 NARROW = 80
-PATIENCE = 120
+SILENCE_TIMEOUT_S = 120
 """Seconds of silence after which a command counts as stuck."""
 
 SLOW = """
@@ -65,7 +65,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
     def _read(self) -> bool:
-        if not select.select([self._fd], [], [], PATIENCE)[0]:
+        if not select.select([self._fd], [], [], SILENCE_TIMEOUT_S)[0]:
             os.kill(self._pid, 9)
             pytest.fail(f"it says nothing more: {self.text}")
         try:

@@ -15,7 +15,7 @@ from outlast.testing.harness import Harness
 from story_studio import queries, words
 from story_studio.studio import QUEUE, Studio
 
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ async def asking(
 ) -> AsyncIterator[asyncio.Task[Handle[Any]]]:
     """Request a direct run; the block starts when its reservation is stored."""
     call = asyncio.create_task(studio.story.options(request="the boss").run_now(title, **params))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_S):
         while not await queries.reserved(studio):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.005)
     try:
