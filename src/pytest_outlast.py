@@ -1,7 +1,7 @@
-"""Fixtures for tests of jobs; beside the package, since importing any part of that imports it all.
+"""pytest plugin: fixtures for tests of jobs.
 
-pytest loads this in every run wherever Outlast is installed, so nothing is imported until a test
-asks for it.
+pytest loads this module in every run where Outlast is installed. It is outside the package and
+imports it only when a test uses a fixture, so that other runs do not pay for the import.
 """
 
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ STORES = ("sqlite", "model")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the options and settings of the plugin."""
     group = parser.getgroup("outlast", "durable background jobs")
     group.addoption(
         "--outlast-store", choices=STORES, help="where `outlast` keeps the jobs of a test"
@@ -29,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def outlast_clock() -> "FakeClock":
-    """The clock of the test: it stands still until it is told to move."""
+    """Return the fake clock of the test; it stands still until it is moved."""
     from outlast.testing.clock import FakeClock  # noqa: PLC0415 - only who asks pays
 
     return FakeClock()
@@ -41,7 +42,7 @@ def outlast_store(
     tmp_path_factory: pytest.TempPathFactory,
     outlast_clock: "FakeClock",
 ) -> Iterator["Store"]:
-    """A store for this test alone: a SQLite file, or a model of a store in memory."""
+    """Return a store for this test: a SQLite file, or the in-memory model store."""
     from outlast.testing.stores import store_for_test  # noqa: PLC0415 - same
 
     kind = request.config.getoption("outlast_store") or request.config.getini("outlast_store")
@@ -53,13 +54,13 @@ def outlast_store(
 
 @pytest.fixture
 def outlast_app(request: pytest.FixtureRequest) -> "Outlast":
-    """The app under test, from the setting `outlast_app`; define this fixture to say otherwise."""
+    """Return the app of the setting `outlast_app`; override this fixture to use another."""
     from outlast.cli.app_loader import load_app  # noqa: PLC0415 - same
 
     address = request.config.getini("outlast_app")
     if not address:
         raise pytest.UsageError(
-            "which app does `outlast` test? Set `outlast_app = myapp:app` in pytest's settings, "
+            "no app to test: set `outlast_app = myapp:app` in pytest's settings, "
             "or define a fixture `outlast_app` that returns it"
         )
     return load_app(address)
@@ -72,7 +73,7 @@ def outlast(
     outlast_clock: "FakeClock",
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator["Harness"]:
-    """The app on this test's store and clock; afterwards it is as it was."""
+    """Yield the harness: the app over the store and clock of this test, restored afterwards."""
     from outlast.testing.harness import Harness  # noqa: PLC0415 - same
     from outlast.testing.stores import ids_for_test  # noqa: PLC0415 - same
 

@@ -1,4 +1,4 @@
-"""The front door: an app over one store."""
+"""The app: job types, schedules and workers over one store."""
 
 import os
 import re
@@ -67,8 +67,13 @@ S = TypeVar("S", bound=Sink)
 class Outlast(Admin):
     """Durable jobs over one store.
 
-    `app = Outlast("sqlite:///jobs.db")`. Nothing is opened until it is needed; `async with app:`
+    `app = Outlast("sqlite:///jobs.db")`. The store is opened on first use; `async with app:`
     closes it at the end. Settings may be given by name: `Outlast(url, lease="30s", renew="10s")`.
+
+    Attributes:
+        url: The store's URL; None if a store object was given.
+        settings: The settings, with the defaults of the store.
+        registry: The registered job types, by name.
     """
 
     def __init__(
@@ -82,10 +87,10 @@ class Outlast(Admin):
         self.registry = Registry()
         self.url = url if isinstance(url, str) else None
         self._declared: dict[str, ScheduleDeclaration] = {}
-        self._watches: list[FailureSink] = []
+        self._failure_sinks: list[FailureSink] = []
         self._ids = Ids(SystemClock().now, secrets.randbits)
         self._store = _store(url, self._ids)
-        self.settings = _suited(given, self._store)
+        self.settings = _with_store_defaults(given, self._store)
         self._client = Client(
             self._store,
             settings=self.settings,
@@ -143,14 +148,25 @@ class Outlast(Admin):
     ) -> Any:
         """Register a handler: `@app.job`, or `@app.job(retry=Backoff(3), queue="mail")`.
 
-        The handler may be `async def` or `def` (run in a thread), and may take the `run: Run`
-        first. Its other arguments are what `enqueue` takes. `executor="process"` runs it in a
-        process of its own, which can be killed; `executor="command"` runs the Command it returns;
-        for both, `max_runtime` also counts the time their process takes to start.
-        `errors` says which exceptions are worth another try: `{KeyError: "permanent"}`.
-        A class with `payload_model()` and `handle(payload)` is a handler too, and each run makes
-        one; write `daily = app.job(DailyHandler)`, for mypy overlooks decorators of classes.
-        InvalidType if a setting contradicts another.
+        A handler is `async def`, or `def` (run in a thread), and may take `run: Run` first. Its
+        other params are those of `enqueue`. A class with `payload_model()` and
+        `handle(payload)` is a handler too, instantiated for each run; write
+        `daily = app.job(DailyHandler)`, since mypy ignores decorators of classes.
+
+        Args:
+            function: The handler.
+            name: Name of the job type; default: the name of the handler.
+            delivery: What happens to a run whose worker dies.
+            retry: Backoff and number of attempts.
+            queue: Default queue of its jobs.
+            priority: Default priority of its jobs.
+            max_runtime: Time limit of a run; for process and command it includes their start.
+            executor: `process` runs the handler in a process that can be killed; `command`
+                runs the Command that it returns.
+            errors: Which exceptions are retried: `{KeyError: "permanent"}`.
+            unknown_error: The class of all other exceptions.
+
+        Raises InvalidType if settings contradict each other.
         """
 
         def register(handler: Callable[..., Any]) -> JobType[..., Any]:
@@ -172,21 +188,21 @@ class Outlast(Admin):
         return register if function is None else register(function)
 
     def on_failure(self, sink: S, *, show: Iterable[str] = ()) -> S:
-        """Tell `sink` of every failed attempt: `app.on_failure(Sentry(), show=["user_id"])`.
+        """Call `sink` for every failed attempt: `app.on_failure(Sentry(), show=["user_id"])`.
 
-        It is called with a `Failure`, in a thread of its own, by the worker whose attempt it was,
-        if that was made afterwards; what it does, or raises, changes nothing for the job. Of the
-        payload it gets the names of all fields and the values of those in `show` (`order.city` for
-        one inside another); the other values are also taken out of what the error says. Also a
-        decorator.
+        The worker of the attempt calls it with a `Failure`, in a separate thread; register it
+        before the worker is created. Its errors do not affect the job. It gets the names of all
+        params and the values of those in `show` (`order.city` for a nested one); other values
+        are redacted from the error text too. Also usable as a decorator.
         """
-        self._watches.append(FailureSink.new(sink, show))
+        self._failure_sinks.append(FailureSink.new(sink, show))
         return sink
 
     async def enqueue_many(self, bound: Iterable[Bound[R]], *, tx: Any = None) -> list[Handle[R]]:
         """Store many jobs: `await app.enqueue_many(send.bind(n) for n in range(10_000))`.
 
-        Each one is stored or refused alone; PartialEnqueueError, at the end, names those that were not.
+        Each job is stored or refused by itself; PartialEnqueueError, at the end, names those
+        that were refused.
         """
         return await enqueue_many.enqueue_many(self._client, bound, tx=tx)
 
@@ -199,12 +215,13 @@ class Outlast(Admin):
         instance_id: str | None = None,
         app_address: str | None = None,
     ) -> "Worker":
-        """A worker in this process: `async with app.worker(): …`. It takes only types it knows.
+        """Return a worker in this process: `async with app.worker(): …`.
 
-        `app_address` (`"myapp:app"`) is where the processes of `executor="process"` find the app;
-        left out, it is looked for in the module of each such handler.
+        It claims jobs of registered types only. `app_address` (`"myapp:app"`) tells the
+        processes of `executor="process"` where the app is; the default is the module of each
+        such handler.
         """
-        from outlast.worker.embedded import Worker  # noqa: PLC0415 - callers may never need one
+        from outlast.worker.embedded import Worker  # noqa: PLC0415 - loaded on demand
 
         return Worker(
             self._store,
@@ -218,22 +235,22 @@ class Outlast(Admin):
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            failure_sinks=tuple(self._watches),
+            failure_sinks=tuple(self._failure_sinks),
         )
 
     def _background_services(self) -> "BackgroundServices":
-        """What runs beside the jobs of an embedded worker: the schedules."""
+        """Return the background task of an embedded worker: the schedule trigger."""
         from outlast.scheduler.loop import run_trigger_loop, sync_declared  # noqa: PLC0415 - same
 
         async def trigger(store: Store) -> None:
             await sync_declared(self.sync_schedules)
-            # Without the lock, whose file would stay beside the database: one file is the promise.
+            # Without the leader lock: its file would remain beside the database file.
             poll = self.settings.poll
             await run_trigger_loop(store, self._ids.job, poll, use_leader_lock=False)
 
         return trigger
 
-    def engine(
+    def _new_engine(
         self,
         held: "LeaseTable",
         *,
@@ -242,8 +259,8 @@ class Outlast(Admin):
         concurrency: int | None,
         app_address: str,
     ) -> "WorkerEngine":
-        """What takes and runs this app's jobs, for whoever renews their leases elsewhere."""
-        from outlast.worker.engine import WorkerEngine  # noqa: PLC0415 - callers may never need one
+        """Return an engine that claims and runs jobs; another process renews their leases."""
+        from outlast.worker.engine import WorkerEngine  # noqa: PLC0415 - loaded on demand
 
         return WorkerEngine(
             self._store,
@@ -256,11 +273,11 @@ class Outlast(Admin):
             types=types,
             concurrency=concurrency,
             app_address=app_address,
-            failure_sinks=tuple(self._watches),
+            failure_sinks=tuple(self._failure_sinks),
         )
 
     def sync(self) -> Sync:
-        """For code that is not async: `with app.sync() as wait: job = wait(send.enqueue(3))`."""
+        """Return a bridge for sync code: `with app.sync() as wait: wait(send.enqueue(3))`."""
         return Sync(self._client.open, self.close)
 
     @property
@@ -280,12 +297,12 @@ class Outlast(Admin):
     ) -> None:
         """Declare a schedule: `app.schedule("nightly", "0 2 * * *", report, coalesce=True, …)`.
 
-        Or `every="15m"` instead of an expression, and `template="weekly"` instead of a type. A
-        worker brings it into the store when it starts; edited there later, it stays so until the
-        declaration changes. After an outage, slots that are late by more than `misfire_grace` are
-        `missed`; of the others each runs, or with `coalesce` only the last.
+        `every="15m"` replaces the cron expression, `template="weekly"` the type. A worker writes
+        the declaration to the store when it starts; later edits in the store are kept until the
+        declaration changes. After an outage, slots late by more than `misfire_grace` are
+        `missed`; of the others each runs, or with `coalesce` only the last one.
         """
-        from outlast.scheduler.schedules import declare  # noqa: PLC0415 - callers may never need one
+        from outlast.scheduler.schedules import declare  # noqa: PLC0415 - loaded on demand
 
         asked: dict[str, Any] = {
             **options,
@@ -304,33 +321,33 @@ class Outlast(Admin):
         return ScheduleManager(self._client, self.registry)
 
     async def sync_schedules(self) -> None:
-        """Bring the schedules that this app declares into the store, as its workers do."""
+        """Write the schedules that this app declares to the store, as its workers do."""
         if self._declared:
             await self.schedules.sync(self._declared)
 
     @property
     def store(self) -> Store:
-        """The store itself, for tools; it is opened by whoever uses it first."""
+        """The store itself, for tools; open the app or the store before using it."""
         return self._store
 
     @contextmanager
     def with_store(self, store: Store, *, ids: Ids | None = None) -> Iterator[None]:
-        """For a block, this app over another store: `with app.with_store(store): …`, as tests do.
+        """Use another store for a block: `with app.with_store(store): …`, for tests.
 
-        Its job types, and the workers made meanwhile, follow; so does every handle, so take none
-        across the end of the block. It closes neither store. Blocks may be nested; no other thread
-        may be using the app when one begins or ends.
+        Job types, handles and workers created in the block use that store; do not use such a
+        handle after the block. Neither store is closed. Blocks may be nested. No other thread
+        may use the app while a block begins or ends.
         """
-        kept = self._store, self._ids
+        outer = self._store, self._ids
         with self._client.using(store, ids or self._ids):
             self._store, self._ids = store, ids or self._ids
             try:
                 yield
             finally:
-                self._store, self._ids = kept
+                self._store, self._ids = outer
 
     async def close(self) -> None:
-        """Let go of the store; twice is fine."""
+        """Close the store; idempotent."""
         await self._client.close()
 
     async def __aenter__(self) -> Self:
@@ -348,11 +365,11 @@ class Outlast(Admin):
 
 def _store(url: str | Store, ids: Ids) -> Store:
     if isinstance(url, str) or not hasattr(url, "add"):
-        return open_store(cast("str", url), ids=ids)  # which says what an address looks like
+        return open_store(cast("str", url), ids=ids)  # its error shows how a URL looks
     return url
 
 
-def _suited(given: Settings, store: Store) -> Settings:
+def _with_store_defaults(given: Settings, store: Store) -> Settings:
     if not isinstance(store, HasPollingDefaults):
         return given
     return given.with_store_defaults(

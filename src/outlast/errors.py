@@ -1,7 +1,7 @@
-"""Every error Outlast raises, grouped by who can put it right.
+"""Exception tree of Outlast, grouped by who can act on the error.
 
 OutlastError
-├── CallerError           the code that called can put it right
+├── CallerError           the calling code can act
 │   ├── InvalidArgument       a value that the call cannot use
 │   │   ├── ConfigurationError    a store URL or a setting that cannot be used
 │   │   ├── InvalidGroup          a group that is empty, too large or has foreign members
@@ -11,52 +11,52 @@ OutlastError
 │   │       ├── PartialEnqueueError   some jobs of `enqueue_many` were refused
 │   │       └── PayloadTooLarge       params or a result over the size or depth limit
 │   ├── InvalidType           a job type whose settings contradict each other
-│   ├── TypeNotFound           a type this process has not registered
-│   ├── TemplateNotFound       no template of that name
-│   ├── TemplateChanged       somebody edited the template meanwhile
-│   ├── ScheduleNotFound       no schedule of that name
-│   ├── ScheduleChanged       somebody edited the schedule meanwhile
-│   ├── SlotTaken             that slot has run, or cannot run now
+│   ├── JobNotFound           no job with that id
+│   ├── GroupNotFound         no group with that id
+│   ├── ScheduleNotFound      no schedule with that name
+│   ├── TemplateNotFound      no template with that name
+│   ├── TypeNotFound          a job type that this process has not registered
+│   ├── ScheduleChanged       the schedule was edited meanwhile
+│   ├── TemplateChanged       the template was edited meanwhile
+│   ├── SlotTaken             the slot has run, or cannot run now
 │   ├── SyncMisused           the synchronous bridge cannot be used here, or no longer
-│   ├── DuplicateJob          its key or slot is taken, and the caller chose `reject`
-│   ├── JobNotFound           no job of that id
-│   ├── GroupNotFound         no group of that id
-│   ├── TransitionRefused     the job's state does not allow that
-│   ├── QueueBusy             a direct run found its queue held, or paused
-│   ├── NoWorkerAvailable              no worker took a direct run in time
+│   ├── DuplicateJob          the key or slot is taken, and `on_conflict` is `reject`
+│   ├── TransitionRefused     the state of the job does not allow the change
+│   ├── QueueBusy             a direct run found its queue reserved or paused
+│   ├── NoWorkerAvailable     no worker claimed a direct run in time
 │   ├── WaitTimeout           the job had not ended in time
-│   └── JobNotSucceeded       a result was asked of a job that ended otherwise
-├── RunError              the handler that runs can put it right
-│   ├── TransactionTimeout    `run.transaction()` held the write lock too long
-│   ├── StopRequested         somebody asked the job to stop, or its worker stops
-│   ├── LeaseLost             the job is somebody else's now
-│   ├── CommandFailed         a command ended with a code that is not ok
+│   └── JobNotSucceeded       the job ended without a result
+├── RunError              the running handler can act
+│   ├── TransactionTimeout    `run.transaction()` held its locks for too long
+│   ├── StopRequested         the job or its worker was asked to stop
+│   ├── LeaseLost             another worker has claimed the job
+│   ├── CommandFailed         a command ended with an exit code that is not ok
 │   ├── PermanentError        raised by handlers: do not retry
-│   └── TransientError        raised by handlers: do retry
-└── OperatorError         whoever runs the machine can put it right
-    ├── StoreBusy             somebody else holds the store's lock
-    ├── StoreSealed           the store is being moved, and takes no work until that is over
-    ├── StoreMoved            the store was moved, and takes no work ever again
-    ├── StoreUnavailable      its server does not answer
-    ├── StoreMissing          there is no store where one was looked for
-    ├── StoreFull             no space left
+│   └── TransientError        raised by handlers: retry
+└── OperatorError         the operator of the machine or store can act
+    ├── StoreBusy             another process held the store's lock for too long
+    ├── StoreSealed           the store is in transfer and accepts no work until that ends
+    ├── StoreMoved            the store was transferred and accepts no more work
+    ├── StoreUnavailable      the store's server does not answer
+    ├── StoreMissing          no store exists at the URL
+    ├── StoreFull             no space is left
     ├── StoreReadOnly         the store cannot be written
-    ├── StoreCorrupt           the file is damaged or unreadable
-    ├── ForeignStore           the file belongs to something else
-    ├── ClockSkewTooLarge            this machine's clock and the store's differ by too much
+    ├── StoreCorrupt          the file is damaged or unreadable
+    ├── ForeignStore          the file belongs to another program
+    ├── ClockSkewTooLarge     the clocks of this machine and the store differ by too much
     ├── SchemaTooNew          a newer Outlast wrote this store
-    └── StoreClosed           the store was closed
+    └── StoreClosed           the store is closed
 """
 
 from datetime import datetime
 
 
 class OutlastError(Exception):
-    """The root: catch this to catch everything of ours."""
+    """Base of all errors that Outlast raises."""
 
 
 class CallerError(OutlastError):
-    """The calling code can put it right."""
+    """Errors that the calling code can act on."""
 
 
 class InvalidArgument(CallerError, ValueError):
@@ -68,59 +68,59 @@ class ConfigurationError(InvalidArgument):
 
 
 class InvalidJob(InvalidArgument):
-    """The job cannot be stored as it was given; nothing was written."""
+    """The job cannot be stored; nothing was written."""
 
 
 class InvalidGroup(InvalidArgument):
-    """The group cannot be stored as it was given; none of its members will run."""
+    """The group cannot be stored; none of its members runs."""
 
 
 class InvalidSchedule(InvalidArgument):
-    """The schedule cannot be kept as it was given; nothing was written."""
+    """The schedule cannot be stored; nothing was written."""
 
 
 class InvalidParams(InvalidJob):
-    """The params do not fit the job's type."""
+    """The params do not match the job type."""
 
 
 class PayloadTooLarge(InvalidJob):
-    """The params or the result are over the size or depth limit."""
+    """The params or the result exceed the size or depth limit."""
 
 
 class InvalidType(CallerError, ValueError):
-    """The job type's settings cannot be, or contradict its delivery."""
+    """The settings of the job type are invalid or contradict each other."""
 
 
 class TypeNotFound(CallerError, LookupError):
-    """This process has not registered that job type."""
+    """This process has not registered the job type."""
 
 
 class TemplateNotFound(CallerError, LookupError):
-    """No template of that name is in the store."""
+    """The store has no template with that name."""
 
 
 class TemplateChanged(CallerError):
-    """The template is no longer what the caller knew; nothing was written."""
+    """The template was changed since the caller read it; nothing was written."""
 
 
 class ScheduleNotFound(CallerError, LookupError):
-    """No schedule of that name is in the store."""
+    """The store has no schedule with that name."""
 
 
 class ScheduleChanged(CallerError):
-    """The schedule is no longer what the caller knew; nothing was written."""
+    """The schedule was changed since the caller read it; nothing was written."""
 
 
 class SlotTaken(CallerError):
-    """The slot was claimed before, for ever, or its job runs already; nothing was written."""
+    """The slot was used before, or a job of it is running; nothing was written."""
 
 
 class SyncMisused(CallerError, RuntimeError):
-    """The synchronous bridge was closed, or called where waiting would stop what it waits for."""
+    """The synchronous bridge is closed, or was called on a thread with an event loop."""
 
 
 class DuplicateJob(CallerError):
-    """The key or slot is taken; `existing` is the job that holds it."""
+    """The key or slot is taken; `existing` is the id of the job that holds it."""
 
     def __init__(self, message: str, *, existing: str) -> None:
         super().__init__(message)
@@ -128,21 +128,21 @@ class DuplicateJob(CallerError):
 
 
 class JobNotFound(CallerError, LookupError):
-    """No job of that id is in the store."""
+    """The store has no job with that id."""
 
 
 class GroupNotFound(CallerError, LookupError):
-    """No group of that id is in the store."""
+    """The store has no group with that id."""
 
 
 class TransitionRefused(CallerError):
-    """The job's state does not allow what was asked."""
+    """The state of the job does not allow the change."""
 
 
 class QueueBusy(CallerError):
-    """The queue is held for another direct run, or paused; `until` says how long, if that is known.
+    """The queue is paused or reserved for another direct run; nothing was stored.
 
-    Nothing was stored.
+    `until` is the end of the pause or reservation, None if unknown.
     """
 
     def __init__(self, message: str, *, queue: str, until: datetime | None) -> None:
@@ -152,15 +152,15 @@ class QueueBusy(CallerError):
 
 
 class NoWorkerAvailable(CallerError):
-    """No worker took the job of a direct run in time; it will not run."""
+    """No worker claimed the job of a direct run in time; the job does not run."""
 
 
 class WaitTimeout(CallerError, TimeoutError):
-    """The job had not ended when the wait was over; it goes on regardless."""
+    """The job had not ended when the timeout was reached; the job goes on."""
 
 
 class JobNotSucceeded(CallerError):
-    """The job ended without a result; `state` and `error` say how."""
+    """The job ended without a result; `state` and `error` describe its end."""
 
     def __init__(self, message: str, *, state: str, error: str | None) -> None:
         super().__init__(message)
@@ -169,23 +169,23 @@ class JobNotSucceeded(CallerError):
 
 
 class RunError(OutlastError):
-    """Something about the run that is under way."""
+    """Errors of the current run, which its handler can act on."""
 
 
 class TransactionTimeout(RunError, TimeoutError):
-    """`run.transaction()` took too long, holding what others need; it was rolled back."""
+    """`run.transaction()` exceeded its time limit and was rolled back."""
 
 
 class StopRequested(RunError):
-    """The run was asked to stop; let it leave your handler, and the run ends as it was asked to."""
+    """The run was asked to stop; let this error leave the handler."""
 
 
 class LeaseLost(RunError):
-    """The job was given to another worker; whatever this run still writes is refused."""
+    """Another worker has claimed the job; later writes of this run are refused."""
 
 
 class CommandFailed(RunError):
-    """A command did not end with a code that is ok; `exit_code` is -9 if SIGKILL ended it."""
+    """A command ended with an exit code that is not ok; -9 means SIGKILL."""
 
     def __init__(self, message: str, *, exit_code: int) -> None:
         super().__init__(message)
@@ -193,27 +193,27 @@ class CommandFailed(RunError):
 
 
 class PermanentError(RunError):
-    """Raise it in a handler when trying again cannot help: the job is closed at once."""
+    """Raise it in a handler if a retry cannot help: the job fails at once."""
 
 
 class TransientError(RunError):
-    """Raise it in a handler when trying again may help, whatever the type's default says."""
+    """Raise it in a handler if a retry may help, whatever the default of the type is."""
 
 
 class OperatorError(OutlastError):
-    """Whoever runs the machine can put it right."""
+    """Errors that the operator of the machine or store can act on."""
 
 
 class StoreBusy(OperatorError):
-    """Another process held the store's lock for the whole waiting time."""
+    """Another process held the store's lock for the whole timeout."""
 
 
 class StoreSealed(OperatorError):
-    """The store is being moved; what was asked may be asked again when that is over."""
+    """The store is in transfer; retry when the transfer has ended."""
 
 
 class StoreMoved(OperatorError):
-    """The store was moved, for good; `to` is where, without the password."""
+    """The store was transferred; `to` is its new URL without the password."""
 
     def __init__(self, message: str, *, to: str) -> None:
         super().__init__(message)
@@ -221,36 +221,36 @@ class StoreMoved(OperatorError):
 
 
 class StoreUnavailable(OperatorError):
-    """The store's server does not answer; what was asked may be asked again."""
+    """The store's server does not answer; the call may be retried."""
 
 
 class StoreMissing(OperatorError):
-    """Nothing is there yet, and whoever asked must not create it."""
+    """No store exists at the URL, and this call does not create one."""
 
 
 class StoreFull(OperatorError):
-    """No space is left where the store lives; nothing was half-written."""
+    """No space is left for the store; the write was rolled back."""
 
 
 class StoreReadOnly(OperatorError):
-    """The store, or the folder it lives in, cannot be written."""
+    """The store or its folder cannot be written."""
 
 
 class StoreCorrupt(OperatorError):
-    """The store's file is damaged or cannot be read."""
+    """The file of the store is damaged or unreadable."""
 
 
 class ForeignStore(OperatorError):
-    """The file is not a database, or is one that belongs to something else."""
+    """The file is not a database, or belongs to another program."""
 
 
 class SchemaTooNew(OperatorError):
-    """A newer Outlast wrote this store; this one would not understand it."""
+    """A newer version of Outlast wrote this store; upgrade this process."""
 
 
 class ClockSkewTooLarge(OperatorError):
-    """The machine's clock differs too much from the store's; leases could not be judged."""
+    """The clocks of machine and store differ by too much to compare leases."""
 
 
 class StoreClosed(OperatorError):
-    """The store was closed, or has not been opened."""
+    """The store is closed or was never opened."""

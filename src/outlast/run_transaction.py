@@ -1,4 +1,4 @@
-"""The block of `run.transaction()`."""
+"""Context manager behind `run.transaction()`, async and sync."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,14 +10,14 @@ from outlast.errors import RunError
 from outlast.store.contract.transactions import Transaction
 
 Begin = Callable[[bool], Awaitable[Transaction]]
-"""What a worker hands to a Run so that it can open its transaction; called on the worker's loop.
+"""Opens the transaction of a run on the worker's loop.
 
-True: for a handler in a thread, which uses the connection without `await`.
+The argument is True for a handler in a thread, which uses the connection without `await`.
 """
 
 
 class RunTransaction:
-    """Opens on entering, rolls back when an exception leaves."""
+    """Opens a transaction on entry and rolls it back if an exception leaves the block."""
 
     __slots__ = ("_begin", "_entered", "_loop", "opened")
 
@@ -64,10 +64,10 @@ class RunTransaction:
         opened, self.opened = self.opened, None
         if opened is not None:
             await opened.rollback()
-            opened.check()  # its time was over: then that is why the handler failed
+            opened.check()  # raises TransactionTimeout if the time limit caused the error
 
     def _from_thread(self, step: Callable[[], Any]) -> Any:
-        # Waiting for the loop from the loop's own thread would wait for ever.
+        # A wait for the loop on the thread of the loop would deadlock.
         if self._loop is None or _on_a_loop():
             raise RunError("this handler is async; write `async with run.transaction()`")
         return asyncio.run_coroutine_threadsafe(step(), self._loop).result()

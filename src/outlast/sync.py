@@ -1,4 +1,4 @@
-"""The synchronous bridge: one loop in one thread, on which anybody's coroutine is waited for."""
+"""Synchronous bridge: an event loop in a thread that runs coroutines for sync code."""
 
 import asyncio
 import inspect
@@ -15,32 +15,33 @@ from outlast.errors import SyncMisused
 
 T = TypeVar("T")
 
-PATIENCE: Final = 30.0
-"""Seconds that closing gives to what is under way, and again to letting go of the app."""
+CLOSE_TIMEOUT_S: Final = 30.0
+"""Seconds that `close` waits for pending calls, and again for the app to close."""
 
 
 class Sync:
-    """Waits for coroutines: `with app.sync() as wait: job = wait(send.enqueue(3))`.
+    """Runs coroutines for sync code: `with app.sync() as wait: job = wait(send.enqueue(3))`.
 
-    Any number of threads may call it. It opens the app when it is first used, and closes it at
-    the end, after what is under way.
+    Thread-safe. The first call opens the app; the end of the block waits for pending calls and
+    closes it.
     """
 
-    def __init__(self, opening: Step, closing: Step, *, patience: float = PATIENCE) -> None:
+    def __init__(self, opening: Step, closing: Step, *, timeout: float = CLOSE_TIMEOUT_S) -> None:
         self._opening = opening
         self._closing = closing
-        self._patience = patience
+        self._timeout = timeout
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._under_way: set[Future[Any]] = set()
+        self._pending: set[Future[Any]] = set()
         self._loop: LoopThread | None = None
         self._closed = False
 
     def __call__(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What it returns, or the error it raises. Ctrl-C cancels it, and is raised.
+        """Run a coroutine and return its result, or raise its error.
 
-        SyncMisused, and nothing has begun, on a thread with a running event loop, after the
-        close, and in a process forked since.
+        Ctrl-C cancels the coroutine and raises KeyboardInterrupt. Raises SyncMisused, before the
+        coroutine starts, on a thread with a running event loop, after `close`, and in a forked
+        process.
         """
         if not inspect.iscoroutine(coroutine):
             what = type(coroutine).__name__
@@ -49,12 +50,12 @@ class Sync:
         try:
             self._begin(call)
             return call.done.result()
-        except BaseException:  # its own error, or Ctrl-C, which may come at any moment
-            call.abandon(self._patience)
+        except BaseException:  # the error of the coroutine, or Ctrl-C at any point
+            call.abandon(self._timeout)
             raise
 
     def each(self, items: AsyncIterable[T]) -> Iterator[T]:
-        """What an async iterator gives, one after the other: `for e in wait.each(stream):`."""
+        """Iterate over an async iterator: `for event in wait.each(app.event_stream()):`."""
         iterator = aiter(items)
         try:
             while True:
@@ -68,18 +69,18 @@ class Sync:
                 self(_awaited(iterator.aclose()))
 
     def close(self) -> None:
-        """Wait for what is under way, for a while, and let go of the app; twice is fine."""
+        """Wait for pending calls, up to a timeout, and close the app; idempotent."""
         if self._pid != os.getpid():
             return  # the thread is the parent's
         _require_no_loop()
         with self._lock:
             is_first, self._closed = not self._closed, True
         if is_first and self._loop is not None:
-            wait(self._under_way.copy(), self._patience)
+            wait(self._pending.copy(), self._timeout)
             try:
-                self._loop.perform(self._closing, within=self._patience)
+                self._loop.perform(self._closing, within=self._timeout)
             finally:
-                self._loop.end(self._patience)
+                self._loop.end(self._timeout)
 
     def __enter__(self) -> Self:
         self._usable()
@@ -97,12 +98,12 @@ class Sync:
         loop = self._usable()
         with self._lock:
             self._require_open()
-            self._under_way.add(call.done)
-            call.done.add_done_callback(self._under_way.discard)
+            self._pending.add(call.done)
+            call.done.add_done_callback(self._pending.discard)
             call.begin(loop)
 
     def _usable(self) -> LoopThread:
-        """The loop, started if it was not; SyncMisused says why it cannot be used."""
+        """Return the loop, started if necessary; SyncMisused if it cannot be used here."""
         if self._pid != os.getpid():
             raise SyncMisused("this bridge belongs to the parent process; make one after the fork")
         _require_no_loop()
@@ -117,8 +118,8 @@ class Sync:
             raise SyncMisused("this bridge was closed; make another with app.sync()")
 
     def _give_up(self) -> None:
-        """The loop is over: nobody will end what was sent to it too late."""
-        for done in self._under_way.copy():
+        """Fail the pending calls: the loop has ended and will not run them."""
+        for done in self._pending.copy():
             with suppress(InvalidStateError):
                 done.set_exception(SyncMisused("the loop of this bridge ended; make another"))
 
@@ -127,13 +128,13 @@ class Sync:
         try:
             loop.perform(self._opening)
         except BaseException:
-            loop.end(self._patience)
+            loop.end(self._timeout)
             raise
         return loop
 
 
 class Call(Generic[T]):
-    """A coroutine on its way; `done` has its outcome only when it is really over."""
+    """One coroutine on the loop; `done` gets its outcome when the coroutine has ended."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self.done: Future[T] = Future()
@@ -142,15 +143,15 @@ class Call(Generic[T]):
         self._task: asyncio.Task[T] | None = None
 
     def begin(self, loop: LoopThread) -> None:
-        """Send it off."""
+        """Start the coroutine on the loop."""
         self._loop = loop
         try:
             loop.call_soon(self._start)
         except RuntimeError as error:
             raise SyncMisused("the loop of this bridge ended; make another") from error
 
-    def abandon(self, patience: float) -> None:
-        """Cancel it, if it is not over, and see it over, for a while."""
+    def abandon(self, timeout: float) -> None:
+        """Cancel the coroutine and wait for its end, up to a timeout."""
         if self.done.done():
             return
         if self._loop is None or self._loop.has_ended:
@@ -158,10 +159,10 @@ class Call(Generic[T]):
             return
         with suppress(RuntimeError):  # the loop has just ended, and `done` with it
             self._loop.call_soon(self._cancel)
-        wait([self.done], patience)
+        wait([self.done], timeout)
 
     def _drop(self) -> None:
-        self._coroutine.close()  # or Python would warn that nobody awaited it
+        self._coroutine.close()  # avoids the warning "was never awaited"
         self.done.cancel()
 
     def _start(self) -> None:
@@ -170,7 +171,7 @@ class Call(Generic[T]):
 
     def _cancel(self) -> None:
         if self._task is None:
-            self._drop()  # whoever sent it off was interrupted before it could go
+            self._drop()  # the caller was interrupted before the start
         else:
             self._task.cancel()
 

@@ -182,7 +182,7 @@ async def test_a_payload_of_exactly_the_deepest_nesting_is_stored_and_read_back(
     deepest = deep(MAX_DEPTH - 1)  # the params themselves are the first level
     wide = [deepest] * 50
 
-    assert keep.load(keep.bind(deepest).params) == {"data": deepest}
+    assert keep.load(keep.bind(deepest)._params) == {"data": deepest}
     with pytest.raises(PayloadTooLarge, match="nested more than 100 deep"):
         keep.bind(wide)
     with pytest.raises(PayloadTooLarge, match="nested more than 100 deep"):
@@ -196,7 +196,7 @@ async def test_what_only_looks_forbidden_is_stored_and_read_back(app, value):
     @app.job
     def keep(data: Any) -> None: ...
 
-    assert keep.load(keep.bind(value).params) == {"data": value}
+    assert keep.load(keep.bind(value)._params) == {"data": value}
 
 
 async def test_many_wrong_items_are_told_in_few_words(app):

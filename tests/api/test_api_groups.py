@@ -143,7 +143,7 @@ async def test_a_stranger_is_named_by_its_place(app, send, store, clock, ids):
 
 
 async def test_too_many_members_are_refused_without_reading_on(app, send, monkeypatch):
-    monkeypatch.setattr(groups, "MOST", 3)
+    monkeypatch.setattr(groups, "MAX_MEMBERS", 3)
     asked = []
 
     def endless():

@@ -71,7 +71,7 @@ async def test_a_value_comes_back_as_it_went_in(app, hint, value):
 
     assert job_type.load_result(job_type.dump_result(value)) == value
     if "value" in keep.__annotations__:
-        assert job_type.load(job_type.bind(value).params) == {"value": value}
+        assert job_type.load(job_type.bind(value)._params) == {"value": value}
 
 
 @given(value=JSON)

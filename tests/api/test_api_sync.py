@@ -267,9 +267,9 @@ def test_closing_waits_for_what_is_under_way(app, send, monkeypatch):
         await asyncio.to_thread(go_on.wait, 10)
         return (await send.enqueue(1)).created
 
-    def waiting(futures, patience):
+    def waiting(futures, timeout):
         waits.set()
-        return really_wait(futures, patience)
+        return really_wait(futures, timeout)
 
     monkeypatch.setattr("outlast.sync.wait", waiting)
     with ThreadPoolExecutor(2) as pool:
@@ -292,7 +292,7 @@ def test_closing_does_not_wait_for_ever(app):
         begun.set()
         await asyncio.Event().wait()
 
-    bridge = Sync(app._client.open, app.close, patience=0.1)
+    bridge = Sync(app._client.open, app.close, timeout=0.1)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(bridge, endless())
         assert begun.wait(120)

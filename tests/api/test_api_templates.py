@@ -138,7 +138,7 @@ async def test_who_knows_an_older_version_cannot_write_over_a_newer(templates, s
         await templates.save("weekly", send, priority=3, expected=first.updated_at)
     assert await templates.get("weekly") == second
     await templates.remove("weekly")
-    with pytest.raises(TemplateChanged, match="template weekly is gone"):
+    with pytest.raises(TemplateChanged, match="template weekly was removed"):
         await templates.save("weekly", send, expected=second.updated_at)
     assert await templates.list() == []
 

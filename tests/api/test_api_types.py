@@ -83,14 +83,14 @@ async def test_names_that_a_model_would_keep_for_itself_are_fine(app):
 
     params = {"json": 1, "copy": "x", "model_config": 2, "_hidden": 3}
 
-    assert odd.load(odd.bind(**params).params) == params
+    assert odd.load(odd.bind(**params)._params) == params
 
 
 async def test_an_argument_left_out_stays_out(app):
     @app.job
     def send(number: int, flag: object = app) -> None: ...
 
-    assert send.bind(1).params == '{"number":1}'
+    assert send.bind(1)._params == '{"number":1}'
     assert send.load('{"number":1}') == {"number": 1}
 
 

@@ -314,7 +314,7 @@ async def test_a_cancel_that_always_loses_gives_up(send, store):
 
     store.apply = never
 
-    with pytest.raises(TransitionRefused, match="moved on 100 times meanwhile; cancel it again"):
+    with pytest.raises(TransitionRefused, match="was changed 100 times meanwhile; cancel it again"):
         await handle.cancel()
 
 

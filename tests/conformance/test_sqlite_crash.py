@@ -31,7 +31,7 @@ SOUND = set(SCENARIOS) - {"unblock"}
 NEWCOMER = LeaseHolder(instance_id="newcomer", boot_id="boot-9")
 
 # Run once per connection, before any verb, in memory: nothing to be half-way through.
-ELSEWHERE = {"schema.is_ours", "schema.is_empty"} | {
+ELSEWHERE = {"schema.has_meta", "schema.is_empty"} | {
     name for name in statements() if name.startswith("schema.scratch_")
 }
 

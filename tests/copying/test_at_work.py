@@ -172,14 +172,16 @@ async def test_a_sealed_worker_waits_and_goes_on(
     done: Counter[int] = Counter()
     app = app_on(f"sqlite:///{tmp_path / 'jobs.db'}", done)
     minute = {"span": timedelta(minutes=1), "grace": timedelta(minutes=1)}
-    seal = StatusChange(stage=TransferStage.SEALED, other="sqlite:////b.db", by="me", **minute)
+    seal = StatusChange(
+        stage=TransferStage.SEALED, other="sqlite:////b.db", transfer_id="me", **minute
+    )
     with caplog.at_level(logging.INFO, "outlast.worker"):
         async with app:
             await app.registry.get("count").enqueue(number=1)
             await app.store.change_transfer_status(seal)
             async with app.worker() as worker:
                 await until(lambda: "claiming paused" in " ".join(caplog.messages))
-                opened = StatusChange(stage=TransferStage.OPEN, other=seal.other, by="me")
+                opened = StatusChange(stage=TransferStage.OPEN, other=seal.other, transfer_id="me")
                 assert await app.store.change_transfer_status(opened)
                 await worker.drained()
 

@@ -254,10 +254,10 @@ async def test_raising_lets_outcomes_pass(outlast: Harness) -> None:
 
 
 async def test_a_job_without_end_is_told(outlast: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draining, "MOST", 7)
+    monkeypatch.setattr(draining, "MAX_RUNS", 7)
     await again.enqueue()
 
-    with pytest.raises(AssertionError, match=r"7 jobs were run and there is no end: .*type again"):
+    with pytest.raises(AssertionError, match=r"7 jobs were run without an end: .*type again"):
         await outlast.drain()
 
     assert len(await outlast.drain(limit=20)) == 20

@@ -115,7 +115,7 @@ async def test_the_failure_shows_what_was_enqueued_and_what_came_nearest(
         'no job "send" with number=3, copy=True in queue "slow" was enqueued',
         "",
         "3 jobs were enqueued:",
-        "  type    args                                                queue    due in  state",
+        "  type    params                                              queue    due in  state",
         '  send    {"number":1}                                        default  -       succeeded',
         '  send    {"number":3,"to":{"street":"xxxxxxxxxxxxxxxxxxxxx…  default  1h30m   scheduled',
         '  remind  {"at":"2026-01-06T00:00:00Z"}                       slow     now     queued',
@@ -158,17 +158,15 @@ async def test_what_should_not_be_there_is_shown(outlast: Harness) -> None:
     assert str(failure.value).splitlines() == [
         'no job "send" with number=3 was to be enqueued, but 1 job was:',
         "",
-        "  type  args          queue    due in  state",
+        "  type  params        queue    due in  state",
         '  send  {"number":3}  default  now     queued',
     ]
 
 
 def test_a_mistake_in_the_question_is_no_failed_assertion(outlast: Harness) -> None:
-    with pytest.raises(
-        InvalidParams, match='"send" takes no argument "nmber"; it knows: number, c'
-    ):
+    with pytest.raises(InvalidParams, match='"send" takes no param "nmber"; it knows: number, c'):
         outlast.assert_not_enqueued(send, nmber=3)
-    with pytest.raises(InvalidParams, match='takes no argument "run"'):
+    with pytest.raises(InvalidParams, match='takes no param "run"'):
         outlast.assert_not_enqueued(send, run=None)
     with pytest.raises(TypeNotFound, match="known: breaks, remind, send"):
         outlast.assert_not_enqueued("sent")

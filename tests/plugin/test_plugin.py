@@ -106,7 +106,7 @@ async def test_order(outlast):
         'E       AssertionError: no job "send_invoice" with invoice_id=4 was enqueued',
         "E       ",
         "E       1 job was enqueued:",
-        "E         type          args              queue    due in  state",
+        "E         type          params            queue    due in  state",
         'E         send_invoice  {"invoice_id":3}  default  5m      scheduled',
         "E       ",
         'E       nearest: {"invoice_id":3}',
@@ -143,7 +143,7 @@ async def test_mine(outlast, outlast_app):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ("", "*which app does `outlast` test? Set `outlast_app = myapp:app`*"),
+        ("", "*no app to test: set `outlast_app = myapp:app`*"),
         ("outlast_app = shop:ap", "*'shop:ap' is nothing, not an Outlast app; apps *: app*"),
         ("outlast_app = shop:app\noutlast_store = redis", "*outlast_store is 'redis'; use one*"),
     ],

@@ -11,7 +11,7 @@ import outlast
 from outlast.store.sqlite.statements import statements
 
 SOURCE: Final = Path(outlast.__file__).parent
-VERBS: Final = SOURCE / "store" / "sqlite" / "verbs"
+OPERATIONS: Final = SOURCE / "store" / "sqlite" / "operations"
 WRITES: Final = re.compile(
     r"\b(?:INSERT(?: OR \w+)? INTO|REPLACE INTO|UPDATE(?: OR \w+)?|DELETE FROM)\s+(outlast_\w+)",
     re.IGNORECASE,
@@ -47,7 +47,7 @@ def run_by_verb() -> Mapping[str, set[str]]:
     """The statements that each public verb runs, itself or through its helpers."""
     functions = {
         node.name: node
-        for path in VERBS.glob("*.py")
+        for path in OPERATIONS.glob("*.py")
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }

@@ -74,7 +74,7 @@ async def test_member_of_a_group_has_its_id_and_never_leaves_it(app: Outlast, sq
     group = await app.groups.start([story.bind(), story.bind()])
 
     assert {job.group_id for job in await group.jobs()} == {group.id}
-    for change in ("group_id = NULL", "grp = NULL", "grp = grp + 1"):
+    for change in ("group_id = NULL", "member_of = NULL", "member_of = member_of + 1"):
         assert sql.refuses(f"UPDATE outlast_jobs SET {change}") == FROZEN
 
 

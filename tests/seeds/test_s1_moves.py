@@ -91,7 +91,7 @@ async def test_a_dispatched_job_is_immutable_at_the_api_and_in_the_database(
         assert sql.refuses(f"UPDATE outlast_open_runs SET {change}") == OPEN
     sql.refuses(
         "INSERT INTO outlast_waiting SELECT 1, state, queue, type, name, delivery, 9, 9,"
-        " available_at, created_at, start_deadline, token, failures, losses, grp"
+        " available_at, created_at, start_deadline, token, failures, losses, member_of"
         " FROM outlast_waiting"
     )
 

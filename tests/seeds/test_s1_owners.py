@@ -18,23 +18,23 @@ from outlast.testing.clock import FakeClock
 from outlast.testing.conformance.factories import SUCCEEDED, ended, put, started
 
 from .kit import Sql
-from .sources import SOURCE, VERBS, WRITES, run_by_verb, shipped_modules, texts, written_by
+from .sources import OPERATIONS, SOURCE, WRITES, run_by_verb, shipped_modules, texts, written_by
 
-FIRING = {"fire", "fire_together", "insert_keyed"}
+FIRING = {"fire", "fire_batch", "insert_keyed"}
 """S1's schedule trigger; the latter two are parts of `fire`, the last of `add` too."""
 COPYING = {"load"}
 """Not S1's: a store that is filled takes the rows of another one, and no work."""
 OWNERS: Mapping[str, set[str]] = {
     # Creation and order: S1's queue manager. A successor comes with the end of the job before it.
     "outlast_jobs": {"add", "apply", "rearrange", "reserve", "prune", *FIRING, *COPYING},
-    # Status transitions too: its dispatcher. `rearrange` and `advance` are parts of `apply`.
+    # Status transitions too: its dispatcher. `rearrange` and `advance_groups` are parts of `apply`.
     "outlast_waiting": {
         "add",
         "claim",
-        "promote",
+        "promote_due",
         "apply",
         "rearrange",
-        "advance",
+        "advance_groups",
         "renumber",
         "seal_group",
         "reserve",
@@ -46,31 +46,32 @@ OWNERS: Mapping[str, set[str]] = {
         "seal_group",
         "stop_group",
         "expire_groups",
-        "sweep_groups",
+        "mark_groups_closed",
         "apply",
-        "advance",
+        "advance_groups",
         "prune",
         *COPYING,
     },
     "outlast_ends": {"apply", *COPYING},
 }
 RUN_OWNERS: Mapping[str, set[str]] = {
-    "outlast_open_runs": {"claim", "apply", "renew", "report", "attach"},
+    "outlast_open_runs": {"claim", "apply", "renew", "record_progress", "attach"},
     "outlast_runs": {"apply", "attach", "remove_orphans", *COPYING},
 }
 HOLD_OWNERS: Mapping[str, set[str]] = {
     "outlast_queues": {"set_queue", "pause", "resume", *COPYING},
     # The end of a direct job ends its reservation, wherever that is written.
     "outlast_reservations": {
-        "reserve", "keep", "claim", "apply", "renew", "prune", "free_reservations",
+        "reserve", "extend_reservation", "claim", "apply", "renew", "prune",
+        "release_stale_reservations",
         *COPYING,
     },
 }  # fmt: skip
 SCHEDULE_OWNERS: Mapping[str, set[str]] = {
     # A person's edits are one verb, what a trigger moves on the other.
-    "outlast_schedules": {"set_schedule", "fire", "fire_together", *COPYING},
+    "outlast_schedules": {"set_schedule", "fire", "fire_batch", *COPYING},
     # A slot is claimed for a schedule or by hand; a job that starts too late makes it skipped.
-    "outlast_slots": {"fire", "fire_together", "add", "reserve", "apply", *COPYING},
+    "outlast_slots": {"fire", "fire_batch", "add", "reserve", "apply", *COPYING},
 }
 MODULES = {
     "add": "QueueManager",
@@ -80,7 +81,7 @@ MODULES = {
     "set_schedule": "API",
 }
 """Whose duty each verb is in S1's words; `decide` is what Executor and RetryController share."""
-RESTART = "schema.lapse_all"
+RESTART = "schema.expire_leases"
 """After the machine restarted every lease is over; opening the file says so, and no more."""
 
 
@@ -114,7 +115,7 @@ def packages_that_write(tables: Iterable[str]) -> set[str]:
 
 @pytest.mark.req("S1-2.1.o")
 def test_only_the_verbs_create_order_and_move_jobs() -> None:
-    assert packages_that_write(OWNERS) == {VERBS.relative_to(SOURCE).as_posix()}
+    assert packages_that_write(OWNERS) == {OPERATIONS.relative_to(SOURCE).as_posix()}
     for table, owners in OWNERS.items():
         assert owners_of(table) == owners, table
         assert orphans_of(table) == set(), table
@@ -128,29 +129,29 @@ def test_only_decide_chooses_where_a_job_goes() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 makers[node.func.id].add(module)
 
-    assert makers["Move"] == {"core/decide.py"}
+    assert makers["Transition"] == {"core/change.py", "core/decide.py"}  # the first: SUCCESS alone
     assert makers["Change"] == {"core/decide.py"}
 
 
 @pytest.mark.req("S1-2.2.l")
 def test_one_package_writes_runs() -> None:
-    assert packages_that_write(RUN_OWNERS) == {VERBS.relative_to(SOURCE).as_posix()}
+    assert packages_that_write(RUN_OWNERS) == {OPERATIONS.relative_to(SOURCE).as_posix()}
     for table, owners in RUN_OWNERS.items():
         assert owners_of(table) == owners, table
         assert orphans_of(table) == set(), table
 
 
 def test_one_package_writes_queues_and_reservations() -> None:
-    assert packages_that_write({"outlast_queues"}) == {VERBS.relative_to(SOURCE).as_posix()}
+    assert packages_that_write({"outlast_queues"}) == {OPERATIONS.relative_to(SOURCE).as_posix()}
     for table, owners in HOLD_OWNERS.items():
         assert owners_of(table) == owners, table
-    assert orphans_of("outlast_reservations") == {"schema.lapse_reservations"}
+    assert orphans_of("outlast_reservations") == {"schema.expire_reservations"}
     assert orphans_of("outlast_queues") == set()
 
 
 @pytest.mark.req("S1-R.e")
 def test_schedules_are_written_by_a_person_or_by_the_trigger_and_only_it_fires() -> None:
-    assert packages_that_write(SCHEDULE_OWNERS) == {VERBS.relative_to(SOURCE).as_posix()}
+    assert packages_that_write(SCHEDULE_OWNERS) == {OPERATIONS.relative_to(SOURCE).as_posix()}
     for table, owners in SCHEDULE_OWNERS.items():
         assert owners_of(table) == owners, table
         assert orphans_of(table) == set(), table
@@ -212,27 +213,27 @@ def test_nothing_else_is_cached_but_what_the_package_itself_says() -> None:
 
 
 def snapshots(tree: ast.Module) -> set[str]:
-    """The names given to `snapshot(…)` in that code."""
+    """The names given to `cached_rows(…)` in that code."""
     return {
         ast.literal_eval(node.args[0])
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if node.func.attr == "snapshot"
+        if node.func.attr == "cached_rows"
     }
 
 
 @pytest.mark.req("S1-1.4.c")
-@pytest.mark.parametrize("name", ["claim.pick", "jobs.peek"])
+@pytest.mark.parametrize("name", ["claim.select", "jobs.peek"])
 def test_the_order_query_uses_stored_columns_only(name: str, sql: Sql, store: SqliteStore) -> None:
     columns = {row[1] for row in sql.rows("PRAGMA table_info(outlast_waiting)")}
     wanted = ["priority DESC", "position", "available_at", "created_at", "job"]
 
     # Inside its brackets too, for that is where the window function orders.
-    clauses = re.findall(r"ORDER BY\s+([^();]*?)(?:\s+LIMIT|\s*[;)])", all_statements()[name])
+    clauses = re.findall(r"ORDER BY\s+([^();]*?)(?:\s+LIMIT|\s*[;)]|\s*$)", all_statements()[name])
     orders = [[re.sub(r"^\w+\.", "", term.strip()) for term in c.split(",")] for c in clauses]
 
-    # `place` is the number of that very order; the other is that in which the claim promotes.
-    others = (["place"], ["available_at", "job"])
+    # `claim_order` is the number of that very order; the other is that in which the claim promotes.
+    others = (["claim_order"], ["available_at", "job"])
     places = [order for order in orders if order not in others]
     assert places
     assert all(order == wanted for order in places)

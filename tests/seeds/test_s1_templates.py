@@ -121,8 +121,8 @@ async def test_a_retry_of_a_job_from_a_template_has_the_same_version_of_it(
 
 def test_one_verb_writes_records() -> None:
     """`load` only fills a store from another one, before it takes any work."""
-    assert owners_of("outlast_records") == {"swap", "load"}
-    assert orphans_of("outlast_records") == set()
+    assert owners_of("outlast_documents") == {"swap", "load"}
+    assert orphans_of("outlast_documents") == set()
 
 
 @pytest.mark.req("S1-2.4.d")

@@ -60,7 +60,7 @@ class Watched(ModelStore):
 
 
 def engine_of(companion: Companion) -> WorkerEngine:
-    return companion.app.engine(
+    return companion.app._new_engine(
         InMemoryLeaseTable(),
         queues=None,
         types=None,

@@ -61,7 +61,7 @@ async def test_claiming_and_handing_back_the_job_are_one_transaction(path: Path)
 
     assert [ran[0], ran[-1]] == ["unit_of_work.begin", "unit_of_work.commit"]
     assert [name for name in ran[1:-1] if name.startswith("unit_of_work.")] == []
-    assert {"claim.open", "claim.leave", "claim.claimed"} <= set(ran)
+    assert {"claim.open", "claim.leave_waiting", "claim.claimed"} <= set(ran)
     assert claim.token == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.testing.servers.dynamodb import shared_dynamodb
 from outlast.testing.servers.etcd import shared_etcd
-from outlast.testing.servers.process_tree import DATA, PATIENCE, serving
+from outlast.testing.servers.process_tree import DATA, EXIT_TIMEOUT_S, serving
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def _folders(meeting: Path, name: str) -> list[Path]:
 
 def _until_gone(folders: list[Path]) -> None:
     """Before the watcher loses its patience, and kills. Another process gives no event."""
-    deadline = time.monotonic() + PATIENCE / 2
+    deadline = time.monotonic() + EXIT_TIMEOUT_S / 2
     while any(folder.exists() for folder in folders):
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -90,8 +90,10 @@ class Vandal:
         )  # fmt: skip
         for name, state in members.items():
             seq = {"queued": QUEUED, "other": OTHER}[name]
-            self.run("UPDATE outlast_jobs SET grp = 7 WHERE seq = ?", seq)
-            self.run("UPDATE outlast_waiting SET grp = 7, state = ? WHERE job = ?", state, seq)
+            self.run("UPDATE outlast_jobs SET member_of = 7 WHERE seq = ?", seq)
+            self.run(
+                "UPDATE outlast_waiting SET member_of = 7, state = ? WHERE job = ?", state, seq
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,7 @@ PLANTS: Final = (
         _C.STATE_ROW_MISMATCH,
         ("jobs seq=3", "waiting job=3"),
         3,
-        _sql("UPDATE outlast_waiting SET grp=77 WHERE job=3"),
+        _sql("UPDATE outlast_waiting SET member_of=77 WHERE job=3"),
     ),
     Plant(
         _C.UNKNOWN_STATE,
@@ -423,8 +425,8 @@ PLANTS: Final = (
         ("jobs seq=3",),
         3,
         _sql(
-            "UPDATE outlast_jobs SET grp=77 WHERE seq=3",
-            "UPDATE outlast_waiting SET grp=77 WHERE job=3",
+            "UPDATE outlast_jobs SET member_of=77 WHERE seq=3",
+            "UPDATE outlast_waiting SET member_of=77 WHERE job=3",
         ),
     ),
     Plant(

@@ -368,7 +368,7 @@ async def _until_deserted(store: KeyValueStore) -> int:
     """How many looks it takes."""
     looks = 1
     async with asyncio.timeout(PATIENCE):
-        while not (await store.maintenance_due(abandoned=HOUR)).deserted:
+        while not (await store.maintenance_due(abandoned=HOUR)).dead_workers:
             looks += 1
     return looks
 
@@ -383,6 +383,6 @@ async def test_worker_of_which_nobody_is_left_is_a_chore_after_a_while_and_none_
     await settle(store, job, DONE)
 
     assert looks > 1, "one look proves nothing"
-    assert not (await store.maintenance_due(abandoned=HOUR)).deserted
+    assert not (await store.maintenance_due(abandoned=HOUR)).dead_workers
     await put(store)
     assert (await take(store)).token == 1

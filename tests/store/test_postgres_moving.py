@@ -17,7 +17,7 @@ from .pg_waiting import until_somebody_waits
 SEAL = StatusChange(
     stage=TransferStage.SEALED,
     other="sqlite:////b.db",
-    by="move-1",
+    transfer_id="move-1",
     span=timedelta(minutes=1),
     grace=timedelta(minutes=1),
 )

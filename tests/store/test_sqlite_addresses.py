@@ -7,7 +7,7 @@ import pytest
 
 from outlast.errors import ConfigurationError
 from outlast.store.open import open_store
-from outlast.store.sqlite.store import BUSY, SqliteStore
+from outlast.store.sqlite.store import BUSY_TIMEOUT_S, SqliteStore
 from outlast.testing.conformance.factories import put
 
 
@@ -118,7 +118,7 @@ def test_busy_is_a_number_of_seconds_within_reason(value: str) -> None:
 def test_options_reach_the_store() -> None:
     plain, set_ = _opened("sqlite:///jobs.db"), _opened("sqlite:///jobs.db?busy=0.5&adopt=true")
 
-    assert (plain._busy, plain._adopt) == (BUSY, False)
+    assert (plain._busy, plain._adopt) == (BUSY_TIMEOUT_S, False)
     assert (set_._busy, set_._adopt) == (0.5, True)
 
 

@@ -17,7 +17,7 @@ from outlast.store.contract.jobs import Filter
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.queues import Queue
 from outlast.store.sqlite.store import SqliteStore
-from outlast.store.sqlite.writer import GROUP
+from outlast.store.sqlite.writer import MAX_REQUESTS_PER_COMMIT
 from outlast.testing.conformance.factories import (
     LEASE,
     MANY,
@@ -69,10 +69,10 @@ async def test_enqueues_that_arrive_together_share_a_commit(
 async def test_one_commit_takes_a_bounded_number(
     store: SqliteStore, trace: Trace, together: Gather
 ) -> None:
-    await together(*(store.add([make_job()]) for _ in range(GROUP + 1)))
+    await together(*(store.add([make_job()]) for _ in range(MAX_REQUESTS_PER_COMMIT + 1)))
 
     assert trace.count("unit_of_work.commit") == 3
-    assert dict(await store.counts()) == {("default", State.QUEUED): GROUP + 1}
+    assert dict(await store.counts()) == {("default", State.QUEUED): MAX_REQUESTS_PER_COMMIT + 1}
 
 
 async def test_jobs_are_numbered_in_the_order_they_arrived(

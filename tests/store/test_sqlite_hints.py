@@ -259,7 +259,7 @@ async def test_closing_takes_the_socket_and_the_thread_away(path: Path) -> None:
 
     assert len(while_open) == 1
     assert not _is_there(place)
-    assert "outlast-hints" not in [thread.name for thread in threading.enumerate()]
+    assert "outlast-listener" not in [thread.name for thread in threading.enumerate()]
 
 
 async def test_listener_may_leave_from_its_own_hint(
@@ -371,7 +371,7 @@ async def test_listener_that_reads_nothing_holds_up_nobody(store: SqliteStore, p
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(put(store) for _ in range(50)))
         for _ in range(600):
-            store._listeners.publish(Notification(ended=True))
+            store._subscribers.publish(Notification(ended=True))
 
     deaf.close()
 
@@ -498,7 +498,7 @@ async def test_without_a_place_to_meet_all_is_right_and_only_slower(
     assert (await heard.next()).queues == {"default"}
     assert (await heard.next()).topics == {Topic.ENDED}
     assert theirs.rest == 0
-    assert "no hints" in caplog.text
+    assert "unavailable" in caplog.text
     assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
 
 

@@ -173,7 +173,7 @@ async def test_forks_and_holds_of_many_threads_end(store: SqliteStore) -> None:
 
     def take() -> None:
         while not stop.is_set():
-            held = store._locks.take("host-2")
+            held = store._locks.acquire("host-2")
             if held is not None:
                 held.drop()
 

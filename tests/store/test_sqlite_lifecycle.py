@@ -122,7 +122,7 @@ VERBS: dict[str, Callable[[SqliteStore], Any]] = {
     "slot_rows": lambda s: s.slot_rows("nightly", [START]),
     "transfer_status": lambda s: s.transfer_status(),
     "change_transfer_status": lambda s: s.change_transfer_status(
-        StatusChange(stage=TransferStage.FILLING, other="sqlite:////a.db", by="me")
+        StatusChange(stage=TransferStage.FILLING, other="sqlite:////a.db", transfer_id="me")
     ),
     "dump": lambda s: s.dump(TableKind.JOBS, limit=1),
     "load": lambda s: s.load(TableKind.QUEUES, [["lane", "scheduled", 1, None, None, None, None]]),

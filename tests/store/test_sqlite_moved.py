@@ -30,7 +30,7 @@ async def test_a_file_that_was_removed_takes_nothing_and_goes_on_when_it_is_back
     first = await put(store)
     move(tmp_path, tmp_path / "away")
 
-    with pytest.raises(StoreCorrupt, match="is gone, or another file has its name"):
+    with pytest.raises(StoreCorrupt, match="was removed or replaced after it was opened"):
         await store.add([make_job()])
     move(tmp_path / "away", tmp_path)
     second = await put(store)

@@ -163,7 +163,7 @@ async def test_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
 
     assert isinstance(error, OperatorError)
     assert str(path) in str(error)
-    assert "does its folder exist" in str(error)
+    assert "create its folder" in str(error)
     assert not path.parent.exists()
 
 

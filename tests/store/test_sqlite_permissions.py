@@ -65,7 +65,7 @@ async def test_file_that_may_only_be_read_is_refused_untouched(path: Path) -> No
 
     assert isinstance(error, StoreReadOnly)
     assert str(path) in str(error)
-    assert "check its permissions" in str(error)
+    assert "allow this user to write there" in str(error)
     assert path.read_bytes() == before
 
 

@@ -45,11 +45,11 @@ GROWS = {
 HELD = [
     "reservations.end",
     "reservations.finish",
-    "reservations.free",
-    "reservations.held",
-    "reservations.lapsed",
+    "reservations.release_stale",
+    "reservations.all_active",
+    "reservations.expired",
     "reservations.renew",
-    "schema.lapse_reservations",
+    "schema.expire_reservations",
 ]
 """Go through the queues that are held, by an index of those alone: mostly there is none."""
 WALKS_ON_PURPOSE = {
@@ -58,22 +58,22 @@ WALKS_ON_PURPOSE = {
     "jobs.counts": {"outlast_waiting", "outlast_open_runs", "outlast_ends"},  # it counts them
     "jobs.find": {"outlast_jobs"},  # from the newest down, until it has its page
     "groups.closing": {"outlast_groups"},  # those that close and were not swept, by their index
-    "groups.sweepable": {"outlast_groups"},  # the same
-    "groups.sweep": {"outlast_groups"},  # the same
-    "jobs.lapsed": {"outlast_open_runs"},  # few: what runs now
-    "jobs.chores": {"outlast_open_runs", "outlast_reservations", "outlast_groups"},  # the same
-    "jobs.trees": {"outlast_open_runs"},  # few: what runs now
+    "groups.closable": {"outlast_groups"},  # the same
+    "groups.mark_closed": {"outlast_groups"},  # the same
+    "maintenance.expired_leases": {"outlast_open_runs"},  # few: what runs now
+    "maintenance.due": {"outlast_open_runs", "outlast_reservations", "outlast_groups"},  # the same
+    "maintenance.boots_with_open_runs": {"outlast_open_runs"},  # few: what runs now
     "claim.count_open": {"outlast_open_runs"},  # the same
     "positions.renumber": {"outlast_waiting"},  # it numbers all of a queue
     "workers.delete": {"outlast_open_runs"},  # few: what runs now
-    "jobs.orphans": {"outlast_runs"},  # once at every start
-    "schema.lapse_all": {"outlast_open_runs"},  # once after a restart
+    "maintenance.orphans": {"outlast_runs"},  # once at every start
+    "schema.expire_leases": {"outlast_open_runs"},  # once after a restart
     # For people who ask: what is live, never what is kept.
     "jobs.find_live": {"outlast_waiting", "outlast_open_runs"},
     "insight.backlog": {"outlast_waiting"},
     "insight.running": {"outlast_open_runs"},
     "insight.open_runs": {"outlast_open_runs"},
-    "insight.held": {"outlast_open_runs"},
+    "insight.open_runs_by_worker": {"outlast_open_runs"},
     # `verify`, when somebody asks for it: once for all pages together.
     "audit.orphans": {
         "outlast_runs",
@@ -98,41 +98,45 @@ INTENDED = {
         "PRIMARY KEY (name=?)",
         "INDEX outlast_reservations_active (queue=?)",
     ],
-    "apply.check_silent": ["INDEX outlast_reservations_job (job_id=?)"],
+    "apply.check_reservation_expired": ["INDEX outlast_reservations_job (job_id=?)"],
     "reservations.active": ["INDEX outlast_reservations_active (queue=?)"],
-    "reservations.place": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
+    "reservations.set_position": ["INDEX outlast_waiting_position (queue=? AND priority=?)"],
     "reservations.prune": ["INDEX outlast_reservations_job (job_id=?)"],
     "finish.limited": ["INDEX outlast_queues_limited"],
     "apply.limited": ["INDEX outlast_queues_limited"],
-    "claim.pick": [
+    "claim.select": [
         "INDEX outlast_waiting_ready (queue=? AND type=?)",
         "INDEX outlast_open_name (name=?)",
         "INDEX outlast_waiting_once (name=? AND queue=?)",
     ],
     "claim.promote": ["INDEX outlast_waiting_due (available_at<?)"],
-    "jobs.lapsed": ["INTEGER PRIMARY KEY (rowid=?)"],
-    "jobs.overdue": ["INDEX outlast_waiting_deadline (start_deadline>? AND start_deadline<?)"],
+    "maintenance.expired_leases": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "maintenance.missed_start_deadline": [
+        "INDEX outlast_waiting_deadline (start_deadline>? AND start_deadline<?)"
+    ],
     "jobs.peek": [
         "INDEX outlast_waiting_ready (queue=? AND type>?)",
         "INDEX outlast_waiting_ready (queue=? AND type=?)",
         "INDEX outlast_waiting_due (available_at<?)",
     ],
-    "positions.lowest": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
-    "positions.highest": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
-    "positions.before": ["INDEX outlast_waiting_place (queue=? AND priority=? AND position>? AND "],
-    "positions.after": ["INDEX outlast_waiting_place (queue=? AND priority=? AND "],
-    "positions.unplaced": [
+    "positions.lowest": ["INDEX outlast_waiting_position (queue=? AND priority=?)"],
+    "positions.highest": ["INDEX outlast_waiting_position (queue=? AND priority=?)"],
+    "positions.before": [
+        "INDEX outlast_waiting_position (queue=? AND priority=? AND position>? AND "
+    ],
+    "positions.after": ["INDEX outlast_waiting_position (queue=? AND priority=? AND "],
+    "positions.unpositioned": [
         "waiting_ready (queue=? AND type=? AND priority=? AND position=? AND available_at<?)",
         "position=? AND available_at=? AND created_at<?)",
         "position=? AND available_at=? AND created_at=? AND job<?)",
         "INDEX outlast_waiting_due (available_at<?)",
         "INDEX outlast_waiting_blocked (queue=? AND priority=? AND (available_at,created_at)<",
     ],
-    "positions.edit": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
+    "positions.edit": ["INDEX outlast_waiting_position (queue=? AND priority=?)"],
     "positions.write": ["INTEGER PRIMARY KEY (rowid=?)"],
-    "jobs.held": ["INTEGER PRIMARY KEY (rowid>?)"],
-    "jobs.adrift": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
-    "jobs.unfollowed": [
+    "maintenance.other_boots": ["INTEGER PRIMARY KEY (rowid>?)"],
+    "maintenance.detached": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
+    "maintenance.missing_successors": [
         "INDEX outlast_ends_state (state=?)",
         "INDEX outlast_jobs_retry_of (retry_of=?)",
     ],
@@ -141,31 +145,34 @@ INTENDED = {
         "INDEX outlast_jobs_retry_of (retry_of=?)",
     ],
     "finish.grouped": ["g USING INTEGER PRIMARY KEY (rowid=?)"],
-    "groups.next": ["INDEX outlast_waiting_grp (grp=? AND job>?)"],
-    "groups.unblock": ["INDEX outlast_waiting_grp (grp=?)"],
-    "groups.seal": ["INDEX outlast_jobs_grp (grp=?)"],
+    "groups.unblock_next": ["INDEX outlast_waiting_member_of (member_of=? AND job>?)"],
+    "groups.unblock": ["INDEX outlast_waiting_member_of (member_of=?)"],
+    "groups.seal": ["INDEX outlast_jobs_member_of (member_of=?)"],
     "groups.close": ["INTEGER PRIMARY KEY (rowid=?)"],
-    "groups.over": ["INDEX outlast_waiting_grp (grp=?)", "INDEX outlast_open_grp (grp=?)"],
-    "groups.closing": ["INDEX outlast_groups_closing"],
-    "groups.sweep": ["INDEX outlast_groups_closing"],
-    "groups.expired": ["INDEX outlast_groups_unsealed (created_at<?)"],
-    "groups.left_over": [
-        "INDEX outlast_waiting_grp (grp=? AND job>?)",
-        "INDEX outlast_open_grp (grp=? AND job>?)",
+    "groups.finished": [
+        "INDEX outlast_waiting_member_of (member_of=?)",
+        "INDEX outlast_open_member_of (member_of=?)",
     ],
-    "groups.members": ["INDEX outlast_jobs_grp (grp=? AND seq<?)"],
-    "groups.get": ["INDEX outlast_jobs_grp (grp=?)"],
-    "groups.find": ["INDEX outlast_jobs_grp (grp=?)", "INTEGER PRIMARY KEY (rowid<?)"],
-    "maintenance.groups": ["INDEX outlast_jobs_grp (grp=?)"],
-    "maintenance.empty_groups": ["INDEX outlast_groups_abandoned (created_at<?)"],
-    "jobs.runs": ["PRIMARY KEY (job=?)"],
-    "jobs.stream": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
-    "documents.get": ["INDEX sqlite_autoindex_outlast_records_1 (kind=? AND key=?)"],
-    "documents.write": ["INDEX sqlite_autoindex_outlast_records_1 (kind=? AND key=?)"],
-    "jobs.events": ["INDEX outlast_events_job (job=?)"],
+    "groups.closing": ["INDEX outlast_groups_closing"],
+    "groups.mark_closed": ["INDEX outlast_groups_closing"],
+    "groups.expired": ["INDEX outlast_groups_unsealed (created_at<?)"],
+    "groups.remaining": [
+        "INDEX outlast_waiting_member_of (member_of=? AND job>?)",
+        "INDEX outlast_open_member_of (member_of=? AND job>?)",
+    ],
+    "groups.members": ["INDEX outlast_jobs_member_of (member_of=? AND seq<?)"],
+    "groups.get": ["INDEX outlast_jobs_member_of (member_of=?)"],
+    "groups.find": ["INDEX outlast_jobs_member_of (member_of=?)", "INTEGER PRIMARY KEY (rowid<?)"],
+    "maintenance.delete_groups": ["INDEX outlast_jobs_member_of (member_of=?)"],
+    "maintenance.delete_empty_groups": ["INDEX outlast_groups_abandoned (created_at<?)"],
+    "runs.all": ["PRIMARY KEY (job=?)"],
+    "runs.event_stream": ["INTEGER PRIMARY KEY (rowid>?)", "INTEGER PRIMARY KEY (rowid=?)"],
+    "documents.get": ["INDEX sqlite_autoindex_outlast_documents_1 (kind=? AND key=?)"],
+    "documents.write": ["INDEX sqlite_autoindex_outlast_documents_1 (kind=? AND key=?)"],
+    "runs.events": ["INDEX outlast_events_job (job=?)"],
     "workers.delete": ["INDEX outlast_runs_worker (worker=?)"],
-    "runs.report": ["INTEGER PRIMARY KEY (rowid=?)"],
-    "audit.dossiers": [
+    "runs.record_progress": ["INTEGER PRIMARY KEY (rowid=?)"],
+    "audit.jobs": [
         "INTEGER PRIMARY KEY (rowid>?)",
         "INTEGER PRIMARY KEY (rowid=?)",
         "PRIMARY KEY (job=?)",
@@ -174,14 +181,17 @@ INTENDED = {
         "INDEX outlast_reservations_job (job_id=?)",
     ],
     "jobs.chain": ["INDEX outlast_jobs_root (root=?)"],
-    "maintenance.pick": [
+    "maintenance.select_ended_chains": [
         "INDEX outlast_ends_state (state=? AND at<?)",
         "INDEX outlast_jobs_retry_of (retry_of=?)",
     ],
-    "maintenance.delete": ["INTEGER PRIMARY KEY (rowid=?)", "INDEX outlast_jobs_root (root=?)"],
+    "maintenance.delete_selected": [
+        "INTEGER PRIMARY KEY (rowid=?)",
+        "INDEX outlast_jobs_root (root=?)",
+    ],
     "apply.check_open": ["INTEGER PRIMARY KEY (rowid=?)"],
     "apply.free_keys": ["INDEX outlast_keys_active (job_id=?"],
-    "add.place": ["INDEX outlast_waiting_place (queue=? AND priority=?)"],
+    "add.set_positions": ["INDEX outlast_waiting_position (queue=? AND priority=?)"],
     "add.key_holder": ["PRIMARY KEY (scope=? AND key=? AND bucket=?)"],
     "add.slot_holder": ["PRIMARY KEY (series=? AND slot_at=?)"],
 }

@@ -102,7 +102,7 @@ async def test_scratch_tables_never_reach_the_file(store: SqliteStore, path: Pat
     with raw(path) as outsider:
         names = {name for (name,) in outsider.execute("SELECT name FROM sqlite_schema")}
 
-    assert names.isdisjoint({"outlast_picked", "outlast_changes"})
+    assert names.isdisjoint({"outlast_selected", "outlast_changes"})
 
 
 @pytest.mark.parametrize("version", [(3, 38, 0), (3, 40, 1), (3, 51, 2)])

@@ -171,7 +171,7 @@ async def test_counts_come_from_memory_whichever_reader_is_asked(
     store: SqliteStore, trace: Trace
 ) -> None:
     await put(store)
-    holds = [trace.acquire_lock("jobs.version") for _ in range(THREADS)]
+    holds = [trace.acquire_lock("schema.data_version") for _ in range(THREADS)]
     asked = [asyncio.create_task(store.counts()) for _ in range(THREADS)]
     for held in holds:  # all readers are awake, each with a question of its own
         await held.reached()

@@ -24,7 +24,9 @@ from .kit import SOURCES, SQL
 STORE = SOURCES / "store"
 STATUSES = {*RunStatus, *ReservationStatus}
 LITERAL = re.compile(r"'((?:[^']|'')*)'")
-STATE_COLUMN = re.compile(r"\b(?:state|to_state|was)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
+STATE_COLUMN = re.compile(
+    r"\b(?:state|to_state|expected_state)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')"
+)
 STATUS_COLUMN = re.compile(r"\b(?:status|run_status)\s*(?:=|<>|!=|IS|IN)\s*(\([^()]*\)|'[^']*')")
 OTHER_WORDS = {"sqlite_stat1", "outlast_*", "~",
     "active", "key",  # scopes of keys
@@ -37,7 +39,7 @@ OTHER_WORDS = {"sqlite_stat1", "outlast_*", "~",
         ("runs", "job"), ("waiting", "job"), ("open_runs", "job"), ("ends", "job"),
         ("events", "id"), ("reservations", "id"), ("groups", "id"), ("keys", "scope"),
         ("slots", "series"), ("jobs", "seq"),
-    )), "outlast_", "events", "records", "schedules",  # numbers that no row bears any more
+    )), "outlast_", "events", "documents", "schedules",  # numbers that no row bears any more
     "keys scope=active key=", "sequential", "parallel",
 }  # fmt: skip
 BUILT_FROM_FILES = {("migrate.py", "statement"), ("guarded_connection.py", "args")}

@@ -147,12 +147,12 @@ async def test_a_page_is_one_statement_so_that_it_is_one_moment(
 
     await store.audit_jobs(after=0, limit=10)
 
-    assert trace.done == ["audit.dossiers"]
-    assert trace.count("audit.dossiers") == 1
+    assert trace.done == ["audit.jobs"]
+    assert trace.count("audit.jobs") == 1
 
 
 def test_a_page_holds_nothing_that_somebody_asked_or_answered() -> None:
-    text = statements()["audit.dossiers"]
+    text = statements()["audit.jobs"]
 
     assert re.findall(r"\b\w+\.params\b[^)]", text) == []
     assert re.findall(r"\b\w+\.(?:error|detail|log_path|progress|artifacts)\b", text) == []

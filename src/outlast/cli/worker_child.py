@@ -50,7 +50,8 @@ def main(order: dict[str, Any]) -> int:
     held = SharedLeaseWriter(SharedLeaseTable(ways["board"]), SystemClock().monotonic)
     try:
         app = load_app(order["app"])
-        engine = app.engine(held, **_wanted(order), app_address=order["app"])
+        wanted = _wanted(order)
+        engine = app._new_engine(held, **wanted, app_address=order["app"])  # noqa: SLF001
         send_sync(line, "hello", **_hello(app, engine))
     except OutlastError as error:
         send_sync(line, "unfit", why=str(error))

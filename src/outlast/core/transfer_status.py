@@ -36,14 +36,14 @@ class TransferStatus:
     Attributes:
         stage: How far the transfer is.
         other: URL of the other store, without a password.
-        by: Id of the transfer.
+        transfer_id: Id of the transfer.
         until: When a seal expires; None for other stages.
         grace: From this moment on workers release the runs that are still open.
     """
 
     stage: TransferStage = TransferStage.OPEN
     other: str = ""
-    by: str = ""
+    transfer_id: str = ""
     until: datetime | None = None
     grace: datetime | None = None
 
@@ -64,7 +64,7 @@ class StatusChange:
     Attributes:
         stage: The stage to reach.
         other: URL of the other store, without a password.
-        by: Id of the transfer that asks for the change.
+        transfer_id: Id of the transfer that asks for the change.
         span: How long a seal lasts from now.
         grace: Time until workers release open runs, for a new seal. A renewal has None: it is
             refused once the seal has expired, because work may have started since.
@@ -72,7 +72,7 @@ class StatusChange:
 
     stage: TransferStage
     other: str
-    by: str
+    transfer_id: str
     span: timedelta | None = None
     grace: timedelta | None = None
 
@@ -87,7 +87,7 @@ def next_status(
     the transfer that is in progress.
     """
     status = present.at(now)
-    is_same = (status.other, status.by) == (step.other, step.by)
+    is_same = (status.other, status.transfer_id) == (step.other, step.transfer_id)
     match step.stage:
         case TransferStage.FILLING:
             is_resumed = (
@@ -116,11 +116,15 @@ def _changed(status: TransferStatus, step: StatusChange, now: datetime) -> Trans
     if step.stage is TransferStage.OPEN:
         return OPEN
     if step.stage is not TransferStage.SEALED:
-        return TransferStatus(stage=step.stage, other=step.other, by=step.by)
+        return TransferStatus(stage=step.stage, other=step.other, transfer_id=step.transfer_id)
     assert step.span is not None, "a seal has an end"
     grace = status.grace if step.grace is None else now + step.grace
     return TransferStatus(
-        stage=TransferStage.SEALED, other=step.other, by=step.by, until=now + step.span, grace=grace
+        stage=TransferStage.SEALED,
+        other=step.other,
+        transfer_id=step.transfer_id,
+        until=now + step.span,
+        grace=grace,
     )
 
 

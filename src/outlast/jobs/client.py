@@ -1,4 +1,4 @@
-"""The store as an app uses it: opened when first needed, with the verbs callers have."""
+"""Client of a store: opened on first use; finds, awaits and cancels jobs."""
 
 import asyncio
 import json
@@ -28,26 +28,26 @@ from outlast.jobs.completion import CompletionWaiter, find, last_of_chain
 from outlast.store.contract import Store
 
 LoadResult = Callable[[str, str | None], Any]
-"""From a job type's name and the JSON text of a result to the result."""
+"""From a job type's name and the stored text of a result to the result."""
 
 DumpParams = Callable[[str, dict[str, Any]], str]
-"""From a job type's name and a call's arguments to their JSON text."""
+"""From a job type's name and its params to their payload."""
 
-_TRIES: Final = 100
+_MAX_ATTEMPTS: Final = 100
 
 
-def _knows_none(type_name: str, _: dict[str, Any]) -> str:
+def _no_types(type_name: str, _: dict[str, Any]) -> str:
     raise TypeNotFound(
         f"job type {repr_short(type_name)} is not registered; this client knows none"
     )
 
 
-async def _nothing_more(_: Store) -> None:
+async def _do_nothing(_: Store) -> None:
     return
 
 
 class Client:
-    """One store, opened on first use and closed once, and what callers ask of its jobs."""
+    """One store, opened on first use and closed once, and the calls on its jobs."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class Client:
         settings: Settings,
         ids: Ids,
         load_result: LoadResult = lambda _, text: None if text is None else json.loads(text),
-        dump_params: DumpParams = _knows_none,
-        opened: Callable[[Store], Awaitable[object]] = _nothing_more,
+        dump_params: DumpParams = _no_types,
+        opened: Callable[[Store], Awaitable[object]] = _do_nothing,
     ) -> None:
-        """`opened` is awaited once the store is open, before anything is asked of it."""
+        """Create a client; `opened` is awaited once the store is open, before its first use."""
         self._opened = opened
         self.dump_params = dump_params
         self.settings = settings
@@ -80,48 +80,48 @@ class Client:
 
     @property
     def poll(self) -> float:
-        """Seconds between two looks when no hint comes."""
+        """Seconds between two polls without a notification."""
         return self.settings.poll.total_seconds()
 
     @contextmanager
     def using(self, store: Store, ids: Ids) -> Iterator[None]:
-        """Another store for a block, as if it had always been this one; then the old one again.
+        """Use another store for a block; restore the old one afterwards.
 
-        Closing either of them is the caller's.
+        The caller closes both stores.
         """
         kept = dict(vars(self))
         self._use_store(store, ids)
         try:
             yield
         finally:
-            self.__dict__ = kept  # whole, so that nothing of the block stays
+            self.__dict__ = kept  # restores every attribute
 
     async def store(self) -> Store:
-        """The store, opened now if it was not; any number of tasks may ask at once."""
+        """Return the store, opened if necessary; concurrent calls open it once."""
         if not self._is_open:
             async with self._opening.mine():
                 await self._open()
         return self._store
 
     async def open(self) -> None:
-        """Open it now; also after it was closed."""
+        """Open the store now; also after `close`."""
         self._closed = False
         await self.store()
 
     async def close(self) -> None:
-        """Let go of the store; twice is fine."""
+        """Close the store; idempotent."""
         if self.leaving:
             await asyncio.wait(self.leaving)
         self._closed = True
         async with self._opening.mine():
             self._is_open = False
-            self._caller = None  # the store lets go of its lock
+            self._caller = None  # the store releases its lock
             for loop, waiting in self._waiting.take_all():
                 await _close(waiting, loop)
             await self._store.close()
 
     async def caller_lock_name(self) -> str:
-        """Who calls: a name whose lock is held until the store is closed or this process dies."""
+        """Return this caller's lock name; the lock lasts until the store or process ends."""
         store = await self.store()
         async with self._opening.mine():
             if self._caller is None:
@@ -131,11 +131,11 @@ class Client:
             return self._caller
 
     async def find(self, job_id: JobId) -> Job:
-        """The job as it stands; JobNotFound if there is none."""
+        """Return the job as it is stored now; JobNotFound if there is none."""
         return await find(await self.store(), job_id)
 
     async def wait(self, job_id: JobId, *, timeout: Duration | None = None) -> Job:  # noqa: ASYNC109 - ours names the job
-        """The job once it has ended, or the last of its chain."""
+        """Wait until a job has ended; return the last job of its retry chain."""
         await self.store()
         seconds = (
             None if timeout is None else parse_duration(timeout, what="timeout").total_seconds()
@@ -152,7 +152,7 @@ class Client:
             ) from error
 
     async def result(self, job_id: JobId, *, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - same
-        """What the job's handler returned; JobNotSucceeded if it ended otherwise."""
+        """Wait for the result of a job; JobNotSucceeded if it ended otherwise."""
         job = await self.wait(job_id, timeout=timeout)
         runs = await (await self.store()).runs(job.id)
         last = runs[-1] if runs else None
@@ -168,13 +168,13 @@ class Client:
         )
 
     async def cancel(self, job_id: JobId, *, reason: str | None = None) -> State:
-        """Ask that the job, or the last of its chain, not run or stop; the state it is in then.
+        """Cancel the last job of a retry chain, or ask it to stop; return its state.
 
         `cancelled`: it will not run. `running`: its handler was asked to stop.
         """
         store = await self.store()
         why = None if reason is None else truncate(reason, MAX_REASON)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             job = await last_of_chain(store, await find(store, job_id))
             if job.state is State.CANCELLED or (
                 job.state is State.RUNNING and job.cancel_requested
@@ -185,7 +185,9 @@ class Client:
             change = decide(job, CancelRequested(why), new_id=self.ids.job)
             if (await store.apply([change]))[0]:
                 return change.move.to
-        raise TransitionRefused(f"job {job_id} moved on {_TRIES} times meanwhile; cancel it again")
+        raise TransitionRefused(
+            f"job {job_id} was changed {_MAX_ATTEMPTS} times meanwhile; cancel it again"
+        )
 
     async def _open(self) -> None:
         if self._closed:
@@ -197,7 +199,7 @@ class Client:
 
 
 async def _close(waiting: CompletionWaiter, loop: asyncio.AbstractEventLoop) -> None:
-    """On the loop it belongs to: there its waiters learn that nobody looks any more."""
+    """Close a waiter on its own loop, where its futures are resolved."""
     if loop is asyncio.get_running_loop():
         await waiting.close()
     elif loop.is_running():

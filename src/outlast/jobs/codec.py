@@ -1,4 +1,4 @@
-"""Params and results as JSON text, checked by Pydantic on the way in and on the way out."""
+"""Codec of params and results: JSON text, validated by Pydantic in both directions."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -23,23 +23,26 @@ _WORDS: Final = {"string_unicode": "holds a lone surrogate, which cannot be stor
 
 
 class Codec(Protocol):
-    """What a job type's params go through, whatever they are made of."""
+    """Encodes and decodes the params of a job type."""
 
     def dump(self, params: dict[str, Any]) -> str:
-        """The JSON text of a call's arguments; InvalidParams or PayloadTooLarge."""
+        """Return the payload of params; InvalidParams or PayloadTooLarge if they are refused."""
         ...
 
     def load(self, text: str) -> dict[str, Any]:
-        """The arguments to call the handler with; InvalidParams if they no longer fit it."""
+        """Return the params for the handler; InvalidParams if they no longer match it."""
         ...
 
     def partial(self) -> "ParamsCodec":
-        """The same for some of the arguments."""
+        """Return a codec that accepts any part of the params."""
         ...
 
 
 class ParamsCodec:
-    """The arguments of one job type. One left out stays out: the handler's default applies."""
+    """Codec of a handler function's params.
+
+    A param that is left out is not stored: the handler's default applies when it runs.
+    """
 
     __slots__ = ("_from_json", "_hints", "_partial", "_to_json", "_type_name", "_validate", "_what")
 
@@ -56,13 +59,13 @@ class ParamsCodec:
         self._to_json = writer(made, hints.values())
 
     def partial(self) -> "ParamsCodec":
-        """The same for some of the arguments: each one given is checked, any may be missing."""
-        if self._partial is None:  # it takes a millisecond to make, and most types need none
+        """Return a codec that accepts any part of the params; each one given is validated."""
+        if self._partial is None:  # takes a millisecond to build, and most types need none
             self._partial = ParamsCodec(self._type_name, self._hints, optional=self._hints)
         return self._partial
 
     def dump(self, params: dict[str, Any]) -> str:
-        """The JSON text of `params`; InvalidParams or PayloadTooLarge if they cannot be stored."""
+        """Return the payload of params; InvalidParams or PayloadTooLarge if they are refused."""
         check_params(params, what=self._what)
         try:
             valid = self._validate(params)
@@ -71,7 +74,7 @@ class ParamsCodec:
         return to_text(self._to_json, valid, what=self._what)
 
     def load(self, text: str) -> dict[str, Any]:
-        """The arguments to call the handler with; InvalidParams if they no longer fit it."""
+        """Return the params for the handler; InvalidParams if they no longer match it."""
         try:
             params: dict[str, Any] = self._from_json(text)
         except ValidationError as error:
@@ -80,7 +83,7 @@ class ParamsCodec:
 
 
 class ResultCodec:
-    """What one job type returns. None is kept as nothing at all."""
+    """Codec of a job type's result; the result None is stored as NULL."""
 
     __slots__ = ("_from_json", "_nothing", "_to_json", "_validate", "_what")
 
@@ -93,7 +96,7 @@ class ResultCodec:
         self._to_json = writer(made, [hint])
 
     def dump(self, value: Any) -> str | None:
-        """The JSON text of a result; no retry helps one that cannot be stored, so it says so."""
+        """Return a result as JSON; PermanentError if it cannot be stored, since no retry helps."""
         if self._nothing:
             return None
         try:
@@ -106,7 +109,7 @@ class ResultCodec:
             raise PermanentError(str(error)) from error
 
     def load(self, text: str | None) -> Any:
-        """The result as the handler's annotation says it."""
+        """Return a stored result in the type of the handler's return annotation."""
         if text is None:
             return None
         try:
@@ -125,21 +128,21 @@ def _shape(hints: Mapping[str, Any], optional: Collection[str]) -> Any:
 
 
 def adapter(shape: Any, what: str, *, config: ConfigDict | None) -> TypeAdapter[Any]:
-    """What Pydantic makes of a type; InvalidType if it cannot."""
+    """Return Pydantic's adapter of a type; InvalidType if Pydantic does not know the type."""
     try:
         return TypeAdapter(shape, config=config)
     except PydanticUserError as error:
-        if config is not None:  # models, dataclasses and typed dicts bring their own
+        if config is not None:  # models, dataclasses and typed dicts have their own
             return adapter(shape, what, config=None)
         reason = str(error).partition("\n")[0].partition(". Set ")[0][:300]
         raise InvalidType(f"{what} cannot be stored: {reason}; use types Pydantic knows") from error
 
 
 def reader(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
-    """From JSON text to what it says; ValidationError if it does not fit."""
+    """Return a function that validates JSON text; it raises ValidationError."""
     validate = adapter.validator.validate_json
 
-    def read(text: str) -> Any:  # a partial would cost as much again as the reading
+    def read(text: str) -> Any:  # functools.partial would double the cost of a read
         # Names as well as aliases: what was written by name must be read by name.
         return validate(text, by_alias=True, by_name=True)
 
@@ -147,7 +150,7 @@ def reader(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
 
 
 def writer(adapter: TypeAdapter[Any], hints: Iterable[Any]) -> Callable[[Any], bytes]:
-    """From values that were checked to JSON."""
+    """Return a function that writes validated values as JSON."""
     strict = not all(hint in _PLAIN for hint in hints)
     # Given again, for a TypedDict keeps its own configuration from its fields' serialisers.
     to_json = SchemaSerializer(adapter.core_schema, CoreConfig(ser_json_bytes="base64")).to_json
@@ -156,7 +159,7 @@ def writer(adapter: TypeAdapter[Any], hints: Iterable[Any]) -> Callable[[Any], b
 
 
 def describe_validation_error(what: str, error: ValidationError) -> str:
-    """Which fields are wrong and why, without the values: they may be secret."""
+    """Return which fields are wrong and why, without their values: they may be secret."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     lines = [_line(each["loc"], _WORDS.get(each["type"], each["msg"])) for each in found[:_SHOWN]]
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""

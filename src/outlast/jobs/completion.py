@@ -1,4 +1,4 @@
-"""Waiting for jobs to end: one look for all who wait."""
+"""Completion waiter: one poll for all callers that wait for jobs."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,52 +13,53 @@ from outlast.errors import JobNotFound, StoreClosed
 from outlast.store.contract import Store
 from outlast.store.contract.notifications import Notification, Topic
 
-_AT_ONCE: Final = 500
-_LONGEST_ID: Final = 64
-_FEW: Final = 50
-_IDLE_SHARE: Final = 4
+_JOBS_PER_READ: Final = 500
+_MAX_ID_LENGTH: Final = 64
+_FEW_WAITERS: Final = 50
+_IDLE_PER_BUSY: Final = 4
+"""With many waiters, a pause lasts this many times as long as the poll before it."""
 
 
 class CompletionWaiter:
-    """Hands each waiter its job when it has ended.
+    """Resolves each waiter's future when its job has ended.
 
-    A hint from the store makes it look at once, and the poll beneath makes it true. Everyone's
-    jobs are read together, so that a thousand waiters cost a look, not a thousand.
+    A notification triggers a poll at once; the poll interval covers lost notifications. One
+    poll reads the jobs of all waiters, so a thousand waiters cost one read, not a thousand.
     """
 
     def __init__(self, store: Store, *, poll: float) -> None:
         self._store = store
         self._poll = poll
         self._waiters: dict[asyncio.Future[Job], JobId] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
-        self._unlisten: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
 
     async def ended(self, job_id: JobId) -> Job:
-        """The last job of that one's chain, once it has ended; JobNotFound if there is none."""
+        """Wait for a job and return the last of its retry chain; JobNotFound if there is none."""
         tip = await self._end_of(job_id)
         while (next_one := await last_of_chain(self._store, tip)) is not tip:
             tip = next_one if next_one.is_final else await self._end_of(next_one.id)
         return tip
 
     async def close(self) -> None:
-        """Let go; whoever still waits gets StoreClosed."""
+        """Stop polling; pending waiters get StoreClosed."""
         self._fail_all(StoreClosed("the app was closed while this job was being waited for"))
         self.leave()
-        if self._looking is not None and not self._looking.done():
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        if self._polling is not None and not self._polling.done():
+            self._polling.cancel()
+            await asyncio.wait([self._polling])
 
     def leave(self) -> None:
-        """Ask for no more hints."""
-        if self._unlisten is not None:
-            self._unlisten()
-            self._unlisten = None
+        """Unsubscribe from notifications."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
 
     async def _end_of(self, job_id: JobId) -> Job:
         waiter = asyncio.get_running_loop().create_future()
-        self._waiters[waiter] = job_id  # before reading, so that it cannot end unseen in between
+        self._waiters[waiter] = job_id  # before the read, so that an end in between is seen
         try:
             job = await find(self._store, job_id)
             if not job.is_final:
@@ -69,35 +70,35 @@ class CompletionWaiter:
         return job
 
     def _start(self) -> None:
-        if self._looking is not None and not self._looking.done():
+        if self._polling is not None and not self._polling.done():
             return
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
-        if self._unlisten is None:
-            self._unlisten = self._store.subscribe(self._hinted, topics=[Topic.ENDED])
-        self._looking = self._loop.create_task(self._look_while_needed())
+        if self._unsubscribe is None:
+            self._unsubscribe = self._store.subscribe(self._on_notification, topics=[Topic.ENDED])
+        self._polling = self._loop.create_task(self._poll_while_needed())
 
-    def _hinted(self, _: Notification) -> None:
-        """The store's thread, or any other, says that a job has ended."""
+    def _on_notification(self, _: Notification) -> None:
+        """Wake the poll: a job has ended. Called on any thread."""
         loop = self._loop
         if loop is not None and self._waiters:
-            with suppress(RuntimeError):  # that loop is closed, so nobody waits on it
+            with suppress(RuntimeError):  # the loop is closed: nothing waits on it
                 loop.call_soon_threadsafe(self._woken.set)
 
-    async def _look_while_needed(self) -> None:
+    async def _poll_while_needed(self) -> None:
         try:
             while self._waiters:
-                took = await self._look()
+                took = await self._poll_once()
                 await self._pause(took)
         except Exception as error:  # noqa: BLE001 - every waiter gets it
             self._fail_all(error)
 
-    async def _look(self) -> float:
-        """Read every job that is waited for and wake whose has ended; how long that took."""
+    async def _poll_once(self) -> float:
+        """Read all awaited jobs and resolve those that have ended; return the seconds it took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         wanted = iter(list(self._waiters.items()))
-        while some := list(islice(wanted, _AT_ONCE)):
+        while some := list(islice(wanted, _JOBS_PER_READ)):
             jobs = await self._store.get([job_id for _, job_id in some])
             for (waiter, job_id), job in zip(some, jobs, strict=True):
                 if job is None:
@@ -107,8 +108,8 @@ class CompletionWaiter:
         return loop.time() - began
 
     async def _pause(self, took: float) -> None:
-        if len(self._waiters) > _FEW:  # looking must not crowd out those who do the work
-            await asyncio.sleep(min(took * _IDLE_SHARE, self._poll))
+        if len(self._waiters) > _FEW_WAITERS:  # many waiters: leave the store time for claims
+            await asyncio.sleep(min(took * _IDLE_PER_BUSY, self._poll))
         await _until_woken(self._woken, self._poll)
 
     def _fail_all(self, error: Exception) -> None:
@@ -117,26 +118,26 @@ class CompletionWaiter:
 
 
 async def until_over(store: Store, group_id: str, *, poll: float) -> bool:
-    """Wait until nothing of that group waits or runs; False if there is no such group."""
+    """Wait until every member of a group has ended; return False if there is no such group."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
-    def heard(_: Notification) -> None:
+    def wake(_: Notification) -> None:
         if not woken.is_set():
-            with suppress(RuntimeError):  # that loop is closed, so nobody waits on it
+            with suppress(RuntimeError):  # the loop is closed: nothing waits on it
                 loop.call_soon_threadsafe(woken.set)
 
-    unlisten = store.subscribe(heard, topics=[Topic.ENDED])
+    unsubscribe = store.subscribe(wake, topics=[Topic.ENDED])
     try:
         while True:
             began = loop.time()
             [is_over] = await store.groups_finished([group_id])
             if is_over is not False:
                 return is_over is True
-            # Members end by the thousand: looking must not crowd out those who do the work.
-            await asyncio.sleep(min((loop.time() - began) * _IDLE_SHARE, poll))
+            # Members may end by the thousand: leave the store time for claims.
+            await asyncio.sleep(min((loop.time() - began) * _IDLE_PER_BUSY, poll))
             await _until_woken(woken, poll)
     finally:
-        unlisten()
+        unsubscribe()
 
 
 async def _until_woken(woken: asyncio.Event, poll: float) -> None:
@@ -147,14 +148,14 @@ async def _until_woken(woken: asyncio.Event, poll: float) -> None:
 
 
 def job_id_of(text: str) -> JobId:
-    """`text`, if it could be a job's id; JobNotFound if no store can have one like it."""
-    if not isinstance(text, str) or not text.isascii() or not 0 < len(text) <= _LONGEST_ID:
+    """Return `text` if it can be a job's id; JobNotFound otherwise."""
+    if not isinstance(text, str) or not text.isascii() or not 0 < len(text) <= _MAX_ID_LENGTH:
         raise missing(text)
     return JobId(text)
 
 
 async def find(store: Store, job_id: JobId) -> Job:
-    """The job as it stands; JobNotFound if there is none."""
+    """Return the job as it is stored now; JobNotFound if there is none."""
     job = (await store.get([job_id]))[0]
     if job is None:
         raise missing(job_id)
@@ -162,7 +163,7 @@ async def find(store: Store, job_id: JobId) -> Job:
 
 
 async def last_of_chain(store: Store, job: Job) -> Job:
-    """The last job of its chain; itself, when nothing follows it."""
+    """Return the last job of a retry chain; the job itself if it has no successor."""
     if not job.is_final or job.state is State.SUCCEEDED:
         return job
     chain = await store.chain(job.id)
@@ -170,6 +171,7 @@ async def last_of_chain(store: Store, job: Job) -> Job:
 
 
 def missing(job_id: object) -> JobNotFound:
+    """Return the error for a job that is not stored."""
     shown = ascii(job_id[:80] if isinstance(job_id, str) else job_id)
     return JobNotFound(
         f"no job {shown[:80]} is in this store; it was never stored, or pruned since"

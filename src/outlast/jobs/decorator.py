@@ -1,4 +1,4 @@
-"""What `@app.job` takes and gives back, as type checkers see it."""
+"""Types of `@app.job`: what it decorates and what it returns."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
@@ -18,25 +18,35 @@ HandlerEnding = Snooze | Skip | Cancel | RetryAfter | Command
 
 
 class AsyncHandler(Protocol[R_co]):
-    """A class that handles jobs; `handle` may take the Run before its payload."""
+    """A handler class with an async `handle`; it may take the Run before its payload."""
 
     @classmethod
-    def payload_model(cls) -> type[BaseModel]: ...
+    def payload_model(cls) -> type[BaseModel]:
+        """Return the model of the params."""
+        ...
+
     @property
-    def handle(self) -> Callable[..., Coroutine[Any, Any, R_co | HandlerEnding]]: ...
+    def handle(self) -> Callable[..., Coroutine[Any, Any, R_co | HandlerEnding]]:
+        """Run a job."""
+        ...
 
 
 class Handler(Protocol[R_co]):
-    """The same with a plain method, which runs in a thread."""
+    """A handler class with a sync `handle`, which runs in a thread."""
 
     @classmethod
-    def payload_model(cls) -> type[BaseModel]: ...
+    def payload_model(cls) -> type[BaseModel]:
+        """Return the model of the params."""
+        ...
+
     @property
-    def handle(self) -> Callable[..., R_co | HandlerEnding]: ...
+    def handle(self) -> Callable[..., R_co | HandlerEnding]:
+        """Run a job."""
+        ...
 
 
 class Decorator(Protocol):
-    """What `@app.job(…)` is: `run` leaves the signature, the endings leave the result."""
+    """Type of `@app.job(…)`: drops `run` from the signature and outcomes from the result."""
 
     @overload
     def __call__(self, handler: type[AsyncHandler[R]], /) -> JobType[..., R]: ...

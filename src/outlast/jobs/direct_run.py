@@ -1,4 +1,4 @@
-"""Direct runs: a job takes the next place of its queue while its caller waits for a worker."""
+"""Direct run: reserve a queue, store the job before all others, wait for its claim."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -26,17 +26,17 @@ from outlast.store.contract.reservations import Reserved
 OnBusy = Literal["wait", "reject"]
 
 _ON_BUSY: Final = ("wait", "reject")
-_KEEPS_PER_SPAN: Final = 3
+_EXTENSIONS_PER_SPAN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectRunOptions:
-    """What one `run_now` wants; None leaves it to the settings."""
+    """Options of one `run_now`; None means the default of the settings."""
 
-    wait: timedelta | None = None  # how long for the queue and for a worker, together
+    wait: timedelta | None = None  # for the queue and a worker together
     on_busy: str | None = None
     request: str | None = None
-    max_attempts: int | None = None  # a direct job is not retried unless that is asked
+    max_attempts: int | None = None  # a direct job is not retried by default
 
     @classmethod
     def new(
@@ -47,7 +47,7 @@ class DirectRunOptions:
         request: str | None,
         max_attempts: int | None,
     ) -> "DirectRunOptions":
-        """All of it checked; InvalidArgument says which cannot be."""
+        """Return validated options; InvalidArgument names the one that cannot be used."""
         if on_busy is not None and on_busy not in _ON_BUSY:
             raise InvalidArgument(f"on_busy is {repr_short(on_busy)}; use {' or '.join(_ON_BUSY)}")
         try:
@@ -58,13 +58,13 @@ class DirectRunOptions:
         return cls(wait=span, on_busy=on_busy, request=named, max_attempts=max_attempts)
 
     def require_unused(self) -> None:
-        """InvalidJob if anything was asked that only `run_now` can do."""
+        """Raise InvalidJob if an option is set that only `run_now` supports."""
         if (self.wait, self.on_busy, self.request) != (None, None, None):
             raise InvalidJob("wait, on_busy and request are for run_now; leave them out of enqueue")
 
 
 def require_direct(job: NewJob, tx: Any) -> None:
-    """InvalidJob if the job cannot be run at once as it was asked for."""
+    """Raise InvalidJob if an option of the job contradicts a direct run."""
     if job.delivery is Delivery.ONCE:
         raise InvalidJob(
             f'"{job.type}" is delivered once per slot, and a direct run takes none; enqueue it '
@@ -85,10 +85,11 @@ def require_direct(job: NewJob, tx: Any) -> None:
 
 
 async def run_now(client: Client, job: NewJob, how: DirectRunOptions) -> JobId:
-    """Hold the queue, store the job before all others, and wait until a worker has taken it.
+    """Reserve the queue, store the job before all others, and wait until a worker claims it.
 
-    QueueBusy if somebody else holds the queue, or it is paused; NoWorkerAvailable if nobody takes the job.
-    Whatever else ends the wait, nothing is left of it: the job is cancelled, the queue free.
+    Raises QueueBusy if the queue is paused or reserved by another call, NoWorkerAvailable if no
+    worker claims the job in time. After any error, and after a cancellation of the caller, the
+    job is cancelled and the reservation is released.
     """
     store, caller = await client.store(), await client.caller_lock_name()
     new = NewReservation(
@@ -101,14 +102,14 @@ async def run_now(client: Client, job: NewJob, how: DirectRunOptions) -> JobId:
     wait = client.settings.direct_wait if how.wait is None else how.wait
     with call.listening():
         try:
-            return await call.run(wait, patient=how.on_busy != "reject")
+            return await call.run(wait, waits_if_busy=how.on_busy != "reject")
         except BaseException:
             await call.withdraw()
             raise
 
 
 class _DirectRun:
-    """One direct run, from the question for its queue to the answer that a worker has it."""
+    """One direct run, from the reservation of its queue to the claim of its job."""
 
     def __init__(self, client: Client, store: Store, new: NewReservation, job: NewJob) -> None:
         self._client = client
@@ -121,39 +122,40 @@ class _DirectRun:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Look again as soon as a job has ended or a direct one was taken."""
+        """Subscribe to ends of jobs and claims of direct jobs for a block."""
 
         def wake(_: Notification) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: nothing waits on it
                 self._loop.call_soon_threadsafe(self._woken.set)
 
-        deaf: Callable[[], None] = self._store.subscribe(wake, topics=[Topic.ENDED])
+        unsubscribe: Callable[[], None] = self._store.subscribe(wake, topics=[Topic.ENDED])
         try:
             yield
         finally:
-            deaf()
+            unsubscribe()
 
-    async def run(self, wait: timedelta, *, patient: bool) -> JobId:
+    async def run(self, wait: timedelta, *, waits_if_busy: bool) -> JobId:
+        """Reserve, store and wait for the claim; return the id of the job."""
         deadline = self._loop.time() + wait.total_seconds()
         while (busy := await self._reserve()) is not None:
-            if not patient or self._loop.time() >= deadline:
+            if not waits_if_busy or self._loop.time() >= deadline:
                 raise _busy(busy)
             await self._pause(deadline)
         await self._wait_for_claim(deadline, wait)
         return self._job.id
 
     async def withdraw(self) -> None:
-        """Leave nothing behind, though the one who called may be cancelled again meanwhile."""
+        """Cancel the job and release the queue; shielded from further cancellations."""
         leaving = asyncio.ensure_future(self._withdraw())
         self._client.leaving.add(leaving)
         leaving.add_done_callback(self._client.leaving.discard)
         await asyncio.shield(leaving)
 
     async def _reserve(self) -> Reservation | None:
-        """Who else holds the queue; None if this call does."""
+        """Return the reservation of another call, or None if this call holds the queue."""
         self._woken.clear()
         await self._refuse_paused()
-        # Not to be cancelled half-way: what was asked may be written, and must be taken back then.
+        # Shielded: a cancelled write may still commit, and must then be withdrawn.
         self._asking = asyncio.ensure_future(self._store.reserve(self._new, self._job))
         reserved = await asyncio.shield(self._asking)
         if reserved.refused is not None:
@@ -174,41 +176,43 @@ class _DirectRun:
             )
 
     async def _wait_for_claim(self, deadline: float, wait: timedelta) -> None:
-        """Wait until a worker has the job; NoWorkerAvailable when the wait is over, and the job with it."""
-        pace = self._new.span.total_seconds() / _KEEPS_PER_SPAN
-        keep_at = self._loop.time() + pace
+        """Wait for the claim of the job; at the deadline cancel it: NoWorkerAvailable."""
+        interval = self._new.span.total_seconds() / _EXTENSIONS_PER_SPAN
+        extend_at = self._loop.time() + interval
         while True:
             self._woken.clear()
             job = await find(self._store, self._job.id)
             if job.token:
                 return
             if job.is_final:
-                raise NoWorkerAvailable(f"job {job.id} is {job.state} ({job.reason}) before any worker "
-                               "took it; call run_now again")  # fmt: skip
+                raise NoWorkerAvailable(
+                    f"job {job.id} is {job.state} ({job.reason}) before any worker took it; "
+                    "call run_now again"
+                )
             now = self._loop.time()
             if now >= deadline:
-                stopped_by = await self._what_stops(job)
+                stopped_by = await self._blocking_gate(job)
                 if await self._give_up(job):
                     raise _no_worker(job, wait, stopped_by)
-            if now >= keep_at:
+            if now >= extend_at:
                 await self._store.extend_reservation(self._new.id, span=self._new.span)
-                keep_at = now + pace
-            await self._pause(min(deadline, keep_at))
+                extend_at = now + interval
+            await self._pause(min(deadline, extend_at))
 
-    async def _what_stops(self, job: Job) -> str:
-        situation = await self._store.wait_facts(job.id)
-        stop = None if situation is None else explain(situation).stop
-        return "it was about to be taken" if stop is None else stop.text
+    async def _blocking_gate(self, job: Job) -> str:
+        facts = await self._store.wait_facts(job.id)
+        stop = None if facts is None else explain(facts).stop
+        return "it was about to be claimed" if stop is None else stop.text
 
     async def _give_up(self, job: Job) -> bool:
-        """Cancel it while it waits; False if a worker was quicker."""
+        """Cancel the waiting job; return False if a worker has claimed it."""
         change = decide(job, CancelRequested("no_worker"), new_id=self._client.ids.job)
         return (await self._store.apply([change]))[0]
 
     async def _withdraw(self) -> None:
         if self._asking is None:
             return
-        with suppress(OutlastError):  # it has ended, or it expires by itself
+        with suppress(OutlastError):  # the job has ended, or the reservation expires
             if (await self._asking).created:
                 await self._client.cancel(self._job.id, reason="withdrawn")
 

@@ -1,4 +1,4 @@
-"""Everybody's events, one after the other, and those to come."""
+"""Event stream of all jobs, with follow mode."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +16,7 @@ _LAST: Final = 2**63 - 1
 
 
 def event_stream(client: Client, *, after: int, follow: bool) -> AsyncIterator[EventRecord]:
-    """The events after that id; with `follow`, also those still to come."""
+    """Iterate over the events after an id; with `follow`, wait for new ones without end."""
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= _LAST:
         raise InvalidArgument(f"after is {after!r:.80}; use the id of the last event seen, or 0")
     return _follow(client, after) if follow else _recorded(client, after)
@@ -36,7 +36,7 @@ async def _follow(client: Client, after: int) -> AsyncIterator[EventRecord]:
     unlisten = _listen(store, woken)
     try:
         while True:
-            woken.clear()  # before looking, so that nothing comes unnoticed in between
+            woken.clear()  # before the read, so that no notification is lost in between
             async for event in _recorded(client, after):
                 yield event
                 after = event.id
@@ -51,7 +51,7 @@ def _listen(store: Store, woken: asyncio.Event) -> Callable[[], None]:
     loop = asyncio.get_running_loop()
 
     def wake(_: Notification) -> None:
-        with suppress(RuntimeError):  # that loop is closed, so nobody waits on it
+        with suppress(RuntimeError):  # the loop is closed: nothing waits on it
             loop.call_soon_threadsafe(woken.set)
 
     return store.subscribe(wake)

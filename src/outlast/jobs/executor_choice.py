@@ -1,4 +1,4 @@
-"""Where a handler can run, and what stopping it means there."""
+"""Choice of the executor of a handler, and how each executor stops a run."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -18,13 +18,16 @@ STOPS: Final[Mapping[ExecutorName, Stops]] = MappingProxyType(
         "command": "now",
     }
 )
-"""When a handler that is asked to stop does. "now": it is killed, whatever it is doing."""
+"""When a run stops after a stop request. `now`: its process is killed."""
 
 
 def choose_executor(
     function: Callable[..., Any], asked: str | None, type_name: str
 ) -> ExecutorName:
-    """What its type asks for, or what its signature says; InvalidType if the two contradict."""
+    """Return the executor of a handler: the one asked for, or the one of its signature.
+
+    InvalidType if the two contradict each other.
+    """
     own: ExecutorName = "async" if inspect.iscoroutinefunction(function) else "thread"
     where = f'job type "{type_name}"'
     match asked:
@@ -48,7 +51,7 @@ def choose_executor(
 
 
 def _check_findable(function: Callable[..., Any], where: str) -> None:
-    """Its process imports the module and asks the app for the type: that must register it."""
+    """Require a module-level function: the executor's process imports its module to find it."""
     name = str(getattr(function, "__qualname__", ""))
     if "<" in name:
         raise InvalidType(

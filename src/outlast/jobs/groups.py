@@ -1,4 +1,4 @@
-"""Groups as callers have them: stored as a whole or not run at all, watched, stopped."""
+"""Group manager: start, watch and cancel groups of jobs."""
 
 import asyncio
 import builtins
@@ -24,6 +24,7 @@ from outlast.core.state import State
 from outlast.errors import (
     DuplicateJob,
     GroupNotFound,
+    InvalidArgument,
     InvalidGroup,
     OperatorError,
     TransitionRefused,
@@ -32,8 +33,9 @@ from outlast.errors import (
 )
 from outlast.jobs.client import Client
 from outlast.jobs.completion import until_over
+from outlast.jobs.enqueue_plan import EnqueuePlan
 from outlast.jobs.group_closing import end_remaining_members
-from outlast.jobs.jobtype import Bound, ConfiguredJobType
+from outlast.jobs.jobtype import Bound, plan_of
 from outlast.jobs.options import JobFactory
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Added, Filter
@@ -41,17 +43,21 @@ from outlast.store.contract.jobs import Added, Filter
 ModeName = Literal["parallel", "sequential"]
 OnFailureName = Literal["stop", "continue", "skip"]
 
-MOST: Final = 100_000
-"""Members of one group: all of them are held in memory, and checked, before the first is stored."""
+MAX_MEMBERS: Final = 100_000
+"""Members of one group; all are held in memory and checked before the first is stored."""
 
 CHUNK: Final = 1000
+"""Members per write."""
+
 PAGE: Final = 100
-_LONGEST_PAGE: Final = 10_000
-_LONGEST_ID: Final = 64
+"""Default length of a page."""
+
+_MAX_PAGE: Final = 10_000
+_MAX_ID_LENGTH: Final = 64
 
 
 class GroupHandle:
-    """A caller's hold on one group: wait for it, read it, list its jobs, stop it."""
+    """A caller's handle on one group: wait for it, read it, list its jobs, cancel it."""
 
     __slots__ = ("_client", "id")
 
@@ -60,14 +66,14 @@ class GroupHandle:
         self._client = client
 
     async def read(self) -> Group:
-        """The group as it stands now; GroupNotFound if there is none."""
+        """Return the group as it is stored now; GroupNotFound if there is none."""
         group = await (await self._client.store()).group(self.id)
         if group is None:
             raise missing(self.id)
         return group
 
     async def wait(self, timeout: Duration | None = None) -> Group:  # noqa: ASYNC109 - WaitTimeout names the group
-        """The group once all its members have ended; WaitTimeout after that long."""
+        """Wait until all members have ended; return the group. WaitTimeout after `timeout`."""
         store = await self._client.store()
         seconds = (
             None if timeout is None else parse_duration(timeout, what="timeout").total_seconds()
@@ -93,19 +99,19 @@ class GroupHandle:
         limit: int = PAGE,
         before: int | None = None,
     ) -> list[Job]:
-        """A page of its jobs, the last one first; `before=jobs[-1].seq` gives the next page.
+        """Return a page of its jobs, the newest first; `before=jobs[-1].seq` is the next page.
 
-        A member that was retried as a chain is there with every job of it.
+        A member with a retry chain is listed with every job of the chain.
         """
         store = await self._client.store()
         wanted = Filter(group=self.id, states=None if states is None else frozenset(states))
         return await store.find(wanted, limit=check_page(limit), before=before)
 
     async def cancel(self, reason: str | None = None) -> Group:
-        """Stop it: members that wait are cancelled, those that run are asked to stop.
+        """Cancel waiting members and ask running ones to stop; return the group.
 
-        The group as it stands then: `cancelled`, or `running` while somebody was asked and has not
-        stopped yet. TransitionRefused if it is over already.
+        Its state is `cancelled`, or `running` until the last running member has stopped.
+        TransitionRefused if the group has ended already.
         """
         store = await self._client.store()
         await store.stop_group(self.id, reason=reason)
@@ -196,65 +202,65 @@ class GroupManager:
 
 
 def group_id_of(text: str) -> str:
-    """`text`, if it could be a group's id; GroupNotFound if no store can have one like it."""
-    if not isinstance(text, str) or not text.isascii() or not 0 < len(text) <= _LONGEST_ID:
+    """Return `text` if it can be a group's id; GroupNotFound otherwise."""
+    if not isinstance(text, str) or not text.isascii() or not 0 < len(text) <= _MAX_ID_LENGTH:
         raise missing(text)
     return text
 
 
 def check_page(limit: int) -> int:
-    """`limit`, if a page may be that long; ValueError otherwise."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _LONGEST_PAGE:
-        raise ValueError(
-            f"limit is {repr_short(limit)}; use a whole number from 1 to {_LONGEST_PAGE:,}"
+    """Return `limit` if it is a valid page length; InvalidArgument otherwise."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_PAGE:
+        raise InvalidArgument(
+            f"limit is {repr_short(limit)}; use a whole number from 1 to {_MAX_PAGE:,}"
         )
     return limit
 
 
 def missing(group_id: object) -> GroupNotFound:
-    """The error for a group that is not there."""
+    """Return the error for a group that is not stored."""
     return GroupNotFound(
         f"no group {repr_short(group_id)} is in this store; it was never stored, or pruned since"
     )
 
 
 class _GroupBuilder:
-    """A group on its way into the store."""
+    """Stores the members of one group in chunks."""
 
     def __init__(self, client: Client, store: Store, group_id: JobId) -> None:
         self._client = client
         self._store = store
         self._id = group_id
-        self._moulds: dict[ConfiguredJobType[..., Any], JobFactory] = {}
+        self._factories: dict[EnqueuePlan, JobFactory] = {}
 
     async def fill(self, members: Sequence[Bound[Any]]) -> None:
-        """Store them in the order given, then seal the group."""
+        """Store members in the order given, then seal the group so that they may run."""
         for start in range(0, len(members), CHUNK):
             chunk = members[start : start + CHUNK]
             ids = self._client.ids.jobs(len(chunk))
             jobs = [self._job(each, job_id) for each, job_id in zip(chunk, ids, strict=True)]
             answers = await self._store.add(jobs)
-            for place, (job, added) in enumerate(zip(jobs, answers, strict=True), start):
-                self._require_stored(place, job, added)
+            for index, (job, added) in enumerate(zip(jobs, answers, strict=True), start):
+                self._require_stored(index, job, added)
         if not await self._store.seal_group(self._id):
             raise InvalidGroup(f"group {self._id} was stopped before all its members were stored")
 
     async def give_up(self) -> None:
-        """Nothing of it has run or will: end what is stored, or leave that to a worker."""
-        with suppress(OperatorError):  # whoever called gets the first error, not this one
+        """End the stored members; a worker does the rest if the store fails."""
+        with suppress(OperatorError):  # the caller gets the first error, not this one
             await self._store.stop_group(self._id, reason="member_refused")
             closing = ClosingGroup(self._id, ClosePolicy.STOP)
             await end_remaining_members(self._store, closing, self._client.ids.job)
 
     def _job(self, bound: Bound[Any], job_id: JobId) -> NewJob:
-        configured = bound.configured
-        if configured not in self._moulds:
-            like = configured.make(job_id, "")
-            self._moulds[configured] = JobFactory(replace(like, group_id=self._id, member=True))
-        return self._moulds[configured].make(job_id, bound.params)
+        plan, params = plan_of(bound)
+        if plan not in self._factories:
+            like = replace(plan.like, group_id=self._id, member=True)
+            self._factories[plan] = JobFactory(like)
+        return self._factories[plan].make(job_id, params)
 
-    def _require_stored(self, place: int, job: NewJob, added: Added) -> None:
-        what = f'member {place} of the group (a job of type "{job.type}") was not stored'
+    def _require_stored(self, index: int, job: NewJob, added: Added) -> None:
+        what = f'member {index} of the group (a job of type "{job.type}") was not stored'
         if added.refused is not None:
             raise InvalidGroup(f"{what}: {added.refused}; the whole group was stopped, unrun")
         if added.id != job.id:
@@ -266,36 +272,36 @@ class _GroupBuilder:
 
 
 def _members(client: Client, bound: Iterable[Bound[Any]]) -> list[Bound[Any]]:
-    """Every member, checked by its place."""
+    """Return every member, checked; errors name its index."""
     members: list[Bound[Any]] = []
-    for place, each in enumerate(bound):
-        if place >= MOST:
-            raise InvalidGroup(f"a group of more than {MOST:,} jobs; start several groups")
-        _require_ours(client, place, each)
+    for index, each in enumerate(bound):
+        if index >= MAX_MEMBERS:
+            raise InvalidGroup(f"a group of more than {MAX_MEMBERS:,} jobs; start several groups")
+        _require_ours(client, index, each)
         members.append(each)
     if not members:
         raise InvalidGroup("a group without jobs; give it at least one")
     return members
 
 
-def _require_ours(client: Client, place: int, each: object) -> None:
+def _require_ours(client: Client, index: int, each: object) -> None:
     if not isinstance(each, Bound):
         raise InvalidGroup(
-            f"member {place} of the group is {repr_short(each)}; give bound jobs: send.bind(…)"
+            f"member {index} of the group is {repr_short(each)}; give bound jobs: send.bind(…)"
         )
-    configured = each.configured
-    if configured.client is not client:
+    plan, _ = plan_of(each)
+    if plan.client is not client:
         raise TypeNotFound(
-            f'member {place} of the group: job type "{configured.type.name}" belongs to another '
+            f'member {index} of the group: job type "{plan.type_name}" belongs to another '
             "app; register it here"
         )
-    if configured.tx is not None:
+    if plan.tx is not None:
         raise InvalidGroup(
-            f"member {place} of the group has a tx; a group is stored by itself, so leave tx out"
+            f"member {index} of the group has a tx; a group is stored by itself, so leave tx out"
         )
-    if configured.group_id is not None:
+    if plan.like.group_id is not None:
         raise InvalidGroup(
-            f"member {place} of the group has a group_id already; leave it out, the group has one"
+            f"member {index} of the group has a group_id already; leave it out, the group has one"
         )
 
 

@@ -1,4 +1,4 @@
-"""A caller's hold on one job."""
+"""Handle of a caller on one job."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,9 +16,9 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Handle(Generic[R_co]):
-    """What `enqueue` gives back: the job's id, and ways to wait for it, read it or stop it.
+    """The job that `enqueue` returned: wait for it, read it, move, edit or cancel it.
 
-    `created` is False when an existing job came back, because it holds the key or the slot.
+    `created` is False if the key or the slot was taken: then it is the job that holds it.
     """
 
     __slots__ = ("_client", "created", "id")
@@ -29,16 +29,19 @@ class Handle(Generic[R_co]):
         self._client = client
 
     async def wait(self, timeout: Duration | None = None) -> Job:  # noqa: ASYNC109 - WaitTimeout names the job
-        """The job once it has ended; for a chain, the last of its jobs. WaitTimeout after that."""
+        """Wait until the job has ended and return it; for a retry chain, its last job.
+
+        Raises WaitTimeout after `timeout`; the job goes on.
+        """
         return await self._client.wait(self.id, timeout=timeout)
 
     async def result(self, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109 - same
-        """What the handler returned; JobNotSucceeded if the job ended otherwise."""
+        """Wait for the handler's result; JobNotSucceeded if the job ended otherwise."""
         result: Any = await self._client.result(self.id, timeout=timeout)
         return result  # type: ignore[no-any-return]  # the codec of its type made it
 
     async def cancel(self, reason: str | None = None) -> State:
-        """Ask that it not run, or stop: `cancelled` if it will not run, `running` if told."""
+        """Cancel the waiting job, or ask the running one to stop; return its state."""
         return await self._client.cancel(self.id, reason=reason)
 
     async def move(
@@ -49,7 +52,7 @@ class Handle(Generic[R_co]):
         after: str | None = None,
         swap: str | None = None,
     ) -> Job:
-        """Give it another place while it waits, as `app.move` does."""
+        """Move the waiting job, as `app.move` does."""
         return await positions.move(
             self._client, self.id, to, before=before, after=after, swap=swap
         )
@@ -62,7 +65,7 @@ class Handle(Generic[R_co]):
         delay: Duration | None = None,
         at: datetime | None = None,
     ) -> Job:
-        """Change it while it waits, as `app.edit` does."""
+        """Change the waiting job, as `app.edit` does."""
         return await positions.edit(
             self._client, self.id, params=params, priority=priority, delay=delay, at=at
         )

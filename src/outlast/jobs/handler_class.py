@@ -1,4 +1,4 @@
-"""Handlers that are classes: `payload_model()` says what they take, `handle(payload)` does it."""
+"""Class-based handlers: `payload_model()` names their params, `handle(payload)` runs a job."""
 
 import inspect
 import re
@@ -18,7 +18,7 @@ _GIVEN_ANYWAY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_
 
 
 def default_name(handler: Callable[..., Any]) -> str:
-    """What a handler's type is called: `daily_summary` for the class DailySummaryHandler."""
+    """Return the default name of a job type: `daily_summary` for DailySummaryHandler."""
     name = str(getattr(handler, "__name__", ""))
     if not isinstance(handler, type):
         return name
@@ -28,7 +28,7 @@ def default_name(handler: Callable[..., Any]) -> str:
 def read_class(
     handler: type, type_name: str, *, executor: str | None = None
 ) -> tuple[Callable[..., Any], Signature]:
-    """What to call for a run, with a new instance each time, and what that takes and returns."""
+    """Return the function of a run, which creates a new instance, and its signature."""
     model = _model(handler)
     handle = _handle(handler)
     _check_made_without_arguments(handler)
@@ -109,7 +109,7 @@ def _caller(handler: type, *, is_async: bool) -> Callable[..., Any]:
         return handler().handle(*run, payload)
 
     chosen: Callable[..., Any] = call if is_async else call_plainly
-    chosen.__module__ = handler.__module__  # where a process of its own looks for the app
+    chosen.__module__ = handler.__module__  # where an executor process looks for the app
     chosen.__qualname__ = f"{handler.__qualname__}.handle"
     return chosen
 

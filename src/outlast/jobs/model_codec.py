@@ -1,4 +1,4 @@
-"""The payload of a handler class as JSON text: the fields of its model."""
+"""Params codec of a handler class: the fields of one Pydantic model as JSON."""
 
 from typing import Annotated, Any, Final
 
@@ -10,11 +10,11 @@ from outlast.jobs.codec import ParamsCodec, adapter, describe_validation_error, 
 from outlast.jobs.payload_limits import check_params, to_text
 
 PAYLOAD: Final = "payload"
-"""By which name the handler gets the model."""
+"""Name of the handler's parameter that takes the model."""
 
 
 class ModelCodec:
-    """Takes a model, or its fields by name; gives the handler a model."""
+    """Encodes a model, or its fields by name; decodes to a model."""
 
     __slots__ = (
         "_by_field",
@@ -37,7 +37,7 @@ class ModelCodec:
         self._to_json = writer(made, [model])
 
     def dump(self, params: dict[str, Any]) -> str:
-        """The JSON text of the payload; InvalidParams or PayloadTooLarge."""
+        """Return the payload of a model or its fields; InvalidParams or PayloadTooLarge."""
         given = params.get(PAYLOAD)
         if params.keys() == {PAYLOAD} and isinstance(given, self._model):
             return self._text(given)
@@ -56,14 +56,17 @@ class ModelCodec:
         return self._text(valid)
 
     def load(self, text: str) -> dict[str, Any]:
-        """The model, for the handler; InvalidParams if the text no longer fits it."""
+        """Return the model for the handler; InvalidParams if the payload no longer matches it."""
         try:
             return {PAYLOAD: self._from_json(text)}
         except ValidationError as error:
             raise InvalidParams(describe_validation_error(self._what, error)) from None
 
     def partial(self) -> ParamsCodec:
-        """For some of the fields, each by itself; what concerns several is checked with all."""
+        """Return a codec of any part of the fields; each is validated by itself.
+
+        Validators of several fields run when the whole payload is validated.
+        """
         if self._by_field is None:
             fields = self._model.model_fields.items()
             hints = {name: _hint(each) for name, each in fields}
@@ -75,11 +78,11 @@ class ModelCodec:
     def _text(self, model: BaseModel) -> str:
         check_params(vars(model), what=self._what)
         text = to_text(self._to_json, model, what=self._what)
-        self.load(text)  # a model can be changed behind Pydantic's back
+        self.load(text)  # a model may have been changed without validation
         return text
 
     def _check_names(self, params: dict[str, Any]) -> None:
-        """Also for a model that would ignore them: who gives a name means something by it."""
+        """Refuse unknown names, even if the model ignores extra fields."""
         unknown = params.keys() - self._names()
         if unknown and self._model.model_config.get("extra") != "allow":
             known = ", ".join(self._model.model_fields) or "none"
@@ -94,7 +97,7 @@ class ModelCodec:
 
 
 class _ByField(ParamsCodec):
-    """Takes an alias for its field; an alias that looks inside something is for whole payloads."""
+    """Accepts fields by name or alias; an AliasPath applies to whole payloads only."""
 
     __slots__ = ("names",)
     names: dict[str, str]
@@ -104,12 +107,12 @@ class _ByField(ParamsCodec):
 
 
 def _aliases(field: FieldInfo) -> list[str]:
-    """The other names of a field."""
+    """Return the aliases of a field."""
     return [each for each in _choices(field) if isinstance(each, str)]
 
 
 def _keys(field: FieldInfo) -> list[str]:
-    """The keys of a payload that a field is read from, beside its own name."""
+    """Return the payload keys that a field is read from, besides its own name."""
     inside = [str(each.path[0]) for each in _choices(field) if isinstance(each, AliasPath)]
     return [*_aliases(field), *inside]
 

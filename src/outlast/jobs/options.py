@@ -1,4 +1,4 @@
-"""What a caller may ask of one job beyond its type's policy, checked before anything is stored."""
+"""Options of one enqueue, validated and turned into a NewJob."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
@@ -16,7 +16,7 @@ OnConflict = Literal["return", "skip", "reject"]
 
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
-_BITS: Final = 64
+_MAX_BITS: Final = 64
 _ON_CONFLICT: Final = ("return", "skip", "reject")
 
 
@@ -65,25 +65,25 @@ def new_job(
 def check_due(
     delay: Duration | None, at: datetime | None
 ) -> tuple[timedelta | None, datetime | None]:
-    """The span or the moment after which a job is due; at most one of them is not None."""
+    """Return the delay or the moment at which a job is due; at most one of them is not None."""
     if delay is not None and at is not None:
         raise InvalidJob("delay and at were both given; a job is due once, so give one of them")
     return _span(delay, "delay"), None if at is None else _moment(at, "at")
 
 
 def check_whole_priority(value: int) -> int:
-    """`value`, if it is a priority, whatever it was given as."""
+    """Return `value` if it is a valid priority; InvalidArgument otherwise."""
     return check_priority(_whole(value, "priority"))
 
 
 def check_on_conflict(value: str) -> None:
-    """InvalidJob unless it says what to do when a key or slot is taken."""
+    """Raise InvalidJob unless `value` is a known conflict policy."""
     if value not in _ON_CONFLICT:
         raise InvalidJob(f"on_conflict is {value!r:.80}; use {', '.join(_ON_CONFLICT)}")
 
 
 class JobFactory:
-    """Makes many jobs alike but for id and params, much quicker than NewJob's own __init__.
+    """Creates jobs that differ only in id and params, faster than NewJob's own __init__.
 
     A frozen dataclass sets each field through `object.__setattr__`; here all are set at once.
     """
@@ -94,6 +94,7 @@ class JobFactory:
         self._fixed = dict(vars(like))
 
     def make(self, job_id: JobId, params: str) -> NewJob:
+        """Return a job with this id and payload."""
         job: NewJob = _new(NewJob)
         fields = self._fixed.copy()
         fields["id"] = job_id
@@ -122,8 +123,8 @@ def _attempts(value: int | None, policy: Policy) -> int | None:
 def _whole(value: int, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidJob(f"{what} is {value!r:.80}; use a whole number")
-    if value.bit_length() > _BITS:  # Python refuses to write very long numbers at all
-        raise InvalidJob(f"{what} is an absurdly large number; use one that makes sense")
+    if value.bit_length() > _MAX_BITS:  # Python does not format very long numbers
+        raise InvalidJob(f"{what} has more than 64 bits; use a smaller number")
     return value
 
 

@@ -1,7 +1,7 @@
-"""Bounds on what users hand us to keep: size, depth, and what JSON cannot say.
+"""Limits of payloads: size, depth, and values that JSON cannot express.
 
-The routine path looks at each argument once, and at the finished text with a few substring
-searches; only a hit is looked at closely. Values never appear in messages: they may be secret.
+The common path visits each value once and scans the finished text with a few substring
+searches; only a match is examined further. Messages never contain values: they may be secret.
 """
 
 import json
@@ -23,12 +23,12 @@ from outlast.core.limits import MAX_DEPTH, MAX_PAYLOAD, is_storable
 from outlast.errors import InvalidParams, PayloadTooLarge
 
 MAX_DIGITS: Final = 4000
-"""Of a whole number. Python itself reads no more than 4,300."""
+"""Digits of a whole number; Python itself parses no more than 4,300."""
 
 _MAX_BITS: Final = int(MAX_DIGITS * math.log2(10))
 _SMALL: Final = 2**64
 _LISTS: Final = frozenset({list, tuple, set, frozenset, deque})
-# One short word each in JSON, whatever their value.
+# Types that take a short, bounded text in JSON.
 _FLAT: Final = frozenset({bool, float, type(None), datetime, date, time, timedelta, UUID})
 _TEXTS: Final = (str, bytes, bytearray, memoryview)
 _NOT_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^\[\]{}"]+')
@@ -37,7 +37,7 @@ _SHOWN: Final = 128
 
 
 def check_params(params: Mapping[str, Any], *, what: str) -> None:
-    """Refuse what is too large, too deep or endless, before anything walks or copies it."""
+    """Refuse params that are too large, too deep or endless, before they are walked or copied."""
     size = 0
     for value in params.values():
         kind = type(value)
@@ -57,17 +57,17 @@ def check_params(params: Mapping[str, Any], *, what: str) -> None:
 
 
 def check_value(value: object, *, what: str) -> None:
-    """The same for a single value."""
+    """Refuse a single value that is too large, too deep or endless."""
     if type(value) not in _FLAT:
         _measure(value, MAX_PAYLOAD, depth=0, what=what)
 
 
 def to_text(to_json: Callable[[Any], bytes], value: object, *, what: str) -> str:
-    """`value` as JSON text that every store can keep and give back unchanged."""
+    """Return `value` as JSON text that every store returns unchanged."""
     try:
         raw = to_json(value)
     except (PydanticSerializationError, ValueError) as error:
-        _check_leaves(value, what)  # it may know better what is wrong, and where
+        _check_leaves(value, what)  # its error names the path of the bad value
         raise _unwritable(what, error) from error
     if len(raw) > MAX_PAYLOAD:
         raise _too_large(what, f"is {len(raw):,} bytes of JSON")
@@ -82,10 +82,10 @@ def to_text(to_json: Callable[[Any], bytes], value: object, *, what: str) -> str
 
 
 def _measure(value: object, left: int, *, depth: int, what: str) -> int:
-    """What is left of the limit after `value`, found level by level.
+    """Return what is left of the limit after `value`, measured level by level.
 
-    Every value costs at least one, so it stops after as many steps as the limit has bytes; and a
-    level is gathered only once it is known to fit. It never counts more than JSON would take.
+    Every value costs at least one, so the number of steps is at most the limit in bytes. A level
+    is collected only if it fits. The measure is never more than the size of the JSON.
     """
     level = [value]
     while level:
@@ -112,7 +112,7 @@ def _measure(value: object, left: int, *, depth: int, what: str) -> int:
 
 
 def _gather(value: Any, below: list[object], left: int, what: str) -> int:
-    """Put what `value` holds into `below`, if it fits into `left`; what the value costs."""
+    """Append the items of `value` to `below` if they fit into `left`; return its cost."""
     kind = type(value)
     if kind in _LISTS or (kind is not dict and _is_list_like(value)):
         cost = len(value)
@@ -136,7 +136,7 @@ def _is_list_like(value: object) -> bool:
 
 
 def _mapping(value: Any) -> Mapping[Any, Any] | None:
-    """What a mapping, a model or a dataclass holds, by name; None for anything else."""
+    """Return the items of a mapping, model or dataclass by name; None for other values."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, BaseModel):
@@ -150,7 +150,7 @@ def _check_single(value: object, what: str) -> None:
     if isinstance(value, Iterator):
         raise InvalidParams(f"{what} holds an iterator, which may never end; pass a list")
     if isinstance(value, Decimal) and value.is_finite():
-        digits = value.adjusted()  # 1E+999999999 is short as text, and fills memory as an int
+        digits = value.adjusted()  # 1E+999999999 is short as text and huge as an int
     else:
         digits = MAX_DIGITS + 1 if isinstance(value, int) and _is_huge(value) else 0
     if digits > MAX_DIGITS:
@@ -162,7 +162,7 @@ def _is_huge(number: int) -> bool:
 
 
 def _check_leaves(root: object, what: str) -> None:
-    """Refuse the first number or text in `root` that JSON or a store cannot keep, by its path."""
+    """Refuse the first number or text that cannot be stored; the error names its path."""
     for path, leaf in _leaves(root):
         if isinstance(leaf, float) and not math.isfinite(leaf):
             raise _not_finite(_place(what, path))
@@ -175,7 +175,7 @@ def _check_leaves(root: object, what: str) -> None:
 
 
 def _leaves(root: object) -> Iterator[tuple[list[object], object]]:
-    """Every leaf and every key below `root` with the path to it; one path, changed in place."""
+    """Iterate over every leaf and key below `root` with its path, which is reused in place."""
     path: list[object] = []
     stack: list[Iterator[tuple[Any, Any]]] = [iter([(None, root)])]
     while stack:
@@ -207,7 +207,7 @@ def _place(what: str, path: Sequence[object]) -> str:
 
 
 def _check_constants(text: str, what: str) -> None:
-    """The same for a number inside something whose shape only its own serialiser knows."""
+    """Refuse non-finite numbers in a value whose shape only its own serialiser knows."""
 
     def refuse(_: str) -> NoReturn:
         raise _not_finite(what)

@@ -1,4 +1,4 @@
-"""How a job type wants its jobs treated, checked when it is registered."""
+"""Policy of a job type: delivery, retry, queue, priority, executor and error classes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +16,15 @@ DeliveryName = Literal["lease", "linked", "once"]
 VerdictName = Literal["transient", "permanent"]
 ErrorNames = Mapping[type[BaseException], VerdictName]
 
-_NEVER_AGAIN: Final = Backoff(1)
+_NO_RETRY: Final = Backoff(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The settings of one job type, without its handler. No executor: its signature says which."""
+    """The validated settings of a job type, without its handler.
+
+    `executor` is None if the handler's signature decides.
+    """
 
     name: str
     delivery: Delivery = Delivery.LEASE
@@ -46,7 +49,7 @@ class Policy:
         errors: Mapping[type[BaseException], str] | None = None,
         unknown_error: str = "transient",
     ) -> "Policy":
-        """The policy, all of it checked; InvalidType says which setting cannot be."""
+        """Return a validated policy; InvalidType names the setting that cannot be used."""
         try:
             check_name(name, what="the name of a job type")
         except InvalidArgument as error:
@@ -90,7 +93,7 @@ def _retry(retry: Backoff | None, delivery: Delivery, where: str) -> Backoff:
                 f"{where}: delivery once never runs again, so retry contradicts it; "
                 'leave retry out, or use delivery "lease" or "linked"'
             )
-        return _NEVER_AGAIN
+        return _NO_RETRY
     if retry is not None and not isinstance(retry, Backoff):
         raise InvalidType(f"{where}: retry is {retry!r:.80}; use Backoff(max_attempts=5)")
     return retry or Backoff()

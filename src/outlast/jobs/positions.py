@@ -1,4 +1,4 @@
-"""What callers change of jobs that wait: their place, params, priority and due time."""
+"""Changes of waiting jobs: position, params, priority and due time."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -19,8 +19,8 @@ from outlast.jobs.options import check_due, check_whole_priority
 
 End = Literal["front", "back"]
 
-MOST_SHOWN: Final = 10_000
-_TRIES: Final = 100
+MAX_SHOWN: Final = 10_000
+_MAX_ATTEMPTS: Final = 100
 
 
 async def move(
@@ -32,7 +32,7 @@ async def move(
     after: str | None = None,
     swap: str | None = None,
 ) -> Job:
-    """Give the job another place among those of its queue and priority; the job as it is then."""
+    """Move a waiting job within its queue and priority; return the job."""
     place = _place(to, {Anchor.BEFORE: before, Anchor.AFTER: after, Anchor.SWAP: swap})
 
     async def event(job: Job) -> Event:
@@ -52,7 +52,7 @@ async def edit(
     delay: Duration | None = None,
     at: datetime | None = None,
 ) -> Job:
-    """Write what is given, and leave the rest; the job as it is then."""
+    """Change the given fields of a waiting job; return the job."""
     due, moment = check_due(delay, at)
     rest: dict[str, Any] = {"delay": due, "at": moment}
     rest["priority"] = None if priority is None else check_whole_priority(priority)
@@ -65,17 +65,17 @@ async def edit(
 
 
 async def next_jobs(client: Client, queue: str, limit: int) -> list[Job]:
-    """The next so many jobs of a queue, in the order in which they are taken."""
+    """Return the next `limit` due jobs of a queue in claim order."""
     check_name(queue, what="queue")
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_SHOWN:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_SHOWN:
         raise InvalidArgument(
-            f"limit is {repr_short(limit)}; use a whole number from 1 to {MOST_SHOWN:,}"
+            f"limit is {repr_short(limit)}; use a whole number from 1 to {MAX_SHOWN:,}"
         )
     return await (await client.store()).peek(queue, limit=limit)
 
 
 async def renumber(client: Client, queue: str) -> int:
-    """Make the positions of a queue even; how many changed."""
+    """Number the positions of a queue afresh; return how many changed."""
     check_name(queue, what="queue")
     return await (await client.store()).renumber(queue)
 
@@ -83,15 +83,15 @@ async def renumber(client: Client, queue: str) -> int:
 async def _decide_and_apply(
     client: Client, job_id: JobId, event: Callable[[Job], Awaitable[Event]]
 ) -> Job:
-    """Decide and apply, again if the job or its target has moved on meanwhile."""
+    """Decide and apply; retry if the job or the other job changed in between."""
     store = await client.store()
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         job = await find(store, job_id)
         _require_waiting(job)
         change = decide(job, await event(job), new_id=client.ids.job)
         if (await store.apply([change]))[0]:
             return await find(store, job_id)
-    raise TransitionRefused(f"job {job_id} moved on {_TRIES} times meanwhile; try it again")
+    raise TransitionRefused(f"job {job_id} was changed {_MAX_ATTEMPTS} times meanwhile; try again")
 
 
 def _require_waiting(job: Job) -> None:
@@ -104,11 +104,11 @@ def _require_waiting(job: Job) -> None:
 
 async def _require_beside(client: Client, job: Job, target: JobId) -> None:
     if target == job.id:
-        raise InvalidArgument(f"job {job.id} was to be moved beside itself; name another job")
+        raise InvalidArgument(f"job {job.id} cannot be moved next to itself; name another job")
     other = await find(await client.store(), target)
     if other.state not in WAITING:
         raise TransitionRefused(
-            f"job {other.id} is {other.state}; a job is moved only beside one that waits"
+            f"job {other.id} is {other.state}; a job can be moved only next to a waiting job"
         )
     if other.queue != job.queue:
         raise InvalidArgument(
@@ -140,5 +140,5 @@ def _place(to: str | None, beside: Mapping[Anchor, str | None]) -> MoveTo:
 
 def _named(params: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
-        raise InvalidParams("params is no mapping of names; give the whole arguments by name")
+        raise InvalidParams("params is not a mapping of names; give all params by name")
     return dict(params)

@@ -1,4 +1,4 @@
-"""Having jobs done again by hand: each retry is a new job, linked to the one before."""
+"""Manual retry: each retry is a new job, linked to the one before."""
 
 from collections.abc import Collection, Iterable
 from typing import Any, Final
@@ -16,21 +16,21 @@ from outlast.jobs.handle import Handle
 from outlast.store.contract import Store
 from outlast.store.contract.jobs import Filter
 
-MOST: Final = 100_000
-"""How many jobs one call retries at most."""
+MAX_JOBS: Final = 100_000
+"""Jobs that one call retries at most."""
 
 _PAGE: Final = 500
 
 
 async def lineage(client: Client, job_id: JobId) -> Lineage:
-    """The whole chain of that job; JobNotFound if there is none."""
+    """Return the whole retry chain of a job; JobNotFound if there is none."""
     store = await client.store()
     chain = await _chain(store, job_id)
     return Lineage.of(chain, {job.id: await store.runs(job.id) for job in chain})
 
 
 async def retry(client: Client, job_id: JobId) -> Handle[Any]:
-    """Do the last of that job's chain again; DuplicateJob if somebody was quicker."""
+    """Retry the last job of a retry chain; DuplicateJob if another call was first."""
     store = await client.store()
     tip = (await _chain(store, job_id))[-1]
     [added] = await store.add([retry_copy(tip, client.ids.job())])
@@ -53,7 +53,7 @@ async def retry_many(
     type: str | None = None,  # noqa: A002 - it is what a filter calls it
     limit: int = 1000,
 ) -> list[Handle[Any]]:
-    """Do up to `limit` jobs again, the newest first; those retried already are left out."""
+    """Retry up to `limit` jobs, the newest first; jobs retried already are left out."""
     what = _filter(states, queue, type)
     _check_limit(limit)
     store = await client.store()
@@ -71,7 +71,7 @@ async def retry_many(
 async def _retry_all(
     client: Client, store: Store, page: Collection[Job], room: int
 ) -> list[Handle[Any]]:
-    """A store takes each job alone, and refuses one whose predecessor has a successor."""
+    """Add retries until `room` are created; the store refuses a second successor of a job."""
     handles: list[Handle[Any]] = []
     repeatable = [job for job in page if job.delivery is not Delivery.ONCE]
     while repeatable and room > len(handles):
@@ -102,5 +102,5 @@ def _filter(states: Iterable[str] | None, queue: str | None, kind: str | None) -
 
 
 def _check_limit(limit: int) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
-        raise InvalidArgument(f"limit is {limit!r:.80}; use a whole number from 1 to {MOST:,}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_JOBS:
+        raise InvalidArgument(f"limit is {limit!r:.80}; use a whole number from 1 to {MAX_JOBS:,}")

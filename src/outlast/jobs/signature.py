@@ -1,4 +1,4 @@
-"""What a handler takes and returns, read once from its signature."""
+"""Signature of a handler: its params, its result and its executor."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from outlast.run_context import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """The edges of one handler. `positional`: the arguments that may be given without a name."""
+    """The inspected signature of a handler; `positional` are params accepted without a name."""
 
     executor: ExecutorName
     takes_run: bool
@@ -29,7 +29,7 @@ class Signature:
 def read_signature(
     function: Callable[..., Any], type_name: str, *, executor: str | None = None
 ) -> Signature:
-    """The signature of a handler; InvalidType says what it cannot have."""
+    """Inspect a handler; InvalidType names what a handler must not have."""
     check_callable(function, type_name)
     chosen = choose_executor(function, executor, type_name)
     hints = read_hints(function, type_name)
@@ -53,7 +53,7 @@ def read_signature(
 
 
 def read_result(hints: Mapping[str, Any], type_name: str, executor: ExecutorName) -> ResultCodec:
-    """What a handler with these annotations returns, beside the outcomes."""
+    """Return the codec of a handler's result; outcomes are not results."""
     result = _without_outcomes(hints.get("return", Any))
     if executor == "command" and result not in {Any, NoneType}:
         raise InvalidType(f'job type "{type_name}" is a command; it returns a Command, no result')
@@ -61,7 +61,7 @@ def read_result(hints: Mapping[str, Any], type_name: str, executor: ExecutorName
 
 
 def check_callable(function: Callable[..., Any], type_name: str) -> None:
-    """InvalidType unless it is a function that returns one value."""
+    """Raise InvalidType unless `function` is callable and returns one value."""
     if not inspect.isroutine(function):
         raise InvalidType(f'job type "{type_name}" is {function!r:.80}; decorate a function')
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -69,8 +69,8 @@ def check_callable(function: Callable[..., Any], type_name: str) -> None:
 
 
 def read_hints(function: Callable[..., Any], type_name: str) -> Mapping[str, Any]:
-    """The annotations of a handler; InvalidType if one cannot be read."""
-    # `Run` is often imported for type checkers only; it is the one name we can supply.
+    """Return the annotations of a handler; InvalidType if one cannot be resolved."""
+    # `Run` is often imported for type checkers only; it is supplied here.
     names = {"Run": Run, **getattr(inspect.unwrap(function), "__globals__", {})}
     try:
         return get_type_hints(function, globalns=names, include_extras=True)
@@ -84,17 +84,17 @@ def read_hints(function: Callable[..., Any], type_name: str) -> Mapping[str, Any
 def _check_argument(each: inspect.Parameter, hints: Mapping[str, Any], type_name: str) -> None:
     where = f'parameter "{each.name}" of job type "{type_name}"'
     if hints.get(each.name) is Run:
-        raise InvalidType(f"{where} is the Run; it comes first, before the job's own arguments")
+        raise InvalidType(f"{where} is the Run; it comes first, before the job's own params")
     if each.kind is each.POSITIONAL_ONLY:
-        raise InvalidType(f"{where} is positional-only; arguments are stored by name, so drop `/`")
+        raise InvalidType(f"{where} is positional-only; params are stored by name, so drop `/`")
     if each.kind is each.VAR_POSITIONAL:
-        raise InvalidType(f"{where} takes any number of arguments; take one list instead")
+        raise InvalidType(f"{where} takes any number of params; take one list instead")
     if each.kind is each.VAR_KEYWORD:
-        raise InvalidType(f"{where} takes any name; name each argument, or take one dict")
+        raise InvalidType(f"{where} takes any name; name each param, or take one dict")
 
 
 def _without_outcomes(hint: Any) -> Any:
-    """The return annotation without Snooze, Skip, Cancel, RetryAfter and Command: no results."""
+    """Return the annotation without Snooze, Skip, Cancel, RetryAfter and Command."""
     if get_origin(hint) not in {Union, UnionType}:
         return NoneType if _is_outcome(hint) else hint
     kept = [each for each in get_args(hint) if not _is_outcome(each)]

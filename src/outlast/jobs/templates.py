@@ -1,4 +1,4 @@
-"""Templates as an app uses them: saved under a name, and made into jobs."""
+"""Template manager: stored job definitions, and jobs made from them."""
 
 import builtins
 import json
@@ -22,17 +22,18 @@ from outlast.errors import (
     TemplateNotFound,
 )
 from outlast.jobs.client import Client
+from outlast.jobs.enqueue_plan import EnqueuePlan
 from outlast.jobs.handle import Handle
-from outlast.jobs.jobtype import ConfiguredJobType, JobType
-from outlast.jobs.options import OnConflict, new_job
+from outlast.jobs.jobtype import JobType
+from outlast.jobs.options import OnConflict, check_on_conflict, new_job
 from outlast.jobs.registry import Registry
 
-_TRIES: Final = 100
-_NEAR: Final = 3
+_MAX_ATTEMPTS: Final = 100
+_MAX_SUGGESTIONS: Final = 3
 
 
 class TemplateOptions(TypedDict, total=False):
-    """What may be wished for one job, as in `JobType.options`."""
+    """Options of one job, as in `JobType.options`."""
 
     delay: Duration | None
     at: datetime | None
@@ -52,8 +53,8 @@ class TemplateOptions(TypedDict, total=False):
 class TemplateManager:
     """Stored job definitions by name: `await app.templates.enqueue("weekly", user_id=3)`.
 
-    A job keeps the params it was made with, and says which version of which template that was;
-    editing or removing the template later changes nothing about it.
+    A job stores its own params, and the id and version of its template. A later edit or removal
+    of the template does not change the job.
     """
 
     def __init__(self, client: Client, registry: Registry) -> None:
@@ -71,17 +72,17 @@ class TemplateManager:
         max_attempts: int | None = None,
         expected: datetime | None = None,
     ) -> Template:
-        """Create the template, or write over it; `params` need not be complete.
+        """Create or replace a template; `params` may be incomplete.
 
-        With `expected`, the `updated_at` of the version you know, TemplateChanged if it is no
-        longer that one. InvalidParams if a param is unknown or does not fit; None is as the type
-        says.
+        None means the default of the type. With `expected`, the `updated_at` that you read,
+        TemplateChanged if the template was changed since. InvalidParams names a param that is
+        unknown or does not match the type.
         """
         check_name(name, what="the name of a template")
         kind = self._known(job_type)
         new_job(kind.policy, queue=queue, priority=priority, max_attempts=max_attempts)
         text = kind.codec.partial().dump(_named(params, name))
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             there = await (await self._client.store()).document(KIND, name)
             _check_expected(name, there, expected)
             own_id = from_record(there).id if there else str(self._client.ids.job())
@@ -98,43 +99,45 @@ class TemplateManager:
             if saved is not None:
                 return from_record(saved)
         raise TemplateChanged(
-            f"template {name} was changed {_TRIES} times meanwhile; save it again"
+            f"template {name} was changed {_MAX_ATTEMPTS} times meanwhile; save it again"
         )
 
     async def get(self, name: str) -> Template:
-        """The template as it stands; TemplateNotFound if there is none."""
+        """Return a template; TemplateNotFound if there is none."""
         return from_record(await self._record(name))
 
     async def list(self) -> builtins.list[Template]:
-        """Every template, by name."""
+        """Return every template, by name."""
         return [from_record(each) for each in await (await self._client.store()).documents(KIND)]
 
     async def remove(self, name: str) -> Template:
-        """Delete it; the template that is gone. TemplateNotFound if there is none."""
-        for _ in range(_TRIES):
+        """Delete a template and return it; TemplateNotFound if there is none."""
+        for _ in range(_MAX_ATTEMPTS):
             there = await self._record(name)
             gone = await self._swap(name, there, None)
             if gone is not None:
                 return from_record(gone)
-        raise TemplateChanged(f"template {name} was changed {_TRIES} times meanwhile; try again")
+        raise TemplateChanged(
+            f"template {name} was changed {_MAX_ATTEMPTS} times meanwhile; try again"
+        )
 
-    async def enqueue(self, name: str, /, **call: Any) -> Handle[Any]:
-        """Store a job as the template says, with these params over its own."""
-        return await self.options(name).enqueue(**call)
+    async def enqueue(self, name: str, /, **params: Any) -> Handle[Any]:
+        """Store a job of the template; these params replace those of the template."""
+        return await self.options(name).enqueue(**params)
 
     def options(self, name: str, /, **options: Unpack[TemplateOptions]) -> "ConfiguredTemplate":
-        """The template with wishes for one job: `.options("weekly", delay="5m").enqueue(…)`."""
+        """Return a template with options for one job: `.options("weekly", delay="5m")`."""
         return ConfiguredTemplate(self, name, options)
 
-    async def configured(
-        self, name: str, options: TemplateOptions, call: Mapping[str, Any]
-    ) -> tuple[ConfiguredJobType[..., Any], str]:
-        """What to enqueue, and with which params, as the template stands now."""
+    async def plan(
+        self, name: str, options: TemplateOptions, given: Mapping[str, Any]
+    ) -> tuple[EnqueuePlan, str]:
+        """Return how to enqueue a job of the template as it is stored now, and its payload."""
         template = await self.get(name)
         kind = self._registry.get(template.type)
-        given = json.loads(kind.codec.partial().dump(dict(call)))
-        params = _checked(kind, merge(template, {}, given))
-        return _configured(kind, template, options), params
+        own = json.loads(kind.codec.partial().dump(dict(given)))
+        params = _checked(kind, merge(template, {}, own))
+        return _plan(kind, template, options), params
 
     async def _record(self, name: str) -> Document:
         check_name(name, what="the name of a template")
@@ -155,7 +158,7 @@ class TemplateManager:
         return await store.swap(KIND, name, expected=expected, value=value)
 
     def _known(self, job_type: JobType[..., Any] | str) -> JobType[..., Any]:
-        """The type as this app has it: a template names it, and must find it again."""
+        """Return the type if this app has registered it; a template stores only its name."""
         if isinstance(job_type, str):
             return self._registry.get(job_type)
         if not isinstance(job_type, JobType) or job_type.client is not self._client:
@@ -166,7 +169,7 @@ class TemplateManager:
 
 
 def blueprint_for(kind: JobType[..., Any]) -> JobBlueprint:
-    """What a type says of its jobs, for whoever makes some without knowing it."""
+    """Return a type's defaults, for a trigger that enqueues without the app's code."""
     policy = kind.policy
     return JobBlueprint(
         type=policy.name,
@@ -179,35 +182,35 @@ def blueprint_for(kind: JobType[..., Any]) -> JobBlueprint:
 
 
 class ConfiguredTemplate:
-    """A template with the options of one enqueue; it is read when that comes."""
+    """A template with the options of one enqueue; the template is read by `enqueue`."""
 
     def __init__(self, templates: TemplateManager, name: str, options: TemplateOptions) -> None:
         self._templates = templates
         self._name = name
         self._options = options
 
-    async def enqueue(self, /, **call: Any) -> Handle[Any]:
-        """Store a job as the template says, with these params and options over its own."""
-        configured, params = await self._templates.configured(self._name, self._options, call)
-        return await configured.enqueue_text(params)
+    async def enqueue(self, /, **params: Any) -> Handle[Any]:
+        """Store a job of the template; params and options replace those of the template."""
+        plan, payload = await self._templates.plan(self._name, self._options, params)
+        return await plan.enqueue(payload)
 
 
-def _configured(
-    kind: JobType[..., Any], template: Template, options: TemplateOptions
-) -> ConfiguredJobType[..., Any]:
-    own: TemplateOptions = {
+def _plan(kind: JobType[..., Any], template: Template, options: TemplateOptions) -> EnqueuePlan:
+    fields: dict[str, Any] = {
         "queue": template.queue,
         "priority": template.priority,
         "max_attempts": template.max_attempts,
+        **{name: value for name, value in options.items() if value is not None},
     }
-    given = {name: value for name, value in options.items() if value is not None}
-    wished = kind.options(**{**own, **given})  # type: ignore[arg-type]  # the names of its options
-    marked = replace(wished.like, template_id=template.id, template_at=template.updated_at)
-    return ConfiguredJobType(kind, marked, on_conflict=wished.on_conflict, tx=wished.tx)
+    on_conflict, tx = fields.pop("on_conflict", "return"), fields.pop("tx", None)
+    check_on_conflict(on_conflict)
+    like = new_job(kind.policy, **fields)
+    marked = replace(like, template_id=template.id, template_at=template.updated_at)
+    return kind.plan(marked, on_conflict=on_conflict, tx=tx)
 
 
 def _checked(kind: JobType[..., Any], params: dict[str, Any]) -> str:
-    """All of them together, as the type wants them."""
+    """Return the payload of the complete params, validated by the type."""
     return kind.codec.dump(kind.codec.load(to_json(params)))
 
 
@@ -222,11 +225,11 @@ def _named(params: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
 def _check_expected(name: str, there: Document | None, expected: datetime | None) -> None:
     if expected is None or (there is not None and there.updated_at == expected):
         return
-    now = "is gone" if there is None else f"was changed at {there.updated_at}"
+    now = "was removed" if there is None else f"was changed at {there.updated_at}"
     raise TemplateChanged(f"template {name} {now}; read it again, and edit what it is now")
 
 
 def _unknown(name: str, known: list[str]) -> TemplateNotFound:
-    near = get_close_matches(name, known, n=_NEAR) or known[:_NEAR]
+    near = get_close_matches(name, known, n=_MAX_SUGGESTIONS) or known[:_MAX_SUGGESTIONS]
     there = f"near it: {', '.join(near)}" if near else "there are none; save one first"
     return TemplateNotFound(f"no template {repr_short(name)} is in this store; {there}")

@@ -1,8 +1,8 @@
-"""What a forked child must not keep open: locks and sockets that say that their process lives.
+"""Closes locks and sockets in forked children, because they prove that their process is alive.
 
-A lock or a socket belongs to an open file, which parent and child share after a fork: it would
-outlive the parent for as long as the child does. A program started by exec never gets one, since
-Python closes its files there; a plain fork is what this is for.
+A lock or a socket belongs to an open file, which parent and child share after a fork, so it would
+outlive the parent for as long as the child lives. Programs started by exec are not affected:
+Python closes these files there.
 """
 
 import os
@@ -13,9 +13,11 @@ from weakref import WeakSet
 
 
 class Closable(Protocol):
-    """Something that is let go by closing a file; twice is fine. It must take no lock."""
+    """Something that closes a file."""
 
-    def drop(self) -> None: ...
+    def drop(self) -> None:
+        """Close the file; idempotent, and must not acquire a lock."""
+        ...
 
 
 T = TypeVar("T", bound=Closable)
@@ -27,9 +29,9 @@ _forks = 0
 
 
 def close_in_children(make: Callable[[], T]) -> T:
-    """What `make` opens; every child forked from now on drops its share of it at once.
+    """Return what `make` opens; every child forked from now on drops it at once.
 
-    No fork happens meanwhile, so that there is no moment at which a child gets it unseen.
+    A lock keeps other threads from forking meanwhile, so that no child inherits it unnoticed.
     """
     _watch()
     with _gate:
@@ -39,7 +41,7 @@ def close_in_children(make: Callable[[], T]) -> T:
 
 
 def forks() -> int:
-    """How often this process has forked since it was first asked."""
+    """Return how often this process has forked since the first call."""
     _watch()
     return _forks
 

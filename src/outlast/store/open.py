@@ -1,8 +1,8 @@
-"""From an address to a store."""
+"""Open a store by its URL."""
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from outlast.clock import Clock
@@ -10,19 +10,22 @@ from outlast.core.ids import Ids
 from outlast.core.limits import repr_short
 from outlast.errors import ConfigurationError, OperatorError
 from outlast.store.contract import Store
+from outlast.store.url_options import read_flag, read_seconds, refuse_unknown
 
-HOUR = 3600.0
-SQLITE = "sqlite:///"
-DRIVERS = ("aiohttp", "boto3", "botocore")
-KEYVALUE = ("etcd://", "dynamodb://")
-POSTGRES = ("postgresql://", "postgres://")
+SQLITE: Final = "sqlite:///"
+SQLITE_OPTIONS: Final = ("adopt", "busy")
+POSTGRES: Final = ("postgresql://", "postgres://")
+KEYVALUE: Final = ("etcd://", "dynamodb://")
+KEYVALUE_DRIVERS: Final = ("aiohttp", "boto3", "botocore")
 
 
 def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) -> Store:
-    """The store at that address, not yet opened.
+    """Return the store at that URL, not yet opened.
 
     `sqlite:///jobs.db`, `sqlite:////var/jobs.db`, `postgresql://user@host/database`,
     `etcd://host:2379,host2/prefix`, `dynamodb://table?region=eu-central-1`.
+
+    Raises ConfigurationError for a URL that names no store, OperatorError without its driver.
     """
     if isinstance(url, str) and url.startswith("sqlite:"):
         return _sqlite(url, clock, ids)
@@ -37,7 +40,7 @@ def open_store(url: str, *, clock: Clock | None = None, ids: Ids | None = None) 
 
 
 def without_password(url: Any) -> Any:
-    """The same for people's eyes."""
+    """Return the URL without its password, for messages; anything but text stays as it is."""
     return re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1@", url) if isinstance(url, str) else url
 
 
@@ -61,7 +64,7 @@ def _keyvalue(url: str, clock: Clock | None, ids: Ids | None) -> Store:
         return make(url, clock=clock, ids=ids)
     except ModuleNotFoundError as error:
         extra = url.partition(":")[0]
-        if error.name is None or error.name.partition(".")[0] not in DRIVERS:
+        if error.name is None or error.name.partition(".")[0] not in KEYVALUE_DRIVERS:
             raise
         raise OperatorError(
             f"{extra} needs a driver that is not installed; pip install 'outlast[{extra}]'"
@@ -69,36 +72,18 @@ def _keyvalue(url: str, clock: Clock | None, ids: Ids | None) -> Store:
 
 
 def _sqlite(url: str, clock: Clock | None, ids: Ids | None) -> Store:
-    from outlast.store.sqlite.store import BUSY, SqliteStore  # noqa: PLC0415 - only when chosen
+    from outlast.store.sqlite.store import BUSY_TIMEOUT_S, SqliteStore  # noqa: PLC0415 - only when chosen
 
-    # Split by hand: a library would drop a "#" and what follows, and control characters.
+    # Split by hand: urlsplit drops control characters, and "#" with everything after it.
     name, _, query = url.removeprefix(SQLITE).partition("?")
     if not url.startswith(SQLITE) or not name or ":memory:" in name or "\0" in name:
         raise ConfigurationError(
             f"{url!r} names no file; write sqlite:///jobs.db, or sqlite:////var/lib/jobs.db for "
-            "one that starts at the root. Jobs in memory would not survive"
+            "an absolute path. Jobs in memory would not survive"
         )
     options = dict(parse_qsl(query, keep_blank_values=True))
-    adopt = _flag(options.pop("adopt", "false"), url)
-    busy = _seconds(options.pop("busy", str(BUSY)), url)
-    if options:
-        raise ConfigurationError(
-            f"{url!r} has unknown options {sorted(options)}; known: adopt, busy"
-        )
+    where = repr(url)
+    adopt = read_flag(options, "adopt", where=where)
+    busy = read_seconds(options, "busy", where=where, default=BUSY_TIMEOUT_S)
+    refuse_unknown(options, SQLITE_OPTIONS, where=where)
     return SqliteStore(Path(name), clock=clock, ids=ids, busy=busy, adopt=adopt)
-
-
-def _flag(text: str, url: str) -> bool:
-    if text not in {"true", "false"}:
-        raise ConfigurationError(f"{url!r}: adopt is {text!r}; write true or false")
-    return text == "true"
-
-
-def _seconds(text: str, url: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= HOUR:
-        raise ConfigurationError(f"{url!r}: busy is {text!r}; write seconds from 0 to 3600")
-    return seconds

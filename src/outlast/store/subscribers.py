@@ -1,4 +1,4 @@
-"""Who listens in this process, to its own commits and to those of others."""
+"""Subscribers of this process, notified of its own commits and of those of others."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -12,69 +12,72 @@ Wake = Callable[[Notification], None]
 
 
 class NotificationBridge(Protocol):
-    """What reaches the other processes of a store, and is reached by them."""
+    """Sends notifications to the other processes of a store and receives theirs."""
 
-    def publish(self, hint: Notification) -> None:
-        """Something was committed here. Never waits and never raises."""
+    def publish(self, notification: Notification) -> None:
+        """Notify the other processes of a commit; never blocks and never raises."""
         ...
 
     def update_topics(self) -> None:
-        """Somebody came or left: be reachable for what is wanted now."""
+        """Listen for the topics that are wanted now."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop sending and listening."""
+        ...
 
 
 class Subscribers:
-    """Wakes whom a commit concerns, once. Other processes are reached while it is connected."""
+    """Calls each subscriber once per commit that concerns it, in this process or another."""
 
     def __init__(self) -> None:
         self._wakes: dict[object, tuple[Wake, frozenset[Topic]]] = {}
-        self._exchange: NotificationBridge | None = None
+        self._bridge: NotificationBridge | None = None
 
     def add(self, wake: Wake, topics: Collection[Topic]) -> Callable[[], None]:
-        """Wake it from now on; the answer ends that."""
+        """Call `wake` for these topics from now on; return the function that unsubscribes."""
         mark = object()
         self._wakes[mark] = (wake, frozenset(topics))
-        self._tune()
+        self._update_topics()
 
         def leave() -> None:
             if self._wakes.pop(mark, None) is not None:
-                self._tune()
+                self._update_topics()
 
         return leave
 
-    def publish(self, hint: Notification) -> None:
-        """Something was committed here."""
-        self.deliver(hint)
-        if self._exchange is not None:
-            self._exchange.publish(hint)
+    def publish(self, notification: Notification) -> None:
+        """Notify the subscribers of this process and the other processes of a commit."""
+        self.deliver(notification)
+        if self._bridge is not None:
+            self._bridge.publish(notification)
 
-    def connect(self, exchange: NotificationBridge) -> None:
-        """The store is open: reach, and be reached by, the others who have it open."""
-        self._exchange = exchange
-        self._tune()
+    def connect(self, bridge: NotificationBridge) -> None:
+        """Exchange notifications with the other processes that have the store open."""
+        self._bridge = bridge
+        self._update_topics()
 
     def disconnect(self) -> None:
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.close()
+        """Close the bridge; no-op without one."""
+        bridge, self._bridge = self._bridge, None
+        if bridge is not None:
+            bridge.close()
 
     @property
     def wanted(self) -> frozenset[Topic]:
-        """What anybody here wants to hear of."""
+        """The topics of all subscribers of this process."""
         return frozenset[Topic]().union(*(topics for _, topics in tuple(self._wakes.values())))
 
-    def deliver(self, hint: Notification) -> None:
-        """Tell everybody in this process whom it concerns."""
-        about = hint.topics
+    def deliver(self, notification: Notification) -> None:
+        """Call the subscribers of this process that it concerns; errors are logged."""
+        about = notification.topics
         for wake, topics in tuple(self._wakes.values()):
             if about & topics:
                 try:
-                    wake(hint)
+                    wake(notification)
                 except Exception:
-                    log.exception("a listener failed; hints are only hints")
+                    log.exception("subscriber failed; polling continues")
 
-    def _tune(self) -> None:
-        if self._exchange is not None:
-            self._exchange.update_topics()
+    def _update_topics(self) -> None:
+        if self._bridge is not None:
+            self._bridge.update_topics()

@@ -1,4 +1,4 @@
-"""Opening a store that was left ready: its copier died after the other one was moved to it."""
+"""Completes a transfer whose copying process died after the source was marked moved."""
 
 import logging
 from collections.abc import Callable
@@ -12,36 +12,37 @@ log = logging.getLogger("outlast.store")
 
 
 async def complete_transfer(store: Store, open_store: Callable[[str], Store]) -> bool:
-    """Let it take work, if the store it was filled from says that it was moved here.
+    """Open a store that is ready, if its source says that it was moved here by this transfer.
 
-    Where that one cannot be asked everything stays as it is, and a word says what finishes it.
+    Returns whether the store was opened by this call. If the source cannot be read, nothing
+    changes and a warning says how to finish the transfer.
     """
-    footing = await store.transfer_status()
-    if footing.stage is not TransferStage.READY:
+    status = await store.transfer_status()
+    if status.stage is not TransferStage.READY:
         return False
     try:
-        is_mine = await _was_moved(open_store(footing.other), footing.by)
+        is_moved = await _was_moved(open_store(status.other), status.transfer_id)
     except (OutlastError, OSError) as error:
         log.warning(
-            "this store holds all of %s and waits for word from it, which cannot be had: %s; "
-            "finish it: outlast db copy --from %s --to this one",
-            footing.other,
+            "this store holds all rows of %s and cannot read its transfer status: %s; "
+            "finish the transfer: outlast db copy --from %s --to this one",
+            status.other,
             error,
-            footing.other,
+            status.other,
         )
         return False
-    return is_mine and await store.change_transfer_status(
-        StatusChange(stage=TransferStage.OPEN, other=footing.other, by=footing.by)
+    return is_moved and await store.change_transfer_status(
+        StatusChange(stage=TransferStage.OPEN, other=status.other, transfer_id=status.transfer_id)
     )
 
 
-async def _was_moved(source: Store, by: str) -> bool:
-    if not source.exists():  # opening it would make it
+async def _was_moved(source: Store, transfer_id: str) -> bool:
+    if not source.exists():  # opening it would create it
         return False
     try:
         await source.open()
-        theirs = await source.transfer_status()
-        return theirs.stage is TransferStage.MOVED and theirs.by == by
+        status = await source.transfer_status()
+        return status.stage is TransferStage.MOVED and status.transfer_id == transfer_id
     finally:
         with suppress(OutlastError):
             await source.close()

@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""Fake clock for tests."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -19,9 +19,9 @@ class _Reading:
 
 
 class FakeClock:
-    """Both clocks of a machine, held still: `clock.advance("15s")` lets fifteen seconds pass.
+    """Wall and monotonic clock that stand still: `clock.advance("15s")` moves both.
 
-    A reading is one value, replaced whole, so that other threads may look at any moment.
+    Thread-safe for readers: a reading is one value that is replaced as a whole.
     """
 
     def __init__(self, start: datetime = START) -> None:
@@ -29,16 +29,19 @@ class FakeClock:
         self._reading = _Reading(start, JUST_BOOTED, 1)
 
     def now(self) -> datetime:
+        """Return the wall clock, aware UTC."""
         return self._reading.wall
 
     def monotonic(self) -> int:
+        """Return the monotonic clock."""
         return self._reading.monotonic
 
     def boot_id(self) -> str:
+        """Return the id of the current boot."""
         return f"boot-{self._reading.boot}"
 
     def advance(self, span: Duration) -> None:
-        """Let time pass, on both clocks."""
+        """Move both clocks forward."""
         passed = parse_duration(span, what="span")
         with self._moving:
             was = self._reading
@@ -46,7 +49,7 @@ class FakeClock:
             self._reading = replace(was, wall=was.wall + passed, monotonic=monotonic)
 
     def set_wall(self, moment: datetime) -> None:
-        """Set the wall clock as an operator would, forward or back; the other one runs on."""
+        """Set the wall clock, forward or back; the monotonic clock is not changed."""
         with self._moving:
             self._reading = replace(self._reading, wall=moment.astimezone(UTC))
 
@@ -55,7 +58,7 @@ class FakeClock:
         self.set_wall(self.now() - span)
 
     def reboot(self) -> None:
-        """Start the machine again: a new boot id, and a monotonic clock from near zero."""
+        """Simulate a reboot: a new boot id, and a monotonic clock near zero."""
         with self._moving:
             was = self._reading
             self._reading = replace(was, monotonic=JUST_BOOTED, boot=was.boot + 1)

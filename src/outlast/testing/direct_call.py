@@ -1,4 +1,4 @@
-"""One handler, called as a worker calls it, with no store behind it."""
+"""Call of one handler as a worker calls it, without a store."""
 
 import asyncio
 import inspect
@@ -16,7 +16,7 @@ from outlast.worker.run_outcome import ActiveRun
 async def call_handler(
     kind: JobType[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, ids: Ids
 ) -> Any:
-    """What the handler returns, there and back through JSON; an outcome comes back as it is."""
+    """Call a handler and return its result after a JSON round trip; outcomes as they are."""
     claim = _claim(kind, kind.encode_params(args, kwargs), ids)
     loop = asyncio.get_running_loop()
     active = ActiveRun(claim, kind, lambda claim, _: WorkerRun(claim, loop=loop))

@@ -1,4 +1,4 @@
-"""Running what is due as a worker does, job by job, with nothing left to chance."""
+"""Drain: run due jobs as a worker does, one by one and deterministically."""
 
 import asyncio
 import inspect
@@ -27,15 +27,15 @@ from outlast.worker.maintenance.loop import Maintenance
 from outlast.worker.run_outcome import ActiveRun, OutcomeJudge
 
 HOLDER: Final = LeaseHolder(instance_id="test", boot_id="test")
-MOST: Final = 10_000
-"""More than that, without a limit, and some job enqueues itself for ever."""
+MAX_RUNS: Final = 10_000
+"""Runs of a drain without limit; more mean that a job enqueues itself without end."""
 
-BAD: Final = frozenset({RunStatus.FAILED, RunStatus.LOST})
+NOT_SUCCEEDED: Final = frozenset({RunStatus.FAILED, RunStatus.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainedRun:
-    """One run: the job as it was left, the run itself, its result, and what its handler raised."""
+    """One run: the job after it, the run record, the result and the handler's error."""
 
     job: Job
     run: RunRecord
@@ -44,11 +44,12 @@ class DrainedRun:
 
     @property
     def type(self) -> str:
+        """Name of the job type."""
         return self.job.type
 
     @property
     def outcome(self) -> RunStatus:
-        """How the run ended."""
+        """Status of the ended run."""
         return self.run.status
 
     def __str__(self) -> str:
@@ -58,18 +59,19 @@ class DrainedRun:
 
 @dataclass(frozen=True, slots=True)
 class Drained(Sequence[DrainedRun]):
-    """What a drain ran, in the order in which it was taken."""
+    """The runs of a drain, in claim order."""
 
     runs: tuple[DrainedRun, ...] = ()
 
     @property
     def succeeded(self) -> list[DrainedRun]:
+        """Runs that succeeded."""
         return [ran for ran in self.runs if ran.outcome is RunStatus.SUCCEEDED]
 
     @property
     def failed(self) -> list[DrainedRun]:
-        """Those whose handler failed, or was lost; they may be tried again."""
-        return [ran for ran in self.runs if ran.outcome in BAD]
+        """Runs that failed or were lost; their jobs may be retried."""
+        return [ran for ran in self.runs if ran.outcome in NOT_SUCCEEDED]
 
     @overload
     def __getitem__(self, place: int) -> DrainedRun: ...
@@ -89,25 +91,25 @@ class Drained(Sequence[DrainedRun]):
 
 
 class Drainer:
-    """Drains an app's store, once or several times; `drain` answers all that ran so far."""
+    """Drains an app's store; `drain` returns all runs so far."""
 
     def __init__(self, app: Outlast, store: Store, *, ids: Ids, logs: Path) -> None:
         self._store = store
         self._registry = _in_this_process(app.registry)
         self._settings = app.settings.with_(prefetch=0, logs=logs)
         self._ids = ids
-        self._witness = _RecordingJudge(ids.job, _longest)
+        self._witness = _RecordingJudge(ids.job, _max_jitter)
         self._ran: list[DrainedRun] = []
 
     async def drain(
         self, *, limit: int | None = None, raising: bool = False, concurrency: int = 1
     ) -> Drained:
-        """Run what is due until nothing is, or `limit` jobs were run."""
+        """Run due jobs until none is due, or `limit` jobs were run."""
         room = None if limit is None else check_count(limit, what="limit")
         await self._store.open()
         await Maintenance(self._store, self._ids.job).run_once()
         served: list[str] = []
-        # A job may enqueue another where nobody has looked: so look until there is no new place.
+        # A job may enqueue into another queue: repeat until no new queue appears.
         while served != (found := await self._queues()) and room != 0:
             served = found
             room = await self._serve(found, room, raising=raising, concurrency=concurrency)
@@ -120,28 +122,30 @@ class Drainer:
     async def _serve(
         self, queues: list[str], room: int | None, *, raising: bool, concurrency: int
     ) -> int | None:
-        held = _Noted(room)
+        held = _RecordingLeaseTable(room)
         engine = self._engine(held, queues, concurrency)
         engine.prepare(HOLDER)
         ear = _CancelListener(self._store, held, engine, self._settings.lease)
         try:
             while await engine.run_once():
-                for claim in held.take_notes():
+                for claim in held.take_claims():
                     await self._note(claim, raising=raising)
-                self._require_an_end(room)
+                self._require_progress(room)
         finally:
             await ear.close()
             await engine.stop(timedelta(0))
             engine.close()
         return None if room is None else held.room
 
-    def _engine(self, held: "_Noted", queues: list[str], concurrency: int) -> WorkerEngine:
+    def _engine(
+        self, held: "_RecordingLeaseTable", queues: list[str], concurrency: int
+    ) -> WorkerEngine:
         return WorkerEngine(
             self._store,
             self._registry,
             self._settings,
             ids=self._ids,
-            random=_longest,
+            random=_max_jitter,
             leases=held,
             queues=queues,
             concurrency=concurrency,
@@ -156,22 +160,22 @@ class Drainer:
         result = self._registry.load_result(job.type, run.result)
         error = self._witness.errors.get(claim.lease)
         self._ran.append(DrainedRun(job=job, run=run, result=result, error=error))
-        if raising and run.status in BAD:
+        if raising and run.status in NOT_SUCCEEDED:
             raise error or AssertionError(
                 f'a job of type "{job.type}" was {run.status} ({run.reason}): {run.error}'
             )
 
-    def _require_an_end(self, room: int | None) -> None:
-        if room is None and len(self._ran) >= MOST:
+    def _require_progress(self, room: int | None) -> None:
+        if room is None and len(self._ran) >= MAX_RUNS:
             last = ", ".join(sorted({ran.type for ran in self._ran[-100:]}))
             raise AssertionError(
-                f"{MOST:,} jobs were run and there is no end: does one enqueue itself, or retry or "
+                f"{MAX_RUNS:,} jobs were run without an end: does one enqueue itself, or retry or "
                 f"snooze without delay? The last ones were of type {last}; drain with a limit"
             )
 
 
 class _RecordingJudge(OutcomeJudge):
-    """Remembers what handlers raised: a store keeps only the words."""
+    """Records the exceptions of handlers; a store keeps only their text."""
 
     errors: dict[Lease, BaseException]
 
@@ -188,8 +192,8 @@ class _RecordingJudge(OutcomeJudge):
         return super().invalid_params(claim, error)
 
 
-class _Noted(InMemoryLeaseTable):
-    """Keeps a note of every claim, and takes no more than it was allowed."""
+class _RecordingLeaseTable(InMemoryLeaseTable):
+    """Lease table that records every claim and accepts a limited number."""
 
     def __init__(self, room: int | None) -> None:
         super().__init__()
@@ -201,13 +205,13 @@ class _Noted(InMemoryLeaseTable):
         self.room -= len(claims)
         return super().add(claims)
 
-    def take_notes(self) -> list[Claim]:
+    def take_claims(self) -> list[Claim]:
         notes, self._notes = self._notes, []
         return notes
 
 
 class _CancelListener:
-    """Tells handlers that run when somebody cancels their job; a worker hears it as it renews."""
+    """Passes stop requests to running handlers; a worker sees them when it renews leases."""
 
     def __init__(
         self, store: Store, held: InMemoryLeaseTable, engine: WorkerEngine, lease: timedelta
@@ -219,25 +223,25 @@ class _CancelListener:
         self._loop = asyncio.get_running_loop()
         self._looking: set[asyncio.Task[None]] = set()
         self._is_closed = False
-        self._deaf = store.subscribe(self._hear, topics=[Topic.CANCELLED])
+        self._deaf = store.subscribe(self._on_notification, topics=[Topic.CANCELLED])
 
     async def close(self) -> None:
-        self._is_closed = True  # a hint may be on its way still
+        self._is_closed = True  # a notification may still arrive
         self._deaf()
         await asyncio.gather(*self._looking)
 
-    def _hear(self, _: Notification) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody runs here any more
+    def _on_notification(self, _: Notification) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nothing runs on it
             self._loop.call_soon_threadsafe(self._start)
 
     def _start(self) -> None:
         if self._is_closed:
             return
-        task = self._loop.create_task(self._look())
+        task = self._loop.create_task(self._poll())
         self._looking.add(task)
         task.add_done_callback(self._looking.discard)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         leases = self._held.all()
         renewals = await self._store.renew(leases, span=self._lease)
         for lease, renewal in zip(leases, renewals, strict=True):
@@ -246,8 +250,10 @@ class _CancelListener:
 
 
 def _in_this_process(registry: Registry) -> Registry:
-    """The same types, none of them in a process of its own: it would not see the test's fakes,
-    and its app would use the real store."""
+    """Return the same types without process executors.
+
+    A process would not see the fakes of the test, and its app would use the real store.
+    """
     here = Registry()
     for name in registry.names():
         here.add(_here(registry.get(name)))
@@ -262,6 +268,6 @@ def _here(kind: JobType[..., Any]) -> JobType[..., Any]:
     return moved  # type: ignore[no-any-return]  # a job type still
 
 
-def _longest() -> float:
-    """Jitter at its most: a retry is due exactly when its backoff says."""
+def _max_jitter() -> float:
+    """Return the maximum jitter, so that a retry is due exactly after its backoff."""
     return 1.0

@@ -1,4 +1,4 @@
-"""Which jobs a test expects, and the words that show what was there instead."""
+"""Expected jobs of a test, and the messages of failed assertions."""
 
 import inspect
 import json
@@ -12,18 +12,18 @@ from outlast.core.state import State
 from outlast.errors import InvalidParams
 from outlast.jobs.jobtype import JobType
 
-ROWS: Final = 20
-WIDEST: Final = 50
-LEFT_OUT: Final = inspect.Parameter.empty
+MAX_TABLE_ROWS: Final = 20
+MAX_WIDTH: Final = 50
+NOT_GIVEN: Final = inspect.Parameter.empty
 UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedJob:
-    """A job type with some of its arguments, perhaps a queue and how soon it is due."""
+    """A job type with some of its params, and optionally a queue and a latest due time."""
 
     kind: JobType[..., Any]
-    args: Mapping[str, Any]
+    params: Mapping[str, Any]
     queue: str | None
     within: timedelta | None
 
@@ -31,23 +31,23 @@ class ExpectedJob:
     def new(
         cls,
         kind: JobType[..., Any],
-        args: Mapping[str, Any],
+        params: Mapping[str, Any],
         *,
         queue: str | None,
         within: timedelta | None,
     ) -> Self:
-        """InvalidParams names an argument that the type does not have."""
+        """Return an expected job; InvalidParams names a param that the type does not have."""
         known = _parameters(kind)
-        for name in args:
+        for name in params:
             if name not in known:
                 raise InvalidParams(
-                    f'"{kind.name}" takes no argument "{name[:128]}"; it knows: '
+                    f'"{kind.name}" takes no param "{name[:128]}"; it knows: '
                     f"{', '.join(known) or 'none'}"
                 )
-        return cls(kind=kind, args=args, queue=queue, within=within)
+        return cls(kind=kind, params=params, queue=queue, within=within)
 
     def misses(self, job: Job, now: datetime) -> list[str]:
-        """What about that job is not as wanted, in words; nothing if it fits."""
+        """Return the differences between a job and this expectation; empty if it matches."""
         if job.type != self.kind.name:
             return [f'type is "{job.type}", not "{self.kind.name}"']
         found = self._differences(job)
@@ -63,15 +63,15 @@ class ExpectedJob:
         loaded = _loaded(self.kind, job.params, plain)
         defaults = {name: each.default for name, each in _parameters(self.kind).items()}
         found = []
-        for name, expected in self.args.items():
+        for name, expected in self.params.items():
             actual = loaded.get(name, defaults[name])
-            if actual != expected and plain.get(name, LEFT_OUT) != expected:
+            if actual != expected and plain.get(name, NOT_GIVEN) != expected:
                 found.append(f"{name} is {_short(repr(actual))}, not {_short(repr(expected))}")
         return found
 
     def __str__(self) -> str:
-        args = ", ".join(f"{name}={_short(repr(value))}" for name, value in self.args.items())
-        words = [f'"{self.kind.name}"', f"with {args}" if args else ""]
+        params = ", ".join(f"{name}={_short(repr(value))}" for name, value in self.params.items())
+        words = [f'"{self.kind.name}"', f"with {params}" if params else ""]
         words.append(f'in queue "{self.queue}"' if self.queue is not None else "")
         words.append(f"due within {shown_span(self.within)}" if self.within is not None else "")
         return " ".join(filter(None, words))
@@ -85,7 +85,7 @@ def explain(
     count: int | None,
     now: datetime,
 ) -> str:
-    """Why an assertion failed: what was wanted, what there is, and what came nearest."""
+    """Return why an assertion failed: the expected job, the stored jobs, the nearest one."""
     if not fitting:
         start = f"no job {wanted} was enqueued"
     elif len(fitting) == 1:
@@ -98,13 +98,13 @@ def explain(
 
 
 def explain_unwanted(wanted: ExpectedJob, fitting: Sequence[Job], *, now: datetime) -> str:
-    """The same, where there should have been none."""
+    """Return why an assertion failed that expected no such job."""
     start = f"no job {wanted} was to be enqueued, but {_number(len(fitting))}:"
     return "\n".join([start, "", *_table(fitting, now)])
 
 
 def shown_span(span: timedelta) -> str:
-    """A span as `advance` takes it, in its two largest units: `1h30m`."""
+    """Return a duration in its two largest units, as `advance` accepts it: `1h30m`."""
     left = span // timedelta(milliseconds=1)
     if left <= 0:
         return "now"
@@ -127,14 +127,17 @@ def _nearest(wanted: ExpectedJob, jobs: Sequence[Job], now: datetime) -> list[st
 def _table(jobs: Sequence[Job], now: datetime) -> list[str]:
     if not jobs:
         return []
-    rows = [("type", "args", "queue", "due in", "state"), *(_row(job, now) for job in jobs[:ROWS])]
+    rows = [
+        ("type", "params", "queue", "due in", "state"),
+        *(_row(job, now) for job in jobs[:MAX_TABLE_ROWS]),
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  "
         + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    more = [f"  and {len(jobs) - ROWS:,} more"] if len(jobs) > ROWS else []
+    more = [f"  and {len(jobs) - MAX_TABLE_ROWS:,} more"] if len(jobs) > MAX_TABLE_ROWS else []
     return [*lines, *more]
 
 
@@ -148,7 +151,7 @@ def _number(jobs: int) -> str:
 
 
 def _loaded(kind: JobType[..., Any], params: str, plain: dict[str, Any]) -> dict[str, Any]:
-    """As the handler would get them; as plain JSON, if they no longer fit it."""
+    """Return params as the handler gets them; plain JSON values if they do not match it."""
     try:
         return kind.load(params)
     except InvalidParams:
@@ -161,4 +164,4 @@ def _parameters(kind: JobType[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+    return text if len(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH - 1]}…"

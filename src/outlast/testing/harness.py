@@ -1,4 +1,4 @@
-"""What a test holds in its hands: an app on a store and a clock of the test's own."""
+"""Test harness: an app over a store and a clock of the test."""
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping
@@ -31,17 +31,17 @@ LATER: Final = frozenset({State.SCHEDULED, State.RETRY_WAIT})
 
 
 class Harness:
-    """An app under test. What runs your handlers is awaited; looking and moving the clock is not.
+    """An app under test. Methods that run handlers are async; reads and the clock are sync.
 
-    `with Harness(app, store, clock, ids=ids) as jobs: …` is what the fixture `outlast` gives.
-    Time stands still until `advance` moves it. Backoff waits its longest, so that a test knows
-    when: after `Backoff(base="1m")`, `advance("1m")` makes the first retry due.
+    `with Harness(app, store, clock, ids=ids) as jobs: …` is the fixture `outlast`. The clock
+    stands still until `advance` moves it. Backoff has its maximum jitter: after
+    `Backoff(base="1m")`, `advance("1m")` makes the first retry due.
     """
 
     def __init__(
         self, app: Outlast, store: Store, clock: FakeClock, *, ids: Ids, logs: Path
     ) -> None:
-        """`logs` is the folder for the output of commands."""
+        """Create a harness; `logs` is the folder for the output of commands."""
         self.app = app
         self.store = store
         self.clock = clock
@@ -63,31 +63,34 @@ class Harness:
 
     @property
     def now(self) -> datetime:
-        """The time of the test, aware UTC."""
+        """Time of the test, aware UTC."""
         return self.clock.now()
 
     def advance(self, span: Duration) -> None:
-        """Let time pass: `outlast.advance("1h")`. What falls due then runs with the next drain."""
+        """Move the clock: `outlast.advance("1h")`. The next drain runs the jobs due then."""
         self.clock.advance(span)
 
     async def drain(
         self, *, limit: int | None = None, raising: bool = False, concurrency: int = 1
     ) -> Drained:
-        """Run what is due now, and what that enqueues, until nothing is due; what ran, in order.
+        """Run due jobs, and those that they enqueue, until none is due; return the runs in order.
 
-        Jobs are claimed, run and finished as by a worker. With `limit`, no more jobs than that.
-        `raising`: the first failure ends it, and what the handler raised leaves here; the job is
-        as a worker would leave it. Handlers of `executor="process"` run in this process, so that
-        they see what the test has put in place; commands are really run.
+        Jobs are claimed, run and finished as by a worker. Handlers with `executor="process"` run
+        in this process, where they see the fakes of the test; commands are executed.
+
+        Args:
+            limit: Run at most this many jobs.
+            raising: Stop at the first failure and raise the handler's exception; the job is
+                left as a worker leaves it.
+            concurrency: How many jobs run at a time.
         """
         drainer = Drainer(self.app, self.store, ids=self._ids, logs=self._logs)
         return await drainer.drain(limit=limit, raising=raising, concurrency=concurrency)
 
     async def drain_until_idle(self, *, within: Duration = "1d", raising: bool = False) -> Drained:
-        """Drain, go on to the moment when the next job is due, and again, for at most `within`.
+        """Drain, move the clock to the next due job, and repeat, for at most `within`.
 
-        The clock stays at the last moment at which something was due; what is due later than
-        `within` is left as it is.
+        The clock stays at the last due time; jobs due later than `within` are not run.
         """
         latest = self.now + parse_duration(within, what="within")
         drainer = Drainer(self.app, self.store, ids=self._ids, logs=self._logs)
@@ -98,11 +101,11 @@ class Harness:
         return drained
 
     async def run(self, job_type: JobType[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Call one handler as a worker would, without storing a job; what it returns.
+        """Call one handler as a worker does, without storing a job; return its result.
 
-        Arguments and result take the trip through JSON, so that what cannot be stored fails here.
-        Whatever the handler raises comes out; a `Snooze`, `Skip`, `Cancel`, `RetryAfter` or
-        `Command` is answered as it is. Its run is the first attempt and has no transaction.
+        Params and result make a round trip through JSON, so values that cannot be stored fail.
+        Exceptions of the handler are raised; a `Snooze`, `Skip`, `Cancel`, `RetryAfter` or
+        `Command` is returned as it is. The run is the first attempt and has no transaction.
         """
         return await call_handler(self._type(job_type), args, kwargs, ids=self._ids)
 
@@ -113,7 +116,7 @@ class Harness:
         queue: str | None = None,
         states: Collection[State] | None = None,
     ) -> list[Job]:
-        """The jobs there are now, the first one enqueued first."""
+        """Return the stored jobs, the first one enqueued first."""
         kind = None if job_type is None else self._type(job_type).name
         which = None if states is None else frozenset(states)
         return run_blocking(self._find(Filter(type=kind, queue=queue, states=which)))
@@ -127,16 +130,24 @@ class Harness:
         count: int | None = None,
         queue: str | None = None,
         within: Duration | None = None,
-        **args: Any,
+        **fields: Any,
     ) -> list[Job]:
-        """Fail, and show what was enqueued, unless such a job was; the jobs that fit.
+        """Fail unless a matching job was enqueued; return the jobs that match.
 
-        `outlast.assert_enqueued(send_invoice, invoice_id=3, within="5m")`. Arguments not named do
-        not matter. Jobs that have run since count too; retries do not. `count`: exactly so many.
-        `within`: due that soon. `params` is for arguments called `count`, `queue` or `within`.
+        `outlast.assert_enqueued(send_invoice, invoice_id=3, within="5m")`. Params not named
+        match anything. Jobs that have run since count too; retries do not. The message shows
+        the stored jobs.
+
+        Args:
+            job_type: The job type, or its name.
+            count: The exact number of matching jobs.
+            queue: The queue of the job.
+            within: The latest due time from now.
+            params: For params called `count`, `queue` or `within`.
+            **fields: The params.
         """
         __tracebackhide__ = True
-        wanted = self._wanted(job_type, {**(params or {}), **args}, queue, within)
+        wanted = self._wanted(job_type, {**(params or {}), **fields}, queue, within)
         jobs = self._enqueued()
         fitting = [job for job in jobs if not wanted.misses(job, self.now)]
         least = 1 if count is None else check_count(count, what="count", least=0)
@@ -152,17 +163,17 @@ class Harness:
         *,
         queue: str | None = None,
         within: Duration | None = None,
-        **args: Any,
+        **fields: Any,
     ) -> None:
-        """Fail, and show them, if such jobs were enqueued; see `assert_enqueued`."""
+        """Fail if a matching job was enqueued, and show it; see `assert_enqueued`."""
         __tracebackhide__ = True
-        wanted = self._wanted(job_type, {**(params or {}), **args}, queue, within)
+        wanted = self._wanted(job_type, {**(params or {}), **fields}, queue, within)
         fitting = [job for job in self._enqueued() if not wanted.misses(job, self.now)]
         if fitting:
             raise AssertionError(explain_unwanted(wanted, fitting, now=self.now))
 
     def complete(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """In a test that is a plain function: `outlast.complete(send_invoice.enqueue(3))`."""
+        """Run a coroutine in a sync test: `outlast.complete(send_invoice.enqueue(3))`."""
         if is_in_loop():
             coroutine.close()
             raise RuntimeError("this test runs in an event loop already; write `await` instead")
@@ -184,21 +195,21 @@ class Harness:
     def _wanted(
         self,
         job_type: JobType[..., Any] | str,
-        args: Mapping[str, Any],
+        params: Mapping[str, Any],
         queue: str | None,
         within: Duration | None,
     ) -> ExpectedJob:
         span = None if within is None else parse_duration(within, what="within")
-        return ExpectedJob.new(self._type(job_type), args, queue=queue, within=span)
+        return ExpectedJob.new(self._type(job_type), params, queue=queue, within=span)
 
     def _enqueued(self) -> list[Job]:
-        # At once, not awaited: an assertion that is a coroutine passes when nobody awaits it.
+        # Synchronous: an assertion that is a coroutine passes if it is never awaited.
         found = run_blocking(self._find(Filter()))
         return [job for job in found if job.retry_of is None]
 
     async def _next_due(self) -> datetime | None:
         later = await self._find(Filter(states=LATER))
-        # What is due and still there cannot be run: waiting for it would never end.
+        # A due job that is left cannot be run: a wait for it would not end.
         return min((job.available_at for job in later if job.available_at > self.now), default=None)
 
     async def _find(self, what: Filter) -> list[Job]:

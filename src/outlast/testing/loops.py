@@ -1,4 +1,4 @@
-"""Coroutines run to their end from plain code, beside whatever loop there is."""
+"""Runs coroutines from sync test code, even inside a running event loop."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What it answers, also from inside a running loop: that one waits meanwhile."""
+    """Run a coroutine and return its result; blocks a running event loop meanwhile."""
     if not is_in_loop():
         return in_own_loop(coroutine)
     with ThreadPoolExecutor(1, thread_name_prefix="outlast-look") as thread:
@@ -17,17 +17,18 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def in_own_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The same, where no loop runs."""
+    """Run a coroutine in a new event loop; the thread must not run one."""
     with new_runner() as runner:
         return runner.run(coroutine)
 
 
 def new_runner() -> asyncio.Runner:
-    """With a factory, a runner leaves the event loop that is set for this thread as it is."""
+    """Return a runner whose loop factory keeps the event loop set for this thread."""
     return asyncio.Runner(loop_factory=asyncio.new_event_loop)
 
 
 def is_in_loop() -> bool:
+    """Return whether this thread runs an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

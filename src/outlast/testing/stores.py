@@ -1,4 +1,4 @@
-"""A store for one test, and the ids that go with it."""
+"""Store factory for one test, and its deterministic ids."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +14,13 @@ from outlast.testing.model.store import ModelStore
 
 
 def ids_for_test(clock: Clock, seed: int = 1) -> Ids:
-    """The same ids in every run of the test."""
+    """Return an id generator that yields the same ids in every run of a test."""
     return Ids(clock.now, Random(seed).getrandbits)
 
 
 @contextmanager
 def store_for_test(kind: str, folder: Path, clock: Clock) -> Iterator[Store]:
-    """`sqlite`: a file in that folder; `model`: in memory, and with no transactions."""
+    """Return a store: `sqlite` is a file in the folder, `model` in memory without transactions."""
     ids = ids_for_test(clock, seed=2)
     store: Store = ModelStore(clock, ids)
     if kind == "sqlite":

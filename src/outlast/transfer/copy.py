@@ -160,8 +160,8 @@ class StoreCopy:
         source, target = await self._source.transfer_status(), await self._target.transfer_status()
         if source.stage is not TransferStage.MOVED:
             return False
-        if target.stage is TransferStage.READY and target.by == source.by:
-            self._transfer_id = target.by
+        if target.stage is TransferStage.READY and target.transfer_id == source.transfer_id:
+            self._transfer_id = target.transfer_id
             await self._set_status(self._target, TransferStage.OPEN)
             return True
         if target.stage is TransferStage.OPEN and source.other == self._to:
@@ -311,7 +311,7 @@ class StoreCopy:
         self, stage: TransferStage, *, grace: timedelta | None = None
     ) -> StatusChange:
         other = self._to if stage in (TransferStage.SEALED, TransferStage.MOVED) else self._from
-        change = StatusChange(stage=stage, other=other, by=self._transfer_id)
+        change = StatusChange(stage=stage, other=other, transfer_id=self._transfer_id)
         return (
             replace(change, span=self._seal, grace=grace)
             if stage is TransferStage.SEALED

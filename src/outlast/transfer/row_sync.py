@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from outlast.store.contract.transfer import Moving, Row, TableKind, key_of
+from outlast.store.contract.transfer import Row, TableKind, Transfers, key_of
 from outlast.store.rows.jobs import to_json_param
 
 MIN_PAGE_ROWS: Final = 50
@@ -36,7 +36,7 @@ class SyncResult:
 
 
 async def sync_rows(
-    source: Moving, target: Moving, *, ended_only: bool, on_rows: OnRows
+    source: Transfers, target: Transfers, *, ended_only: bool, on_rows: OnRows
 ) -> SyncResult:
     """Write every row that differs into the target.
 
@@ -59,7 +59,7 @@ class _TableSync:
     """Syncs one table, page by page in key order on both sides."""
 
     def __init__(
-        self, source: Moving, target: Moving, kind: TableKind, *, ended_only: bool
+        self, source: Transfers, target: Transfers, kind: TableKind, *, ended_only: bool
     ) -> None:
         self._source = source
         self._target = target
@@ -109,7 +109,7 @@ class _TableSync:
 class _RowCursor:
     """Reads the rows of one table in key order, as far as requested."""
 
-    def __init__(self, store: Moving, kind: TableKind) -> None:
+    def __init__(self, store: Transfers, kind: TableKind) -> None:
         self._store = store
         self._kind = kind
         self._read: dict[tuple[Any, ...], Row] = {}

@@ -54,7 +54,7 @@ class Point:
 def chosen(points: list[Point], killed: set[str], *, writes: bool) -> list[Point]:
     """At full size all. Else before each statement once, and at the end.
 
-    `killed` remembers from one scenario to the next. A scenario that only reads is killed at its end.
+    `killed` remembers from one scenario to the next. A read-only one is killed at its end.
     """
     if sizes.SIZES.crash_on_either_side:
         return points

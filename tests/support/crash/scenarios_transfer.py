@@ -22,7 +22,7 @@ AT: Final = 1_700_000_000_000_000
 
 def _step(stage: TransferStage) -> StatusChange:
     span = timedelta(seconds=30) if stage is TransferStage.SEALED else None
-    return StatusChange(stage=stage, other=OTHER, by="move-1", span=span, grace=span)
+    return StatusChange(stage=stage, other=OTHER, transfer_id="move-1", span=span, grace=span)
 
 
 def standing(*stages: TransferStage) -> Prepare:
@@ -80,8 +80,8 @@ ROWS: Final[dict[TableKind, tuple[Row, ...]]] = {
              enabled=False, created_at=AT, updated_at=AT)
         for n in (1, 2)
     ),
-    TableKind.RECORDS: tuple(
-        _row(TableKind.RECORDS, kind="note", key="a", value="1", version=n, created_at=AT,
+    TableKind.DOCUMENTS: tuple(
+        _row(TableKind.DOCUMENTS, kind="note", key="a", value="1", version=n, created_at=AT,
              updated_at=AT)
         for n in (1, 2)
     ),
@@ -102,8 +102,8 @@ ROWS: Final[dict[TableKind, tuple[Row, ...]]] = {
         for status, at in (("active", None), ("released", AT))
     ),
     TableKind.COUNTERS: (
-        _row(TableKind.COUNTERS, name="records", last=7),
-        _row(TableKind.COUNTERS, name="records", last=9),
+        _row(TableKind.COUNTERS, name="documents", last=7),
+        _row(TableKind.COUNTERS, name="documents", last=9),
     ),
 }  # fmt: skip
 """A row of each kind as it is first copied, and as it is when it has changed since."""

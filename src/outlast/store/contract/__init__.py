@@ -1,19 +1,19 @@
-"""The contract every store keeps. Each promise is written here, once, and tested by name.
+"""The contract of a store. Each promise is stated here once and tested by name.
 
-**Atomicity is per item.** `add`, `claim` and `apply` take many items and promise each one alone:
-its job, run, keys, successor and event are written together or not at all, and one bad item never
-sinks its neighbours. All or nothing over a batch is not promised.
+**Atomicity is per item.** `add`, `claim` and `apply` accept many items. Each item's job, run, keys,
+successor and event are written together or not at all, and an invalid item does not affect the
+others. A batch as a whole is not atomic.
 
-**Time is the store's.** Callers give spans; the store turns them into moments by its own clock.
-Leases are judged by a clock nobody can set.
+**The store owns the time.** Callers pass durations; the store adds them to its own clock. Leases
+are measured by a monotonic clock that cannot be set.
 
-**Durable means durable.** When a verb answers, what it wrote survives the death of the process
-and, as far as the disk keeps its word, of the machine.
+**Results are durable.** When a method returns, what it wrote survives the death of the process
+and, as far as the disk honours a flush, of the machine.
 
-Any verb may raise an `OperatorError` (`StoreBusy`, `StoreFull`, …): then nothing of it was
-written, unless it says otherwise. An answer that never came (the process died, the connection
-broke) may have been written: `add` with the same job id and `apply` with the same token are both
-safe to repeat.
+Any method may raise an `OperatorError` (`StoreBusy`, `StoreFull`, …). Nothing was written then,
+unless its docstring says otherwise. If a reply is lost because the process died or the connection
+broke, the write may have happened: repeating `add` with the same job id or `apply` with the same
+token is safe.
 """
 
 from dataclasses import dataclass
@@ -33,20 +33,18 @@ from outlast.store.contract.queues import Queues
 from outlast.store.contract.reservations import Reservations
 from outlast.store.contract.runs import Runs
 from outlast.store.contract.schedules import Schedules
-from outlast.store.contract.transfer import Moving
+from outlast.store.contract.transfer import Transfers
 from outlast.store.contract.workers import Workers
 
 
 class Capability(StrEnum):
-    """What some stores can do and others truly cannot; each has tests of its own."""
+    """What some stores support and others cannot; each capability has its own tests."""
 
-    DURABLE = "durable"  # what it holds survives its process
+    DURABLE = "durable"  # its content survives its process
     SHARED = "shared"  # several processes may use it at once
-    TRANSACTIONS = "transactions"  # a caller's own transaction can carry an enqueue or a finish
-    SEALS = "seals"  # a seal holds from one moment on for everybody: see `moving`
-    MAINTENANCE_CHECK = (
-        "chores"  # one look tells whether there is anything to tidy: see `MaintenanceCheck`
-    )
+    TRANSACTIONS = "transactions"  # an enqueue or a finish can join the caller's transaction
+    SEALS = "seals"  # a seal takes effect for all processes at one moment: see `transfer`
+    MAINTENANCE_CHECK = "maintenance_check"  # one cheap read finds due work: `MaintenanceCheck`
 
 
 class Store(
@@ -63,41 +61,48 @@ class Store(
     Notifications,
     AuditReads,
     InsightReads,
-    Moving,
+    Transfers,
     Protocol,
 ):
-    """All of it. Opened before use; closing twice is fine."""
+    """All pages of the contract. Open a store before use; `close` is idempotent."""
 
     @property
-    def capabilities(self) -> frozenset[Capability]: ...
+    def capabilities(self) -> frozenset[Capability]:
+        """What this store supports."""
+        ...
 
     def exists(self) -> bool:
-        """Whether there is something to open; `open` would otherwise create it."""
+        """Return whether the store exists already; `open` creates it otherwise."""
         ...
 
     async def open(self) -> None:
-        """Create or migrate what is needed; refuses a store that is foreign or newer."""
+        """Create or migrate the schema and connect.
+
+        Raises ForeignStore for a database of another application and SchemaTooNew for a schema of
+        a later release.
+        """
         ...
 
     async def close(self) -> None:
-        """Finish what was asked and let go of everything."""
+        """Finish the submitted writes, release all locks and disconnect."""
         ...
 
 
 @runtime_checkable
 class Migratable(Protocol):
-    """A store, or what it is built on, with something that only `db migrate` does: whoever works
-    with it needs no right to that."""
+    """A store with an explicit migration, so that workers need no right to change the schema."""
 
     async def migrate(self) -> None:
-        """Harmless when all is as it should be."""
+        """Bring the schema up to date; no-op if it is."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollingDefaults:
-    """The defaults of two settings: a store that nothing wakes, and that is paid by the request,
-    wants them rarer."""
+    """Defaults of the worker settings `poll` and `tick`.
+
+    A store without notifications, or with a price per request, raises them.
+    """
 
     poll: timedelta
     tick: timedelta
@@ -105,14 +110,16 @@ class PollingDefaults:
 
 @runtime_checkable
 class HasPollingDefaults(Protocol):
-    """A store with a rhythm of its own."""
+    """A store with its own defaults for polling."""
 
     @property
-    def polling_defaults(self) -> PollingDefaults: ...
+    def polling_defaults(self) -> PollingDefaults:
+        """The defaults of this store."""
+        ...
 
 
 async def check_maintenance(store: Store, *, abandoned: timedelta) -> MaintenanceDue:
-    """What there is to tidy; where a store cannot say it at one look, everything may be."""
+    """Return which maintenance is due; all kinds, if the store has no maintenance check."""
     if Capability.MAINTENANCE_CHECK not in store.capabilities:
         return MaintenanceDue()
     return await cast("MaintenanceCheck", store).maintenance_due(abandoned=abandoned)

@@ -1,4 +1,4 @@
-"""The contract for whoever proves a store's own history: everything, raw, page by page."""
+"""Contract: raw reads for `outlast verify`."""
 
 from typing import Protocol
 
@@ -6,24 +6,24 @@ from outlast.core.audit.model import DanglingRecord, JobAudit
 
 
 class AuditReads(Protocol):
-    """What `verify` asks. Nothing is written, and whoever works meanwhile is not kept waiting."""
+    """Read everything a store holds, page by page; writes nothing and blocks no writer."""
 
     async def job_count(self) -> int:
-        """How many jobs there are, whatever state they are in."""
+        """Return the number of jobs in any state."""
         ...
 
     async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
-        """The next jobs by `seq`, each with all that is held of it; `after` pages on.
+        """Return the next jobs by `seq`, each with everything stored about it.
 
-        One page is one moment: no two facts in it are from before and after a write. Broken
-        records are shown as they are; what cannot be read as a moment is None.
+        A page is one snapshot. `after` is the `seq` of the last job seen. Broken records are
+        returned as they are; a value that is not a valid time is None.
         """
         ...
 
     async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:
-        """What belongs to no job, and what is there more often than it may be.
+        """Return up to `limit` records of each kind that belong to no job or exist too often.
 
-        Up to `limit` of each kind; each one was so at one moment. A key or slot whose job is gone
-        is none: they outlive their jobs for ever. The cost grows with the store.
+        Each one was in that state at one moment. Keys and slots of deleted jobs are not dangling:
+        they stay for ever. The cost grows with the store.
         """
         ...

@@ -1,4 +1,4 @@
-"""The contract of records: small documents that templates and settings share."""
+"""Contract: small versioned documents, used by templates and settings."""
 
 from typing import Protocol
 
@@ -6,27 +6,29 @@ from outlast.core.document import Document
 
 
 class Documents(Protocol):
-    """Documents by kind and key, each written only by whoever knows its last version."""
+    """Documents by kind and key, written by compare-and-swap."""
 
     async def document(self, kind: str, key: str) -> Document | None:
-        """The record as it stands; None if there is none."""
+        """Return the document, or None."""
         ...
 
     async def documents(self, kind: str) -> list[Document]:
-        """All of one kind, by key."""
+        """Return all documents of a kind, by key."""
         ...
 
     async def swap(
         self, kind: str, key: str, *, expected: int | None, value: str | None
     ) -> Document | None:
-        """Write `value` if the record's version is `expected`; None: if there is no record.
+        """Write `value` if the version is `expected`; None as version expects no document.
 
-        Answers the record as written; without a value, the one that is gone. None means that
-        somebody was quicker, and nothing was written. Of many at once one wins.
+        Returns the document as written; without a value, the one that was deleted. Returns None
+        and writes nothing if the version differs: of concurrent swaps one succeeds.
 
-        Versions rise with every write and none is ever given twice in a store, so a record that
-        was deleted and created anew does not fit what was expected of the old one. While a record
-        is there, `updated_at` rises with every write, also when the wall clock was set back.
-        InvalidArgument if it is no name, no key, no JSON, or over 256 KiB.
+        Versions rise with every write and no version is used twice in a store, so a document that
+        was deleted and created again does not match the old version. `updated_at` rises with
+        every write, even when the wall clock is set back.
+
+        Raises InvalidArgument for an invalid kind or key, for text that is not JSON, or over
+        256 KiB.
         """
         ...

@@ -1,10 +1,10 @@
-"""The contract for groups: jobs that are watched, started and stopped together.
+"""Contract: groups, jobs that are started, watched and stopped together.
 
 A member is a job added with `member=True` and the group's id; a `group_id` alone makes none. It is
-stored `blocked` and runs when its group says so. The write that ends a member, whoever makes it,
-does with it what `core.group.after` says: in a sequential group the next member is unblocked, and
-where a failure stops the group it closes, which leaves a `group_stopped` event on that member.
-Those left over in a closing group are then ended in small batches by whoever sweeps.
+stored `blocked` and runs when its group allows it. The write that ends a member also applies
+`core.group.action_after_member`: it unblocks the next member of a sequential group, or closes the
+group and records a `group_stopped` event on that member. Maintenance then ends the remaining
+members of a closing group in small batches.
 """
 
 from collections.abc import Sequence
@@ -19,64 +19,67 @@ class Groups(Protocol):
     """Groups from their first member to their last."""
 
     async def add_group(self, group: NewGroup) -> bool:
-        """Store a group without members; False if one of that id is there, which stays as it is.
+        """Store a group without members; return False and change nothing if its id is known.
 
-        InvalidGroup if it cannot be stored. Its members follow by `add`, which refuses them when
-        there is no such group, or it is sealed, or it closes; a refused one takes no key.
+        Its members follow by `add`, which refuses them if the group does not exist, is sealed or
+        is closing; a refused member claims no key. Raises InvalidGroup if the group is invalid.
         """
         ...
 
     async def seal_group(self, group_id: str) -> bool:
-        """It is complete: in one write unblock all members, or the first of a sequential one.
+        """Declare the group complete and unblock all members, or the first of a sequential group.
 
-        Unblocked members are `scheduled`, and queued by the next claim if they are due. False,
-        and nothing is written, unless exactly `total` members are stored and it does not close.
-        True and no more for one that is sealed already.
+        Atomic. Unblocked members are `scheduled`, and the next claim queues those that are due.
+        Returns False and writes nothing unless exactly `total` members are stored and the group
+        is not closing. Returns True for a group that is sealed already.
         """
         ...
 
     async def stop_group(self, group_id: str, *, reason: str | None, skip: bool = False) -> bool:
-        """Close it, sealed or not; True if this call did.
+        """Close the group, sealed or not; return True if this call closed it.
 
-        False if it closes already, is over, or does not exist. No member of it starts a run
-        because of an end from now on; those left over are for whoever sweeps.
+        Returns False if it is closing already, is over, or does not exist. From now on no end of a
+        member unblocks another; maintenance ends the remaining members.
         """
         ...
 
     async def group(self, group_id: str) -> Group | None:
-        """The group as it stands at one moment; None if there is none."""
+        """Return the group with the counts of its members, from one snapshot, or None."""
         ...
 
     async def find_groups(self, *, limit: int, before: int | None = None) -> list[Group]:
-        """Groups at one moment, the newest `seq` first; `before` pages on from the last seen."""
+        """Return groups from one snapshot, the newest `seq` first.
+
+        `before` is the `seq` of the last group seen.
+        """
         ...
 
     async def groups_finished(self, group_ids: Sequence[str]) -> list[bool | None]:
-        """Whether each one is over, in the order asked; None where there is none.
+        """Return whether each group is over, in the order asked; None for an unknown id.
 
-        The same as `group(…).is_over`, at a cost that does not grow with its members.
+        The same as `group(…).is_over`, at a cost that does not grow with the members.
         """
         ...
 
     async def closing_groups(self, *, limit: int) -> list[ClosingGroup]:
-        """Groups that close and were not swept, the earliest first."""
+        """Return closing groups that are not marked closed, the earliest first."""
         ...
 
     async def remaining_members(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
-        """Members of a closing group that still wait; if it stops, also those that run unasked.
+        """Return waiting members of a closing group; if it stops, also running ones.
 
-        In the order in which they were stored; `after` pages on from the `seq` of the last one
-        seen. Nothing for a group that does not close.
+        Running members with a cancel request are left out. The order is that of storage; `after`
+        is the `seq` of the last member seen. Empty for a group that is not closing.
         """
         ...
 
     async def mark_groups_closed(self, *, limit: int) -> int:
-        """Forget, for `closing_groups`, up to `limit` whose members have all ended; how many."""
+        """Mark up to `limit` closing groups whose members have all ended; return how many."""
         ...
 
     async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
-        """Stop up to `limit` groups that were stored that long ago and never sealed; how many.
+        """Stop up to `limit` groups stored that long ago and never sealed; return how many.
 
-        Whoever was to fill them has gone: the reason is `never_completed`.
+        The process that was to fill them is gone. The reason is `never_completed`.
         """
         ...

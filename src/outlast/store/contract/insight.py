@@ -1,4 +1,4 @@
-"""The contract's reads for people: how the whole store stands, and why one job waits."""
+"""Contract: reads for people, such as the state of the store and why a job waits."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -10,27 +10,27 @@ from outlast.core.overview import Overview
 
 
 class InsightReads(Protocol):
-    """Each answer is one consistent moment; none of them changes anything."""
+    """Each result is one snapshot; nothing is written."""
 
     async def overview(self, *, span: timedelta) -> Overview:
-        """What waits and runs now, by queue and type, and what ended within the last `span`.
+        """Return what waits and runs now, by queue and type, and what ended within `span`.
 
-        It costs what is live and what ended lately, not what is kept.
+        The cost grows with live and recently ended jobs, not with history.
         """
         ...
 
     async def wait_facts(self, job_id: JobId) -> WaitFacts | None:
-        """All that decides when this job is taken; None if there is no such job.
+        """Return everything that decides when this job is claimed; None if it does not exist.
 
-        Ahead of it are the jobs of its queue that a claim of every type would take before it,
+        Ahead of it are the jobs of its queue that a claim of every type would select first,
         counted up to `MOST_AHEAD` + 1.
         """
         ...
 
     async def describe(self) -> Mapping[str, str]:
-        """What an operator should know of the store, in a few words each."""
+        """Return what an operator should know about the store, a few words per entry."""
         ...
 
     async def health_warnings(self) -> list[str]:
-        """What an operator should worry about; empty when all is well."""
+        """Return warnings for the operator; empty if the store is healthy."""
         ...

@@ -5,22 +5,22 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
-from outlast.core.decide import Change
+from outlast.core.change import Change
 from outlast.core.ids import JobId
 from outlast.core.job import Job, NewJob
 from outlast.core.run import Claim, Lease, LeaseHolder
 from outlast.core.state import State
 
-PROMOTED_AT_ONCE: Final = 10_000
-"""How many jobs one claim promotes at most; more that fall due together take several claims."""
+MAX_PROMOTED_PER_CLAIM: Final = 10_000
+"""Most due jobs that one claim promotes; more of them take several claims."""
 
 
 class Added(NamedTuple):
-    """What became of one job given to `add`.
+    """Result of `add` for one job.
 
-    `created`: it was stored by this call. Otherwise `id` is the job that stands in its place: the
-    one that holds the key or slot (the root of its chain), or itself if it was stored before.
-    `refused`: the store cannot keep it, and says why; nothing of it was written.
+    `created` is True if this call stored it. Otherwise `id` is the job in its place: the holder of
+    its key or slot (the root of that chain), or the job itself if it was stored before. `refused`
+    says why the store cannot keep it; nothing of it was written then.
     """
 
     id: JobId
@@ -30,7 +30,7 @@ class Added(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """What became of one lease given to `renew`."""
+    """Result of `renew` for one lease."""
 
     held: bool
     cancel_requested: bool = False
@@ -38,17 +38,17 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which jobs `find` lists; what is None does not matter."""
+    """Jobs that `find` lists; None matches every job."""
 
     states: frozenset[State] | None = None
     queue: str | None = None
     type: str | None = None
-    group: str | None = None  # the id of a group: its members, every link of a chain
-    key: str | None = None  # the chains that hold this key, in any bucket, or this active key
-    prefix: str | None = None  # how its id begins
+    group: str | None = None  # id of a group: its members, every link of a chain
+    key: str | None = None  # chains that hold this key, in any bucket, or this active key
+    prefix: str | None = None  # first characters of the job id
 
     def fits(self, job: Job) -> bool:
-        """Whether the job fits, as far as it can be told from the job alone."""
+        """Return whether the job matches, ignoring `group` and `key`."""
         return (
             (self.states is None or job.state in self.states)
             and (self.queue is None or job.queue == self.queue)
@@ -61,21 +61,23 @@ class Jobs(Protocol):
     """Jobs from their enqueue to their end."""
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
-        """Store each job with its keys and slot; answers come in the order given.
+        """Store each job with its keys and slot; return the results in the order given.
 
-        Atomic per job. A job due now (no delay, `at` not in the future) is `queued`, any other
-        `scheduled`; its `created_at` is the store's now. In a `position` queue it is placed after
-        the last waiting job of its priority, in the order given. If its slot, its key or its
-        active key is taken (asked in that order) it is not stored, and the holder's id comes
-        back; of two in one call, or in two processes, one wins. Adding an id that is stored
-        already changes nothing, whatever else it asks; a taken key is answered before a fault is
-        looked for. `retry_of` must name a finished job without a successor, and gives the new job
-        that chain's root; the job before it gets the event `retried`, with the new id as detail.
+        Atomic per job. A job that is due is `queued`, any other `scheduled`; its `created_at` is
+        the store's time. In a `position` queue it goes behind the last waiting job of its
+        priority, in the order given.
+
+        A job whose slot, key or active key (checked in that order) has a holder is not stored, and
+        the holder's id is returned. Of two such jobs in one call, or in two processes, one wins.
+        Adding a stored id again changes nothing. A taken key is reported before any other fault.
+
+        `retry_of` must name a finished job without a successor. The new job joins its chain, and
+        that job gets the event `retried` with the new id as detail.
         """
         ...
 
     async def get(self, job_ids: Sequence[JobId]) -> list[Job | None]:
-        """Each job as it stands, in the order asked; None where there is none."""
+        """Return each job, in the order asked; None for an unknown id."""
         ...
 
     async def claim(
@@ -88,95 +90,100 @@ class Jobs(Protocol):
         prefetch: int = 0,
         lease: timedelta,
     ) -> list[Claim]:
-        """Take up to `limit` jobs of these types, and up to `prefetch` more, in claim order.
+        """Claim up to `limit` jobs of these types, and up to `prefetch` more, in claim order.
 
-        First promotes what is due in any queue (`scheduled` and `retry_wait` → `queued`). Claim
+        First promotes due jobs of any queue (`scheduled` and `retry_wait` → `queued`). The claim
         order is `priority DESC, position, available_at, created_at, seq` over the queued jobs.
-        Taking a job raises its token by one, opens its run and starts its lease in one atomic
-        step; a job goes to one claimer only. Left out: jobs past their start deadline (it counts
-        for the first start alone), and `once` jobs whose name runs already, in any queue, or was
-        taken earlier in this claim. Beyond `limit` only `lease` jobs without a lost run are taken
-        and others passed over, for those may be taken before there is room to run them.
+        Claiming a job raises its token by one, opens its run and starts its lease, atomically; a
+        job goes to one claim only.
 
-        Of a paused queue nothing is taken. Of one with a `concurrency` so many are that its open
-        runs never exceed it, whoever claims, and none beyond `limit`.
+        Not claimed are jobs past their start deadline, which applies to the first start alone, and
+        `once` jobs whose name runs in any queue or was claimed earlier in this call. Beyond
+        `limit` only `lease` jobs without a lost run are claimed, because they wait in the worker
+        for a free slot; others are passed over.
+
+        A paused queue yields nothing. Of a queue with a `concurrency` no claim raises the number
+        of open runs above it, and none goes beyond `limit`.
         """
         ...
 
     async def apply(self, changes: Sequence[Change]) -> list[bool]:
         """Write each change whose token is current and whose guard holds; True where it did.
 
-        Atomic per change: the run it closes, the place or end of the job, its successor, its
-        active key (freed, or handed to the successor) and its event. False means that the job
-        has moved on: nothing was written for it, except that a refused write of a former holder
-        (guard `open`) leaves a `late_write_refused` event. False also answers a change that
-        cannot be kept (a result that is no JSON or over 256 KiB, an error over 64 KiB, a log path
-        over 4,096 characters, an exit code over 32 bits, text that cannot be stored); then
-        nothing is left.
+        Atomic per change: the run it closes, the new state of the job, its successor, its active
+        key (freed, or passed to the successor) and its event. Changes are applied in the order
+        given, also when two concern one job.
 
-        A change that closes a run writes its exit code and log path, once and with the end.
+        False means that the job has moved on. Nothing is written then, except that a refused write
+        of a former holder (guard `open`) records a `late_write_refused` event. False also answers
+        a change that cannot be stored: a result that is not JSON or over 256 KiB, an error over
+        64 KiB, a log path over 4,096 characters, an exit code over 32 bits, or invalid text.
 
-        Changes are applied in the order given, also when two concern one job. A job put back
-        keeps its place in its queue; with a delay it is due that much later. A successor goes
-        behind the waiting jobs of its priority; where one follows already, a change of an ended
-        job is refused, and one of a job adrift ends it and leaves the successor as it is.
+        A change that closes a run writes its exit code and log path once, with the end. A released
+        job keeps its position in its queue; with a delay it is due that much later. A successor
+        goes behind the waiting jobs of its priority. If the job has a successor already, a change
+        of an ended job is refused; one of a detached job ends it and keeps the successor.
 
-        A change with a `place` brings a waiting job exactly there among the waiting jobs of its
-        queue and priority, whatever their state; the order of all others stays. Nobody's position
-        becomes 0 by it. False if its target does not wait, is of another queue or priority, or is
-        the job itself. A swap exchanges two positions. A change with an `edit` writes what it
-        gives; params only of a job that was never claimed, else it answers False. With another
-        priority the job goes behind the waiting ones of that priority (in a `scheduled` queue by
-        its due time); with another due time it is due then, by the store's clock.
+        A change with a `place` moves a waiting job exactly there among the waiting jobs of its
+        queue and priority, whatever their state; the order of the others stays, and no position
+        becomes 0. It is refused if its target does not wait, has another queue or priority, or is
+        the job itself. A swap exchanges two positions.
+
+        A change with an `edit` writes the given fields; params only of a job that was never
+        claimed. With another priority the job goes behind the waiting jobs of that priority (in a
+        `scheduled` queue by its due time). A new due time counts by the store's clock.
         """
         ...
 
     async def renew(self, leases: Sequence[Lease], *, span: timedelta) -> list[Renewal]:
-        """Extend each lease whose token is current to `span` from now, lapsed or not."""
+        """Extend each lease whose token is current to `span` from now, even an expired one."""
         ...
 
     async def expired_leases(self, *, limit: int) -> list[Job]:
-        """Running jobs whose lease is over, the longest lapsed first."""
+        """Return running jobs whose lease has expired, the longest expired first."""
         ...
 
     async def missed_start_deadline(self, *, limit: int) -> list[Job]:
-        """Queued jobs past their start deadline and never started, the earliest first."""
+        """Return queued jobs that never started and are past their start deadline.
+
+        The earliest deadline comes first.
+        """
         ...
 
     async def promote_due(self, *, limit: int) -> int:
-        """Move up to `limit` due jobs to `queued`, the earliest due first; how many it moved."""
+        """Move up to `limit` due jobs to `queued`, the earliest first; return how many moved."""
         ...
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        """The next jobs of one queue in claim order; changes nothing.
+        """Return the next jobs of a queue in claim order; changes nothing.
 
-        What is due and would be promoted by the next claim counts as `queued`. It is the order
-        alone: whether anything may be taken now does not matter.
+        Due jobs that the next claim would promote count as `queued`. Pause, concurrency and other
+        obstacles to a claim are ignored.
         """
         ...
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:
-        """Jobs that fit, the newest `seq` first; `before` pages on from the last one seen.
+        """Return jobs that match, the newest `seq` first; `before` is the last `seq` seen.
 
-        A job adrift (see `RecoveryReads`) is listed only where no state is asked for.
+        A detached job (see `RecoveryReads`) is listed only if the filter has no states.
         """
         ...
 
     async def counts(self) -> Mapping[tuple[str, State], int]:
-        """How many jobs each queue has in each state; nothing for none."""
+        """Return the number of jobs by queue and state; entries of 0 are left out."""
         ...
 
     async def chain(self, job_id: JobId) -> list[Job]:
-        """The whole retry chain this job belongs to, root first; empty if there is no such job."""
+        """Return the retry chain of this job, root first; empty for an unknown id."""
         ...
 
     async def prune(self, *, older_than: timedelta, limit: int) -> int:
         """Delete up to `limit` chains that ended that long ago, with their runs and events.
 
-        Only whole chains whose last job succeeded, was skipped or cancelled: never a dead letter
-        or a failure. Members of a group stay until it is over, and its record goes with the last
-        of them. Keys and slots stay for ever, so that nothing is ever repeated. Answers how
-        many jobs went. Workers that stopped that long ago, or were last seen then and are not
-        alive, leave the list too; their runs still name them.
+        Only whole chains whose last job succeeded, was skipped or was cancelled; never a dead
+        letter or a failure. Members of a group stay until it is over, and its record goes with the
+        last of them. Keys and slots stay for ever, so that no job is ever repeated. Workers that
+        stopped that long ago, or were last seen then and are not alive, are removed from the
+        registry; their runs still name them. Returns the number of deleted jobs.
         """
         ...

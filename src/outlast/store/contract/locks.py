@@ -9,31 +9,33 @@ class HeldLock(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether somebody else has it by now: its connection broke, and another was quicker."""
+        """Whether the lock was lost: its connection broke and another process acquired it."""
         ...
 
     async def release(self) -> None:
-        """Let go of it; twice is fine."""
+        """Release the lock; idempotent."""
         ...
 
 
 class Locks(Protocol):
-    """Names that one process has at a time: getting one proves that whoever had it is gone."""
+    """Locks that end with their process: acquiring one proves that its former holder is dead."""
 
     async def acquire_lock(self, name: str, *, shared: bool = False) -> HeldLock | None:
-        """Take the lock of that name at once; None if somebody living holds it.
+        """Acquire the lock of that name without waiting; None if another holder has it.
 
-        `shared`: together with all who share it too; None only if somebody holds it alone.
+        A `shared` lock admits other shared holders and excludes an exclusive one.
 
-        It is held until it is released, the store is closed or the process ends, however it ends;
-        then it is free at once. Two holds of one name exclude each other within a process too,
-        and no process that this one starts or forks keeps it. InvalidArgument if it is no name.
+        The lock is held until it is released, the store is closed or the process ends in any way;
+        it is free at once after that. Two exclusive locks of one name exclude each other within a
+        process too. Processes that this one starts or forks do not keep it. Raises
+        InvalidArgument for an invalid name.
         """
         ...
 
     async def free_locks(self, names: Collection[str]) -> frozenset[str]:
-        """Those that nobody holds, at this moment; whoever acts on it takes the lock first.
+        """Return the names whose lock is free at this moment.
 
-        Looking takes each of them for a moment: whoever wants one just then waits or tries again.
+        The check acquires each lock for an instant, so another process may fail to acquire it just
+        then. Acquire the lock before acting on the result.
         """
         ...

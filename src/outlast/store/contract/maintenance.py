@@ -9,36 +9,36 @@ from outlast.core.job import Job
 
 
 class RecoveryReads(Protocol):
-    """What recovery looks for. Only `held` ever finds anything in a store nobody has broken.
+    """Reads for recovery. Only `running_under_other_boots` finds anything in an intact store.
 
-    The lists come in the order in which the jobs were stored; `after` pages on from the `seq` of
-    the last one seen.
+    Lists are in the order of storage; `after` is the `seq` of the last job seen.
     """
 
     async def running_under_other_boots(
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
-        """Running jobs held under another boot than `besides`: by that instance, or by anybody.
+        """Return running jobs whose lease holder has another boot id than `besides`.
 
-        The holder of one whose worker is not known is None, and belongs to no instance.
+        With `instance_id` only those of that instance. The holder of a job whose worker record is
+        missing is None, and it belongs to no instance.
         """
         ...
 
     async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
-        """Jobs that neither wait, nor have an open run, nor have ended.
+        """Return jobs that neither wait, nor have an open run, nor have ended.
 
-        Each is shown as `running`, under the token of its last run (0 if it has none), with the
-        failures and losses that its runs and its chain bear out. Its place is lost: priority 0,
-        and a change that puts it back puts it behind the others.
+        Each is returned as `running`, with the token of its last run (0 without one) and the
+        failures and losses that its runs and its chain prove. Its position is lost: it has
+        priority 0, and a change that puts it back puts it behind the others.
         """
         ...
 
     async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
-        """Jobs of `linked` delivery that ended `failed` and have no successor."""
+        """Return jobs of `linked` delivery that ended `failed` and have no successor."""
         ...
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
-        """Delete up to `limit` closed runs whose job is gone, and answer what was recorded.
+        """Delete up to `limit` closed runs whose job is gone; return the recorded events.
 
         Atomic per run: its event `orphan_run_removed`, of no job, holds a copy of it as JSON.
         """
@@ -47,24 +47,31 @@ class RecoveryReads(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceDue:
-    """What somebody should look at. What is False needs no look: there is nothing of it."""
+    """Kinds of maintenance that may have work; False means that there is none."""
 
-    lapsed: bool = True  # running jobs whose lease is over
-    overdue: bool = True  # queued jobs past their start deadline
-    held: bool = True  # queues that a reservation holds
-    groups: bool = True  # groups that close, or that nobody completed in time
-    deserted: bool = True  # running jobs of a worker of which no process is left
+    expired_leases: bool = True  # running jobs whose lease has expired
+    missed_deadlines: bool = True  # queued jobs past their start deadline
+    reservations: bool = True  # active reservations
+    groups: bool = True  # closing groups, or groups that were never sealed in time
+    dead_workers: bool = True  # running jobs of a worker without a live process
 
     def __bool__(self) -> bool:
-        return self.lapsed or self.overdue or self.held or self.groups or self.deserted
+        """Return whether any kind is due."""
+        return (
+            self.expired_leases
+            or self.missed_deadlines
+            or self.reservations
+            or self.groups
+            or self.dead_workers
+        )
 
 
 class MaintenanceCheck(Protocol):
-    """The capability CHORES."""
+    """The capability MAINTENANCE_CHECK."""
 
     async def maintenance_due(self, *, abandoned: timedelta) -> MaintenanceDue:
-        """Everything there is to tidy now, in one question: an idle worker asks it every second.
+        """Return which kinds of maintenance are due; cheap, an idle worker calls it every second.
 
-        `abandoned` is when an incomplete group counts as nobody's.
+        `abandoned` is the age at which an unsealed group counts as never completed.
         """
         ...

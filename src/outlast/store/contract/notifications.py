@@ -7,15 +7,15 @@ from typing import Protocol
 
 
 class Topic(StrEnum):
-    """What a listener wants to be woken for."""
+    """What a subscriber wants to be notified of."""
 
-    WORK = "work"  # a job may be there to be claimed
-    ENDED = "ended"  # a job has ended, or a direct one was taken
-    CANCELLED = "cancelled"  # a running job was asked to stop
+    WORK = "work"  # a job may be ready to be claimed
+    ENDED = "ended"  # a job has ended, or a direct job was claimed
+    CANCELLED = "cancelled"  # a running job has a cancel request
 
 
 class Notifications(Protocol):
-    """Wake-ups. They make things quick; polling makes them true."""
+    """Notifications reduce latency; polling guarantees progress."""
 
     def subscribe(
         self,
@@ -23,19 +23,19 @@ class Notifications(Protocol):
         *,
         topics: Collection["Topic"] = frozenset(Topic),
     ) -> Callable[[], None]:
-        """Call `wake` soon after a commit that concerns one of the topics, whoever made it.
+        """Call `wake` soon after a commit of any process that concerns one of the topics.
 
-        On any thread, and it must be quick. A hint may be missed, come late, or be about nothing.
-        The answer unsubscribes; leaving twice is fine.
+        The call comes on any thread, so `wake` must return quickly. A notification may be lost,
+        late or about nothing. Returns the function that unsubscribes, which is idempotent.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What a commit may have changed: queues with new work, jobs that ended, cancel requests.
+    """What a commit may have changed: queues with new work, ended jobs, cancel requests.
 
-    A queue without a name stands for one that is not known.
+    The queue `""` stands for a queue that is not known.
     """
 
     queues: frozenset[str] = frozenset()
@@ -44,8 +44,10 @@ class Notification:
 
     @property
     def topics(self) -> frozenset[Topic]:
-        """What it is about."""
-        about = ((Topic.WORK, self.queues), (Topic.ENDED, self.ended))
-        return frozenset(
-            topic for topic, is_so in (*about, (Topic.CANCELLED, self.cancelled)) if is_so
+        """The topics that it concerns."""
+        flags = (
+            (Topic.WORK, self.queues),
+            (Topic.ENDED, self.ended),
+            (Topic.CANCELLED, self.cancelled),
         )
+        return frozenset(topic for topic, is_set in flags if is_set)

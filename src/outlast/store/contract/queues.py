@@ -10,53 +10,53 @@ from outlast.core.queue import Pause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """How a named queue orders its jobs and how many run at once. Not set: `scheduled`, no limit.
+    """Order and concurrency limit of a named queue; a queue that was never set has the defaults.
 
-    `pause` is how it stands, None when it is not paused; `set_queue` does not write it.
+    `pause` is the present pause, None if the queue is not paused; `set_queue` does not write it.
     """
 
     name: str
     ordering: Ordering = Ordering.SCHEDULED
     gap: int = GAP
-    concurrency: int | None = None  # how many of its jobs run at a time, anywhere; None: no limit
+    concurrency: int | None = None  # most open runs of the queue in all workers; None: no limit
     pause: Pause | None = None
 
 
 class Queues(Protocol):
-    """Named orders."""
+    """Settings of named queues."""
 
     async def set_queue(self, queue: Queue) -> None:
-        """Create the queue or change it; jobs that wait keep their positions.
+        """Create or change the queue; waiting jobs keep their positions.
 
-        A pause stays as it is, and so do runs over a lowered limit.
+        A pause stays as it is. Open runs above a lowered limit continue.
         """
         ...
 
     async def queue(self, name: str) -> Queue:
-        """The queue as set, or its defaults. A pause whose time has passed is none."""
+        """Return the queue as set, or its defaults; an expired pause is None."""
         ...
 
     async def queues(self) -> list[Queue]:
-        """Every queue that was ever set or paused, by name."""
+        """Return every queue that was ever set or paused, by name."""
         ...
 
     async def pause(self, name: str, *, reason: str | None, span: timedelta | None) -> None:
-        """Let nothing of this queue be claimed until it is resumed, or for `span` from now.
+        """Refuse claims of this queue until it is resumed, or for `span` from now.
 
-        What runs goes on, and jobs may be added. Pausing again replaces reason and time. Atomic
-        with its event `paused` of the queue, whose detail is the end of the pause, if it has one.
+        Open runs continue and jobs may be added. Pausing again replaces reason and time. Atomic
+        with the queue's event `paused`, whose detail is the end of the pause, if it has one.
         """
         ...
 
     async def resume(self, name: str) -> bool:
-        """End the pause, with an event `resumed` of the queue. False, and nothing, without one."""
+        """End the pause and record the queue's event `resumed`; False if it is not paused."""
         ...
 
     async def renumber(self, queue: str) -> int:
-        """Make the positions of the waiting jobs even, and answer how many changed.
+        """Space the positions of the waiting jobs evenly; return how many changed.
 
-        All or nothing, and the order stays. In a `position` queue the jobs of each priority get
-        gap, 2 gap, 3 gap …; in a `scheduled` one those that have a position, on their side of 0.
-        If any changed, an event `renumbered` of the queue is recorded.
+        Atomic, and the order stays. In a `position` queue the jobs of each priority get gap,
+        2 gap, 3 gap …; in a `scheduled` queue only jobs with a position, on their side of 0. If
+        any changed, an event `renumbered` of the queue is recorded.
         """
         ...

@@ -1,4 +1,4 @@
-"""The contract of direct runs: a queue held for one job."""
+"""Contract: reservations, a queue held for one direct job."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,11 +11,11 @@ from outlast.core.reservation import NewReservation, Reservation, ReservationId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """What became of one `reserve`.
+    """Result of `reserve`.
 
-    `created`: the reservation and its job were stored by this call. Otherwise nothing was, because
-    of the active `reservation` of that queue, or because the job was stored already or its key or
-    slot has a holder (`existing`), or because the store cannot keep it (`refused` says why).
+    `created` is True if this call stored the reservation and its job. Otherwise nothing was
+    stored, and one field says why: the active `reservation` of that queue, the `existing` job (the
+    job itself, or the holder of its key or slot), or the reason why the job was `refused`.
     """
 
     created: bool
@@ -25,45 +25,49 @@ class Reserved:
 
 
 class Reservations(Protocol):
-    """At most one active per queue, ever.
+    """At most one active reservation per queue.
 
-    While one is, `claim` takes nothing of its queue but its job, if that may be taken at all. Where
-    the queue's `concurrency` is 1 it stays active until its job has ended; anywhere else the claim
-    of the job releases it. Every write that ends the job ends it too: `released`, or `expired`
-    when the run was lost or the caller gone. Renewing the lease of its running job renews it by
-    its own span. It lapses by the clock nobody can set; lapsed, it is obeyed until somebody says so
-    by ending its job (guard `silent`), or, once that was taken, by `free_reservations`.
+    While it is active, `claim` selects only its job from that queue. In a queue with
+    `concurrency` 1 it stays active until its job has ended; in any other the claim of the job
+    releases it. Every write that ends the job ends the reservation too: `released`, or `expired`
+    if the run was lost or the caller is dead. Renewing the lease of its running job renews it by
+    its own span.
+
+    It expires by the monotonic clock. An expired reservation still holds its queue until
+    maintenance ends its job (guard RESERVATION_EXPIRED) or, if the job was claimed before, calls
+    `release_stale_reservations`.
     """
 
     async def reserve(self, new: NewReservation, job: NewJob) -> Reserved:
-        """Hold the job's queue for it, and store it before all others of its priority.
+        """Reserve the job's queue and store the job before all others of its priority.
 
-        Atomic, both or nothing. If the queue is held already, its active reservation comes back:
-        one's own, where the answer to an earlier call was lost. Otherwise the job is stored or
-        not as `add` would.
+        Atomic: both or neither. If the queue is reserved already, its active reservation is
+        returned, which may be the caller's own if an earlier reply was lost. Otherwise the job is
+        stored or refused as by `add`.
         """
         ...
 
     async def extend_reservation(self, reservation_id: ReservationId, *, span: timedelta) -> bool:
-        """Extend it to `span` from now, lapsed or not; False if it is not active any more."""
+        """Extend it to `span` from now, even if expired; False if it is not active any more."""
         ...
 
     async def reservation(self, reservation_id: ReservationId) -> Reservation | None:
-        """The reservation as it stands."""
+        """Return the reservation, or None."""
         ...
 
     async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
-        """The latest first. They go when their job is pruned."""
+        """Return reservations, the latest first; pruning a job deletes its reservations."""
         ...
 
     async def expired_reservations(self, *, limit: int) -> list[Reservation]:
-        """Active ones that nobody has renewed in time, the longest lapsed first."""
+        """Return active reservations past their end, the longest expired first."""
         ...
 
     async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
-        """Let active ones expire that hold a queue for nothing; answers those, as they are now.
+        """Expire active reservations that hold a queue for nothing; return them as written.
 
-        `job_over`: its job has ended, or is gone; only a broken store has any. `handed_back`: it
-        has lapsed, and its job was taken once and waits again, which it goes on to do.
+        Reason `job_over`: the job has ended or is gone, which only a broken store contains.
+        Reason `handed_back`: the reservation has expired and its job was claimed once and waits
+        again; the job keeps waiting.
         """
         ...

@@ -9,42 +9,41 @@ from outlast.core.run import Lease, RunRecord
 
 
 class Runs(Protocol):
-    """The attempts at a job."""
+    """The runs of jobs and the events that were recorded."""
 
     async def runs(self, job_id: JobId) -> list[RunRecord]:
-        """Every run of a job, the first one first, the open one last."""
+        """Return every run of a job, the first one first, the open one last."""
         ...
 
     async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
-        """Keep what each open run says of its progress; the last one counts. True where kept.
+        """Store the progress of each open run; return True where it was stored.
 
-        The text is JSON of at most 4 KiB. Readable as `progress` of the run, and of the job while
-        it runs; it stays with the run when that is closed. False if the run is closed, or the job
-        was claimed again since, or the text cannot be kept. Atomic per report; nothing is left of
-        one that was refused.
+        The text is JSON of at most 4 KiB, and the last report of a run counts. It is the
+        `progress` of the run, also after its end, and of the job while it runs. False if the run
+        is closed, the job was claimed again, or the text is invalid. Atomic per report.
         """
         ...
 
     async def attach(self, lease: Lease, artifacts: Sequence[str]) -> bool:
-        """Append artifacts to the run this lease belongs to, open or closed.
+        """Append artifacts to the run of this lease, open or closed.
 
-        False if there is no such run, or if the job was claimed again since.
+        Returns False if there is no such run or the job was claimed again.
         """
         ...
 
     async def events(self, job_id: JobId | None) -> list[EventRecord]:
-        """Everything unusual that was recorded of a job, oldest first.
+        """Return the events of a job, oldest first.
 
-        None asks for what belongs to no job: what befell queues, and the copies that
-        `remove_orphans` left.
+        None asks for the events of no job: those of queues, and the copies that `remove_orphans`
+        made.
         """
         ...
 
     async def stream(self, *, after: int = 0, limit: int) -> list[EventRecord]:
-        """The next `limit` events of everybody, in the order of their ids, from `after` on.
+        """Return the next `limit` events of all jobs by id, after the id `after`.
 
-        Whoever pages on from the last id seen misses nothing, however many write meanwhile: an
-        event becomes visible only when every event with a lower id is, or never will be. What was
-        pruned with its job is gone from here too.
+        Paging on from the last id misses no event, whatever is written meanwhile: an event becomes
+        visible only when every event with a lower id is visible or rolled back. Events of pruned
+        jobs are gone.
         """
         ...

@@ -1,10 +1,10 @@
-"""The contract of schedules and their slots.
+"""Contract: schedules and their slots.
 
-A slot is a row, unique by its series and its moment. It is claimed at most once, for ever, by
-whoever stores a job for it: `fire` for a schedule, `add` for anybody else. What `fire` writes
-without a job (missed, coalesced, overlap) is no claim: one `add` may still take such a slot, and
-its row is `manual` from then on, as is the row of any slot that `add` takes. When a job that holds
-a slot ends because it could not start in time, the same write makes the slot `skipped`.
+A slot is a row, unique by series and time. It is claimed at most once, for ever, by the operation
+that stores a job for it: `fire` for a schedule, `add` for any other caller. A slot that `fire`
+writes without a job (missed, coalesced, overlap) is not claimed: one `add` may still claim it. The
+row of a slot that `add` claims is `manual`. If the job of a slot ends because it could not start in
+time, the same write makes the slot `skipped`.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ from outlast.core.schedule import Firing, Plan, Schedule, SlotRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What is to be triggered, by the store's clock, and when the next one after these will be."""
+    """Schedules to trigger, the store's time, and the next trigger after these."""
 
     now: datetime
     schedules: Sequence[Schedule]
@@ -27,18 +27,18 @@ class Due:
 
 
 class FireResult(StrEnum):
-    """What became of one `Firing`."""
+    """Result of `fire` for one firing."""
 
     WRITTEN = "written"  # the slot's row, its job if it has one, and the schedule's next slot
-    TAKEN = "taken"  # somebody had the slot; the schedule goes on to the next, and nothing else
+    TAKEN = "taken"  # the slot has a row already; only the schedule advances
     STALE = "stale"  # the schedule is not as expected; nothing was written
     BUSY = "busy"  # the job's key or active key is taken; nothing was written
-    REFUSED = "refused"  # no store can keep such a job; nothing was written
+    REFUSED = "refused"  # the job cannot be stored; nothing was written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetSchedule:
-    """A schedule as it shall be: what somebody plans, and the slot that comes next by it."""
+    """A schedule to write: its plan and the next slot by that plan."""
 
     plan: Plan
     next_slot: datetime | None
@@ -46,59 +46,59 @@ class SetSchedule:
 
 
 class Schedules(Protocol):
-    """Schedules, and the slots of their past."""
+    """Schedules and their slots."""
 
     async def now(self) -> datetime:
-        """What time it is by the store's clock."""
+        """Return the time of the store's clock."""
         ...
 
     async def set_schedule(
         self, schedule_id: str, *, expected: int | None, value: SetSchedule | None
     ) -> Schedule | None:
-        """Write it if its version is `expected`; None: if there is none of that id.
+        """Write the schedule if its version is `expected`; None as version expects none.
 
-        Answers the schedule as written; without a value, the one that is gone, whose slots stay.
-        None means that somebody was quicker, or that another schedule has the name; nothing was
-        written then. Versions are as those of records: they rise with every write and none is
-        given twice. Triggers raise no version, and nothing but them changes `last_triggered_at`.
+        Returns the schedule as written; without a value, the deleted one, whose slots stay.
+        Returns None and writes nothing if the version differs or another schedule has the name.
+        Versions rise with every write and none is used twice, as those of documents. A trigger
+        raises no version, and only triggers change `last_triggered_at`.
         """
         ...
 
     async def schedule(self, name: str) -> Schedule | None:
-        """The schedule of that name, or of that id; None if there is none."""
+        """Return the schedule of that name or id, or None."""
         ...
 
     async def schedules(self, *, after: str = "", limit: int) -> list[Schedule]:
-        """The next ones by name; `after` pages on from the last name seen."""
+        """Return the next schedules by name; `after` is the last name seen."""
         ...
 
     async def due_schedules(self, *, ahead: timedelta = ZERO, limit: int) -> Due:
-        """Enabled schedules whose trigger is due by then, the earliest first; at one moment.
+        """Return enabled schedules that trigger by `ahead` from now, the earliest first.
 
-        It costs what is due, not what is kept.
+        One snapshot. The cost grows with the due schedules, not with all.
         """
         ...
 
     async def fire(self, firings: Sequence[Firing]) -> list[FireResult]:
-        """Answer slots, each alone: its row, its job, and where its schedule stands from now on.
+        """Write the slot, the job and the next slot of each firing.
 
-        Atomic per firing, in the order given. One counts only while the schedule is enabled, has
-        that version, and that slot is its next. If the slot has a row, the schedule goes on and
-        that is all. A job is stored as `add` would store it, with its slot; then the slot is the
-        schedule's `last_triggered_at`. Of many who fire one slot, one writes it.
+        Atomic per firing, in the order given. A firing is accepted only while the schedule is
+        enabled, has that version, and that slot is its next. If the slot has a row, only the
+        schedule advances. A job is stored as by `add`, with its slot, which becomes the schedule's
+        `last_triggered_at`. Of concurrent firings of one slot, one writes it.
         """
         ...
 
     async def slots(
         self, series: str, *, before: datetime | None = None, limit: int
     ) -> list[SlotRecord]:
-        """The slots of a series that have a row, the latest first; `before` pages on."""
+        """Return the stored slots of a series, the latest first; `before` is the last time seen."""
         ...
 
     async def slot_rows(self, series: str, moments: Sequence[datetime]) -> list[SlotRecord | None]:
-        """The row of each slot, in the order asked; None where there is none."""
+        """Return the row of each slot, in the order asked; None for a slot without a row."""
         ...
 
     async def running_names(self, names: Collection[str]) -> frozenset[str]:
-        """Which of these names a `once` job runs under now."""
+        """Return the names under which a `once` job runs now."""
         ...

@@ -4,36 +4,37 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
-from outlast.core.decide import Change
+from outlast.core.change import Change
 from outlast.core.job import NewJob
 from outlast.store.contract.jobs import Added
 
 
 class Transaction(Protocol):
-    """A transaction of the store's own kind that a handler writes its effects in.
+    """A database transaction in which a handler writes its effects.
 
-    It holds what it must hold (on SQLite the only write lock), so it is bounded in time.
+    It may hold locks (on SQLite the only write lock), so it is bounded in time.
     """
 
     @property
     def connection(self) -> Any:
-        """The database's own connection object."""
+        """The connection object of the database driver."""
         ...
 
     async def commit(self, changes: Sequence[Change]) -> bool:
         """Apply the changes in this transaction and commit both.
 
-        False if any was refused: then everything is rolled back. TransactionTimeout if its time
-        had run out: it was rolled back already. RunError if somebody ended it meanwhile.
+        Returns False and rolls everything back if any change is refused. Raises
+        TransactionTimeout if the time limit has passed; it was rolled back then. Raises RunError
+        if the handler ended the transaction itself.
         """
         ...
 
     def check(self) -> None:
-        """TransactionTimeout if its time has run out."""
+        """Raise TransactionTimeout if the time limit has passed."""
         ...
 
     async def rollback(self) -> None:
-        """Undo everything; harmless when already over."""
+        """Roll everything back; no-op if the transaction is over."""
         ...
 
 
@@ -41,16 +42,16 @@ class Transactions(Protocol):
     """The capability TRANSACTIONS."""
 
     async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
-        """`add` inside the caller's own open transaction: the jobs exist when it commits.
+        """Add jobs in the caller's open transaction: they exist once it commits.
 
-        A refused job leaves that transaction as it was, and so do taken keys. InvalidArgument if the
-        connection is not one to this store, or has no transaction that could carry a job.
+        A refused job or a taken key leaves that transaction intact. Raises InvalidArgument if the
+        connection is not one to this store, or has no transaction that can carry a job.
         """
         ...
 
     async def begin(self, *, within: timedelta, blocking: bool = False) -> Transaction:
-        """Open a transaction; it is rolled back by itself when `within` has passed.
+        """Begin a transaction that is rolled back when `within` has passed.
 
-        `blocking`: for a handler in a thread, whose connection is used without `await`.
+        `blocking` is for a handler in a thread, which uses the connection without `await`.
         """
         ...

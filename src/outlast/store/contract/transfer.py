@@ -24,12 +24,12 @@ __all__ = [
     "FIRST",
     "MAX_ADDRESS",
     "OPEN",
-    "Moving",
     "Row",
     "StatusChange",
     "TableKind",
     "TransferStage",
     "TransferStatus",
+    "Transfers",
     "allowed_while_sealed",
     "closed_error",
     "from_row",
@@ -53,7 +53,7 @@ class TableKind(StrEnum):
     KEYS = "keys"
     SLOTS = "slots"
     SCHEDULES = "schedules"
-    RECORDS = "records"
+    DOCUMENTS = "documents"
     JOBS = "jobs"  # each with its state row
     RUNS = "runs"
     EVENTS = "events"
@@ -77,10 +77,10 @@ COLUMNS: Final[Mapping[TableKind, tuple[str, ...]]] = {
         "id", "name", "plan", "version", "enabled", "created_at", "updated_at", "next_slot",
         "next_trigger_at", "last_triggered_at",
     ),
-    TableKind.RECORDS: ("kind", "key", "value", "version", "created_at", "updated_at"),
+    TableKind.DOCUMENTS: ("kind", "key", "value", "version", "created_at", "updated_at"),
     TableKind.JOBS: (
         "seq", "id", "type", "name", "queue", "delivery", "params", "max_attempts", "created_at",
-        "slot_at", "start_deadline", "retry_of", "root_id", "group_id", "grp", "template_id",
+        "slot_at", "start_deadline", "retry_of", "root_id", "group_id", "member_of", "template_id",
         "template_at", "schedule_id", "state", "reason", "finished_at", "priority", "position",
         "available_at", "token", "failures", "losses",
     ),
@@ -104,7 +104,7 @@ FIRST: Final[Mapping[TableKind, tuple[Any, ...]]] = {
     TableKind.KEYS: ("", "", ""),
     TableKind.SLOTS: ("", -(2**62)),
     TableKind.SCHEDULES: ("",),
-    TableKind.RECORDS: ("", ""),
+    TableKind.DOCUMENTS: ("", ""),
     TableKind.JOBS: (0,),
     TableKind.RUNS: (0, 0),
     TableKind.EVENTS: (0,),
@@ -144,7 +144,7 @@ def to_row(status: TransferStatus) -> dict[str, Any]:
     return {
         "stage": str(status.stage),
         "other": status.other,
-        "by": status.by,
+        "transfer_id": status.transfer_id,
         "until": _micros(status.until),
         "grace": _micros(status.grace),
     }
@@ -154,9 +154,13 @@ def from_row(row: Row | None) -> TransferStatus:
     """Return the status of a stored row; open if there is none."""
     if row is None:
         return OPEN
-    stage, other, by, until, grace = row
+    stage, other, transfer_id, until, grace = row
     return TransferStatus(
-        stage=TransferStage(stage), other=other, by=by, until=_time(until), grace=_time(grace)
+        stage=TransferStage(stage),
+        other=other,
+        transfer_id=transfer_id,
+        until=_time(until),
+        grace=_time(grace),
     )
 
 
@@ -168,7 +172,7 @@ def _time(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
-class Moving(Protocol):
+class Transfers(Protocol):
     """Operations of a store that `outlast db copy` uses."""
 
     async def transfer_status(self) -> TransferStatus:

@@ -8,26 +8,26 @@ from outlast.core.worker import WorkerInfo, WorkerRecord
 
 
 class Workers(Protocol):
-    """Who runs jobs. For people and for recovery: no claim ever asks it."""
+    """The workers of a store, for people and for recovery; no claim reads it."""
 
     async def register_worker(self, worker: WorkerInfo) -> None:
-        """Put a worker on the list, from now; the same boot again starts anew.
+        """Register a worker from now on; the same boot again starts anew.
 
-        It counts as alive from its first beat.
+        It counts as alive from its first heartbeat.
         """
         ...
 
     async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
-        """Alive until `span` from now, by the clock nobody can set.
+        """Mark the worker alive until `span` from now, by the monotonic clock.
 
-        False if it is not on the list, or was retired: then nothing was written.
+        Returns False and writes nothing if it is not registered or was deregistered.
         """
         ...
 
     async def deregister_worker(self, holder: LeaseHolder) -> None:
-        """It has stopped, in order. Harmless if it is not on the list, or has stopped already."""
+        """Mark the worker stopped; no-op if it is not registered or has stopped already."""
         ...
 
     async def workers(self) -> list[WorkerRecord]:
-        """Everybody on the list, alive or not, the earliest start first."""
+        """Return all registered workers, alive or not, the earliest start first."""
         ...

@@ -80,7 +80,7 @@ async def stand(desk: StoreContext, step: StatusChange) -> bool:
 def _footing(value: Value | None) -> TransferStatus:
     if value is None:
         return OPEN
-    names = ("stage", "other", "by", "until", "grace")
+    names = ("stage", "other", "transfer_id", "until", "grace")
     return from_row([value.get(name) for name in names])
 
 

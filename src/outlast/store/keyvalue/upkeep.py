@@ -36,11 +36,11 @@ async def chores(desk: StoreContext, locks: Locks, *, abandoned: timedelta) -> M
     ]
     lapsed = await desk.engine.ranges([(span, 1) for span in over]) if over else []
     return MaintenanceDue(
-        lapsed=any(lapsed),
-        overdue=bool(overdue),
-        held=any("reservation" in entry.value for entry in queued),
+        expired_leases=any(lapsed),
+        missed_deadlines=bool(overdue),
+        reservations=any("reservation" in entry.value for entry in queued),
         groups=bool(closing or filling),
-        deserted=await _is_deserted(desk, locks, listed),
+        dead_workers=await _is_deserted(desk, locks, listed),
     )
 
 

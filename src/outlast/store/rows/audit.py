@@ -1,4 +1,4 @@
-"""Raw rows into the dossiers and strays that `verify` judges."""
+"""Mappers from raw rows to job audits and dangling records."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -22,11 +22,18 @@ from outlast.core.ids import JobId, RunId
 from outlast.core.state import State
 from outlast.store.rows.jobs import Row
 
-STRAYS: Final = ("audit.orphans", "audit.keys", "audit.slots", "audit.doubles", "audit.turns")
-"""What finds them, statement by statement; each gives kind, rows, what they are about, job."""
+DANGLING_RECORD_STATEMENTS: Final = (
+    "audit.orphans",
+    "audit.keys",
+    "audit.slots",
+    "audit.doubles",
+    "audit.turns",
+)
+"""Statements that find dangling records; their columns are kind, rows, subject and job id."""
 
 
-def dossier(row: Row) -> JobAudit:
+def job_audit(row: Row) -> JobAudit:
+    """Return the job audit of a row."""
     (seq, job_id, delivery, queue, created_at, params_are_json), row = row[:6], row[6:]
     (waiting, running, end), row = (row[:6], row[6:13], row[13:20]), row[20:]
     (root_id, retry_of), before, row = row[:2], row[2:7], row[7:]
@@ -50,7 +57,8 @@ def dossier(row: Row) -> JobAudit:
     )
 
 
-def stray(row: Row) -> DanglingRecord:
+def dangling_record(row: Row) -> DanglingRecord:
+    """Return the dangling record of a row."""
     kind, rows, about, job_id = row
     return DanglingRecord(
         kind=DanglingKind(kind), rows=tuple(json.loads(rows)), about=str(about), job_id=job_id
@@ -95,7 +103,7 @@ def _before(
 
 
 def _each(make: Callable[..., Any], rows: str) -> tuple[Any, ...]:
-    """In the order of what comes first: a token or a number. An aggregate promises none."""
+    """Decode rows and sort them by their first column: JSON aggregates have no order."""
     return tuple(make(*row) for row in sorted(json.loads(rows), key=lambda row: row[0]))
 
 
@@ -121,7 +129,7 @@ def _held(reservation_id: str, queue: str, status: str) -> AuditedReservation:
 
 
 def _moment(value: Any) -> datetime | None:
-    """None for what no moment can be made of: a column holds whatever was put there by hand."""
+    """Return None for a broken value: a column of a damaged store may hold anything."""
     try:
         return from_micros(value)
     except (TypeError, OverflowError):

@@ -1,4 +1,4 @@
-"""Rows into records, and records into the JSON that statements take."""
+"""Mappers between rows and jobs, runs, workers, events, documents and groups."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -27,10 +27,9 @@ _encode = json.JSONEncoder(
 
 
 def to_json_param(value: Any) -> str:
-    """JSON for a statement to take apart; ValueError for text that no store can keep.
+    """Return a value as JSON for a statement; raises ValueError for text with NUL characters.
 
-    A lone surrogate is refused when SQLite binds it. NUL must be looked for: SQLite would end the
-    text there without a word.
+    SQLite would silently end the text there. A lone surrogate is refused when it is bound.
     """
     text = _encode(value)
     if "\\u0000" in text and _has_nul(value):
@@ -39,7 +38,7 @@ def to_json_param(value: Any) -> str:
 
 
 def insert_shape(job: NewJob) -> tuple[Any, ...]:
-    """What two jobs must share to be stored by one statement."""
+    """Return the fields that jobs must share to be inserted by one statement."""
     return (
         job.type, job.queue, job.priority, job.name, job.delivery, job.max_attempts, job.delay,
         job.at, job.start_within, job.group_id, job.member, job.template_id, job.template_at,
@@ -48,7 +47,10 @@ def insert_shape(job: NewJob) -> tuple[Any, ...]:
 
 
 def new_job(job: NewJob, now: int) -> dict[str, Any]:
-    """What `add` binds for a job, and for all those like it."""
+    """Return the parameters that `add` binds for a job and for all of its shape.
+
+    Raises ValueError if it is due, or must start, after the year 9999.
+    """
     slot_at = None if job.slot is None else to_micros(job.slot.at)
     due = _due(job, slot_at, now)
     counted_from = due if slot_at is None else slot_at
@@ -75,7 +77,7 @@ def new_job(job: NewJob, now: int) -> dict[str, Any]:
 
 
 def change_params(change: Change) -> list[Any]:
-    """What `apply` takes apart; what is last and empty is left out."""
+    """Return a change as the list that `apply` decodes, without trailing None values."""
     move = change.move
     after = change.successor
     row = [
@@ -90,6 +92,7 @@ def change_params(change: Change) -> list[Any]:
 
 
 def claim(row: Sequence[Any]) -> Claim:
+    """Return the claim of a row."""
     job_id, token, run_id, kind, params, delivery, failures, losses, most, slot_at = row
     delivered = _DELIVERIES[delivery]
     if slot_at is None:
@@ -109,6 +112,7 @@ def claim(row: Sequence[Any]) -> Claim:
 
 
 def job(row: Row) -> Job:
+    """Return the job of a row."""
     (
         seq, job_id, kind, name, params, queue, delivery, most, created_at, slot_at, deadline,
         retry_of, root_id, group_id, template_id, template_at, schedule_id, state, reason,
@@ -151,6 +155,7 @@ def job(row: Row) -> Job:
 
 
 def run_record(row: Row) -> RunRecord:
+    """Return the run of a row."""
     (
         run_id, job_id, token, status, reason, holder, boot_id, started_at, finished_at, error,
         result, exit_code, log_path, artifacts, params, template_id, template_at, progress,
@@ -178,12 +183,13 @@ def run_record(row: Row) -> RunRecord:
 
 
 def worker_info(worker: WorkerInfo) -> str:
-    """What a worker tells of itself beyond its name, as it is kept."""
+    """Return the stored JSON of everything but a worker's identity."""
     kept = [worker.host, worker.pid, worker.queues, worker.types, worker.concurrency]
     return to_json_param([*kept, worker.processes, worker.topology, worker.version])
 
 
 def worker(row: Row) -> WorkerRecord:
+    """Return the worker of a row."""
     instance_id, boot_id, info, started_at, seen_at, stopped_at, is_alive = row
     host, pid, queues, types, concurrency, processes, topology, version = json.loads(info)
     return WorkerRecord(
@@ -205,6 +211,7 @@ def worker(row: Row) -> WorkerRecord:
 
 
 def event(row: Row) -> EventRecord:
+    """Return the event of a row."""
     number, at, job_id, run_id, kind, token, reason, detail, queue = row
     return EventRecord(
         id=number,
@@ -219,7 +226,8 @@ def event(row: Row) -> EventRecord:
     )
 
 
-def record(row: Row) -> Document:
+def document(row: Row) -> Document:
+    """Return the document of a row."""
     kind, key, value, version, created_at, updated_at = row
     return Document(
         kind=kind,
@@ -232,6 +240,7 @@ def record(row: Row) -> Document:
 
 
 def group(row: Row) -> Group:
+    """Return the group of a row, with the counts of its members."""
     (
         group_id, seq, name, mode, on_failure, total, created_at, sealed_at, closing, reason,
         counts,
@@ -251,8 +260,8 @@ def group(row: Row) -> Group:
     )
 
 
-def orphan(row: Row) -> dict[str, Any]:
-    """A run whose job is gone, as its copy shows it."""
+def orphan_run(row: Row) -> dict[str, Any]:
+    """Return a run whose job is gone, as the JSON object of its event."""
     names = (
         "job", "token", "run_id", "status", "reason", "holder", "boot_id", "started_at",
         "finished_at", "error", "result", "exit_code", "log_path", "artifacts",
@@ -263,7 +272,7 @@ def orphan(row: Row) -> dict[str, Any]:
 
 
 def require_storable(values: Iterable[Any]) -> None:
-    """ValueError if any text holds NUL, which SQLite would take for its end."""
+    """Raise ValueError if a text has a NUL character, at which SQLite would end it."""
     for value in values:
         if isinstance(value, str) and "\0" in value:
             raise ValueError("NUL characters cannot be stored; remove them")

@@ -1,4 +1,4 @@
-"""Rows of queues into records."""
+"""Mapper from rows to queues."""
 
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from outlast.store.contract.queues import Queue
 
 
 def queue(row: tuple[Any, ...], now: datetime) -> Queue:
-    """The queue as it stands at that moment."""
+    """Return the queue of a row; a pause that has expired by `now` is None."""
     name, ordering, gap, concurrency, *paused = row
     return Queue(
         name=name,

@@ -1,4 +1,4 @@
-"""Rows of reservations into records."""
+"""Mapper from rows to reservations."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from outlast.core.reservation import Reservation, ReservationId, ReservationStat
 
 
 def reservation(row: tuple[Any, ...]) -> Reservation:
+    """Return the reservation of a row."""
     number, queue, job_id, caller, request, status, reason, reserved_at, expires_at, ended_at = row
     return Reservation(
         id=ReservationId(number),

@@ -1,4 +1,4 @@
-"""Schedules and slots as rows, and rows as schedules and slots."""
+"""Mappers between rows and schedules and slots."""
 
 from typing import Any
 
@@ -11,6 +11,7 @@ from outlast.store.rows.jobs import Row
 
 
 def schedule(row: Row) -> Schedule:
+    """Return the schedule of a row."""
     schedule_id, name, plan, version, created_at, updated_at, slot, trigger_at, last = row
     return Schedule(
         id=schedule_id,
@@ -25,7 +26,7 @@ def schedule(row: Row) -> Schedule:
 
 
 def values(value: SetSchedule) -> dict[str, Any]:
-    """What is bound to write a schedule."""
+    """Return the parameters that write a schedule."""
     return {
         "name": value.plan.name,
         "plan": to_text(value.plan),
@@ -36,6 +37,7 @@ def values(value: SetSchedule) -> dict[str, Any]:
 
 
 def slot(row: Row) -> SlotRecord:
+    """Return the slot of a row."""
     series, at, outcome, planned, actual, schedule_id, job_id, reason = row
     return SlotRecord(
         slot=Slot(series=series, at=from_micros(at)),
@@ -49,7 +51,7 @@ def slot(row: Row) -> SlotRecord:
 
 
 def number(at: Any) -> int | None:
-    """A moment as it is bound; None stays None."""
+    """Return a time in microseconds; None stays None."""
     return None if at is None else to_micros(at)
 
 

@@ -1,4 +1,4 @@
-"""A caller's own connection, used for a moment and given back as it was."""
+"""Use of the caller's own connection for an enqueue, restored to its settings afterwards."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -11,13 +11,17 @@ from outlast.errors import InvalidArgument
 
 @contextmanager
 def caller_cursor(connection: Any, path: Path) -> Iterator[sqlite3.Cursor]:
-    """A cursor on it, if it is to this file and in a transaction; InvalidArgument otherwise."""
+    """Yield a cursor on the caller's connection, in its transaction.
+
+    Begins a transaction if the connection begins them implicitly. Raises InvalidArgument if it is
+    not a usable connection to this file, or has no open transaction.
+    """
     if not isinstance(connection, sqlite3.Connection):
         raise InvalidArgument(f"tx is a {type(connection).__name__}; give a sqlite3.Connection")
     try:
         text_factory, connection.text_factory = connection.text_factory, str
         cursor = connection.cursor()
-    except sqlite3.ProgrammingError as error:  # closed, or of another thread
+    except sqlite3.ProgrammingError as error:  # closed, or used on another thread
         raise InvalidArgument(f"tx cannot be used: {error}") from error
     try:
         cursor.row_factory = None

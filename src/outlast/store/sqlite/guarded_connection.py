@@ -1,39 +1,44 @@
-"""The connection a handler gets: one thread at a time, and nothing once its transaction is over.
+"""The connection that a handler gets: one thread at a time, and only during its transaction.
 
-Two threads in one connection can freeze the process: one holds SQLite's mutex and wants the
-interpreter lock, the other has that and wants the mutex. So every statement of the handler takes
-turns with the timer that ends the transaction, and is refused when that has happened.
+Two threads in one connection can deadlock the process: one holds SQLite's mutex and waits for the
+interpreter lock, the other holds that and waits for the mutex. So every statement of the handler
+takes turns with the timer that ends the transaction, and is refused after that.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from outlast.errors import RunError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-BY_HAND = (
+ENDED_BY_HANDLER: Final = (
     "the handler ended run.transaction() itself; leave commit, rollback and close to Outlast, "
     "which commits it together with the end of the run"
 )
 
 
 class TransactionGuard:
-    """Whose turn it is, and whether there is still a transaction to write in."""
+    """Orders the statements of a connection and refuses them outside its transaction.
+
+    `turn` is held during every statement. `refusal` returns the error for a statement that comes
+    too late. The guard has no effect until `is_armed`.
+    """
 
     def __init__(self) -> None:
+        """Start unarmed."""
         self.turn = RLock()
         self.refusal: Callable[[], Exception | None] = lambda: None
         self.is_armed = False
-        self.ended_by_hand = False
+        self.is_ended_by_handler = False
 
     @contextmanager
     def statement(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """Around every statement: refused when the transaction is over, whoever ended it."""
+        """Surround one statement; raises the refusal if the transaction is over."""
         with self.turn:
             error = self.refusal() if self.is_armed else None
             if error is not None:
@@ -41,40 +46,48 @@ class TransactionGuard:
             try:
                 yield
             finally:
-                self.look(connection)
+                self.detect_end(connection)
 
-    def look(self, connection: sqlite3.Connection) -> None:
-        """Notice that the transaction was ended by SQL, or through the base class."""
-        if self.is_armed and not is_within(connection):
-            self.ended_by_hand = True
+    def detect_end(self, connection: sqlite3.Connection) -> None:
+        """Note that the handler ended the transaction by SQL or through the base class."""
+        if self.is_armed and not has_transaction(connection):
+            self.is_ended_by_handler = True
 
 
 class GuardedConnection(sqlite3.Connection):
-    """A connection whose statements ask its guard first."""
+    """A connection whose statements pass a guard, and that the handler cannot commit or close."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take the arguments of sqlite3.Connection."""
         self.guard = TransactionGuard()
         super().__init__(*args, **kwargs)
 
     def cursor(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a guarded cursor."""
         return super().cursor(*args, **{"factory": GuardedCursor, **kwargs})
 
     def execute(self, *args: Any) -> Any:
+        """Execute on a guarded cursor."""
         return self.cursor().execute(*args)
 
     def executemany(self, *args: Any) -> Any:
+        """Execute on a guarded cursor."""
         return self.cursor().executemany(*args)
 
     def executescript(self, *args: Any) -> Any:
+        """Execute on a guarded cursor."""
         return self.cursor().executescript(*args)
 
     def commit(self) -> None:
+        """Raise RunError during the transaction."""
         self._refuse()
 
     def rollback(self) -> None:
+        """Raise RunError during the transaction."""
         self._refuse()
 
     def close(self) -> None:
+        """Close; raises RunError during the transaction."""
         self._refuse()
         super().close()
 
@@ -84,44 +97,50 @@ class GuardedConnection(sqlite3.Connection):
 
     def _refuse(self) -> None:
         if self.guard.is_armed:
-            self.guard.ended_by_hand = True
-            raise RunError(BY_HAND)
+            self.guard.is_ended_by_handler = True
+            raise RunError(ENDED_BY_HANDLER)
 
 
 class GuardedCursor(sqlite3.Cursor):
-    """A cursor whose steps ask its connection's guard first."""
+    """A cursor whose statements and fetches pass the guard of its connection."""
 
     def execute(self, *args: Any) -> Any:
-        return self._turn(super().execute, *args)
+        """Execute in turn."""
+        return self._in_turn(super().execute, *args)
 
     def executemany(self, *args: Any) -> Any:
-        return self._turn(super().executemany, *args)
+        """Execute in turn."""
+        return self._in_turn(super().executemany, *args)
 
     def executescript(self, *args: Any) -> Any:
-        return self._turn(super().executescript, *args)
+        """Execute in turn."""
+        return self._in_turn(super().executescript, *args)
 
     def fetchone(self) -> Any:
-        return self._turn(super().fetchone)
+        """Fetch in turn."""
+        return self._in_turn(super().fetchone)
 
     def fetchmany(self, *args: Any, **kwargs: Any) -> Any:
-        return self._turn(super().fetchmany, *args, **kwargs)
+        """Fetch in turn."""
+        return self._in_turn(super().fetchmany, *args, **kwargs)
 
     def fetchall(self) -> Any:
-        return self._turn(super().fetchall)
+        """Fetch in turn."""
+        return self._in_turn(super().fetchall)
 
     def __next__(self) -> Any:
-        return self._turn(super().__next__)
+        return self._in_turn(super().__next__)
 
-    def _turn(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _in_turn(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         connection = self.connection
         assert isinstance(connection, GuardedConnection)
         with connection.guard.statement(connection):
             return step(*args, **kwargs)
 
 
-def is_within(connection: sqlite3.Connection) -> bool:
-    """Whether a transaction is open on it."""
+def has_transaction(connection: sqlite3.Connection) -> bool:
+    """Return whether a transaction is open; False for a closed connection."""
     try:
         return connection.in_transaction
-    except sqlite3.ProgrammingError:  # closed
+    except sqlite3.ProgrammingError:
         return False

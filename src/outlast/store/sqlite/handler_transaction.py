@@ -1,4 +1,4 @@
-"""A transaction that a handler and the finish of its run share, bounded in time."""
+"""A transaction that a handler and the end of its run share, bounded in time."""
 
 import asyncio
 import sqlite3
@@ -7,26 +7,32 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from outlast.clock import Clock
 from outlast.core.decide import Change
 from outlast.errors import RunError, StoreBusy, TransactionTimeout
 from outlast.store.contract.notifications import Notification
-from outlast.store.sqlite import verbs
+from outlast.store.sql_files import Probe
 from outlast.store.sqlite.connection import connect, translated
-from outlast.store.sqlite.guarded_connection import BY_HAND, GuardedConnection, is_within
-from outlast.store.sqlite.statements import Probe, run
+from outlast.store.sqlite.guarded_connection import (
+    ENDED_BY_HANDLER,
+    GuardedConnection,
+    has_transaction,
+)
+from outlast.store.sqlite.operations.apply import apply
+from outlast.store.sqlite.statements import run
 from outlast.store.sqlite.writer import WriteTransaction
 
-NUDGE = 0.02
-"""Seconds between two interruptions of a statement that does not end."""
+INTERRUPT_INTERVAL_S: Final = 0.02
+"""Pause between two interrupts of a statement that runs past the time limit."""
 
 
 class SqliteTransaction:
-    """Holds the file's only write lock from its beginning to its end.
+    """Holds the write lock of the file from its beginning to its end.
 
-    Whatever a handler writes is in it or nowhere: when its time is over, or somebody ended it by
-    hand, the connection refuses every further statement, which would commit by itself.
+    After the time limit, or after the handler ended the transaction itself, the connection refuses
+    every further statement: outside the transaction it would commit on its own.
     """
 
     def __init__(
@@ -37,10 +43,15 @@ class SqliteTransaction:
         gate: threading.Lock,
         busy: float,
         probe: Probe | None,
-        tell: Callable[[Notification], None],
+        publish: Callable[[Notification], None],
         within: timedelta,
         closing: Executor,
     ) -> None:
+        """Connect to the file without a transaction yet.
+
+        `gate` orders this transaction and the writer, `busy` is the lock timeout in seconds,
+        `within` the time limit, and commits run on `closing`.
+        """
         self.connection = connect(path, busy=busy, factory=GuardedConnection)
         self._guard = self.connection.guard
         self._guard.refusal = self._refusal
@@ -50,66 +61,72 @@ class SqliteTransaction:
         self._gate = gate
         self._busy = busy
         self._probe = probe
-        self._tell = tell
+        self._publish = publish
         self._within = within
         self._closing = closing
         self._holds_gate = False
         self._is_committing = False
-        self._over = False
-        self._expired = False
+        self._is_over = False
+        self._is_expired = False
         self._timer = threading.Timer(within.total_seconds(), self._expire)
         self._timer.daemon = True
 
     def start(self) -> None:
-        """Wait for the write lock, then start the time that is allowed."""
+        """Wait for the write lock, begin, and start the time limit.
+
+        Raises StoreBusy if the lock is not free in time. Ends at once if it was abandoned.
+        """
         if not self._gate.acquire(timeout=self._busy):
             self.connection.close()
             raise StoreBusy(f"{self._path} stayed locked by another transaction of this process")
         with self._turn:
             self._holds_gate = True
-            if self._over:  # nobody wants it any more
-                self._let_go()
+            if self._is_over:  # abandoned while it waited
+                self._end()
                 return
             try:
                 with translated(self._path):
                     run(self._cursor(), "unit_of_work.begin", self._probe)
             except BaseException:
-                self._let_go()
+                self._end()
                 raise
             self._guard.is_armed = True
             self._timer.start()
 
     async def commit(self, changes: Sequence[Change]) -> bool:
+        """Apply the changes and commit; False and a rollback if any change is refused."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._closing, self._commit, changes)
 
     async def rollback(self) -> None:
+        """Roll back; no-op if the transaction is over."""
         await asyncio.get_running_loop().run_in_executor(self._closing, self.abandon)
 
     def check(self) -> None:
-        if self._expired:
+        """Raise TransactionTimeout after the time limit, RunError if the handler ended it."""
+        if self._is_expired:
             raise TransactionTimeout(
                 f"run.transaction() held the only write lock of {self._path} for more than "
                 f"{self._within.total_seconds():g} s and was rolled back; do slow work outside it"
             )
-        if self._guard.ended_by_hand:
-            raise RunError(BY_HAND)
+        if self._guard.is_ended_by_handler:
+            raise RunError(ENDED_BY_HANDLER)
 
     def abandon(self) -> None:
-        """Undo it, whether it has begun, waits to begin, or is over."""
+        """Roll back and close, whether the transaction has begun, waits to begin, or is over."""
         with self._turn:
-            self._let_go()
+            self._end()
             self._guard.is_armed = False
             self.connection.close()
 
     def _refusal(self) -> Exception | None:
-        if not self._over:
-            self._guard.look(self.connection)
+        if not self._is_over:
+            self._guard.detect_end(self.connection)
         try:
             self.check()
         except RunError as error:
             return error
-        return RunError("this run.transaction() is over") if self._over else None
+        return RunError("this run.transaction() is over") if self._is_over else None
 
     def _commit(self, changes: Sequence[Change]) -> bool:
         self._is_committing = True
@@ -118,43 +135,43 @@ class SqliteTransaction:
                 refusal = self._refusal()
                 if refusal is not None:
                     raise refusal
-                work = self._apply(changes)
+                tx = self._apply(changes)
         finally:
             self.abandon()
-        if work is not None:
-            self._tell(work.hint)
-        return work is not None
+        if tx is not None:
+            self._publish(tx.notification)
+        return tx is not None
 
     def _apply(self, changes: Sequence[Change]) -> WriteTransaction | None:
         cursor = self._cursor()
-        work = WriteTransaction(cursor, self._clock, self._probe, careful=False)
+        tx = WriteTransaction(cursor, self._clock, self._probe, isolate_items=False)
         with translated(self._path):
-            if not all(verbs.apply(work, changes)):
+            if not all(apply(tx, changes)):
                 return None
             run(cursor, "unit_of_work.commit", self._probe)
-        return work
+        return tx
 
     def _cursor(self) -> sqlite3.Cursor:
-        """One of our own: unguarded, and without what the handler has set for its rows."""
+        """Return an unguarded cursor without the handler's row factory."""
         cursor = sqlite3.Cursor(self.connection)
         cursor.row_factory = None
         return cursor
 
     def _expire(self) -> None:
-        self._expired = not self._over
-        while not self._turn.acquire(timeout=NUDGE):
+        self._is_expired = not self._is_over
+        while not self._turn.acquire(timeout=INTERRUPT_INTERVAL_S):
             if not self._is_committing:
                 self.connection.interrupt()
         try:
-            self._let_go()
+            self._end()
         finally:
             self._turn.release()
 
-    def _let_go(self) -> None:
-        """Roll back what is not committed, and give the write lock to whoever is next."""
-        self._over = True
+    def _end(self) -> None:
+        """Roll back what is not committed and release the write lock."""
+        self._is_over = True
         self._timer.cancel()
-        if is_within(self.connection):
+        if has_transaction(self.connection):
             run(self._cursor(), "unit_of_work.rollback", self._probe)
         if self._holds_gate:
             self._holds_gate = False

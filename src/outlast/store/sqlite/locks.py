@@ -1,4 +1,4 @@
-"""Named locks that die with their holder: one file each, in a folder beside the database."""
+"""Named locks that end with their holder: one locked file each, in a folder beside the database."""
 
 import asyncio
 import errno
@@ -6,100 +6,106 @@ import os
 from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Final
 
 from outlast.core.limits import check_name
 from outlast.core.worker import SUPERVISED_BOOT_PREFIX
 from outlast.errors import OperatorError, StoreReadOnly
 from outlast.store.fork_safety import close_in_children
 
-DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_DENIED: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 
-PASSING = ("caller.", SUPERVISED_BOOT_PREFIX)
-"""How names begin that are used once: callers and workers make up a new one at every start."""
+_SINGLE_USE_PREFIXES: Final = ("caller.", SUPERVISED_BOOT_PREFIX)
+"""Prefixes of names that are new at every start, so that their files are deleted on release."""
 
 
 class FileLock:
-    """A lock that is held: the kernel takes it back when this process ends, however it ends."""
+    """A held lock; the kernel releases it when this process ends, however it ends."""
 
-    def __init__(self, file: int, among: "set[FileLock]", passing: Path | None) -> None:
-        """`passing` is where the file is, if nobody will want its name again."""
+    def __init__(self, file: int, held: "set[FileLock]", delete_on_release: Path | None) -> None:
+        """Join the `held` locks of a store; `delete_on_release` is a single-use file."""
         self._file: int | None = file
-        self._passing = passing
-        self._owner = os.getpid()
-        self._among = among
-        among.add(self)
+        self._delete_on_release = delete_on_release
+        self._owner_pid = os.getpid()
+        self._held = held
+        held.add(self)
 
     @property
     def is_lost(self) -> bool:
-        return False  # the kernel keeps it for as long as this process has its file
+        """False: the kernel keeps the lock for as long as this process has the file open."""
+        return False
 
     async def release(self) -> None:
+        """Release the lock; idempotent."""
         await asyncio.to_thread(self.drop)
 
     def drop(self) -> None:
-        """Close the file. That frees the lock, unless this is a child that only inherited it."""
+        """Close the file. That releases the lock, except in a child that inherited the file."""
         file, self._file = self._file, None
-        self._among.discard(self)
+        self._held.discard(self)
         if file is not None:
-            if self._passing is not None and os.getpid() == self._owner:
-                # While it is held: whoever opened it before will see that it is not there.
-                with suppress(OSError):  # then it stays, and harms nobody
-                    self._passing.unlink()
+            if self._delete_on_release is not None and os.getpid() == self._owner_pid:
+                # Deleted while it is held: a process that opened it before sees that it is gone.
+                with suppress(OSError):  # the file then stays, which does no harm
+                    self._delete_on_release.unlink()
             os.close(file)
 
 
 class FileLocks:
-    """The locks beside one database that one store holds."""
+    """The named locks beside one database that one store holds."""
 
     def __init__(self, database: Path) -> None:
+        """Use the lock folder of that database file."""
         self._database = database
         self._held: set[FileLock] = set()
 
-    def take(self, name: str, *, shared: bool = False) -> FileLock | None:
-        """Take the lock of that name; None if anybody has it, this process included.
+    def acquire(self, name: str, *, shared: bool = False) -> FileLock | None:
+        """Acquire the lock of that name; None if it is held, in this process or another.
 
-        A file that is shared stays: whoever leaves first must not take it from the others.
+        The file of a shared lock stays, because other holders still use it.
         """
         check_name(name, what="lock name")
         folder = lock_folder(self._database)
-        # With the ending every name is a file's, "." and ".." too. Where the file system does not
-        # tell A from a, two names share a lock: then one is refused, and never are both held.
+        # With the suffix every name is a valid file name, "." and ".." too. On a file system that
+        # ignores case two names share one lock: one of them is refused, never are both held.
         path = folder / f"{name}.lock"
         try:
             folder.mkdir(exist_ok=True)
-            passing = path if name.startswith(PASSING) and not shared else None
+            is_single_use = name.startswith(_SINGLE_USE_PREFIXES) and not shared
             return close_in_children(
-                lambda: FileLock(_locked(path, shared=shared), self._held, passing)
+                lambda: FileLock(
+                    _open_locked(path, shared=shared), self._held, path if is_single_use else None
+                )
             )
         except BlockingIOError:
             return None
         except OSError as error:
-            raise _refusal(error, path) from error
+            raise _translate(error, path) from error
 
     def free_locks(self, names: Collection[str]) -> frozenset[str]:
-        """Those that can be taken, each for a moment."""
-        return frozenset(name for name in names if self._is_vacant(name))
-
-    def _is_vacant(self, name: str) -> bool:
-        taken = self.take(name)
-        if taken is not None:
-            taken.drop()
-        return taken is not None
+        """Return the names whose lock is free; acquires each for a moment."""
+        return frozenset(name for name in names if self._is_free(name))
 
     def drop(self) -> None:
-        """Let go of all of them."""
-        for held in tuple(self._held):
-            held.drop()
+        """Release all held locks."""
+        for lock in tuple(self._held):
+            lock.drop()
+
+    def _is_free(self, name: str) -> bool:
+        lock = self.acquire(name)
+        if lock is not None:
+            lock.drop()
+        return lock is not None
 
 
 def lock_folder(database: Path) -> Path:
-    """Beside the file itself, whichever link led to it."""
+    """Return the lock folder beside the database file, with links resolved."""
     resolved = database.resolve()
     return resolved.with_name(f"{resolved.name}-locks")
 
 
-def _locked(path: Path, *, shared: bool) -> int:
-    """The file, opened and locked; BlockingIOError if somebody has the lock."""
+def _open_locked(path: Path, *, shared: bool) -> int:
+    """Open and lock the file; raises BlockingIOError if another holder has the lock."""
     try:
         import fcntl  # noqa: PLC0415 - not every system has it
     except ImportError as error:
@@ -109,21 +115,25 @@ def _locked(path: Path, *, shared: bool) -> int:
         with ExitStack() as closing:
             file = os.open(path, flags, 0o644)
             closing.callback(os.close, file)
-            # Not a lock of POSIX: that is lost as soon as anybody in this process closes the file.
+            # flock, not a POSIX lock: closing any descriptor of the file would release that one.
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            if _is_still_there(file, path):  # if not, it was tidied away and excludes nobody
+            if _is_same_file(file, path):  # else it was deleted, and its lock excludes no process
                 closing.pop_all()
                 return file
 
 
-def _is_still_there(file: int, path: Path) -> bool:
+def _is_same_file(file: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file), path.lstat())
     except FileNotFoundError:
         return False
 
 
-def _refusal(error: OSError, path: Path) -> OperatorError:
-    if error.errno in DENIED:
-        return StoreReadOnly(f"{path} cannot be made or opened; check who may write in its folder")
-    return OperatorError(f"{path} cannot be locked ({error}); use a system and a disk with locks")
+def _translate(error: OSError, path: Path) -> OperatorError:
+    if error.errno in _DENIED:
+        return StoreReadOnly(
+            f"{path} cannot be created or opened; allow this user to write in its folder"
+        )
+    return OperatorError(
+        f"{path} cannot be locked ({error}); use a system and a disk that support flock"
+    )

@@ -1,4 +1,4 @@
-"""Brings a file to the schema this code knows: numbered steps, forward only, all or nothing."""
+"""Schema migrations: numbered scripts, forward only, all in one transaction."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -6,27 +6,34 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Final
 
 from outlast.errors import ForeignStore, SchemaTooNew
+from outlast.store.sql_files import Probe
 from outlast.store.sqlite.connection import translate
-from outlast.store.sqlite.statements import Probe, run
+from outlast.store.sqlite.statements import run
+
+_RETRY_INTERVAL_S: Final = 0.01
 
 
 @cache
 def migrations() -> Mapping[int, str]:
-    """The steps by number, as in `0001_initial.sql`."""
+    """Return the scripts by number, as in `0001_initial.sql`."""
     folder = resources.files(__package__) / "migrations"
     scripts = {file.name: file for file in folder.iterdir() if file.name.endswith(".sql")}
     return {int(name[:4]): scripts[name].read_text(encoding="utf-8") for name in sorted(scripts)}
 
 
 def migrate(connection: sqlite3.Connection, path: Path, *, boot: str, probe: Probe | None) -> None:
-    """Create or upgrade our tables in one transaction; killed half-way, nothing has happened."""
+    """Create or upgrade the tables, and expire all leases after a restart of the machine.
+
+    Atomic: one transaction holds everything. Raises SchemaTooNew for a schema of a later release.
+    """
     cursor = connection.cursor()
     run(cursor, "unit_of_work.begin", probe)
     try:
         _upgrade(cursor, path, boot, probe)
-        _note_restart(cursor, boot, probe)
+        _expire_after_restart(cursor, boot, probe)
         if run(cursor, "schema.has_statistics", probe).fetchone()[0]:
             run(cursor, "schema.drop_statistics", probe)
     except BaseException:
@@ -35,33 +42,40 @@ def migrate(connection: sqlite3.Connection, path: Path, *, boot: str, probe: Pro
     run(cursor, "unit_of_work.commit", probe)
 
 
-def write_ahead(connection: sqlite3.Connection, path: Path, *, busy: float) -> None:
-    """Switch the file to write-ahead logging, waiting for whoever uses it otherwise."""
-    until = monotonic() + busy
+def enable_write_ahead_log(connection: sqlite3.Connection, path: Path, *, busy: float) -> None:
+    """Switch the file to write-ahead logging; retry up to `busy` seconds while it is locked.
+
+    Raises StoreBusy after that.
+    """
+    deadline = monotonic() + busy
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            # SQLite does not wait by itself here, and nobody tells when the others are done.
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > until:
+            # SQLite's own lock timeout does not cover this statement.
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > deadline:
                 raise translate(error, path) from error
-            sleep(0.01)
+            sleep(_RETRY_INTERVAL_S)
         else:
             return
 
 
-def require_holdfast_schema(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> None:
-    """Before anything is written: not even the journal mode of a file that is not for us."""
+def require_outlast_schema(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> None:
+    """Check the file before anything is written to it, its journal mode included.
+
+    Raises ForeignStore for a database of another application unless `adopt`, and SchemaTooNew for
+    a schema of a later release.
+    """
     cursor = connection.cursor()
-    # In this order: another process may make our tables between the two looks.
-    empty = run(cursor, "schema.is_empty").fetchone()[0]
-    ours = run(cursor, "schema.is_ours").fetchone()[0]
-    if not (ours or empty or adopt):
+    # In this order, because another process may create the tables between the two reads.
+    is_empty = run(cursor, "schema.is_empty").fetchone()[0]
+    has_meta = run(cursor, "schema.has_meta").fetchone()[0]
+    if not (has_meta or is_empty or adopt):
         raise ForeignStore(
-            f"{path} is a database of something else and has no Outlast tables; choose another "
-            "file, or add ?adopt=true to the address to create them in it, beside the others"
+            f"{path} is a database of another application and has no Outlast tables; choose "
+            "another file, or add ?adopt=true to the URL to create them in it, beside the others"
         )
-    if ours:
+    if has_meta:
         _require_known(run(cursor, "schema.version").fetchone()[0], path)
 
 
@@ -74,20 +88,20 @@ def _require_known(version: int, path: Path) -> None:
 
 
 def _upgrade(cursor: sqlite3.Cursor, path: Path, boot: str, probe: Probe | None) -> None:
-    if not run(cursor, "schema.is_ours", probe).fetchone()[0]:
+    if not run(cursor, "schema.has_meta", probe).fetchone()[0]:
         run(cursor, "schema.create_meta", probe)
         run(cursor, "schema.init_meta", probe, boot=boot)
     version = run(cursor, "schema.version", probe).fetchone()[0]
     _require_known(version, path)
-    run(cursor, "schema.set_version", probe, version=version)  # a file that is read-only says so
+    run(cursor, "schema.set_version", probe, version=version)  # fails now if the file is read-only
     for number, script in migrations().items():
         if number > version:
-            _step(cursor, script, f"migration.{number:04}", probe)
+            _run_script(cursor, script, f"migration.{number:04}", probe)
             run(cursor, "schema.set_version", probe, version=number)
 
 
-def _step(cursor: sqlite3.Cursor, script: str, name: str, probe: Probe | None) -> None:
-    """Run a script statement by statement: executescript would commit what is under way."""
+def _run_script(cursor: sqlite3.Cursor, script: str, name: str, probe: Probe | None) -> None:
+    """Run a script statement by statement: executescript would commit the transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -98,9 +112,9 @@ def _step(cursor: sqlite3.Cursor, script: str, name: str, probe: Probe | None) -
             statement = ""
 
 
-def _note_restart(cursor: sqlite3.Cursor, boot: str, probe: Probe | None) -> None:
+def _expire_after_restart(cursor: sqlite3.Cursor, boot: str, probe: Probe | None) -> None:
     if not run(cursor, "schema.same_boot", probe, boot=boot).fetchone()[0]:
-        run(cursor, "schema.lapse_all", probe)
-        run(cursor, "schema.lapse_workers", probe)
-        run(cursor, "schema.lapse_reservations", probe)
+        run(cursor, "schema.expire_leases", probe)
+        run(cursor, "schema.expire_workers", probe)
+        run(cursor, "schema.expire_reservations", probe)
         run(cursor, "schema.set_boot", probe, boot=boot)

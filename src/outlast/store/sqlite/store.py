@@ -1,4 +1,4 @@
-"""The store: the contract's verbs, handed to the one writer or to the readers."""
+"""SqliteStore: open and close the file, locks, notifications and transactions."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet
 
 from outlast.clock import Clock, SystemClock
@@ -19,44 +19,59 @@ from outlast.errors import StoreClosed
 from outlast.store.contract import Capability
 from outlast.store.contract.jobs import Added
 from outlast.store.contract.notifications import Notification, Topic
-from outlast.store.sqlite import verbs
+from outlast.store.sql_files import Probe
 from outlast.store.sqlite.caller_connection import caller_cursor
 from outlast.store.sqlite.connection import connect, require_version, require_writable, translated
 from outlast.store.sqlite.handler_transaction import SqliteTransaction
 from outlast.store.sqlite.locks import FileLock, FileLocks
-from outlast.store.sqlite.migrate import migrate, require_holdfast_schema, write_ahead
+from outlast.store.sqlite.migrate import enable_write_ahead_log, migrate, require_outlast_schema
 from outlast.store.sqlite.notify.bridge import SocketBridge
-from outlast.store.sqlite.operations.insight import SqliteViews
-from outlast.store.sqlite.operations.jobs import JobOperations
-from outlast.store.sqlite.parts.around import SqliteAround
-from outlast.store.sqlite.parts.groups import GroupOperations
-from outlast.store.sqlite.parts.moving import SqliteMoving
-from outlast.store.sqlite.parts.queues import SqliteQueues
-from outlast.store.sqlite.parts.schedules import SqliteSchedules
-from outlast.store.sqlite.parts.upkeep import SqliteUpkeep
+from outlast.store.sqlite.operations.add import SqliteAddOperations, add
+from outlast.store.sqlite.operations.apply import SqliteApplyOperations
+from outlast.store.sqlite.operations.audit import SqliteAuditOperations
+from outlast.store.sqlite.operations.claim import SqliteClaimOperations
+from outlast.store.sqlite.operations.documents import SqliteDocumentOperations
+from outlast.store.sqlite.operations.groups import SqliteGroupOperations
+from outlast.store.sqlite.operations.insight import SqliteInsightOperations
+from outlast.store.sqlite.operations.jobs import SqliteJobOperations
+from outlast.store.sqlite.operations.maintenance import SqliteMaintenanceOperations
+from outlast.store.sqlite.operations.positions import SqlitePositionOperations
+from outlast.store.sqlite.operations.queues import SqliteQueueOperations
+from outlast.store.sqlite.operations.reservations import SqliteReservationOperations
+from outlast.store.sqlite.operations.runs import SqliteRunOperations
+from outlast.store.sqlite.operations.schedules import SqliteScheduleOperations
+from outlast.store.sqlite.operations.transfer import SqliteTransferOperations
+from outlast.store.sqlite.operations.workers import SqliteWorkerOperations
 from outlast.store.sqlite.reader import Reader
-from outlast.store.sqlite.statements import Probe
 from outlast.store.sqlite.writer import Writer, WriteTransaction
 from outlast.store.subscribers import Subscribers
 
-BUSY = 30.0
-"""Seconds to wait for a lock that somebody else holds."""
+BUSY_TIMEOUT_S: Final = 30.0
+"""Default wait for a lock that another process holds."""
 
 OPEN: "WeakSet[SqliteStore]" = WeakSet()
-"""What this process, or the one it was forked from, has open."""
+"""Stores that this process has open, or inherited open from the process that forked it."""
 
 
 class SqliteStore(
-    JobOperations,
-    SqliteQueues,
-    GroupOperations,
-    SqliteSchedules,
-    SqliteAround,
-    SqliteUpkeep,
-    SqliteViews,
-    SqliteMoving,
+    SqliteAddOperations,
+    SqliteClaimOperations,
+    SqliteApplyOperations,
+    SqliteRunOperations,
+    SqliteJobOperations,
+    SqlitePositionOperations,
+    SqliteMaintenanceOperations,
+    SqliteQueueOperations,
+    SqliteReservationOperations,
+    SqliteScheduleOperations,
+    SqliteGroupOperations,
+    SqliteDocumentOperations,
+    SqliteWorkerOperations,
+    SqliteAuditOperations,
+    SqliteInsightOperations,
+    SqliteTransferOperations,
 ):
-    """One file, several processes. Reads and writes never wait for each other."""
+    """A store in one file, shared by the processes of one machine."""
 
     capabilities = frozenset(
         {
@@ -74,10 +89,15 @@ class SqliteStore(
         *,
         clock: Clock | None = None,
         ids: Ids | None = None,
-        busy: float = BUSY,
+        busy: float = BUSY_TIMEOUT_S,
         adopt: bool = False,
         probe: Probe | None = None,
     ) -> None:
+        """Name the file without opening it.
+
+        `busy` is the lock timeout in seconds. `adopt` allows tables in a file of another
+        application. `probe` is called around every statement.
+        """
         self.path = path.absolute()
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock.now, secrets.randbits)
@@ -86,17 +106,20 @@ class SqliteStore(
         self._probe = probe
         self._gate = threading.Lock()
         self._opening = threading.Lock()
-        self._listeners = Subscribers()
+        self._subscribers = Subscribers()
         self._locks = FileLocks(self.path)
         self._open: tuple[Writer, Reader, int] | None = None
 
     def exists(self) -> bool:
+        """Return whether the file exists."""
         return self.path.exists()
 
     async def open(self) -> None:
+        """Create or migrate the file and start the writer; no-op if open."""
         await asyncio.to_thread(self._start_once)
 
     async def close(self) -> None:
+        """Commit submitted writes, release all locks and close the file; no-op if closed."""
         if self._open is not None:
             writer, reader, _ = self._open
             self._open = None
@@ -104,37 +127,44 @@ class SqliteStore(
             for close in (
                 writer.close,
                 reader.close,
-                self._listeners.disconnect,
+                self._subscribers.disconnect,
                 self._beginning.shutdown,
                 self._closing.shutdown,
             ):
                 await asyncio.to_thread(close)
 
     async def acquire_lock(self, name: str, *, shared: bool = False) -> FileLock | None:
+        """Acquire the named file lock at once; None if another holder has it."""
         self._require_open()
-        taking = asyncio.ensure_future(asyncio.to_thread(self._locks.take, name, shared=shared))
+        acquiring = asyncio.ensure_future(
+            asyncio.to_thread(self._locks.acquire, name, shared=shared)
+        )
         try:
-            return await asyncio.shield(taking)
+            return await asyncio.shield(acquiring)
         except asyncio.CancelledError:
-            taking.add_done_callback(_drop)  # nobody will know that it was taken
+            acquiring.add_done_callback(_drop_lock)
             raise
 
     async def free_locks(self, names: Collection[str]) -> frozenset[str]:
+        """Return the names that no process holds a lock on."""
         self._require_open()
         return await asyncio.to_thread(self._locks.free_locks, names)
 
     def subscribe(
         self, wake: Callable[[Notification], None], *, topics: Collection[Topic] = frozenset(Topic)
     ) -> Callable[[], None]:
-        return self._listeners.add(wake, topics)
+        """Call `wake` after commits that concern a topic; return the function that unsubscribes."""
+        return self._subscribers.add(wake, topics)
 
     async def add_within(self, connection: Any, jobs: Sequence[NewJob]) -> list[Added]:
+        """Add jobs in the open transaction of the caller's sqlite3 connection."""
         self._require_open()
         with translated(self.path), caller_cursor(connection, self.path) as cursor:
-            work = WriteTransaction(cursor, self._clock, self._probe, careful=True)
-            return verbs.add(work, jobs)
+            tx = WriteTransaction(cursor, self._clock, self._probe, isolate_items=True)
+            return add(tx, jobs)
 
     async def begin(self, *, within: timedelta, blocking: bool = False) -> SqliteTransaction:  # noqa: ARG002 - one kind of connection serves both
+        """Begin a handler transaction, which is rolled back when `within` has passed."""
         self._require_open()
         transaction = SqliteTransaction(
             self.path,
@@ -142,7 +172,7 @@ class SqliteStore(
             gate=self._gate,
             busy=self._busy,
             probe=self._probe,
-            tell=self._listeners.publish,
+            publish=self._subscribers.publish,
             within=within,
             closing=self._closing,
         )
@@ -153,6 +183,10 @@ class SqliteStore(
             self._closing.submit(transaction.abandon)
             raise
         return transaction
+
+    def is_inherited(self, path: Path) -> bool:
+        """Return whether the process that forked this one opened this store on that file."""
+        return self._open is not None and self._open[2] != os.getpid() and self.path == path
 
     def _start_once(self) -> None:
         with self._opening:
@@ -169,18 +203,19 @@ class SqliteStore(
             self._clock,
             gate=self._gate,
             probe=self._probe,
-            tell=self._listeners.publish,
+            publish=self._subscribers.publish,
         )
         writer.start()
         reader = Reader(self.path, busy=self._busy, probe=self._probe)
-        # Whoever waits for the write lock waits on a thread that whoever holds it does not need.
+        # Two threads: a transaction that waits for the write lock must not block the commit of the
+        # transaction that holds it.
         self._beginning = ThreadPoolExecutor(1, thread_name_prefix="outlast-begin")
         self._closing = ThreadPoolExecutor(1, thread_name_prefix="outlast-commit")
-        self._listeners.connect(
+        self._subscribers.connect(
             SocketBridge(
                 self.path,
-                wanted=lambda: self._listeners.wanted,
-                heard=self._listeners.deliver,
+                wanted=lambda: self._subscribers.wanted,
+                deliver=self._subscribers.deliver,
                 monotonic=self._clock.monotonic,
             )
         )
@@ -193,15 +228,11 @@ class SqliteStore(
         boot = self._clock.boot_id()
         try:
             with translated(self.path):
-                require_holdfast_schema(connection, self.path, adopt=self._adopt)
-                write_ahead(connection, self.path, busy=self._busy)
+                require_outlast_schema(connection, self.path, adopt=self._adopt)
+                enable_write_ahead_log(connection, self.path, busy=self._busy)
                 migrate(connection, self.path, boot=boot, probe=self._probe)
         finally:
             connection.close()
-
-    def is_inherited(self, path: Path) -> bool:
-        """Whether this is a store on that file which the parent process opened."""
-        return self._open is not None and self._open[2] != os.getpid() and self.path == path
 
     def _require_open(self) -> tuple[Writer, Reader]:
         if self._open is None:
@@ -220,15 +251,16 @@ class SqliteStore(
         return self._require_open()[1]
 
 
-def _drop(taking: "asyncio.Future[FileLock | None]") -> None:
-    if not taking.cancelled() and taking.exception() is None:
-        held = taking.result()
-        if held is not None:
-            held.drop()
+def _drop_lock(acquiring: "asyncio.Future[FileLock | None]") -> None:
+    """Release a lock that was acquired after its caller was cancelled."""
+    if not acquiring.cancelled() and acquiring.exception() is None:
+        lock = acquiring.result()
+        if lock is not None:
+            lock.drop()
 
 
 def _refuse_after_fork(path: Path) -> None:
-    """SQLite's locks do not survive a fork, and it does not know: two would think they had them."""
+    """Raise StoreClosed in a forked child: SQLite would believe it holds its parent's locks."""
     if any(store.is_inherited(path) for store in OPEN):
         raise StoreClosed(
             f"this process was forked while {path} was open, which SQLite cannot survive; open "

@@ -1,97 +1,112 @@
-"""The one writer: a thread that commits what has gathered while it was busy, together.
+"""The single writer of a file: a thread that commits all requests that waited for it together.
 
-No timer and no delay: a lone write goes out at once, and the more arrive the larger the group.
+There is no timer and no delay. A lone write commits at once, and the group grows with the load.
 """
 
 import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Final
 
 from outlast.clock import Clock, from_micros, to_micros
 from outlast.errors import InvalidArgument, OutlastError, StoreClosed, StoreCorrupt
 from outlast.store.contract.notifications import Notification
 from outlast.store.contract.transfer import OPEN, closed_error, from_row
+from outlast.store.sql_files import Probe
 from outlast.store.sqlite.connection import translate
-from outlast.store.sqlite.statements import Probe, run
+from outlast.store.sqlite.statements import run
 
-GROUP = 1000
-"""How many requests one commit takes at most."""
+MAX_REQUESTS_PER_COMMIT: Final = 1000
 
-
-FATAL_CODES = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_NOMEM,
-}
+FATAL_CODES: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOMEM,
+    }
+)
+"""Primary error codes of the file itself: repeating the requests one by one cannot succeed."""
 
 
 class WriteTransaction:
-    """One transaction under way: what a verb needs to do its part in it."""
+    """An open transaction as the write functions see it.
+
+    `now` is the wall clock and `mono` the monotonic clock, both in microseconds and read once. With
+    `isolate_items` every item runs under its own savepoint. The `notify_…` fields collect what
+    the commit announces; the queue `""` stands for a queue that is not known.
+    """
 
     def __init__(
-        self, cursor: sqlite3.Cursor, clock: Clock, probe: Probe | None, *, careful: bool
+        self, cursor: sqlite3.Cursor, clock: Clock, probe: Probe | None, *, isolate_items: bool
     ) -> None:
+        """Use a cursor whose transaction has begun."""
         self._cursor = cursor
         self._probe = probe
         self.now = to_micros(clock.now())
         self.mono = clock.monotonic()
-        self.isolate_items = careful
-        self.queues: set[str] = set()
-        self.ended = False
-        self.cancelled = False
-        self._is_open = False
+        self.isolate_items = isolate_items
+        self.notify_queues: set[str] = set()
+        self.notify_ended = False
+        self.notify_cancelled = False
+        self._is_known_open = False
 
     def require_open(self) -> None:
-        """StoreSealed or StoreMoved, unless the store takes work; asked once in a transaction."""
-        if not self._is_open:
-            footing = from_row(self.run("transfer_status.get").fetchone()).at(from_micros(self.now))
-            if footing is not OPEN:
-                raise closed_error(footing)
-            self._is_open = True
+        """Raise StoreSealed or StoreMoved unless the store accepts work.
+
+        Reads the transfer status once per transaction.
+        """
+        if not self._is_known_open:
+            status = from_row(self.run("transfer_status.get").fetchone()).at(from_micros(self.now))
+            if status is not OPEN:
+                raise closed_error(status)
+            self._is_known_open = True
 
     def run(self, name: str, /, **values: Any) -> sqlite3.Cursor:
+        """Execute the statement of that name and return the cursor."""
         return run(self._cursor, name, self._probe, **values)
 
-    def one(self, name: str, /, **values: Any) -> Any:
-        """The first column of the first row, None if there is no row."""
+    def value(self, name: str, /, **values: Any) -> Any:
+        """Return the first column of the first row, None if there is no row."""
         row = self.run(name, **values).fetchone()
         return None if row is None else row[0]
 
     @property
-    def hint(self) -> Notification:
-        return Notification(frozenset(self.queues), ended=self.ended, cancelled=self.cancelled)
+    def notification(self) -> Notification:
+        """The notification to publish after the commit."""
+        return Notification(
+            frozenset(self.notify_queues), ended=self.notify_ended, cancelled=self.notify_cancelled
+        )
 
 
-Verb = Callable[[WriteTransaction, Sequence[Any]], list[Any]]
-"""Does its part for many items, answering each, in order. May be run again after a rollback."""
+WriteFunction = Callable[[WriteTransaction, Sequence[Any]], list[Any]]
+"""Writes many items and returns one answer per item, in order. Runs again after a rollback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Items for one verb, and who waits for the answers."""
+    """Items for one write function, and the future that receives the answers."""
 
-    verb: Verb
+    function: WriteFunction
     items: Sequence[Any]
     future: asyncio.Future[list[Any]]
     loop: asyncio.AbstractEventLoop
 
 
 class Writer:
-    """Owns the writing connection; everything it is asked runs on its thread, in order."""
+    """Owns the writing connection and runs all requests on its own thread, in order."""
 
     def __init__(
         self,
@@ -101,52 +116,61 @@ class Writer:
         *,
         gate: threading.Lock,
         probe: Probe | None,
-        tell: Callable[[Notification], None],
+        publish: Callable[[Notification], None],
     ) -> None:
+        """Take over the connection.
+
+        `gate` orders the writer and the handler transactions of this process. `publish` is called
+        with the notification of every commit.
+        """
         self._connection = connection
         self._cursor = connection.cursor()
         self._path = path
-        self._file = _identity(path)
+        self._file = _file_identity(path)
         self._clock = clock
         self._gate = gate
         self._probe = probe
-        self._tell = tell
+        self._publish = publish
         self._inbox: SimpleQueue[Request | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._loop, name="outlast-writer", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
-    async def submit(self, verb: Verb, items: Sequence[Any]) -> list[Any]:
-        """The verb's answers, once what it wrote is durable."""
+    async def submit(self, function: WriteFunction, items: Sequence[Any]) -> list[Any]:
+        """Run a write function in the next commit; return its answers once they are durable.
+
+        Raises StoreClosed after `close`, and the error of the write function if it fails.
+        """
         if self._closed:
             raise StoreClosed(f"{self._path} was closed; open the store again")
         loop = asyncio.get_running_loop()
-        request = Request(verb, items, loop.create_future(), loop)
+        request = Request(function, items, loop.create_future(), loop)
         self._inbox.put(request)
         return await request.future
 
     def close(self) -> None:
-        """Finish what was asked, then let go. Blocks; closing twice is fine."""
+        """Commit the submitted requests and close the connection; blocks, no-op if closed."""
         if not self._closed:
             self._closed = True
             self._inbox.put(None)
             self._thread.join()
-            self._cursor.close()  # or an error somebody keeps would keep the file open
+            self._cursor.close()  # an error that refers to an open cursor keeps the file open
             self._connection.close()
 
     def _loop(self) -> None:
-        going = True
-        while going:
-            requests, going = self._gather()
+        is_running = True
+        while is_running:
+            requests, is_running = self._gather()
             if requests:
                 self._serve(requests)
 
     def _gather(self) -> tuple[list[Request], bool]:
-        """What waits, at least one; False when there is nothing more to come."""
+        """Wait for a request and return all that wait; False after the last one."""
         gathered: list[Request] = []
-        while not gathered or (len(gathered) < GROUP and not self._inbox.empty()):
+        while not gathered or (len(gathered) < MAX_REQUESTS_PER_COMMIT and not self._inbox.empty()):
             request = self._inbox.get()
             if request is None:
                 return gathered, False
@@ -155,79 +179,79 @@ class Writer:
 
     def _serve(self, requests: list[Request]) -> None:
         try:
-            answers = self._commit(requests, careful=False)
-        except Exception as error:  # noqa: BLE001 - whoever asked is told
-            self._serve_alone(requests, error)
+            answers = self._commit(requests, isolate_items=False)
+        except Exception as error:  # noqa: BLE001 - the error is the answer to every request
+            self._serve_one_by_one(requests, error)
         else:
             _settle(zip(requests, answers, strict=True))
 
-    def _serve_alone(self, requests: list[Request], error: Exception) -> None:
-        """One of them failed and everything was rolled back: each again, by itself."""
-        if _is_hopeless(error):
-            _settle((request, _named(error, self._path)) for request in requests)
+    def _serve_one_by_one(self, requests: list[Request], error: Exception) -> None:
+        """After the rollback of a group, repeat each request in a transaction of its own."""
+        if _is_fatal(error):
+            _settle((request, _translated(error, self._path)) for request in requests)
             return
         for request in requests:
             try:
-                answers: Any = self._commit([request], careful=True)[0]
-            except Exception as alone:  # noqa: BLE001 - whoever asked is told
-                answers = _named(alone, self._path)
+                answers: Any = self._commit([request], isolate_items=True)[0]
+            except Exception as own_error:  # noqa: BLE001 - the error is the answer
+                answers = _translated(own_error, self._path)
             _settle([(request, answers)])
 
-    def _commit(self, requests: list[Request], *, careful: bool) -> list[list[Any]]:
+    def _commit(self, requests: list[Request], *, isolate_items: bool) -> list[list[Any]]:
         cursor = self._cursor
         with self._gate:
             run(cursor, "unit_of_work.begin", self._probe)
             try:
                 self._require_same_file()
-                work = WriteTransaction(cursor, self._clock, self._probe, careful=careful)
-                answers = _perform(work, requests)
+                tx = WriteTransaction(cursor, self._clock, self._probe, isolate_items=isolate_items)
+                answers = _run_requests(tx, requests)
                 run(cursor, "unit_of_work.commit", self._probe)
             except BaseException:
                 if self._connection.in_transaction:
                     run(cursor, "unit_of_work.rollback", self._probe)
                 raise
-        self._tell(work.hint)
+        self._publish(tx.notification)
         return answers
 
     def _require_same_file(self) -> None:
-        """A file that was removed takes writes all the same, and nobody would ever find them."""
-        if _identity(self._path) != self._file:
+        """Refuse to write to a deleted file, whose writes would be lost."""
+        if _file_identity(self._path) != self._file:
             raise StoreCorrupt(
-                f"{self._path} is gone, or another file has its name, since it was opened; put it "
-                "back, or restart whoever uses it. Nothing was written"
+                f"{self._path} was removed or replaced after it was opened, and nothing was "
+                "written; put the file back, or restart every process that uses it"
             )
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _file_identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - before every commit, without a detour
+        found = os.stat(path)  # noqa: PTH116 - cheaper, and this runs before every commit
     except OSError:
         return None
     return found.st_dev, found.st_ino
 
 
-def _perform(work: WriteTransaction, requests: list[Request]) -> list[list[Any]]:
-    """Neighbours that ask for the same verb are done in one go, and their answers dealt out."""
+def _run_requests(tx: WriteTransaction, requests: list[Request]) -> list[list[Any]]:
+    """Run neighbouring requests for one write function in one call and split the answers."""
     if len(requests) == 1:
-        return [requests[0].verb(work, requests[0].items)]
+        return [requests[0].function(tx, requests[0].items)]
     answers: list[list[Any]] = []
-    for verb, group in groupby(requests, key=lambda request: request.verb):
+    for function, group in groupby(requests, key=lambda request: request.function):
         same = list(group)
-        together = verb(work, [item for request in same for item in request.items])
+        remaining = function(tx, [item for request in same for item in request.items])
         for request in same:
             count = len(request.items)
-            answers.append(together[:count])
-            together = together[count:]
+            answers.append(remaining[:count])
+            remaining = remaining[count:]
     return answers
 
 
-def _settle(outcomes: Any) -> None:
-    """Tell each waiting loop once, however many answers it gets."""
+def _settle(outcomes: Iterable[tuple[Request, Any]]) -> None:
+    """Hand answers or errors to the waiting futures, with one call per event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Any]] = {}
     for request, outcome in outcomes:
         by_loop.setdefault(request.loop, []).append((request.future, outcome))
     for loop, settled in by_loop.items():
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, so no coroutine waits on it
             loop.call_soon_threadsafe(_resolve, settled)
 
 
@@ -241,18 +265,17 @@ def _resolve(settled: list[tuple[asyncio.Future[Any], Any]]) -> None:
             future.set_result(outcome)
 
 
-def _is_hopeless(error: Exception) -> bool:
-    """Whether the file itself is the trouble, so that asking again alone cannot help."""
+def _is_fatal(error: Exception) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in FATAL_CODES
 
 
-def _named(error: Exception, path: Path) -> Exception:
-    named: OutlastError
+def _translated(error: Exception, path: Path) -> Exception:
+    own: OutlastError
     if isinstance(error, sqlite3.Error):
-        named = translate(error, path)
+        own = translate(error, path)
     elif isinstance(error, ValueError) and not isinstance(error, OutlastError):
-        named = InvalidArgument(f"no store can hold that: {error}")
+        own = InvalidArgument(f"no store can hold that: {error}")
     else:
         return error
-    named.__cause__ = error
-    return named
+    own.__cause__ = error
+    return own

@@ -22,7 +22,13 @@ from outlast.testing.conformance.factories import (
     sweep,
 )
 
-NOTHING = MaintenanceDue(lapsed=False, overdue=False, held=False, groups=False, deserted=False)
+NOTHING = MaintenanceDue(
+    expired_leases=False,
+    missed_deadlines=False,
+    reservations=False,
+    groups=False,
+    dead_workers=False,
+)
 
 
 async def _lapse(store: Store, clock: FakeClock) -> None:
@@ -51,9 +57,9 @@ async def _abandon_group(store: Store, clock: FakeClock) -> None:
 
 
 CHORES: dict[str, Callable[[Store, FakeClock], Awaitable[None]]] = {
-    "lapsed": _lapse,
-    "overdue": _be_late,
-    "held": _hold,
+    "expired_leases": _lapse,
+    "missed_deadlines": _be_late,
+    "reservations": _hold,
     "groups": _stop_group,
     "groups, never completed": _abandon_group,
 }

@@ -52,7 +52,9 @@ from outlast.testing.model.store import ModelStore
 from outlast.transfer.row_sync import sync_rows
 from outlast.verify import verify
 
-FILLING = StatusChange(stage=TransferStage.FILLING, other="sqlite:////source.db", by="move-1")
+FILLING = StatusChange(
+    stage=TransferStage.FILLING, other="sqlite:////source.db", transfer_id="move-1"
+)
 OPENED = replace(FILLING, stage=TransferStage.OPEN)
 COPIED = tuple(kind for kind in TableKind if kind is not TableKind.COUNTERS)
 

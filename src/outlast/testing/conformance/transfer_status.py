@@ -44,7 +44,9 @@ SPAN = 30 * SECOND
 def step(stage: TransferStage, **over: Any) -> StatusChange:
     """Of one and the same move; a seal lasts half a minute."""
     span = {"span": SPAN, "grace": SECOND} if stage is TransferStage.SEALED else {}
-    return StatusChange(**{"stage": stage, "other": ELSEWHERE, "by": "move-1", **span, **over})
+    return StatusChange(
+        **{"stage": stage, "other": ELSEWHERE, "transfer_id": "move-1", **span, **over}
+    )
 
 
 WISHES: dict[str, Callable[[Store], Any]] = {
@@ -157,17 +159,17 @@ async def test_who_seals_anew_for_the_same_store_leaves_nothing_to_who_did_befor
     await store.change_transfer_status(step(TransferStage.SEALED))
 
     assert not await store.change_transfer_status(
-        step(TransferStage.SEALED, by="move-2", grace=None)
+        step(TransferStage.SEALED, transfer_id="move-2", grace=None)
     )
     assert not await store.change_transfer_status(
-        step(TransferStage.SEALED, by="move-2", other="sqlite:////else.db")
+        step(TransferStage.SEALED, transfer_id="move-2", other="sqlite:////else.db")
     )
-    assert await store.change_transfer_status(step(TransferStage.SEALED, by="move-2"))
+    assert await store.change_transfer_status(step(TransferStage.SEALED, transfer_id="move-2"))
 
     for stage in (TransferStage.MOVED, TransferStage.OPEN):
         assert not await store.change_transfer_status(step(stage))
     assert not await store.change_transfer_status(step(TransferStage.SEALED, grace=None))
-    assert await store.change_transfer_status(step(TransferStage.MOVED, by="move-2"))
+    assert await store.change_transfer_status(step(TransferStage.MOVED, transfer_id="move-2"))
 
 
 async def test_store_that_was_moved_says_where_for_good(store: Store, clock: FakeClock) -> None:
@@ -230,6 +232,6 @@ async def test_address_of_the_other_store_is_kept_as_it_was_given(store: Store) 
     await store.change_transfer_status(step(TransferStage.FILLING, other=other))
 
     footing = await store.transfer_status()
-    assert (footing.other, footing.by, footing.until) == (other, "move-1", None)
+    assert (footing.other, footing.transfer_id, footing.until) == (other, "move-1", None)
     assert await store.change_transfer_status(step(TransferStage.OPEN, other=other))
     assert await store.transfer_status() == OPEN

@@ -29,7 +29,7 @@ from outlast.core.state import State
 from outlast.core.worker import WorkerInfo, WorkerRecord
 from outlast.errors import StoreClosed
 from outlast.store.contract import Capability
-from outlast.store.contract.jobs import PROMOTED_AT_ONCE, Added, Filter, Renewal
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Added, Filter, Renewal
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.contract.queues import Queue
 from outlast.store.contract.reservations import Reserved
@@ -112,7 +112,7 @@ class ModelStore:
         prefetch: int = 0,
         lease: timedelta,
     ) -> list[Claim]:
-        await self.promote_due(limit=PROMOTED_AT_ONCE)
+        await self.promote_due(limit=MAX_PROMOTED_PER_CLAIM)
         now, prefix = self._clock.now(), self._ids.prefix()
         gate, held = queues.gate(self._tables, queue, now), self._tables.reservation_of(queue)
         limit, prefetch = gate.capacity(limit, prefetch)
@@ -159,7 +159,7 @@ class ModelStore:
         return len(due)
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        due = self._tables.due(self._clock.now())[:PROMOTED_AT_ONCE]
+        due = self._tables.due(self._clock.now())[:MAX_PROMOTED_PER_CLAIM]
         next_ones = [*self._tables.queued(queue), *(job for job in due if job.queue == queue)]
         return sorted(next_ones, key=sort_key)[:limit]
 

@@ -50,7 +50,7 @@ def _keys(tables: Tables) -> Iterator[Row]:
 def _jobs(tables: Tables) -> Iterator[Row]:
     for job in tables.jobs.values():
         if job.state is not State.RUNNING:
-            yield rows.job_row(job, grp=tables.members.get(job.id))
+            yield rows.job_row(job, member_of=tables.members.get(job.id))
 
 
 def _runs(tables: Tables) -> Iterator[Row]:
@@ -77,7 +77,7 @@ def _counters(tables: Tables) -> Iterator[Row]:
     """A number is spent on the look; none is given twice."""
     last = next(tables.versions)
     yield ["events", next(tables.event_ids)]
-    yield ["records", last]
+    yield ["documents", last]
     yield ["schedules", last]
     yield ["jobs", next(tables.seqs)]
 
@@ -90,7 +90,7 @@ _DUMPS: Final[dict[TableKind, Callable[[Tables], Iterator[Row]]]] = {
     TableKind.KEYS: _keys,
     TableKind.SLOTS: lambda tables: map(rows.slot_row, tables.slots.values()),
     TableKind.SCHEDULES: lambda tables: map(rows.schedule_row, tables.schedules.values()),
-    TableKind.RECORDS: lambda tables: map(rows.record_row, tables.records.values()),
+    TableKind.DOCUMENTS: lambda tables: map(rows.document_row, tables.records.values()),
     TableKind.JOBS: _jobs,
     TableKind.RUNS: _runs,
     TableKind.EVENTS: _events,
@@ -130,11 +130,11 @@ def _put_schedule(tables: Tables, v: Values, _: Clock) -> None:
 
 
 def _put_record(tables: Tables, v: Values, _: Clock) -> None:
-    tables.records[v["kind"], v["key"]] = rows.record(v)
+    tables.records[v["kind"], v["key"]] = rows.document(v)
 
 
 def _put_job(tables: Tables, v: Values, _: Clock) -> None:
-    group, job = v["grp"], rows.job(v)
+    group, job = v["member_of"], rows.job(v)
     is_strange = job.retry_of is not None and job.retry_of not in tables.jobs
     if is_strange or (group is not None and group not in tables.groups):
         return
@@ -192,7 +192,7 @@ def _put_reservation(tables: Tables, v: Values, clock: Clock) -> None:
 
 
 def _raise_counter(tables: Tables, v: Values, _: Clock) -> None:
-    names = {"events": "event_ids", "records": "versions", "schedules": "versions"}
+    names = {"events": "event_ids", "documents": "versions", "schedules": "versions"}
     name = names.get(v["name"], "seqs")
     setattr(tables, name, count(max(v["last"] + 1, next(getattr(tables, name)))))
 
@@ -203,7 +203,7 @@ _PUTS: Final[dict[TableKind, Callable[[Tables, Values, Clock], None]]] = {
     TableKind.KEYS: _put_key,
     TableKind.SLOTS: _put_slot,
     TableKind.SCHEDULES: _put_schedule,
-    TableKind.RECORDS: _put_record,
+    TableKind.DOCUMENTS: _put_record,
     TableKind.JOBS: _put_job,
     TableKind.RUNS: _put_run,
     TableKind.EVENTS: _put_event,
@@ -252,7 +252,7 @@ _DROPS: Final[dict[TableKind, Callable[[Tables, tuple[Any, ...]], object]]] = {
     TableKind.GROUPS: _drop_group,
     TableKind.KEYS: _drop_key,
     TableKind.SCHEDULES: lambda tables, key: tables.schedules.pop(key[0], None),
-    TableKind.RECORDS: lambda tables, key: tables.records.pop((key[0], key[1]), None),
+    TableKind.DOCUMENTS: lambda tables, key: tables.records.pop((key[0], key[1]), None),
     TableKind.JOBS: _drop_job,
     TableKind.EVENTS: _drop_event,
     TableKind.RESERVATIONS: _drop_reservation,

@@ -6,7 +6,12 @@ from datetime import timedelta
 from typing import Final
 
 from outlast.core.ids import JobId
-from outlast.jobs.group_closing import AT_ONCE, GroupClosingStore, end_first, end_remaining_members
+from outlast.jobs.group_closing import (
+    MEMBERS_PER_WRITE,
+    GroupClosingStore,
+    end_first,
+    end_remaining_members,
+)
 
 FIRST_BATCH_GROUPS: Final = 10
 """Closing groups that a worker handles directly after it wrote a failure."""
@@ -43,9 +48,9 @@ class GroupCloser:
     async def run_once(self) -> GroupsClosed:
         """Stop groups that were never completed and end the members of closing groups."""
         expired = await self._store.expire_groups(
-            older_than=INCOMPLETE_GROUP_TIMEOUT, limit=AT_ONCE
+            older_than=INCOMPLETE_GROUP_TIMEOUT, limit=MEMBERS_PER_WRITE
         )
-        closing = await self._store.closing_groups(limit=AT_ONCE)
+        closing = await self._store.closing_groups(limit=MEMBERS_PER_WRITE)
         ended = [await end_remaining_members(self._store, group, self._new_id) for group in closing]
-        closed = await self._store.mark_groups_closed(limit=AT_ONCE) if closing else 0
+        closed = await self._store.mark_groups_closed(limit=MEMBERS_PER_WRITE) if closing else 0
         return GroupsClosed(expired, sum(ended), closed)

@@ -53,14 +53,18 @@ class Maintenance:
         return await self._maintain(due) if due else MaintenanceResult()
 
     async def _maintain(self, due: MaintenanceDue) -> MaintenanceResult:
-        expired = await self._store.expired_leases(limit=MAX_BATCH) if due.lapsed else []
+        expired = await self._store.expired_leases(limit=MAX_BATCH) if due.expired_leases else []
         for job in expired:
             log_events.job_lost(Lease(job.id, job.token), reason="lease_expired", holder=job.holder)
-        missed = await self._store.missed_start_deadline(limit=MAX_BATCH) if due.overdue else []
-        reservations = await self._reservations.run_once() if due.held else InspectionResult()
+        missed = (
+            await self._store.missed_start_deadline(limit=MAX_BATCH) if due.missed_deadlines else []
+        )
+        reservations = (
+            await self._reservations.run_once() if due.reservations else InspectionResult()
+        )
         return MaintenanceResult(
             reclaimed=await self._settle(expired, Lost(Loss.LEASE_EXPIRED))
-            + (await self._dead_workers.run_once() if due.deserted else 0),
+            + (await self._dead_workers.run_once() if due.dead_workers else 0),
             misfired=await self._settle(missed, Misfired()),
             reservations=reservations.freed + reservations.expired,
             members_ended=(await self._groups.run_once()).ended if due.groups else 0,

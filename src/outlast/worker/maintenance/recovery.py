@@ -11,7 +11,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import LeaseHolder
 from outlast.core.state import Loss, State
-from outlast.store.contract.jobs import PROMOTED_AT_ONCE, Jobs
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Jobs
 from outlast.store.contract.locks import Locks
 from outlast.store.contract.maintenance import RecoveryReads
 from outlast.store.contract.reservations import Reservations
@@ -40,7 +40,7 @@ class RecoveryResult:
     unknown: int = 0  # runs of unknown owners, closed as lost
     finished: int = 0  # detached jobs ended or requeued as their last run says
     without_run: int = 0  # running jobs without a run, closed as lost
-    continued: int = 0  # failed chain jobs that got their missing successor
+    continued: int = 0  # failed linked jobs that got their missing successor
     given_up: int = 0  # the same, without attempts left
     orphans: int = 0  # orphan runs, removed
     inspected: int = 0  # active reservations inspected; not a repair
@@ -153,7 +153,7 @@ class Recovery:
 
     async def _promote(self) -> int:
         count = 0
-        while moved := await self._store.promote_due(limit=PROMOTED_AT_ONCE):
+        while moved := await self._store.promote_due(limit=MAX_PROMOTED_PER_CLAIM):
             count += moved
         return count
 

@@ -25,8 +25,8 @@ class SealMonitor:
         if status.stage is not TransferStage.SEALED or status.grace is None:
             self._released_for = None
             return False
-        if self._released_for == status.by or await self._store.now() < status.grace:
+        if self._released_for == status.transfer_id or await self._store.now() < status.grace:
             return False
-        self._released_for = status.by
+        self._released_for = status.transfer_id
         self._release()
         return True

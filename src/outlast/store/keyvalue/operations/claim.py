@@ -13,7 +13,7 @@ from outlast.core.job import Job
 from outlast.core.reservation import ReservationStatus
 from outlast.core.run import Claim, LeaseHolder
 from outlast.core.state import State
-from outlast.store.contract.jobs import PROMOTED_AT_ONCE
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
 from outlast.store.contract.notifications import Notification
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import chunks, run_concurrently
@@ -69,7 +69,7 @@ async def claim(
     )
     seen = await _look(desk, queue, limit + prefetch)
     if seen.has_chores:
-        await promote_due(desk, limit=PROMOTED_AT_ONCE)
+        await promote_due(desk, limit=MAX_PROMOTED_PER_CLAIM)
         seen = await _look(desk, queue, limit + prefetch)
     if seen.queue.shown(desk.now()).pause is not None:
         return []

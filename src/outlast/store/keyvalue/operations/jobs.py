@@ -15,7 +15,7 @@ from outlast.core.limits import MAX_PROGRESS, is_storable
 from outlast.core.ordering import sort_key
 from outlast.core.run import Lease, RunRecord
 from outlast.core.state import State
-from outlast.store.contract.jobs import PROMOTED_AT_ONCE, Filter, Renewal
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Filter, Renewal
 from outlast.store.keyvalue import key_layout
 from outlast.store.keyvalue.batching import run_concurrently
 from outlast.store.keyvalue.context import StoreContext
@@ -146,7 +146,7 @@ async def peek(desk: StoreContext, queue: str, *, limit: int) -> list[Job]:
     async def work(unit: UnitOfWork) -> list[Job]:
         await queues.load(unit, queue)
         ready = await unit.range(KeyRange(key_layout.READY + queue), limit=limit)
-        due = await due_entries(unit, desk.now(), limit=PROMOTED_AT_ONCE)
+        due = await due_entries(unit, desk.now(), limit=MAX_PROMOTED_PER_CLAIM)
         own = [entry for entry in due if entry.value["queue"] == queue]
         ids = dict.fromkeys(entry.value["id"] for entry in (*ready, *own))  # who moves is met twice
         found = await job_repository.load_many(unit, list(ids))

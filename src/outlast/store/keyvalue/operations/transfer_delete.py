@@ -105,7 +105,7 @@ _DROPS: Final[dict[TableKind, Drop]] = {
     TableKind.GROUPS: _drop_group,
     TableKind.KEYS: _drop_key,
     TableKind.SCHEDULES: _drop_schedule,
-    TableKind.RECORDS: _drop_record,
+    TableKind.DOCUMENTS: _drop_record,
     TableKind.JOBS: _drop_job,
     TableKind.EVENTS: _drop_event,
     TableKind.RESERVATIONS: _drop_reservation,

@@ -76,7 +76,7 @@ class RowDump:
                 partial(job_repository.all_jobs, after=after, limit=size)
             )
             told = [kept for kept in page if _is_told(kept, ended_only=ended_only)]
-            found += [rows.job_row(kept.job, grp=kept.member) for kept in told]
+            found += [rows.job_row(kept.job, member_of=kept.member) for kept in told]
             if not page:
                 break
             after = page[-1].job.seq
@@ -114,7 +114,7 @@ class RowDump:
         scans = {
             TableKind.QUEUES: self._queues,
             TableKind.SCHEDULES: self._schedules,
-            TableKind.RECORDS: self._records,
+            TableKind.DOCUMENTS: self._records,
             TableKind.KEYS: self._keys,
             TableKind.COUNTERS: self._counters,
         }
@@ -136,7 +136,7 @@ class RowDump:
 
     async def _records(self) -> AsyncIterator[Row]:
         async for entry in self._desk.engine.scan(key_layout.record_part("")):
-            yield rows.record_row(record_from_value(entry.value))
+            yield rows.document_row(record_from_value(entry.value))
 
     async def _keys(self) -> AsyncIterator[Row]:
         async for entry in scan_partition(self._desk, key_layout.ACTIVE):
@@ -162,9 +162,9 @@ class RowDump:
     async def _counters(self) -> AsyncIterator[Row]:
         numbers, events = await self._desk.engine.get([key_layout.NUMBERS, key_layout.EVENTS])
         last = numbers.value["last"] if numbers else 0
-        names = ("groups", "jobs", "records", "reservations", "schedules")
+        yield ["documents", last]
         yield ["events", events.value["last"] if events else 0]
-        for name in names:
+        for name in ("groups", "jobs", "reservations", "schedules"):
             yield [name, last]
 
 

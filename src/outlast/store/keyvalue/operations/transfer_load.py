@@ -70,7 +70,7 @@ async def _raise(unit: UnitOfWork, *, kind: TableKind, page: Sequence[Values]) -
         numbers = [values["last"] for values in page if values["name"] != "events"]
     else:
         events = [values["id"] for values in page] if kind is TableKind.EVENTS else []
-        name = "version" if kind in (TableKind.RECORDS, TableKind.SCHEDULES) else "seq"
+        name = "version" if kind in (TableKind.DOCUMENTS, TableKind.SCHEDULES) else "seq"
         numbers = [values[name] for values in page if name in values]
     for counter, given in ((key_layout.EVENTS, events), (key_layout.NUMBERS, numbers)):
         there = await unit.get(counter)
@@ -124,16 +124,16 @@ async def _put_schedule(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
 
 
 async def _put_record(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
-    unit.put(record_key(v), record_to_value(rows.record(v)))
+    unit.put(record_key(v), record_to_value(rows.document(v)))
 
 
 async def _put_job(unit: UnitOfWork, _: StoreContext, v: Values) -> None:
     old, job = await job_repository.load(unit, v["id"]), rows.job(v)
     before = None if job.retry_of is None else await job_repository.load(unit, job.retry_of)
-    group = None if v["grp"] is None else await groups.load(unit, v["grp"])
-    if (job.retry_of and before is None) or (v["grp"] and group is None):
+    group = None if v["member_of"] is None else await groups.load(unit, v["member_of"])
+    if (job.retry_of and before is None) or (v["member_of"] and group is None):
         return
-    new = await _kept(unit, job, old, before, v["grp"])
+    new = await _kept(unit, job, old, before, v["member_of"])
     job_repository.save(unit, old, new)
     if new.active_key is not None:
         held = {"job_id": job.id, "root_id": job.root_id, "key": new.active_key}
@@ -242,7 +242,7 @@ _PUTS: Final[dict[TableKind, Put]] = {
     TableKind.KEYS: _put_key,
     TableKind.SLOTS: _put_slot,
     TableKind.SCHEDULES: _put_schedule,
-    TableKind.RECORDS: _put_record,
+    TableKind.DOCUMENTS: _put_record,
     TableKind.JOBS: _put_job,
     TableKind.RUNS: _put_run,
     TableKind.EVENTS: _put_event,

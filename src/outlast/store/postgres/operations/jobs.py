@@ -9,7 +9,7 @@ from outlast.core.ids import JobId
 from outlast.core.job import Job
 from outlast.core.run import RunRecord
 from outlast.core.state import State
-from outlast.store.contract.jobs import PROMOTED_AT_ONCE, Filter
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM, Filter
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.parts import finding
 from outlast.store.postgres.unit_of_work import Row, UnitOfWork
@@ -27,7 +27,7 @@ class JobOperations(PostgresOperations):
         return [by_id.get(job_id) for job_id in job_ids]
 
     async def peek(self, queue: str, *, limit: int) -> list[Job]:
-        asked = {"now": self._now, "promoted": PROMOTED_AT_ONCE}
+        asked = {"now": self._now, "promoted": MAX_PROMOTED_PER_CLAIM}
         return await self._jobs("jobs.peek", queue=queue, limit=limit, **asked)
 
     async def find(self, what: Filter, *, limit: int, before: int | None = None) -> list[Job]:

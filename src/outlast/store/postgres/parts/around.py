@@ -20,11 +20,11 @@ class PostgresAround(PostgresOperations):
 
     async def document(self, kind: str, key: str) -> Document | None:
         found = await self._lines.rows("documents.get", kind=kind, key=key)
-        return job_rows.record(tuple(found[0])) if found else None
+        return job_rows.document(tuple(found[0])) if found else None
 
     async def documents(self, kind: str) -> list[Document]:
         found = await self._lines.rows("documents.all", kind=kind)
-        return [job_rows.record(tuple(row)) for row in found]
+        return [job_rows.document(tuple(row)) for row in found]
 
     async def swap(
         self, kind: str, key: str, *, expected: int | None, value: str | None
@@ -58,8 +58,10 @@ class PostgresAround(PostgresOperations):
 
     async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
         found = await self._lines.rows("audit.dossiers", after=after, limit=limit)
-        return [audit.dossier(tuple(row)) for row in found]
+        return [audit.job_audit(tuple(row)) for row in found]
 
     async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:
-        pages = [await self._lines.rows(name, limit=limit) for name in audit.STRAYS]
-        return [audit.stray(tuple(row)) for page in pages for row in page]
+        pages = [
+            await self._lines.rows(name, limit=limit) for name in audit.DANGLING_RECORD_STATEMENTS
+        ]
+        return [audit.dangling_record(tuple(row)) for page in pages for row in page]

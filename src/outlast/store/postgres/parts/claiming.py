@@ -10,7 +10,7 @@ from typing import Final
 
 from outlast.core.run import Claim, LeaseHolder
 from outlast.errors import StoreBusy, StoreUnavailable
-from outlast.store.contract.jobs import PROMOTED_AT_ONCE
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
 from outlast.store.postgres.connection import CONNECTION_ERRORS, RETRYABLE, translated
 from outlast.store.postgres.operations.base import PostgresOperations
 from outlast.store.postgres.operations.savepoint import is_unique_violation
@@ -143,7 +143,7 @@ class ClaimOperations(PostgresOperations):
             return False
         async with self._lines.line("claim").acquire() as lane:
             if took.is_due:
-                promote = {"now": self._now, "limit": PROMOTED_AT_ONCE}
+                promote = {"now": self._now, "limit": MAX_PROMOTED_PER_CLAIM}
                 await lane.change("claim.promote", promote)
             if took.worker_unregistered:
                 await lane.change("claim.worker", wanted.who)

@@ -57,7 +57,7 @@ class PostgresRunning(ClaimOperations, ApplyOperations):
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
         found = await self._lines.rows("maintenance.find", limit=limit)
-        runs = [job_rows.orphan(tuple(row)) for row in found]
+        runs = [job_rows.orphan_run(tuple(row)) for row in found]
         verb = require_open_store(partial(remove_orphans, found=runs))
         return await self._lines.transact(verb) if runs else []
 

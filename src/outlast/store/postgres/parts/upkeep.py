@@ -31,5 +31,9 @@ class PostgresUpkeep(PostgresOperations):
         found = (await self._lines.rows("maintenance.look", **asked))[0]
         lapsed, overdue, held, groups, deserted = found
         return MaintenanceDue(
-            lapsed=lapsed, overdue=overdue, held=held, groups=groups, deserted=deserted
+            expired_leases=lapsed,
+            missed_deadlines=overdue,
+            reservations=held,
+            groups=groups,
+            dead_workers=deserted,
         )

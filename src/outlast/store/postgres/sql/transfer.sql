@@ -100,7 +100,7 @@ FROM (
   UNION ALL
   SELECT 'jobs', last_value FROM outlast.jobs_seq_seq
   UNION ALL
-  SELECT 'records', last_value FROM outlast.record_versions
+  SELECT 'documents', last_value FROM outlast.record_versions
   UNION ALL
   SELECT 'reservations', last_value FROM outlast.reservations_seq_seq
   UNION ALL
@@ -256,7 +256,7 @@ INSERT INTO outlast.jobs (
 )
 SELECT
   r.seq, r.id, r.type, r.name, r.queue, r.delivery, r.params::json, r.max_attempts, r.created_at,
-  r.slot_at, r.start_deadline, r.retry_of, nullif(r.root_id, r.id), r.group_id, r.grp,
+  r.slot_at, r.start_deadline, r.retry_of, nullif(r.root_id, r.id), r.group_id, r.member_of,
   r.template_id, r.template_at, r.schedule_id,
   (
     SELECT 1 FROM outlast.keys AS k WHERE k.scope = 'active' AND k.job = r.root_id LIMIT 1
@@ -264,7 +264,7 @@ SELECT
 FROM json_to_recordset(:rows::json) AS r (
   seq bigint, id uuid, type text, name text, queue text, delivery text, params text,
   max_attempts integer, created_at bigint, slot_at bigint, start_deadline bigint, retry_of uuid,
-  root_id uuid, group_id text, grp uuid, template_id text, template_at bigint, schedule_id text
+  root_id uuid, group_id text, member_of uuid, template_id text, template_at bigint, schedule_id text
 )
 ON CONFLICT (id) DO NOTHING;
 
@@ -433,7 +433,7 @@ SELECT
   setval('outlast.record_versions', greatest(
     (SELECT last_value FROM outlast.record_versions),
     (SELECT max(version) FROM outlast.records),
-    (SELECT max(r.last) FILTER (WHERE r.name = 'records') FROM r)
+    (SELECT max(r.last) FILTER (WHERE r.name = 'documents') FROM r)
   )),
   setval('outlast.schedule_versions', greatest(
     (SELECT last_value FROM outlast.schedule_versions),

@@ -14,7 +14,7 @@ LOCK TABLE outlast.footing IN ACCESS EXCLUSIVE MODE;
 
 -- @set
 INSERT INTO outlast.footing (one, stage, other, by_whom, until, grace)
-VALUES (1, :stage::text, :other::text, :by::text, :until::bigint, :grace::bigint)
+VALUES (1, :stage::text, :other::text, :transfer_id::text, :until::bigint, :grace::bigint)
 ON CONFLICT (one) DO UPDATE
 SET
   stage = excluded.stage,

@@ -12,7 +12,7 @@ from outlast.core.delivery import Delivery
 from outlast.core.duration import MICROSECOND
 from outlast.core.queue import QueueGate
 from outlast.core.run import Claim, LeaseHolder
-from outlast.store.contract.jobs import PROMOTED_AT_ONCE
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
 from outlast.store.postgres.unit_of_work import Row, UnitOfWork
 from outlast.store.postgres.verbs.queue import lock_queues
 from outlast.store.postgres.verbs.reservation import use_reservation
@@ -90,7 +90,7 @@ async def claim_with_queue_lock(
     test's, or None.
     """
     await lock_queues(work, [wanted.queue])
-    await work.run("claim.promote", now=work.now, limit=PROMOTED_AT_ONCE)
+    await work.run("claim.promote", now=work.now, limit=MAX_PROMOTED_PER_CLAIM)
     [found] = await work.rows("claim.gate", queue=wanted.queue, now=work.now)
     is_paused, concurrency, is_reserved, job, open_runs = found
     gate = QueueGate(

@@ -22,7 +22,7 @@ STEPS: Final[Mapping[TableKind, Sequence[str]]] = {
     TableKind.KEYS: ("transfer.put_keys",),
     TableKind.SLOTS: ("transfer.claim_slots", "transfer.put_slots", "transfer.mark_slots"),
     TableKind.SCHEDULES: ("transfer.clear_schedules", "transfer.put_schedules"),
-    TableKind.RECORDS: ("transfer.put_records",),
+    TableKind.DOCUMENTS: ("transfer.put_records",),
     TableKind.JOBS: (
         "transfer.edit_jobs", "transfer.put_jobs", "transfer.leave_jobs", "transfer.wait_jobs",
         "transfer.bury_jobs", "transfer.end_jobs",
@@ -39,7 +39,7 @@ DROPS: Final[Mapping[TableKind, str]] = {
     TableKind.GROUPS: "transfer.drop_groups",
     TableKind.KEYS: "transfer.drop_keys",
     TableKind.SCHEDULES: "transfer.drop_schedules",
-    TableKind.RECORDS: "transfer.drop_records",
+    TableKind.DOCUMENTS: "transfer.drop_records",
     TableKind.EVENTS: "transfer.drop_events",
     TableKind.RESERVATIONS: "transfer.drop_reservations",
 }

@@ -16,4 +16,4 @@ async def swap(work: UnitOfWork, wish: Swap) -> Document | None:
         found = await work.rows(
             "documents.write", value=wish.value, expected=wish.expected, now=work.now, **where
         )
-    return job_rows.record(tuple(found[0])) if found else None
+    return job_rows.document(tuple(found[0])) if found else None

@@ -21,7 +21,7 @@ CREATE TABLE outlast_jobs (
   retry_of INTEGER REFERENCES outlast_jobs (seq),
   root INTEGER REFERENCES outlast_jobs (seq),  -- NULL: it is the root of its chain
   group_id TEXT,
-  grp INTEGER REFERENCES outlast_groups (seq),  -- NULL: a group_id alone changes nothing
+  member_of INTEGER REFERENCES outlast_groups (seq),  -- NULL: a group_id alone changes nothing
   template_id TEXT,
   template_at INTEGER,  -- the version of its template: when that was last written
   schedule_id TEXT,
@@ -30,7 +30,7 @@ CREATE TABLE outlast_jobs (
 -- One successor per job, ever: what makes repeating a retry harmless.
 CREATE UNIQUE INDEX outlast_jobs_retry_of ON outlast_jobs (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX outlast_jobs_root ON outlast_jobs (root) WHERE root IS NOT NULL;
-CREATE INDEX outlast_jobs_grp ON outlast_jobs (grp, seq) WHERE grp IS NOT NULL;
+CREATE INDEX outlast_jobs_member_of ON outlast_jobs (member_of, seq) WHERE member_of IS NOT NULL;
 
 CREATE TABLE outlast_waiting (
   job INTEGER PRIMARY KEY REFERENCES outlast_jobs (seq),
@@ -48,7 +48,7 @@ CREATE TABLE outlast_waiting (
   token INTEGER NOT NULL,
   failures INTEGER NOT NULL,
   losses INTEGER NOT NULL,
-  grp INTEGER,
+  member_of INTEGER,
   -- A started `once` or `linked` job never comes back.
   CONSTRAINT runs_again CHECK (token = 0 OR delivery = 'lease')
 );
@@ -64,14 +64,14 @@ CREATE INDEX outlast_waiting_once ON outlast_waiting
   (name, queue, priority DESC, position, available_at, created_at, job)
   WHERE delivery = 'once' AND state = 'queued';
 -- Whoever has a position of its own, in order; 0 is what a `scheduled` queue gives everybody.
-CREATE INDEX outlast_waiting_place ON outlast_waiting
+CREATE INDEX outlast_waiting_position ON outlast_waiting
   (queue, priority, position, available_at, created_at, job)
   WHERE position <> 0;
 -- Those of the blocked that have none, for whoever gives them one.
 CREATE INDEX outlast_waiting_blocked ON outlast_waiting
   (queue, priority, available_at, created_at, job)
   WHERE state = 'blocked' AND position = 0;
-CREATE INDEX outlast_waiting_grp ON outlast_waiting (grp, job) WHERE grp IS NOT NULL;
+CREATE INDEX outlast_waiting_member_of ON outlast_waiting (member_of, job) WHERE member_of IS NOT NULL;
 
 -- Whoever ran a job has a row, for its runs to point at. What follows `boot_id` is there only while
 -- it is enlisted: `started_at` says whether it is.
@@ -85,13 +85,13 @@ CREATE TABLE outlast_workers (
   alive_until INTEGER,  -- of the monotonic clock of the boot in outlast_meta
   info TEXT CONSTRAINT info_json CHECK (info IS NULL OR json_valid(info)),
   UNIQUE (instance_id, boot_id),
-  CONSTRAINT enlisted CHECK (
+  CONSTRAINT registered CHECK (
     (started_at IS NULL) = (info IS NULL)
     AND (started_at IS NULL) = (seen_at IS NULL)
     AND (started_at IS NULL) = (alive_until IS NULL)
   )
 );
-CREATE INDEX outlast_workers_enlisted ON outlast_workers (started_at)
+CREATE INDEX outlast_workers_registered ON outlast_workers (started_at)
   WHERE started_at IS NOT NULL;
 -- Nobody: whose a run is that left no trace of its worker.
 INSERT INTO outlast_workers (id, instance_id, boot_id) VALUES (0, '?', '?');
@@ -119,12 +119,12 @@ CREATE TABLE outlast_open_runs (
   available_at INTEGER NOT NULL,
   failures INTEGER NOT NULL,
   losses INTEGER NOT NULL,
-  grp INTEGER,
+  member_of INTEGER,
   -- A job that executes at most once has one token.
   CONSTRAINT one_run CHECK (token = 1 OR delivery = 'lease')
 );
 CREATE UNIQUE INDEX outlast_open_name ON outlast_open_runs (name) WHERE delivery = 'once';
-CREATE INDEX outlast_open_grp ON outlast_open_runs (grp, job) WHERE grp IS NOT NULL;
+CREATE INDEX outlast_open_member_of ON outlast_open_runs (member_of, job) WHERE member_of IS NOT NULL;
 
 CREATE TABLE outlast_runs (
   job INTEGER NOT NULL REFERENCES outlast_jobs (seq) ON DELETE CASCADE,
@@ -171,7 +171,7 @@ CREATE TABLE outlast_ends (
 );
 CREATE INDEX outlast_ends_state ON outlast_ends (state, at);
 -- The few that did not succeed are looked for among the many that did.
-CREATE INDEX outlast_ends_odd ON outlast_ends (state, job) WHERE state <> 'succeeded';
+CREATE INDEX outlast_ends_unsuccessful ON outlast_ends (state, job) WHERE state <> 'succeeded';
 
 -- Keys point at the root of a chain. 'key' rows stay for ever, also when their job is pruned;
 -- 'active' rows go when the chain ends.
@@ -281,7 +281,7 @@ CREATE INDEX outlast_groups_closing ON outlast_groups (seq) WHERE closing IS NOT
 
 -- Small documents that are compared and swapped: templates, and whatever else is set by name.
 -- A write replaces the row, so that no version is ever given twice.
-CREATE TABLE outlast_records (
+CREATE TABLE outlast_documents (
   version INTEGER PRIMARY KEY AUTOINCREMENT,
   kind TEXT NOT NULL
     CONSTRAINT kind_name CHECK (length(kind) BETWEEN 1 AND 128 AND kind NOT GLOB '*[^A-Za-z0-9_.:-]*'),
@@ -315,7 +315,7 @@ WHEN NEW.seq IS NOT OLD.seq OR NEW.id IS NOT OLD.id OR NEW.type IS NOT OLD.type
   OR NEW.max_attempts IS NOT OLD.max_attempts OR NEW.created_at IS NOT OLD.created_at
   OR NEW.slot_at IS NOT OLD.slot_at OR NEW.start_deadline IS NOT OLD.start_deadline
   OR NEW.retry_of IS NOT OLD.retry_of OR NEW.root IS NOT OLD.root
-  OR NEW.group_id IS NOT OLD.group_id OR NEW.grp IS NOT OLD.grp
+  OR NEW.group_id IS NOT OLD.group_id OR NEW.member_of IS NOT OLD.member_of
   OR NEW.template_id IS NOT OLD.template_id OR NEW.template_at IS NOT OLD.template_at
   OR NEW.schedule_id IS NOT OLD.schedule_id
   OR (NEW.params IS NOT OLD.params
@@ -348,7 +348,7 @@ WHEN NEW.job IS NOT OLD.job OR NEW.run_id IS NOT OLD.run_id OR NEW.token IS NOT 
   OR NEW.queue IS NOT OLD.queue OR NEW.name IS NOT OLD.name OR NEW.delivery IS NOT OLD.delivery
   OR NEW.priority IS NOT OLD.priority OR NEW.position IS NOT OLD.position
   OR NEW.available_at IS NOT OLD.available_at OR NEW.failures IS NOT OLD.failures
-  OR NEW.losses IS NOT OLD.losses OR NEW.grp IS NOT OLD.grp OR NEW.cancel < OLD.cancel
+  OR NEW.losses IS NOT OLD.losses OR NEW.member_of IS NOT OLD.member_of OR NEW.cancel < OLD.cancel
   OR substr(NEW.artifacts, 1, length(OLD.artifacts) - 1)
     <> substr(OLD.artifacts, 1, length(OLD.artifacts) - 1)
 BEGIN SELECT RAISE(ABORT, 'outlast: of an open run only lease, cancel mark, progress and artifacts change'); END;
@@ -390,7 +390,7 @@ WHEN NEW.job IS NOT OLD.job OR NEW.queue IS NOT OLD.queue OR NEW.type IS NOT OLD
   OR NEW.name IS NOT OLD.name OR NEW.delivery IS NOT OLD.delivery
   OR NEW.created_at IS NOT OLD.created_at OR NEW.start_deadline IS NOT OLD.start_deadline
   OR NEW.token IS NOT OLD.token OR NEW.failures IS NOT OLD.failures
-  OR NEW.losses IS NOT OLD.losses OR NEW.grp IS NOT OLD.grp
+  OR NEW.losses IS NOT OLD.losses OR NEW.member_of IS NOT OLD.member_of
 BEGIN SELECT RAISE(ABORT, 'outlast: of a waiting job only its place and state change'); END;
 
 CREATE TRIGGER outlast_ends_alone BEFORE INSERT ON outlast_ends
@@ -445,8 +445,8 @@ CREATE VIEW outlast_live_groups AS
 SELECT g.seq, g.id
 FROM outlast_groups AS g
 WHERE g.sealed_at IS NULL AND g.closing IS NULL
-  OR EXISTS (SELECT 1 FROM outlast_waiting AS w WHERE w.grp = g.seq)
-  OR EXISTS (SELECT 1 FROM outlast_open_runs AS o WHERE o.grp = g.seq);
+  OR EXISTS (SELECT 1 FROM outlast_waiting AS w WHERE w.member_of = g.seq)
+  OR EXISTS (SELECT 1 FROM outlast_open_runs AS o WHERE o.member_of = g.seq);
 
 -- One line per group, its members counted, a chain by its last job.
 CREATE VIEW outlast_group_state AS
@@ -460,13 +460,13 @@ SELECT
         coalesce(w.state, CASE WHEN o.job IS NOT NULL THEN 'running' END, e.state, 'running')
           AS state,
         count(*) AS number
-      FROM outlast_jobs AS j INDEXED BY outlast_jobs_grp
+      FROM outlast_jobs AS j INDEXED BY outlast_jobs_member_of
       LEFT JOIN outlast_waiting AS w ON w.job = j.seq
       LEFT JOIN outlast_open_runs AS o ON o.job = j.seq
       LEFT JOIN outlast_ends AS e ON e.job = j.seq
-      WHERE j.grp = g.seq
+      WHERE j.member_of = g.seq
         AND NOT EXISTS (
-          SELECT 1 FROM outlast_jobs AS s WHERE s.retry_of = j.seq AND +s.grp = j.grp
+          SELECT 1 FROM outlast_jobs AS s WHERE s.retry_of = j.seq AND +s.member_of = j.member_of
         )
       GROUP BY 1
     ) AS c
@@ -479,7 +479,7 @@ CREATE VIEW outlast_grouped AS
 SELECT j.seq AS job
 FROM outlast_jobs AS j
 CROSS JOIN outlast_jobs AS r ON r.seq = coalesce(j.root, j.seq)
-CROSS JOIN outlast_live_groups AS g ON g.seq = r.grp;
+CROSS JOIN outlast_live_groups AS g ON g.seq = r.member_of;
 
 -- One line per job, wherever it stands. One that stands nowhere was running when it was last seen;
 -- its counts are those of its runs and of the job whose closing write brought it about.
@@ -542,3 +542,25 @@ LEFT JOIN outlast_workers AS k ON k.id = coalesce(
   o.worker,
   (SELECT worker FROM outlast_runs WHERE job = j.seq ORDER BY token DESC LIMIT 1)
 );
+
+-- How the store stands towards work while it is moved; no row: it is open. The other store's address
+-- has no password.
+CREATE TABLE outlast_transfer_status (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  stage TEXT NOT NULL
+    CONSTRAINT transfer_stage CHECK (stage IN ('filling', 'sealed', 'ready', 'moved')),
+  other TEXT NOT NULL CONSTRAINT other_size CHECK (length(other) BETWEEN 1 AND 2048),
+  transfer_id TEXT NOT NULL CONSTRAINT transfer_id_size CHECK (length(transfer_id) BETWEEN 1 AND 128),
+  until INTEGER,  -- when a seal is over by itself
+  grace INTEGER,  -- from when on workers hand back what still runs
+  CONSTRAINT seal_ends CHECK ((stage = 'sealed') = (until IS NOT NULL))
+);
+
+-- The second lock: who was moved never takes work again.
+CREATE TRIGGER outlast_transfer_status_frozen BEFORE UPDATE ON outlast_transfer_status
+WHEN OLD.stage = 'moved'
+BEGIN SELECT RAISE(ABORT, 'outlast: a store is moved for good'); END;
+
+CREATE TRIGGER outlast_transfer_status_kept BEFORE DELETE ON outlast_transfer_status
+WHEN OLD.stage = 'moved'
+BEGIN SELECT RAISE(ABORT, 'outlast: a store is moved for good'); END;

@@ -1,1 +1,1 @@
-"""Wake-ups between processes that share a file: a datagram of one byte, sent and forgotten."""
+"""Notifications between processes that share a file: datagrams of one byte on Unix sockets."""

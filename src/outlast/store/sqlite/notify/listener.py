@@ -1,4 +1,4 @@
-"""Hearing what other processes commit: one socket, and a thread that sleeps in the kernel."""
+"""Receives the notifications of other processes: one socket, and a thread that waits on it."""
 
 import os
 import selectors
@@ -8,30 +8,32 @@ import uuid
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from outlast.store.contract.notifications import Notification, Topic
 from outlast.store.fork_safety import close_in_children
-from outlast.store.sqlite.notify.socket_dir import make, to_bits, to_hint
+from outlast.store.sqlite.notify.socket_dir import create_socket_dir, from_bits, to_bits
 
-ATTEMPTS = 5
-AT_ONCE = 1000
-"""Datagrams that become one hint at most: a flood is answered, not waited out."""
+BIND_ATTEMPTS: Final = 5
+MAX_DATAGRAMS_PER_NOTIFICATION: Final = 1000
+"""Bound of the datagrams merged into one notification, so that a flood cannot delay it."""
 
 
 class SocketListener:
-    """A socket in the meeting place. `heard` is called on its thread, once for all that came."""
+    """A socket in the socket folder; its thread calls `deliver` once for all that arrived."""
 
     def __init__(
-        self, place: Path, topics: Collection[Topic], heard: Callable[[Notification], None]
+        self, folder: Path, topics: Collection[Topic], deliver: Callable[[Notification], None]
     ) -> None:
-        self._place = place
-        self._heard = heard
+        """Bind a socket whose name states the topics; raises OSError if that fails."""
+        self._folder = folder
+        self._deliver = deliver
         self._pid = os.getpid()
-        self.who = f"{self._pid}-{uuid.uuid4().hex[:8]}"
-        self._path = place / f"{to_bits(topics)}-{self.who}"
+        self.name = f"{self._pid}-{uuid.uuid4().hex[:8]}"
+        self._path = folder / f"{to_bits(topics)}-{self.name}"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._stop, self._stopped = socket.socketpair()
-        self._thread = threading.Thread(target=self._run, name="outlast-hints", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="outlast-listener", daemon=True)
         try:
             self._bind()
         except BaseException:
@@ -40,63 +42,65 @@ class SocketListener:
 
     @classmethod
     def open(
-        cls, place: Path, topics: Collection[Topic], heard: Callable[[Notification], None]
+        cls, folder: Path, topics: Collection[Topic], deliver: Callable[[Notification], None]
     ) -> "SocketListener":
-        """Listen from now on; OSError if that cannot be done here."""
-        ear = close_in_children(lambda: cls(place, topics, heard))
-        ear.start()
-        return ear
+        """Return a started listener that forked children close; raises OSError."""
+        listener = close_in_children(lambda: cls(folder, topics, deliver))
+        listener.start()
+        return listener
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def set_topics(self, topics: Collection[Topic]) -> None:
-        """Listen for these instead. A socket is found under its new name at once."""
-        path = self._place / f"{to_bits(topics)}-{self.who}"
-        with suppress(OSError):  # somebody took it away: nothing more is heard, and polling goes on
+        """Change the topics by renaming the socket, which senders see at once."""
+        path = self._folder / f"{to_bits(topics)}-{self.name}"
+        with suppress(OSError):  # the socket was deleted: notifications end, polling continues
             self._path.rename(path)
         self._path = path
 
     def close(self) -> None:
-        """Stop the thread and take the socket out of the folder."""
+        """Stop the thread and delete the socket; no-op in a forked child."""
         if os.getpid() == self._pid:
             self._stop.send(b"\0")
             with suppress(OSError):
                 self._path.unlink()
-                self._place.rmdir()  # only if nobody else is there
+                self._folder.rmdir()  # fails while other sockets are in it
             if threading.current_thread() is not self._thread:
                 self._thread.join()
 
     def drop(self) -> None:
+        """Close the sockets of this process."""
         for each in (self._socket, self._stop, self._stopped):
             each.close()
 
     def _bind(self) -> None:
         self._socket.setblocking(False)
-        for attempt in range(1, ATTEMPTS + 1):
-            make(self._place)
+        for attempt in range(1, BIND_ATTEMPTS + 1):
+            create_socket_dir(self._folder)
             try:
                 self._socket.bind(str(self._path))
-            except FileNotFoundError:  # whoever left last took the folder away just now
-                if attempt == ATTEMPTS:
+            except FileNotFoundError:  # another process deleted the empty folder meanwhile
+                if attempt == BIND_ATTEMPTS:
                     raise
             else:
                 return
 
     def _run(self) -> None:
-        with selectors.DefaultSelector() as both:
-            both.register(self._socket, selectors.EVENT_READ)
-            both.register(self._stopped, selectors.EVENT_READ)
-            while self._stopped not in [key.fileobj for key, _ in both.select()]:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            selector.register(self._stopped, selectors.EVENT_READ)
+            while self._stopped not in [key.fileobj for key, _ in selector.select()]:
                 bits = self._receive()
                 if bits:
-                    self._heard(to_hint(bits))
+                    self._deliver(from_bits(bits))
         self.drop()
 
     def _receive(self) -> int:
-        """All that has come, as one."""
+        """Return the topics of all datagrams that arrived."""
         bits = 0
-        with suppress(OSError):  # there is no more
-            for _ in range(AT_ONCE):
-                bits |= int.from_bytes(self._socket.recv(1))  # of an empty one 0
+        with suppress(OSError):  # no datagram is left
+            for _ in range(MAX_DATAGRAMS_PER_NOTIFICATION):
+                bits |= int.from_bytes(self._socket.recv(1))  # 0 for an empty datagram
         return bits

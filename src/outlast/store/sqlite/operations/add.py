@@ -1,114 +1,121 @@
-"""Storing new jobs: those alike together, those that may meet a holder alone."""
+"""Add jobs: similar plain jobs in one statement, jobs with keys or slots one by one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any
 
 from outlast.clock import to_micros
+from outlast.core.ids import JobId
 from outlast.core.job import NewJob
 from outlast.core.state import State
 from outlast.store.contract.jobs import Added
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
+from outlast.store.sqlite.operations.base import SqliteOperations, require_open_store
+from outlast.store.sqlite.operations.groups import group_of
 from outlast.store.sqlite.operations.savepoint import in_savepoint
-from outlast.store.sqlite.verbs.footing import require_open_store
-from outlast.store.sqlite.verbs.group import group_of
 from outlast.store.sqlite.writer import WriteTransaction
 
 
+class SqliteAddOperations(SqliteOperations):
+    """Enqueue jobs."""
+
+    async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
+        """Store each job with its keys and slot; return what became of each."""
+        return await self._writer.submit(add, jobs) if jobs else []
+
+
 @require_open_store
-def add(work: WriteTransaction, jobs: Sequence[NewJob]) -> list[Added]:
-    """Plain neighbours go in together; whatever may meet a holder goes alone, in its turn."""
+def add(tx: WriteTransaction, jobs: Sequence[NewJob]) -> list[Added]:
+    """Insert runs of plain jobs together and every other job under its own savepoint."""
     added: list[Added] = []
-    for together, group in groupby(jobs, key=lambda job: job.is_plain and not work.isolate_items):
+    for is_plain, group in groupby(jobs, key=lambda job: job.is_plain and not tx.isolate_items):
         neighbours = list(group)
-        added += _insert(work, neighbours) if together else [_add_one(work, n) for n in neighbours]
+        added += (
+            _insert_plain(tx, neighbours) if is_plain else [_add_one(tx, n) for n in neighbours]
+        )
     return added
 
 
-def _insert(work: WriteTransaction, jobs: Sequence[NewJob]) -> list[Added]:
-    """Store jobs that nothing stands in the way of, those alike in one go."""
+def insert_keyed(tx: WriteTransaction, job: NewJob) -> None:
+    """Insert a job and its keys, but not its slot; no job may hold its id, keys or slot."""
+    job_rows.require_storable(chain(*_keys(job)))
+    _insert_one(tx, job, *_predecessor(tx, job))
+    for scope, key, bucket in _keys(job):
+        tx.run("add.claim_key", scope=scope, key=key, bucket=bucket, id=job.id)
+
+
+def _insert_plain(tx: WriteTransaction, jobs: Sequence[NewJob]) -> list[Added]:
+    """Insert jobs without keys, slots or predecessors, those of one shape in one statement."""
     for _, group in groupby(jobs, key=job_rows.insert_shape):
         same = list(group)
         if len(same) == 1:
-            _insert_one(work, same[0])
+            _insert_one(tx, same[0])
         else:
-            _insert_alike(work, same)
+            _insert_batch(tx, same)
     return [Added(job.id, created=True) for job in jobs]
 
 
 def _insert_one(
-    work: WriteTransaction, job: NewJob, retry_of: int | None = None, root: int | None = None
+    tx: WriteTransaction, job: NewJob, retry_of: int | None = None, root: int | None = None
 ) -> None:
-    values = job_rows.new_job(job, work.now)
+    values = job_rows.new_job(job, tx.now)
     values |= {"id": job.id, "params": job.params, "retry_of": retry_of, "root": root}
     job_rows.require_storable(values.values())
-    values["grp"] = group_of(work, job)
-    values["job"] = work.run("add.job", **values).lastrowid
-    work.run("add.wait", **values)
+    values["member_of"] = group_of(tx, job)
+    values["job"] = tx.run("add.job", **values).lastrowid
+    tx.run("add.wait", **values)
     if retry_of is not None:
-        work.run("add.retried", **values)
-    _note(work, values)
+        tx.run("add.retried", **values)
+    _notify_if_queued(tx, values)
 
 
-def _insert_alike(work: WriteTransaction, jobs: Sequence[NewJob]) -> None:
-    values = job_rows.new_job(jobs[0], work.now)
+def _insert_batch(tx: WriteTransaction, jobs: Sequence[NewJob]) -> None:
+    values = job_rows.new_job(jobs[0], tx.now)
     job_rows.require_storable(values.values())
-    values["grp"] = group_of(work, jobs[0])
+    values["member_of"] = group_of(tx, jobs[0])
     values["jobs"] = to_json_param([(job.id, job.params) for job in jobs])
-    last = work.run("add.jobs_alike", **values).lastrowid or 0
-    values["first"] = last - len(jobs) + 1  # nobody else inserts meanwhile: they are consecutive
-    work.run("add.wait_alike", **values)
-    work.run("add.place", first=values["first"])
-    _note(work, values)
+    last = tx.run("add.job_batch", **values).lastrowid or 0
+    values["first"] = last - len(jobs) + 1  # the write lock is held, so the numbers are consecutive
+    tx.run("add.wait_batch", **values)
+    tx.run("add.set_positions", first=values["first"])
+    _notify_if_queued(tx, values)
 
 
-def _note(work: WriteTransaction, values: Mapping[str, Any]) -> None:
-    """Workers are woken for what they can take now, not for what is due later."""
+def _notify_if_queued(tx: WriteTransaction, values: Mapping[str, Any]) -> None:
+    """Wake workers for jobs that can be claimed now, not for jobs that are due later."""
     if values["state"] == State.QUEUED:
-        work.queues.add(values["queue"])
+        tx.notify_queues.add(values["queue"])
 
 
-def _add_one(work: WriteTransaction, job: NewJob) -> Added:
-    added = in_savepoint(work, lambda: _add_keyed(work, job))
+def _add_one(tx: WriteTransaction, job: NewJob) -> Added:
+    added = in_savepoint(tx, lambda: _add_keyed(tx, job))
     return added if isinstance(added, Added) else Added(job.id, created=False, refused=added)
 
 
-def _add_keyed(work: WriteTransaction, job: NewJob) -> Added:
+def _add_keyed(tx: WriteTransaction, job: NewJob) -> Added:
     job_rows.require_storable([*chain(*_keys(job)), job.slot and job.slot.series])
-    if work.one("add.known", id=job.id):
+    if tx.value("add.known", id=job.id):
         return Added(job.id, created=False)
-    holder = _holder(work, job)
+    holder = _holder_of_slot_or_key(tx, job)
     if holder is not None:
         return Added(holder, created=False)
-    insert_keyed(work, job)
+    insert_keyed(tx, job)
     if job.slot is not None:
-        place = {"series": job.slot.series, "at": to_micros(job.slot.at)}
-        work.run("add.take_slot", id=job.id, now=work.now, **place)
+        slot = {"series": job.slot.series, "at": to_micros(job.slot.at)}
+        tx.run("add.claim_slot", id=job.id, now=tx.now, **slot)
     return Added(job.id, created=True)
 
 
-def insert_keyed(work: WriteTransaction, job: NewJob) -> None:
-    """Store a job that nothing stands in the way of, with its keys and without its slot's row."""
-    job_rows.require_storable(chain(*_keys(job)))
-    _insert_one(work, job, *_predecessor(work, job))
-    _take_keys(work, job)
-
-
-def _holder(work: WriteTransaction, job: NewJob) -> Any:
-    """Who has its slot, its key or its active key, asked in that order."""
-    holder = None
+def _holder_of_slot_or_key(tx: WriteTransaction, job: NewJob) -> JobId | None:
+    """Return the job that holds the slot, else the key, else the active key; None if all free."""
+    holder: JobId | None = None
     if job.slot is not None:
         at = to_micros(job.slot.at)
-        holder = work.one("add.slot_holder", series=job.slot.series, at=at)
+        holder = tx.value("add.slot_holder", series=job.slot.series, at=at)
     for scope, key, bucket in _keys(job):
-        holder = holder or work.one("add.key_holder", scope=scope, key=key, bucket=bucket)
+        holder = holder or tx.value("add.key_holder", scope=scope, key=key, bucket=bucket)
     return holder
-
-
-def _take_keys(work: WriteTransaction, job: NewJob) -> None:
-    for scope, key, bucket in _keys(job):
-        work.run("add.take_key", scope=scope, key=key, bucket=bucket, id=job.id)
 
 
 def _keys(job: NewJob) -> Iterable[tuple[str, str, str]]:
@@ -118,10 +125,10 @@ def _keys(job: NewJob) -> Iterable[tuple[str, str, str]]:
         yield "active", job.active_key, ""
 
 
-def _predecessor(work: WriteTransaction, job: NewJob) -> tuple[int | None, int | None]:
+def _predecessor(tx: WriteTransaction, job: NewJob) -> tuple[int | None, int | None]:
     if job.retry_of is None:
         return None, None
-    seq, root, trouble = work.run("add.predecessor", id=job.retry_of).fetchone()
-    if trouble is not None:
-        raise ValueError(trouble)
+    seq, root, refusal = tx.run("add.predecessor", id=job.retry_of).fetchone()
+    if refusal is not None:
+        raise ValueError(refusal)
     return seq, root

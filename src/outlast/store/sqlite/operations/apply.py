@@ -1,55 +1,65 @@
-"""Writing decided changes, each behind its fence."""
+"""Apply decided changes, each only if its token is current and its guard holds."""
 
 import json
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
-from outlast.core.decide import SUCCESS, Change, Guard
+from outlast.core.decide import SUCCESS, Change, Guard, Transition
 from outlast.core.event import EventKind
 from outlast.core.state import FINAL, WAITING, State
 from outlast.store.contract.transfer import allowed_while_sealed
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
+from outlast.store.sqlite.operations.base import SqliteOperations
+from outlast.store.sqlite.operations.groups import advance_groups
 from outlast.store.sqlite.operations.positions import rearrange
 from outlast.store.sqlite.operations.savepoint import in_savepoint
-from outlast.store.sqlite.verbs.group import advance
 from outlast.store.sqlite.writer import WriteTransaction
 
 
-def apply(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
-    """In rounds, since two changes of one job must not share a statement."""
+class SqliteApplyOperations(SqliteOperations):
+    """Apply changes to jobs."""
+
+    async def apply(self, changes: Sequence[Change]) -> list[bool]:
+        """Write each change whose token is current and whose guard holds; True where it did."""
+        return await self._writer.submit(apply, changes) if changes else []
+
+
+def apply(tx: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
+    """Apply changes in order, in batches that one set of statements can write."""
     if not all(map(allowed_while_sealed, changes)):
-        work.require_open()
-    if work.isolate_items:
-        return [in_savepoint(work, partial(_apply, work, [change])) == [True] for change in changes]
-    answers: list[bool] = []
-    for together in _rounds(changes):
-        answers += _apply(work, together)
-    return answers
+        tx.require_open()
+    if tx.isolate_items:
+        return [
+            in_savepoint(tx, partial(_apply_batch, tx, [change])) == [True] for change in changes
+        ]
+    accepted: list[bool] = []
+    for batch in _batches(changes):
+        accepted += _apply_batch(tx, batch)
+    return accepted
 
 
-def _rounds(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
-    """No job twice in one, and no successor beside others: its place depends on their order."""
-    if all(change.move is SUCCESS for change in changes) and _distinct(changes):
+def _batches(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
+    """Split changes so that no batch has a job twice or mixes what depends on its order."""
+    if all(change.move is SUCCESS for change in changes) and _has_distinct_jobs(changes):
         return [changes]
-    together: list[list[Change]] = [[]]
+    batches: list[list[Change]] = [[]]
     for change in changes:
-        last = together[-1]
-        if last and not (_alike(change, last[-1]) and _distinct([*last, change])):
-            together.append([])
-        together[-1].append(change)
-    return together
+        last = batches[-1]
+        if last and not (_fits_beside(change, last[-1]) and _has_distinct_jobs([*last, change])):
+            batches.append([])
+        batches[-1].append(change)
+    return batches
 
 
-def _alike(one: Change, other: Change) -> bool:
-    placed = _is_placed(one) or _is_placed(other)
-    unblocks = EventKind.UNBLOCKED in (one.move.kind, other.move.kind)  # an end may have done that
-    return not placed and not unblocks and (one.successor is None) == (other.successor is None)
+def _fits_beside(one: Change, other: Change) -> bool:
+    positions = _sets_position(one) or _sets_position(other)
+    unblocks = EventKind.UNBLOCKED in (one.move.kind, other.move.kind)  # an end may unblock too
+    return not positions and not unblocks and (one.successor is None) == (other.successor is None)
 
 
-def _is_placed(change: Change) -> bool:
-    """Whether it gives the job a place of its own, which the next one's depends on."""
+def _sets_position(change: Change) -> bool:
+    """Return whether the change computes a position from those of the other waiting jobs."""
     return change.move.guard is Guard.DETACHED or _rearranges(change)
 
 
@@ -57,135 +67,146 @@ def _rearranges(change: Change) -> bool:
     return change.edit is not None or change.place is not None
 
 
-def _distinct(changes: Sequence[Change]) -> bool:
+def _has_distinct_jobs(changes: Sequence[Change]) -> bool:
     return len({change.job_id for change in changes}) == len(changes)
 
 
-def _apply(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
-    if all(change.move is SUCCESS and not _leaves(change) for change in changes):
-        return _succeed(work, changes)
-    return _apply_any(work, changes)
+def _apply_batch(tx: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
+    if all(change.move is SUCCESS and not _has_extras(change) for change in changes):
+        return _succeed(tx, changes)
+    return _apply_any(tx, changes)
 
 
-def _leaves(change: Change) -> bool:
-    """Whether the run leaves more behind than its result."""
+def _has_extras(change: Change) -> bool:
+    """Return whether the run leaves more than a result."""
     return bool(change.artifacts) or change.log_path is not None or change.exit_code is not None
 
 
-def _succeed(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
-    """The routine path: runs that end well and leave nothing but a result."""
-    work.run("finish.clear")
+def _succeed(tx: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
+    """Write the routine case, runs that succeed with at most a result, in few statements."""
+    tx.run("finish.clear")
     encoded = to_json_param([(change.job_id, change.token, change.result) for change in changes])
-    found = work.run("finish.load", changes=encoded).rowcount
+    found = tx.run("finish.load", changes=encoded).rowcount
     if found > 0:
-        work.run("finish.close", now=work.now)
-        work.run("finish.drop_open")
-        work.run("finish.end", now=work.now)
-        work.run("finish.free_keys")
-        work.queues.update(json.loads(work.one("finish.limited")))
-        advance(work, work.run("finish.grouped").fetchall())
-        _free_queues(work, "reservations.finish")
-        work.ended = True
+        tx.run("finish.close", now=tx.now)
+        tx.run("finish.drop_open")
+        tx.run("finish.end", now=tx.now)
+        tx.run("finish.free_keys")
+        tx.notify_queues.update(json.loads(tx.value("finish.limited")))
+        advance_groups(tx, tx.run("finish.grouped").fetchall())
+        _release_reservations(tx, "reservations.finish")
+        tx.notify_ended = True
     if found == len(changes):
         return [True] * found
-    return _with_refused(work, changes)
+    return _record_refused(tx, changes)
 
 
-def _with_refused(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
-    """Some were stale: they go the long way, which refuses them and writes that down."""
-    taken = set(json.loads(work.one("finish.answer")))
-    late = [change for n, change in enumerate(changes) if n not in taken]
-    _apply_any(work, late)
-    return [n in taken for n in range(len(changes))]
+def _record_refused(tx: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
+    """Send the stale changes through the general path, which records their refusal."""
+    accepted = set(json.loads(tx.value("finish.accepted")))
+    stale = [change for n, change in enumerate(changes) if n not in accepted]
+    _apply_any(tx, stale)
+    return [n in accepted for n in range(len(changes))]
 
 
-def _apply_any(work: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
+def _apply_any(tx: WriteTransaction, changes: Sequence[Change]) -> list[bool]:
     moves = {change.move for change in changes}
-    guards = {move.guard for move in moves}
-    ends = {move.to for move in moves}
-    work.run("apply.clear")
-    work.run(
-        "apply.load", changes=to_json_param([job_rows.change_params(change) for change in changes])
-    )
-    if guards & {Guard.OPEN, Guard.LAPSED}:
-        work.run("apply.check_open", mono=work.mono)
-    if guards & {Guard.WAITING, Guard.STATE}:
-        work.run("apply.check_waiting")
-        work.run("apply.check_ended")
-    if Guard.RESERVATION_EXPIRED in guards:
-        work.run("apply.check_silent", mono=work.mono)
-    if Guard.DETACHED in guards:
-        _apply_detached(work, changes)
-    elif any(move.run for move in moves):
-        work.run("apply.close", now=work.now)
-        work.run("apply.drop_open")
-        work.queues.update(json.loads(work.one("apply.limited")))
-    if _rearranges(changes[0]):  # which is alone
-        rearrange(work, changes[0])
+    may_end = any(move.to in FINAL or move.yields_to_cancel for move in moves)
+    _load(tx, changes)
+    _check_guards(tx, changes, moves)
+    if _rearranges(changes[0]):  # then it is the only change of its batch
+        rearrange(tx, changes[0])
     else:
-        _keep_going(work, changes, moves)
-    if ends & FINAL or any(move.yields_to_cancel for move in moves):
-        _end(work, guards, moves)
-    accepted = json.loads(work.one("apply.answer"))
+        _continue_jobs(tx, changes, moves)
+    if may_end:
+        _end_jobs(tx, moves)
+    accepted: list[int] = json.loads(tx.value("apply.accepted"))
     if len(accepted) < len(changes) or any(move.kind for move in moves):
-        work.run("apply.events", now=work.now)
-    if ends & FINAL or any(move.yields_to_cancel for move in moves):
-        advance(work, work.run("apply.grouped").fetchall())
-    return _answers(work, changes, accepted)
+        tx.run("apply.events", now=tx.now)
+    if may_end:
+        advance_groups(tx, tx.run("apply.grouped").fetchall())
+    if any(_gives_work(change) for change in changes):
+        tx.notify_queues.add("")  # the queue is not known here
+    return _answers(len(changes), accepted)
 
 
-def _apply_detached(work: WriteTransaction, changes: Sequence[Change]) -> None:
-    """Check it, and write the run that is missing."""
-    work.run("apply.check_adrift", now=work.now)
+def _load(tx: WriteTransaction, changes: Sequence[Change]) -> None:
+    tx.run("apply.clear")
+    encoded = to_json_param([job_rows.change_params(change) for change in changes])
+    tx.run("apply.load", changes=encoded)
+
+
+def _check_guards(tx: WriteTransaction, changes: Sequence[Change], moves: set[Transition]) -> None:
+    """Mark the accepted changes, then close the runs that they close."""
+    guards = {move.guard for move in moves}
+    if guards & {Guard.OPEN, Guard.LAPSED}:
+        tx.run("apply.check_open", mono=tx.mono)
+    if guards & {Guard.WAITING, Guard.STATE}:
+        tx.run("apply.check_waiting")
+        tx.run("apply.check_ended")
+    if Guard.RESERVATION_EXPIRED in guards:
+        tx.run("apply.check_reservation_expired", mono=tx.mono)
+    if Guard.DETACHED in guards:
+        _check_detached(tx, changes)
+    elif any(move.run for move in moves):
+        tx.run("apply.close", now=tx.now)
+        tx.run("apply.drop_open")
+        tx.notify_queues.update(json.loads(tx.value("apply.limited")))
+
+
+def _check_detached(tx: WriteTransaction, changes: Sequence[Change]) -> None:
+    """Mark the accepted changes of detached jobs and write the run that is missing."""
+    tx.run("apply.check_detached", now=tx.now)
     if any(change.run_id for change in changes):
-        work.run("apply.raise_token")
-        work.run("apply.close_missing", now=work.now)
+        tx.run("apply.raise_token")
+        tx.run("apply.close_missing", now=tx.now)
 
 
-def _keep_going(work: WriteTransaction, changes: Sequence[Change], moves: Iterable[Any]) -> None:
-    """What does not end: back to its place, on as a successor, marked, or moved along."""
+def _continue_jobs(tx: WriteTransaction, changes: Sequence[Change], moves: set[Transition]) -> None:
+    """Write what does not end: jobs put back, successors, cancel marks, changed states."""
     left = {move.to for move in moves if move.run or move.guard is Guard.DETACHED}
     if left & WAITING:
-        work.run("apply.put_back", now=work.now)
+        tx.run("apply.put_back", now=tx.now)
     if any(change.successor for change in changes):
-        written = work.run("apply.successors", now=work.now)
-        first = (written.lastrowid or 0) - written.rowcount + 1
-        if written.rowcount > 0:
-            work.run("apply.queue_successors", now=work.now)
-            work.run("add.place", first=first)
+        _insert_successors(tx)
     if any(move.kind is EventKind.CANCEL_REQUESTED for move in moves):
-        work.run("apply.mark_cancel")
-        work.cancelled = True
+        tx.run("apply.mark_cancel")
+        tx.notify_cancelled = True
     if any(move.guard in (Guard.WAITING, Guard.STATE) and move.to in WAITING for move in moves):
-        work.run("apply.move")
+        tx.run("apply.set_state")
 
 
-def _end(work: WriteTransaction, guards: set[Guard], moves: Iterable[Any]) -> None:
+def _insert_successors(tx: WriteTransaction) -> None:
+    inserted = tx.run("apply.successors", now=tx.now)
+    count, last = inserted.rowcount, inserted.lastrowid or 0
+    if count > 0:
+        tx.run("apply.queue_successors", now=tx.now)
+        tx.run("add.set_positions", first=last - count + 1)
+
+
+def _end_jobs(tx: WriteTransaction, moves: set[Transition]) -> None:
+    guards = {move.guard for move in moves}
     if guards & {Guard.WAITING, Guard.STATE, Guard.RESERVATION_EXPIRED}:
-        work.run("apply.drop_waiting")
-        work.run("apply.bury")
+        tx.run("apply.drop_waiting")
+        tx.run("apply.declare_dead")
     if any(move.kind is EventKind.MISFIRE for move in moves):
-        work.run("schedules.misfired")
-    work.run("apply.end", now=work.now)
-    work.run("apply.free_keys")
-    _free_queues(work, "reservations.end")
-    work.ended = True
+        tx.run("schedules.misfired")
+    tx.run("apply.end", now=tx.now)
+    tx.run("apply.free_keys")
+    _release_reservations(tx, "reservations.end")
+    tx.notify_ended = True
 
 
-def _free_queues(work: WriteTransaction, statement: str) -> None:
-    """With a direct job its hold on the queue ends: others may be taken again."""
-    work.queues.update(queue for (queue,) in work.run(statement, now=work.now).fetchall())
+def _release_reservations(tx: WriteTransaction, statement: str) -> None:
+    """End the reservations of ended direct jobs; other jobs of their queues are claimable again."""
+    tx.notify_queues.update(queue for (queue,) in tx.run(statement, now=tx.now).fetchall())
 
 
-def _answers(work: WriteTransaction, changes: Sequence[Change], accepted: list[int]) -> list[bool]:
-    if len(accepted) == len(changes):
-        answers = [True] * len(changes)
-    else:
-        taken = set(accepted)
-        answers = [n in taken for n in range(len(changes))]
-    if any(_gives_work(change) for change in changes):
-        work.queues.add("")  # somebody may have work again; which queue is not known here
-    return answers
+def _answers(count: int, accepted: Sequence[int]) -> list[bool]:
+    if len(accepted) == count:
+        return [True] * count
+    numbers = set(accepted)
+    return [n in numbers for n in range(count)]
 
 
 def _gives_work(change: Change) -> bool:

@@ -1,23 +1,57 @@
-"""Taking jobs: promote, pick, open the runs."""
+"""Claim jobs: promote what is due, select in claim order, open the runs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from outlast.core.duration import MICROSECOND
 from outlast.core.queue import QueueGate
 from outlast.core.run import Claim, LeaseHolder
-from outlast.store.contract.jobs import PROMOTED_AT_ONCE
+from outlast.store.contract.jobs import MAX_PROMOTED_PER_CLAIM
 from outlast.store.rows import jobs as job_rows
 from outlast.store.rows.jobs import to_json_param
-from outlast.store.sqlite.verbs.footing import require_open_store
+from outlast.store.sqlite.operations.base import SqliteOperations, require_open_store
 from outlast.store.sqlite.writer import WriteTransaction
+
+
+class SqliteClaimOperations(SqliteOperations):
+    """Claim jobs and promote due ones."""
+
+    async def claim(
+        self,
+        holder: LeaseHolder,
+        *,
+        queue: str,
+        types: Collection[str],
+        limit: int,
+        prefetch: int = 0,
+        lease: timedelta,
+    ) -> list[Claim]:
+        """Claim up to `limit` jobs, and up to `prefetch` more; return their runs."""
+        if limit + prefetch < 1 or not types:
+            return []
+        request = ClaimRequest(
+            holder=holder,
+            queue=queue,
+            types=sorted(types),
+            limit=limit,
+            prefetch=prefetch,
+            lease=lease,
+            run_id_prefix=self._ids.prefix(),
+        )
+        claims: list[Claim] = (await self._writer.submit(claim, [request]))[0]
+        return claims
+
+    async def promote_due(self, *, limit: int) -> int:
+        """Move up to `limit` due jobs to `queued`; return how many moved."""
+        moved: int = (await self._writer.submit(promote_due, [limit]))[0]
+        return moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
-    """What one claim asks for."""
+    """One call of `claim`."""
 
     holder: LeaseHolder
     queue: str
@@ -25,59 +59,66 @@ class ClaimRequest:
     limit: int
     prefetch: int
     lease: timedelta
-    prefix: str
+    run_id_prefix: str
 
 
 @require_open_store
-def claim(work: WriteTransaction, asked: Sequence[ClaimRequest]) -> list[list[Claim]]:
-    return [_claim(work, wanted) for wanted in asked]
+def claim(tx: WriteTransaction, requests: Sequence[ClaimRequest]) -> list[list[Claim]]:
+    """Serve each request in turn: a job goes to the first request that selects it."""
+    return [_claim_one(tx, request) for request in requests]
 
 
-def _claim(work: WriteTransaction, wanted: ClaimRequest) -> list[Claim]:
-    work.run("claim.promote", now=work.now, limit=PROMOTED_AT_ONCE)
-    gate, reserved = _gate(work, wanted.queue)
-    if not _pick(work, wanted, gate, reserved):
+@require_open_store
+def promote_due(tx: WriteTransaction, limits: Sequence[int]) -> list[int]:
+    """Promote due jobs of all queues; return the number for each limit."""
+    return [tx.run("claim.promote", now=tx.now, limit=limit).rowcount for limit in limits]
+
+
+def _claim_one(tx: WriteTransaction, request: ClaimRequest) -> list[Claim]:
+    tx.run("claim.promote", now=tx.now, limit=MAX_PROMOTED_PER_CLAIM)
+    gate, reserved_job = _queue_gate(tx, request.queue)
+    if not _select(tx, request, gate, reserved_job):
         return []
-    who = {"instance": wanted.holder.instance_id, "boot": wanted.holder.boot_id}
-    work.run("claim.worker", **who)
-    until = work.mono + wanted.lease // MICROSECOND
-    work.run("claim.open", now=work.now, until=until, prefix=wanted.prefix, **who)
-    work.run("claim.leave")
+    holder = {"instance": request.holder.instance_id, "boot": request.holder.boot_id}
+    tx.run("claim.worker", **holder)
+    until = tx.mono + request.lease // MICROSECOND
+    tx.run("claim.open", now=tx.now, until=until, prefix=request.run_id_prefix, **holder)
+    tx.run("claim.leave_waiting")
     if gate.is_reserved:
-        _use_reservation(work, wanted.queue, gate)
-    return [job_rows.claim(row) for row in json.loads(work.one("claim.claimed"))]
+        _use_reservation(tx, request.queue, gate)
+    return [job_rows.claim(row) for row in json.loads(tx.value("claim.claimed"))]
 
 
-def _gate(work: WriteTransaction, queue: str) -> tuple[QueueGate, int | None]:
-    """Read under the write lock that the claim holds anyway: nobody comes in between."""
-    found = work.run("claim.gate", queue=queue, now=work.now).fetchone()
-    is_paused, concurrency, is_reserved, job = found
+def _queue_gate(tx: WriteTransaction, queue: str) -> tuple[QueueGate, int | None]:
+    """Return the gate of the queue and its reserved job; the write lock keeps both current."""
+    found = tx.run("claim.gate", queue=queue, now=tx.now).fetchone()
+    is_paused, concurrency, is_reserved, reserved_job = found
     gate = QueueGate(
         is_paused=bool(is_paused),
         concurrency=concurrency,
-        open_runs=0 if concurrency is None else work.one("claim.count_open", queue=queue),
+        open_runs=0 if concurrency is None else tx.value("claim.count_open", queue=queue),
         is_reserved=bool(is_reserved),
     )
-    return gate, job
+    return gate, reserved_job
 
 
-def _pick(
-    work: WriteTransaction, wanted: ClaimRequest, gate: QueueGate, reserved: int | None
+def _select(
+    tx: WriteTransaction, request: ClaimRequest, gate: QueueGate, reserved_job: int | None
 ) -> bool:
-    """Whether there is anything to take."""
-    limit, prefetch = gate.capacity(wanted.limit, wanted.prefetch)
+    """Write the jobs to claim into the temporary table; return whether there are any."""
+    limit, prefetch = gate.capacity(request.limit, request.prefetch)
     if limit + prefetch < 1:
         return False
-    work.run("claim.clear")
-    asked = {"types": to_json_param(list(dict.fromkeys(wanted.types))), "now": work.now}
+    tx.run("claim.clear")
+    values = {"types": to_json_param(list(dict.fromkeys(request.types))), "now": tx.now}
     if gate.is_reserved:
-        return work.run("claim.pick_reserved", job=reserved, **asked).rowcount > 0
-    room = {"limit": limit, "prefetch": prefetch}
-    return work.run("claim.pick", queue=wanted.queue, **room, **asked).rowcount > 0
+        return tx.run("claim.select_reserved", job=reserved_job, **values).rowcount > 0
+    values |= {"queue": request.queue, "limit": limit, "prefetch": prefetch}
+    return tx.run("claim.select", **values).rowcount > 0
 
 
-def _use_reservation(work: WriteTransaction, queue: str, gate: QueueGate) -> None:
-    work.ended = True  # whoever asked for it waits to hear that it was taken
+def _use_reservation(tx: WriteTransaction, queue: str, gate: QueueGate) -> None:
+    tx.notify_ended = True  # the caller of a direct run waits for its claim
     if not gate.keeps_reservation:
-        work.run("reservations.use", queue=queue, now=work.now)
-        work.queues.add(queue)
+        tx.run("reservations.use", queue=queue, now=tx.now)
+        tx.notify_queues.add(queue)

@@ -1,131 +1,94 @@
-"""The reads for people, each from one consistent moment."""
+"""Insight reads: overview, wait facts, description and health, each from one snapshot."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-from outlast.clock import Clock, from_micros, to_micros
+from outlast.clock import Clock, to_micros
 from outlast.core.duration import MICROSECOND
-from outlast.core.explain import MOST_AHEAD, BlockingJob, WaitFacts, able, in_use, types_wanted_by
+from outlast.core.explain import MOST_AHEAD, WaitFacts
 from outlast.core.ids import JobId
 from outlast.core.job import Job
-from outlast.core.overview import Backlog, Overview, Running
-from outlast.core.queue import Pause
-from outlast.core.run import LeaseHolder
+from outlast.core.overview import Overview
 from outlast.core.state import State
+from outlast.store.rows import insight as insight_rows
 from outlast.store.rows import jobs as job_rows
-from outlast.store.rows import reservations as reservation_rows
 from outlast.store.sqlite.connection import health_warnings
 from outlast.store.sqlite.operations.base import SqliteOperations
 from outlast.store.sqlite.reader import Query
 
-MEGABYTE = 1_000_000
-SYNC = ("OFF", "NORMAL", "FULL", "EXTRA")
+_BYTES_PER_MEGABYTE: Final = 1_000_000
+_SYNCHRONOUS_NAMES: Final = ("OFF", "NORMAL", "FULL", "EXTRA")
+_WRITABLE_BY_OTHERS: Final = 0o002
 
 
-class SqliteViews(SqliteOperations):
-    """What a store on a file tells people."""
+class SqliteInsightOperations(SqliteOperations):
+    """What the store reports to people."""
 
     async def overview(self, *, span: timedelta) -> Overview:
+        """Return what waits and runs now and what ended within `span`."""
         return await self._reader.in_snapshot(partial(_overview, clock=self._clock, span=span))
 
     async def wait_facts(self, job_id: JobId) -> WaitFacts | None:
-        return await self._reader.in_snapshot(partial(_situation, clock=self._clock, job_id=job_id))
+        """Return everything that decides when a job is claimed, or None."""
+        read = partial(_wait_facts, clock=self._clock, job_id=job_id)
+        return await self._reader.in_snapshot(read)
 
     async def describe(self) -> Mapping[str, str]:
-        version, schema, size, mode, sync = (await self._reader.rows("insight.facts"))[0]
+        """Return engine, file, schema version, size and journal mode."""
+        version, schema, size, mode, sync = (await self._reader.rows("insight.describe"))[0]
         return {
             "engine": f"SQLite {version}",
             "file": str(self.path),
             "schema": str(schema),
-            "size": f"{size / MEGABYTE:,.1f} MB",
-            "journal": f"{mode}, synchronous={SYNC[sync]}",
+            "size": f"{size / _BYTES_PER_MEGABYTE:,.1f} MB",
+            "journal": f"{mode}, synchronous={_SYNCHRONOUS_NAMES[sync]}",
         }
 
     async def health_warnings(self) -> list[str]:
-        return [*health_warnings(), *_permissions(self.path)]
+        """Return warnings about the SQLite library and the file's permissions."""
+        return [*health_warnings(), *_permission_warnings(self.path)]
 
 
-def _permissions(path: Path) -> list[str]:
-    if path.exists() and path.stat().st_mode & 0o002:
-        return [f"anybody on this machine may write {path}; take that away: chmod o-w {path}"]
+def _permission_warnings(path: Path) -> list[str]:
+    if path.exists() and path.stat().st_mode & _WRITABLE_BY_OTHERS:
+        return [f"every user of this machine may write {path}; forbid it: chmod o-w {path}"]
     return []
 
 
-def _overview(ask: Query, *, clock: Clock, span: timedelta) -> Overview:
+def _overview(query: Query, *, clock: Clock, span: timedelta) -> Overview:
     now = clock.now()
-    backlog = [
-        Backlog(queue=q, type=t, state=State(s), jobs=n, due=due, oldest=from_micros(oldest))
-        for q, t, s, n, due, oldest in ask("insight.backlog", now=to_micros(now))
-    ]
-    running = [
-        Running(queue=q, type=t, jobs=n, lapsed=lapsed)
-        for q, t, n, lapsed in ask("insight.running", mono=clock.monotonic())
-    ]
-    ended = {
-        (queue, State(state)): jobs
-        for queue, state, jobs in ask("insight.ended", since=to_micros(now) - span // MICROSECOND)
-    }
-    return Overview(now=now, span=span, backlog=backlog, running=running, ended=ended)
-
-
-def _situation(ask: Query, *, clock: Clock, job_id: JobId) -> WaitFacts | None:
-    found = ask("insight.job", id=job_id)
-    if not found:
-        return None
-    job, now = job_rows.job(found[0]), clock.now()
-    open_runs = ask("insight.open_runs", queue=job.queue)
-    reserved = ask("reservations.active", queue=job.queue)
-    limits = _limits(ask("insight.queue", queue=job.queue), to_micros(now))
-    workers = [job_rows.worker(row) for row in ask("jobs.workers", mono=clock.monotonic())]
-    alive = [worker for worker in workers if worker.is_alive]
-    serving = able(job, alive)
-    held = {
-        LeaseHolder(instance_id=instance, boot_id=boot): runs
-        for instance, boot, runs in ask("insight.held")
-    }
-    return WaitFacts(
-        job=job,
+    return insight_rows.overview(
         now=now,
-        **limits,
-        open_runs=open_runs[0][2] if open_runs else 0,
-        running=_others(open_runs),
-        reservation=reservation_rows.reservation(reserved[0]) if reserved else None,
-        overlap=next(iter(_others(ask("insight.overlap", name=job.name))), None),
-        member=_member(ask, job),
-        **_ahead(ask, job, to_micros(now), types_wanted_by(serving, held)),
-        workers=alive,
-        busy=in_use(serving, held),
-        lease_over=job.state is State.RUNNING and _is_over(found[0], clock),
+        span=span,
+        backlog=query("insight.backlog", now=to_micros(now)),
+        running=query("insight.running", mono=clock.monotonic()),
+        ended=query("insight.ended", since=to_micros(now) - span // MICROSECOND),
     )
 
 
-def _limits(found: Sequence[job_rows.Row], now: int) -> dict[str, Any]:
+def _wait_facts(query: Query, *, clock: Clock, job_id: JobId) -> WaitFacts | None:
+    found = query("insight.job", id=job_id)
     if not found:
-        return {}
-    concurrency, paused_at, reason, until = found[0]
-    is_paused = paused_at is not None and (until is None or until > now)
-    until_moment = None if until is None else from_micros(until)
-    pause = (
-        Pause(at=from_micros(paused_at), reason=reason, until=until_moment) if is_paused else None
-    )
-    return {"concurrency": concurrency, "pause": pause}
-
-
-def _others(found: Sequence[job_rows.Row]) -> list[BlockingJob]:
-    return [BlockingJob(id=row[0], holder=row[1]) for row in found]
-
-
-def _member(ask: Query, job: Job) -> BlockingJob | None:
-    if job.state is not State.BLOCKED:
         return None
-    found = ask("insight.member", id=job.id)
-    return BlockingJob(id=found[0][0]) if found else None
+    job, now, mono = job_rows.job(found[0]), clock.now(), clock.monotonic()
+    rows = insight_rows.WaitRows(
+        job=found[0],
+        queue=query("insight.queue", queue=job.queue),
+        open_runs=query("insight.open_runs", queue=job.queue),
+        reservation=query("reservations.active", queue=job.queue),
+        overlap=query("insight.overlap", name=job.name),
+        member=query("insight.member", id=job.id) if job.state is State.BLOCKED else [],
+        workers=query("workers.list", mono=mono),
+        open_runs_by_worker=query("insight.open_runs_by_worker"),
+    )
+    ahead = [_ahead(query, job, now=to_micros(now), types=types) for types in rows.wanted_types()]
+    return rows.facts(now=now, mono=mono, ahead=ahead)
 
 
-def _ahead(ask: Query, job: Job, now: int, wanted: set[frozenset[str] | None]) -> dict[str, Any]:
+def _ahead(query: Query, job: Job, *, now: int, types: frozenset[str] | None) -> job_rows.Row:
     place = {
         "queue": job.queue,
         "priority": job.priority,
@@ -134,20 +97,5 @@ def _ahead(ask: Query, job: Job, now: int, wanted: set[frozenset[str] | None]) -
         "created_at": to_micros(job.created_at),
         "seq": job.seq,
     }
-    if job.is_final or job.state is State.RUNNING:
-        return {}
-    ahead, first = min(
-        ask("insight.ahead", now=now, most=MOST_AHEAD + 1, types=types and sorted(types), **place)[
-            0
-        ]
-        for types in wanted
-    )
-    return {"ahead": ahead, "next_one": first}
-
-
-_LEASE_UNTIL = -2
-
-
-def _is_over(row: job_rows.Row, clock: Clock) -> bool:
-    until = row[_LEASE_UNTIL]
-    return until is not None and until <= clock.monotonic()
+    names = types and sorted(types)
+    return query("insight.ahead", now=now, most=MOST_AHEAD + 1, types=names, **place)[0]

@@ -1,4 +1,4 @@
-"""Giving a job that waits another place, or other params, and making positions even."""
+"""Positions: move and edit waiting jobs, renumber the positions of a queue."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,36 +13,46 @@ from outlast.core.ordering import GAP, Ordering
 from outlast.core.position import JobEdit, MoveTo, PositionedJob
 from outlast.core.sync_coroutine import run_without_waiting
 from outlast.store.rows.jobs import LAST, to_json_param
-from outlast.store.sqlite.verbs.footing import require_open_store
+from outlast.store.sqlite.operations.base import SqliteOperations, require_open_store
 from outlast.store.sqlite.writer import WriteTransaction
 
-_LEAST: Final = -(2**63)
-_MOST: Final = 2**63 - 1
+_MIN_INTEGER: Final = -(2**63)
+_MAX_INTEGER: Final = 2**63 - 1
 
 
-def rearrange(work: WriteTransaction, change: Change) -> None:
-    """Write the edit or the place of the one change that is loaded, if it was found current."""
-    if change.edit is not None:
-        _edit(work, change.edit)
-    if change.place is not None:
-        _move(work, change.place)
+class SqlitePositionOperations(SqliteOperations):
+    """Renumber positions; moves and edits are changes that `apply` writes."""
+
+    async def renumber(self, queue: str) -> int:
+        """Space the positions of the waiting jobs evenly; return how many changed."""
+        changed: int = (await self._writer.submit(renumber, [queue]))[0]
+        return changed
 
 
 @require_open_store
-def renumber(work: WriteTransaction, queues: Sequence[str]) -> list[int]:
-    return [_renumber(work, queue) for queue in queues]
+def renumber(tx: WriteTransaction, queues: Sequence[str]) -> list[int]:
+    """Renumber each queue; return the number of changed positions of each."""
+    return [_renumber_one(tx, queue) for queue in queues]
 
 
-def _edit(work: WriteTransaction, edit: JobEdit) -> None:
+def rearrange(tx: WriteTransaction, change: Change) -> None:
+    """Write the edit or the new position of the only loaded change, if it was accepted."""
+    if change.edit is not None:
+        _edit(tx, change.edit)
+    if change.place is not None:
+        _move(tx, change.place)
+
+
+def _edit(tx: WriteTransaction, edit: JobEdit) -> None:
     if edit.params is not None:
-        work.run("positions.params", params=edit.params)
-    due = _due(edit, work.now)
-    work.run("positions.edit", due=due, priority=edit.priority)
-    if due is not None and due <= work.now:
-        work.queues.add("")  # somebody may have work now; which queue is not known here
+        tx.run("positions.params", params=edit.params)
+    due = _due_time(edit, tx.now)
+    tx.run("positions.edit", due=due, priority=edit.priority)
+    if due is not None and due <= tx.now:
+        tx.notify_queues.add("")  # the queue is not known here
 
 
-def _due(edit: JobEdit, now: int) -> int | None:
+def _due_time(edit: JobEdit, now: int) -> int | None:
     due = None if edit.at is None else to_micros(edit.at)
     if edit.delay is not None:
         due = now + edit.delay // MICROSECOND
@@ -51,79 +61,84 @@ def _due(edit: JobEdit, now: int) -> int | None:
     return due
 
 
-def _move(work: WriteTransaction, to: MoveTo) -> None:
+def _move(tx: WriteTransaction, to: MoveTo) -> None:
     if to.target is not None:
-        work.run("positions.check_target", target=to.target)
-    subject = work.run("positions.subject", target=to.target, gap=GAP).fetchone()
-    if subject is not None:
-        moved, target, queue, priority, gap = subject
-        lane = SqliteWaitingLine(work, queue, priority)
-        write = partial(_write, work)
+        tx.run("positions.check_target", target=to.target)
+    found = tx.run("positions.subject", target=to.target, gap=GAP).fetchone()
+    if found is not None:
+        moved, target, queue, priority, gap = found
+        line = SqliteWaitingLine(tx, queue, priority)
+        write = partial(_write_positions, tx)
         run_without_waiting(
-            position.move_job(lane, write, to.where, moved=moved, target=target, gap=gap)
+            position.move_job(line, write, to.where, moved=moved, target=target, gap=gap)
         )
 
 
-async def _write(work: WriteTransaction, places: Mapping[int, int]) -> None:
-    if places:
-        work.run("positions.write", places=to_json_param(list(places.items())))
+async def _write_positions(tx: WriteTransaction, positions: Mapping[int, int]) -> None:
+    if positions:
+        tx.run("positions.write", positions=to_json_param(list(positions.items())))
 
 
-def _renumber(work: WriteTransaction, queue: str) -> int:
-    found = work.run("queues.get", name=queue).fetchone()
+def _renumber_one(tx: WriteTransaction, queue: str) -> int:
+    found = tx.run("queues.get", name=queue).fetchone()
     ordering, gap = found[1:3] if found else (Ordering.SCHEDULED, GAP)
     if ordering == Ordering.POSITION:
-        changed = work.run("positions.renumber", queue=queue, gap=gap).rowcount
+        changed = tx.run("positions.renumber", queue=queue, gap=gap).rowcount
     else:
-        changed = work.run("positions.renumber_placed", queue=queue, gap=gap).rowcount
+        changed = tx.run("positions.renumber_positioned", queue=queue, gap=gap).rowcount
     if changed:
-        told = {"kind": EventKind.RENUMBERED, "detail": str(changed)}
-        work.run("positions.renumbered", queue=queue, now=work.now, **told)
+        event = {"kind": EventKind.RENUMBERED, "detail": str(changed)}
+        tx.run("positions.record_renumbered", queue=queue, now=tx.now, **event)
     return changed
 
 
 class SqliteWaitingLine:
-    """The waiting jobs of one queue and priority, found by the index of positions."""
+    """The waiting jobs of one queue and priority, read through the index of positions."""
 
-    def __init__(self, work: WriteTransaction, queue: str, priority: int) -> None:
-        self._work = work
-        self._lane = {"queue": queue, "priority": priority}
+    def __init__(self, tx: WriteTransaction, queue: str, priority: int) -> None:
+        """Read within `tx`."""
+        self._tx = tx
+        self._line = {"queue": queue, "priority": priority}
 
     async def position(self, seq: int) -> int:
-        return int(self._spot(seq)["position"])
+        """Return the position of a waiting job."""
+        return int(self._sort_key(seq)["position"])
 
     async def ends(self, *, without: int) -> tuple[int | None, int | None]:
-        asked = {**self._lane, "without": without}
-        return self._work.one("positions.lowest", **asked), self._work.one(
-            "positions.highest", **asked
-        )
+        """Return the lowest and the highest position, without one job."""
+        values = {**self._line, "without": without}
+        lowest, highest = "positions.lowest", "positions.highest"
+        return self._tx.value(lowest, **values), self._tx.value(highest, **values)
 
     async def before(self, seq: int | None, number: int, *, without: int) -> list[PositionedJob]:
-        spot = self._spot(seq)
-        bound = 1 if spot["position"] > 0 else _LEAST
-        return self._spots("positions.before", bound, spot, number, without)
+        """Return the jobs before `seq` on its side of 0, the nearest first."""
+        key = self._sort_key(seq)
+        bound = 1 if key["position"] > 0 else _MIN_INTEGER
+        return self._page("positions.before", bound, key, number, without)
 
     async def after(self, seq: int, number: int, *, without: int) -> list[PositionedJob]:
-        spot = self._spot(seq)
-        bound = -1 if spot["position"] < 0 else _MOST
-        return self._spots("positions.after", bound, spot, number, without)
+        """Return the jobs after `seq` on its side of 0, the nearest first."""
+        key = self._sort_key(seq)
+        bound = -1 if key["position"] < 0 else _MAX_INTEGER
+        return self._page("positions.after", bound, key, number, without)
 
     async def unplaced(self, last: int, *, without: int) -> list[int]:
-        spot = self._spot(last)
-        del spot["position"]
-        found = self._work.run("positions.unplaced", without=without, **self._lane, **spot)
+        """Return the jobs without a position up to and including `last`, in order."""
+        key = self._sort_key(last)
+        del key["position"]
+        found = self._tx.run("positions.unpositioned", without=without, **self._line, **key)
         return [seq for (seq,) in found.fetchall()]
 
-    def _spot(self, seq: int | None) -> dict[str, Any]:
-        """Where that job is in the order; before all at 0, if it is None."""
-        row = (0, _LEAST, _LEAST)
+    def _sort_key(self, seq: int | None) -> dict[str, Any]:
+        """Return where a job is in the order; for None the start of those without a position."""
+        row = (0, _MIN_INTEGER, _MIN_INTEGER)
         if seq is not None:
-            row = self._work.run("positions.spot", job=seq).fetchone()
+            row = self._tx.run("positions.sort_key", job=seq).fetchone()
         names = ("position", "available_at", "created_at")
         return {**dict(zip(names, row, strict=True)), "job": seq or 0}
 
-    def _spots(
-        self, name: str, bound: int, spot: Mapping[str, Any], number: int, without: int
+    def _page(
+        self, name: str, bound: int, key: Mapping[str, Any], number: int, without: int
     ) -> list[PositionedJob]:
-        asked = {**self._lane, **spot, "bound": bound, "limit": number, "without": without}
-        return [PositionedJob(*row) for row in self._work.run(name, **asked).fetchall()]
+        values = {**self._line, **key, "bound": bound, "limit": number, "without": without}
+        return [PositionedJob(*row) for row in self._tx.run(name, **values).fetchall()]

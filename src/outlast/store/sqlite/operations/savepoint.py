@@ -1,27 +1,14 @@
-"""One item of a batch at a time, under a savepoint: a bad one never sinks its neighbours."""
+"""One item of a batch under a savepoint, so that an invalid item does not undo the others."""
 
 import sqlite3
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from outlast.store.sqlite.writer import WriteTransaction
 
 T = TypeVar("T")
 
-
-def in_savepoint(work: WriteTransaction, step: Callable[[], T]) -> T | str:
-    """Do it under a savepoint of its own; why the database refused it, if it did."""
-    work.run("savepoint.save")
-    try:
-        done: T | str = step()
-    except (sqlite3.IntegrityError, ValueError, OverflowError) as error:
-        work.run("savepoint.undo")
-        done = _why(error)
-    work.run("savepoint.keep")
-    return done
-
-
-_REFUSALS = {
+_CONSTRAINT_TEXTS: Final = {
     "id_shape": "its id is not a UUID",
     "type_name": "its type is not a name",
     "job_name": "its name is not a name",
@@ -37,7 +24,23 @@ _REFUSALS = {
 }
 
 
-def _why(error: Exception) -> str:
+def in_savepoint(tx: WriteTransaction, step: Callable[[], T]) -> T | str:
+    """Run `step` under a savepoint.
+
+    Returns its result. If the database refuses what it writes, the step is rolled back and the
+    reason comes back as text.
+    """
+    tx.run("savepoint.save")
+    try:
+        done: T | str = step()
+    except (sqlite3.IntegrityError, ValueError, OverflowError) as error:
+        tx.run("savepoint.undo")
+        done = _refusal_text(error)
+    tx.run("savepoint.keep")
+    return done
+
+
+def _refusal_text(error: Exception) -> str:
     text = str(error)
-    known = (why for name, why in _REFUSALS.items() if text.endswith(f": {name}"))
+    known = (why for name, why in _CONSTRAINT_TEXTS.items() if text.endswith(f": {name}"))
     return next(known, text)

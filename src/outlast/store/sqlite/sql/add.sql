@@ -5,11 +5,11 @@ SELECT 1 FROM outlast_jobs WHERE id = :id;
 -- @job
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, retry_of, root, group_id, grp, template_id, template_at, schedule_id
+  slot_at, start_deadline, retry_of, root, group_id, member_of, template_id, template_at, schedule_id
 )
 VALUES (
   :id, :type, :name, :params, :queue, :delivery, :max_attempts, :now,
-  :slot_at, :start_deadline, :retry_of, :root, :group_id, :grp, :template_id, :template_at,
+  :slot_at, :start_deadline, :retry_of, :root, :group_id, :member_of, :template_id, :template_at,
   :schedule_id
 );
 
@@ -17,7 +17,7 @@ VALUES (
 -- In a `position` queue it goes behind the last waiting one of its priority.
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, start_deadline, token, failures, losses, grp
+  available_at, created_at, start_deadline, token, failures, losses, member_of
 )
 VALUES (
   :job, :state, :queue, :type, :name, :delivery, :priority,
@@ -38,32 +38,32 @@ VALUES (
     ),
     0
   ),
-  :available_at, :now, :start_deadline, 0, 0, 0, :grp
+  :available_at, :now, :start_deadline, 0, 0, 0, :member_of
 );
 
--- @jobs_alike
+-- @job_batch
 -- Many that differ in nothing but id and params.
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
-  slot_at, start_deadline, group_id, grp, template_id, template_at, schedule_id
+  slot_at, start_deadline, group_id, member_of, template_id, template_at, schedule_id
 )
 SELECT
   n.value ->> 0, :type, :name, n.value ->> 1, :queue, :delivery, :max_attempts, :now,
-  :slot_at, :start_deadline, :group_id, :grp, :template_id, :template_at, :schedule_id
+  :slot_at, :start_deadline, :group_id, :member_of, :template_id, :template_at, :schedule_id
 FROM json_each(:jobs) AS n;
 
--- @wait_alike
+-- @wait_batch
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, start_deadline, token, failures, losses, grp
+  available_at, created_at, start_deadline, token, failures, losses, member_of
 )
 SELECT
   j.seq, :state, :queue, :type, :name, :delivery, :priority, 0,
-  :available_at, :now, :start_deadline, 0, 0, 0, :grp
+  :available_at, :now, :start_deadline, 0, 0, 0, :member_of
 FROM outlast_jobs AS j
 WHERE j.seq >= :first;
 
--- @place
+-- @set_positions
 -- In a `position` queue each new job goes behind the last waiting one of its priority. The new ones
 -- have no position yet, so the index of positions knows only the others.
 UPDATE outlast_waiting
@@ -75,7 +75,7 @@ FROM (
       0,
       coalesce(
         (
-          SELECT max(o.position) FROM outlast_waiting AS o INDEXED BY outlast_waiting_place
+          SELECT max(o.position) FROM outlast_waiting AS o INDEXED BY outlast_waiting_position
           WHERE o.queue = w.queue AND o.priority = w.priority AND o.position <> 0
         ),
         0
@@ -93,7 +93,7 @@ SELECT job_id FROM outlast_slots WHERE series = :series AND slot_at = :at;
 -- @key_holder
 SELECT job_id FROM outlast_keys WHERE scope = :scope AND key = :key AND bucket = :bucket;
 
--- @take_slot
+-- @claim_slot
 -- By hand: also one that was answered without a job, which its row then tells.
 INSERT INTO outlast_slots (series, slot_at, outcome, planned, actual, schedule_id, job_id)
 SELECT :series, :at, 'manual', :at, :now, j.schedule_id, coalesce(r.id, j.id)
@@ -108,7 +108,7 @@ SET
   reason = outcome
 WHERE job_id IS NULL;
 
--- @take_key
+-- @claim_key
 INSERT INTO outlast_keys (scope, key, bucket, job_id)
 SELECT :scope, :key, :bucket, root_id FROM outlast_job_state WHERE id = :id;
 

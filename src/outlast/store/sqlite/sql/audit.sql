@@ -1,15 +1,15 @@
--- @size
+-- @job_count
 SELECT count(*) FROM outlast_jobs;
 
--- @dossiers
+-- @jobs
 -- One statement, so that a page is one moment. Params and results are looked at and left there.
 SELECT
   j.seq, j.id, j.delivery, j.queue, j.created_at, json_valid(j.params),
   w.job, w.state, w.token, w.failures, w.losses,
   w.queue IS j.queue AND w.type IS j.type AND w.name IS j.name AND w.delivery IS j.delivery
-    AND w.grp IS j.grp,
+    AND w.member_of IS j.member_of,
   o.job, o.run_id, o.token, o.failures, o.losses,
-  o.queue IS j.queue AND o.name IS j.name AND o.delivery IS j.delivery AND o.grp IS j.grp,
+  o.queue IS j.queue AND o.name IS j.name AND o.delivery IS j.delivery AND o.member_of IS j.member_of,
   EXISTS (SELECT 1 FROM outlast_workers AS k WHERE k.id = o.worker),
   e.job, e.state, e.token, e.failures, e.losses, e.at, e.queue IS j.queue,
   CASE WHEN j.root IS NULL THEN j.id ELSE r.id END,
@@ -39,7 +39,7 @@ SELECT
     FROM outlast_reservations AS v
     WHERE v.job_id = j.id
   ),
-  j.grp IS NOT NULL, g.id
+  j.member_of IS NOT NULL, g.id
 FROM outlast_jobs AS j
 LEFT JOIN outlast_waiting AS w ON w.job = j.seq
 LEFT JOIN outlast_open_runs AS o ON o.job = j.seq
@@ -48,7 +48,7 @@ LEFT JOIN outlast_jobs AS r ON r.seq = j.root
 LEFT JOIN outlast_jobs AS b ON b.seq = j.retry_of
 LEFT JOIN outlast_jobs AS t ON t.seq = b.root
 LEFT JOIN outlast_ends AS f ON f.job = j.retry_of
-LEFT JOIN outlast_groups AS g ON g.seq = j.grp
+LEFT JOIN outlast_groups AS g ON g.seq = j.member_of
 WHERE j.seq > :after
 ORDER BY j.seq
 LIMIT :limit;
@@ -169,29 +169,29 @@ SELECT * FROM (
 -- a chain keeps the place of its root. A sealed group that does not close has somebody in play for
 -- as long as anybody is blocked.
 WITH
-  live (grp, first, row, in_play) AS (
-    SELECT w.grp, coalesce(j.root, j.seq), 'waiting job=' || w.job, w.state <> 'blocked'
+  live (member_of, first, row, in_play) AS (
+    SELECT w.member_of, coalesce(j.root, j.seq), 'waiting job=' || w.job, w.state <> 'blocked'
     FROM outlast_waiting AS w
     CROSS JOIN outlast_jobs AS j ON j.seq = w.job
-    WHERE w.grp IS NOT NULL
+    WHERE w.member_of IS NOT NULL
     UNION ALL
-    SELECT o.grp, coalesce(j.root, j.seq), 'open_runs job=' || o.job, 1
+    SELECT o.member_of, coalesce(j.root, j.seq), 'open_runs job=' || o.job, 1
     FROM outlast_open_runs AS o
     CROSS JOIN outlast_jobs AS j ON j.seq = o.job
-    WHERE o.grp IS NOT NULL
+    WHERE o.member_of IS NOT NULL
   ),
-  turns (grp, playing, latest, blocked, earliest, rows) AS (
+  turns (member_of, playing, latest, blocked, earliest, rows) AS (
     SELECT
-      grp, sum(in_play), max(CASE WHEN in_play THEN first END),
+      member_of, sum(in_play), max(CASE WHEN in_play THEN first END),
       sum(NOT in_play), min(CASE WHEN NOT in_play THEN first END),
       json_group_array(row) FILTER (WHERE in_play)
     FROM live
-    GROUP BY grp
+    GROUP BY member_of
   )
 SELECT * FROM (
   SELECT 'out_of_turn', json_insert(t.rows, '$[#]', 'groups id=' || g.id), g.id, NULL
   FROM turns AS t
-  CROSS JOIN outlast_groups AS g ON g.seq = t.grp
+  CROSS JOIN outlast_groups AS g ON g.seq = t.member_of
   WHERE g.mode = 'sequential' AND (t.playing > 1 OR t.latest > t.earliest)
   LIMIT :limit
 )
@@ -199,7 +199,7 @@ UNION ALL
 SELECT * FROM (
   SELECT 'stalled', json_array('groups id=' || g.id), g.id, NULL
   FROM turns AS t
-  CROSS JOIN outlast_groups AS g ON g.seq = t.grp
+  CROSS JOIN outlast_groups AS g ON g.seq = t.member_of
   WHERE g.sealed_at IS NOT NULL AND g.closing IS NULL AND t.blocked > 0
     AND (g.mode = 'parallel' OR t.playing = 0)
   LIMIT :limit

@@ -25,12 +25,12 @@ LEFT JOIN outlast_jobs AS j ON j.id = r.job_id;
 SELECT count(*) FROM outlast_open_runs WHERE queue = :queue;
 
 -- @clear
-DELETE FROM temp.outlast_picked;
+DELETE FROM temp.outlast_selected;
 
--- @pick
+-- @select
 -- Each type's own index range gives its first few; only those are sorted together. Beyond :limit
 -- only prefetchable jobs (`lease`, never lost) are taken, hence the two ranges of each type.
-INSERT INTO temp.outlast_picked (job)
+INSERT INTO temp.outlast_selected (job)
 SELECT job
 FROM (
   SELECT
@@ -39,7 +39,7 @@ FROM (
     w.losses,
     row_number() OVER (
       ORDER BY w.priority DESC, w.position, w.available_at, w.created_at, w.job
-    ) AS place
+    ) AS claim_order
   FROM json_each(:types) AS t
   CROSS JOIN outlast_waiting AS w ON w.job IN (
     SELECT job FROM (
@@ -75,13 +75,13 @@ FROM (
     )
   )
 )
-WHERE place <= :limit OR (delivery = 'lease' AND losses = 0)
-ORDER BY place
+WHERE claim_order <= :limit OR (delivery = 'lease' AND losses = 0)
+ORDER BY claim_order
 LIMIT :limit + :prefetch;
 
--- @pick_reserved
+-- @select_reserved
 -- The queue is held for this one; what else keeps a job from being taken still does.
-INSERT INTO temp.outlast_picked (job)
+INSERT INTO temp.outlast_selected (job)
 SELECT w.job
 FROM outlast_waiting AS w
 WHERE w.job = :job AND w.state = 'queued'
@@ -102,17 +102,17 @@ ON CONFLICT DO NOTHING;
 -- @open
 INSERT INTO outlast_open_runs (
   job, run_id, token, worker, started_at, lease_until,
-  queue, name, delivery, priority, position, available_at, failures, losses, grp
+  queue, name, delivery, priority, position, available_at, failures, losses, member_of
 )
 SELECT
   w.job, :prefix || printf('%06x', p.n - 1), w.token + 1, k.id, :now, :until,
-  w.queue, w.name, w.delivery, w.priority, w.position, w.available_at, w.failures, w.losses, w.grp
-FROM temp.outlast_picked AS p
+  w.queue, w.name, w.delivery, w.priority, w.position, w.available_at, w.failures, w.losses, w.member_of
+FROM temp.outlast_selected AS p
 CROSS JOIN outlast_workers AS k ON k.instance_id = :instance AND k.boot_id = :boot
 CROSS JOIN outlast_waiting AS w ON w.job = p.job;
 
--- @leave
-DELETE FROM outlast_waiting WHERE job IN (SELECT job FROM temp.outlast_picked);
+-- @leave_waiting
+DELETE FROM outlast_waiting WHERE job IN (SELECT job FROM temp.outlast_selected);
 
 -- @claimed
 -- One row for all: reading many would hand the interpreter lock back and forth for each.
@@ -122,6 +122,6 @@ SELECT json_group_array(
     j.slot_at
   )
 )
-FROM temp.outlast_picked AS p
+FROM temp.outlast_selected AS p
 CROSS JOIN outlast_open_runs AS o ON o.job = p.job
 CROSS JOIN outlast_jobs AS j ON j.seq = p.job;

@@ -5,7 +5,7 @@ DELETE FROM temp.outlast_finished;
 -- The fence: only runs that are open under exactly this token come in.
 INSERT INTO temp.outlast_finished
 SELECT
-  c.key, o.job, o.grp, coalesce(r.id, j.id), o.token, o.run_id, o.worker, o.started_at, o.artifacts,
+  c.key, o.job, o.member_of, coalesce(r.id, j.id), o.token, o.run_id, o.worker, o.started_at, o.artifacts,
   o.progress, c.value ->> 2, o.queue, o.priority, o.position, o.available_at, o.failures, o.losses
 FROM json_each(:changes) AS c
 CROSS JOIN outlast_jobs AS j ON j.id = c.value ->> 0
@@ -40,12 +40,12 @@ WHERE scope = 'active' AND job_id IN (SELECT root_id FROM temp.outlast_finished)
 -- Success moves a sequential group alone.
 SELECT f.job, f.token, coalesce(j.root, j.seq), g.seq, g.mode, g.on_failure, 'succeeded', 0
 FROM temp.outlast_finished AS f
-CROSS JOIN outlast_groups AS g ON g.seq = f.grp
+CROSS JOIN outlast_groups AS g ON g.seq = f.member_of
 CROSS JOIN outlast_jobs AS j ON j.seq = f.job
 WHERE g.mode = 'sequential' AND g.closing IS NULL
 ORDER BY f.n;
 
--- @answer
+-- @accepted
 SELECT json_group_array(n) FROM temp.outlast_finished;
 
 -- @limited

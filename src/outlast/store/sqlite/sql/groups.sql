@@ -3,7 +3,7 @@ INSERT INTO outlast_groups (id, name, mode, on_failure, total, created_at)
 VALUES (:id, :name, :mode, :on_failure, :total, :now)
 ON CONFLICT (id) DO NOTHING;
 
--- @door
+-- @membership
 SELECT seq, sealed_at IS NOT NULL, closing, mode FROM outlast_groups WHERE id = :id;
 
 -- @seal
@@ -11,40 +11,40 @@ UPDATE outlast_groups
 SET sealed_at = :now
 WHERE id = :id AND sealed_at IS NULL AND closing IS NULL
   AND total = (
-    SELECT count(*) FROM outlast_jobs AS j WHERE j.grp = outlast_groups.seq AND j.root IS NULL
+    SELECT count(*) FROM outlast_jobs AS j WHERE j.member_of = outlast_groups.seq AND j.root IS NULL
   );
 
 -- @unblock
 UPDATE outlast_waiting
 SET state = 'scheduled'
 WHERE job IN (
-  SELECT w.job FROM outlast_waiting AS w INDEXED BY outlast_waiting_grp
-  WHERE w.grp = :grp AND w.state = 'blocked'
+  SELECT w.job FROM outlast_waiting AS w INDEXED BY outlast_waiting_member_of
+  WHERE w.member_of = :group_seq AND w.state = 'blocked'
   ORDER BY w.job
   LIMIT :limit
 );
 
--- @next
+-- @unblock_next
 UPDATE outlast_waiting
 SET state = 'scheduled'
 WHERE job = (
-    SELECT w.job FROM outlast_waiting AS w INDEXED BY outlast_waiting_grp
-    WHERE w.grp = :grp AND w.job > :root AND w.state = 'blocked'
+    SELECT w.job FROM outlast_waiting AS w INDEXED BY outlast_waiting_member_of
+    WHERE w.member_of = :group_seq AND w.job > :root AND w.state = 'blocked'
     ORDER BY w.job
     LIMIT 1
   )
   AND EXISTS (
-    SELECT 1 FROM outlast_groups WHERE seq = :grp AND closing IS NULL AND sealed_at IS NOT NULL
+    SELECT 1 FROM outlast_groups WHERE seq = :group_seq AND closing IS NULL AND sealed_at IS NOT NULL
   );
 
 -- @close
 UPDATE outlast_groups
 SET closing = :closing, reason = :reason
-WHERE seq = :grp AND closing IS NULL;
+WHERE seq = :group_seq AND closing IS NULL;
 
--- @tell
+-- @record_stop
 INSERT INTO outlast_events (job, at, kind, token, reason, detail)
-SELECT :job, :now, 'group_stopped', :token, closing, id FROM outlast_groups WHERE seq = :grp;
+SELECT :job, :now, 'group_stopped', :token, closing, id FROM outlast_groups WHERE seq = :group_seq;
 
 -- @stop
 UPDATE outlast_groups
@@ -62,7 +62,7 @@ WHERE seq IN (
   LIMIT :limit
 );
 
--- @sweep
+-- @mark_closed
 UPDATE outlast_groups
 SET swept = 1
 WHERE seq IN (
@@ -83,7 +83,7 @@ WHERE s.seq < coalesce(:before, 9223372036854775807)
 ORDER BY s.seq DESC
 LIMIT :limit;
 
--- @over
+-- @finished
 SELECT g.id, NOT EXISTS (SELECT 1 FROM outlast_live_groups AS l WHERE l.seq = g.seq)
 FROM json_each(:ids) AS i
 CROSS JOIN outlast_groups AS g ON g.id = i.value;
@@ -94,7 +94,7 @@ WHERE closing IS NOT NULL AND NOT swept
 ORDER BY seq
 LIMIT :limit;
 
--- @sweepable
+-- @closable
 SELECT 1
 FROM outlast_groups AS g INDEXED BY outlast_groups_closing
 WHERE g.closing IS NOT NULL AND NOT g.swept
@@ -107,14 +107,14 @@ FROM outlast_groups INDEXED BY outlast_groups_unsealed
 WHERE sealed_at IS NULL AND closing IS NULL AND created_at < :before
 LIMIT 1;
 
--- @left_over
+-- @remaining
 -- Two index ranges in the order of the page, so that it costs what it shows.
 SELECT s.*
 FROM (
   SELECT * FROM (
     SELECT w.job
     FROM outlast_groups AS g
-    CROSS JOIN outlast_waiting AS w INDEXED BY outlast_waiting_grp ON w.grp = g.seq
+    CROSS JOIN outlast_waiting AS w INDEXED BY outlast_waiting_member_of ON w.member_of = g.seq
     WHERE g.id = :id AND g.closing IS NOT NULL AND w.job > :after
     ORDER BY w.job
     LIMIT :limit
@@ -123,7 +123,7 @@ FROM (
   SELECT * FROM (
     SELECT o.job
     FROM outlast_groups AS g
-    CROSS JOIN outlast_open_runs AS o INDEXED BY outlast_open_grp ON o.grp = g.seq
+    CROSS JOIN outlast_open_runs AS o INDEXED BY outlast_open_member_of ON o.member_of = g.seq
     WHERE g.id = :id AND g.closing = 'stop' AND o.job > :after AND NOT o.cancel
     ORDER BY o.job
     LIMIT :limit
@@ -136,7 +136,7 @@ LIMIT :limit;
 -- @members
 SELECT s.*
 FROM outlast_groups AS g
-CROSS JOIN outlast_jobs AS j INDEXED BY outlast_jobs_grp ON j.grp = g.seq
+CROSS JOIN outlast_jobs AS j INDEXED BY outlast_jobs_member_of ON j.member_of = g.seq
 CROSS JOIN outlast_job_state AS s ON s.seq = j.seq
 WHERE g.id = :group
   AND j.seq < coalesce(:before, 9223372036854775807)

@@ -44,8 +44,8 @@ WHERE o.delivery = 'once' AND o.name = :name;
 -- The member of its group before it that has not ended; a chain stands where it began.
 SELECT j.id
 FROM outlast_jobs AS own
-CROSS JOIN outlast_groups AS g ON g.seq = own.grp AND g.sealed_at IS NOT NULL
-CROSS JOIN outlast_jobs AS j ON j.grp = own.grp AND coalesce(j.root, j.seq) < own.seq
+CROSS JOIN outlast_groups AS g ON g.seq = own.member_of AND g.sealed_at IS NOT NULL
+CROSS JOIN outlast_jobs AS j ON j.member_of = own.member_of AND coalesce(j.root, j.seq) < own.seq
 LEFT JOIN outlast_ends AS e ON e.job = j.seq
 WHERE own.id = :id AND e.job IS NULL
 ORDER BY coalesce(j.root, j.seq) DESC
@@ -86,14 +86,14 @@ SELECT
     LIMIT 1
   );
 
--- @held
+-- @open_runs_by_worker
 -- What each worker has in hand.
 SELECT k.instance_id, k.boot_id, count(*)
 FROM outlast_open_runs AS o
 CROSS JOIN outlast_workers AS k ON k.id = o.worker
 GROUP BY k.id;
 
--- @facts
+-- @describe
 SELECT
   sqlite_version(),
   (SELECT version FROM outlast_meta),

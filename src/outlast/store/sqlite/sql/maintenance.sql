@@ -1,3 +1,107 @@
+-- @expired_leases
+SELECT s.*
+FROM (
+  SELECT job, lease_until FROM outlast_open_runs
+  WHERE lease_until <= :mono
+  ORDER BY lease_until, job
+  LIMIT :limit
+) AS o
+CROSS JOIN outlast_job_state AS s ON s.seq = o.job
+ORDER BY o.lease_until, o.job;
+
+-- @due
+-- Each part ends at the first row it finds, and has an index of little else.
+SELECT
+  EXISTS (SELECT 1 FROM outlast_open_runs WHERE lease_until <= :mono),
+  EXISTS (
+    SELECT 1 FROM outlast_waiting
+    WHERE start_deadline IS NOT NULL AND start_deadline < :now AND state = 'queued'
+  ),
+  EXISTS (
+    SELECT 1 FROM outlast_reservations INDEXED BY outlast_reservations_active
+    WHERE status = 'active'
+  ),
+  EXISTS (
+    SELECT 1 FROM outlast_groups INDEXED BY outlast_groups_closing
+    WHERE closing IS NOT NULL AND NOT swept
+  )
+  OR EXISTS (
+    SELECT 1 FROM outlast_groups INDEXED BY outlast_groups_unsealed
+    WHERE sealed_at IS NULL AND closing IS NULL AND created_at < :before
+  );
+
+-- @boots_with_open_runs
+-- Workers that hold runs, of those whose boot is a lock.
+SELECT DISTINCT k.boot_id
+FROM outlast_open_runs AS o
+CROSS JOIN outlast_workers AS k ON k.id = o.worker
+WHERE k.boot_id GLOB :pattern;
+
+-- @missed_start_deadline
+SELECT s.*
+FROM (
+  SELECT job, start_deadline FROM outlast_waiting
+  WHERE start_deadline IS NOT NULL AND start_deadline < :now AND state = 'queued'
+  ORDER BY start_deadline, job
+  LIMIT :limit
+) AS w
+CROSS JOIN outlast_job_state AS s ON s.seq = w.job
+ORDER BY w.start_deadline, w.job;
+
+-- @other_boots
+SELECT s.*
+FROM (
+  SELECT o.job
+  FROM outlast_open_runs AS o
+  LEFT JOIN outlast_workers AS k ON k.id = o.worker
+  WHERE o.job > :after AND k.boot_id IS NOT :besides
+    AND (:instance IS NULL OR k.instance_id = :instance)
+  ORDER BY o.job
+  LIMIT :limit
+) AS o
+CROSS JOIN outlast_job_state AS s ON s.seq = o.job
+ORDER BY o.job;
+
+-- @detached
+-- The left join over everything, once at every start.
+SELECT s.*
+FROM (
+  SELECT j.seq
+  FROM outlast_jobs AS j
+  WHERE j.seq > :after
+    AND NOT EXISTS (SELECT 1 FROM outlast_ends AS e WHERE e.job = j.seq)
+    AND NOT EXISTS (SELECT 1 FROM outlast_waiting AS w WHERE w.job = j.seq)
+    AND NOT EXISTS (SELECT 1 FROM outlast_open_runs AS o WHERE o.job = j.seq)
+  ORDER BY j.seq
+  LIMIT :limit
+) AS j
+CROSS JOIN outlast_job_state AS s ON s.seq = j.seq
+ORDER BY j.seq;
+
+-- @missing_successors
+SELECT s.*
+FROM (
+  SELECT e.job
+  FROM outlast_ends AS e INDEXED BY outlast_ends_state
+  CROSS JOIN outlast_jobs AS j ON j.seq = e.job
+  WHERE e.state = 'failed' AND e.job > :after AND j.delivery = 'linked'
+    AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS n WHERE n.retry_of = e.job)
+  ORDER BY e.job
+  LIMIT :limit
+) AS e
+CROSS JOIN outlast_job_state AS s ON s.seq = e.job
+ORDER BY e.job;
+
+-- @orphans
+-- Through every run there is, once at every start; foreign keys keep them out otherwise.
+SELECT
+  r.job, r.token, r.run_id, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
+  r.finished_at, r.error, r.result, r.exit_code, r.log_path, r.artifacts
+FROM outlast_runs AS r
+LEFT JOIN outlast_workers AS k ON k.id = r.worker
+WHERE NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.seq = r.job)
+LIMIT :limit;
+
 -- @record_orphan
 INSERT INTO outlast_events (job, at, kind, token, run_id, reason, detail)
 SELECT NULL, :now, 'orphan_run_removed', r.token, r.run_id, r.status, :detail
@@ -8,9 +112,9 @@ WHERE r.run_id = :run_id
 -- @delete_orphan
 DELETE FROM outlast_runs WHERE run_id = :run_id;
 
--- @pick
+-- @select_ended_chains
 -- Each kind of end by its own index range, so that the cost does not grow with history.
-INSERT INTO temp.outlast_picked (job)
+INSERT INTO temp.outlast_selected (job)
 SELECT coalesce(j.root, j.seq)
 FROM (
   SELECT * FROM (
@@ -44,26 +148,26 @@ CROSS JOIN outlast_jobs AS j ON j.seq = e.job
 ORDER BY e.at, e.job
 LIMIT :limit;
 
--- @groups_of
-SELECT json_group_array(DISTINCT j.grp)
-FROM temp.outlast_picked AS p
+-- @groups_of_selected
+SELECT json_group_array(DISTINCT j.member_of)
+FROM temp.outlast_selected AS p
 CROSS JOIN outlast_jobs AS j ON j.seq = p.job
-WHERE j.grp IS NOT NULL;
+WHERE j.member_of IS NOT NULL;
 
--- @delete
+-- @delete_selected
 -- Runs, ends and events go with their job; keys and slots stay.
 DELETE FROM outlast_jobs
-WHERE seq IN (SELECT job FROM temp.outlast_picked)
-  OR root IN (SELECT job FROM temp.outlast_picked);
+WHERE seq IN (SELECT job FROM temp.outlast_selected)
+  OR root IN (SELECT job FROM temp.outlast_selected);
 
--- @groups
+-- @delete_groups
 -- A group goes with the last of its members.
 DELETE FROM outlast_groups
 WHERE seq IN (SELECT value FROM json_each(:groups))
-  AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.grp = outlast_groups.seq);
+  AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.member_of = outlast_groups.seq);
 
--- @empty_groups
+-- @delete_empty_groups
 -- Those that were stopped before they had any.
 DELETE FROM outlast_groups
 WHERE sealed_at IS NULL AND swept AND created_at < :before
-  AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.grp = outlast_groups.seq);
+  AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.member_of = outlast_groups.seq);

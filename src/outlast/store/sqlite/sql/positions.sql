@@ -2,7 +2,7 @@
 -- A trigger refuses it for a job that was ever claimed.
 UPDATE outlast_jobs
 SET params = :params
-WHERE seq IN (SELECT job FROM temp.outlast_changes WHERE ok);
+WHERE seq IN (SELECT job FROM temp.outlast_changes WHERE accepted);
 
 -- @edit
 -- With another priority it gets the place of a new job: in a `position` queue behind the others.
@@ -20,7 +20,7 @@ SET
           0,
           coalesce(
             (
-              SELECT max(o.position) FROM outlast_waiting AS o INDEXED BY outlast_waiting_place
+              SELECT max(o.position) FROM outlast_waiting AS o INDEXED BY outlast_waiting_position
               WHERE o.queue = c.queue AND o.priority = :priority AND o.position <> 0
             ),
             0
@@ -33,13 +33,13 @@ SET
     )
   END
 FROM temp.outlast_changes AS c
-WHERE c.ok AND outlast_waiting.job = c.job;
+WHERE c.accepted AND outlast_waiting.job = c.job;
 
 -- @check_target
 -- Whom it goes beside must still wait, in the same queue and with the same priority.
 UPDATE temp.outlast_changes AS c
-SET ok = 0
-WHERE c.ok AND NOT EXISTS (
+SET accepted = 0
+WHERE c.accepted AND NOT EXISTS (
   SELECT 1
   FROM outlast_jobs AS j
   CROSS JOIN outlast_waiting AS t ON t.job = j.seq
@@ -51,25 +51,25 @@ SELECT c.job, t.seq, c.queue, c.priority, coalesce(q.gap, :gap)
 FROM temp.outlast_changes AS c
 LEFT JOIN outlast_jobs AS t ON t.id = :target
 LEFT JOIN outlast_queues AS q ON q.name = c.queue
-WHERE c.ok;
+WHERE c.accepted;
 
--- @spot
+-- @sort_key
 SELECT position, available_at, created_at FROM outlast_waiting WHERE job = :job;
 
 -- @lowest
-SELECT position FROM outlast_waiting INDEXED BY outlast_waiting_place
+SELECT position FROM outlast_waiting INDEXED BY outlast_waiting_position
 WHERE queue = :queue AND priority = :priority AND position <> 0 AND job <> :without
 ORDER BY position
 LIMIT 1;
 
 -- @highest
-SELECT position FROM outlast_waiting INDEXED BY outlast_waiting_place
+SELECT position FROM outlast_waiting INDEXED BY outlast_waiting_position
 WHERE queue = :queue AND priority = :priority AND position <> 0 AND job <> :without
 ORDER BY position DESC
 LIMIT 1;
 
 -- @before
-SELECT job, position FROM outlast_waiting INDEXED BY outlast_waiting_place
+SELECT job, position FROM outlast_waiting INDEXED BY outlast_waiting_position
 WHERE queue = :queue AND priority = :priority AND position <> 0 AND job <> :without
   AND position >= :bound
   AND (position, available_at, created_at, job) < (:position, :available_at, :created_at, :job)
@@ -77,14 +77,14 @@ ORDER BY position DESC, available_at DESC, created_at DESC, job DESC
 LIMIT :limit;
 
 -- @after
-SELECT job, position FROM outlast_waiting INDEXED BY outlast_waiting_place
+SELECT job, position FROM outlast_waiting INDEXED BY outlast_waiting_position
 WHERE queue = :queue AND priority = :priority AND position <> 0 AND job <> :without
   AND position <= :bound
   AND (position, available_at, created_at, job) > (:position, :available_at, :created_at, :job)
 ORDER BY position, available_at, created_at, job
 LIMIT :limit;
 
--- @unplaced
+-- @unpositioned
 -- Each waiting state has an index of its own; `types` are those that are queued. Jobs stored by one
 -- call share both times, and there may be many: hence those due with the last one apart.
 WITH RECURSIVE types (type) AS (
@@ -137,7 +137,7 @@ ORDER BY available_at, created_at, job;
 -- @write
 UPDATE outlast_waiting
 SET position = p.value ->> 1
-FROM json_each(:places) AS p
+FROM json_each(:positions) AS p
 WHERE outlast_waiting.job = p.value ->> 0;
 
 -- @renumber
@@ -155,7 +155,7 @@ FROM (
 ) AS p
 WHERE outlast_waiting.job = p.job AND outlast_waiting.position <> p.place;
 
--- @renumber_placed
+-- @renumber_positioned
 -- A `scheduled` queue: those that were put somewhere, on their side of 0.
 UPDATE outlast_waiting
 SET position = p.place
@@ -172,11 +172,11 @@ FROM (
         ORDER BY w.position DESC, w.available_at DESC, w.created_at DESC, w.job DESC
       )
     END AS place
-  FROM outlast_waiting AS w INDEXED BY outlast_waiting_place
+  FROM outlast_waiting AS w INDEXED BY outlast_waiting_position
   WHERE w.queue = :queue AND w.position <> 0
 ) AS p
 WHERE outlast_waiting.job = p.job AND outlast_waiting.position <> p.place;
 
--- @renumbered
+-- @record_renumbered
 INSERT INTO outlast_events (queue, at, kind, token, detail)
 VALUES (:queue, :now, :kind, 0, :detail);

@@ -30,6 +30,6 @@ UPDATE outlast_queues
 SET paused_at = NULL, pause_reason = NULL, resume_at = NULL
 WHERE name = :name AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > :now);
 
--- @record
+-- @record_event
 INSERT INTO outlast_events (queue, at, kind, token, reason, detail)
 VALUES (:name, :now, :kind, 0, :reason, :detail);

@@ -3,7 +3,7 @@ SELECT id, queue, job_id, caller, request, status, reason, reserved_at, expires_
 FROM outlast_reservations
 WHERE queue = :queue AND status = 'active';
 
--- @place
+-- @set_position
 -- Before all others of its priority, and before those without a position.
 UPDATE outlast_waiting
 SET position = min(
@@ -24,7 +24,7 @@ INSERT INTO outlast_reservations (
 )
 VALUES (:id, :queue, :job_id, :caller, :request, :now, :now + :span, :span, :mono + :span);
 
--- @keep
+-- @extend
 UPDATE outlast_reservations
 SET span = :span, until = :mono + :span, expires_at = :now + :span
 WHERE id = :id AND status = 'active';
@@ -74,13 +74,13 @@ FROM (
     END AS ending
   FROM temp.outlast_changes AS c
   CROSS JOIN outlast_jobs AS j ON j.seq = c.job
-  WHERE c.ok
+  WHERE c.accepted
     AND c.to_state IN ('succeeded', 'failed', 'dead_letter', 'skipped', 'cancelled')
 ) AS c
 WHERE outlast_reservations.status = 'active' AND outlast_reservations.job_id = c.id
 RETURNING queue;
 
--- @free
+-- @release_stale
 UPDATE outlast_reservations
 SET status = 'expired', reason = f.reason, ended_at = :now
 FROM (
@@ -102,8 +102,8 @@ DELETE FROM outlast_reservations
 WHERE status <> 'active'
   AND job_id IN (
     SELECT id FROM outlast_jobs
-    WHERE seq IN (SELECT job FROM temp.outlast_picked)
-      OR root IN (SELECT job FROM temp.outlast_picked)
+    WHERE seq IN (SELECT job FROM temp.outlast_selected)
+      OR root IN (SELECT job FROM temp.outlast_selected)
   );
 
 -- @get
@@ -117,14 +117,14 @@ FROM outlast_reservations
 ORDER BY seq DESC
 LIMIT :limit;
 
--- @held
+-- @all_active
 SELECT id, queue, job_id, caller, request, status, reason, reserved_at, expires_at, ended_at
 FROM outlast_reservations INDEXED BY outlast_reservations_active
 WHERE status = 'active'
 ORDER BY seq DESC
 LIMIT :limit;
 
--- @lapsed
+-- @expired
 SELECT id, queue, job_id, caller, request, status, reason, reserved_at, expires_at, ended_at
 FROM outlast_reservations INDEXED BY outlast_reservations_active
 WHERE status = 'active' AND until <= :mono

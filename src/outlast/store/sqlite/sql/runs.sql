@@ -1,3 +1,47 @@
+-- @all
+SELECT
+  r.run_id, j.id, r.token, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
+  r.finished_at, r.error, r.result, r.exit_code, r.log_path, r.artifacts, j.params, j.template_id,
+  j.template_at,
+  r.progress
+FROM outlast_jobs AS j
+CROSS JOIN outlast_runs AS r ON r.job = j.seq
+CROSS JOIN outlast_workers AS k ON k.id = r.worker
+WHERE j.id = :id
+UNION ALL
+SELECT
+  o.run_id, j.id, o.token, 'running', NULL, k.instance_id, k.boot_id, o.started_at,
+  NULL, NULL, NULL, NULL, NULL, o.artifacts, j.params, j.template_id,
+  j.template_at,
+  o.progress
+FROM outlast_jobs AS j
+CROSS JOIN outlast_open_runs AS o ON o.job = j.seq
+CROSS JOIN outlast_workers AS k ON k.id = o.worker
+WHERE j.id = :id
+ORDER BY 3;
+
+-- @events
+SELECT e.id, e.at, j.id, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
+FROM outlast_jobs AS j
+CROSS JOIN outlast_events AS e ON e.job = j.seq
+WHERE j.id = :id
+ORDER BY e.id;
+
+-- @events_of_no_job
+SELECT e.id, e.at, NULL, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
+FROM outlast_events AS e
+WHERE e.job IS NULL
+ORDER BY e.id;
+
+-- @event_stream
+-- Ids are given under the one write lock, so they become visible in their order.
+SELECT e.id, e.at, j.id, e.run_id, e.kind, e.token, e.reason, e.detail, e.queue
+FROM outlast_events AS e
+LEFT JOIN outlast_jobs AS j ON j.seq = e.job
+WHERE e.id > :after
+ORDER BY e.id
+LIMIT :limit;
+
 -- @renew
 UPDATE outlast_open_runs
 SET lease_until = :until
@@ -14,7 +58,7 @@ FROM json_each(:leases) AS l
 CROSS JOIN outlast_jobs AS j ON j.id = l.value ->> 0
 CROSS JOIN outlast_open_runs AS o ON o.job = j.seq AND o.token = l.value ->> 1;
 
--- @report
+-- @record_progress
 -- Without the LIMIT the planner would walk through all that runs and ask of each whether it is meant.
 UPDATE outlast_open_runs
 SET progress = r.progress
@@ -28,7 +72,7 @@ FROM (
 ) AS r
 WHERE outlast_open_runs.job = r.job;
 
--- @reported
+-- @progress_accepted
 SELECT json_group_array(l.key)
 FROM json_each(:reports) AS l
 CROSS JOIN outlast_jobs AS j ON j.id = l.value ->> 0

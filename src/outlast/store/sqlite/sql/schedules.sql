@@ -44,7 +44,7 @@ VALUES (
   :last_triggered_at
 );
 
--- @go_on
+-- @advance
 -- The compare of every trigger: that version, enabled, and that slot its next.
 UPDATE outlast_schedules
 SET
@@ -53,17 +53,17 @@ SET
   last_triggered_at = CASE WHEN :triggers THEN :at ELSE last_triggered_at END
 WHERE version = :version AND id = :id AND enabled AND next_slot = :at;
 
--- @pass_by
+-- @pass_slot
 -- The slot was somebody's already: the schedule goes on without having triggered.
 UPDATE outlast_schedules
 SET next_slot = :next_slot, next_trigger_at = :next_trigger_at
 WHERE version = :version AND id = :id AND enabled AND next_slot = :at;
 
--- @stands
+-- @is_current
 SELECT 1 FROM outlast_schedules
 WHERE version = :version AND id = :id AND enabled AND next_slot = :at;
 
--- @look
+-- @slot_state
 -- Whether the slot has a row, and whether the job is stored or its key or active key is taken.
 SELECT
   EXISTS (SELECT 1 FROM outlast_slots WHERE series = :series AND slot_at = :at),
@@ -106,10 +106,10 @@ WHERE job_id IN (
   SELECT j.id
   FROM temp.outlast_changes AS c
   CROSS JOIN outlast_jobs AS j ON j.seq = c.job
-  WHERE c.ok AND c.kind = 'misfire'
+  WHERE c.accepted AND c.kind = 'misfire'
 );
 
--- @routine
+-- @count_routine
 -- How many of them have nothing in their way; a batch that is all routine goes in together.
 SELECT count(*)
 FROM json_each(:firings) AS f
@@ -124,7 +124,7 @@ WHERE NOT EXISTS (
     WHERE k.scope = 'active' AND k.key = f.value ->> 10 AND k.bucket = ''
   );
 
--- @go_on_together
+-- @advance_batch
 UPDATE outlast_schedules
 SET
   next_slot = f.value ->> 7,
@@ -133,7 +133,7 @@ SET
 FROM json_each(:firings) AS f
 WHERE outlast_schedules.version = f.value ->> 1;
 
--- @claim_together
+-- @claim_slot_batch
 INSERT INTO outlast_slots (
   series, slot_at, outcome, planned, actual, schedule_id, job_id, reason
 )
@@ -142,13 +142,13 @@ SELECT
   f.value ->> 6
 FROM json_each(:firings) AS f;
 
--- @keys_together
+-- @claim_key_batch
 INSERT INTO outlast_keys (scope, key, bucket, job_id)
 SELECT 'active', f.value ->> 10, '', f.value ->> 9
 FROM json_each(:firings) AS f
 WHERE f.value ->> 10 IS NOT NULL;
 
--- @jobs_together
+-- @job_batch
 INSERT INTO outlast_jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at,
   slot_at, start_deadline, group_id, template_id, template_at, schedule_id
@@ -160,11 +160,11 @@ SELECT
   j.value ->> 10, j.value ->> 11, j.value ->> 12
 FROM json_each(:jobs) AS j;
 
--- @wait_together
+-- @wait_batch
 -- Numbered in the order given, from the first new one on: nobody else inserts meanwhile.
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position,
-  available_at, created_at, start_deadline, token, failures, losses, grp
+  available_at, created_at, start_deadline, token, failures, losses, member_of
 )
 SELECT
   :first + j.key, j.value ->> 13, j.value ->> 4, j.value ->> 1,

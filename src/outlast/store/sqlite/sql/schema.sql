@@ -1,4 +1,8 @@
--- @is_ours
+-- @data_version
+-- Changes whenever any other connection, of this process or another, has written.
+PRAGMA data_version;
+
+-- @has_meta
 SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'outlast_meta';
 
 -- @is_empty
@@ -31,14 +35,14 @@ UPDATE outlast_meta SET version = :version;
 -- @same_boot
 SELECT boot_id = :boot FROM outlast_meta;
 
--- @lapse_all
+-- @expire_leases
 -- After a restart of the machine every lease is over: its worker died with it.
 UPDATE outlast_open_runs SET lease_until = -1;
 
--- @lapse_workers
+-- @expire_workers
 UPDATE outlast_workers SET alive_until = -1 WHERE started_at IS NOT NULL;
 
--- @lapse_reservations
+-- @expire_reservations
 UPDATE outlast_reservations INDEXED BY outlast_reservations_active
 SET until = -1
 WHERE status = 'active';
@@ -46,11 +50,11 @@ WHERE status = 'active';
 -- @set_boot
 UPDATE outlast_meta SET boot_id = :boot;
 
--- @scratch_picked
+-- @temp_selected
 -- Scratch tables live in memory, one set per connection.
-CREATE TEMP TABLE outlast_picked (n INTEGER PRIMARY KEY, job INTEGER NOT NULL);
+CREATE TEMP TABLE outlast_selected (n INTEGER PRIMARY KEY, job INTEGER NOT NULL);
 
--- @scratch_changes
+-- @temp_changes
 CREATE TEMP TABLE outlast_changes (
   n INTEGER PRIMARY KEY,
   job INTEGER,
@@ -66,28 +70,28 @@ CREATE TEMP TABLE outlast_changes (
   delay INTEGER NOT NULL DEFAULT 0,
   failures INTEGER,
   losses INTEGER,
-  yields INTEGER NOT NULL DEFAULT 0,
+  yields_to_cancel INTEGER NOT NULL DEFAULT 0,
   successor TEXT,
   successor_delay INTEGER,
   artifacts TEXT,
-  was TEXT,
+  expected_state TEXT,
   exit_code INTEGER,
   log_path TEXT,
   run_id TEXT,
-  grp INTEGER,
-  stood TEXT,
-  ok INTEGER NOT NULL DEFAULT 0,
+  member_of INTEGER,
+  state_before TEXT,
+  accepted INTEGER NOT NULL DEFAULT 0,
   queue TEXT,
   priority INTEGER,
   position INTEGER,
   available_at INTEGER
 );
 
--- @scratch_finished
+-- @temp_finished
 CREATE TEMP TABLE outlast_finished (
   n INTEGER PRIMARY KEY,
   job INTEGER NOT NULL,
-  grp INTEGER,
+  member_of INTEGER,
   root_id TEXT NOT NULL,
   token INTEGER NOT NULL,
   run_id TEXT NOT NULL,

@@ -38,9 +38,9 @@ WHERE id > :id
 ORDER BY id
 LIMIT :limit;
 
--- @records
+-- @documents
 SELECT kind, key, value, version, created_at, updated_at
-FROM outlast_records
+FROM outlast_documents
 WHERE (kind, key) > (:kind, :key)
 ORDER BY kind, key
 LIMIT :limit;
@@ -58,7 +58,7 @@ LEFT JOIN outlast_ends AS e ON e.job = j.seq
 LEFT JOIN outlast_waiting AS w ON w.job = j.seq
 LEFT JOIN outlast_jobs AS p ON p.seq = j.retry_of
 LEFT JOIN outlast_jobs AS r ON r.seq = j.root
-LEFT JOIN outlast_groups AS g ON g.seq = j.grp
+LEFT JOIN outlast_groups AS g ON g.seq = j.member_of
 WHERE j.seq > :seq AND (e.job IS NOT NULL OR w.job IS NOT NULL AND NOT :ended_only)
 ORDER BY j.seq
 LIMIT :limit;
@@ -91,9 +91,9 @@ ORDER BY seq
 LIMIT :limit;
 
 -- @counters
-SELECT substr(name, 10), seq
+SELECT substr(name, length('outlast_') + 1), seq
 FROM sqlite_sequence
-WHERE name GLOB 'outlast_*' AND substr(name, 10) > :name
+WHERE name GLOB 'outlast_*' AND substr(name, length('outlast_') + 1) > :name
 ORDER BY name
 LIMIT :limit;
 
@@ -131,7 +131,7 @@ SET
 -- @drop_groups
 -- Not before its members.
 DELETE FROM outlast_groups
-WHERE seq = :seq AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.grp = :seq);
+WHERE seq = :seq AND NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.member_of = :seq);
 
 -- @put_keys
 INSERT INTO outlast_keys (scope, key, bucket, job_id)
@@ -182,11 +182,11 @@ VALUES (
 -- @drop_schedules
 DELETE FROM outlast_schedules WHERE id = :id;
 
--- @drop_records
-DELETE FROM outlast_records WHERE kind = :kind AND key = :key;
+-- @drop_documents
+DELETE FROM outlast_documents WHERE kind = :kind AND key = :key;
 
--- @put_records
-INSERT INTO outlast_records (kind, key, value, version, created_at, updated_at)
+-- @put_documents
+INSERT INTO outlast_documents (kind, key, value, version, created_at, updated_at)
 VALUES (:kind, :key, :value, :version, :created_at, :updated_at);
 
 -- @edit_jobs
@@ -195,7 +195,7 @@ UPDATE outlast_jobs SET params = :params WHERE id = :id AND params <> :params;
 -- @put_jobs
 INSERT INTO outlast_jobs (
   seq, id, type, name, queue, delivery, params, max_attempts, created_at, slot_at,
-  start_deadline, retry_of, root, group_id, grp, template_id, template_at, schedule_id
+  start_deadline, retry_of, root, group_id, member_of, template_id, template_at, schedule_id
 )
 SELECT
   :seq, :id, :type, :name, :queue, :delivery, :params, :max_attempts, :created_at, :slot_at,
@@ -203,26 +203,26 @@ SELECT
   :schedule_id
 FROM (SELECT 1)
 LEFT JOIN outlast_jobs AS p ON p.id = :retry_of
-LEFT JOIN outlast_groups AS g ON g.id = :grp
+LEFT JOIN outlast_groups AS g ON g.id = :member_of
 WHERE NOT EXISTS (SELECT 1 FROM outlast_jobs AS j WHERE j.seq = :seq)
   AND (p.seq IS NOT NULL) = (:retry_of IS NOT NULL)
-  AND (g.seq IS NOT NULL) = (:grp IS NOT NULL);
+  AND (g.seq IS NOT NULL) = (:member_of IS NOT NULL);
 
--- @leave_jobs
+-- @leave_waiting
 DELETE FROM outlast_waiting WHERE job = :seq;
 
 -- @wait_jobs
 INSERT INTO outlast_waiting (
   job, state, queue, type, name, delivery, priority, position, available_at, created_at,
-  start_deadline, token, failures, losses, grp
+  start_deadline, token, failures, losses, member_of
 )
 SELECT
   j.seq, :state, j.queue, j.type, j.name, j.delivery, :priority, :position, :available_at,
-  j.created_at, j.start_deadline, :token, :failures, :losses, j.grp
+  j.created_at, j.start_deadline, :token, :failures, :losses, j.member_of
 FROM outlast_jobs AS j
 WHERE j.id = :id AND :finished_at IS NULL;
 
--- @bury_jobs
+-- @change_ends
 UPDATE outlast_ends
 SET state = :state, reason = :reason
 WHERE job = :seq AND state <> :state;
@@ -238,11 +238,11 @@ FROM outlast_jobs AS j
 WHERE j.id = :id AND :finished_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM outlast_ends AS e WHERE e.job = j.seq);
 
--- @gone_jobs
+-- @chain_of
 -- Pruned since, with all of its chain.
 SELECT seq FROM outlast_jobs WHERE seq = :seq OR root = :seq;
 
--- @lay_jobs
+-- @end_deleted
 -- What is deleted must have ended.
 INSERT INTO outlast_ends (
   job, state, at, queue, priority, position, available_at, token, failures, losses
@@ -254,7 +254,7 @@ WHERE j.seq = :seq AND NOT EXISTS (SELECT 1 FROM outlast_ends AS e WHERE e.job =
 -- @drop_jobs
 DELETE FROM outlast_jobs WHERE seq = :seq OR root = :seq;
 
--- @grow_runs
+-- @update_runs
 -- Artifacts may come late, and what a run lost since may be told.
 UPDATE outlast_runs
 SET artifacts = :artifacts, exit_code = :exit_code, error = :error
@@ -317,5 +317,5 @@ UPDATE sqlite_sequence SET seq = max(seq, :last) WHERE name = 'outlast_' || :nam
 -- @put_counters
 INSERT INTO sqlite_sequence (name, seq)
 SELECT 'outlast_' || :name, :last
-WHERE :name IN ('events', 'records', 'schedules')
+WHERE :name IN ('events', 'documents', 'schedules')
   AND NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'outlast_' || :name);

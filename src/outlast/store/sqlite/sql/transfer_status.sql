@@ -1,16 +1,16 @@
 -- @get
-SELECT stage, other, by_whom, until, grace FROM outlast_footing;
+SELECT stage, other, transfer_id, until, grace FROM outlast_transfer_status;
 
 -- @set
-INSERT INTO outlast_footing (one, stage, other, by_whom, until, grace)
-VALUES (1, :stage, :other, :by, :until, :grace)
+INSERT INTO outlast_transfer_status (one, stage, other, transfer_id, until, grace)
+VALUES (1, :stage, :other, :transfer_id, :until, :grace)
 ON CONFLICT (one) DO UPDATE
 SET
   stage = excluded.stage,
   other = excluded.other,
-  by_whom = excluded.by_whom,
+  transfer_id = excluded.transfer_id,
   until = excluded.until,
   grace = excluded.grace;
 
 -- @clear
-DELETE FROM outlast_footing;
+DELETE FROM outlast_transfer_status;

@@ -1,4 +1,12 @@
--- @enlist
+-- @list
+SELECT
+  instance_id, boot_id, info, started_at, seen_at, stopped_at,
+  stopped_at IS NULL AND alive_until > :mono
+FROM outlast_workers
+WHERE started_at IS NOT NULL
+ORDER BY started_at, instance_id, boot_id;
+
+-- @register
 -- A claim of an earlier moment may have left a row already.
 INSERT INTO outlast_workers (instance_id, boot_id, started_at, seen_at, alive_until, info)
 VALUES (:instance, :boot, :now, :now, -1, :info)
@@ -9,19 +17,19 @@ ON CONFLICT (instance_id, boot_id) DO UPDATE SET
   alive_until = excluded.alive_until,
   info = excluded.info;
 
--- @beat
+-- @heartbeat
 UPDATE outlast_workers
 SET seen_at = :now, alive_until = :until
 WHERE instance_id = :instance AND boot_id = :boot
   AND started_at IS NOT NULL AND stopped_at IS NULL;
 
--- @retire
+-- @deregister
 UPDATE outlast_workers
 SET stopped_at = :now
 WHERE instance_id = :instance AND boot_id = :boot
   AND started_at IS NOT NULL AND stopped_at IS NULL;
 
--- @forget
+-- @drop_registrations
 -- Long stopped, or long silent. The row itself stays while runs point at it.
 UPDATE outlast_workers
 SET started_at = NULL, seen_at = NULL, stopped_at = NULL, alive_until = NULL, info = NULL
