@@ -182,7 +182,7 @@ def test_permanently_failed_is_a_dead_letter_alone(state: State) -> None:
 def test_a_job_that_may_run_twice_or_never_again_is_none_of_s1(
     state: State, delivery: Delivery
 ) -> None:
-    with pytest.raises(ValueError, match=f"job-2 is delivered {delivery}; S1 has words for chain"):
+    with pytest.raises(ValueError, match=f"job-2 is delivered {delivery}; S1 has words for linked"):
         words.job_row(make_job(state, delivery=delivery))
 
 
