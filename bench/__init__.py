@@ -1,1 +1,1 @@
-"""Speed, pick-up and growth of Outlast, beside Huey in the same run: `python -m bench`."""
+"""Benchmarks of Outlast, compared with Huey in the same run: `python -m bench`."""

@@ -1,4 +1,4 @@
-"""`python -m bench`: measure, print, and leave nothing behind."""
+"""`python -m bench`: run measurements and print their figures."""
 
 import argparse
 import asyncio
@@ -104,13 +104,13 @@ def _measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if "schedules" in wanted:
         found["schedules"] = _schedule(asked, folder)
     found |= _rest(asked, folder, wanted)
-    found["afterwards"] = machine.mood(folder)
-    _print([report.mood("afterwards", found["afterwards"])])
+    found["afterwards"] = machine.load_and_flush(folder)
+    _print([report.load_and_flush("afterwards", found["afterwards"])])
     return found
 
 
 def _rest(asked: argparse.Namespace, folder: Path, wanted: Sequence[str]) -> dict[str, Any]:
-    """What is left when the stores are measured: a proof, and the worker without a store."""
+    """Run the measurements that need no comparison: chaos, hot path and refusals."""
     found: dict[str, Any] = {}
     if "chaos" in wanted:
         found["chaos"] = chaos.measure(folder, jobs=asked.jobs or JOBS["chaos"])

@@ -1,4 +1,4 @@
-"""A long storm: thousands of jobs, whole workers killed in the middle; what was lost or doubled."""
+"""Thousands of jobs while whole workers are killed; counts lost and doubled jobs."""
 
 import statistics
 from pathlib import Path
@@ -12,7 +12,7 @@ JOBS_PER_KILL = 100
 
 
 def measure(folder: Path, *, jobs: int) -> dict[str, Any]:
-    """One kill for every hundred jobs; all zeros but the last three is what is promised."""
+    """Kill one worker per hundred jobs; all figures for lost or doubled work must be 0."""
     place = folder / "storm"
     place.mkdir()
     after = storm(place, jobs=jobs, kills=max(1, jobs // JOBS_PER_KILL), tell=tell)

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own: `python -m bench.child huey drain FILE 20000`."""
+"""One measurement in a separate process: `python -m bench.child huey drain FILE 20000`."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ LIMIT = 900.0
 
 
 class Side(Protocol):
-    """What a system under measurement offers; each returns its figures by name."""
+    """Interface of a measured system; each method returns its figures by name."""
 
     def one(self, path: Path, jobs: int) -> dict[str, float]: ...
     def bulk(self, path: Path, jobs: int) -> dict[str, float]: ...
@@ -23,12 +23,12 @@ class Side(Protocol):
 
 
 def measure(side: str, what: str, path: Path, jobs: int) -> dict[str, float]:
-    """The figures of one measurement, made in a fresh process on that file."""
+    """Run one measurement in a new process on that file and return its figures."""
     return _ask(side, what, str(path), str(jobs))
 
 
 def pragmas(side: str, path: Path) -> dict[str, Any]:
-    """What the system set on its connections to that file."""
+    """Return the pragmas of the system's connections to that file."""
     return _ask(side, "pragmas", str(path))
 
 
@@ -38,7 +38,7 @@ def _ask(*words: str) -> dict[str, Any]:
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=False
     )
     if done.returncode:
-        raise SystemExit(f"bench: {' '.join(words)} failed; its own words are above")
+        raise SystemExit(f"bench: {' '.join(words)} failed; see its output above")
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 

@@ -1,4 +1,4 @@
-"""How soon a command answers on a store with a long history and a long queue."""
+"""Time of CLI commands on a store with a long history and a long queue."""
 
 import asyncio
 import subprocess
@@ -35,7 +35,7 @@ def measure(folder: Path, *, rows: int) -> Took:
 
 
 def lines(found: Took) -> list[str]:
-    """What the history costs is the difference."""
+    """Return a table; the difference is the cost of the history."""
     told = [["command", "ms", "on an empty store", "difference", "asked"]]
     for name, (long, short) in found.items():
         more = "-" if name == "--help" else f"{long - short:.0f}"

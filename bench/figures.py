@@ -1,4 +1,4 @@
-"""What was measured, as values: figures taken side by side, round by round."""
+"""Measured figures as values, per side and per round."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure to take: which measurement gives it, under which name, and what is asked of it."""
+    """Definition of a figure: its measurement, its key there, its label and its target."""
 
     what: str
     key: str
@@ -21,7 +21,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The same thing measured in several rounds."""
+    """The values of one figure in several rounds."""
 
     values: Sequence[float]
 
@@ -30,13 +30,13 @@ class Series:
         return median(self.values)
 
     def over(self, other: "Series") -> "Series":
-        """Each round's ratio: two neighbours in time share more of the noise than two medians."""
+        """Return the ratio per round: measurements close in time share the same noise."""
         return Series([mine / its for mine, its in zip(self.values, other.values, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A figure with its rounds, ours and Huey's; `huey` is None where it was not measured."""
+    """A figure with the rounds of both sides; `huey` is None if it was not measured."""
 
     figure: Figure
     ours: Series
@@ -44,7 +44,7 @@ class Line:
 
     @property
     def ratio(self) -> Series | None:
-        """How many times better ours is; below one means worse."""
+        """Return how many times better Outlast is; below one means worse."""
         if self.huey is None:
             return None
         better, other = self.ours, self.huey

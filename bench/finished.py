@@ -1,13 +1,13 @@
-"""A long history at once: jobs that ended, with their runs."""
+"""Write a long history of finished jobs with their runs directly into the tables."""
 
 import sqlite3
 from pathlib import Path
 
 CHUNK = 100_000
 
-# Straight into the tables, and by whole sets: through `add`, `claim` and `apply` a million jobs
-# would take a minute or more, and what is measured is the claiming beside them, not how they came.
-# The shape is that of a job that succeeded; the ids sort before any real one, as old ids do.
+# Rows are inserted directly in large sets: `add`, `claim` and `apply` would take minutes for a
+# million jobs, and only the later claims are measured. The rows are those of a succeeded job; the
+# ids sort before every real one, like old ids.
 WORKER = """
 INSERT INTO outlast_workers (id, instance_id, boot_id)
 VALUES (1, 'history', 'history')

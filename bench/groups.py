@@ -1,4 +1,4 @@
-"""Whether a job costs the same in a large group as in a small one, and as in none."""
+"""Cost of a job in a large group, in a small group and in none."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,7 @@ from outlast.jobs.groups import ModeName
 from outlast.store.sqlite.store import SqliteStore
 
 SIZES: Final = (100, 10_000)
-"""The first is what the second is compared with; both have the same number of jobs in all."""
+"""Group sizes; the second is compared with the first, at the same total number of jobs."""
 
 STEPS: Final = 1_000
 """How many members of sequential groups are run, one by one."""
@@ -31,7 +31,7 @@ Rates = dict[str, dict[str, list[float]]]
 
 
 def measure(folder: Path, *, jobs: int, rounds: int) -> Rates:
-    """The sizes take turns in each round; the first round is to warm up and does not count."""
+    """Alternate between the sizes in each round; the first round is a warm-up and not counted."""
     names = [ALONE, *(f"groups of {size:,}" for size in SIZES)]
     found: Rates = {act: {name: [] for name in names} for act in ACTS}
     for number in range(rounds + 1):
@@ -96,7 +96,7 @@ async def _start(
 
 
 async def _finish(store: SqliteStore, jobs: int, batch: int) -> None:
-    """Claim and finish so many, as a worker with that much in hand does."""
+    """Claim and finish jobs in batches, as a worker with prefetch does."""
     for _ in range(jobs // batch):
         claims = await store.claim(
             HOLDER, queue="default", types=["noop"], limit=batch, lease=LEASE

@@ -1,4 +1,4 @@
-"""Whether claiming and finishing stays as fast when the store grows."""
+"""Speed of claim and finish while the store grows."""
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -17,7 +17,7 @@ from outlast.core.run import LeaseHolder
 from outlast.store.sqlite.store import SqliteStore
 
 BATCH = 100
-"""How many jobs one claim takes, and one apply finishes: about what a busy worker does."""
+"""Jobs per claim and per apply, about as in a busy worker."""
 
 STEP = 1_000
 """How many are timed at a stretch, and then put back."""
@@ -32,7 +32,7 @@ HOLDER = LeaseHolder(instance_id="bench", boot_id="bench")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A store to measure on: so many jobs waiting, and so many ended before."""
+    """A store size: number of waiting and of finished jobs."""
 
     queued: int
     finished: int = 0
@@ -44,7 +44,7 @@ class Size:
 
 
 def sizes(rows: int) -> list[Size]:
-    """The first is what the others are compared with."""
+    """Return the sizes; the others are compared with the first."""
     return [Size(STEP), Size(rows // 10), Size(rows), Size(rows // 50, rows)]
 
 
@@ -63,7 +63,7 @@ class Backlog:
         await fill(self._app, self._noop, self.size.queued)
 
     async def step(self) -> float:
-        """Seconds to claim and finish so many; putting as many back is not counted."""
+        """Return the seconds to claim and finish a step; refilling is not counted."""
         since = perf_counter()
         for _ in range(STEP // BATCH):
             await self._turn()
@@ -81,7 +81,7 @@ class Backlog:
 
 
 async def fill(app: Outlast, noop: Noop, jobs: int) -> None:
-    """In chunks, so that a million handles need not be held at once."""
+    """Enqueue in chunks, so that a million handles are not held in memory at a time."""
     for start in range(0, jobs, CHUNK):
         count = min(CHUNK, jobs - start)
         await app.enqueue_many(noop.bind(0.0) for _ in range(count))
@@ -104,7 +104,7 @@ async def measure(
 
 
 async def _round(backlogs: Sequence[Backlog], jobs: int) -> list[float]:
-    """The sizes take turns, a step each, so that the machine's moods meet them all alike."""
+    """Alternate between the sizes step by step, so that load changes affect all of them equally."""
     steps = max(1, jobs // STEP)
     seconds = [0.0] * len(backlogs)
     for _ in range(steps):

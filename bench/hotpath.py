@@ -1,4 +1,4 @@
-"""What a worker itself costs per job: over a store that has every answer ready.
+"""Cost of the worker per job, measured with a store that has all answers prepared.
 
 Claims are made before the clock starts and nothing is written, so that what is left is the way of
 a job through the worker. CPU time is what counts: waiting costs others nothing. The second figure
@@ -24,10 +24,10 @@ from outlast.core.run import Claim, Lease, LeaseHolder
 from outlast.store.contract.jobs import Renewal
 from outlast.worker.supervisor.shared_lease_table import SharedLeaseTable, SharedLeaseWriter
 
-SLOW = 0.006
-"""How long a statement over a few hundred jobs takes, in seconds, where a server does it."""
+STATEMENT_S = 0.006
+"""Seconds that a statement over a few hundred jobs takes on a server."""
 
-AT_ONCE = 500
+MAX_CLAIM = 500
 """How many jobs one claim gives out at most."""
 
 LIMIT = 120.0
@@ -41,7 +41,7 @@ def measure(*, jobs: int, rounds: int) -> dict[str, list[float]]:
         for name, drain in (("embedded", _embedded), ("supervised", _supervised)):
             tell(f"hotpath, round {number} of {rounds}, {name}")
             cost, _ = asyncio.run(drain(jobs, 0.0))
-            _, rate = asyncio.run(drain(jobs, SLOW))
+            _, rate = asyncio.run(drain(jobs, STATEMENT_S))
             found.setdefault(f"{name}, us of CPU per job", []).append(cost)
             found.setdefault(f"{name}, jobs/s over a slow store", []).append(rate)
     tell()
@@ -69,7 +69,7 @@ class Prepared:
         if self._since is None:
             self._since = process_time(), perf_counter()
         await asyncio.sleep(self._pause)
-        many = min(AT_ONCE, limit + prefetch, len(self._claims))
+        many = min(MAX_CLAIM, limit + prefetch, len(self._claims))
         return [self._claims.popleft() for _ in range(many)]
 
     async def apply(self, changes: Sequence[Change]) -> list[bool]:
@@ -92,7 +92,7 @@ class Prepared:
         return lambda: None
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, list[Any]]]:
-        """Whatever else a worker asks: there is nothing."""
+        """Answer every other request of the worker with an empty list."""
         return _nothing
 
 
@@ -107,7 +107,7 @@ async def _embedded(jobs: int, pause: float) -> tuple[float, float]:
 
 
 async def _supervised(jobs: int, pause: float) -> tuple[float, float]:
-    """The engine of a child, which writes what it holds onto a board."""
+    """Drain with the engine of a child process, which writes to the shared lease table."""
     store: Any = Prepared(jobs, pause=pause)
     app, board = _app(store), SharedLeaseTable.new()
     held = SharedLeaseWriter(board, SystemClock().monotonic)
@@ -126,7 +126,7 @@ def _app(store: Any) -> Outlast:
 
     @app.job
     async def noop(n: int) -> None:
-        """Nothing, so that all that is measured is ours."""
+        """Do nothing, so that only the worker is measured."""
 
     return app
 

@@ -1,4 +1,4 @@
-"""`python -m bench keyvalue`: what a job costs on etcd and DynamoDB, and an idle worker."""
+"""`python -m bench keyvalue`: requests per job and per idle worker on etcd and DynamoDB."""
 
 import argparse
 import asyncio
@@ -58,7 +58,7 @@ def _measured(name: str, folder: Path, backlogs: Sequence[int]) -> list[str]:
 
 @contextmanager
 def _server(name: str, folder: Path) -> Iterator[Callable[[Meter], Engine]]:
-    """A real one, for as long as it is measured."""
+    """Run a real server during the measurement."""
     if name == "etcd":
         from outlast.testing.servers.etcd import shared_etcd  # noqa: PLC0415 - only if asked for
 
@@ -92,14 +92,14 @@ def _dynamodb(endpoint: str, meter: Meter) -> Engine:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A store, what it has spent, and ids for its jobs."""
+    """A store with its meter and the ids of its jobs."""
 
     store: KeyValueStore
     meter: Meter
     numbers: Iterator[int]
 
     async def cost(self, act: Callable[[], Awaitable[Any]], times: int = ROUNDS) -> Spent:
-        """What one time costs."""
+        """Return the cost of one call."""
         self.meter.reset()
         for _ in range(times):
             await act()
@@ -131,7 +131,7 @@ async def _lines(name: str, make: Callable[[Meter], Engine], backlogs: Sequence[
 
 
 async def _acts(bench: Bench) -> list[tuple[str, Spent]]:
-    """As many are put in as are taken out, so the backlog stays."""
+    """Measure the operations; the backlog keeps its size."""
     store, claims = bench.store, list[Claim]()
 
     async def take() -> None:
@@ -157,7 +157,7 @@ async def _acts(bench: Bench) -> list[tuple[str, Spent]]:
 
 
 async def _idle(bench: Bench) -> list[tuple[str, Spent]]:
-    """What one worker asks where there is nothing to do, and in an hour of that."""
+    """Return the requests of an idle worker, per call and per hour."""
     store = bench.store
     settings = Settings().with_store_defaults(
         poll=store.polling_defaults.poll, tick=store.polling_defaults.tick
@@ -190,9 +190,9 @@ async def _idle(bench: Bench) -> list[tuple[str, Spent]]:
     )
     return [
         ("claim of nothing", nothing),
-        ("look for chores", look),
-        ("sign of life", beat),
-        ("beat of one that holds locks", held),
+        ("maintenance query", look),
+        ("heartbeat", beat),
+        ("heartbeat while holding locks", held),
         (f"idle hour at poll {settings.poll.total_seconds():g} s", hour),
         ("hour of holding locks", held.times(HOUR / store.engine.limits.beat)),
     ]

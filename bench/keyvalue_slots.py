@@ -1,4 +1,4 @@
-"""What a trigger costs on etcd and DynamoDB, and a look at what is due."""
+"""Cost of a trigger on etcd and DynamoDB, and of a query for due schedules."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ SCHEDULE_ID: Final = "00000000-0000-7000-8000-00000000beef"
 
 
 async def slots(bench: "Bench") -> list[tuple[str, Spent]]:
-    """A trigger with its job; a look where nothing is due; a slot that was missed, of twenty."""
+    """Measure a trigger with its job, a query without due schedules, and a missed slot."""
     store = bench.store
     await _save(bench, await store.now())
 
@@ -38,7 +38,7 @@ async def slots(bench: "Bench") -> list[tuple[str, Spent]]:
     return [
         ("trigger", triggered.plus(read.times(-1))),
         ("missed slot", caught_up),
-        ("look for what is due", look),
+        ("query for due schedules", look),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the figures were taken on."""
+"""Description of the machine that runs the bench."""
 
 import os
 import platform
@@ -18,25 +18,25 @@ _flush = getattr(os, "fdatasync", os.fsync)  # macOS has only the one
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """Versions and cores, and how the machine feels just now."""
+    """Return versions, cores, load and flush time."""
     return {
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "pydantic": version("pydantic"),
         "huey": huey_version(),
         "cores": os.cpu_count(),
-        **mood(folder),
+        **load_and_flush(folder),
     }
 
 
-def mood(folder: Path) -> dict[str, Any]:
-    """What others make of the figures: the load, and what a flush costs in that folder."""
+def load_and_flush(folder: Path) -> dict[str, Any]:
+    """Return the current load and the time of a flush in the folder."""
     load, flushed = os.getloadavg()[0], flush(folder)
     return {"load": round(load, 2), "flush_us": round(flushed * 1e6), "folder": str(folder)}
 
 
 def huey_version() -> str | None:
-    """None where it is not installed."""
+    """Return the version of Huey, or None if it is not installed."""
     try:
         return version("huey")
     except PackageNotFoundError:
@@ -44,15 +44,15 @@ def huey_version() -> str | None:
 
 
 def flush(folder: Path) -> float:
-    """The median time to write 8 KiB and have it flushed, in seconds."""
+    """Return the median time to write and flush 8 KiB, in seconds."""
     with tempfile.NamedTemporaryFile(dir=folder, buffering=0) as file:
         return median(_write_one(file.fileno()) for _ in range(FLUSHES))
 
 
 def same_disk() -> Path:
-    """Where to work unless told: the system's temporary folder if the project's disk holds it.
+    """Return the temporary folder if it is on the disk of the project, else the project folder.
 
-    A temporary folder in memory would make every flush free.
+    In a temporary folder in memory a flush costs nothing.
     """
     usual = Path(tempfile.gettempdir())
     return usual if usual.stat().st_dev == ROOT.stat().st_dev else ROOT

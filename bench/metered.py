@@ -1,4 +1,4 @@
-"""An engine that counts its requests, and what DynamoDB says that they cost."""
+"""An engine that counts its requests and the capacity units that DynamoDB reports."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -43,7 +43,7 @@ class Spent:
 
 
 class Meter:
-    """What was spent since it was reset."""
+    """Sum of the requests since the last reset."""
 
     def __init__(self) -> None:
         self.spent = Spent()
@@ -56,8 +56,8 @@ class Meter:
 
 
 def capacity(engine: DynamoDBEngine, meter: Meter) -> None:
-    """Let that engine's client ask for the price of everything, and note it."""
-    events = engine._table._client.meta.events  # noqa: SLF001 - nobody else wants to know
+    """Request the consumed capacity with every call of the engine's client, and record it."""
+    events = engine._table._client.meta.events  # noqa: SLF001 - the engine has no public hook
 
     def ask(params: dict[str, Any], model: Any, **_: object) -> dict[str, Any] | None:
         return {**params, "ReturnConsumedCapacity": "TOTAL"} if model.name in METERED else None
@@ -73,7 +73,7 @@ def capacity(engine: DynamoDBEngine, meter: Meter) -> None:
 
 
 class Metered:
-    """Around another engine. On DynamoDB each span and each hundred keys is a request."""
+    """Counts the requests of another engine; DynamoDB needs one request per key range."""
 
     def __init__(self, engine: Engine, meter: Meter) -> None:
         self._engine = engine
@@ -138,7 +138,7 @@ class Metered:
 
 
 class MeteredLeases:
-    """To keep one counts as a read: the cluster writes nothing for it."""
+    """Counts the requests for leases; renewing one counts as a read, the cluster writes nothing."""
 
     def __init__(self, leases: EngineLeases, meter: Meter) -> None:
         self._leases = leases

@@ -1,4 +1,4 @@
-"""What an order of one's own costs: a move in a long queue, an enqueue into a `position` one."""
+"""Cost of manual order: moves in a long queue, enqueues into a position queue."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -36,7 +36,7 @@ def measure(folder: Path, *, rows: int, jobs: int, rounds: int) -> dict[str, lis
 
 
 def lines(found: dict[str, list[float]], rows: int) -> list[str]:
-    """The figures beside each other, with the ratio of each round."""
+    """Return the figures of both sides with the ratio per round."""
     few, many = Series(found["move_few"]), Series(found["move_many"])
     told = [["order", "", "", "ratio", "asked"]]
     move = f"move in {rows:,} and in {FEW:,}, ms"
@@ -50,7 +50,7 @@ def lines(found: dict[str, list[float]], rows: int) -> list[str]:
 
 
 async def _moves(folder: Path, rows: int, rounds: int) -> dict[str, list[float]]:
-    """Two queues of different length take turns, a few moves each."""
+    """Alternate between two queues of different length, a few moves each."""
     async with AsyncExitStack() as stack:
         tell(f"order, making queues of {FEW:,} and {rows:,}")
         lanes = [await _lane(stack, folder / f"order-{size}.db", size) for size in (FEW, rows)]
@@ -66,7 +66,7 @@ async def _moves(folder: Path, rows: int, rounds: int) -> dict[str, list[float]]
 
 
 class Lane:
-    """A `position` queue whose jobs are moved about, everywhere in it."""
+    """A `position` queue whose jobs are moved to random positions."""
 
     def __init__(self, app: Outlast, jobs: Sequence[str]) -> None:
         self._app = app
@@ -104,7 +104,7 @@ async def _open(stack: AsyncExitStack, path: Path, ordering: Ordering) -> tuple[
 
 
 async def _enqueues(folder: Path, jobs: int, rounds: int) -> dict[str, list[float]]:
-    """Both orderings take turns: one after the other, then many at once."""
+    """Alternate between both orderings: single enqueues, then bulk enqueues."""
     found: dict[str, list[float]] = {}
     for number in range(rounds):
         tell(f"order, enqueueing, round {number + 1}")
@@ -145,7 +145,7 @@ def _adding_many(app: Outlast, noop: Noop, jobs: int) -> Callable[[], Awaitable[
 
 
 async def _turns(steps: Sequence[Callable[[], Awaitable[float]]], number: int) -> list[list[float]]:
-    """What each took, in turns, so that the machine's moods meet them all alike."""
+    """Measure alternately, so that load changes affect all of them equally."""
     taken: list[list[float]] = [[] for _ in steps]
     for _ in range(number):
         for spent, step in zip(taken, steps, strict=True):

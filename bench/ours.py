@@ -1,4 +1,4 @@
-"""Outlast under measurement: the embedded worker and the typed API, as a user has them."""
+"""Outlast under measurement: the embedded worker and the public API."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -25,7 +25,7 @@ def bulk(path: Path, jobs: int) -> dict[str, float]:
 
 
 def drain(path: Path, jobs: int) -> dict[str, float]:
-    """Run what is queued, from the first handler's start until the store shows all ended."""
+    """Run the queued jobs, from the first start of a handler until all have ended."""
     return _run(_drain(path, jobs))
 
 
@@ -35,7 +35,7 @@ def latency(path: Path, jobs: int) -> dict[str, float]:
 
 
 def pragmas(path: Path) -> dict[str, Any]:
-    """Read from a connection made as the writer's is."""
+    """Return the pragmas of a connection like that of the writer."""
     connection = connect(path, busy=5.0)
     try:
         names = ("journal_mode", "synchronous")
@@ -69,7 +69,7 @@ async def _drain(path: Path, jobs: int) -> dict[str, float]:
     app, _ = make_app(store, probe)
     async with app, app.worker():
         await full.wait()
-        # Durable is what another connection sees, so the store is asked, not the worker.
+        # Another connection sees only durable rows, so the store is polled, not the worker.
         while await store.counts() != {("default", State.SUCCEEDED): jobs}:  # noqa: ASYNC110 - same
             await asyncio.sleep(0.001)
         return rate(jobs, probe.first)
@@ -88,7 +88,7 @@ async def _latency(path: Path, jobs: int) -> dict[str, float]:
 
 
 def make_app(store: SqliteStore, probe: Probe) -> tuple[Outlast, Noop]:
-    """An app over that store, and its one job type."""
+    """Return an app on that store and its job type."""
     app = Outlast(store)
 
     @app.job

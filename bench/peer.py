@@ -1,4 +1,4 @@
-"""Huey's SQLite storage under the same measurements: one thread, no results, full sync."""
+"""Huey with SQLite under the same measurements: one thread, no results, full sync."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from huey import SqliteHuey  # type: ignore[import-untyped]  # it has no types
 from bench.probe import GAP, LIMIT, WARM, Probe, pick_up, rate
 
 POLL = 0.01
-"""How long its idle worker sleeps at most; its default starts at 0.1 s."""
+"""Longest sleep of the idle worker in seconds; Huey's default starts at 0.1 s."""
 
 Noop = Callable[[float], Any]
 
@@ -29,12 +29,12 @@ def one(path: Path, jobs: int) -> dict[str, float]:
 
 
 def bulk(path: Path, jobs: int) -> dict[str, float]:
-    """It has no call for many, so this is the same loop."""
+    """Enqueue in a loop, since Huey has no bulk call."""
     return one(path, jobs - 1)
 
 
 def drain(path: Path, jobs: int) -> dict[str, float]:
-    """Run what is queued, from the first handler's start to the last one's, the queue empty."""
+    """Run the queued jobs, from the first start of a handler until the queue is empty."""
     full = Event()
     probe = Probe(jobs, full.set)
     huey, _ = _huey(path, probe)
@@ -46,7 +46,7 @@ def drain(path: Path, jobs: int) -> dict[str, float]:
 
 
 def latency(path: Path, jobs: int) -> dict[str, float]:
-    """From the call to the handler's start, in the thread beside the caller's."""
+    """Measure from the call to the start of the handler in another thread."""
     full = Event()
     probe = Probe(WARM + jobs, full.set)
     huey, noop = _huey(path, probe)

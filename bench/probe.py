@@ -1,20 +1,20 @@
-"""What both systems under measurement share: the handler's probe, the pace, the arithmetic."""
+"""Shared by both sides: the probe of the handler, the pace and the arithmetic."""
 
 from collections.abc import Callable
 from time import perf_counter
 
 LIMIT = 600.0
-"""No measurement takes longer, in seconds."""
+"""Timeout of a measurement in seconds."""
 
 GAP = 0.005
-"""One job each 5 ms when pick-up is measured: long enough for the worker to be idle again."""
+"""Seconds between two jobs of the pick-up measurement, so that the worker is idle again."""
 
 WARM = 20
-"""The first few jobs of that open connections and fill caches; they are not counted."""
+"""Number of first jobs that are not counted, because they open connections and fill caches."""
 
 
 class Probe:
-    """Called first thing by the handler; calls `full` once as many as expected have started."""
+    """Records the starts of handlers; calls `full` when the expected number has started."""
 
     def __init__(self, jobs: int = 0, full: Callable[[], None] = lambda: None) -> None:
         self.first = 0.0
@@ -32,12 +32,12 @@ class Probe:
 
 
 def rate(jobs: int, since: float) -> dict[str, float]:
-    """Jobs per second from that reading of `perf_counter` until now."""
+    """Return the jobs per second since `since`, a value of `perf_counter`."""
     return {"per_second": jobs / (perf_counter() - since)}
 
 
 def pick_up(waits: list[float]) -> dict[str, float]:
-    """The middle and the slow end of the waits after the warm-up, in milliseconds."""
+    """Return the median and the 99th percentile of the waits after the warm-up, in ms."""
     ordered = sorted(waits[WARM:])
     return {
         "p50_ms": 1000 * ordered[len(ordered) // 2],

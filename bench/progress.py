@@ -1,4 +1,4 @@
-"""A line on the terminal that says what is being measured, for whoever waits."""
+"""A status line on the terminal that names the current measurement."""
 
 import sys
 
@@ -6,7 +6,7 @@ WIDTH = 70
 
 
 def tell(text: str = "") -> None:
-    """Replace the line; nothing where standard error is not a terminal."""
+    """Replace the status line; no-op if standard error is not a terminal."""
     if sys.stderr.isatty():
         end = "" if text else "\r"
         print(f"\r{text[:WIDTH]:{WIDTH}}", end=end, file=sys.stderr, flush=True)

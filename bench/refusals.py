@@ -1,4 +1,4 @@
-"""What it costs to refuse params that are too large: milliseconds of CPU, whatever their size."""
+"""CPU time to refuse params that are too large, for several kinds of params."""
 
 from collections.abc import Callable
 from time import process_time

@@ -1,4 +1,4 @@
-"""Rounds in turn: ours, Huey, ours, Huey; each measurement in a fresh process on a fresh file."""
+"""Alternating rounds of Outlast and Huey, each in a new process on a new file."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ HUEY = "huey"
 
 
 def lines(what: str, folder: Path, *, jobs: int, rounds: int, huey: bool) -> list[Line]:
-    """One measurement, its rounds interleaved, as one line per figure it gives."""
+    """Run one measurement in alternating rounds; return one line per figure."""
     taken = _take(what, folder, jobs, rounds, (OURS, HUEY) if huey else (OURS,))
     return [
         Line(
@@ -30,7 +30,7 @@ def lines(what: str, folder: Path, *, jobs: int, rounds: int, huey: bool) -> lis
 
 
 def settings(folder: Path, *, huey: bool) -> dict[str, dict[str, object]]:
-    """The pragmas in force on a connection of each side, read from it."""
+    """Return the effective pragmas of a connection of each side."""
     found = {}
     for side in (OURS, HUEY) if huey else (OURS,):
         with _file(folder, side) as path:

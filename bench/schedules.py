@@ -1,4 +1,4 @@
-"""How late schedules are triggered that are all due at one moment, and what idle ones cost."""
+"""Delay of schedules that are due at the same time, and the cost of idle ones."""
 
 import asyncio
 import sqlite3
@@ -32,7 +32,7 @@ def measure(folder: Path, *, jobs: int) -> Found:
 
 
 def lines(found: Found) -> list[str]:
-    """Beside what is asked."""
+    """Return a table of the figures with their targets."""
     told = [["figure", "found", "asked"]]
     told.append(["late, p50", f"{found['p50']:.0f} ms", ""])
     told.append(["late, p99", f"{found['p99']:.0f} ms", "under 100 ms"])
@@ -81,7 +81,7 @@ def _triggering(app: Outlast) -> "asyncio.Task[None]":
 
 
 def _copy(path: Path) -> None:
-    """Many like the one: written by a single statement, for saving each takes minutes."""
+    """Copy a schedule many times in one statement; saving each would take minutes."""
     connection = sqlite3.connect(path)
     with connection:
         connection.execute(

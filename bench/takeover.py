@@ -1,4 +1,4 @@
-"""`python -m bench takeover`: seconds from a kill or a stop to what follows it."""
+"""`python -m bench takeover`: seconds from a kill or a stop to the takeover or exit."""
 
 import argparse
 import asyncio
@@ -33,8 +33,8 @@ SHORT = {"lease": "2s", "grace": "1s"}
 LONG = {"lease": "60s", "renew": "20s", "tick": "250ms", "poll": "50ms"}
 ON_SERVER = {"lease": "8s", "renew": "2s", "tick": "250ms", "poll": "250ms"}
 BEAT = 1
-CALM = 16.0
-"""Seconds after its start in which a PostgreSQL server's lost locks prove no death."""
+LOCK_GRACE_S = 16.0
+"""Seconds after a server start during which a free lock does not prove that a worker is dead."""
 
 WAITS = ("waits", {"gate": "never"})
 Grow = Callable[..., Tree]
@@ -42,7 +42,7 @@ Grow = Callable[..., Tree]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to measure, and the median that is asked of it."""
+    """A measurement and the target of its median."""
 
     label: str
     measure: Callable[[Path], float]
@@ -68,7 +68,7 @@ def tree(folder: Path) -> float:
 
 
 def embedded(folder: Path) -> float:
-    """The same for a worker that only its leases tell of."""
+    """Measure the same for an embedded worker, whose death only its leases show."""
     with _at_work(folder, program=EMBEDDED, **SHORT) as (grow, first, notes, job):
         grow(**SHORT).ready()
         first.kill()
@@ -101,7 +101,7 @@ def orphans(folder: Path) -> float:
 
 
 def deadly(folder: Path) -> float:
-    """How much later ten good jobs end beside one that ends every process it runs in."""
+    """Return the delay of ten jobs caused by one that crashes every process it runs in."""
     with forest(folder) as grow:
         grow("-p", "3").ready(3)
         ledger = Ledger(folder)
@@ -114,10 +114,10 @@ def deadly(folder: Path) -> float:
 
 
 def on_postgres(folder: Path) -> float:
-    """The same as `tree`, on PostgreSQL."""
+    """Measure the same as `tree`, on PostgreSQL."""
     with postgres_server() as server:
-        calm = time.monotonic() + CALM
-        until(lambda: time.monotonic() > calm, what="a calm server")
+        calm = time.monotonic() + LOCK_GRACE_S
+        until(lambda: time.monotonic() > calm, what="the end of the lock grace")
         return asyncio.run(_tree_at(server.new_database(), folder, LONG))
 
 
@@ -166,7 +166,7 @@ SERVERS = (
 
 
 def main(words: Sequence[str]) -> int:
-    """Return 0 if every median is within what is asked, else 1."""
+    """Return 0 if every median meets its target, else 1."""
     asked = _parser().parse_args(words)
     rows, is_well = [["", "seconds", "asked"]], True
     for case in (*CASES, *SERVERS) if asked.servers else CASES:

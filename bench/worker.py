@@ -1,4 +1,4 @@
-"""`outlast worker` as a whole: its drain beside the embedded worker's, its pick-up, its idling.
+"""`outlast worker`: drain compared with the embedded worker, pick-up, cost when idle.
 
 Rates and delays are read from the stored runs, so that starting processes is not in them.
 """
@@ -22,7 +22,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def measure(folder: Path, *, jobs: int, picks: int, rounds: int) -> list[str]:
-    """The figures, a line each; drain interleaved, so that both meet the same machine."""
+    """Return the figures, one per line; the drains alternate, so that load affects both."""
     ratios, ours, embedded = [], [], []
     for number in range(rounds):
         embedded.append(_embedded(folder / f"embedded-{number}.db", jobs))
@@ -46,7 +46,7 @@ def _embedded(path: Path, jobs: int) -> float:
 
 
 def drain_here() -> None:
-    """In a process of its own: the embedded worker until all is done."""
+    """Run the embedded worker until all jobs are done, in a separate process."""
     from bench.worker_app import app  # noqa: PLC0415 - it reads the environment
 
     async def main() -> None:
@@ -67,7 +67,7 @@ def _fill(path: Path, jobs: int) -> None:
 
 
 def fill_here(jobs: int) -> None:
-    """In a process of its own: that many jobs."""
+    """Enqueue jobs, in a separate process."""
     from bench.worker_app import app, noop  # noqa: PLC0415 - it reads the environment
 
     async def main() -> None:
@@ -89,7 +89,7 @@ def _pick_up(path: Path, picks: int) -> list[float]:
 
 
 def pick_here(picks: int) -> None:
-    """In a process of its own: one job after the other, each when the worker is idle again."""
+    """Enqueue single jobs, each when the worker is idle again, in a separate process."""
     from bench.worker_app import app, noop  # noqa: PLC0415 - it reads the environment
 
     async def main() -> None:
@@ -112,7 +112,7 @@ def _idle(path: Path) -> tuple[float, int]:
 
 @contextmanager
 def _idle_worker(path: Path) -> Iterator[list[int]]:
-    """A worker with nothing to do; its processes, the supervisor first."""
+    """Run an idle worker; yield its process ids, the supervisor first."""
     worker = subprocess.Popen([sys.executable, *WORKER, *QUIET], env=_env(path))
     try:
         while not _has_begun(path):
@@ -159,6 +159,6 @@ def _ticks(pid: int) -> int:
 
 
 def _private(pid: int) -> int:
-    """In KiB."""
+    """Return the private memory in KiB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))

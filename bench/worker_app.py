@@ -1,4 +1,4 @@
-"""The app that `bench.worker` gives to `outlast worker`; its file comes in the environment."""
+"""The app that `bench.worker` gives to `outlast worker`; the environment names its file."""
 
 import os
 
@@ -9,4 +9,4 @@ app = Outlast(f"sqlite:///{os.environ['OUTLAST_BENCH_FILE']}")
 
 @app.job
 async def noop(n: int) -> None:
-    """Nothing, so that all that is measured is ours."""
+    """Do nothing, so that only the worker is measured."""

@@ -1,4 +1,4 @@
-"""Say which requirement is proved by which test, which is open, and which waits for what."""
+"""List the requirements with the tests that prove them, the open ones and the waiting ones."""
 
 from __future__ import annotations
 
@@ -95,10 +95,12 @@ def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="requirements", description=__doc__)
     parser.add_argument("--system", help="only this system, for instance S1")
     parser.add_argument("--section", default="", help="only this one and those below: S1-2.1, S1-4")
-    parser.add_argument("--open", action="store_true", help="only what is neither proved nor waits")
-    parser.add_argument("--totals", action="store_true", help="only how many")
-    parser.add_argument("--json", action="store_true", help="print everything for a program")
-    parser.add_argument("--root", type=Path, default=ROOT, help="the project's folder")
+    parser.add_argument(
+        "--open", action="store_true", help="only requirements that are neither proved nor waiting"
+    )
+    parser.add_argument("--totals", action="store_true", help="only the totals")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--root", type=Path, default=ROOT, help="root folder of the project")
     return parser.parse_args(argv)
 
 
@@ -130,7 +132,7 @@ def lines_of(root: Path, folder: str, pattern: str) -> Iterator[tuple[str, str]]
 def read_row(line: str, where: str, rows: Rows, problems: list[str]) -> None:
     cells = [cell.strip().replace(r"\|", "|") for cell in CELL_END.split(line)[1:-1]]
     if len(cells) != len(("ID", "Requirement", "Check", "Waits for")) or not all(cells[:3]):
-        problems.append(f"{where}: a row is ID | Requirement | Check | Waits for; mend its cells")
+        problems.append(f"{where}: a row is ID | Requirement | Check | Waits for; fix its cells")
     elif cells[0] in rows:
         problems.append(f"{where}: {cells[0]} is already at {rows[cells[0]].where}; drop one")
     else:
@@ -179,7 +181,7 @@ def read_markers(root: Path, problems: list[str]) -> list[Claim]:
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except SyntaxError as error:
-            problems.append(f"{name}:{error.lineno}: {error.msg}; this is not Python, mend it")
+            problems.append(f"{name}:{error.lineno}: {error.msg}; fix the syntax")
         else:
             claims += claims_in(tree.body, name, [])
     return claims
@@ -225,7 +227,7 @@ def mark_name(node: ast.expr) -> str:
 def wrong_claims(rows: Rows, claims: list[Claim]) -> list[str]:
     proof = {claim.id: claim.test for claim in reversed(claims)}
     unknown = [
-        f"{claim.where}: {claim.id} is in no table; mend the marker"
+        f"{claim.where}: {claim.id} is in no table; fix the marker"
         for claim in claims
         if claim.id not in rows
     ]

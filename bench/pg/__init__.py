@@ -1,1 +1,1 @@
-"""Outlast on PostgreSQL beside pgqueuer and procrastinate, on one server, in one run."""
+"""Benchmarks on PostgreSQL, compared with pgqueuer and procrastinate on one server."""

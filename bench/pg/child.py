@@ -1,4 +1,4 @@
-"""One task in a process of its own: `python -m bench.pg.child pgqueuer one URL 1000`."""
+"""One task in a separate process: `python -m bench.pg.child pgqueuer one URL 1000`."""
 
 import asyncio
 import json

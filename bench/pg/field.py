@@ -1,4 +1,4 @@
-"""One side on one database: installs, fills, starts workers, and sees when all is done."""
+"""One side on one database: install, fill, start workers, wait for the end."""
 
 import json
 import os
@@ -22,7 +22,7 @@ LIMIT = 900.0
 """No step takes longer, in seconds."""
 
 POLL = 0.005
-PATIENCE = 20.0
+EXIT_TIMEOUT_S = 20.0
 Process = subprocess.Popen[bytes]
 URL = "OUTLAST_BENCH_URL"
 
@@ -47,7 +47,7 @@ class Field:
         self._server.drop_database(self.database)
 
     def seconds(self, what: str, jobs: int) -> float:
-        """`bulk`, `one` or `paced`: how long so many took."""
+        """Return the seconds that `bulk`, `one` or `paced` take for that many jobs."""
         return float(self._ask(what, str(jobs))["seconds"])
 
     def rest(self) -> None:
@@ -56,14 +56,14 @@ class Field:
         self.query("CHECKPOINT")
 
     def finish_all(self, jobs: int) -> None:
-        """So many wait: they are finished, and count as history from then on."""
+        """Finish the waiting jobs, so that they become history."""
         if self._side.FINISH is not None:
             self.query(self._side.FINISH)
         else:
             self.drain(jobs)
 
     def drain(self, jobs: int, *, workers: int = 1) -> float:
-        """Jobs per second, from the first handler's start until so many began and none is left."""
+        """Return jobs per second, from the first start until all have ended."""
         with self.working(workers), closing(self._connect()) as connection:
             self.wait_for(jobs)
             self._until(lambda: not _answer(connection, self._side.IS_LEFT))
@@ -71,19 +71,19 @@ class Field:
             return jobs / (over - marks.read(self.marks).first)
 
     def begin(self, jobs: int) -> float:
-        """Jobs per second, from the first handler's start until so many began, of many more."""
+        """Return jobs per second, from the first start until that many of more have started."""
         with self.working():
             self.wait_for(jobs)
             over, begun = time.monotonic(), marks.read(self.marks)
             return begun.count / (over - begun.first)
 
     def wait_for(self, jobs: int) -> None:
-        """Until so many began."""
+        """Wait until that many have started."""
         self._until(lambda: marks.count(self.marks) >= jobs)
 
     @contextmanager
     def working(self, workers: int = 1) -> Iterator[list[int]]:
-        """So many workers, which begin at the same moment; their process ids."""
+        """Start workers at the same time; yield their process ids."""
         marks.clear(self.marks)
         with self.log.open("ab") as log:
             self._workers = [self._start(log) for _ in range(workers)]
@@ -101,7 +101,7 @@ class Field:
 
     @property
     def log(self) -> Path:
-        """What its workers said."""
+        """Return the output of its workers."""
         return self.marks / "log"
 
     def _connect(self) -> psycopg.Connection:
@@ -160,7 +160,7 @@ def _end(workers: Sequence[Process]) -> None:
         process.send_signal(signal.SIGTERM)
     for process in workers:
         try:
-            process.wait(PATIENCE)
+            process.wait(EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

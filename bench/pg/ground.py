@@ -1,4 +1,4 @@
-"""Where measurements are made: one server, and the sides that take turns on it."""
+"""Setup of the measurements: one server, and the sides that alternate on it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,8 +10,7 @@ from bench.progress import tell
 from outlast.testing.servers.postgres import PostgresServer
 
 SLOWER: Mapping[str, int] = {"procrastinate": 10}
-"""Who is given that many times fewer jobs, or a measurement would take an hour: rates are compared,
-and its rate is the same with more."""
+"""Divisor of the number of jobs of a slow side; its rate is the same with more jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +23,7 @@ class Ground:
     rounds: int
 
     def turns(self, what: str) -> Iterator[str]:
-        """Round after round, the sides in turn, so that the machine's moods meet them all alike."""
+        """Yield the sides alternately in each round, so that load changes affect all of them."""
         for number in range(1, self.rounds + 1):
             for side in self.sides:
                 tell(f"{what}, round {number} of {self.rounds}, {side}")

@@ -1,4 +1,4 @@
-"""Whether a claim and a finish stay as quick when the tables grow, by the store's own verbs."""
+"""Speed of claim and finish while the tables grow."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from outlast.core.decide import succeed
 from outlast.store.open import open_store
 
 BATCH = 500
-"""How many jobs one claim takes, and one apply finishes: about what a busy worker does."""
+"""Jobs per claim and per apply, about as in a busy worker."""
 
 
 def growth(ground: Ground, rows: int) -> list[Row]:
-    """Of ours alone: each size with its ratio to the first, 1,000 waiting jobs."""
+    """Measure Outlast alone: each size with its ratio to the first, 1,000 waiting jobs."""
     wanted = sizes(rows)
     with ExitStack() as stack:
         fields = [stack.enter_context(ground.field(OURS)) for _ in wanted]
@@ -69,7 +69,7 @@ async def _measure(
 
 
 async def _round(piles: "Sequence[_Pile]", taken: list[list[float]]) -> None:
-    """The sizes take turns, a step each, so that the machine's moods meet them all alike."""
+    """Alternate between the sizes step by step, so that load changes affect all of them equally."""
     steps = 10
     seconds = [0.0] * len(piles)
     for _ in range(steps):
@@ -87,7 +87,7 @@ class _Pile:
         self.app, self._noop = make(self._store)
 
     async def step(self) -> float:
-        """Seconds to claim and finish a thousand; putting as many back is not counted."""
+        """Return the seconds to claim and finish a step; refilling is not counted."""
         since = perf_counter()
         for _ in range(STEP // BATCH):
             claims = await self._store.claim(

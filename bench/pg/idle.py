@@ -1,4 +1,4 @@
-"""What a worker costs that has nothing to do: memory, processor, and questions to the server."""
+"""Cost of an idle worker: memory, CPU and statements."""
 
 import os
 import re
@@ -16,7 +16,7 @@ COUNTED = "ALTER DATABASE {} SET log_statement = 'all'"
 
 
 def idle(ground: Ground, seconds: float) -> list[Row]:
-    """After a few jobs, so that every connection is open and every cache warm."""
+    """Measure after a few jobs, with open connections and warm caches."""
     memory, share, asked = ground.none_yet(), ground.none_yet(), ground.none_yet()
     for side in ground.turns("idle"):
         used = _idle(ground, side, seconds)
@@ -52,12 +52,12 @@ def _idle(ground: Ground, side: str, seconds: float) -> tuple[float, float, floa
 
 
 def _statements(ground: Ground, database: str) -> int:
-    """Each is a line of the log that names its database; its further lines do not."""
+    """Count the statements in the server log by the lines that name the database."""
     return len(re.findall(rf"\] {database} LOG:  (?:statement|execute)", ground.server.log))
 
 
 def _tree(pid: int) -> Iterator[int]:
-    """The process and all below it."""
+    """Yield the ids of the process and its descendants."""
     yield pid
     for thread in Path(f"/proc/{pid}/task").iterdir():
         for child in thread.joinpath("children").read_text().split():
@@ -70,6 +70,6 @@ def _ticks(pid: int) -> int:
 
 
 def _memory(pid: int) -> int:
-    """KiB; what several processes share is counted once, in parts."""
+    """Return the proportional memory (PSS) in KiB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))

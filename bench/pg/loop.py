@@ -10,6 +10,6 @@ T = TypeVar("T")
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """On uvloop, which is what makes most of them quickest."""
+    """Run on uvloop, the fastest loop for most of the systems."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(coroutine)

@@ -1,4 +1,4 @@
-"""What the figures were taken on."""
+"""Description of the machine that runs the bench."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ PACKAGES = ("outlast", "asyncpg", "psycopg", "uvloop", "pydantic", "pgqueuer", "
 
 
 def describe(ground: Ground) -> dict[str, Any]:
-    """Versions, cores, the date, and how the machine feels just now."""
+    """Return versions, cores, the date and the current load."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""`python -m bench postgres`: measure on a server of our own, print, and write the page."""
+"""`python -m bench postgres`: measure on a temporary server, print, and write the page."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ from outlast.testing.servers.postgres import NEWEST, postgres_server
 from outlast.testing.servers.postgres_binaries import VERSIONS
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
-"""Flushing is on; the rest keeps checkpoints, which meet one side by chance, out of the rounds."""
+"""Server settings: flushing is on, and no checkpoint falls into a round by chance."""
 
 Measurement = Callable[[Ground, argparse.Namespace], list[Row]]
 MEASUREMENTS: dict[str, Measurement] = {
@@ -40,7 +40,7 @@ MEASUREMENTS: dict[str, Measurement] = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Take the figures asked for; 2 if a peer is wanted and missing."""
+    """Run the measurements; return 2 if a peer is not installed."""
     asked = _parser().parse_args(words)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
     if asked.reuse is not None:
@@ -81,7 +81,7 @@ def _drained(asked: argparse.Namespace) -> int:
 
 
 def _once(ground: Ground) -> Ground:
-    """Without the command, which enqueues and asks the store as the embedded worker does."""
+    """Leave out the command, which enqueues like the embedded worker."""
     return replace(ground, sides=[side for side in ground.sides if side != TREE])
 
 

@@ -1,7 +1,7 @@
-"""What handlers leave for whoever measures: how many began, the first when, and how late each.
+"""Marks that handlers write for the measurement: number of starts, first start, delays.
 
-One file for each worker process, in shared memory, so that a mark costs half a microsecond and
-survives however the process is ended.
+Each worker process has one memory-mapped file. A mark costs half a microsecond and survives the
+end of the process.
 """
 
 import mmap
@@ -14,7 +14,7 @@ from pathlib import Path
 
 FOLDER = "OUTLAST_BENCH_MARKS"
 SLOTS = 20_000
-"""So many waits are kept for each process."""
+"""How many delays are recorded per process."""
 
 HEAD = 2
 SIZE = 8 * (HEAD + SLOTS)
@@ -22,7 +22,7 @@ SIZE = 8 * (HEAD + SLOTS)
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """All processes together."""
+    """The marks of all processes."""
 
     count: int
     first: float  # by the monotonic clock, which all processes of a machine share
@@ -42,7 +42,7 @@ _pages: dict[int, _Page] = {}
 
 
 def hit(sent: float) -> None:
-    """First thing in a handler."""
+    """Record the start of a handler; handlers call it first."""
     page = _pages.get(0) or _open()
     count = page.count
     if not count:
@@ -59,13 +59,13 @@ def _open() -> _Page:
 
 
 def clear(folder: Path) -> None:
-    """Before workers are started."""
+    """Delete all marks, before workers are started."""
     for path in folder.glob("*.marks"):
         path.unlink()
 
 
 def count(folder: Path) -> int:
-    """How many began so far."""
+    """Return how many handlers have started."""
     return sum(int(head[0]) for _, head in _heads(folder))
 
 

@@ -1,4 +1,4 @@
-"""`python -m bench outages`: PostgreSQL killed again and again under load, and what that costs."""
+"""`python -m bench outages`: PostgreSQL is killed repeatedly under load."""
 
 import argparse
 import tempfile
@@ -11,12 +11,12 @@ from tests.chaos.outage import Survived, outages
 from bench.progress import tell
 from bench.report import table
 
-SOON = 2.0
-"""Seconds within which the next job is to end."""
+MAX_PAUSE_S = 2.0
+"""Seconds after the server answers within which the next job must end."""
 
 
 def main(words: Sequence[str]) -> int:
-    """0 if nothing was lost, nobody died, and all went on soon; else 1."""
+    """Return 0 if no job was lost, no worker died and every pause was short; else 1."""
     asked = _parser().parse_args(words)
     with tempfile.TemporaryDirectory(prefix="outlast-bench-") as name:
         after = outages(
@@ -50,7 +50,7 @@ def _figures(after: Survived, asked: argparse.Namespace) -> list[list[str]]:
 
 def _is_well(after: Survived) -> bool:
     bad = (after.lost, after.unfinished, after.casualties, after.violations)
-    return not any(bad) and max(after.pauses) < SOON
+    return not any(bad) and max(after.pauses) < MAX_PAUSE_S
 
 
 def _parser() -> argparse.ArgumentParser:

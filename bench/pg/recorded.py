@@ -1,4 +1,4 @@
-"""Figures of further peers, taken once and not in the same run: for orientation only."""
+"""Figures of other libraries, measured once in a separate run; for orientation only."""
 
 DATE = "November 2026"
 WHERE = "2 cores, Python 3.11, PostgreSQL 15, Redis 7 (append-only file, flushed every second)"

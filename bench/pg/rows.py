@@ -1,4 +1,4 @@
-"""What was measured, as values: a row for each figure, a column for each side, by rounds."""
+"""Measured figures as values: a row per figure, a column per side."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

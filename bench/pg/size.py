@@ -1,4 +1,4 @@
-"""Whether speed stays when the database grows: a long queue, a long history, rows never cleaned."""
+"""Speed with a growing database: a long queue, a long history, no vacuum."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,11 +12,11 @@ from bench.progress import tell
 from outlast.testing.servers.postgres import PostgresServer
 
 STEPS = 6
-"""Of churn: so many times a share of the jobs is enqueued and drained."""
+"""How many times the churn measurement enqueues and drains a share of the jobs."""
 
 
 def backlog(ground: Ground, jobs: int, rows: int) -> list[Row]:
-    """The first jobs of a queue that has just those, and of one that has very many more."""
+    """Measure the drain of the first jobs of a short queue and of a very long one."""
     few, many = ground.none_yet(), ground.none_yet()
     with ground.fields() as short, ground.fields() as long:
         for side in ground.sides:
@@ -40,7 +40,7 @@ def _begin(field: Field, jobs: int) -> float:
 
 
 def finished(ground: Ground, jobs: int, rows: int) -> list[Row]:
-    """A drain where nothing ran before, and where very many did."""
+    """Measure a drain without history and after very many finished jobs."""
     fresh, after = ground.none_yet(), ground.none_yet()
     with ground.fields() as new, ground.fields() as old:
         for side in ground.sides:
@@ -60,7 +60,7 @@ def finished(ground: Ground, jobs: int, rows: int) -> list[Row]:
 
 
 def churn(ground: Ground, rows: int, *, held: bool) -> list[Row]:
-    """Jobs come and go and nothing is vacuumed; `held`: a transaction stays open meanwhile."""
+    """Measure drains without vacuum; `held` keeps a transaction open meanwhile."""
     first, last = ground.none_yet(), ground.none_yet()
     name = "churn, a transaction held open" if held else "churn, no vacuum"
     with _no_vacuum(ground.server):
@@ -87,7 +87,7 @@ def _churn(ground: Ground, side: str, jobs: int, *, held: bool) -> list[float]:
 
 @contextmanager
 def _held(url: str | None) -> Iterator[None]:
-    """Someone who has looked at the database and not said goodbye."""
+    """Keep a snapshot open, as an idle transaction of another client does."""
     if url is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""How quickly jobs are enqueued, picked up and run."""
+"""Speed of enqueue, pick-up and run."""
 
 import time
 
@@ -34,7 +34,7 @@ def one(ground: Ground, jobs: int) -> list[Row]:
 
 
 def bulk(ground: Ground, jobs: int) -> list[Row]:
-    """A thousand at a time; ours are validated, the others' are not."""
+    """Enqueue a thousand at a time; only Outlast validates them."""
     return [_enqueue(ground, "bulk", "enqueue 1,000 at a time", jobs)]
 
 

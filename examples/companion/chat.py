@@ -1,4 +1,4 @@
-"""The chat in which users are told: a folder here, and as good as a service elsewhere."""
+"""The chat that delivers messages: a folder that behaves like a chat service."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What somebody was told. Whoever sends it gives it its token."""
+    """A message to a user; the sender chooses its token."""
 
     token: str
     user_id: str
@@ -16,19 +16,19 @@ class Message:
 
 
 class Chat:
-    """As chat services do, it takes a message with a token it knows for the same message."""
+    """A chat with idempotent delivery: messages with the same token are one message."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def post(self, message: Message) -> bool:
-        """Send it; False if that token was there already. Then nobody is told again."""
+        """Send a message; return False, and send nothing, if its token is known."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._note_call(message)
         draft = self._folder / f"{message.token}.{os.getpid()}.draft"
         draft.write_text(json.dumps(asdict(message), ensure_ascii=False), encoding="utf-8")
         try:
-            os.link(draft, self._folder / f"{message.token}.json")  # whole, and only once
+            os.link(draft, self._folder / f"{message.token}.json")  # atomic; fails if it exists
         except FileExistsError:
             return False
         finally:
@@ -36,13 +36,13 @@ class Chat:
         return True
 
     def messages(self) -> list[Message]:
-        """All that users have seen."""
+        """Return all messages, sorted by user."""
         files = sorted(self._folder.glob("*.json"))
         found = [Message(**json.loads(file.read_text(encoding="utf-8"))) for file in files]
         return sorted(found, key=lambda message: message.user_id)
 
     def calls(self) -> list[str]:
-        """The token of every call of `post`, in their order, those that told nobody too."""
+        """Return the token of every call of `post` in order, including repeated ones."""
         log = self._folder / "calls.log"
         return log.read_text(encoding="ascii").split() if log.exists() else []
 

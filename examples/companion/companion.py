@@ -1,4 +1,4 @@
-"""The companion: one queue, S2's settings, and the two ways to schedule something."""
+"""The app of the companion: one queue, the settings of S2, and two job types."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -14,21 +14,21 @@ from .handlers import HANDLERS, BaseJobHandler, World
 from .memory import Memory
 
 SHOWN: Final = ("user_id", "day")
-"""What Sentry may see of a payload; here that is all of it."""
+"""Payload fields that are sent to Sentry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """S2's settings and their defaults; `lease_seconds` it leaves open."""
+    """The settings of S2 with its defaults; S2 does not specify `lease_seconds`."""
 
-    poll_seconds: float = 30  # how often to look, beneath the wake-ups
-    batch: int = 25  # how many jobs one look takes at most
+    poll_seconds: float = 30  # interval of polling, in addition to notifications
+    batch: int = 25  # how many jobs run at a time
     base_delay_seconds: float = 60
     max_attempts: int = 5
     lease_seconds: float = 15
 
     def retry(self) -> Backoff:
-        """base · 2^(attempts - 1), exactly, and without an end of its own."""
+        """Return the backoff of S2: base · 2^(attempts - 1), without jitter and without a cap."""
         base = timedelta(seconds=self.base_delay_seconds)
         return Backoff(self.max_attempts, base=base, cap="3650d", jitter=False)
 
@@ -36,8 +36,8 @@ class Rules:
 class Companion:
     """The app of one folder: `await Companion(folder).schedule_summary("ada", day)`.
 
-    Its jobs are at `url`, whichever store that is; a file in the folder unless told otherwise. Its
-    memory and the chat are in the folder. Without a DSN nothing is sent to Sentry.
+    Its jobs are in the store at `url`, by default a file in the folder. The memory and the chat
+    are in the folder. Without a DSN nothing is sent to Sentry.
     """
 
     def __init__(
@@ -66,20 +66,22 @@ class Companion:
     async def schedule_summary(
         self, user_id: str, day: date, *, at: datetime | None = None
     ) -> Handle[None]:
-        """The summary of a user's day, of which there is one for ever; `created` says whether
-        this call made it."""
+        """Enqueue the summary of a user's day, once for ever.
+
+        `created` of the handle is False if the job existed before.
+        """
         once = self.types["daily_summary"].options(
             key=f"summary#{user_id}", bucket=day.isoformat(), at=at
         )
         return await once.enqueue(user_id=user_id, day=day)
 
     async def schedule_sync(self, user_id: str) -> Handle[None]:
-        """A sync of that user; the one that has not ended yet, if there is one."""
+        """Enqueue a sync of a user, or return the handle of one that has not ended."""
         sync = self.types["user_sync"].options(active_key=f"sync#{user_id}")
         return await sync.enqueue(user_id=user_id)
 
     def _register(self, name: str, handler: type[BaseJobHandler]) -> JobType[Any, None]:
-        # A run makes its handler without arguments, so this app's has its world in the class.
+        # Runs create handlers without arguments, so the resources are an attribute of the class.
         here = type(handler.__name__, (handler,), {"world": self.world})
         here.__module__ = handler.__module__
         return self.app.job(name=name, retry=self.rules.retry())(here)

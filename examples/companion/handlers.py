@@ -1,4 +1,4 @@
-"""The two kinds of job: each a handler with a model of its payload, and safe to run again."""
+"""The two job types: each an idempotent handler with a model of its payload."""
 
 import json
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ UserId = Annotated[str, Field(pattern="^[a-z][a-z0-9-]*$", max_length=40)]
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What handlers work on."""
+    """The resources of the handlers: the memory and the chat."""
 
     memory: Memory
     chat: Chat
 
 
 class Payload(BaseModel):
-    """What every job of the companion says: whom it is about."""
+    """The payload of every job: the user it concerns."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,20 +36,20 @@ class Payload(BaseModel):
 
 
 class DailySummaryPayload(Payload):
-    """The day is the user's, and part of what makes the job the only one of its kind."""
+    """The payload of a summary; the day is also part of its unique key."""
 
     day: date
 
 
 class UserSyncPayload(Payload):
-    """Nothing more: the directory knows the rest."""
+    """The payload of a sync; the directory has the other data."""
 
 
 class BaseJobHandler:
-    """S2 5. Each run makes one, without arguments: what it works on, its class was given.
+    """Base class of the handlers (S2 5); each run creates an instance without arguments.
 
-    It must be idempotent: a worker may die after the effect and before the job is completed, and
-    then another one runs it again. Nothing does that for it.
+    A handler must be idempotent: if a worker dies after the effect and before the job is
+    completed, another worker runs the job again.
     """
 
     world: ClassVar[World]
@@ -63,7 +63,7 @@ class BaseJobHandler:
 
 
 class UserSyncHandler(BaseJobHandler):
-    """Take over what the directory says of a user; once per token, however often it runs."""
+    """Copy the data of a user from the directory; each token takes effect once."""
 
     @classmethod
     def payload_model(cls) -> type[UserSyncPayload]:
@@ -72,15 +72,15 @@ class UserSyncHandler(BaseJobHandler):
     def handle(self, run: Run, payload: UserSyncPayload) -> None:
         person = json.loads(PEOPLE.read_text(encoding="utf-8")).get(payload.user_id)
         if person is None:
-            raise LookupError(f"the directory has nobody called {payload.user_id}")
+            raise LookupError(f"user {payload.user_id} is not in the directory")
         self.world.memory.sync(payload.user_id, **person, token=token_of(run, "sync"))
 
 
 class DailySummaryHandler(BaseJobHandler):
-    """Tell a user what they did that day, unless they were told.
+    """Send a user the summary of a day, at most once.
 
-    `summary_sent_at` guards what comes after it was noted, the token what comes between sending
-    and noting.
+    `summary_sent_at` prevents a second message once it is recorded. Between sending and recording,
+    the token does.
     """
 
     @classmethod
@@ -108,5 +108,5 @@ HANDLERS: Final[dict[str, type[BaseJobHandler]]] = {
 
 
 def token_of(run: Run, purpose: str) -> str:
-    """The same for every run of a job: whoever gets it twice knows that."""
+    """Return a token that is the same for every run of a job, so receivers detect repeats."""
     return str(uuid5(UUID(run.job_id), purpose))

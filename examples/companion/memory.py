@@ -1,4 +1,4 @@
-"""What the companion knows of its users and has told them: tables of its own, in its own file."""
+"""The database of the companion: its users and the summaries it has sent."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _FILE: Final = Path(__file__).with_name("memory.sql")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A user as of the last sync; `syncs` counts those that changed anything."""
+    """A user as of the last sync; `syncs` counts the syncs with a new token."""
 
     user_id: str
     name: str
@@ -30,7 +30,7 @@ def _now() -> datetime:
 
 
 class Memory:
-    """Any number of threads and processes may use it; whatever it is told twice it knows once."""
+    """A SQLite file with idempotent writes; threads and processes may share it."""
 
     def __init__(self, path: Path, now: Callable[[], datetime] = _now) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class Memory:
         self._sql = _statements()
 
     def sync(self, user_id: str, *, name: str, notes: Sequence[str], token: str) -> bool:
-        """Take over what the directory says of a user; False if that token was seen already."""
+        """Store the data of a user; return False, and change nothing, if the token is known."""
         given = {"user_id": user_id, "name": name, "notes": json.dumps(notes), "token": token}
         return self._write("sync", given)
 
@@ -50,12 +50,12 @@ class Memory:
         return User(**{**row, "synced_at": at, "notes": notes})
 
     def summary_sent_at(self, user_id: str, day: date) -> datetime | None:
-        """When the summary of that day was sent; None if it was not."""
+        """Return when the summary of that day was sent, or None."""
         row = self._row("sent", user_id=user_id, day=day.isoformat())
         return None if row is None else datetime.fromisoformat(row["summary_sent_at"])
 
     def note_sent(self, user_id: str, day: date, *, token: str) -> bool:
-        """The summary of that day was sent; False if that was known."""
+        """Record that the summary of that day was sent; return False if it was recorded before."""
         return self._write(
             "note_sent", {"user_id": user_id, "day": day.isoformat(), "token": token}
         )

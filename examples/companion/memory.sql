@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS daily_summaries (
 )
 
 -- @sync
--- The same token again is the same sync again: nothing changes.
+-- A sync with a known token changes nothing, so the statement is idempotent.
 INSERT INTO users (user_id, name, notes, synced_at, token, syncs)
 VALUES (:user_id, :name, :notes, :now, :token, 1)
 ON CONFLICT (user_id) DO UPDATE

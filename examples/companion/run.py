@@ -1,4 +1,4 @@
-"""`python -m companion.run`: a companion at work, shown as S2's items; it ends by itself."""
+"""`python -m companion.run`: run the companion once and print its jobs as items of S2."""
 
 import argparse
 import asyncio
@@ -13,7 +13,7 @@ from .companion import Companion, Rules
 from .show import items
 
 USERS: Final = ("ada", "bob", "eve", "zoe")
-"""The directory has nobody called zoe."""
+"""User zoe is not in the directory."""
 
 MINUTE: Final = 60
 
@@ -35,9 +35,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 async def _work(companion: Companion, day: date) -> None:
     async with companion.app, companion.app.worker():
-        _say("Synced first, so that the companion knows whom it talks about:")
+        _say("The users are synced first:")
         await _all_ended(companion, [await companion.schedule_sync(user) for user in USERS])
-        _say(f"The summaries of {day}, each asked for twice:")
+        _say(f"The summaries of {day}, each requested twice:")
         asked = [await companion.schedule_summary(user, day) for user in USERS * 2]
         new = sum(handle.created for handle in asked)
         print(f"  {len(asked)} calls, {new} new jobs")

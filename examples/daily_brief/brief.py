@@ -1,4 +1,4 @@
-"""The brief: S0's jobs with their schedules, which the worker alone runs."""
+"""The app of the brief: the jobs of S0 with their schedules; only the worker runs them."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -48,7 +48,7 @@ class Brief:
         self.brief_publication: Final = self._slot_job(self._publish, "brief_publication")
 
     def _slot_job(self, handler: Callable[..., Any], name: str) -> JobType[..., Any]:
-        """Register the handler and declare its schedule, both under that name."""
+        """Register a handler and declare its schedule under the same name."""
         rules = self._rules[name]
         kind = self.app.job(name=name, delivery="once", max_runtime=rules.max_runtime)(handler)
         self.app.schedule(

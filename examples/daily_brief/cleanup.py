@@ -1,4 +1,4 @@
-"""Retention cleanup: what is old goes, from certain tables only, in one transaction."""
+"""Retention cleanup: delete old rows of the tables on the allow-list, in one transaction."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ log = logging.getLogger("daily_brief")
 
 
 class NotPurgeable(ValueError):
-    """Somebody wants a table purged that is not on the allow-list."""
+    """A table to purge is not on the allow-list."""
 
 
 def cleanup(
     desk: Desk, tables: Sequence[Purgeable], keep: timedelta, now: datetime
 ) -> Mapping[str, int]:
-    """Delete what was fetched longer than `keep` ago; how many rows of which table.
+    """Delete rows fetched longer than `keep` ago; return the number per table.
 
     Never what a published brief refers to, and never from another table: NotPurgeable before
     anything is deleted. All of it happens, or nothing. Safe to repeat.

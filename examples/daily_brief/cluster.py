@@ -1,4 +1,4 @@
-"""Event clustering: articles that tell of the same event, put together the same way every time."""
+"""Event clustering: a deterministic grouping of articles about the same event."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ from typing import Any, Final
 from .desk import Desk, Tx, moment, stamp
 
 WINDOW: Final = timedelta(hours=48)
-"""How far from its first article an event may still be told of."""
+"""Longest time between the first article of an event and another one."""
 
 SHARED: Final = 2
 ALIKE: Final = 0.5
-"""So many words two titles share at least, and so much of the shorter one."""
+"""Minimum number of shared words of two titles, and minimum share of the shorter one."""
 
 TOGETHER: Final = 100
-"""How many articles one transaction judges."""
+"""How many articles one transaction clusters."""
 
 SHORT: Final = 3
 STOP: Final = frozenset(
@@ -31,7 +31,7 @@ STOP: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clustered:
-    """What one clustering did, in numbers; `linked` are links that were really inserted."""
+    """Counts of one clustering; `linked` counts inserted links."""
 
     judged: int = 0
     linked: int = 0
@@ -39,7 +39,7 @@ class Clustered:
 
 
 def cluster(desk: Desk, now: datetime, tell: Callable[[int], None] = lambda _: None) -> Clustered:
-    """Give every article its event: those without one, and recent ones once more.
+    """Assign an event to every article without one, and to recent articles again.
 
     An article stays with its event for good. Judged again it is linked again, which the database
     takes for what it is: a link that is there. Safe to repeat, and safe beside another.
@@ -68,7 +68,7 @@ def _batch(tx: Tx, after: tuple[str, str], now: datetime) -> list[Any]:
 
 
 def _judge(tx: Tx, article: Any, near: "Near", done: Clustered) -> Clustered:
-    """Link the article and count the link, in the transaction of both."""
+    """Link the article and count the link, in one transaction."""
     found, opened = article["cluster_id"], 0
     if found is None:
         found = near.likest(article["title"], moment(article["published_at"]))
@@ -92,7 +92,7 @@ def _open(tx: Tx, article: Any, near: "Near") -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A cluster as another article is compared with it: by the title that opened it."""
+    """A cluster, represented by the title of its first article."""
 
     id: int
     key: str
@@ -101,7 +101,7 @@ class Event:
 
 
 class Near:
-    """Events that articles of one batch may belong to, to be found by words of their titles."""
+    """Candidate events of one batch of articles, indexed by the words of their titles."""
 
     def __init__(self, tx: Tx, batch: Sequence[Any]) -> None:
         self._by_term: dict[str, list[Event]] = {}
@@ -116,7 +116,7 @@ class Near:
             self._by_term.setdefault(term, []).append(event)
 
     def likest(self, title: str, at: datetime) -> int | None:
-        """The event whose title is most like this one; of equals, the oldest."""
+        """Return the event with the most similar title; the oldest of equals."""
         found = {event for term in terms(title) for event in self._by_term.get(term, ())}
         ranked = [
             (-alike, event.opened_at, event.key, event.id)
@@ -127,7 +127,7 @@ class Near:
 
 
 def likeness(one: str, other: str) -> float:
-    """How much of the shorter title the longer one says too; 0 where that is too little."""
+    """Return the share of the shorter title that the longer one has; 0 below the minimum."""
     ours, theirs = terms(one), terms(other)
     shared = len(ours & theirs)
     alike = shared / min(len(ours), len(theirs)) if shared else 0.0
@@ -136,7 +136,7 @@ def likeness(one: str, other: str) -> float:
 
 @lru_cache(10_000)
 def terms(title: str) -> frozenset[str]:
-    """The words of a title that say what it is about, without case and plural."""
+    """Return the significant words of a title, without case and plural."""
     words = (re.sub(r"['’]s?$", "", word) for word in re.findall(r"[\w'’]+", title.casefold()))  # noqa: RUF001 - as papers write it
     telling = {word for word in words if len(word) >= SHORT and word not in STOP}
     return frozenset(

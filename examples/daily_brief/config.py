@@ -1,4 +1,4 @@
-"""What an editor sets, in `brief.toml`: the feeds, and how long articles are kept."""
+"""Settings in `brief.toml`: the feeds and the retention of articles."""
 
 import tomllib
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ MOST_FEEDS: Final = 200
 Name = Annotated[str, Field(min_length=1, max_length=80)]
 Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+\S*$", max_length=2048)]
 Purgeable = Literal["cluster_articles", "raw_articles", "clusters", "feeds"]
-"""The allow-list. What a published brief is made of, and the audit log, are not on it."""
+"""The allow-list; it has neither the tables of published briefs nor the audit log."""
 
 ALLOWED: Final[tuple[Purgeable, ...]] = ("cluster_articles", "raw_articles", "clusters", "feeds")
-"""In the order in which they may be purged: links before what they link."""
+"""The order of purging: links before the rows they refer to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """Where articles come from."""
+    """A source of articles."""
 
     name: str
     url: str
@@ -33,7 +33,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The settings as the jobs use them."""
+    """The validated settings."""
 
     feeds: tuple[Feed, ...]
     keep: timedelta
@@ -41,7 +41,7 @@ class Config:
 
 
 class BadConfig(ValueError):
-    """`brief.toml` says something that cannot be."""
+    """`brief.toml` is invalid."""
 
 
 class _File(BaseModel):
@@ -53,7 +53,7 @@ class _File(BaseModel):
 
 
 def load(folder: Path) -> Config:
-    """The folder's `brief.toml`, or the one that comes with the example; BadConfig says why not."""
+    """Read `brief.toml` of the folder, or the default one; BadConfig if it is invalid."""
     own = folder / FILE
     path = own if own.exists() else Path(__file__).with_name(FILE)
     try:

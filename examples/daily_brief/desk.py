@@ -1,4 +1,4 @@
-"""The desk: the brief's own file, and transactions on it."""
+"""The desk: the database file of the brief, and transactions on it."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 Probe = Callable[[str, bool], None]
-"""Called with a statement's name, before (False) and after (True) it runs; tests fail there."""
+"""Called with a statement's name before (False) and after (True) it runs; for tests."""
 
-PATIENCE: Final = 30.0
-"""Seconds to wait for somebody else who writes."""
+LOCK_TIMEOUT_S: Final = 30.0
+"""Seconds to wait for a lock of another process."""
 
 
 class Tx:
@@ -23,7 +23,7 @@ class Tx:
         self._probe = probe
 
     def run(self, name: str, /, **values: Any) -> sqlite3.Cursor:
-        """Run the statement of that name with bound values."""
+        """Run a named statement with bound values."""
         if self._probe is not None:
             self._probe(name, False)
         cursor = self._connection.execute(statements()[name], values)
@@ -44,7 +44,7 @@ class Desk:
 
     @contextmanager
     def writing(self) -> Iterator[Tx]:
-        """A transaction that is committed at the end of the block, and undone by an exception."""
+        """Open a transaction: committed at the end of the block, rolled back by an exception."""
         with closing(self._connect()) as connection:
             connection.execute("BEGIN IMMEDIATE")
             yield Tx(connection, self._probe)
@@ -52,13 +52,13 @@ class Desk:
 
     @contextmanager
     def reading(self) -> Iterator[Tx]:
-        """The desk as it stands at one moment."""
+        """Open a read transaction: all statements see one snapshot."""
         with closing(self._connect()) as connection:
             connection.execute("BEGIN")
             yield Tx(connection, self._probe)
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=LOCK_TIMEOUT_S, isolation_level=None)
         try:
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA foreign_keys = 1")
@@ -71,18 +71,18 @@ class Desk:
 
 
 def stamp(moment: datetime) -> str:
-    """A moment as the tables have it."""
+    """Format a time as the tables store it."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def moment(text: str) -> datetime:
-    """The moment of `stamp`."""
+    """Parse the result of `stamp`."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
 
 
 @cache
 def statements() -> Mapping[str, str]:
-    """Every statement by the name after `-- @` above it."""
+    """Read the statements; the name of each follows `-- @` in the line above it."""
     _, *parts = Path(__file__).with_name("statements.sql").read_text("utf-8").split("-- @")
     return dict(part.split("\n", 1) for part in parts)
 
@@ -93,7 +93,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    """Make the tables, once, whoever else does so at this moment."""
+    """Create the tables once, safely if several processes do so at a time."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
     if not _version(connection):

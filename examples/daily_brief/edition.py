@@ -1,4 +1,4 @@
-"""Editions: what was published on a day, or what would be now."""
+"""Editions: the published brief of a day, and the current draft."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -29,7 +29,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """One event, with the articles that tell of it, the first one first."""
+    """One event with its articles, oldest first."""
 
     cluster_id: int
     title: str
@@ -37,12 +37,12 @@ class Story:
 
     @property
     def summary(self) -> str:
-        """The longest that any of them says of it."""
+        """Return the longest summary of its articles."""
         return max((source.summary for source in self.sources), key=len)
 
     @property
     def feeds(self) -> tuple[str, ...]:
-        """Who tells of it, without repeating anybody."""
+        """Return the names of its feeds, each once."""
         return tuple(dict.fromkeys(source.feed for source in self.sources))
 
 
@@ -57,7 +57,7 @@ class Edition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedHealth:
-    """How a feed did the last time."""
+    """Result of the last fetch of a feed."""
 
     name: str
     checked_at: datetime
@@ -65,7 +65,7 @@ class FeedHealth:
 
 
 def publish(desk: Desk, day: date, now: datetime) -> int:
-    """Publish the edition of that day; how many stories. 0 if there is one, or no news."""
+    """Publish the edition of a day; return its number of stories, 0 if nothing was published."""
     with desk.writing() as tx:
         stories = _top(tx, now)
         if not stories or not tx.run("publish", day=day.isoformat(), now=stamp(now)).rowcount:
@@ -83,13 +83,13 @@ def publish(desk: Desk, day: date, now: datetime) -> int:
 
 
 def draft(desk: Desk, now: datetime) -> Edition:
-    """What would be published now."""
+    """Return the edition that would be published now."""
     with desk.reading() as tx:
         return Edition(day=now.date(), published_at=None, stories=tuple(_top(tx, now)))
 
 
 def published(desk: Desk, day: str) -> Edition | None:
-    """The edition of that day; None if there is none."""
+    """Return the edition of a day, or None."""
     with desk.reading() as tx:
         row = tx.run("brief", day=day).fetchone()
         if row is None:
@@ -104,13 +104,13 @@ def published(desk: Desk, day: str) -> Edition | None:
 
 
 def days(desk: Desk) -> list[str]:
-    """The days of the latest editions, the newest first."""
+    """Return the days of the latest editions, newest first."""
     with desk.reading() as tx:
         return [row["day"] for row in tx.run("days", most=DAYS)]
 
 
 def feeds(desk: Desk) -> list[FeedHealth]:
-    """Every feed that was ever asked, by name."""
+    """Return the last result of every feed, sorted by name."""
     with desk.reading() as tx:
         return [
             FeedHealth(name=row["name"], checked_at=moment(row["checked_at"]), error=row["error"])

@@ -1,4 +1,4 @@
-"""Fetching a feed: RSS or Atom, bounded in size and time, as plain articles."""
+"""Fetch RSS and Atom feeds, with limits for size and time."""
 
 import html
 import re
@@ -30,7 +30,7 @@ MICROSECONDS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Article:
-    """An article as its feed tells of it; text is plain, without markup."""
+    """An article of a feed; its texts are plain, without markup."""
 
     url: str
     title: str
@@ -39,11 +39,11 @@ class Article:
 
 
 class FeedError(Exception):
-    """A feed that cannot be had; it says why, and is no reason to leave out the others."""
+    """A feed cannot be fetched or parsed; other feeds are not affected."""
 
 
 def fetch(feed: Feed, monotonic: Callable[[], int]) -> list[Article]:
-    """The articles that the feed has now, in its order; FeedError if it cannot be had."""
+    """Return the current articles of a feed in its order; FeedError if it cannot be fetched."""
     try:
         return parse(_download(feed.url, monotonic))
     except urllib.error.HTTPError as error:
@@ -56,7 +56,7 @@ def fetch(feed: Feed, monotonic: Callable[[], int]) -> list[Article]:
 
 
 def parse(text: bytes) -> list[Article]:
-    """The articles of a feed; FeedError if it is none. An entry without url or title is left out.
+    """Parse a feed; FeedError if it is invalid. Entries without URL or title are skipped.
 
     The parser gets a stream: given bytes, it takes those that name a file for that file.
     """
@@ -84,7 +84,7 @@ def _download(url: str, monotonic: Callable[[], int]) -> bytes:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Speaks HTTP(S) and nothing else, wherever a server may redirect to."""
+    """Allow HTTP(S) only, also after a redirect."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.HTTPHandler,
@@ -119,7 +119,7 @@ def _published(entry: Any) -> datetime | None:
 
 
 def plain(text: str, most: int) -> str:
-    """Text without markup and with single spaces, cut at a word."""
+    """Remove markup, collapse spaces, and truncate at a word."""
     bare = html.unescape(re.sub(r"<[^<>]*>", " ", text))
     bare = " ".join(re.sub(r"[\x00-\x1f\x7f\ud800-\udfff]", " ", bare).split())
     if len(bare) <= most:

@@ -1,4 +1,4 @@
-"""RSS ingestion: every feed's articles into `raw_articles`, each url once."""
+"""RSS ingestion: store the articles of every feed in `raw_articles`, each URL once."""
 
 import logging
 import sqlite3
@@ -16,13 +16,13 @@ from .feeds import Article, FeedError
 log = logging.getLogger("daily_brief")
 
 Fetch = Callable[[Feed], list[Article]]
-AT_ONCE: Final = 8
+MAX_FETCHES: Final = 8
 MOST_ERROR: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What one ingestion did, in numbers."""
+    """Counts of one ingestion."""
 
     new: int = 0
     duplicates: int = 0
@@ -30,7 +30,7 @@ class Ingested:
 
 
 class NoFeedAnswered(Exception):
-    """Every feed failed: then it is us, or the network, and the run is to say so."""
+    """Every feed failed, so the cause is this host or the network, and the run must fail."""
 
 
 def ingest(
@@ -40,7 +40,7 @@ def ingest(
     now: Callable[[], datetime],
     tell: Callable[[int], None] = lambda _: None,
 ) -> Ingested:
-    """Take in every feed; one that fails is noted and spoils nothing. Safe to repeat.
+    """Ingest every feed; the failure of one is recorded and does not stop the others. Idempotent.
 
     Each feed is one transaction. `tell` hears how many feeds are done, after each. Only what the
     database calls a duplicate is ignored; any other error of it leaves here.
@@ -58,7 +58,7 @@ def ingest(
 def _fetched(
     feeds: Sequence[Feed], fetch: Fetch
 ) -> Generator[tuple[Feed, list[Article] | FeedError], None, None]:
-    """What each feed gives, in the order of the feeds; several are asked at a time."""
+    """Fetch the feeds concurrently and return the results in the order of the feeds."""
 
     def one(feed: Feed) -> list[Article] | FeedError:
         try:
@@ -68,11 +68,11 @@ def _fetched(
         except Exception as error:  # noqa: BLE001 - a parser that stumbles over one feed
             return FeedError(f"cannot be understood: {error!r}")
 
-    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="feed")
+    pool = ThreadPoolExecutor(MAX_FETCHES, thread_name_prefix="feed")
     try:
         yield from zip(feeds, pool.map(one, feeds), strict=True)
     finally:
-        pool.shutdown(cancel_futures=True)  # whoever stops does not wait for the rest
+        pool.shutdown(cancel_futures=True)  # do not wait for the remaining feeds
 
 
 def _take(desk: Desk, feed: Feed, found: list[Article] | FeedError, now: datetime) -> Ingested:
@@ -90,7 +90,7 @@ def _store(desk: Desk, feed: Feed, articles: Sequence[Article], now: datetime) -
 
 
 def _add(tx: Tx, feed: Feed, article: Article, now: datetime) -> bool:
-    """Whether it is new. A duplicate fails by itself: what was added before it stays."""
+    """Add an article; return False for a duplicate, which does not affect earlier ones."""
     published = min(article.published_at or now, now)  # some feeds write tomorrow's date
     try:
         tx.run(

@@ -1,4 +1,4 @@
-"""S0's `job_runs`, kept up from Outlast's records: a copy to ask in SQL, which decides nothing."""
+"""S0's `job_runs`: a copy of Outlast's records for queries in SQL."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ PAGE: Final = 200
 
 
 async def refresh(app: Outlast, desk: Desk) -> int:
-    """Bring `job_runs` up to Outlast's records; how many rows were written. Safe to repeat.
+    """Update `job_runs` from Outlast's records; return the number of rows written. Idempotent.
 
     Looked at are the runs that are open here, and jobs from the newest down to a page of which
     every run is closed here already: all that is older was seen before.
@@ -37,7 +37,7 @@ async def refresh(app: Outlast, desk: Desk) -> int:
 
 
 def latest(desk: Desk, most: int) -> list[dict[str, Any]]:
-    """Rows of `job_runs`, the newest first."""
+    """Return rows of `job_runs`, newest first."""
     with desk.reading() as tx:
         return [dict(row) for row in tx.run("runs", most=most)]
 

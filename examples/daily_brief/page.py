@@ -1,4 +1,4 @@
-"""Pages for people: an edition, and the runs behind it, as HTML that needs nothing else."""
+"""The HTML pages: an edition and its runs, without external resources."""
 
 import base64
 import hashlib
@@ -15,11 +15,11 @@ from .edition import Edition, FeedHealth, Source, Story
 
 TITLE: Final = "K2 Daily Brief"
 SHOWN: Final = 5
-"""So many articles of a story are listed; the others are counted."""
+"""How many articles of a story are listed; the others are counted."""
 
 
 def front(edition: Edition, feeds: Sequence[FeedHealth], days: Sequence[str], now: datetime) -> str:
-    """The edition as its readers see it."""
+    """Render an edition."""
     [*lead], rest = edition.stories[:1], edition.stories[1:]
     stories = "".join([*(_lead(each, now) for each in lead), _grid(rest, now)])
     told = stories or '<p class="empty">No news yet. The first ones come with rss_ingestion.</p>'
@@ -42,7 +42,7 @@ def runs(
     *,
     note: str = "",
 ) -> str:
-    """S0's `job_runs`, the schedules with their latest slots, and a way to ask for a slot."""
+    """Render `job_runs`, the schedules with their latest slots, and a form to take a slot."""
     said = f'<p class="note">{escape(note)}</p>' if note else ""
     return _page(
         f"{TITLE}: runs",
@@ -54,20 +54,20 @@ def runs(
 
 
 def message(title: str, text: str) -> str:
-    """A page that says one thing."""
+    """Render a page with one message."""
     body = f'<main><h3>{escape(title)}</h3><p class="note">{escape(text)}</p></main>'
     return _page(f"{TITLE}: {title}", f"{_header('', '', title)}{_nav('', [])}{body}")
 
 
 @cache
 def style() -> str:
-    """The one style sheet; it is in every page."""
+    """Return the style sheet, which every page includes."""
     return Path(__file__).with_name("style.css").read_text("utf-8")
 
 
 @cache
 def policy() -> str:
-    """What a browser may do with such a page: show it, and send its form."""
+    """Return the content security policy of the pages."""
     digest = base64.b64encode(hashlib.sha256(style().encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; base-uri 'none'"
 
@@ -211,7 +211,7 @@ def _job_runs(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _short(stamp: str) -> str:
-    """A stamp as people read it: 2026-01-05 09:00:00."""
+    """Format a timestamp for reading: 2026-01-05 09:00:00."""
     is_stamp = stamp.endswith("Z") and stamp[10:11] == "T"
     return stamp[:19].replace("T", " ") if is_stamp else stamp
 

@@ -1,4 +1,4 @@
-"""What S0 promises of its jobs and what it does not, in its order."""
+"""The guarantees of S0 and their limits, in its order."""
 
 from typing import Final
 

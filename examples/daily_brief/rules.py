@@ -1,4 +1,4 @@
-"""S0's settings of each job: when it runs, how long that may take, how late it may begin."""
+"""The settings of each job in S0: schedule, expected runtime, misfire grace."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from datetime import timedelta
 from typing import Final
 
 STALE_FACTOR: Final = 2
-"""S0 7: a run counts as stale after twice the time that the longest one is expected to take."""
+"""S0 7: a run is stale after twice the longest expected runtime."""
 
 MISFIRE_GRACE: Final = timedelta(seconds=300)
-"""S0 9: how late a frequent job may still begin."""
+"""S0 9: how late a frequent job may still start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What S0 asks to be said for each job; `threshold` is S0's MAX_RUNTIME_THRESHOLD."""
+    """The settings that S0 requires per job; `threshold` is S0's MAX_RUNTIME_THRESHOLD."""
 
     cron: str
     expected_max_runtime: timedelta
@@ -24,7 +24,7 @@ class Rules:
 
     @property
     def max_runtime(self) -> timedelta:
-        """The threshold that is in force."""
+        """Return the effective threshold."""
         return self.threshold or STALE_FACTOR * self.expected_max_runtime
 
 
@@ -48,4 +48,4 @@ RULES: Final[Mapping[str, Rules]] = {
         misfire_grace=timedelta(hours=6),
     ),
 }
-"""Times are UTC. The first three are S0's core jobs; the last makes what they are for."""
+"""The jobs, with times in UTC: the three core jobs of S0, and the one that publishes."""

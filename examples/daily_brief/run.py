@@ -1,4 +1,4 @@
-"""`python -m daily_brief.run`: web and worker together, one brief made, and everything shown."""
+"""`python -m daily_brief.run`: start web and worker, make one brief and print it."""
 
 import argparse
 import asyncio
@@ -23,7 +23,7 @@ from .web import Counter
 
 CHAIN: Final = ("rss_ingestion", "event_clustering", "brief_publication", "retention_cleanup")
 EXAMPLES: Final = Path(__file__).parents[1]
-PATIENCE: Final = "2m"
+JOB_TIMEOUT: Final = "2m"
 SAMPLE_MARK: Final = "# Made-up news, served while the command runs."
 COLUMNS: Final = ("job_name", "scheduled_for", "finished_at", "status", "worker_instance")
 
@@ -53,17 +53,17 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 async def _make_a_brief(folder: Path, worker: subprocess.Popen[str]) -> None:
-    """Ask for a slot of each job, as the web does; the worker runs them. Then look."""
+    """Take a slot of each job, as the web does, wait for the worker, and print the result."""
     desk = Desk(folder / DESK_FILE)
     async with Counter(f"sqlite:///{folder / JOBS_FILE}") as counter:
         while len(await counter.schedules.list()) < len(RULES):
             if worker.poll() is not None:
                 sys.exit(f"the worker left with {worker.returncode}; {folder}/worker.log says why")
-            await asyncio.sleep(0.05)  # nobody tells when it has started
+            await asyncio.sleep(0.05)  # the worker sends no event when it has started
         slot = SystemClock().now().replace(microsecond=0)
         for name in CHAIN:
-            with suppress(SlotTaken):  # the schedule itself was quicker
-                await (await counter.schedules.run(name, slot)).wait(PATIENCE)
+            with suppress(SlotTaken):  # the schedule took the slot first
+                await (await counter.schedules.run(name, slot)).wait(JOB_TIMEOUT)
         await ledger.refresh(counter, desk)
     _print_runs(ledger.latest(desk, len(CHAIN)))
     _print_brief(desk, folder)
@@ -92,14 +92,14 @@ def _print_brief(desk: Desk, folder: Path) -> None:
 
 
 def _has_own_feeds(folder: Path) -> bool:
-    """Whether somebody wrote settings there, which are theirs."""
+    """Return whether the folder has settings that a user wrote."""
     own = folder / FILE
     return own.exists() and not own.read_text("utf-8").startswith(SAMPLE_MARK)
 
 
 @contextmanager
 def _samples(folder: Path) -> Iterator[None]:
-    """Serve made-up news and make the folder's settings name it."""
+    """Serve sample news and write settings that name the server."""
     with sample_feeds(SystemClock().now()) as feeds:
         lines = [f'"{name}" = "{url}"' for name, url in feeds.items()]
         told = "\n".join([SAMPLE_MARK, "[feeds]", *lines])

@@ -1,4 +1,4 @@
-"""A small feed server on this machine: made-up news as RSS and Atom, and one broken feed."""
+"""A local feed server with sample news as RSS and Atom, and one broken feed."""
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -14,12 +14,12 @@ from typing import Any, Final
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 Pages = Mapping[str, Callable[[], bytes]]
-"""What is served at which path; a path that raises, or is not there, is an error to its client."""
+"""Content per path; a path that raises, or is missing, is an error for the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One article, for a feed to be made of."""
+    """One article of a sample feed."""
 
     url: str
     title: str
@@ -29,7 +29,7 @@ class Item:
 
 @contextmanager
 def serve(pages: Pages) -> Iterator[str]:
-    """Serve the pages on a free port of the loopback interface; its address."""
+    """Serve the pages on a free port of the loopback interface; yield the address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(pages))
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, args=(0.05,), name="samples", daemon=True)
@@ -44,7 +44,7 @@ def serve(pages: Pages) -> Iterator[str]:
 
 @contextmanager
 def sample_feeds(now: datetime) -> Iterator[dict[str, str]]:
-    """The made-up feeds, served as if it were their day; name and address of each."""
+    """Serve the sample feeds with current dates; yield the name and the address of each."""
     told = tomllib.loads(Path(__file__).with_name("samples.toml").read_text("utf-8"))["feed"]
     pages: dict[str, Callable[[], bytes]] = {}
     names = {_path(feed["name"]): feed["name"] for feed in told}
@@ -115,6 +115,6 @@ def _handler(pages: Pages) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(text)
 
         def log_message(self, *_: Any) -> None:
-            """Nobody reads it."""
+            """Log nothing."""
 
     return Handler

@@ -18,18 +18,18 @@ MOST: Final = 1000
 
 
 async def job_runs(counter: Counter, desk: Desk) -> Sequence[Row]:
-    """S0 5: every run in S0's words, the newest first."""
+    """S0 5: every run, newest first."""
     await ledger.refresh(counter, desk)
     return ledger.latest(desk, MOST)
 
 
 async def running(counter: Counter, desk: Desk) -> Sequence[Row]:
-    """S0 7: what is running, or was when its worker died."""
+    """S0 7: runs that are open, also those of a dead worker."""
     return [row for row in await job_runs(counter, desk) if row["status"] == "running"]
 
 
 async def slots(counter: Counter, _: Desk) -> Sequence[Row]:
-    """Every slot and what became of it, missed ones too, the newest first."""
+    """Every slot with its outcome, also missed ones, newest first."""
     found = [
         {
             "job_name": each.name,
@@ -45,7 +45,7 @@ async def slots(counter: Counter, _: Desk) -> Sequence[Row]:
 
 
 async def feeds(_: Counter, desk: Desk) -> Sequence[Row]:
-    """Every feed, and what was wrong with it the last time."""
+    """Every feed with its last error."""
     with desk.reading() as tx:
         return [dict(row) for row in tx.run("feeds")]
 

@@ -18,7 +18,7 @@ INSERT INTO raw_articles (url, feed, title, summary, published_at, fetched_at)
 VALUES (:url, :feed, :title, :summary, :published_at, :now)
 
 -- @articles_to_judge
--- Those without a cluster, however old, and recent ones once more.
+-- Articles without a cluster, and all recent ones again.
 SELECT a.id, a.url, a.title, a.published_at, min(l.cluster_id) AS cluster_id
 FROM raw_articles AS a
 LEFT JOIN cluster_articles AS l ON l.raw_article_id = a.id
@@ -54,7 +54,7 @@ SET article_count = article_count + 1
 WHERE id = :cluster
 
 -- @purge_cluster_articles
--- Links of articles that are to go; an article that a brief refers to keeps its links.
+-- Links of articles to be deleted; an article in a published brief keeps its links.
 DELETE FROM cluster_articles
 WHERE raw_article_id IN (
   SELECT id
@@ -70,7 +70,7 @@ WHERE article_count
   <> (SELECT count(*) FROM cluster_articles AS l WHERE l.cluster_id = clusters.id)
 
 -- @purge_raw_articles
--- One that still has a link stays: its links are purged only where the settings say so.
+-- An article that still has a link stays.
 DELETE FROM raw_articles
 WHERE fetched_at < :before
   AND NOT EXISTS (SELECT 1 FROM brief_items AS i WHERE i.raw_article_id = raw_articles.id)
@@ -87,7 +87,7 @@ DELETE FROM feeds
 WHERE checked_at < :before
 
 -- @top_clusters
--- What most feeds tell of comes first; then what is told most often; then what is newest.
+-- Order: number of feeds, then number of articles, then newest.
 SELECT c.id, c.title, c.article_count, count(DISTINCT a.feed) AS feeds, max(a.published_at) AS newest
 FROM clusters AS c
 JOIN cluster_articles AS l ON l.cluster_id = c.id
@@ -141,7 +141,7 @@ SELECT
   (SELECT count(*) FROM briefs) AS briefs
 
 -- @keep_run
--- A run that is closed here already stays as it is.
+-- A closed run is never changed.
 INSERT INTO job_runs (id, job_name, scheduled_for, started_at, finished_at, status,
   worker_instance, error_message, job_id)
 VALUES (:id, :job_name, :scheduled_for, :started_at, :finished_at, :status,

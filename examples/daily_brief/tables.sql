@@ -1,4 +1,4 @@
--- The brief's own tables. Moments are text, YYYY-MM-DDTHH:MM:SS.ffffffZ, which sorts as time does.
+-- The tables of the brief. Times are text, YYYY-MM-DDTHH:MM:SS.ffffffZ, so they sort by time.
 
 CREATE TABLE feeds (
   name TEXT PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 80),
@@ -19,7 +19,7 @@ CREATE TABLE raw_articles (
 CREATE INDEX raw_articles_published ON raw_articles (published_at);
 CREATE INDEX raw_articles_fetched ON raw_articles (fetched_at);
 
--- A cluster is an event in the news, known by the url of the article that was first to tell of it.
+-- A cluster is an event in the news; its key is the URL of its first article.
 CREATE TABLE clusters (
   id INTEGER PRIMARY KEY,
   key TEXT NOT NULL UNIQUE CHECK (length(key) BETWEEN 1 AND 2048),
@@ -36,7 +36,7 @@ CREATE TABLE cluster_articles (
 );
 CREATE INDEX cluster_articles_article ON cluster_articles (raw_article_id);
 
--- Immutable from here on: what was published stays as it was, with all that it refers to.
+-- The tables below are immutable: triggers refuse changes of published rows.
 CREATE TABLE briefs (
   day TEXT PRIMARY KEY CHECK (length(day) = 10),
   published_at TEXT NOT NULL
@@ -61,8 +61,8 @@ BEGIN SELECT RAISE(ABORT, 'a published brief is immutable'); END;
 CREATE TRIGGER brief_items_kept BEFORE DELETE ON brief_items
 BEGIN SELECT RAISE(ABORT, 'a published brief is immutable'); END;
 
--- S0's job_runs, to the letter: a copy of Outlast's records in S0's words (ledger.py), for whoever
--- asks in SQL. The claims themselves are Outlast's; nothing here decides what runs.
+-- The job_runs table of S0: a copy of Outlast's records (ledger.py) for queries in SQL. Outlast's
+-- own tables decide what runs; this one does not.
 CREATE TABLE job_runs (
   id VARCHAR(36) NOT NULL PRIMARY KEY,
   job_name VARCHAR(128) NOT NULL CHECK (length(job_name) BETWEEN 1 AND 128),

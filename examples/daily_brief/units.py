@@ -66,7 +66,7 @@ def units(
     python: str = PYTHON,
     user: str = USER,
 ) -> dict[str, str]:
-    """The text of each unit by the name of its file; ValueError for a name that cannot be one."""
+    """Return the text of each unit by file name; ValueError if a name is invalid."""
     for name in (web, worker, user):
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
             raise ValueError(f"{name!r} cannot name a service; use 1 to 64 of A-Z a-z 0-9 _ . -")

@@ -1,4 +1,4 @@
-"""The web process: shows editions and runs, and claims slots for the worker. It runs no job."""
+"""The web process: shows editions and runs, and takes slots for the worker. It runs no job."""
 
 import argparse
 import json
@@ -32,11 +32,11 @@ JSON: Final = "application/json"
 
 
 class WebRunsNoJobs(RuntimeError):
-    """Somebody wants the web process to run jobs or schedules."""
+    """The web process was asked to run jobs or schedules."""
 
 
 class Counter(Outlast):
-    """Where slots are asked for: an app that knows no job type and starts no worker, ever."""
+    """An app without job types and without a worker, which only takes slots."""
 
     def worker(self, **_: Any) -> NoReturn:
         raise _refusal()
@@ -46,7 +46,7 @@ class Counter(Outlast):
 
 
 class Answer(Exception):
-    """What the browser gets."""
+    """A response to the browser."""
 
     def __init__(
         self, status: HTTPStatus, body: str = "", *, kind: str = HTML, location: str | None = None
@@ -86,7 +86,7 @@ class Web:
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else answer.body]
 
     def close(self) -> None:
-        """Let go of the store; twice is fine."""
+        """Close the store. Idempotent."""
         mine, self._mine = self._mine, None
         if mine is not None:
             mine[2].close()
@@ -96,7 +96,7 @@ class Web:
         return self._process()[0]
 
     def _process(self) -> tuple[Counter, Sync]:
-        """This process's own: Gunicorn may have forked since the application was made."""
+        """Return the app of this process; Gunicorn may fork after the import."""
         with self._making:
             if self._mine is None or self._mine[0] != os.getpid():
                 counter = Counter(f"sqlite:///{self._folder / JOBS_FILE}")
@@ -122,7 +122,7 @@ class Web:
         raise _say(HTTPStatus.NOT_FOUND, "There is no such page; the brief is at /.")
 
     def _front(self, day: str | None) -> Answer:
-        """The edition of that day; without one the latest, or a draft while there is none."""
+        """Render the edition of a day, by default the latest, or the draft if there is none."""
         wanted = day or next(iter(edition.days(self.desk)), None)
         found = None if wanted is None else edition.published(self.desk, wanted)
         if found is None and day is not None:
@@ -144,7 +144,7 @@ class Web:
         return Answer(HTTPStatus.OK, page.runs(rows, schedules, self._clock.now()))
 
     def _claim(self, environ: dict[str, Any]) -> Answer:
-        """Claim the slot and store its job; the worker does the rest."""
+        """Take the slot and store its job; the worker runs it."""
         _require_same_site(environ)
         name, slot = _asked(environ)
         counter, wait = self._process()
@@ -160,7 +160,7 @@ class Web:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Serve it without Gunicorn, for a look."""
+    """Serve the pages without Gunicorn, for development."""
     parser = argparse.ArgumentParser(prog="python -m daily_brief.web", description=main.__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path())
     parser.add_argument("--port", type=int, default=8000)
@@ -183,7 +183,7 @@ def _health() -> Answer:
 
 
 def _asked(environ: dict[str, Any]) -> tuple[str, datetime]:
-    """Which job and which slot. A slot is always named: S0 10."""
+    """Parse the job and the slot of a request; the slot is required (S0 10)."""
     length = environ.get("CONTENT_LENGTH") or "0"
     if not length.isdigit() or int(length) > MOST_BODY:
         raise _say(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {MOST_BODY} bytes are read.")
@@ -200,7 +200,7 @@ def _asked(environ: dict[str, Any]) -> tuple[str, datetime]:
 
 
 def _require_same_site(environ: dict[str, Any]) -> None:
-    """Another site's page must not claim slots through a reader's browser."""
+    """Refuse requests from other sites, which could take slots through a user's browser."""
     origin = environ.get("HTTP_ORIGIN")
     if origin is not None and urlsplit(origin).netloc != environ.get("HTTP_HOST"):
         raise _say(HTTPStatus.FORBIDDEN, "This form comes from another site; use the one at /runs.")

@@ -1,4 +1,4 @@
-"""Our records in S0's words: pure, one row of `job_runs` for each run."""
+"""Convert Outlast's records to rows of S0's `job_runs`; pure functions."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,16 +11,16 @@ from outlast.core.run import UNKNOWN_HOLDER, RunRecord
 from outlast.core.state import Loss, RunStatus
 
 STARTUP_RECOVERY: Final = "worker_startup_recovery"
-"""The error of a run whose worker died, whoever found out."""
+"""The error of a run whose worker died."""
 
 
 class Status(StrEnum):
-    """What S0 says of a run."""
+    """Status of a run in S0."""
 
     RUNNING = "running"
     SUCCESS = "success"
     FAILED = "failed"
-    SKIPPED_TIMEOUT = "skipped_timeout"  # stale: over its threshold, or nobody renewed its lease
+    SKIPPED_TIMEOUT = "skipped_timeout"  # stale: past its threshold, or its lease expired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class JobRunRow:
 
 
 def run_row(job: Job, run: RunRecord) -> JobRunRow:
-    """The run as S0's table has it; ValueError if it is none of S0's."""
+    """Convert a run to a row; ValueError if S0 has no such run."""
     if job.delivery is not Delivery.ONCE or job.slot_at is None:
         raise ValueError(f"job {job.id} is delivered {job.delivery}; S0 has words for once alone")
     return JobRunRow(
@@ -54,7 +54,7 @@ def run_row(job: Job, run: RunRecord) -> JobRunRow:
 
 
 def status(run: RunRecord) -> Status:
-    """How the run stands, in one of S0's four words."""
+    """Return the status of S0 for a run."""
     match run.status:
         case RunStatus.RUNNING:
             return Status.RUNNING
@@ -71,7 +71,7 @@ def status(run: RunRecord) -> Status:
 
 
 def error(run: RunRecord) -> str | None:
-    """What S0 has as its error message."""
+    """Return the error message of S0 for a run, or None."""
     match run.status:
         case RunStatus.RUNNING | RunStatus.SUCCEEDED | RunStatus.SKIPPED | RunStatus.RELEASED:
             return None

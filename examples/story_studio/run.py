@@ -1,4 +1,4 @@
-"""`python -m story_studio.run`: a studio at work, shown in S1's tables; it ends by itself."""
+"""`python -m story_studio.run`: run the studio once and print the tables of S1."""
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ COLUMNS: Final = {
     "started_at finished_at permanently_failed",
     "job_runs": "run_id job_id status exit_code error artifacts log_path",
 }
-"""What fits on a screen; `show` has the others."""
+"""Columns that fit on a screen; `show` prints all of them."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -39,7 +39,7 @@ async def _work(studio: Studio) -> None:
 
 
 async def _fill_the_queue(studio: Studio) -> str:
-    """Enqueue five jobs and move one of them; the id of the one that will fail."""
+    """Enqueue five jobs and move one of them; return the id of the one that will fail."""
     await studio.prepare()
     app, story, research = studio.app, studio.story, studio.research
     await app.templates.save("bedtime", story, params={"topic": "lighthouses", "pages": 3})
@@ -56,17 +56,17 @@ async def _fill_the_queue(studio: Studio) -> str:
 
 
 async def _run_everything(studio: Studio) -> None:
-    """Ask for a direct run, then start the worker: it takes that one before the whole queue."""
-    _say("Somebody wants a story at once. Their reservation holds the queue as it is:")
+    """Request a direct run, then start the worker, which runs it before the rest of the queue."""
+    _say("A direct run is requested. Its reservation blocks the rest of the queue:")
     async with asyncio.TaskGroup() as tasks:
         direct = tasks.create_task(
             studio.story.options(wait="1m", request="the boss").run_now(title="A Story Right Now")
         )
-        while not await reserved(studio):  # noqa: ASYNC110 - nobody tells that
+        while not await reserved(studio):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
         await _show(studio, "reserved")
         await _show(studio, "order")
-        _say("One worker, one job at a time. Nobody has notes on dragons: that one fails for good.")
+        _say("One worker, one job at a time. There are no notes on dragons, so that job fails.")
         async with studio.app.worker(queues=[QUEUE], instance_id="studio-1") as worker:
             await (await direct).wait("1m")
             await worker.drained()

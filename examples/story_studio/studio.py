@@ -1,4 +1,4 @@
-"""The studio: one queue, two kinds of job, and a folder that holds all of it."""
+"""The app of the studio: one queue and two job types, in one folder."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from outlast import Backoff, Command, Outlast, Queue, Run, Skip
 QUEUE: Final = "studio"
 GAP: Final = 100
 MAX_RETRIES: Final = 3
-AT_ONCE: Final = Backoff(max_attempts=1 + MAX_RETRIES, base="0s", jitter=False)
+NO_DELAY: Final = Backoff(max_attempts=1 + MAX_RETRIES, base="0s", jitter=False)
 RESERVATION: Final = "5m"
 
 WRITER: Final = Path(__file__).with_name("writer.py")
@@ -19,15 +19,15 @@ SHELF: Final = Path(__file__).with_name("shelf.txt")
 
 Title = Annotated[str, Field(min_length=1, max_length=200)]
 Topic = Annotated[str, Field(pattern="^[a-z]+(-[a-z]+)*$", max_length=40)]
-"""A word such as `lighthouses`: it names a file, so nothing else may be in it."""
+"""A word such as `lighthouses`; it is used as a file name, hence the restriction."""
 Pages = Annotated[int, Field(ge=1, le=20)]
 
 
 class Studio:
     """The app of one folder, with its job types: `await Studio(folder).story.enqueue("…")`.
 
-    Each job executes at most once (`linked`): what fails, or runs while its worker dies, goes on
-    as a new job with `retry_of`, three times at most. One job runs at a time, in the order of the
+    Each job executes at most once (`linked`): a job that fails, or whose worker dies, is retried as
+    a new job with `retry_of`, at most three times. One job runs at a time, in the order of the
     queue. The folder has `studio.db`, `notes/`, `stories/` and `logs/`.
     """
 
@@ -39,24 +39,24 @@ class Studio:
             reservation=RESERVATION,
         )
         a_command = self.app.job(
-            name="story", delivery="linked", queue=QUEUE, retry=AT_ONCE, executor="command"
+            name="story", delivery="linked", queue=QUEUE, retry=NO_DELAY, executor="command"
         )
         self.story: Final = a_command(self._story)
-        a_function = self.app.job(name="research", delivery="linked", queue=QUEUE, retry=AT_ONCE)
+        a_function = self.app.job(name="research", delivery="linked", queue=QUEUE, retry=NO_DELAY)
         self.research: Final = a_function(self._research)
 
     async def prepare(self) -> Queue:
-        """Set the queue as S1 has it; doing it again changes nothing."""
+        """Configure the queue as S1 requires. Idempotent."""
         return await self.app.queues.save(QUEUE, ordering="position", concurrency=1, gap=GAP)
 
     def notes(self, topic: str) -> Path:
-        """Where the research on a topic is, once it is done."""
+        """Return the file for the research on a topic."""
         return self.folder / "notes" / f"{topic}.txt"
 
     def _story(
         self, run: Run, title: Title, topic: Topic | None = None, pages: Pages = 1
     ) -> Command:
-        """Have it written by a program of its own, which fails without notes on the topic."""
+        """Write a story in a separate program, which fails without notes on the topic."""
         text = self.folder / "stories" / f"{run.job_id}.txt"
         about = ["--notes", str(self.notes(topic))] if topic else []
         return Command(
@@ -66,14 +66,14 @@ class Studio:
         )
 
     def _research(self, run: Run, topic: Topic) -> int | Skip:
-        """Note down what the shelf has on the topic; how many facts that is."""
+        """Copy the facts on a topic from the shelf; return their number."""
         notes = self.notes(topic)
         if notes.exists():
             return Skip(f"there are notes on {topic} already")
         found = [line.partition(": ")[2] for line in _shelf() if line.startswith(f"{topic}: ")]
         if not found:
             raise LookupError(f"nothing on the shelf is about {topic}")
-        draft = notes.with_suffix(".draft")  # so that a retry never takes half of them for all
+        draft = notes.with_suffix(".draft")  # a retry never sees a partial file
         draft.parent.mkdir(exist_ok=True)
         draft.write_text("".join(f"{fact}\n" for fact in found), encoding="utf-8")
         run.attach(draft.replace(notes))

@@ -1,4 +1,4 @@
-"""Our records in S1's words: pure, one function for each of its tables."""
+"""Convert Outlast's records to the tables of S1; pure functions, one per table."""
 
 import json
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from outlast.core.run import RunRecord
 from outlast.core.state import RunStatus
 
 CRASH_RECOVERY: Final = "Scheduler crash recovery"
-"""The error of a run that was interrupted, whatever more our own record tells of it."""
+"""The error of an interrupted run, for every cause."""
 
 
 class JobStatus(StrEnum):
-    """What S1 says of a job; how it went is its JobRun's to say."""
+    """Status of a job in S1; the outcome is in its JobRun."""
 
     QUEUED = "QUEUED"  # waits, for its turn or for its time
     RUNNING = "RUNNING"  # was dispatched; `finished_at` says whether that is over
-    CANCELLED = "CANCELLED"  # somebody asked that it not run, or it never was to
+    CANCELLED = "CANCELLED"  # cancelled by a user, or skipped before it ran
 
 
 class JobRunStatus(StrEnum):
-    """How a run ended; one that has not has no status (S1's "pending")."""
+    """Outcome of a run; an open run has no status (S1's "pending")."""
 
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
@@ -33,7 +33,7 @@ class JobRunStatus(StrEnum):
 
 
 class DirectStatus(StrEnum):
-    """How a direct execution's reservation stands."""
+    """Status of the reservation of a direct execution."""
 
     ACTIVE = "ACTIVE"
     RELEASED = "RELEASED"

@@ -1,16 +1,16 @@
-"""The program that a story job runs: writes the story, and says on its output what it does."""
+"""The program that a story job runs: it writes the story and logs its steps on stdout."""
 
 import argparse
 import sys
 from pathlib import Path
 
 NO_NOTES = 3
-"""The exit code of a writer who has nothing to write about."""
+"""Exit code if there are no notes on the topic."""
 
 
 def main() -> int:
     asked = _arguments()
-    facts = [f"Nobody had ever told of {asked.title} before."]
+    facts = [f"This is the first story about {asked.title}."]
     if asked.notes is not None:
         facts = _read(asked.notes)
     if not facts:
@@ -26,7 +26,7 @@ def _read(notes: Path) -> list[str]:
 
 
 def _write(text: Path, title: str, pages: list[str]) -> None:
-    """The whole story or nothing: whoever is killed half-way leaves no half of it."""
+    """Write the story atomically: a killed program leaves no partial file."""
     text.parent.mkdir(exist_ok=True)
     draft = text.with_suffix(".draft")
     with draft.open("w", encoding="utf-8") as paper:

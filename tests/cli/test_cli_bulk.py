@@ -31,11 +31,11 @@ def test_what_was_retried_already_is_left_out(cli: Cli) -> None:
     cli.enqueue("broken", '{"user": "ada"}')
     for _ in range(2):
         cli.burst()
-        assert "1 jobs" in cli("retry", "type:broken", "--yes").stderr
+        assert "1 job: " in cli("retry", "type:broken", "--yes").stderr
 
     again = cli("retry", "type:broken", "--yes")
 
-    assert (again.exit_code, again.stderr) == (0, "no job fits\n")
+    assert (again.exit_code, again.stderr) == (0, "no matching jobs\n")
     assert len(cli.documents("jobs")) == 3
 
 
@@ -52,7 +52,7 @@ def test_finished_jobs_do_not_hide_one_to_cancel(cli: Cli, monkeypatch: pytest.M
     assert [job["id"] for job in cli.documents("jobs", "state:cancelled")] == [waits]
 
 
-def test_nobody_to_ask_is_said_with_what_to_do(cli: Cli) -> None:
+def test_a_confirmation_without_an_answer_names_the_option(cli: Cli) -> None:
     cli.enqueue("add", '{"left": 1}')
 
     for args in (["cancel", "type:add"], ["db", "prune", "--older-than", "1d"]):

@@ -23,10 +23,10 @@ def test_a_store_is_moved_and_says_where_to(cli: Cli) -> None:
 
     assert told.exit_code == 0, told.stderr
     assert "jobs                   2" in told.stdout
-    assert "has taken the place of" in told.stderr
+    assert "other.db replaces " in told.stderr
     where = (Path.cwd() / "other.db").resolve()
-    assert f"standing     moved: was moved to sqlite:///{where}" in cli.out("db", "status")
-    assert "standing     open" in cli.out("db", "status", "--url", other, app=None)
+    assert f"transfer     moved: was moved to sqlite:///{where}" in cli.out("db", "status")
+    assert "transfer     none" in cli.out("db", "status", "--url", other, app=None)
     refused = cli("enqueue", "add", '{"left": 2}')
     assert (refused.exit_code, refused.stderr.count("\n")) == (5, 1)
     assert f"was moved to sqlite:///{where}, for good; use that address" in refused.stderr
@@ -41,10 +41,10 @@ def test_twice_is_once_and_json_is_one_object(cli: Cli) -> None:
     again = cli("db", "copy", "--from", one, "--to", other)
 
     copied = json.loads(first.stdout)
-    assert copied["held"]["jobs"]["rows"] == 2
-    assert len(copied["held"]["jobs"]["digest"]) == 64
+    assert copied["digests"]["jobs"]["rows"] == 2
+    assert len(copied["digests"]["jobs"]["digest"]) == 64
     assert (again.exit_code, again.stdout) == (0, "")
-    assert "all was copied before" in again.stderr
+    assert "already copied" in again.stderr
 
 
 def test_bad_input_gets_one_clear_line(cli: Cli) -> None:

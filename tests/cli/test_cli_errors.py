@@ -9,16 +9,16 @@ from outlast.cli.worker import _address
 
 from .conftest import Cli
 
-NOBODY = "00000000-0000-7000-8000-000000000000"
+NO_JOB = "00000000-0000-7000-8000-000000000000"
 READS = [
-    ["jobs"], ["jobs", "--count"], ["show", NOBODY], ["logs", NOBODY], ["explain", NOBODY],
+    ["jobs"], ["jobs", "--count"], ["show", NO_JOB], ["logs", NO_JOB], ["explain", NO_JOB],
     ["queue", "ls"], ["queue", "order", "default"], ["template", "ls"], ["group", "ls"],
-    ["top", "--once"], ["doctor"], ["verify"], ["db", "status"], ["cancel", NOBODY],
-    ["retry", NOBODY], ["move", NOBODY, "front"], ["edit", NOBODY, "--priority", "1"],
+    ["top", "--once"], ["doctor"], ["verify"], ["db", "status"], ["cancel", NO_JOB],
+    ["retry", NO_JOB], ["move", NO_JOB, "front"], ["edit", NO_JOB, "--priority", "1"],
     ["db", "prune", "--older-than", "1d", "--yes"], ["queue", "pause", "default"],
-    ["group", "show", NOBODY], ["template", "rm", "none"],
+    ["group", "show", NO_JOB], ["template", "rm", "none"],
 ]  # fmt: skip
-ABOUT_ONE = [args for args in READS if NOBODY in args or args[-1] == "none"]
+ABOUT_ONE = [args for args in READS if NO_JOB in args or args[-1] == "none"]
 
 
 def one_line(result: object) -> str:
@@ -88,7 +88,7 @@ def test_a_bad_filter_is_named(cli: Cli, word: str) -> None:
         ("nowhere:app", "nowhere"),
         ("tasks", "module:attribute"),
         ("tasks:nothing", "apps in that module: app"),
-        (None, "which app?"),
+        (None, "no app given"),
     ],
 )
 def test_an_app_that_cannot_be_found_is_said(cli: Cli, app: str | None, says: str) -> None:
@@ -181,4 +181,4 @@ def test_worker_finds_its_app_where_the_others_do(
     nothing = cli("worker", app=None)
 
     assert nothing.exit_code == 2
-    assert "which app?" in nothing.output
+    assert "no app given" in nothing.output

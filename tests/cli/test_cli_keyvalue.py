@@ -1,4 +1,4 @@
-"""The command line on DynamoDB and etcd, as somebody new to them would use it."""
+"""The command line on DynamoDB and etcd, from an empty server on."""
 
 import os
 import re
@@ -62,7 +62,7 @@ def test_from_nothing_to_a_job_that_ran(
     seen = [run(*words, app=app) for words in (["jobs"], ["verify"], ["doctor"], ["db", "status"])]
 
     assert (made.exit_code, again.exit_code, enqueued.exit_code) == (0, 0, 0), enqueued.output
-    assert 'queue "default" has 1 due jobs and no worker' in lonely.output
+    assert 'queue "default" has 1 due job and no worker' in lonely.output
     assert worked.returncode == 0, worked.stderr
     assert not re.search("WARNING|ERROR|credentials", worked.stderr), worked.stderr
     assert [result.exit_code for result in seen] == [0, 0, 0, 0], [r.output for r in seen]
@@ -85,7 +85,7 @@ def test_table_that_is_missing_is_said_and_not_made(dynamodb: str) -> None:
 def test_there_is_no_sql_to_print(engine: str) -> None:
     line = refusal(run("db", "sql", "--url", DRIVERS[engine][1]), 2)
 
-    assert f"{engine} knows no SQL" in line
+    assert f"{engine} has no SQL schema" in line
     assert "outlast db migrate" in line
 
 

@@ -134,7 +134,7 @@ def test_a_missing_database_is_said(postgres: PostgresServer) -> None:
     assert "createdb" in line
 
 
-def test_an_option_nobody_knows_is_said(database: str) -> None:
+def test_an_unknown_option_is_refused(database: str) -> None:
     line = refusal(run("jobs", url=f"{database}?colour=red"), 5)
 
     assert "colour" in line
@@ -209,7 +209,9 @@ def test_a_missing_driver_is_said_with_the_command(database: str) -> None:
     assert line.endswith("pip install 'outlast[postgres]'")
 
 
-def test_doctor_names_who_holds_vacuum_back(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_the_session_that_blocks_vacuum(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run("db", "migrate", url=database)
     monkeypatch.setattr("outlast.store.postgres.health.LONG", 0)
 
@@ -228,7 +230,7 @@ def test_doctor_names_who_holds_vacuum_back(database: str, monkeypatch: pytest.M
     assert f"pg_terminate_backend({pid})" in result.stdout
 
 
-def test_doctor_names_a_slot_that_nobody_reads_and_what_was_prepared() -> None:
+def test_doctor_names_an_unread_slot_and_a_prepared_transaction() -> None:
     slot = vacuum_blocker_warning(("slot", "backup", "", "", "", 0))
     prepared = vacuum_blocker_warning(("prepared", "tx-7", "app", "", "", 3600))
 

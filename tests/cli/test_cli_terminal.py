@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from outlast.cli.dev import _seen
+from outlast.cli.dev import _modification_times
 
 from .conftest import APP, Cli
 
 CTRL_C = b"\x03"
 NARROW = 80
-PATIENCE = 120
+SILENCE_TIMEOUT_S = 120
 """Seconds of silence after which a command counts as stuck."""
 
 SLOW = """
@@ -41,7 +41,7 @@ class Terminal:
         pid, self._fd = pty.fork()
         if pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, NARROW, 0, 0))
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever started us may ignore it
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent process may ignore it
             os.environ.pop("NO_COLOR", None)
             os.environ.pop("COLUMNS", None)
             os.environ.update({"OUTLAST_APP": "tasks:app", "TERM": "xterm", **(env or {})})
@@ -65,12 +65,12 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
     def _read(self) -> bool:
-        if not select.select([self._fd], [], [], PATIENCE)[0]:
+        if not select.select([self._fd], [], [], SILENCE_TIMEOUT_S)[0]:
             os.kill(self._pid, 9)
             pytest.fail(f"it says nothing more: {self.text}")
         try:
             new = os.read(self._fd, 65536)
-        except OSError:  # as Linux says that nobody is there
+        except OSError:  # Linux reports a closed terminal so
             return False
         self.text += new.decode(errors="replace")
         return bool(new)
@@ -143,4 +143,4 @@ def test_dev_walks_past_environments_but_not_because_of_where_it_stands(cli: Cli
     for file in (here / "jobs.py", here / ".venv" / "lib" / "theirs.py"):
         file.touch()
 
-    assert set(_seen(here)) == {here / "jobs.py"}
+    assert set(_modification_times(here)) == {here / "jobs.py"}

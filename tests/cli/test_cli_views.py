@@ -59,8 +59,8 @@ def test_doctor_finds_a_queue_without_a_worker_and_code_without_a_type(cli: Cli)
     result = cli("doctor", app="other:app")
 
     assert result.exit_code == 1
-    assert 'FAIL  queue "default" has 1 due jobs and no worker' in result.stdout
-    assert 'warn  type "add" has no code here; 1 jobs wait' in result.stdout
+    assert 'FAIL  queue "default" has 1 due job and no worker' in result.stdout
+    assert 'warn  type "add" is not defined in this app; waiting: 1 job' in result.stdout
     assert "fix: outlast worker -q default" in result.stdout
     findings = [json.loads(line) for line in cli("doctor", "--json").stdout.splitlines()]
     assert {finding["check"] for finding in findings} >= {
@@ -131,7 +131,7 @@ def test_db_status_prune_and_sql(cli: Cli) -> None:
     assert "SQLite" in cli.out("db", "status")
     assert cli.out("db", "sql").startswith("-- What was asked")
     pruned = cli("db", "prune", "--older-than", "0s", "--yes")
-    assert "1 jobs are gone" in pruned.stderr
+    assert "1 job deleted" in pruned.stderr
     assert cli.documents("jobs") == []
 
 

@@ -1,4 +1,4 @@
-"""The daily brief as somebody would use it: the one command, what it leaves, and what it tells."""
+"""The daily brief end to end: the command, its files and its output."""
 
 import json
 import os

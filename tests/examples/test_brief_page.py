@@ -1,4 +1,4 @@
-"""The pages of the daily brief: readable, and never anybody else's markup."""
+"""The pages of the daily brief: readable, and without foreign markup."""
 
 import re
 from datetime import UTC, date, datetime, timedelta

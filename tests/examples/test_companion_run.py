@@ -1,4 +1,4 @@
-"""The companion as somebody would use it: run, run again, killed, and looked at."""
+"""The companion end to end: run, run again, killed, and inspected."""
 
 import os
 import re
@@ -56,7 +56,7 @@ def test_what_the_readme_shows_of_the_command_is_what_it_prints(world: tuple[Pat
     assert [line for line in shown.splitlines() if line not in told.splitlines()] == []
 
 
-def test_run_again_it_tells_nobody_anything_twice(world: tuple[Path, str]) -> None:
+def test_a_second_run_sends_no_message_again(world: tuple[Path, str]) -> None:
     home, _ = world
     before = Chat(home / "chat").calls()
 

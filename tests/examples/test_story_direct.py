@@ -15,7 +15,7 @@ from outlast.testing.harness import Harness
 from story_studio import queries, words
 from story_studio.studio import QUEUE, Studio
 
-PATIENCE = 120.0
+TIMEOUT_S = 120.0
 
 
 @pytest.fixture
@@ -32,10 +32,10 @@ def outlast_app(studio: Studio) -> Outlast:
 async def asking(
     studio: Studio, title: str, **params: Any
 ) -> AsyncIterator[asyncio.Task[Handle[Any]]]:
-    """Somebody who asks for a story at once, from the moment on that the queue is theirs."""
+    """Request a direct run; the block starts when its reservation is stored."""
     call = asyncio.create_task(studio.story.options(request="the boss").run_now(title, **params))
-    async with asyncio.timeout(PATIENCE):
-        while not await queries.reserved(studio):  # noqa: ASYNC110 - nobody tells that
+    async with asyncio.timeout(TIMEOUT_S):
+        while not await queries.reserved(studio):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.005)
     try:
         yield call

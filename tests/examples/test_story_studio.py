@@ -1,4 +1,4 @@
-"""The story studio as somebody would use it, with S1's settings to the letter."""
+"""The story studio end to end, with the settings of S1."""
 
 import json
 import os

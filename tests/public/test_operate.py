@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.cli.worker import command
+from outlast.cli.worker import worker_command
 
 FOLDER = Path(__file__).parents[2] / "docs" / "operate"
 BLOCKS = [
@@ -54,7 +54,7 @@ def test_command_is_understood(line: str) -> None:
     program, subcommand, *args = shlex.split(line, comments=True)
 
     assert (program, subcommand) == ("outlast", "worker")
-    assert command.make_context("worker", args).params["app"] == "tasks:app"
+    assert worker_command.make_context("worker", args).params["app"] == "tasks:app"
 
 
 def test_there_are_blocks_and_commands() -> None:

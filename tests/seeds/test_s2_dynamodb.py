@@ -63,7 +63,10 @@ async def test_scheduled_for_is_the_time_of_the_key_after_every_retry(
 
         assert item["SK"] == f"scheduled#{item['scheduled_for']}#{handle.id}"
         assert item["scheduled_for"] == text_of(clock.now() + delay * MINUTE)
-        assert (item["status"], "nobody called zoe" in item["last_error"]) == ("failed", True)
+        assert (item["status"], "user zoe is not in the directory" in item["last_error"]) == (
+            "failed",
+            True,
+        )
         clock.advance(delay * MINUTE)
     await drain(friend.app)
 

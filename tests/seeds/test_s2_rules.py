@@ -184,4 +184,4 @@ async def test_the_dead_letter_of_a_companion_is_kept(tmp_path: Path) -> None:
 
     assert (gone, kept.state) == (0, "dead_letter")
     assert len(runs) == 5
-    assert all("nobody called zoe" in (run.error or "") for run in runs)
+    assert all("user zoe is not in the directory" in (run.error or "") for run in runs)

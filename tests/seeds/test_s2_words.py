@@ -110,7 +110,7 @@ async def test_six_jobs_show_the_six_words(
         "cancelled",
     ]
     assert found[Status.DEAD_LETTER].attempts == 2
-    assert "nobody called zoe" in str(found[Status.DEAD_LETTER].last_error)
+    assert "user zoe is not in the directory" in str(found[Status.DEAD_LETTER].last_error)
     locked = {word: each.locked_by for word, each in found.items() if each.locked_by}
     assert locked == {Status.IN_PROGRESS: companion.app.worker().holder.instance_id}
 

@@ -151,7 +151,7 @@ def test_an_unknown_id_fails_and_names_the_marker(project: Project) -> None:
 
     assert code == 1
     assert err == (
-        "requirements: tests/seeds/test_s1_queue.py:3: S1-9.z is in no table; mend the marker\n"
+        "requirements: tests/seeds/test_s1_queue.py:3: S1-9.z is in no table; fix the marker\n"
     )
 
 
@@ -283,7 +283,7 @@ def test_options_narrow_the_report(project: Project) -> None:
     assert list(project.states("--section", "S1-2.1", "--open")) == ["S1-2.1.c"]
 
 
-def test_a_section_nobody_has_fails(project: Project) -> None:
+def test_an_unknown_section_fails(project: Project) -> None:
     code, _, err = project.run("--section", "S7-1")
 
     assert code == 1

@@ -1,4 +1,4 @@
-"""Tests of one file that share what is dear are run by one process, however many there are."""
+"""Tests of one file that share an expensive fixture run in one process."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import pytest
 def test_tests_that_belong_together_stay_together(
     request: pytest.FixtureRequest, worker_id: str
 ) -> None:
-    """Whoever distributes them reads it in their names; a version of his that does not is wrong."""
-    is_told = request.node.nodeid.endswith(f"@{request.path.name}")
+    """xdist reads the group from the node id; versions that do not are not supported."""
+    has_group = request.node.nodeid.endswith(f"@{request.path.name}")
 
-    assert is_told or worker_id == "master"
+    assert has_group or worker_id == "master"

@@ -24,16 +24,16 @@ class Client(Protocol):
 
 
 class Side(Protocol):
-    """What each module offers."""
+    """Interface of each module."""
 
     IS_LEFT: str
-    """SQL: whether anything is not finished yet."""
+    """SQL query: are there unfinished jobs?"""
 
     FINISH: str | None
     """SQL that ends all that waits, where draining it would take too long; None: drain it."""
 
     COMMAND: Sequence[str] | None
-    """What starts a worker, if it is not `work` in a process of its own."""
+    """Command that starts a worker, if it is not `work` in a separate process."""
 
     def install(self, url: str) -> None: ...
 

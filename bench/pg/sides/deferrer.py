@@ -1,4 +1,4 @@
-"""procrastinate: psycopg, thirty jobs at a time, woken by NOTIFY; it keeps what is finished."""
+"""procrastinate: psycopg, 30 jobs at a time, woken by NOTIFY; keeps finished jobs."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Outlast: the embedded worker and the typed API, as a user has them."""
+"""Outlast: the embedded worker and the public API."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +16,7 @@ MANY = 1_000
 
 
 def make(url: str | Store) -> tuple[Outlast, JobType[[float], None]]:
-    """The app, and its one job type."""
+    """Return the app and its job type."""
     app = Outlast(url)
 
     @app.job

@@ -1,4 +1,4 @@
-"""pgqueuer at its best here: asyncpg, 500 jobs at a time, every table logged."""
+"""pgqueuer with its best settings here: asyncpg, 500 jobs at a time, logged tables."""
 
 import struct
 from collections.abc import AsyncIterator

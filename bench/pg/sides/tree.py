@@ -1,4 +1,4 @@
-"""Outlast as `outlast worker` runs it: the same but for the processes."""
+"""Outlast as `outlast worker` with its processes."""
 
 import sys
 

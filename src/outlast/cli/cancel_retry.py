@@ -1,4 +1,4 @@
-"""`outlast cancel` and `outlast retry`: one job, or many, seen and counted before."""
+"""`outlast cancel` and `outlast retry`: one job by id, or all jobs that match filters."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from outlast.cli.command import CommandContext, Exit, verb
+from outlast.cli.command import CommandContext, Exit, command
 from outlast.cli.confirm import confirm
 from outlast.cli.job_filter import is_filter, parse
 from outlast.cli.job_search import search_jobs
+from outlast.cli.output import count
 from outlast.cli.show import find
 from outlast.clock import SystemClock
 from outlast.core.job import Job
@@ -20,104 +21,111 @@ from outlast.errors import CallerError, InvalidArgument
 
 JobAction = Callable[[Job], Awaitable[Any]]
 
-SHOWN = 5
+KINDS_SHOWN = 5
+"""How many combinations of type and state the confirmation lists."""
+
 UNFINISHED = frozenset(State) - FINAL
 
 
-@verb("cancel")
+@command("cancel")
 @click.argument("which", nargs=-1, required=True)
-@click.option("--reason", help="Why; it is kept with the job.")
+@click.option("--reason", help="Why; stored with the job.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 async def cancel(
-    desk: CommandContext, /, which: tuple[str, ...], reason: str | None, yes: bool
+    ctx: CommandContext, /, which: tuple[str, ...], reason: str | None, yes: bool
 ) -> int:
-    """Cancel the job of that id, or every unfinished job that fits the filters.
+    """Cancel jobs by id, or every unfinished job that matches the filters.
 
-    What waits will not run; what runs is asked to stop.
+    A waiting job never runs. A running job is asked to stop.
     """
 
-    async def one(job: Job) -> str:
-        return await desk.app.cancel(job.id, reason)
+    async def cancel_one(job: Job) -> str:
+        return await ctx.app.cancel(job.id, reason)
 
     if not any(map(is_filter, which)):
-        return await _named(desk, which, one)
-    jobs = await _fitting(desk, which, among=UNFINISHED, default=UNFINISHED)
-    return await _all(desk, jobs, one, "cancel", yes=yes)
+        return await _apply_to_ids(ctx, which, cancel_one)
+    jobs = await _find_matches(ctx, which, among=UNFINISHED, default=UNFINISHED)
+    return await _apply_to_all(ctx, jobs, cancel_one, ("cancel", "cancelled"), yes=yes)
 
 
-@verb("retry")
+@command("retry")
 @click.argument("which", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-async def retry(desk: CommandContext, /, which: tuple[str, ...], yes: bool) -> int:
-    """Run a job again as a new, linked job; or every finished one that fits the filters.
+async def retry(ctx: CommandContext, /, which: tuple[str, ...], yes: bool) -> int:
+    """Retry finished jobs, by id or by filters; each retry is a new job linked to the old one.
 
-    With filters and no state: only dead letters are meant. What was retried already is left out.
+    Filters without a state select dead letters only. Jobs that already have a retry are skipped.
     """
 
-    async def one(job: Job) -> str:
-        return (await desk.app.retry(job.id)).id
+    async def retry_one(job: Job) -> str:
+        return (await ctx.app.retry(job.id)).id
 
     if not any(map(is_filter, which)):
-        return await _named(desk, which, one)
-    jobs = await _fitting(desk, which, among=RETRYABLE, default=frozenset({State.DEAD_LETTER}))
-    last = [job for job in jobs if await _is_last(desk, job)]
-    return await _all(desk, last, one, "retry", yes=yes)
+        return await _apply_to_ids(ctx, which, retry_one)
+    jobs = await _find_matches(ctx, which, among=RETRYABLE, default=frozenset({State.DEAD_LETTER}))
+    last = [job for job in jobs if await _is_last_of_chain(ctx, job)]
+    return await _apply_to_all(ctx, last, retry_one, ("retry", "retried"), yes=yes)
 
 
-async def _is_last(desk: CommandContext, job: Job) -> bool:
-    chain = await desk.app.store.chain(job.id)
+async def _is_last_of_chain(ctx: CommandContext, job: Job) -> bool:
+    chain = await ctx.app.store.chain(job.id)
     return bool(chain) and chain[-1].id == job.id
 
 
-async def _named(desk: CommandContext, ids: tuple[str, ...], act: JobAction) -> int:
+async def _apply_to_ids(ctx: CommandContext, ids: tuple[str, ...], action: JobAction) -> int:
     for text in ids:
-        job = await find(desk, text)
-        _tell(desk, job, await act(job))
+        job = await find(ctx, text)
+        _print_answer(ctx, job, await action(job))
     return Exit.OK
 
 
-async def _fitting(
-    desk: CommandContext,
+async def _find_matches(
+    ctx: CommandContext,
     words: tuple[str, ...],
     *,
     among: frozenset[State],
     default: frozenset[State],
 ) -> list[Job]:
-    """Who fits, of those states only: the store looks at nobody else."""
+    """Return the jobs that match, restricted to the states in `among`.
+
+    The store applies the restriction, so jobs in other states are not read.
+    """
     if not all(map(is_filter, words)):
-        raise InvalidArgument("ids and filters were mixed; give the one or the other")
+        raise InvalidArgument("ids and filters cannot be mixed; give either ids or filters")
     wanted = parse(words, now=SystemClock().now())
     wanted.store = replace(wanted.store, states=among & (wanted.store.states or default))
-    return [job async for job in search_jobs(desk.app.store, wanted, desk.out)]
+    return [job async for job in search_jobs(ctx.app.store, wanted, ctx.out)]
 
 
-def _agreed(desk: CommandContext, jobs: list[Job], does: str, *, yes: bool) -> bool:
-    kinds = Counter(f"{job.type} {job.state}" for job in jobs).most_common(SHOWN)
-    desk.out.message(f"{len(jobs):,} jobs: {', '.join(f'{n:,} {kind}' for kind, n in kinds)}")
-    return yes or confirm(f"{does} all {len(jobs):,}?")
+def _is_confirmed(ctx: CommandContext, jobs: list[Job], verb: str, *, yes: bool) -> bool:
+    kinds = Counter(f"{job.type} {job.state}" for job in jobs).most_common(KINDS_SHOWN)
+    summary = ", ".join(f"{n:,} {kind}" for kind, n in kinds)
+    ctx.out.message(f"{count(len(jobs), 'job')}: {summary}")
+    return yes or confirm(f"{verb} {count(len(jobs), 'job')}?")
 
 
-async def _all(
-    desk: CommandContext, jobs: list[Job], act: JobAction, does: str, *, yes: bool
+async def _apply_to_all(
+    ctx: CommandContext, jobs: list[Job], action: JobAction, words: tuple[str, str], *, yes: bool
 ) -> int:
-    if not jobs or not _agreed(desk, jobs, does, yes=yes):
-        desk.out.message("nothing was changed" if jobs else "no job fits")
+    verb, participle = words
+    if not jobs or not _is_confirmed(ctx, jobs, verb, yes=yes):
+        ctx.out.message("nothing changed" if jobs else "no matching jobs")
         return Exit.OK
     refused = 0
-    with desk.out.progress(does, len(jobs)) as advance:
+    with ctx.out.progress(verb, len(jobs)) as advance:
         for job in jobs:
             try:
-                _tell(desk, job, await act(job))
-            except CallerError as error:  # it moved on meanwhile
+                _print_answer(ctx, job, await action(job))
+            except CallerError as error:  # the job changed its state since the search
                 refused += 1
-                desk.out.message(str(error))
+                ctx.out.message(str(error))
             advance()
-    desk.out.message(f"{does}: {len(jobs) - refused:,} done, {refused:,} not")
+    ctx.out.message(f"{len(jobs) - refused:,} {participle}, {refused:,} refused")
     return Exit.REFUSED if refused else Exit.OK
 
 
-def _tell(desk: CommandContext, job: Job, answer: object) -> None:
-    if desk.out.as_json:
-        desk.out.record({"id": job.id, "answer": str(answer)})
+def _print_answer(ctx: CommandContext, job: Job, answer: object) -> None:
+    if ctx.out.as_json:
+        ctx.out.record({"id": job.id, "answer": str(answer)})
     else:
-        desk.out.line(f"{job.id}  {answer}")
+        ctx.out.line(f"{job.id}  {answer}")

@@ -1,4 +1,4 @@
-"""What every command shares: finding the app, one line for an error, an exit code for each kind."""
+"""Command wrapper: resolves the app, maps errors to exit codes and prints them as one line."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ import click
 
 from outlast.app import Outlast
 from outlast.cli.app_loader import load_app
-from outlast.cli.output import Output
+from outlast.cli.output import CommandOutput
 from outlast.cli.target import Target, find
 from outlast.errors import (
     CallerError,
@@ -31,20 +31,20 @@ from outlast.store.open import without_password
 
 
 class Exit(IntEnum):
-    """What a script can tell from how a command ended."""
+    """Exit codes of the command line."""
 
     OK = 0
-    FAILED = 1  # the work failed, or a check found something
-    USAGE = 2  # the command cannot be understood, or names no app
+    FAILED = 1  # the job failed, or a check found a problem
+    USAGE = 2  # invalid arguments, or no app given
     NOT_FOUND = 3  # no such job, queue, type, template or group
-    REFUSED = 4  # its state does not allow that
-    UNREACHABLE = 5  # the store is missing, broken, foreign or full
-    TRY_AGAIN = 75  # try again: somebody else has it now
-    INTERRUPTED = 130  # by Ctrl-C, as shells say it
+    REFUSED = 4  # the object's state does not allow the operation
+    UNREACHABLE = 5  # the store is missing, damaged, full, or not an Outlast store
+    TRY_AGAIN = 75  # the store or the job is busy (EX_TEMPFAIL)
+    INTERRUPTED = 130  # Ctrl-C: 128 + SIGINT
 
 
 CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
-    (LookupError, Exit.NOT_FOUND),  # as every error of ours is that says so
+    (LookupError, Exit.NOT_FOUND),  # base class of every "not found" error
     (JobNotSucceeded, Exit.FAILED),
     (WaitTimeout, Exit.TRY_AGAIN),
     (StoreBusy, Exit.TRY_AGAIN),
@@ -56,26 +56,27 @@ CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (CallerError, Exit.REFUSED),
     (OutlastError, Exit.UNREACHABLE),
 )
-"""The first that fits counts."""
+"""Exit code per error class; the first match wins."""
 
 
 class CommandContext:
-    """What a command works with: the app it is about, and where its words go."""
+    """What a command works with: the target, the app and the output."""
 
-    def __init__(self, where: Target, out: Output) -> None:
+    def __init__(self, where: Target, out: CommandOutput) -> None:
         self.where = where
         self.out = out
         self.app: Outlast = _app(where)
 
     @property
     def knows_types(self) -> bool:
-        """Whether there is an app with its code, not only the address of a store."""
+        """Whether an app was given, not only the URL of a store."""
         return self.where.app is not None
 
     def require_types(self) -> None:
+        """Raise InvalidType if only a store was given, so job types are unknown."""
         if not self.knows_types:
             raise InvalidType(
-                "this needs the app with its job types, not only a store; give --app "
+                "this command needs an app with its job types, not only a store; give --app "
                 "module:attribute, or set OUTLAST_APP"
             )
 
@@ -83,8 +84,13 @@ class CommandContext:
 Step = Callable[..., Awaitable[int | None]]
 
 
-def verb(name: str, *, creates: bool = False) -> Callable[[Step], click.Command]:
-    """A command out of `async def step(desk, **options)`; `creates`: the store may be new."""
+def command(name: str, *, creates: bool = False) -> Callable[[Step], click.Command]:
+    """Make a click command out of `async def step(ctx, **options)`.
+
+    Args:
+        name: Name of the command.
+        creates: The command may create the store. Otherwise a missing store is an error.
+    """
 
     def decorate(step: Step) -> click.Command:
         @wraps(step)
@@ -92,32 +98,34 @@ def verb(name: str, *, creates: bool = False) -> Callable[[Step], click.Command]
             app: str | None, url: str | None, as_json: bool, plain: bool, **options: Any
         ) -> None:
             with exit_on_error():
-                desk = CommandContext(find(app, url), Output(as_json=as_json, plain=plain))
-                sys.exit(asyncio.run(_at(desk, step, options, creates=creates)) or Exit.OK)
+                ctx = CommandContext(find(app, url), CommandOutput(as_json=as_json, plain=plain))
+                sys.exit(asyncio.run(_at(ctx, step, options, creates=creates)) or Exit.OK)
 
-        command: click.Command = click.command(name)(_common(run))
-        return command
+        made: click.Command = click.command(name)(_common(run))
+        return made
 
     return decorate
 
 
-class exit_on_error:  # noqa: N801 - reads as what it does
-    """An error of ours ends the command with one line and its code, never with a traceback."""
+class exit_on_error:  # noqa: N801 - a context manager, named as a function
+    """Exit with one line on stderr and the exit code of the error, without a traceback."""
 
     def __enter__(self) -> None:
-        pass
+        """Do nothing."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Print the error and exit; errors of other libraries pass through."""
         if isinstance(error, OutlastError):
             fail(" ".join(str(error).split()), _code(error))
         if isinstance(error, KeyboardInterrupt):
             fail("interrupted", Exit.INTERRUPTED)
-        if isinstance(error, BrokenPipeError):  # as of `outlast jobs | head`
+        if isinstance(error, BrokenPipeError):  # `outlast jobs | head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(Exit.OK)
 
 
 def fail(why: str, code: Exit) -> NoReturn:
+    """Print `why` on stderr and exit with `code`."""
     click.echo(f"outlast: {why}", err=True)
     sys.exit(code)
 
@@ -127,15 +135,15 @@ def _code(error: OutlastError) -> Exit:
 
 
 async def _at(
-    desk: CommandContext, step: Step, options: dict[str, Any], *, creates: bool
+    ctx: CommandContext, step: Step, options: dict[str, Any], *, creates: bool
 ) -> int | None:
-    if not creates and not desk.app.store.exists():
+    if not creates and not ctx.app.store.exists():
         raise StoreMissing(
-            f"there is no store at {without_password(desk.app.url)}; create it: outlast db "
-            "migrate, or name another with --url"
+            f"there is no store at {without_password(ctx.app.url)}; create it with `outlast db "
+            "migrate`, or name another one with --url"
         )
-    async with desk.app:
-        return await step(desk, **options)
+    async with ctx.app:
+        return await step(ctx, **options)
 
 
 def _app(where: Target) -> Outlast:
@@ -144,16 +152,18 @@ def _app(where: Target) -> Outlast:
     if where.url is not None:
         return Outlast(where.url.value)
     raise InvalidType(
-        "which app? give --app module:attribute (or --url for a store alone), set OUTLAST_APP, "
+        "no app given; use --app module:attribute (or --url for a store alone), set OUTLAST_APP, "
         'or write app = "module:attribute" under [tool.outlast] in pyproject.toml'
     )
 
 
 def _common(function: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        click.option("--plain", is_flag=True, help="No colour, no lines, no progress."),
-        click.option("--json", "as_json", is_flag=True, help="JSON on stdout, one object a line."),
-        click.option("--url", help="A store alone, such as sqlite:///jobs.db."),
+        click.option("--plain", is_flag=True, help="No colours and no progress bar."),
+        click.option(
+            "--json", "as_json", is_flag=True, help="JSON on stdout, one object per line."
+        ),
+        click.option("--url", help="URL of a store, without an app: sqlite:///jobs.db."),
         click.option("-a", "--app", help="The app, as module:attribute."),
     ):
         function = option(function)

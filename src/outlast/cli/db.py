@@ -1,11 +1,11 @@
-"""`outlast db`: the store itself."""
+"""`outlast db`: create, inspect and prune the store."""
 
 import click
 
-from outlast.cli.command import CommandContext, exit_on_error, verb
+from outlast.cli.command import CommandContext, command, exit_on_error
 from outlast.cli.confirm import confirm
-from outlast.cli.db_copy import command as copy
-from outlast.cli.output import Output
+from outlast.cli.db_copy import db_copy_command
+from outlast.cli.output import CommandOutput, count
 from outlast.cli.target import Target, find
 from outlast.core.duration import parse_duration
 from outlast.errors import InvalidArgument
@@ -15,97 +15,96 @@ from outlast.store.open import KEYVALUE, POSTGRES
 
 
 @click.group("db")
-def command() -> None:
-    """Create, look at and prune the store."""
+def db_group() -> None:
+    """Create, inspect, copy and prune the store."""
 
 
-@verb("migrate", creates=True)
-async def migrate(desk: CommandContext, /) -> None:
-    """Create the store, or bring its schema up to date; harmless when it is."""
-    if isinstance(desk.app.store, Migratable):
-        await desk.app.store.migrate()
-    await _status(desk)
+@command("migrate", creates=True)
+async def migrate(ctx: CommandContext, /) -> None:
+    """Create the store, or bring its schema up to date. Idempotent."""
+    if isinstance(ctx.app.store, Migratable):
+        await ctx.app.store.migrate()
+    await _status(ctx)
 
 
-@verb("status")
-async def status(desk: CommandContext, /) -> None:
-    """Address, schema version, size."""
-    await _status(desk)
+@command("status")
+async def status(ctx: CommandContext, /) -> None:
+    """Show the address, the schema version and the size of the store."""
+    await _status(ctx)
 
 
-@verb("prune")
-@click.option("--older-than", required=True, help="Jobs that ended so long ago, such as 30d.")
+@command("prune")
+@click.option("--older-than", required=True, help="Age of the finished jobs, such as 30d.")
 @click.option("--batch", type=click.IntRange(1, 10_000), default=500, show_default=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-async def prune(desk: CommandContext, /, older_than: str, batch: int, yes: bool) -> None:
-    """Delete finished jobs with their runs and events; dead letters, keys and slots stay."""
+async def prune(ctx: CommandContext, /, older_than: str, batch: int, yes: bool) -> None:
+    """Delete finished jobs with their runs and events; keep dead letters, keys and slots."""
     try:
         span = parse_duration(older_than, what="--older-than")
     except ValueError as error:
         raise InvalidArgument(str(error)) from error
-    if not yes and not confirm(f"delete what ended more than {older_than} ago?"):
+    if not yes and not confirm(f"delete jobs that finished more than {older_than} ago?"):
         return
-    gone = 0
-    with desk.out.progress("prune", None) as advance:
-        while some := await desk.app.store.prune(older_than=span, limit=batch):
-            gone += some
+    deleted = 0
+    with ctx.out.progress("prune", None) as advance:
+        while some := await ctx.app.store.prune(older_than=span, limit=batch):
+            deleted += some
             advance(some)
-    desk.out.message(f"{gone:,} jobs are gone")
+    ctx.out.message(f"{count(deleted, 'job')} deleted")
 
 
-def _describe_status(footing: TransferStatus) -> str:
+def _describe_status(transfer: TransferStatus) -> str:
     other = {
         TransferStage.FILLING: "is being filled from",
-        TransferStage.READY: "is ready to take the place of",
+        TransferStage.READY: "is ready to replace",
         TransferStage.SEALED: "is being moved to",
         TransferStage.MOVED: "was moved to",
     }
-    if footing.stage is TransferStage.OPEN:
-        return "open"
-    return f"{footing.stage}: {other[footing.stage]} {footing.other}"
+    if transfer.stage is TransferStage.OPEN:
+        return "none"
+    return f"{transfer.stage}: {other[transfer.stage]} {transfer.other}"
 
 
 for each in (migrate, status, prune):
-    command.add_command(each)
+    db_group.add_command(each)
 
 
-command.add_command(copy)
+db_group.add_command(db_copy_command)
 
 
-@command.command("sql")
+@db_group.command("sql")
 @click.option("-a", "--app", help="The app, as module:attribute.")
-@click.option("--url", help="A store alone, such as postgresql://user@host/database.")
+@click.option("--url", help="URL of a store, without an app: postgresql://user@host/database.")
 def sql(app: str | None, url: str | None) -> None:
-    """Print the SQL that makes the schema; it goes to stdout and nothing else does.
+    """Print the SQL that creates the schema, for the store of the app or the URL.
 
-    For the store of that app or URL; without one, for a SQLite file.
+    Without an app or a URL it prints the schema for SQLite.
     """
     with exit_on_error():
         click.echo(_script(find(app, url)), nl=False)
 
 
 def _script(where: Target) -> str:
-    """What an owner can give to `sqlite3` or `psql`."""
-    url = None if where == Target(None, None) else CommandContext(where, Output()).app.url
+    """Return the schema as a script for `sqlite3` or `psql`."""
+    url = None if where == Target(None, None) else CommandContext(where, CommandOutput()).app.url
     if url is not None and url.startswith(POSTGRES):
-        from outlast.store.postgres.migrate import script  # noqa: PLC0415 - an adapter's own
+        from outlast.store.postgres.migrate import script  # noqa: PLC0415 - needs its driver
 
         return script(url)
     if url is not None and url.startswith(KEYVALUE):
         raise InvalidArgument(
-            f"{url.partition(':')[0]} knows no SQL, so there is none to print; "
-            "`outlast db migrate` makes all that is needed"
+            f"{url.partition(':')[0]} has no SQL schema; create the store with `outlast db migrate`"
         )
-    from outlast.store.sqlite.migrate import migrations  # noqa: PLC0415 - an adapter's own
+    from outlast.store.sqlite.migrate import migrations  # noqa: PLC0415 - one store's own module
 
     return "".join(f"{text}\n" for _, text in sorted(migrations().items()))
 
 
-async def _status(desk: CommandContext) -> None:
-    footing = await desk.app.store.transfer_status()
-    facts = {**await desk.app.store.describe(), "standing": _describe_status(footing)}
-    if desk.out.as_json:
-        desk.out.record(facts)
+async def _status(ctx: CommandContext) -> None:
+    transfer = await ctx.app.store.transfer_status()
+    facts = {**await ctx.app.store.describe(), "transfer": _describe_status(transfer)}
+    if ctx.out.as_json:
+        ctx.out.record(facts)
         return
     for name, value in facts.items():
-        desk.out.line(f"{name:<12} {value}")
+        ctx.out.line(f"{name:<12} {value}")

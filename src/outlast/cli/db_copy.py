@@ -1,4 +1,4 @@
-"""`outlast db copy`: everything from one store to another, while one of them works."""
+"""`outlast db copy`: transfer a system to another store."""
 
 import asyncio
 import secrets
@@ -12,7 +12,7 @@ from typing import Self
 import click
 
 from outlast.cli.command import Exit, exit_on_error
-from outlast.cli.output import Output
+from outlast.cli.output import CommandOutput
 from outlast.cli.progress import Advance
 from outlast.clock import SystemClock
 from outlast.core.duration import parse_duration
@@ -22,31 +22,32 @@ from outlast.store.contract import Store
 from outlast.store.open import open_store
 from outlast.transfer import CopyResult, StoreCopy, address_of
 
-MOST_GRACE = timedelta(hours=24)
+MAX_GRACE = timedelta(hours=24)
 
 
 @click.command("copy")
-@click.option("--from", "from_url", required=True, help="The store that works now.")
-@click.option("--to", "to_url", required=True, help="The one to take its place; it is empty.")
+@click.option("--from", "from_url", required=True, help="URL of the store in use.")
+@click.option("--to", "to_url", required=True, help="URL of the empty store that replaces it.")
 @click.option(
     "--grace",
     default="30s",
     show_default=True,
-    help="How long running jobs may take to end before they are handed back.",
+    help="How long running jobs may take to end before they are released.",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout, one object.")
-@click.option("--plain", is_flag=True, help="No colour, no lines, no progress.")
-def command(from_url: str, to_url: str, grace: str, as_json: bool, plain: bool) -> None:
-    """Move everything into another store, with order, history, keys and schedules as they are.
+@click.option("--plain", is_flag=True, help="No colours and no progress bar.")
+def db_copy_command(from_url: str, to_url: str, grace: str, as_json: bool, plain: bool) -> None:
+    """Transfer everything to another store: order, history, keys and schedules are preserved.
 
-    The source works on while its history is copied; then both wait for a moment. Killed at any
-    step, exactly one of them takes work; the same command again goes on from there.
+    The source stays in use while its history is copied. Then it is sealed for a moment, and the
+    target replaces it. If the command is killed, exactly one of the two stores accepts work; run
+    it again to resume.
     """
     with exit_on_error():
-        out = Output(as_json=as_json, plain=plain)
+        out = CommandOutput(as_json=as_json, plain=plain)
         span = _grace(grace)
         if address_of(from_url) == address_of(to_url):
-            raise InvalidArgument("--from and --to name the same store; name two")
+            raise InvalidArgument("--from and --to name the same store; give two different URLs")
         asyncio.run(_copy(out, from_url, to_url, span))
         sys.exit(Exit.OK)
 
@@ -56,12 +57,12 @@ def _grace(text: str) -> timedelta:
         span = parse_duration(text, what="--grace")
     except ValueError as error:
         raise InvalidArgument(str(error)) from error
-    if span > MOST_GRACE:
-        raise InvalidArgument(f"--grace is {text}; it can be at most 24h")
+    if span > MAX_GRACE:
+        raise InvalidArgument(f"--grace is {text}; give at most 24h")
     return span
 
 
-async def _copy(out: Output, from_url: str, to_url: str, grace: timedelta) -> None:
+async def _copy(out: CommandOutput, from_url: str, to_url: str, grace: timedelta) -> None:
     ids = Ids(SystemClock().now, secrets.randbits)
     async with _opened(from_url) as source, _opened(to_url, creates=True) as target:
         with StepProgress(out) as progress:
@@ -74,7 +75,7 @@ async def _copy(out: Output, from_url: str, to_url: str, grace: timedelta) -> No
                 grace=grace,
                 progress=progress,
             ).run()
-    _tell(out, copied, to_url)
+    _report(out, copied, to_url)
 
 
 @asynccontextmanager
@@ -90,9 +91,9 @@ async def _opened(url: str, *, creates: bool = False) -> AsyncIterator[Store]:
 
 
 class StepProgress:
-    """A bar for each step, one after the other."""
+    """Shows the steps of a transfer as consecutive progress bars."""
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: CommandOutput) -> None:
         self._out = out
         self._step: str | None = None
         self._shown = ExitStack()
@@ -105,6 +106,7 @@ class StepProgress:
         self._shown.close()
 
     def __call__(self, step: str, more: int) -> None:
+        """Report `more` items of `step`; a new step starts a new bar."""
         if step != self._step:
             self._shown.close()
             self._step = step
@@ -113,9 +115,9 @@ class StepProgress:
             self._advance(more)
 
 
-def _tell(out: Output, copied: CopyResult | None, to_url: str) -> None:
+def _report(out: CommandOutput, copied: CopyResult | None, to_url: str) -> None:
     if copied is None:
-        out.message(f"all was copied before; {address_of(to_url)} takes work now")
+        out.message(f"already copied; {address_of(to_url)} is in use")
         return
     if out.as_json:
         out.record(asdict(copied))
@@ -123,6 +125,6 @@ def _tell(out: Output, copied: CopyResult | None, to_url: str) -> None:
         for kind, held in copied.digests.items():
             out.line(f"{kind:<13} {held.rows:>10,}  {held.digest[:16]}")
     out.message(
-        f"{copied.target} has taken the place of {copied.source}: compared and verified, in "
-        f"{copied.seconds:.1f} s, of which {copied.sealed_for:.1f} s without work"
+        f"{copied.target} replaces {copied.source}: copied, compared and verified in "
+        f"{copied.seconds:.1f} s, sealed for {copied.sealed_for:.1f} s"
     )

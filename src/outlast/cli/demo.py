@@ -1,4 +1,4 @@
-"""`outlast demo`: a short tour, on a store of its own."""
+"""`outlast demo`: a short tour in a temporary store."""
 
 import asyncio
 import os
@@ -14,12 +14,12 @@ from outlast.cli.command import Exit, fail
 
 
 @click.command("demo")
-@click.option("--script", is_flag=True, help="Plain text, no terminal needed; exit 0 if all is so.")
-@click.option("--keep", is_flag=True, help="Leave the store and the workers' logs behind.")
-def command(script: bool, keep: bool) -> None:
-    """Show real jobs, three real workers and a real kill; every line is checked before it is said.
+@click.option("--script", is_flag=True, help="Plain text, without colours.")
+@click.option("--keep", is_flag=True, help="Keep the store and the logs of the workers.")
+def demo_command(script: bool, keep: bool) -> None:
+    """Run real jobs on three workers and kill one; every claim is verified before it is printed.
 
-    It takes some seconds, and leaves nothing behind.
+    It takes a few seconds and removes its files. Exit 0: every claim held. Exit 1: one did not.
     """
     with ExitStack() as closing:
         folder = (
@@ -30,19 +30,19 @@ def command(script: bool, keep: bool) -> None:
 
 def _run(folder: Path, *, script: bool, keep: bool) -> Exit:
     url = f"sqlite:///{folder / 'demo.db'}"
-    os.environ["OUTLAST_DEMO_URL"] = url  # before the app is loaded, which reads it
-    from outlast.demo.tour import ClaimFailed, Tour  # noqa: PLC0415 - see above
-    from outlast.demo.workers import DemoWorkers  # noqa: PLC0415 - see above
+    os.environ["OUTLAST_DEMO_URL"] = url  # the app of the tour reads it at import
+    from outlast.demo.tour import ClaimFailed, Tour  # noqa: PLC0415 - imports the app
+    from outlast.demo.workers import DemoWorkers  # noqa: PLC0415 - imports the app
 
-    crew = DemoWorkers(folder, url)
+    workers = DemoWorkers(folder, url)
     try:
-        asyncio.run(Tour(crew, _plain if script else _styled()).run())
+        asyncio.run(Tour(workers, _plain if script else _styled()).run())
     except ClaimFailed as error:
-        fail(f"the tour stops here, for this is not so: {error}", Exit.FAILED)
+        fail(f"the tour stopped: a claim did not hold: {error}", Exit.FAILED)
     finally:
-        crew.drop()
+        workers.kill_all()
     kept = f"; the store is {folder / 'demo.db'}" if keep else ""
-    click.echo(f"\nEverything above was checked. Next: outlast init{kept}")
+    click.echo(f"\nEverything above was verified. Next: outlast init{kept}")
     return Exit.OK
 
 
@@ -51,7 +51,7 @@ def _plain(text: str) -> None:
 
 
 def _styled() -> Callable[[str], None]:
-    from rich.console import Console  # noqa: PLC0415 - not for a script
+    from rich.console import Console  # noqa: PLC0415 - slow import, not needed for --script
 
     console = Console(highlight=False)
 

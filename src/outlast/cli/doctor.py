@@ -1,11 +1,12 @@
-"""`outlast doctor`: check everything, and say how to mend it."""
+"""`outlast doctor`: health checks, each with a remedy."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
-from outlast.cli.command import CommandContext, Exit, verb
+from outlast.cli.command import CommandContext, Exit, command
+from outlast.cli.output import count
 from outlast.clock import SystemClock
 from outlast.core.duration import format_short
 from outlast.core.overview import Overview
@@ -13,14 +14,16 @@ from outlast.core.worker import WorkerRecord
 from outlast.store.open import without_password
 
 DAY: Final = timedelta(days=1)
-SKEW: Final = timedelta(seconds=1)
-MUCH: Final = 10_000_000
-"""So many finished jobs kept are worth a word."""
+MAX_SKEW: Final = timedelta(seconds=1)
+"""Difference to the clock of the store above which the check warns."""
+
+MAX_KEPT_JOBS: Final = 10_000_000
+"""Number of retained jobs above which the check warns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found."""
+    """Result of one check."""
 
     check: str
     verdict: Literal["ok", "warn", "FAIL"]
@@ -30,135 +33,140 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What the checks look at."""
+    """Input of the checks: the command context and one snapshot of the store."""
 
-    desk: CommandContext
+    ctx: CommandContext
     overview: Overview
     workers: list[WorkerRecord]
 
 
-@verb("doctor")
-async def command(desk: CommandContext, /) -> int:
-    """Check store, schema, clock, code, workers, leases, growth and security.
+@command("doctor")
+async def doctor_command(ctx: CommandContext, /) -> int:
+    """Check settings, store, clock, code, workers, leases, pauses, failures and growth.
 
-    Exit 0: nothing is broken (there may be warnings). Exit 1: something is.
+    Exit 0: no check failed, though some may warn. Exit 1: at least one failed.
     """
-    overview = await desk.app.store.overview(span=DAY)
-    workers = [worker for worker in await desk.app.store.workers() if worker.is_alive]
-    look = CheckContext(desk, overview, workers)
-    findings = [finding for check in CHECKS async for finding in check(look)]
+    overview = await ctx.app.store.overview(span=DAY)
+    workers = [worker for worker in await ctx.app.store.workers() if worker.is_alive]
+    context = CheckContext(ctx, overview, workers)
+    findings = [finding for check in CHECKS async for finding in check(context)]
     for finding in findings:
-        if desk.out.as_json:
-            desk.out.record(finding)
+        if ctx.out.as_json:
+            ctx.out.record(finding)
             continue
-        desk.out.line(f"{finding.check:<10} {finding.verdict:<4}  {finding.text}")
+        ctx.out.line(f"{finding.check:<10} {finding.verdict:<4}  {finding.text}")
         if finding.fix:
-            desk.out.line(f"{'':<16}  fix: {finding.fix}")
+            ctx.out.line(f"{'':<16}  fix: {finding.fix}")
     warned = sum(finding.verdict == "warn" for finding in findings)
     failed = sum(finding.verdict == "FAIL" for finding in findings)
-    desk.out.message(f"{len(findings)} checks, {warned} warnings, {failed} failures")
+    ctx.out.message(
+        f"{count(len(findings), 'check')}, {count(warned, 'warning')}, {count(failed, 'failure')}"
+    )
     return Exit.FAILED if failed else Exit.OK
 
 
 Check = Callable[[CheckContext], AsyncIterator[Finding]]
 
 
-async def _settings(look: CheckContext) -> AsyncIterator[Finding]:
-    where = look.desk.where
+async def _settings(context: CheckContext) -> AsyncIterator[Finding]:
+    where = context.ctx.where
     setting = where.app or where.url
     assert setting is not None
     what = "app" if where.app else "store"
     yield Finding(
-        "Settings", "ok", f"{what} {without_password(setting.value)}, said by {setting.source}"
+        "Settings", "ok", f"{what} {without_password(setting.value)}, from {setting.source}"
     )
 
 
-async def _store(look: CheckContext) -> AsyncIterator[Finding]:
-    facts = await look.desk.app.store.describe()
+async def _store(context: CheckContext) -> AsyncIterator[Finding]:
+    facts = await context.ctx.app.store.describe()
     yield Finding("Store", "ok", ", ".join(f"{name} {value}" for name, value in facts.items()))
-    for concern in await look.desk.app.store.health_warnings():
-        yield Finding("Store", "warn", concern)
+    for warning in await context.ctx.app.store.health_warnings():
+        yield Finding("Store", "warn", warning)
 
 
-async def _clock(look: CheckContext) -> AsyncIterator[Finding]:
-    skew = abs(SystemClock().now() - look.overview.now)
-    verdict: Literal["ok", "warn"] = "ok" if skew < SKEW else "warn"
-    fix = None if verdict == "ok" else "let both machines keep their clocks by NTP"
-    yield Finding("Clock", verdict, f"skew to the store {format_short(skew)}", fix)
+async def _clock(context: CheckContext) -> AsyncIterator[Finding]:
+    skew = abs(SystemClock().now() - context.overview.now)
+    verdict: Literal["ok", "warn"] = "ok" if skew < MAX_SKEW else "warn"
+    fix = None if verdict == "ok" else "synchronise the clocks of both machines with NTP"
+    yield Finding("Clock", verdict, f"differs from the store by {format_short(skew)}", fix)
 
 
-async def _code(look: CheckContext) -> AsyncIterator[Finding]:
-    if not look.desk.knows_types:
-        yield Finding("Code", "warn", "not looked at: only a store was given", "give --app")
+async def _code(context: CheckContext) -> AsyncIterator[Finding]:
+    if not context.ctx.knows_types:
+        yield Finding("Code", "warn", "not checked: only a store was given", "give --app")
         return
-    known = set(look.desk.app.registry.names())
-    unknown = {row.type for row in look.overview.backlog} - known
+    known = set(context.ctx.app.registry.names())
+    unknown = {row.type for row in context.overview.backlog} - known
     for name in sorted(unknown):
-        jobs = sum(row.jobs for row in look.overview.backlog if row.type == name)
-        text = f'type "{name}" has no code here; {jobs:,} jobs wait'
-        fix = f"start a worker that has it, or `outlast cancel type:{name}`"
+        jobs = sum(row.jobs for row in context.overview.backlog if row.type == name)
+        text = f'type "{name}" is not defined in this app; waiting: {count(jobs, "job")}'
+        fix = f"start a worker whose app defines it, or `outlast cancel type:{name}`"
         yield Finding("Code", "warn", text, fix)
     if not unknown:
-        yield Finding("Code", "ok", f"{len(known)} types, all that wait are known")
+        text = f"{count(len(known), 'type')}; every waiting job has a known type"
+        yield Finding("Code", "ok", text)
 
 
-async def _workers(look: CheckContext) -> AsyncIterator[Finding]:
-    served = {queue for worker in look.workers for queue in worker.queues}
-    lonely = False
-    for queue in look.overview.queues:
-        due = sum(row.due for row in look.overview.backlog if row.queue == queue)
+async def _workers(context: CheckContext) -> AsyncIterator[Finding]:
+    served = {queue for worker in context.workers for queue in worker.queues}
+    all_served = True
+    for queue in context.overview.queues:
+        due = sum(row.due for row in context.overview.backlog if row.queue == queue)
         if due and queue not in served:
-            lonely = True
-            text = f'queue "{queue}" has {due:,} due jobs and no worker'
+            all_served = False
+            text = f'queue "{queue}" has {count(due, "due job")} and no worker'
             yield Finding("Workers", "FAIL", text, f"outlast worker -q {queue}")
-    if not lonely:
-        yield Finding(
-            "Workers", "ok", f"{len(look.workers)} alive; every queue with due jobs is served"
-        )
+    if all_served:
+        text = f"{len(context.workers)} alive; every queue with due jobs has a worker"
+        yield Finding("Workers", "ok", text)
 
 
-async def _leases(look: CheckContext) -> AsyncIterator[Finding]:
-    lapsed = sum(row.lapsed for row in look.overview.running)
-    running = sum(row.jobs for row in look.overview.running)
-    if lapsed:
-        text = f"{lapsed:,} of {running:,} running jobs have a lease that is over"
-        yield Finding("Leases", "FAIL", text, "start any worker: it takes them over")
+async def _leases(context: CheckContext) -> AsyncIterator[Finding]:
+    expired = sum(row.lapsed for row in context.overview.running)
+    running = sum(row.jobs for row in context.overview.running)
+    if expired:
+        text = f"the lease of {expired:,} of {count(running, 'running job')} has expired"
+        yield Finding("Leases", "FAIL", text, "start a worker: it reclaims them")
     else:
-        yield Finding("Leases", "ok", f"{running:,} running, none lapsed")
+        yield Finding("Leases", "ok", f"{running:,} running, no lease expired")
 
 
-async def _pauses(look: CheckContext) -> AsyncIterator[Finding]:
-    for queue in await look.desk.app.queues.list():
+async def _pauses(context: CheckContext) -> AsyncIterator[Finding]:
+    for queue in await context.ctx.app.queues.list():
         if queue.pause is not None:
             why = queue.pause.reason or "no reason given"
             fix = f"outlast queue resume {queue.name}"
             yield Finding("Pauses", "warn", f'queue "{queue.name}" is paused: {why}', fix)
 
 
-async def _growth(look: CheckContext) -> AsyncIterator[Finding]:
-    kept = look.desk.app.settings.retention
-    a_day = sum(look.overview.ended.values())
+async def _growth(context: CheckContext) -> AsyncIterator[Finding]:
+    kept = context.ctx.app.settings.retention
+    a_day = sum(context.overview.ended.values())
     if kept is None:
-        text = f"{a_day:,} jobs ended in a day, and nothing is ever pruned"
+        text = f"{count(a_day, 'job')} finished in the last day; no retention is set"
         yield Finding("Growth", "warn" if a_day else "ok", text, "set retention" if a_day else None)
         return
     all_kept = int(a_day * (kept / DAY))
-    verdict: Literal["ok", "warn"] = "warn" if all_kept > MUCH else "ok"
-    text = f"{a_day:,} jobs ended in a day; kept for {kept.days} days, that makes {all_kept:,}"
+    verdict: Literal["ok", "warn"] = "warn" if all_kept > MAX_KEPT_JOBS else "ok"
+    text = (
+        f"{count(a_day, 'job')} finished in the last day; a retention of "
+        f"{count(kept.days, 'day')} keeps {all_kept:,}"
+    )
     yield Finding("Growth", verdict, text, "shorten retention" if verdict == "warn" else None)
 
 
-async def _dead(look: CheckContext) -> AsyncIterator[Finding]:
-    bad = sum(
-        n for (_, state), n in look.overview.ended.items() if state in {"dead_letter", "failed"}
+async def _failures(context: CheckContext) -> AsyncIterator[Finding]:
+    failed = sum(
+        n for (_, state), n in context.overview.ended.items() if state in {"dead_letter", "failed"}
     )
-    if bad:
-        text = f"{bad:,} jobs failed for good in a day"
+    if failed:
+        text = f"{count(failed, 'job')} failed permanently in the last day"
         yield Finding("Failures", "warn", text, "outlast jobs state:dead_letter,failed since:1d")
     else:
-        yield Finding("Failures", "ok", "none in a day")
+        yield Finding("Failures", "ok", "none in the last day")
 
 
 CHECKS: Final[tuple[Check, ...]] = (
-    _settings, _store, _clock, _code, _workers, _leases, _pauses, _dead, _growth,
+    _settings, _store, _clock, _code, _workers, _leases, _pauses, _failures, _growth,
 )  # fmt: skip

@@ -2,19 +2,25 @@
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.show import find
 
 
-@verb("explain")
+@command("explain")
 @click.argument("job_id")
-async def command(desk: CommandContext, /, job_id: str) -> None:
-    """Say why a job waits: each gate on its way, the one that stops it, and what would open it."""
-    told = await desk.app.explain((await find(desk, job_id)).id)
-    if desk.out.as_json:
-        desk.out.record(
-            {"id": told.job.id, "state": told.job.state, "stop": told.stop, "gates": told.gates}
+async def explain_command(ctx: CommandContext, /, job_id: str) -> None:
+    """List every condition a waiting job must pass, the one that blocks it, and how to clear it."""
+    explanation = await ctx.app.explain((await find(ctx, job_id)).id)
+    if ctx.out.as_json:
+        job = explanation.job
+        ctx.out.record(
+            {
+                "id": job.id,
+                "state": job.state,
+                "stop": explanation.stop,
+                "gates": explanation.gates,
+            }
         )
         return
-    for line in str(told).splitlines():
-        desk.out.line(line)
+    for line in str(explanation).splitlines():
+        ctx.out.line(line)

@@ -1,4 +1,4 @@
-"""`outlast init`: a first app to start from."""
+"""`outlast init`: write a first app."""
 
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ async def greet(run: Run, name: str) -> str:
 NEXT: Final = """\
 wrote {file}. Next, in this folder:
 
-  outlast worker jobs:app                          # leave it running
+  outlast worker jobs:app                          # keep it running
   outlast enqueue -a jobs:app greet '{{"name": "Ada"}}' --wait
   outlast jobs -a jobs:app
 """
@@ -30,15 +30,15 @@ wrote {file}. Next, in this folder:
 
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
-def command(folder: Path) -> None:
-    """Write a small jobs.py into FOLDER, and say what to do next. Nothing is overwritten."""
+def init_command(folder: Path) -> None:
+    """Write a small jobs.py into FOLDER and print the next steps; never overwrites a file."""
     file = folder / "jobs.py"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as new:
             new.write(APP)
     except FileExistsError:
-        fail(f"{file} is there already; nothing was written", Exit.REFUSED)
+        fail(f"{file} exists; nothing was written", Exit.REFUSED)
     except OSError as error:
         fail(f"{file} cannot be written: {error.strerror}", Exit.UNREACHABLE)
     click.echo(NEXT.format(file=file), err=True, nl=False)

@@ -1,4 +1,4 @@
-"""Filter language of the command line: `state:dead_letter type:mail.* since:2h params.user=3`."""
+"""The filter language: `state:dead_letter type:mail.* since:2h params.user=3`."""
 
 import json
 import re
@@ -27,7 +27,7 @@ _GLOB = re.compile(r"[*?\[]")
 
 @dataclass(slots=True)
 class JobFilter:
-    """Which jobs: what the store can look up, and what must be looked at one by one."""
+    """Conditions on jobs: `store` is applied by the store, the others to each job it returns."""
 
     store: Filter = field(default_factory=Filter)
     type_like: str | None = None
@@ -38,7 +38,7 @@ class JobFilter:
     error: str | None = None
 
     def matches(self, job: Job) -> bool:
-        """Whether the job fits, as far as its own record tells; errors are its runs' affair."""
+        """Return whether the job matches every condition except `error`, which needs its runs."""
         return (
             _like(job.type, self.type_like)
             and _like(job.queue, self.queue_like)
@@ -49,18 +49,22 @@ class JobFilter:
 
 
 def is_filter(word: str) -> bool:
-    """Whether it is meant as a filter; no id looks like one."""
+    """Return whether the word is a filter and not a job id, which has neither `:` nor `=`."""
     return ":" in word or "=" in word
 
 
 def parse(words: Iterable[str], *, now: datetime) -> JobFilter:
-    """What the words ask for; InvalidArgument names the one that cannot be understood."""
+    """Parse filters such as `state:queued` or `params.user=3`; `now` is the base of `since:`.
+
+    Raises:
+        InvalidArgument: A word is not a filter, or its key or value is unknown.
+    """
     wanted = JobFilter()
     for word in words:
         found = _WORD.fullmatch(word)
         if found is None:
             raise InvalidArgument(
-                f"{word!r:.80} is no filter; write key:value with one of {', '.join(KEYS)}"
+                f"{word!r:.80} is not a filter; write key:value with one of {', '.join(KEYS)}"
             )
         _add(wanted, found["key"], found["value"], now)
     return wanted
@@ -79,15 +83,13 @@ def _add(wanted: JobFilter, key: str, value: str, now: datetime) -> None:
         case ["id"]:
             wanted.id_like = value
         case ["since"]:
-            wanted.since = now - _span(value)
+            wanted.since = now - _duration(value)
         case ["params", name]:
             wanted.params[name] = value
         case ["error"]:
             wanted.error = value.casefold()
         case _:
-            raise InvalidArgument(
-                f"{key!r:.80} is no key of a filter; use one of {', '.join(KEYS)}"
-            )
+            raise InvalidArgument(f"{key!r:.80} is not a filter key; use one of {', '.join(KEYS)}")
 
 
 def _states(value: str) -> set[State]:
@@ -101,16 +103,16 @@ def _states(value: str) -> set[State]:
     return states
 
 
-def _span(value: str) -> timedelta:
+def _duration(value: str) -> timedelta:
     try:
         return parse_duration(value, what="since")
     except ValueError as error:
         raise InvalidArgument(str(error)) from error
 
 
-def _with(what: Filter, **changes: Any) -> Filter:
-    now = {name: getattr(what, name) for name in Filter.__slots__}
-    return Filter(**{**now, **changes})
+def _with(before: Filter, **changes: Any) -> Filter:
+    fields = {name: getattr(before, name) for name in Filter.__slots__}
+    return Filter(**{**fields, **changes})
 
 
 def _like(text: str, pattern: str | None) -> bool:
@@ -118,7 +120,7 @@ def _like(text: str, pattern: str | None) -> bool:
 
 
 def _argument(params: str, path: str) -> str | None:
-    """The argument of that name as text; `a.b` looks inside."""
+    """Return an argument as text, or None if there is none; `a.b` is a key of an object."""
     value = json.loads(params)
     for part in path.split("."):
         if not isinstance(value, dict) or part not in value:

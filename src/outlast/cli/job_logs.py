@@ -1,4 +1,4 @@
-"""`outlast logs`: what a job wrote while it ran, and what became of it."""
+"""`outlast logs`: print and follow the output of a job."""
 
 import asyncio
 from pathlib import Path
@@ -6,55 +6,59 @@ from typing import Final
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.show import find
 from outlast.core.ids import JobId
 from outlast.core.run import RunRecord
 
-POLL: Final = 0.2
-BLOCK: Final = 64 * 1024
+POLL_INTERVAL_S: Final = 0.2
+"""Seconds between two reads of `--follow`."""
+
+BLOCK_BYTES: Final = 64 * 1024
+"""How much of a log file is read at a time."""
 
 
-@verb("logs")
+@command("logs")
 @click.argument("job_id")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-async def command(desk: CommandContext, /, job_id: str, follow: bool) -> None:
+@click.option("-f", "--follow", is_flag=True, help="Print new output until the job has ended.")
+async def job_logs_command(ctx: CommandContext, /, job_id: str, follow: bool) -> None:
     """Print the log files of a job's runs, its progress and its events.
 
-    Only runs of a command have a log file of their own; the events of every job are told.
+    Only jobs that run a command have log files. Every job has events.
     """
-    job = await find(desk, job_id)
-    tail = JobLogFollower(desk, job.id)
-    await tail.step()
-    while follow and not (await desk.app.get(job.id)).is_final:
-        await asyncio.sleep(POLL)
-        await tail.step()
-    await tail.step()
+    job = await find(ctx, job_id)
+    follower = JobLogFollower(ctx, job.id)
+    await follower.print_new()
+    while follow and not (await ctx.app.get(job.id)).is_final:
+        await asyncio.sleep(POLL_INTERVAL_S)
+        await follower.print_new()
+    await follower.print_new()
 
 
 class JobLogFollower:
-    """Prints what is new since the last step."""
+    """Prints the output of a job that is new since the last call."""
 
-    def __init__(self, desk: CommandContext, job_id: JobId) -> None:
-        self._desk = desk
+    def __init__(self, ctx: CommandContext, job_id: JobId) -> None:
+        self._desk = ctx
         self._job_id = job_id
         self._read: dict[str, int] = {}
         self._events = 0
         self._progress: str | None = None
 
-    async def step(self) -> None:
+    async def print_new(self) -> None:
+        """Print new log output, progress and events."""
         runs = await self._desk.app.runs(self._job_id)
         for run in runs:
             self._print_file(run)
         if runs and runs[-1].progress != self._progress:
             self._progress = runs[-1].progress
-            self._tell(f"progress {self._progress}", {"progress": self._progress})
+            self._message(f"progress {self._progress}", {"progress": self._progress})
         events = await self._desk.app.events(self._job_id)
         for event in events[self._events :]:
-            self._tell(f"{event.at:%T} {event.kind} {event.reason or ''}".rstrip(), event)
+            self._message(f"{event.at:%T} {event.kind} {event.reason or ''}".rstrip(), event)
         self._events = len(events)
 
-    def _tell(self, text: str, value: object) -> None:
+    def _message(self, text: str, value: object) -> None:
         if self._desk.out.as_json:
             self._desk.out.record(value)
         else:
@@ -65,7 +69,7 @@ class JobLogFollower:
             return
         with Path(run.log_path).open("rb") as file:
             file.seek(self._read.get(run.log_path, 0))
-            while block := file.read(BLOCK):
+            while block := file.read(BLOCK_BYTES):
                 self._print(block, run)
             self._read[run.log_path] = file.tell()
 
@@ -73,4 +77,4 @@ class JobLogFollower:
         if self._desk.out.as_json:
             self._desk.out.record({"run_id": run.run_id, "log": block.decode(errors="replace")})
         else:
-            click.echo(block, nl=False)  # whatever it is: a block may end within a character
+            click.echo(block, nl=False)  # as bytes: a block may end within a character

@@ -1,34 +1,40 @@
-"""Going through jobs that fit a filter, the newest first."""
+"""Search for jobs that match a filter, newest first."""
 
 from collections.abc import AsyncIterator
 from typing import Final
 
 from outlast.cli.job_filter import JobFilter
-from outlast.cli.output import Output
+from outlast.cli.output import CommandOutput, count
 from outlast.core.job import Job
 from outlast.store.contract import Store
 
 PAGE: Final = 500
-MOST_LOOKED_AT: Final = 200_000
-"""How many jobs are looked at one by one for what no index knows; then it says so and stops."""
+"""How many jobs are read at a time."""
+
+MAX_SCANNED: Final = 200_000
+"""How many jobs a search reads at most."""
 
 
 async def search_jobs(
-    store: Store, wanted: JobFilter, out: Output, *, most: int = MOST_LOOKED_AT
+    store: Store, wanted: JobFilter, out: CommandOutput, *, most: int = MAX_SCANNED
 ) -> AsyncIterator[Job]:
-    """Every job that fits."""
+    """Yield every job that matches, newest first.
+
+    The search stops with a message after `most` jobs, since some conditions have no index.
+    """
     before: int | None = None
-    looked = 0
+    scanned = 0
     while page := await store.find(wanted.store, limit=PAGE, before=before):
         for job in page:
             if wanted.since is not None and job.created_at < wanted.since:
-                return  # the newest come first, so all others are older
+                return  # jobs come newest first, so the rest is older
             if wanted.matches(job) and await _has_error(store, job, wanted.error):
                 yield job
-        looked += len(page)
-        if looked >= most:
+        scanned += len(page)
+        if scanned >= most:
             out.message(
-                f"stopped after {looked:,} jobs; narrow it with state:, type:, queue: or since:"
+                f"search stopped after {count(scanned, 'job')}; narrow it with state:, type:, "
+                "queue: or since:"
             )
             return
         before = page[-1].seq

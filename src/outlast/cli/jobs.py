@@ -1,4 +1,4 @@
-"""`outlast jobs`: which jobs there are."""
+"""`outlast jobs`: list and count jobs."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -6,67 +6,68 @@ from datetime import datetime
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.job_filter import JobFilter, parse
 from outlast.cli.job_search import search_jobs
 from outlast.cli.output import ago
+from outlast.cli.output import count as count_noun
 from outlast.clock import SystemClock
 from outlast.core.duration import format_short
 from outlast.core.job import Job
 from outlast.core.state import State
 
-COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "WHAT")
+COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", ">PRIORITY", "CREATED", "NOTE")
 
 
-@verb("jobs")
+@command("jobs")
 @click.argument("filters", nargs=-1)
 @click.option("-n", "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
-@click.option("--count", is_flag=True, help="Only how many there are of each queue and state.")
-async def command(
-    desk: CommandContext, /, filters: tuple[str, ...], limit: int, count: bool
+@click.option("--count", is_flag=True, help="Print only the number of jobs per queue and state.")
+async def jobs_command(
+    ctx: CommandContext, /, filters: tuple[str, ...], limit: int, count: bool
 ) -> None:
-    """List jobs, the newest first; FILTERS such as state:dead_letter type:mail.* since:2h.
+    """List jobs, newest first; FILTERS such as state:dead_letter type:mail.* since:2h.
 
-    Keys: state type queue key group id since params.NAME error. A state may be one of ours, several
-    with commas, or waiting, open, dead, done.
+    Keys: state type queue key group id since params.NAME error. A state is the name of a state,
+    several separated by commas, or one of waiting, open, dead, done.
     """
     now = SystemClock().now()
     wanted = parse(filters, now=now)
     if count:
-        await _count(desk, wanted if filters else None)
+        await _print_counts(ctx, wanted if filters else None)
         return
     found: list[Job] = []
-    async for job in search_jobs(desk.app.store, wanted, desk.out):
+    async for job in search_jobs(ctx.app.store, wanted, ctx.out):
         found.append(job)
         if len(found) == limit:
             break
-    if desk.out.as_json:
+    if ctx.out.as_json:
         for job in found:
-            desk.out.record(job)
+            ctx.out.record(job)
         return
-    desk.out.table(COLUMNS, [_row(job, now) for job in found])
+    ctx.out.table(COLUMNS, [_row(job, now) for job in found])
     if len(found) == limit:
-        desk.out.message(f"the newest {limit}; -n for more")
+        ctx.out.message(f"showing the newest {limit}; use -n for more")
     elif not found:
-        desk.out.message("no job fits")
+        ctx.out.message("no matching jobs")
 
 
-async def _count(desk: CommandContext, wanted: JobFilter | None) -> None:
-    counts = sorted((await _counted(desk, wanted)).items())
-    if desk.out.as_json:
+async def _print_counts(ctx: CommandContext, wanted: JobFilter | None) -> None:
+    counts = sorted((await _count_by_state(ctx, wanted)).items())
+    if ctx.out.as_json:
         for (queue, state), number in counts:
-            desk.out.record({"queue": queue, "state": state, "jobs": number})
+            ctx.out.record({"queue": queue, "state": state, "jobs": number})
         return
     rows = [(queue, str(state), f"{number:,}") for (queue, state), number in counts]
-    desk.out.table(("QUEUE", "STATE", ">JOBS"), rows)
+    ctx.out.table(("QUEUE", "STATE", ">JOBS"), rows)
 
 
-async def _counted(
-    desk: CommandContext, wanted: JobFilter | None
+async def _count_by_state(
+    ctx: CommandContext, wanted: JobFilter | None
 ) -> Mapping[tuple[str, State], int]:
     if wanted is None:
-        return await desk.app.store.counts()
-    jobs = search_jobs(desk.app.store, wanted, desk.out)
+        return await ctx.app.store.counts()
+    jobs = search_jobs(ctx.app.store, wanted, ctx.out)
     return Counter([(job.queue, job.state) async for job in jobs])
 
 
@@ -78,7 +79,7 @@ def _row(job: Job, now: datetime) -> tuple[str, ...]:
 
 
 def status_note(job: Job, now: datetime) -> str:
-    """The one thing to know about how it stands."""
+    """Return a short note on the state: reason, lease holder, delay or failures."""
     if job.is_final:
         took = (
             ""
@@ -91,4 +92,4 @@ def status_note(job: Job, now: datetime) -> str:
         return f"on {job.holder}{asked}"
     if job.available_at > now:
         return f"due in {format_short(job.available_at - now)}"
-    return f"{job.failures} failed runs" if job.failures else ""
+    return count_noun(job.failures, "failed run") if job.failures else ""

@@ -1,4 +1,4 @@
-"""Log lines for people, or as JSON for machines; on stderr, one record each."""
+"""Logging setup: one record per line on stderr, as text or as JSON."""
 
 import json
 import logging
@@ -14,63 +14,74 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
 
-MOST_WAITING: Final = 10_000
-LAST_LINES: Final = 1.0
-"""How long the last lines may take to be written at the end, in seconds."""
+MAX_QUEUED_LINES: Final = 10_000
+"""How many lines may wait to be written before new ones are dropped."""
+
+CLOSE_TIMEOUT_S: Final = 1.0
+"""Seconds that `close` waits for queued lines to be written."""
 
 
-def configure(level: str, form: str, *, unhurried: bool = False) -> None:
-    """Send what Outlast and the app log to stderr; `unhurried`, without ever waiting for that."""
+def configure(level: str, form: str, *, non_blocking: bool = False) -> None:
+    """Send the records of Outlast and of the app to stderr.
+
+    Args:
+        level: One of `LEVELS`.
+        form: One of `FORMATS`.
+        non_blocking: Write from a thread, so that a full pipe never blocks the caller.
+    """
     handler: logging.Handler = logging.StreamHandler()
-    if unhurried and sys.stderr is not None:
+    if non_blocking and sys.stderr is not None:
         handler = NonBlockingHandler(sys.stderr.fileno())
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # It says at every start where it found them, and nobody asked.
+    # botocore logs at every start, at level INFO, where it found its credentials.
     logging.getLogger("botocore.credentials").setLevel(max(logging.WARNING, logging.root.level))
 
 
 class NonBlockingHandler(logging.Handler):
-    """Writes from a thread: leases must not lapse because nobody reads the log.
+    """Writes from a thread: a blocked log reader must not keep the worker from renewing leases.
 
-    While nobody does, so many lines wait; what comes then is left out, and how much is told.
+    At most `most` lines wait to be written. Further lines are dropped and counted; the next
+    line that is written reports their number.
     """
 
-    def __init__(self, fd: int, *, most: int = MOST_WAITING) -> None:
+    def __init__(self, fd: int, *, most: int = MAX_QUEUED_LINES) -> None:
         super().__init__()
         self._fd = fd
         self._lines: queue.Queue[bytes | None] = queue.Queue(most)
-        self._left_out = 0
+        self._dropped = 0
         self._thread = threading.Thread(target=self._write_all, name="outlast-log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Queue a record; drop it if the queue is full."""
         try:
             line = self.format(record) + "\n"
-            if self._left_out:
-                line = f"{self._left_out} log lines were left out\n{line}"
+            if self._dropped:
+                line = f"log lines dropped count={self._dropped}\n{line}"
             self._lines.put_nowait(line.encode(errors="backslashreplace"))
-            self._left_out = 0
+            self._dropped = 0
         except queue.Full:
-            self._left_out += 1
-        except Exception:  # noqa: BLE001 - as every handler of logging does
+            self._dropped += 1
+        except Exception:  # noqa: BLE001 - the contract of logging.Handler.emit
             self.handleError(record)
 
     def close(self) -> None:
+        """Write the queued lines, for at most `CLOSE_TIMEOUT_S`."""
         with suppress(queue.Full):
-            self._lines.put(None, timeout=LAST_LINES)
-            self._thread.join(LAST_LINES)
+            self._lines.put(None, timeout=CLOSE_TIMEOUT_S)
+            self._thread.join(CLOSE_TIMEOUT_S)
         super().close()
 
     def _write_all(self) -> None:
         while line := self._lines.get():
-            with suppress(OSError):  # nobody will ever read it
+            with suppress(OSError):  # the reader has closed the pipe
                 while line:
                     line = line[os.write(self._fd, line) :]
 
 
 class TextLines(logging.Formatter):
-    """`12:00:01.234 INFO 4711 job_end job=… status=succeeded`."""
+    """Formatter for text: `12:00:01.234 INFO 4711 job_end job=… status=succeeded`."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -79,9 +90,10 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per record; what `telling` attached is there under its own names."""
+    """Formatter for JSON: one object per record; the fields of an event are keys of their own."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line of JSON."""
         line = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),

@@ -1,4 +1,4 @@
-"""The `outlast` command: each subcommand is loaded only when it is called."""
+"""The `outlast` command; the module of a subcommand is imported when it is called."""
 
 from importlib import import_module
 from typing import Final, NamedTuple
@@ -9,55 +9,58 @@ import outlast
 
 
 class Subcommand(NamedTuple):
-    """Where a subcommand is, and what it does in a few words, so that help need not load it."""
+    """Location of a subcommand, and its summary for the help text, which imports no module."""
 
     module: str
     name: str
-    does: str
+    summary: str
 
 
 COMMANDS: Final = {
-    "demo": Subcommand("demo", "command", "A short tour, on a store of its own."),
-    "init": Subcommand("init", "command", "Write a first app to start from."),
-    "worker": Subcommand("worker", "command", "Run jobs until told to stop."),
-    "dev": Subcommand("dev", "command", "Run a worker that starts afresh when the code changes."),
-    "enqueue": Subcommand("enqueue", "command", "Store a job, checked before it is written."),
-    "jobs": Subcommand("jobs", "command", "List jobs."),
-    "show": Subcommand("show", "command", "Show a job: runs, events, lineage."),
-    "logs": Subcommand("job_logs", "command", "Print what a job wrote."),
-    "explain": Subcommand("explain", "command", "Say why a job waits."),
-    "edit": Subcommand("move_edit", "edit", "Change a job that waits."),
-    "move": Subcommand("move_edit", "move", "Move a waiting job."),
-    "retry": Subcommand("cancel_retry", "retry", "Run finished jobs again."),
+    "demo": Subcommand("demo", "demo_command", "Take a short tour in a temporary store."),
+    "init": Subcommand("init", "init_command", "Write a first app."),
+    "worker": Subcommand("worker", "worker_command", "Run jobs until stopped."),
+    "dev": Subcommand("dev", "dev_command", "Run a worker that restarts when the code changes."),
+    "enqueue": Subcommand("enqueue", "enqueue_command", "Enqueue a job."),
+    "jobs": Subcommand("jobs", "jobs_command", "List jobs."),
+    "show": Subcommand("show", "show_command", "Show a job: runs, events, retries."),
+    "logs": Subcommand("job_logs", "job_logs_command", "Print the output of a job."),
+    "explain": Subcommand("explain", "explain_command", "Explain why a job waits."),
+    "edit": Subcommand("move_edit", "edit", "Change a waiting job."),
+    "move": Subcommand("move_edit", "move", "Move a waiting job within its queue."),
+    "retry": Subcommand("cancel_retry", "retry", "Retry finished jobs."),
     "cancel": Subcommand("cancel_retry", "cancel", "Cancel jobs."),
-    "queue": Subcommand("queue", "command", "Queues: order, pause, limits."),
-    "schedule": Subcommand("schedule", "command", "What runs when, and what became of it."),
-    "template": Subcommand("template", "command", "Stored job definitions."),
-    "group": Subcommand("group", "command", "Jobs watched together."),
-    "top": Subcommand("top", "command", "Watch the store, live."),
-    "doctor": Subcommand("doctor", "command", "Check everything, and say how to mend it."),
-    "verify": Subcommand("verify", "command", "Prove the store's own history."),
-    "db": Subcommand("db", "command", "Create, look at and prune the store."),
+    "queue": Subcommand("queue", "queue_group", "List, pause and configure queues."),
+    "schedule": Subcommand("schedule", "schedule_group", "Manage schedules and their history."),
+    "template": Subcommand("template", "template_group", "Manage stored job definitions."),
+    "group": Subcommand("group", "group_group", "List, show and cancel groups of jobs."),
+    "top": Subcommand("top", "top_command", "Watch queues and running jobs live."),
+    "doctor": Subcommand("doctor", "doctor_command", "Run health checks."),
+    "verify": Subcommand("verify", "verify_command", "Check every job against the invariants."),
+    "db": Subcommand("db", "db_group", "Create, inspect, copy and prune the store."),
 }
-"""In the order in which people need them."""
+"""The subcommands, in the order of the help text."""
 
 
 class LazyGroup(click.Group):
-    """Finds a subcommand in its module: help for one does not load the others."""
+    """Imports the module of a subcommand when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of the subcommands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import and return a subcommand, or None if there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
-        at = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(f"outlast.cli.{at.module}"), at.name)
+        found = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"outlast.cli.{found.module}"), found.name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the names and summaries of the subcommands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, at.does) for name, at in COMMANDS.items()])
+            formatter.write_dl([(name, each.summary) for name, each in COMMANDS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -65,7 +68,7 @@ class LazyGroup(click.Group):
 def main() -> None:
     """Durable background jobs and schedules.
 
-    Exit codes: 0 fine, 1 the work failed or a check found something, 2 the command cannot be
-    understood, 3 not found, 4 refused by its state, 5 the store cannot be used, 75 try again,
-    130 interrupted.
+    Exit codes: 0 success, 1 a job failed or a check found a problem, 2 invalid arguments, 3 not
+    found, 4 refused because of the object's state, 5 the store cannot be used, 75 try again, 130
+    interrupted.
     """

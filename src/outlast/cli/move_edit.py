@@ -1,10 +1,10 @@
-"""`outlast move` and `outlast edit`: change a job while it waits."""
+"""`outlast move` and `outlast edit`: change a waiting job."""
 
 from typing import Any
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.enqueue import parse_params
 from outlast.cli.output import ago
 from outlast.cli.show import find
@@ -12,67 +12,72 @@ from outlast.clock import SystemClock
 from outlast.core.job import Job
 from outlast.errors import InvalidArgument
 
-AROUND = 10
+JOBS_SHOWN = 10
+"""How many jobs `move` prints afterwards."""
 
 
-@verb("move")
+@command("move")
 @click.argument("job_id")
 @click.argument("where", type=click.Choice(["front", "back"]), required=False)
-@click.option("--before", help="In front of that job.")
-@click.option("--after", help="Behind that job.")
-@click.option("--swap", help="Change places with that job.")
+@click.option("--before", help="Move it directly before that job.")
+@click.option("--after", help="Move it directly after that job.")
+@click.option("--swap", help="Swap positions with that job.")
 async def move(
-    desk: CommandContext, /, job_id: str, where: str | None, **beside: str | None
+    ctx: CommandContext, /, job_id: str, where: str | None, **beside: str | None
 ) -> None:
-    """Move a waiting job to the front or back of its priority, or beside another one."""
+    """Move a waiting job to the front or back of its priority, or next to another job."""
     given = {name: other for name, other in beside.items() if other is not None}
     if len(given) + (where is not None) != 1:
-        raise InvalidArgument("say once where to: front, back, --before, --after or --swap")
-    given = {name: (await find(desk, other)).id for name, other in given.items()}
-    job_id = (await find(desk, job_id)).id
-    job = await (desk.app.move(job_id, where) if where else desk.app.move(job_id, **given))  # type: ignore[arg-type]
-    if desk.out.as_json:
-        desk.out.record(job)
+        raise InvalidArgument("give exactly one of front, back, --before, --after or --swap")
+    given = {name: (await find(ctx, other)).id for name, other in given.items()}
+    job_id = (await find(ctx, job_id)).id
+    job = await (ctx.app.move(job_id, where) if where else ctx.app.move(job_id, **given))  # type: ignore[arg-type]
+    if ctx.out.as_json:
+        ctx.out.record(job)
         return
-    await order(desk, job.queue, AROUND, mark=job.id)
+    await print_order(ctx, job.queue, JOBS_SHOWN, mark=job.id)
 
 
-@verb("edit")
+@command("edit")
 @click.argument("job_id")
-@click.option("--params", help="A JSON object that replaces its params.")
-@click.option("--priority", type=int)
-@click.option("--in", "delay", help="Due after a while, such as 5m.")
-@click.option("--at", type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]))
-async def edit(desk: CommandContext, /, job_id: str, params: str | None, **changes: Any) -> None:
-    """Change params, priority or due time of a job that waits."""
+@click.option("--params", help="New params: a JSON object that replaces the old ones.")
+@click.option("--priority", type=int, help="New priority.")
+@click.option("--in", "delay", help="New delay before the job is due, such as 5m.")
+@click.option(
+    "--at",
+    type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z"]),
+    help="New time when the job is due, such as 2026-11-16T08:00:00+00:00.",
+)
+async def edit(ctx: CommandContext, /, job_id: str, params: str | None, **changes: Any) -> None:
+    """Change the params, the priority or the due time of a waiting job."""
     asked = {name: value for name, value in changes.items() if value is not None}
     if params is not None:
-        desk.require_types()
+        ctx.require_types()
         asked["params"] = parse_params(params)
     if not asked:
         raise InvalidArgument("nothing to change; give --params, --priority, --in or --at")
-    job = await desk.app.edit((await find(desk, job_id)).id, **asked)
-    if desk.out.as_json:
-        desk.out.record(job)
+    job = await ctx.app.edit((await find(ctx, job_id)).id, **asked)
+    if ctx.out.as_json:
+        ctx.out.record(job)
     else:
-        desk.out.line(
+        ctx.out.line(
             f"{job.id}  {job.state}  priority {job.priority}  due {job.available_at:%F %T}"
         )
 
 
-async def order(desk: CommandContext, queue: str, limit: int, mark: str | None = None) -> None:
-    """Print the next jobs of a queue in claim order."""
+async def print_order(ctx: CommandContext, queue: str, limit: int, mark: str | None = None) -> None:
+    """Print the next jobs of a queue in claim order; `mark` is the id of a job to highlight."""
     now = SystemClock().now()
-    jobs = await desk.app.queues.next_jobs(queue, limit)
-    if desk.out.as_json:
+    jobs = await ctx.app.queues.next_jobs(queue, limit)
+    if ctx.out.as_json:
         for job in jobs:
-            desk.out.record(job)
+            ctx.out.record(job)
         return
     rows = [
         (f"{n}{'*' if job.id == mark else ''}", *_row(job, ago(job.created_at, now)))
         for n, job in enumerate(jobs, 1)
     ]
-    desk.out.table((">NEXT", "ID", "TYPE", ">PRIORITY", ">POSITION", "CREATED"), rows)
+    ctx.out.table((">NEXT", "ID", "TYPE", ">PRIORITY", ">POSITION", "CREATED"), rows)
 
 
 def _row(job: Job, age: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Data on stdout, talk on stderr; tables for people, JSON for scripts."""
+"""Output of a command: data goes to stdout, messages to stderr; tables or JSON."""
 
 import json
 import os
@@ -17,43 +17,46 @@ from outlast.core.duration import format_short
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-WIDE: Final = 200
-"""How wide a table may be where nobody looks at it: in a pipe or a file."""
+WIDTH_WITHOUT_TERMINAL: Final = 200
+"""Width of a table in columns if stdout is a pipe or a file."""
 
-LEAST: Final = 8
-"""How much of the last column is shown though the terminal is too narrow for it."""
+MIN_LAST_COLUMN: Final = 8
+"""Width in columns the last column keeps on a terminal that is too narrow."""
 
-GAP: Final = 2
+COLUMN_GAP: Final = 2
+"""Spaces between two columns."""
+
 _CONTROLS: Final = {
     n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if chr(n) not in "\n\t"
 }
-"""Others wrote that text: it must not move the cursor, or worse."""
+"""Escapes for control characters: stored text must not send escape sequences to a terminal."""
 
 
-class Output:
-    """Where one command's words go."""
+class CommandOutput:
+    """Prints the data and the messages of one command."""
 
     def __init__(self, *, as_json: bool = False, plain: bool = False) -> None:
         self.as_json = as_json
         self._plain = plain or bool(os.environ.get("NO_COLOR"))
 
     def message(self, text: str) -> None:
-        """A word to the person at the terminal."""
+        """Print a message for the user on stderr."""
         click.echo(_strip_control(text), err=True)
 
     def line(self, text: str = "") -> None:
+        """Print a line of data on stdout."""
         click.echo(_strip_control(text))
 
     def record(self, value: Any) -> None:
-        """One object as a line of JSON."""
+        """Print one object as a line of JSON on stdout."""
         click.echo(json.dumps(plain(value), ensure_ascii=False))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """A table; a column whose name begins with `>` is set to the right.
+        """Print a table; a column whose name begins with `>` is aligned to the right.
 
-        Only the last column is cut to what the terminal has room for: an id that is cut is none.
+        Only the last column is truncated to fit the terminal, so ids can be copied.
         """
-        from rich.table import Table  # noqa: PLC0415 - only who prints tables pays for it
+        from rich.table import Table  # noqa: PLC0415 - slow import, needed for tables only
 
         table = Table(box=None, pad_edge=False, header_style="" if self._plain else "bold")
         names, cells = (
@@ -61,9 +64,9 @@ class Output:
             [list(map(_strip_control, row)) for row in rows],
         )
         *whole, last = (max(map(len, column)) for column in zip(names, *cells, strict=True))
-        before = sum(whole) + GAP * len(whole)
+        before = sum(whole) + COLUMN_GAP * len(whole)
         console = self.console()
-        console.width = max(console.width, before + min(last, LEAST))
+        console.width = max(console.width, before + min(last, MIN_LAST_COLUMN))
         for name, width in zip(columns, [*whole, min(last, console.width - before)], strict=True):
             justify: Literal["left", "right"] = "right" if name.startswith(">") else "left"
             table.add_column(
@@ -74,33 +77,33 @@ class Output:
         self._print(table, console)
 
     def print(self, what: "RenderableType") -> None:
-        """Something of rich's."""
+        """Print a renderable of rich on stdout."""
         self._print(what, self.console())
 
     def _print(self, what: "RenderableType", console: "Console") -> None:
-        """In one piece, and not by rich: a reader that is gone is ours to notice."""
+        """Print with click instead of rich, which would swallow a broken pipe."""
         with console.capture() as drawn:
             console.print(what)
         click.echo(drawn.get(), nl=False)
 
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Advance]:
-        """A bar with rate and time left on a terminal; a line every ten seconds elsewhere."""
+        """Show progress on stderr: a bar on a terminal, otherwise a line every ten seconds."""
         if sys.stderr.isatty() and not self._plain:
-            with bar(self.console(talk=True), what, total) as advance:
+            with bar(self.console(stderr=True), what, total) as advance:
                 yield advance
         else:
             yield LineProgress(what, total, self.message)
 
-    def console(self, *, talk: bool = False) -> "Console":
-        """A rich console for stdout, or for stderr when it is talk."""
-        from rich.console import Console  # noqa: PLC0415 - as above
+    def console(self, *, stderr: bool = False) -> "Console":
+        """Return a rich console for stdout, or for stderr."""
+        from rich.console import Console  # noqa: PLC0415 - slow import
 
-        stream: IO[str] = sys.stderr if talk else sys.stdout
+        stream: IO[str] = sys.stderr if stderr else sys.stdout
         is_terminal = stream.isatty()
         return Console(
             file=stream,
-            width=None if is_terminal else WIDE,
+            width=None if is_terminal else WIDTH_WITHOUT_TERMINAL,
             no_color=self._plain,
             highlight=False,
             markup=True,
@@ -110,7 +113,7 @@ class Output:
 
 
 def plain(value: Any) -> Any:
-    """A record as JSON can carry it: moments as text, spans in seconds."""
+    """Convert a record to JSON values: times become text, durations become seconds."""
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
@@ -123,8 +126,13 @@ def plain(value: Any) -> Any:
 
 
 def ago(then: datetime | None, now: datetime) -> str:
-    """How long ago, as people say it: `3m12s`."""
+    """Return the time passed since `then`, such as `3m12s`, or `-` if there is none."""
     return "-" if then is None else format_short(now - then)
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 job`, `3,000 jobs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _strip_control(text: str) -> str:
@@ -132,6 +140,6 @@ def _strip_control(text: str) -> str:
 
 
 def _literal(cell: str) -> str:
-    from rich.markup import escape  # noqa: PLC0415 - as above
+    from rich.markup import escape  # noqa: PLC0415 - slow import
 
     return escape(cell)

@@ -1,4 +1,4 @@
-"""How far long work is: a bar for people, a line now and then for files."""
+"""Progress of a long command: a bar on a terminal, lines in a pipe or a file."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from rich.console import Console
 
-EVERY: Final = 10.0
+LINE_INTERVAL_S: Final = 10.0
+"""Seconds between two progress lines."""
 
 
 class Advance(Protocol):
-    """Say that so much more is done, and how much it is in all if that is known by now."""
+    """Callable that reports progress."""
 
-    def __call__(self, more: int = 1, total: int | None = None) -> None: ...
+    def __call__(self, more: int = 1, total: int | None = None) -> None:
+        """Report that `more` items are done, and the total if it is known by now."""
+        ...
 
 
 @contextmanager
 def bar(console: "Console", what: str, total: int | None) -> Iterator[Advance]:
-    """A bar with count, rate and time left."""
-    from rich.progress import (  # noqa: PLC0415 - only on a terminal
+    """Show a bar with count, rate and remaining time."""
+    from rich.progress import (  # noqa: PLC0415 - slow import, needed on a terminal only
         BarColumn,
         MofNCompleteColumn,
         Progress,
@@ -46,22 +49,23 @@ def bar(console: "Console", what: str, total: int | None) -> Iterator[Advance]:
 
 
 class LineProgress:
-    """A line every ten seconds."""
+    """Prints a progress line every ten seconds."""
 
-    def __init__(self, what: str, total: int | None, say: Callable[[str], None]) -> None:
+    def __init__(self, what: str, total: int | None, message: Callable[[str], None]) -> None:
         self._what = what
         self._total = total
-        self._say = say
+        self._message = message
         self._done = 0
-        self._began = self._told = monotonic()
+        self._began = self._printed_at = monotonic()
 
     def __call__(self, more: int = 1, total: int | None = None) -> None:
+        """Report progress; print a line if the interval has passed."""
         self._done += more
         self._total = total if total is not None else self._total
         now = monotonic()
-        if now - self._told >= EVERY:
-            self._told = now
+        if now - self._printed_at >= LINE_INTERVAL_S:
+            self._printed_at = now
             of = "" if self._total is None else f" of {self._total:,}"
-            self._say(
+            self._message(
                 f"{self._what}: {self._done:,}{of}, {self._done / (now - self._began):,.0f}/s"
             )

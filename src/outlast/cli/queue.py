@@ -1,13 +1,13 @@
-"""`outlast queue`: queues, their order, limits and pauses."""
+"""`outlast queue`: list, pause, resume and configure queues."""
 
 from collections import defaultdict
 from typing import Any
 
 import click
 
-from outlast.cli.command import CommandContext, verb
-from outlast.cli.move_edit import order as print_order
-from outlast.cli.output import ago
+from outlast.cli.command import CommandContext, command
+from outlast.cli.move_edit import print_order
+from outlast.cli.output import ago, count
 from outlast.clock import SystemClock
 from outlast.core.ordering import Ordering
 from outlast.core.state import WAITING, State
@@ -15,83 +15,87 @@ from outlast.store.contract.queues import Queue
 
 
 @click.group("queue")
-def command() -> None:
-    """Look at queues and change them."""
+def queue_group() -> None:
+    """List, pause, resume and configure queues."""
 
 
-@verb("ls")
-async def ls(desk: CommandContext, /) -> None:
-    """Every queue that was set or has jobs."""
+@command("ls")
+async def ls(ctx: CommandContext, /) -> None:
+    """List every queue that has settings or jobs."""
     counts: defaultdict[str, defaultdict[State, int]] = defaultdict(lambda: defaultdict(int))
-    for (name, state), number in (await desk.app.store.counts()).items():
+    for (name, state), number in (await ctx.app.store.counts()).items():
         counts[name][state] = number
-    queues = {queue.name: queue for queue in await desk.app.queues.list()}
+    queues = {queue.name: queue for queue in await ctx.app.queues.list()}
     names = sorted({*counts, *queues})
     rows = [(queues.get(name) or Queue(name=name), counts[name]) for name in names]
-    if desk.out.as_json:
+    if ctx.out.as_json:
         for queue, by_state in rows:
-            desk.out.record({"queue": queue, "jobs": dict(by_state)})
+            ctx.out.record({"queue": queue, "jobs": dict(by_state)})
         return
-    desk.out.table(
+    ctx.out.table(
         ("QUEUE", ">WAITING", ">RUNNING", ">DONE", "ORDER", ">LIMIT", "STATE"),
         [_row(queue, by_state) for queue, by_state in rows],
     )
 
 
-@verb("order")
+@command("order")
 @click.argument("queue")
 @click.option("-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
-async def order(desk: CommandContext, /, queue: str, limit: int) -> None:
-    """The next jobs in true claim order."""
-    await print_order(desk, queue, limit)
+async def order(ctx: CommandContext, /, queue: str, limit: int) -> None:
+    """List the next jobs of a queue in claim order."""
+    await print_order(ctx, queue, limit)
 
 
-@verb("pause")
+@command("pause")
 @click.argument("queue")
-@click.option("--reason", help="Why; everybody who asks is told.")
-@click.option("--for", "duration", help="Resume by itself after a while, such as 30m.")
+@click.option("--reason", help="Why; shown by `explain` and `queue ls`.")
+@click.option("--for", "duration", help="Resume automatically after this time, such as 30m.")
 async def pause(
-    desk: CommandContext, /, queue: str, reason: str | None, duration: str | None
+    ctx: CommandContext, /, queue: str, reason: str | None, duration: str | None
 ) -> None:
-    """Start nothing more from a queue; what runs goes on."""
-    await desk.app.queues.pause(queue, reason=reason, duration=duration)
-    desk.out.message(f"{queue} is paused")
+    """Start no more jobs of a queue; running jobs continue."""
+    await ctx.app.queues.pause(queue, reason=reason, duration=duration)
+    ctx.out.message(f"queue {queue} paused")
 
 
-@verb("resume")
+@command("resume")
 @click.argument("queue")
-async def resume(desk: CommandContext, /, queue: str) -> None:
-    """Let a paused queue go on."""
-    was_paused = await desk.app.queues.resume(queue)
-    desk.out.message(f"{queue} goes on" if was_paused else f"{queue} was not paused")
+async def resume(ctx: CommandContext, /, queue: str) -> None:
+    """Resume a paused queue."""
+    was_paused = await ctx.app.queues.resume(queue)
+    ctx.out.message(f"queue {queue} {'resumed' if was_paused else 'was not paused'}")
 
 
-@verb("set", creates=True)
+@command("set", creates=True)
 @click.argument("queue")
-@click.option("--ordering", type=click.Choice([each.value for each in Ordering]))
-@click.option("--gap", type=int)
 @click.option(
-    "--concurrency", type=int, help="How many of its jobs may run at a time; 0: no limit."
+    "--ordering",
+    type=click.Choice([each.value for each in Ordering]),
+    help="Order in which jobs are claimed.",
 )
-async def set_(desk: CommandContext, /, queue: str, **changes: Any) -> None:
-    """Set a queue's ordering, gap or concurrency; what is left out stays."""
-    now = await desk.app.queues.get(queue)
-    asked = {name: value for name, value in changes.items() if value is not None}
-    if asked.get("concurrency") == 0:
-        asked["concurrency"] = None
+@click.option("--gap", type=int, help="Distance between the positions of two jobs.")
+@click.option(
+    "--concurrency", type=int, help="How many of its jobs may run at a time; 0 removes the limit."
+)
+async def set_(ctx: CommandContext, /, queue: str, **changes: Any) -> None:
+    """Set the ordering, gap or concurrency of a queue; options left out stay as they are."""
+    now = await ctx.app.queues.get(queue)
+    given = {name: value for name, value in changes.items() if value is not None}
+    if given.get("concurrency") == 0:
+        given["concurrency"] = None
     kept = {"ordering": now.ordering, "gap": now.gap, "concurrency": now.concurrency}
-    desk.out.record(await desk.app.queues.save(queue, **{**kept, **asked}))
+    ctx.out.record(await ctx.app.queues.save(queue, **{**kept, **given}))
 
 
-@verb("renumber")
+@command("renumber")
 @click.argument("queue")
-async def renumber(desk: CommandContext, /, queue: str) -> None:
-    """Number the positions afresh: 100, 200, 300, … in the same order."""
-    desk.out.message(f"{await desk.app.queues.renumber(queue):,} jobs have a new position")
+async def renumber(ctx: CommandContext, /, queue: str) -> None:
+    """Renumber the positions to 100, 200, 300, … in the same order."""
+    ctx.out.message(f"{count(await ctx.app.queues.renumber(queue), 'job')} renumbered")
 
 
 for each in (ls, order, pause, resume, set_, renumber):
-    command.add_command(each)
+    queue_group.add_command(each)
 
 
 def _row(queue: Queue, by_state: dict[State, int]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`outlast show`: everything about one job."""
+"""`outlast show`: one job with its runs, events and retry chain."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from datetime import datetime
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.jobs import status_note
 from outlast.cli.output import ago, plain
 from outlast.clock import SystemClock
@@ -18,44 +18,49 @@ from outlast.errors import InvalidArgument
 from outlast.store.contract.jobs import Filter
 
 
-@verb("show")
+@command("show")
 @click.argument("job_id")
-async def command(desk: CommandContext, /, job_id: str) -> None:
-    """Show a job: what was asked, its runs, everything unusual, and its retry chain drawn."""
-    job = await find(desk, job_id)
-    store = desk.app.store
+async def show_command(ctx: CommandContext, /, job_id: str) -> None:
+    """Show a job with its params, runs, events and retry chain."""
+    job = await find(ctx, job_id)
+    store = ctx.app.store
     runs, events = await store.runs(job.id), await store.events(job.id)
     chain = await store.chain(job.id)
-    if desk.out.as_json:
+    if ctx.out.as_json:
         more = {"runs": plain(runs), "events": plain(events), "chain": [each.id for each in chain]}
-        desk.out.record({**plain(job), **more})
+        ctx.out.record({**plain(job), **more})
         return
     now = SystemClock().now()
-    _head(desk, job, now)
+    _head(ctx, job, now)
     if runs:
-        desk.out.line("\nruns")
-        desk.out.table((">TOKEN", "STATUS", "STARTED", "TOOK", "ON", "WHY"), map(_run, runs))
+        ctx.out.line("\nruns")
+        ctx.out.table((">TOKEN", "STATUS", "STARTED", "TOOK", "ON", "WHY"), map(_run, runs))
     if events:
-        desk.out.line("\nevents")
-        desk.out.table(("AT", "KIND", "REASON"), map(_event, events))
+        ctx.out.line("\nevents")
+        ctx.out.table(("AT", "KIND", "REASON"), map(_event, events))
     if len(chain) > 1:
-        desk.out.line("\nlineage")
-        _draw(desk, chain, job)
+        ctx.out.line("\nretry chain")
+        _draw(ctx, chain, job)
     if error := next((run.error for run in reversed(runs) if run.error), None):
-        desk.out.line(f"\nlast error\n{error.rstrip()}")
+        ctx.out.line(f"\nlast error\n{error.rstrip()}")
 
 
-async def find(desk: CommandContext, text: str) -> Job:
-    """The job of that id, or the only one whose id begins so."""
-    begins = Filter(prefix=text) if re.fullmatch(r"[0-9a-f-]{2,35}", text) else None
-    found = await desk.app.store.find(begins, limit=2) if begins else []
+async def find(ctx: CommandContext, text: str) -> Job:
+    """Return the job with this id, or the only job whose id starts with it.
+
+    Raises:
+        InvalidArgument: Several ids start with the text.
+        LookupError: There is no such job.
+    """
+    prefix = Filter(prefix=text) if re.fullmatch(r"[0-9a-f-]{2,35}", text) else None
+    found = await ctx.app.store.find(prefix, limit=2) if prefix else []
     if len(found) > 1:
-        raise InvalidArgument(f"{text} begins the id of several jobs; write more of it")
-    return found[0] if found else await desk.app.get(text)
+        raise InvalidArgument(f"several job ids start with {text}; give more of the id")
+    return found[0] if found else await ctx.app.get(text)
 
 
-def _head(desk: CommandContext, job: Job, now: datetime) -> None:
-    desk.out.line(f"{job.type}  {job.id}  {job.state}  {status_note(job, now)}".rstrip())
+def _head(ctx: CommandContext, job: Job, now: datetime) -> None:
+    ctx.out.line(f"{job.type}  {job.id}  {job.state}  {status_note(job, now)}".rstrip())
     facts = {
         "queue": f"{job.queue}, priority {job.priority}, position {job.position}",
         "delivery": f"{job.delivery}, {job.max_attempts or 'unlimited'} attempts",
@@ -68,7 +73,7 @@ def _head(desk: CommandContext, job: Job, now: datetime) -> None:
     }
     for name, value in facts.items():
         if value is not None:
-            desk.out.line(f"  {name:<9} {value}")
+            ctx.out.line(f"  {name:<9} {value}")
 
 
 def _run(run: RunRecord) -> tuple[str, ...]:
@@ -81,9 +86,9 @@ def _event(event: EventRecord) -> tuple[str, ...]:
     return f"{event.at:%Y-%m-%d %H:%M:%S}", event.kind, event.reason or ""
 
 
-def _draw(desk: CommandContext, chain: list[Job], shown: Job) -> None:
-    """Root to tip, one link a line."""
+def _draw(ctx: CommandContext, chain: list[Job], shown: Job) -> None:
+    """Draw the retry chain, from the first job to the last, one per line."""
     for number, job in enumerate(chain):
         branch = "" if not number else "   " * (number - 1) + "└─ "
         here = "  ← this one" if job.id == shown.id else ""
-        desk.out.line(f"  {branch}{job.id}  {job.state} ({job.reason or 'open'}){here}")
+        ctx.out.line(f"  {branch}{job.id}  {job.state} ({job.reason or 'open'}){here}")

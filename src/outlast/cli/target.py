@@ -1,4 +1,4 @@
-"""Which app and which store a command is about, and who said so."""
+"""Resolve the app or the store of a command: options, environment, pyproject.toml."""
 
 import os
 import tomllib
@@ -14,7 +14,7 @@ TABLE = "[tool.outlast]"
 
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
-    """A value, and where it was found."""
+    """A value and where it was found."""
 
     value: str
     source: str
@@ -22,22 +22,31 @@ class SourcedValue:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An app's address, or a store's; never both from the same kind of place."""
+    """What a command works on: the address of an app, or the URL of a store."""
 
     app: SourcedValue | None
     url: SourcedValue | None
 
 
 def find(app: str | None, url: str | None, *, folder: Path | None = None) -> Target:
-    """What the options say, else the environment, else the pyproject.toml of this folder."""
+    """Resolve the target from the options, else the environment, else pyproject.toml.
+
+    Args:
+        app: Value of `--app`.
+        url: Value of `--url`.
+        folder: Folder of pyproject.toml; the current one by default.
+
+    Raises:
+        InvalidType: Both options are given, or pyproject.toml is invalid.
+    """
     if app is not None and url is not None:
-        raise InvalidType("--app and --url were both given; an app has its own store, so give one")
+        raise InvalidType("--app and --url were both given; give only one, an app has its own URL")
     if app is not None or url is not None:
         return Target(_given(app, "--app"), _given(url, "--url"))
     names = {"app": "OUTLAST_APP", "url": "OUTLAST_URL"}
     found = {key: _given(os.environ.get(name), name) for key, name in names.items()}
     if not any(found.values()):
-        found = _written(folder or Path.cwd())
+        found = _from_pyproject(folder or Path.cwd())
     return Target(found.get("app"), found.get("url"))
 
 
@@ -45,15 +54,18 @@ def _given(value: str | None, source: str) -> SourcedValue | None:
     return SourcedValue(value, source) if value else None
 
 
-def _written(folder: Path) -> dict[str, SourcedValue | None]:
-    """What its pyproject.toml says of us; none above it: modules and files are named from here."""
+def _from_pyproject(folder: Path) -> dict[str, SourcedValue | None]:
+    """Return the values in pyproject.toml of `folder`.
+
+    Parent folders are not searched: module names and file paths are relative to the current one.
+    """
     file = folder / "pyproject.toml"
     if not file.is_file():
         return {}
     try:
         table = _table(tomllib.loads(file.read_text(encoding="utf-8")))
     except (ValueError, OSError) as error:
-        raise InvalidType(f"{file} cannot be read: {error}; mend it, or give --app") from error
+        raise InvalidType(f"{file} cannot be read: {error}; fix it, or give --app") from error
     return {key: _checked(table[key], key, file) for key in ("app", "url") if key in table}
 
 
@@ -61,11 +73,11 @@ def _table(document: Any) -> Mapping[str, object]:
     for name in ("tool", "outlast"):
         document = document.get(name, {})
         if not isinstance(document, Mapping):
-            raise ValueError(f"{name} is no table")  # noqa: TRY004 - of the file, not of an argument
-    return document  # type: ignore[no-any-return]  # as just seen
+            raise ValueError(f"{name} is not a table")  # noqa: TRY004 - an error in the file
+    return document  # type: ignore[no-any-return]  # the loop checked it
 
 
 def _checked(value: object, key: str, file: Path) -> SourcedValue:
     if not isinstance(value, str):
-        raise InvalidType(f"{key} of {TABLE} in {file} is {value!r:.80}; write text in quotes")
+        raise InvalidType(f"{key} of {TABLE} in {file} is {value!r:.80}; write a quoted string")
     return SourcedValue(value, str(file))

@@ -1,28 +1,28 @@
-"""`outlast template`: stored job definitions."""
+"""`outlast template`: list, save, remove and enqueue stored job definitions."""
 
 import json
 from typing import Any
 
 import click
 
-from outlast.cli.command import CommandContext, verb
+from outlast.cli.command import CommandContext, command
 from outlast.cli.enqueue import parse_params
 
 
 @click.group("template")
-def command() -> None:
-    """Stored job definitions: save, list, use."""
+def template_group() -> None:
+    """List, save, remove and enqueue stored job definitions."""
 
 
-@verb("ls")
-async def ls(desk: CommandContext, /) -> None:
-    """Every template."""
-    templates = await desk.app.templates.list()
-    if desk.out.as_json:
+@command("ls")
+async def ls(ctx: CommandContext, /) -> None:
+    """List all templates."""
+    templates = await ctx.app.templates.list()
+    if ctx.out.as_json:
         for each in templates:
-            desk.out.record(each)
+            ctx.out.record(each)
         return
-    desk.out.table(
+    ctx.out.table(
         ("NAME", "TYPE", "QUEUE", ">PRIORITY", "UPDATED", "PARAMS"),
         [
             (
@@ -38,41 +38,41 @@ async def ls(desk: CommandContext, /) -> None:
     )
 
 
-@verb("save", creates=True)
+@command("save", creates=True)
 @click.argument("name")
 @click.argument("type_name", metavar="TYPE")
 @click.argument("params", default="{}")
-@click.option("--queue")
-@click.option("--priority", type=int)
-@click.option("--max-attempts", type=int)
+@click.option("--queue", help="Queue, instead of the type's own.")
+@click.option("--priority", type=int, help="Priority, instead of the type's own.")
+@click.option("--max-attempts", type=int, help="Attempts, instead of the type's own number.")
 async def save(
-    desk: CommandContext, /, name: str, type_name: str, params: str, **options: Any
+    ctx: CommandContext, /, name: str, type_name: str, params: str, **options: Any
 ) -> None:
-    """Save a template of TYPE with PARAMS, a JSON object that may leave some out."""
-    desk.require_types()
-    job_type = desk.app.registry.get(type_name)
-    desk.out.record(
-        await desk.app.templates.save(name, job_type, params=parse_params(params), **options)
+    """Save a template of TYPE with PARAMS, a JSON object that may omit some."""
+    ctx.require_types()
+    job_type = ctx.app.registry.get(type_name)
+    ctx.out.record(
+        await ctx.app.templates.save(name, job_type, params=parse_params(params), **options)
     )
 
 
-@verb("rm")
+@command("rm")
 @click.argument("name")
-async def rm(desk: CommandContext, /, name: str) -> None:
-    """Remove a template; jobs made from it stay as they are."""
-    await desk.app.templates.remove(name)
-    desk.out.message(f"{name} is gone")
+async def rm(ctx: CommandContext, /, name: str) -> None:
+    """Remove a template; jobs made from it stay."""
+    await ctx.app.templates.remove(name)
+    ctx.out.message(f"template {name} removed")
 
 
-@verb("enqueue")
+@command("enqueue")
 @click.argument("name")
 @click.argument("params", default="{}")
-async def enqueue(desk: CommandContext, /, name: str, params: str) -> None:
-    """Enqueue a job from a template; PARAMS, a JSON object, go over the template's own."""
-    desk.require_types()
-    handle = await desk.app.templates.enqueue(name, **parse_params(params))
-    desk.out.line(json.dumps({"id": handle.id}) if desk.out.as_json else handle.id)
+async def enqueue(ctx: CommandContext, /, name: str, params: str) -> None:
+    """Enqueue a job from a template; PARAMS, a JSON object, override the template's own."""
+    ctx.require_types()
+    handle = await ctx.app.templates.enqueue(name, **parse_params(params))
+    ctx.out.line(json.dumps({"id": handle.id}) if ctx.out.as_json else handle.id)
 
 
 for each in (ls, save, rm, enqueue):
-    command.add_command(each)
+    template_group.add_command(each)

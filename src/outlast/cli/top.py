@@ -1,4 +1,4 @@
-"""`outlast top`: queues, workers and running jobs, live."""
+"""`outlast top`: live view of queues, workers and running jobs."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from outlast.cli.command import CommandContext, verb
-from outlast.cli.output import ago
+from outlast.cli.command import CommandContext, command
+from outlast.cli.output import ago, count
 from outlast.core.job import Job
 from outlast.core.overview import Overview
 from outlast.core.state import State
@@ -21,71 +21,78 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 MINUTE: Final = timedelta(minutes=1)
-SHOWN: Final = 20
+JOBS_SHOWN: Final = 20
+RATES_SHOWN: Final = 30
 BARS: Final = "▁▂▃▄▅▆▇█"
 
 
-@verb("top")
-@click.option("--once", is_flag=True, help="Print one picture and exit.")
-@click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True)
-async def command(desk: CommandContext, /, once: bool, interval: float) -> None:
-    """Watch the store: what waits, what runs, who works. Ctrl-C leaves."""
-    look = await snapshot(desk)
-    if desk.out.as_json:
-        desk.out.record(look)
+@command("top")
+@click.option("--once", is_flag=True, help="Print one snapshot and exit.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.2, 60),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two snapshots.",
+)
+async def top_command(ctx: CommandContext, /, once: bool, interval: float) -> None:
+    """Watch waiting jobs, running jobs and workers. Ctrl-C quits."""
+    seen = await snapshot(ctx)
+    if ctx.out.as_json:
+        ctx.out.record(seen)
         return
     if once:
-        desk.out.print(_drawn(look, []))
+        ctx.out.print(_render(seen, []))
         return
-    with suppress(asyncio.CancelledError), _screen(desk) as show:  # Ctrl-C is how one leaves
+    with suppress(asyncio.CancelledError), _screen(ctx) as show:  # Ctrl-C cancels this task
         rates: list[int] = []
         while True:
-            rates = [*rates, _per_minute(look["overview"])][-30:]
-            show(_drawn(look, rates))
+            rates = [*rates, _per_minute(seen["overview"])][-RATES_SHOWN:]
+            show(_render(seen, rates))
             await asyncio.sleep(interval)
-            look = await snapshot(desk)
+            seen = await snapshot(ctx)
 
 
 @contextmanager
-def _screen(desk: CommandContext) -> "Iterator[Callable[[RenderableType], None]]":
-    """Where pictures go: each over the last one on a terminal, one below the other elsewhere."""
-    from rich.live import Live  # noqa: PLC0415 - nobody else needs it
+def _screen(ctx: CommandContext) -> "Iterator[Callable[[RenderableType], None]]":
+    """Yield a function that shows a snapshot: in place on a terminal, else one below the other."""
+    from rich.live import Live  # noqa: PLC0415 - slow import, needed by this command only
 
-    console = desk.out.console()
+    console = ctx.out.console()
     if not console.is_terminal:
-        yield desk.out.print
+        yield ctx.out.print
         return
     with Live(console=console, screen=False) as live:
         yield live.update
 
 
-async def snapshot(desk: CommandContext) -> dict[str, Any]:
-    """Everything that one picture shows."""
-    store = desk.app.store
+async def snapshot(ctx: CommandContext) -> dict[str, Any]:
+    """Read what one screen shows: overview, live workers, queues and running jobs."""
+    store = ctx.app.store
     return {
         "overview": await store.overview(span=MINUTE),
         "workers": [worker for worker in await store.workers() if worker.is_alive],
         "queues": {queue.name: queue for queue in await store.queues()},
-        "running": await store.find(Filter(states=frozenset({State.RUNNING})), limit=SHOWN),
+        "running": await store.find(Filter(states=frozenset({State.RUNNING})), limit=JOBS_SHOWN),
     }
 
 
-def _drawn(look: dict[str, Any], rates: Sequence[int]) -> "RenderableType":
-    from rich.console import Group  # noqa: PLC0415 - as above
+def _render(seen: dict[str, Any], rates: Sequence[int]) -> "RenderableType":
+    from rich.console import Group  # noqa: PLC0415 - slow import
 
-    overview: Overview = look["overview"]
+    overview: Overview = seen["overview"]
     parts = [
-        _headline(overview, look["workers"], rates),
-        _queues(overview, look["queues"]),
-        _running(look["running"], overview.now),
+        _headline(overview, seen["workers"], rates),
+        _queues(overview, seen["queues"]),
+        _running(seen["running"], overview.now),
     ]
     return Group(*parts)
 
 
 def _headline(overview: Overview, workers: Sequence[WorkerRecord], rates: Sequence[int]) -> str:
-    bad = sum(n for (_, state), n in overview.ended.items() if state in _BAD)
+    failed = sum(n for (_, state), n in overview.ended.items() if state in _FAILURES)
     done = _per_minute(overview)
-    share = f"{bad / done:.1%}" if done else "0%"
+    share = f"{failed / done:.1%}" if done else "0%"
     due = [row.oldest for row in overview.backlog if row.due]
     oldest = ago(min(due), overview.now) if due else "-"
     busy, slots = (
@@ -93,19 +100,19 @@ def _headline(overview: Overview, workers: Sequence[WorkerRecord], rates: Sequen
         sum(w.concurrency * w.processes for w in workers),
     )
     return (
-        f"{done:,}/min ended  {share} failed  oldest due {oldest}  {len(workers)} workers  "
-        f"{busy}/{slots} busy  {_spark(rates)}"
+        f"{done:,}/min finished  {share} failed  oldest due {oldest}  "
+        f"{count(len(workers), 'worker')}  {busy}/{slots} slots busy  {_sparkline(rates)}"
     )
 
 
-_BAD = frozenset({State.FAILED, State.DEAD_LETTER})
+_FAILURES = frozenset({State.FAILED, State.DEAD_LETTER})
 
 
 def _per_minute(overview: Overview) -> int:
     return sum(overview.ended.values())
 
 
-def _spark(rates: Sequence[int]) -> str:
+def _sparkline(rates: Sequence[int]) -> str:
     most = max(rates, default=0) or 1
     return "".join(BARS[min(len(BARS) - 1, rate * len(BARS) // (most + 1))] for rate in rates)
 
@@ -113,7 +120,9 @@ def _spark(rates: Sequence[int]) -> str:
 def _queues(overview: Overview, settings: dict[str, Queue]) -> "RenderableType":
     from rich.table import Table  # noqa: PLC0415 - as above
 
-    table = Table("QUEUE", "WAIT", "DUE", "RUN", "ENDED/m", "STATE", box=None, pad_edge=False)
+    table = Table(
+        "QUEUE", "WAITING", "DUE", "RUNNING", "DONE/MIN", "STATE", box=None, pad_edge=False
+    )
     for name in overview.queues:
         rows = [row for row in overview.backlog if row.queue == name]
         runs = sum(row.jobs for row in overview.running if row.queue == name)

@@ -1,38 +1,46 @@
-"""`outlast verify`: the store proves its own history."""
+"""`outlast verify`: check the store against its invariants."""
 
 import click
 
-from outlast.cli.command import CommandContext, Exit, verb
+from outlast.cli.command import CommandContext, Exit, command
+from outlast.cli.output import count
 from outlast.verify import verify
 
-SHOWN = 50
+VIOLATIONS_SHOWN = 50
 
 
-@verb("verify")
-@click.option("-n", "--limit", type=click.IntRange(1, 100_000), default=SHOWN, show_default=True)
-async def command(desk: CommandContext, /, limit: int) -> int:
-    """Go through every job, run, event and reservation, and prove or refute the invariants.
+@command("verify")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=VIOLATIONS_SHOWN,
+    show_default=True,
+    help="How many violations to print.",
+)
+async def verify_command(ctx: CommandContext, /, limit: int) -> int:
+    """Check every job, run, event and reservation against the invariants, even during operation.
 
-    Exit 0: all hold. Exit 1: some do not; each violation names the rows and the safe repair. It
-    may be run while workers work.
+    Exit 0: no violation. Exit 1: at least one; each is printed with its rows and a safe repair.
     """
-    with desk.out.progress("verify", None) as advance:
+    with ctx.out.progress("verify", None) as advance:
         done = 0
 
-        def moved(now: int, total: int) -> None:
+        def report_progress(now: int, total: int) -> None:
             nonlocal done
             advance(now - done, total)
             done = now
 
-        report = await verify(desk.app.store, progress=moved)
+        report = await verify(ctx.app.store, progress=report_progress)
     for violation in report.violations[:limit]:
-        if desk.out.as_json:
-            desk.out.record(violation)
+        if ctx.out.as_json:
+            ctx.out.record(violation)
         else:
-            desk.out.line(f"{violation.code}  {violation.job_id or ''}  {violation.what}")
-            desk.out.line(f"    rows: {', '.join(violation.rows)}\n    repair: {violation.repair}")
-    desk.out.message(
-        f"{report.jobs:,} jobs, {report.runs:,} runs, {report.events:,} events: "
-        f"{len(report.violations):,} violations, in {report.seconds:.1f} s"
+            ctx.out.line(f"{violation.code}  {violation.job_id or ''}  {violation.what}")
+            ctx.out.line(f"    rows: {', '.join(violation.rows)}\n    repair: {violation.repair}")
+    ctx.out.message(
+        f"{count(report.jobs, 'job')}, {count(report.runs, 'run')}, "
+        f"{count(report.events, 'event')}: {count(len(report.violations), 'violation')}, "
+        f"in {report.seconds:.1f} s"
     )
     return Exit.FAILED if report.violations else Exit.OK

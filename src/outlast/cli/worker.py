@@ -1,4 +1,4 @@
-"""`outlast worker`: run jobs until told to stop."""
+"""`outlast worker`: run jobs until stopped."""
 
 import asyncio
 import logging
@@ -34,23 +34,23 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
     units = {"K": 2**10, "M": 2**20, "G": 2**30}
     number, unit = value[:-1], units.get(value[-1:].upper())
     if unit is None or not number.isdigit() or not int(number):
-        raise click.BadParameter(f"{value!r} is no size; write for example 500M or 2G")
+        raise click.BadParameter(f"{value!r} is not a size; write 500M or 2G")
     return int(number) * unit
 
 
 @click.command("worker")
 @click.argument("app", required=False)
 @click.option(
-    "-q", "--queues", callback=_names, help="Which queues, separated by commas [all of the app's]."
+    "-q", "--queues", callback=_names, help="Queues, separated by commas [all queues of the app]."
 )
-@click.option("-t", "--types", callback=_names, help="Which job types, separated by commas [all].")
+@click.option("-t", "--types", callback=_names, help="Job types, separated by commas [all].")
 @click.option(
     "-p",
     "--processes",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="How many child processes.",
+    help="Number of child processes.",
 )
 @click.option(
     "-c",
@@ -61,36 +61,53 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
 @click.option(
     "--burst",
     is_flag=True,
-    help="Run what is due, then exit: 0 if nothing failed for good, else 1.",
+    help="Run all due jobs, then exit: 0 if none failed permanently, else 1.",
 )
 @click.option(
     "--instance-id",
     envvar="OUTLAST_INSTANCE_ID",
-    help="This worker's lasting name [host and a number].",
+    help="Name of this worker, the same after a restart [host and a number].",
 )
 @click.option(
     "--topology",
     type=click.Choice(["pool", "single"]),
     default="pool",
     show_default=True,
-    help="single: refuse to start beside another one of the same scope.",
+    help="single: refuse to start while another worker of the same scope runs.",
 )
 @click.option(
-    "--scope", default="default", show_default=True, help="What a single worker is the only one of."
+    "--scope",
+    default="default",
+    show_default=True,
+    help="Scope within which a single worker is the only one.",
 )
-@click.option("--max-jobs", type=click.IntRange(1), help="Replace a child after so many jobs.")
-@click.option("--max-memory", callback=_bytes, help="Replace a child that uses more, such as 500M.")
-@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
-@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
-def command(app: str | None, **options: object) -> None:
+@click.option("--max-jobs", type=click.IntRange(1), help="Replace a child after this many jobs.")
+@click.option(
+    "--max-memory", callback=_bytes, help="Replace a child that uses more memory, such as 500M."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="info",
+    show_default=True,
+    help="Lowest level that is logged.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="Format of the log on stderr.",
+)
+def worker_command(app: str | None, **options: object) -> None:
     """Run the jobs of APP, given as module:attribute, in OUTLAST_APP or in pyproject.toml.
 
-    SIGTERM or Ctrl-C: take no more, let running jobs end within the app's grace, hand back the
-    rest, exit 0. A second one: hand back everything now, exit 1. Exit 2: the app, an option or
-    the store cannot work; exit 3: another worker has that identity or scope.
+    SIGTERM or Ctrl-C: claim no more jobs, let running jobs end within the app's grace, release the
+    rest, exit 0. A second one: release all jobs now, exit 1. Exit 2: the app, an option or the
+    store is unusable. Exit 3: another worker has the same instance id or scope.
     """
-    plan = WorkerOptions(app=_address(app), **options)  # type: ignore[arg-type]  # click has checked them
-    configure(plan.log_level, plan.log_format, unhurried=True)
+    plan = WorkerOptions(app=_address(app), **options)  # type: ignore[arg-type]  # click checks them
+    configure(plan.log_level, plan.log_format, non_blocking=True)
     sys.exit(asyncio.run(_run(plan)))
 
 
@@ -100,13 +117,13 @@ def _address(app: str | None) -> str:
     except OutlastError as error:
         raise click.UsageError(str(error)) from error
     if found is None:
-        raise click.UsageError("which app? give it as module:attribute, such as jobs:app")
+        raise click.UsageError("no app given; write module:attribute, such as jobs:app")
     return found.value
 
 
-def _leave() -> None:
-    log.error("the store does not answer; leaving what is unwritten to whoever reclaims it")
-    logging.shutdown()  # which writes it
+def _abandon() -> None:
+    log.error("the store does not answer; exiting, other workers reclaim the unfinished jobs")
+    logging.shutdown()  # flushes the log
     os._exit(WorkerExit.FAILED)
 
 
@@ -120,7 +137,7 @@ async def _run(plan: WorkerOptions) -> int:
         clock=clock,
         ids=ids,
         random=SystemRandom().random,
-        exit_now=_leave,
+        exit_now=_abandon,
         background_services=lambda store, settings: run_trigger_loop(store, ids.job, settings.poll),
     )
     return await supervisor.run()

@@ -1,4 +1,4 @@
-"""The program of a worker's child process; started by the supervisor, not by people."""
+"""Entry point of a worker child process; the supervisor starts it."""
 
 import asyncio
 import faulthandler
@@ -28,17 +28,24 @@ GROUP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main(order: dict[str, Any]) -> int:
-    """Load the app, say hello, and work as told."""
+    """Load the app, report it to the supervisor, and run jobs until told to stop.
+
+    Args:
+        order: What to run, and the inherited file descriptors (`fds`).
+
+    Returns:
+        The exit code of the process.
+    """
     fds = order["fds"]
     for fd in fds.values():
-        os.set_inheritable(fd, False)  # or a program that a handler starts could keep it open
+        os.set_inheritable(fd, False)  # programs that a handler starts must not hold it open
     configure(order["log_level"], order["log_format"])
-    if sys.stderr is not None:  # as of a program started with it closed
+    if sys.stderr is not None:  # None if the worker was started with stderr closed
         faulthandler.enable()
     faulthandler.register(DUMP_SIGNAL, file=fds["dump"], all_threads=True)
     for each in GROUP_SIGNALS:
-        signal.signal(each, _leave_it_to_the_supervisor)
-    os.register_at_fork(after_in_child=_hear_signals)
+        signal.signal(each, _ignore_group_signal)
+    os.register_at_fork(after_in_child=_restore_signals)
     line = socket.socket(fileno=fds["channel"])
     held = SharedLeaseWriter(SharedLeaseTable(fds["lease_table"]), SystemClock().monotonic)
     try:
@@ -75,8 +82,8 @@ def _wanted(order: dict[str, Any]) -> dict[str, Any]:
 def _hello(app: Outlast, engine: WorkerEngine) -> dict[str, Any]:
     if app.url is None:
         raise outlast.InvalidType(
-            "this app was given a store, not an address; a worker's processes each open their "
-            'own, so write Outlast("sqlite:///jobs.db")'
+            "this app was created with a store object, but each process of a worker opens its own "
+            'connection; give a URL: Outlast("sqlite:///jobs.db")'
         )
     return {
         "url": app.url,
@@ -90,15 +97,15 @@ def _hello(app: Outlast, engine: WorkerEngine) -> dict[str, Any]:
     }
 
 
-def _hear_signals() -> None:
-    """A process that a handler forks has no supervisor, and whoever forked it may end it."""
+def _restore_signals() -> None:
+    """Restore the default signal handlers in a process that a handler forks."""
     for each in GROUP_SIGNALS:
-        if signal.getsignal(each) is _leave_it_to_the_supervisor:
+        if signal.getsignal(each) is _ignore_group_signal:
             signal.signal(each, signal.SIG_DFL)
 
 
-def _leave_it_to_the_supervisor(*_: object) -> None:
-    """A signal to the whole group reaches us too; the supervisor tells us what to do about it."""
+def _ignore_group_signal(*_: object) -> None:
+    """Ignore a signal to the process group: the supervisor gets it too and decides."""
 
 
 if __name__ == "__main__":

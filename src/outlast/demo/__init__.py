@@ -1,1 +1,1 @@
-"""The tour: a minute of real jobs, real workers and a real kill, each line a checked fact."""
+"""The demo: a scripted tour with real workers; every printed claim is verified."""
