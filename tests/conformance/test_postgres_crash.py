@@ -59,10 +59,10 @@ ELSEWHERE = {
 
 ODD = {
     "unit_of_work.now",  # where no test hands in its clock
-    "claim.opened",  # after an answer was lost: see the tests of faults
-    "apply.written",  # the same
+    "claim.opened_by_prefix",  # after an answer was lost: see the tests of faults
+    "apply.recorded",  # the same
     "runs.is_attachable",  # reads, after a refusal
-    "queues.settle",  # writes nothing: waits for claims that know no limit yet
+    "queues.wait_for_claims",  # writes nothing: waits for claims that know no limit yet
 }
 """No scenario of one undisturbed verb gets there."""
 

@@ -87,7 +87,7 @@ async def test_a_claim_skips_what_somebody_else_has_locked(postgres_url: str) ->
 
     assert [claim.id for claim in taken] == [second, third]
     assert [claim.id for claim in later] == [first]
-    assert "FOR UPDATE SKIP LOCKED" in statements()["claim.take"].text
+    assert "FOR UPDATE SKIP LOCKED" in statements()["claim.backlog"].text
 
 
 @pytest.mark.req("S3-2.k")

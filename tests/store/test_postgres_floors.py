@@ -117,7 +117,7 @@ async def jobs(store: PostgresStore, seconds: Seconds) -> list[str]:
 async def _place(store: PostgresStore, job_id: str) -> bytes:
     async with store._lines.line("claim").acquire() as lane:
         table = f'"{store.address.schema}".waiting'
-        asked = f"SELECT ord FROM {table} WHERE job = $1"  # noqa: S608 - a name of ours
+        asked = f"SELECT claim_order FROM {table} WHERE job = $1"  # noqa: S608 - a name of ours
         return bytes(await lane.connection.fetchval(asked, job_id))
 
 

@@ -183,7 +183,7 @@ async def test_taking_cancelled_just_before_its_end_leaves_nothing_held(
         await asyncio.wait(taking)
 
     def probe(name: str, after: bool) -> None:
-        if (name, after) == ("locks.settle", False):
+        if (name, after) == ("locks.drop_snapshot", False):
             asyncio.run_coroutine_threadsafe(give_up(), loop).result(PATIENCE)
 
     monkeypatch.setattr(store._locks, "_probe", probe)

@@ -13,7 +13,7 @@ from outlast.store.postgres.url import PostgresUrl
 PLACES: Final = ("waiting", "open_runs", "ends")
 TABLES: Final = (
     *PLACES, "jobs", "runs", "events", "keys", "slots", "schedules", "queues", "reservations",
-    "groups", "records", "workers", "footing",
+    "groups", "documents", "workers", "transfer_status",
 )  # fmt: skip
 
 

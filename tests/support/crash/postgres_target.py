@@ -25,7 +25,7 @@ from support.crash.scenarios_recovery import broken_scenarios
 from support.crash.scenarios_schedules import SCHEDULES
 from support.crash.scenarios_transfer import MOVING
 
-OWN_NUMBERS: Final = frozenset({"seq", "ord", "version"})
+OWN_NUMBERS: Final = frozenset({"seq", "claim_order", "version"})
 """Columns whose values a sequence chooses; only their order counts, and the ids tell that too."""
 
 

@@ -37,7 +37,7 @@ SETTINGS: Final = {
 
 _PLANS_ONCE: Final = {"plan_cache_mode": "force_generic_plan"}
 
-NOT_OPEN: Final = "HF001"
+NOT_OPEN: Final = "OL001"
 """The store is being moved, or was: its footing is the message."""
 
 CONNECTION_ERRORS = (

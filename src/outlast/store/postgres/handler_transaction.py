@@ -150,7 +150,7 @@ class PostgresTransaction:
     async def _end(self) -> None:
         """At the server, for a statement may be under way; and then here."""
         with suppress(OutlastError):
-            await self._lines.rows("handler_transaction.end", pid=self._pid, xid=self._xid)
+            await self._lines.rows("handler_transaction.terminate", pid=self._pid, xid=self._xid)
         await self._leave()
 
     async def _leave(self) -> None:

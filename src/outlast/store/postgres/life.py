@@ -93,7 +93,7 @@ class PostgresLife(PostgresOperations):
     async def free_locks(self, names: Collection[str]) -> frozenset[str]:
         asked = [check_name(name, what="lock name") for name in names]
         keys = self._locks.keys(asked)
-        found = await self._lines.rows("locks.vacant", names=asked, keys=keys)
+        found = await self._lines.rows("locks.free", names=asked, keys=keys)
         return frozenset(row[0] for row in found)
 
     def subscribe(
@@ -104,8 +104,8 @@ class PostgresLife(PostgresOperations):
     async def health_warnings(self) -> list[str]:
         ask = self._lines.rows
         [server] = await ask("health.server", schema=self.address.schema)
-        keepers = await ask("health.keeping", long=health.LONG)
-        [(waiting,)] = await ask("health.notifying")
+        keepers = await ask("health.vacuum_blockers", long=health.LONG)
+        [(waiting,)] = await ask("health.waiting_for_notify")
         return [
             *health.of_server(server),
             *(health.vacuum_blocker_warning(row) for row in keepers),

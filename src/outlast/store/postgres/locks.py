@@ -116,7 +116,7 @@ class PostgresLocks:
             self._key(hold.name),
         )
         await lane.change("unit_of_work.begin", {})
-        await lane.change("locks.patient", {})
+        await lane.change("locks.set_timeouts", {})
         asked = {"name": key, "shared": hold.is_shared}
         [(is_ours, *who)] = await lane.fetch("locks.try", asked)
         if not is_ours:
@@ -126,14 +126,14 @@ class PostgresLocks:
                 await lane.change("unit_of_work.rollback", {})
                 await self._terminate_stale_session(lane, hold)
                 return False
-        await lane.change("locks.settle", {})
+        await lane.change("locks.drop_snapshot", {})
         hold.who = (who[0], who[1])
         return True
 
     async def _terminate_stale_session(self, lane: AsyncpgRunner, hold: PostgresLock) -> None:
         """If it is our own former session that has it: the server did not see it break."""
         if hold.who is not None:
-            await lane.fetch("locks.send_away", {"pid": hold.who[0], "since": hold.who[1]})
+            await lane.fetch("locks.terminate_session", {"pid": hold.who[0], "since": hold.who[1]})
 
     async def _release(self, hold: PostgresLock) -> None:
         hold.is_wanted = False

@@ -57,7 +57,7 @@ def script(url: str) -> str:
 
 async def is_ours(lane: AsyncpgRunner, address: PostgresUrl) -> bool:
     """Whether our tables are there."""
-    found = await lane.fetch("schema.look", {"schema": address.schema})
+    found = await lane.fetch("schema.state", {"schema": address.schema})
     return bool(found[0][1])
 
 
@@ -72,7 +72,7 @@ async def _require_server(lane: AsyncpgRunner, address: PostgresUrl) -> None:
 
 async def _version(lane: AsyncpgRunner, address: PostgresUrl) -> int:
     """The schema's number, 0 if there is none; ForeignStore, SchemaTooNew."""
-    is_there, ours = (await lane.fetch("schema.look", {"schema": address.schema}))[0]
+    is_there, ours = (await lane.fetch("schema.state", {"schema": address.schema}))[0]
     if is_there and not ours:
         raise ForeignStore(
             f"{address.safe_text}: schema {address.schema} belongs to something else and has no "

@@ -41,7 +41,7 @@ class PgNotifier:
                 connection = await connect(self._address)
                 self._lane = AsyncpgRunner(connection, self._address.schema)
             told = {"channels": [*said], "payloads": [*said.values()]}
-            await self._lane.fetch("notify.tell", told)
+            await self._lane.fetch("notify.send", told)
 
     async def close(self) -> None:
         """What is under way is still sent, if that takes no longer than a second."""

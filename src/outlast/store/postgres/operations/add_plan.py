@@ -40,7 +40,7 @@ class JobInsert:
 
     job: NewJob
     root: str | None = None
-    grp: str | None = None
+    member_group_id: str | None = None
     position: int | None = None
 
 
@@ -153,7 +153,9 @@ def answer(job: NewJob, facts: ExistingRows, now: int | None, made: InsertPlan) 
 
 def _draft(job: NewJob, facts: ExistingRows) -> JobInsert:
     before = None if job.retry_of is None else facts.befores.pop(job.retry_of)
-    draft = JobInsert(job, root=before and before.root, grp=job.group_id if job.member else None)
+    draft = JobInsert(
+        job, root=before and before.root, member_group_id=job.group_id if job.member else None
+    )
     if before is not None and job.retry_of is not None:
         facts.befores[job.retry_of] = before._replace(follower=job.id)
     place = facts.places.get((job.queue, job.priority))
@@ -231,7 +233,7 @@ def columns(drafts: Sequence[JobInsert]) -> dict[str, Any]:
         "retries": _column(job.retry_of for job in jobs),
         "roots": _column(draft.root for draft in drafts),
         "group_ids": _column(job.group_id for job in jobs),
-        "grps": _column(draft.grp for draft in drafts),
+        "member_group_ids": _column(draft.member_group_id for draft in drafts),
         "template_ids": _column(job.template_id for job in jobs),
         "template_ats": _column(moment(job.template_at) for job in jobs),
         "schedule_ids": _column(job.schedule_id for job in jobs),

@@ -23,7 +23,7 @@ class JobIdentity:
     name: str
     queue: str
     created_at: int
-    grp: str | None
+    member_group_id: str | None
     active: bool
     root: str
     root_seq: int
@@ -73,18 +73,20 @@ class LockedJob:
         return self.subject.created_at
 
     @property
-    def grp(self) -> str | None:
-        return self.subject.grp
+    def member_group_id(self) -> str | None:
+        return self.subject.member_group_id
 
 
 async def subjects(work: UnitOfWork, changes: Iterable[Change]) -> Mapping[str, JobIdentity]:
     """The jobs by their ids, with the locks taken that come before those of jobs."""
     jobs = sorted({change.job_id for change in changes if is_uuid(change.job_id)})
-    rows = await work.rows("apply.subjects", jobs=jobs) if jobs else []
+    rows = await work.rows("apply.identities", jobs=jobs) if jobs else []
     known = {row[0]: JobIdentity(*row) for row in rows}
     meant = [(change, known[change.job_id]) for change in changes if change.job_id in known]
     await lock_queues(work, (it.queue for change, it in meant if _needs_queue(change, it)))
-    await lock_groups(work, (it.grp for change, it in meant if it.grp and may_end(change)))
+    await lock_groups(
+        work, (it.member_group_id for change, it in meant if it.member_group_id and may_end(change))
+    )
     return known
 
 
@@ -153,7 +155,11 @@ def _matches_state(change: Change, state: str) -> bool:
 
 async def _silent(work: UnitOfWork, asked: _Asked, known: _Known) -> dict[str, LockedJob]:
     found = await _waiting(work, asked, known)
-    silent = await work.rows("apply.silent", jobs=sorted(found), mono=work.mono) if found else []
+    silent = (
+        await work.rows("apply.lock_expired_reservations", jobs=sorted(found), mono=work.mono)
+        if found
+        else []
+    )
     return {job: found[job] for (job,) in silent}
 
 
@@ -181,7 +187,7 @@ async def _adrift(work: UnitOfWork, asked: _Asked, known: _Known) -> dict[str, L
     """It stands nowhere, and no run came since the decision."""
     jobs = sorted(asked)
     await work.rows("apply.lock_jobs", jobs=jobs)
-    rows = await work.rows("apply.adrift", jobs=jobs)
+    rows = await work.rows("apply.detached", jobs=jobs)
     followed = await _followed(work, jobs)
     found = {}
     for job, token, run_id, position in rows:
@@ -194,7 +200,7 @@ async def _adrift(work: UnitOfWork, asked: _Asked, known: _Known) -> dict[str, L
 
 async def _followed(work: UnitOfWork, jobs: Sequence[str]) -> dict[str, bool]:
     """Of those that have a successor, whether it is of their group."""
-    rows = await work.rows("apply.followed", jobs=list(jobs)) if jobs else []
+    rows = await work.rows("apply.successors_of", jobs=list(jobs)) if jobs else []
     return dict(map(tuple, rows))
 
 

@@ -38,7 +38,7 @@ async def write_events(
     rows = [row for change, ruling in outcomes if (row := _event(change, ruling)) is not None]
     names = ("jobs", "kinds", "tokens", "run_ids", "reasons", "details")
     if rows:
-        await work.run("apply.tell", now=work.now, **columns(names, rows))
+        await work.run("apply.record_events", now=work.now, **columns(names, rows))
 
 
 def _event(change: Change, ruling: ResolvedChange | None) -> tuple[Any, ...] | None:
@@ -62,22 +62,26 @@ async def move_groups(work: UnitOfWork, rulings: Iterable[ResolvedChange]) -> No
     ends = [r for r in rulings if r.is_final and r.successor is None and _is_members_end(r)]
     still_open = {
         group
-        for group, _, closing, _ in await lock_groups(work, (r.found.grp or "" for r in ends))
+        for group, _, closing, _ in await lock_groups(
+            work, (r.found.member_group_id or "" for r in ends)
+        )
         if closing is None
     }
-    await advance(work, [_member(r) for r in ends if r.found.grp in still_open])
+    await advance(work, [_member(r) for r in ends if r.found.member_group_id in still_open])
 
 
 def _is_members_end(ruling: ResolvedChange) -> bool:
     subject = ruling.found.subject
     is_moved = subject.mode == "sequential" or ruling.to not in (State.SUCCEEDED, State.SKIPPED)
-    return subject.grp is not None and is_moved and not ruling.found.is_followed_in_group
+    return (
+        subject.member_group_id is not None and is_moved and not ruling.found.is_followed_in_group
+    )
 
 
 def _member(ruling: ResolvedChange) -> tuple[Any, ...]:
     it = ruling.found.subject
     was_blocked = ruling.found.state is State.BLOCKED
-    place = (it.root_seq, it.grp, it.mode, it.on_failure)
+    place = (it.root_seq, it.member_group_id, it.mode, it.on_failure)
     return ruling.job, ruling.token, *place, ruling.to, was_blocked
 
 
@@ -114,7 +118,7 @@ async def _put_back(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None
         (r.job, r.to, *_place(r.found), r.available_at(work.now), r.token, r.failures, r.losses)
         for r in rulings
     ]
-    await work.run("apply.put_back", **columns(names, rows))
+    await work.run("apply.requeue", **columns(names, rows))
     work.queues.update(r.found.queue for r in rulings)
 
 
@@ -123,7 +127,7 @@ async def _follow(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
         return
     pairs = [(r, r.successor) for r in rulings if r.successor]
     jobs = [(r.job, after.id) for r, after in pairs]
-    await work.run("apply.successors", now=work.now, **columns(("jobs", "successors"), jobs))
+    await work.run("apply.add_successors", now=work.now, **columns(("jobs", "successors"), jobs))
     places = [
         (after.id, after.delay // MICROSECOND, r.found.priority, r.failures, r.losses)
         for r, after in pairs
@@ -170,13 +174,13 @@ def _ending(ruling: ResolvedChange) -> tuple[Any, ...]:
 async def _mark_slots_skipped(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     """The slot of a job that could not start in time."""
     if rulings:
-        await work.run("schedules.misfired", jobs=[r.job for r in rulings])
+        await work.run("schedules.mark_slots_skipped", jobs=[r.job for r in rulings])
 
 
 async def _write_dead_letters(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:
     if rulings:
         rows = [(r.job, r.to, r.reason) for r in rulings]
-        await work.run("apply.bury", **columns(("jobs", "states", "reasons"), rows))
+        await work.run("apply.dead_letter", **columns(("jobs", "states", "reasons"), rows))
 
 
 async def _free(work: UnitOfWork, rulings: Sequence[ResolvedChange]) -> None:

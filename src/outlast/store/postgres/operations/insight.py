@@ -37,7 +37,7 @@ class PostgresViews(PostgresOperations):
 
     async def describe(self) -> Mapping[str, str]:
         schema = self.address.schema
-        found = (await self._lines.rows("insight.facts", schema=schema))[0]
+        found = (await self._lines.rows("insight.describe", schema=schema))[0]
         version, database, number, size, commits, flushes = found
         return {
             "engine": f"PostgreSQL {version}",
@@ -81,7 +81,7 @@ async def _situation(work: UnitOfWork, *, job_id: JobId) -> WaitFacts | None:
     serving = able(job, alive)
     held = {
         LeaseHolder(instance_id=instance, boot_id=boot): runs
-        for instance, boot, runs in await work.rows("insight.held")
+        for instance, boot, runs in await work.rows("insight.runs_by_worker")
     }
     return WaitFacts(
         job=job,
@@ -122,7 +122,7 @@ def _others(found: Sequence[Row]) -> list[BlockingJob]:
 async def _member(work: UnitOfWork, job: Job) -> BlockingJob | None:
     if job.state is not State.BLOCKED:
         return None
-    found = await work.rows("insight.member", id=job.id)
+    found = await work.rows("insight.blocking_member", id=job.id)
     return BlockingJob(id=found[0][0]) if found else None
 
 

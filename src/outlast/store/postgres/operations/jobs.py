@@ -64,14 +64,14 @@ class JobOperations(PostgresOperations):
         self, *, besides: str, instance_id: str | None = None, after: int = 0, limit: int
     ) -> list[Job]:
         asked = {"besides": besides, "instance": instance_id, "after": after}
-        return await self._jobs("jobs.held", limit=limit, **asked)
+        return await self._jobs("jobs.running_under_other_boots", limit=limit, **asked)
 
     async def detached_jobs(self, *, after: int = 0, limit: int) -> list[Job]:
-        read = partial(_whole, "jobs.adrift", after=after, limit=limit)
+        read = partial(_whole, "jobs.detached", after=after, limit=limit)
         return [job_rows.job(tuple(row)) for row in await self._lines.in_snapshot(read)]
 
     async def missing_successors(self, *, after: int = 0, limit: int) -> list[Job]:
-        return await self._jobs("jobs.unfollowed", after=after, limit=limit)
+        return await self._jobs("jobs.missing_successors", after=after, limit=limit)
 
     async def _events(self, name: str, **values: Any) -> list[EventRecord]:
         return [job_rows.event(tuple(row)) for row in await self._lines.rows(name, **values)]
@@ -79,5 +79,5 @@ class JobOperations(PostgresOperations):
 
 async def _whole(name: str, work: UnitOfWork, **values: Any) -> list[Row]:
     """What goes through whole tables, planned for that."""
-    await work.rows("jobs.whole")
+    await work.rows("jobs.allow_full_scans")
     return await work.rows(name, **values)

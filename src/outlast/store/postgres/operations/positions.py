@@ -51,7 +51,7 @@ async def rearrange(work: UnitOfWork, change: Change, found: LockedWaitingJob) -
 
 async def behind(work: UnitOfWork, queue: str, priority: int) -> int:
     """The position of a job that is new there; for a `position` queue that is locked."""
-    return int(await work.one("positions.behind", queue=queue, priority=priority))
+    return int(await work.one("positions.last", queue=queue, priority=priority))
 
 
 async def normalise(work: UnitOfWork, queue: str) -> int:
@@ -61,7 +61,7 @@ async def normalise(work: UnitOfWork, queue: str) -> int:
     changed = await work.run(name, queue=queue, gap=gap)
     if changed:
         told = {"kind": EventKind.NORMALISED, "reason": None, "detail": str(changed)}
-        await work.run("queues.record", name=queue, now=work.now, **told)
+        await work.run("queues.record_event", name=queue, now=work.now, **told)
     return changed
 
 
@@ -137,13 +137,13 @@ class PostgresWaitingLine:
     async def write(self, places: Mapping[int, int]) -> None:
         if places:
             by_id = {self._ids[seq]: position for seq, position in places.items()}
-            await self._work.run("positions.write", jobs=list(by_id), places=to_json_param(by_id))
+            await self._work.run("positions.set", jobs=list(by_id), places=to_json_param(by_id))
 
     async def position(self, seq: int) -> int:
         return int((await self._spot(seq))["position"])
 
     async def ends(self, *, without: int) -> tuple[int | None, int | None]:
-        [found] = await self._work.rows("positions.ends", without=without, **self._lane)
+        [found] = await self._work.rows("positions.bounds", without=without, **self._lane)
         return found[0], found[1]
 
     async def before(self, seq: int | None, number: int, *, without: int) -> list[PositionedJob]:
@@ -167,7 +167,7 @@ class PostgresWaitingLine:
         """Where that job is in the order; before all at 0, if it is None."""
         row: Any = (0, _LEAST, _LEAST)
         if seq is not None:
-            [row] = await self._work.rows("positions.spot", job=self._ids[seq])
+            [row] = await self._work.rows("positions.order_of", job=self._ids[seq])
         names = ("position", "available_at", "created_at")
         return {**dict(zip(names, row, strict=True)), "seq": seq or 0}
 

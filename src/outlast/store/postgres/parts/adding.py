@@ -104,7 +104,7 @@ class AddOperations(PostgresOperations):
         added = await add(work, jobs)
         if work.queues and self._work_channel is not None:
             told = {"channel": self._work_channel, "text": payload(work.queues)}
-            await work.rows("caller_connection.tell", **told)
+            await work.rows("caller_connection.notify", **told)
         return added
 
     async def _add_group(self, jobs: Sequence[NewJob], _: bool) -> list[Added]:
@@ -162,13 +162,15 @@ class AddOperations(PostgresOperations):
 
 
 async def _require_at(here: str, asks: StatementRunner, address: PostgresUrl) -> None:
-    [(there, shown)] = await asks.fetch("caller_connection.where", {"schema": address.schema})
+    [(there, shown)] = await asks.fetch(
+        "caller_connection.server_identity", {"schema": address.schema}
+    )
     if there != here:
         raise _ElsewhereError(shown)
 
 
 async def _server_identity(asks: StatementRunner, address: PostgresUrl) -> str:
-    [(where, _)] = await asks.fetch("caller_connection.where", {"schema": address.schema})
+    [(where, _)] = await asks.fetch("caller_connection.server_identity", {"schema": address.schema})
     return str(where)
 
 

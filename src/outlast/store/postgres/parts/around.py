@@ -37,7 +37,7 @@ class PostgresAround(PostgresOperations):
 
     async def heartbeat(self, holder: LeaseHolder, *, span: timedelta) -> bool:
         beaten = await self._lines.rows(
-            "workers.beat",
+            "workers.heartbeat",
             now=self._now,
             mono=self._mono,
             span=span // MICROSECOND,
@@ -53,11 +53,11 @@ class PostgresAround(PostgresOperations):
         return [job_rows.worker(tuple(row)) for row in found]
 
     async def job_count(self) -> int:
-        [(number,)] = await self._lines.rows("audit.size")
+        [(number,)] = await self._lines.rows("audit.job_count")
         return int(number)
 
     async def audit_jobs(self, *, after: int, limit: int) -> list[JobAudit]:
-        found = await self._lines.rows("audit.dossiers", after=after, limit=limit)
+        found = await self._lines.rows("audit.jobs", after=after, limit=limit)
         return [audit.dossier(tuple(row)) for row in found]
 
     async def dangling_records(self, *, limit: int) -> list[DanglingRecord]:

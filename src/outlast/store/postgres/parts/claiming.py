@@ -65,7 +65,7 @@ class ClaimOperations(PostgresOperations):
 
     async def _claim_idempotent(self, wanted: ClaimRequest, sent: list[str]) -> list[Claim]:
         """What it takes, or has taken if the answer that said so was lost."""
-        lost = await self._lines.rows("claim.opened", prefixes=sent) if sent else []
+        lost = await self._lines.rows("claim.opened_by_prefix", prefixes=sent) if sent else []
         if lost:
             return [job_rows.claim(row) for row in lost]
         sent.append(self._ids.prefix())
@@ -121,7 +121,7 @@ class ClaimOperations(PostgresOperations):
     async def _claim_small(self, wanted: ClaimRequest, *, promoted: bool) -> ClaimResult:
         asked = {"promoted": promoted, "now": self._now, "mono": self._mono}
         async with self._lines.line("claim").acquire() as lane:
-            return taken((await lane.fetch("claim.few", wanted.values(**asked)))[0])
+            return taken((await lane.fetch("claim.small", wanted.values(**asked)))[0])
 
     async def _claim_backlog(self, wanted: ClaimRequest, *, promoted: bool) -> ClaimResult:
         # Whoever only prefetches passes over what may not be: its floor is nobody else's.
@@ -129,7 +129,7 @@ class ClaimOperations(PostgresOperations):
         floors = known.of(wanted.queue, wanted.types)
         asked = {"floors": floors, "promoted": promoted, "now": self._now, "mono": self._mono}
         async with self._lines.line("claim").acquire() as lane:
-            took = taken((await lane.fetch("claim.take", wanted.values(**asked)))[0])
+            took = taken((await lane.fetch("claim.backlog", wanted.values(**asked)))[0])
         look = ClaimScan(took.lasts, took.looked, took.seconds, was_full=not any(floors))
         known.learn(wanted.queue, wanted.types, look)
         if not any(floors) and len(took.claims) < wanted.limit + wanted.prefetch:
@@ -145,5 +145,5 @@ class ClaimOperations(PostgresOperations):
                 promote = {"now": self._now, "limit": PROMOTED_AT_ONCE}
                 await lane.change("claim.promote", promote)
             if took.worker_unregistered:
-                await lane.change("claim.worker", wanted.who)
+                await lane.change("claim.add_worker", wanted.who)
         return True

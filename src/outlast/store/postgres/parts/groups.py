@@ -54,7 +54,7 @@ class PostgresGroups(PostgresOperations):
 
     async def groups_finished(self, group_ids: Sequence[str]) -> list[bool | None]:
         known = [group_id for group_id in group_ids if is_uuid(group_id)]
-        found = await self._lines.rows("groups.over", ids=known) if known else []
+        found = await self._lines.rows("groups.finished", ids=known) if known else []
         over = {group_id: bool(is_over) for group_id, is_over in found}
         return [over.get(group_id) for group_id in group_ids]
 
@@ -65,11 +65,11 @@ class PostgresGroups(PostgresOperations):
     async def remaining_members(self, group_id: str, *, after: int = 0, limit: int) -> list[Job]:
         if not is_uuid(group_id):
             return []
-        return await self._jobs("groups.left_over", id=group_id, after=after, limit=limit)
+        return await self._jobs("groups.remaining_members", id=group_id, after=after, limit=limit)
 
     async def mark_groups_closed(self, *, limit: int) -> int:
         # Looked for by a reader first: most of the time there is nothing to write.
-        if not await self._lines.rows("groups.sweepable"):
+        if not await self._lines.rows("groups.any_to_mark"):
             return 0
         return await self._lines.transact(
             require_open_store(lambda work: verbs.sweep_groups(work, limit))
@@ -77,7 +77,7 @@ class PostgresGroups(PostgresOperations):
 
     async def expire_groups(self, *, older_than: timedelta, limit: int) -> int:
         span = older_than // MICROSECOND
-        if not await self._lines.rows("groups.expired", now=self._now, span=span):
+        if not await self._lines.rows("groups.any_expired", now=self._now, span=span):
             return 0
         return await self._lines.transact(
             require_open_store(lambda work: verbs.expire_groups(work, older_than, limit))

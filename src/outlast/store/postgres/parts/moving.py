@@ -25,7 +25,7 @@ READS: Final[Mapping[TableKind, str]] = {
     TableKind.KEYS: "transfer.keys",
     TableKind.SLOTS: "transfer.slots",
     TableKind.SCHEDULES: "transfer.schedules",
-    TableKind.RECORDS: "transfer.records",
+    TableKind.RECORDS: "transfer.documents",
     TableKind.JOBS: "transfer.jobs",
     TableKind.RUNS: "transfer.runs",
     TableKind.EVENTS: "transfer.events",

@@ -65,16 +65,16 @@ class PostgresQueues(PostgresOperations):
 
     async def reservations(self, *, active_only: bool = False, limit: int) -> list[Reservation]:
         if active_only:
-            return await self._reservations("reservations.held", limit=limit)
+            return await self._reservations("reservations.all_active", limit=limit)
         return await self._reservations("reservations.latest", limit=limit)
 
     async def expired_reservations(self, *, limit: int) -> list[Reservation]:
-        return await self._reservations("reservations.lapsed", mono=self._mono, limit=limit)
+        return await self._reservations("reservations.expired", mono=self._mono, limit=limit)
 
     async def release_stale_reservations(self, *, limit: int) -> list[Reservation]:
         # Looked for by a reader first: mostly there is none, and no queue need be locked.
         asked = {"mono": self._mono, "limit": limit}
-        queues = [name for (name,) in await self._lines.rows("reservations.freeable", **asked)]
+        queues = [name for (name,) in await self._lines.rows("reservations.stale_queues", **asked)]
         if not queues:
             return []
         return await self._lines.transact(

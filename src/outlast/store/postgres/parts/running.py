@@ -36,7 +36,7 @@ class PostgresRunning(ClaimOperations, ApplyOperations):
     async def record_progress(self, reports: Sequence[tuple[Lease, str]]) -> list[bool]:
         answers: list[bool] = []
         for together in upkeep.rounds(reports):
-            kept = await self._leased("runs.report", upkeep.reporting(together))
+            kept = await self._leased("runs.record_progress", upkeep.reporting(together))
             taken = {(job, token) for job, token in kept}
             answers += [(lease.job_id, lease.token) in taken for lease in together]
         return answers
@@ -46,17 +46,17 @@ class PostgresRunning(ClaimOperations, ApplyOperations):
         return await self._lines.transact(verb)
 
     async def expired_leases(self, *, limit: int) -> list[Job]:
-        return await self._jobs("runs.lapsed", mono=self._mono, limit=limit)
+        return await self._jobs("runs.expired_leases", mono=self._mono, limit=limit)
 
     async def missed_start_deadline(self, *, limit: int) -> list[Job]:
-        return await self._jobs("runs.overdue", now=self._now, limit=limit)
+        return await self._jobs("runs.missed_start_deadline", now=self._now, limit=limit)
 
     async def prune(self, *, older_than: timedelta, limit: int) -> int:
         verb = partial(upkeep.prune, older_than=older_than, limit=limit)
         return await self._lines.transact(require_open_store(verb))
 
     async def remove_orphans(self, *, limit: int) -> list[EventRecord]:
-        found = await self._lines.rows("maintenance.find", limit=limit)
+        found = await self._lines.rows("maintenance.find_orphans", limit=limit)
         runs = [job_rows.orphan(tuple(row)) for row in found]
         verb = require_open_store(partial(remove_orphans, found=runs))
         return await self._lines.transact(verb) if runs else []

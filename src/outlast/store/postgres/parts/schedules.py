@@ -73,10 +73,10 @@ class PostgresSchedules(PostgresOperations):
 
     async def slot_rows(self, series: str, moments: Sequence[datetime]) -> list[SlotRecord | None]:
         asked = [to_micros(at) for at in moments]
-        found = await self._lines.rows("schedules.rows", series=series, moments=asked)
+        found = await self._lines.rows("schedules.slots_at", series=series, moments=asked)
         known = {row.slot.at: row for row in (rows.slot(tuple(row)) for row in found)}
         return [known.get(at) for at in moments]
 
     async def running_names(self, names: Collection[str]) -> frozenset[str]:
-        found = await self._lines.rows("schedules.running", names=sorted(names))
+        found = await self._lines.rows("schedules.running_names", names=sorted(names))
         return frozenset(name for (name,) in found)

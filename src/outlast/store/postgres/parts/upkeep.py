@@ -28,7 +28,7 @@ class PostgresUpkeep(PostgresOperations):
             "lock": lock_key(self.address.schema, ""),
             "calm": CALM,
         }
-        found = (await self._lines.rows("maintenance.look", **asked))[0]
+        found = (await self._lines.rows("maintenance.due", **asked))[0]
         lapsed, overdue, held, groups, deserted = found
         return MaintenanceDue(
             lapsed=lapsed, overdue=overdue, held=held, groups=groups, deserted=deserted

@@ -1,4 +1,4 @@
--- @alike
+-- @uniform
 -- Many that differ in nothing but id and params. In a `position` queue it stores none: those are
 -- placed under the queue's lock. A known id is refused by the index, with all the others. Ids and
 -- params come as one text each: a driver looks at every element of an array.
@@ -6,7 +6,7 @@ WITH t AS MATERIALIZED (
   SELECT c.now, coalesce(:at::bigint, c.now + :delay::bigint, c.now) AS due
   FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
   WHERE CASE
-    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    WHEN EXISTS (SELECT 1 FROM outlast.transfer_status) THEN outlast.require_open(c.now)
     ELSE true
   END
 ),
@@ -57,7 +57,7 @@ WITH t AS MATERIALIZED (
   SELECT c.now
   FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
   WHERE CASE
-    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    WHEN EXISTS (SELECT 1 FROM outlast.transfer_status) THEN outlast.require_open(c.now)
     ELSE true
   END
 ),
@@ -67,7 +67,7 @@ n AS MATERIALIZED (
     u.type, u.name, u.queue, u.delivery, u.max_attempts, u.priority,
     coalesce(u.position, 0) AS position, t.now,
     coalesce(u.at, t.now + u.delay, greatest(t.now, u.slot_at)) AS due, u.slot_at, u.within,
-    u.retry_of::uuid AS retry_of, u.root::uuid AS root, u.group_id, u.grp::uuid AS grp,
+    u.retry_of::uuid AS retry_of, u.root::uuid AS root, u.group_id, u.member_group_id::uuid AS member_group_id,
     u.template_id, u.template_at, u.schedule_id, coalesce(u.active, false) AS active
   FROM
     t,
@@ -75,11 +75,11 @@ n AS MATERIALIZED (
       :ids::text[], :params::text[], :types::text[], :names::text[], :queues::text[],
       :deliveries::text[], :max_attempts::integer[], :priorities::smallint[],
       :positions::bigint[], :ats::bigint[], :delays::bigint[], :slots::bigint[],
-      :withins::bigint[], :retries::text[], :roots::text[], :group_ids::text[], :grps::text[],
+      :withins::bigint[], :retries::text[], :roots::text[], :group_ids::text[], :member_group_ids::text[],
       :template_ids::text[], :template_ats::bigint[], :schedule_ids::text[], :actives::boolean[]
     ) AS u (
       id, params, type, name, queue, delivery, max_attempts, priority, position, at, delay,
-      slot_at, within, retry_of, root, group_id, grp, template_id, template_at, schedule_id,
+      slot_at, within, retry_of, root, group_id, member_group_id, template_id, template_at, schedule_id,
       active
     )
   WHERE :placed::boolean OR NOT EXISTS (
@@ -89,24 +89,24 @@ n AS MATERIALIZED (
 j AS (
   INSERT INTO outlast.jobs (
     id, seq, type, name, queue, delivery, params, max_attempts, created_at, slot_at,
-    start_deadline, retry_of, root, group_id, grp, template_id, template_at, schedule_id, active
+    start_deadline, retry_of, root, group_id, member_group_id, template_id, template_at, schedule_id, active
   )
   SELECT
     n.id, n.seq, n.type, n.name, n.queue, n.delivery, n.params, n.max_attempts, n.now, n.slot_at,
-    coalesce(n.slot_at, n.due) + n.within, n.retry_of, n.root, n.group_id, n.grp,
+    coalesce(n.slot_at, n.due) + n.within, n.retry_of, n.root, n.group_id, n.member_group_id,
     n.template_id, n.template_at, n.schedule_id, n.active
   FROM n
 ),
 w AS (
   INSERT INTO outlast.waiting (
     job, seq, state, queue, type, name, delivery, priority, position, available_at, created_at,
-    start_deadline, token, failures, losses, grp, active
+    start_deadline, token, failures, losses, member_group_id, active
   )
   SELECT
     n.id, n.seq,
-    CASE WHEN n.grp IS NOT NULL THEN 'blocked' WHEN n.due <= n.now THEN 'queued' ELSE 'scheduled' END,
+    CASE WHEN n.member_group_id IS NOT NULL THEN 'blocked' WHEN n.due <= n.now THEN 'queued' ELSE 'scheduled' END,
     n.queue, n.type, n.name, n.delivery, n.priority, n.position, n.due, n.now,
-    coalesce(n.slot_at, n.due) + n.within, 0, 0, 0, n.grp, n.active
+    coalesce(n.slot_at, n.due) + n.within, 0, 0, 0, n.member_group_id, n.active
   FROM n
 ),
 s AS (
@@ -131,7 +131,7 @@ k AS (
 q AS (
   SELECT string_agg(DISTINCT n.queue, ' ') AS queues
   FROM n
-  WHERE n.grp IS NULL AND n.due <= n.now
+  WHERE n.member_group_id IS NULL AND n.due <= n.now
 )
 SELECT
   (SELECT count(*) FROM n),
@@ -144,15 +144,15 @@ SELECT
   END
 FROM q;
 
--- @placed
+-- @position_queues
 -- Which of these queues give each of their jobs a position.
 SELECT name FROM outlast.queues WHERE name = ANY(:queues::text[]) AND ordering = 'position';
 
--- @hold
+-- @lock_predecessors
 -- The jobs to be followed stay until the commit.
 SELECT id FROM outlast.jobs WHERE id = ANY(:ids::text[]::uuid[]) ORDER BY id FOR KEY SHARE;
 
--- @look
+-- @existing
 -- What stands in the way of new jobs, and where they are to go: ids that are stored, slots and keys
 -- that are taken (a slot without a job is answered, and still free), the ends that are to be followed, the last positions of `position` queues. LIMIT
 -- keeps the planner from going through a table that was empty when it last looked.
@@ -195,7 +195,7 @@ SELECT
 FROM unnest(:queues::text[], :priorities::smallint[]) AS u (queue, priority)
 JOIN outlast.queues AS q ON q.name = u.queue AND q.ordering = 'position';
 
--- @retried
+-- @record_retries
 -- Told of the job before, in the transaction that stores the new one.
 INSERT INTO outlast.events (job, at, kind, token, detail)
 SELECT e.job, :now::bigint, 'retried', e.token, u.id

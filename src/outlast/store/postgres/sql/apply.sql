@@ -1,7 +1,7 @@
--- @subjects
+-- @identities
 -- What of the jobs never changes, and what must be locked before they are looked at.
 SELECT
-  j.id, j.seq, j.type, j.name, j.queue, j.created_at, j.grp, j.active,
+  j.id, j.seq, j.type, j.name, j.queue, j.created_at, j.member_group_id, j.active,
   coalesce(j.root, j.id),
   CASE WHEN j.root IS NULL THEN j.seq ELSE (SELECT r.seq FROM outlast.jobs AS r WHERE r.id = j.root) END,
   coalesce(q.ordering = 'position', false),
@@ -11,7 +11,7 @@ SELECT
 FROM unnest(:jobs::uuid[]) AS c (job)
 JOIN outlast.jobs AS j ON j.id = c.job
 LEFT JOIN outlast.queues AS q ON q.name = j.queue
-LEFT JOIN outlast.groups AS g ON g.id = j.grp;
+LEFT JOIN outlast.groups AS g ON g.id = j.member_group_id;
 
 -- @lock_open
 SELECT
@@ -39,7 +39,7 @@ FOR UPDATE;
 -- @lock_jobs
 SELECT id FROM outlast.jobs WHERE id = ANY(:jobs::uuid[]) ORDER BY id FOR UPDATE;
 
--- @silent
+-- @lock_expired_reservations
 -- Nobody has renewed their reservation in time.
 SELECT job
 FROM outlast.reservations
@@ -47,14 +47,14 @@ WHERE job = ANY(:jobs::uuid[]) AND status = 'active' AND until <= :mono::bigint
 ORDER BY seq
 FOR UPDATE;
 
--- @followed
+-- @successors_of
 -- Those that have a successor, and whether it is of their group.
-SELECT s.retry_of, s.grp IS NOT DISTINCT FROM j.grp
+SELECT s.retry_of, s.member_group_id IS NOT DISTINCT FROM j.member_group_id
 FROM outlast.jobs AS s
 JOIN outlast.jobs AS j ON j.id = s.retry_of
 WHERE s.retry_of = ANY(:jobs::uuid[]);
 
--- @adrift
+-- @detached
 -- Those that stand nowhere, the token and id of their last run, and the last place in their queue,
 -- for their own is lost.
 SELECT
@@ -130,29 +130,29 @@ FROM unnest(
   :errors::text[]
 ) AS c (job, token, run_id, status, reason, error);
 
--- @put_back
+-- @requeue
 -- Without its start deadline: it has started in time.
 INSERT INTO outlast.waiting (
   job, seq, state, queue, type, name, delivery, priority, position, available_at, created_at,
-  token, failures, losses, grp, active
+  token, failures, losses, member_group_id, active
 )
 SELECT
   j.id, j.seq, c.state, j.queue, j.type, j.name, j.delivery, c.priority, c.position,
-  c.available_at, j.created_at, c.token, c.failures, c.losses, j.grp, j.active
+  c.available_at, j.created_at, c.token, c.failures, c.losses, j.member_group_id, j.active
 FROM unnest(
   :jobs::uuid[], :states::text[], :priorities::smallint[], :positions::bigint[],
   :available::bigint[], :tokens::integer[], :failures::integer[], :losses::integer[]
 ) AS c (job, state, priority, position, available_at, token, failures, losses)
 JOIN outlast.jobs AS j ON j.id = c.job;
 
--- @successors
+-- @add_successors
 INSERT INTO outlast.jobs (
   id, type, name, params, queue, delivery, max_attempts, created_at, slot_at,
-  retry_of, root, group_id, grp, template_id, template_at, schedule_id, active
+  retry_of, root, group_id, member_group_id, template_id, template_at, schedule_id, active
 )
 SELECT
   c.successor, j.type, j.name, j.params, j.queue, j.delivery, j.max_attempts, :now::bigint,
-  j.slot_at, j.id, coalesce(j.root, j.id), j.group_id, j.grp, j.template_id, j.template_at,
+  j.slot_at, j.id, coalesce(j.root, j.id), j.group_id, j.member_group_id, j.template_id, j.template_at,
   j.schedule_id, j.active
 FROM unnest(:jobs::uuid[], :successors::uuid[]) WITH ORDINALITY AS c (job, successor, n)
 JOIN outlast.jobs AS j ON j.id = c.job
@@ -162,7 +162,7 @@ ORDER BY c.n;
 -- In a `position` queue, whose lock is held, each goes behind the last waiting one of its priority.
 INSERT INTO outlast.waiting (
   job, seq, state, queue, type, name, delivery, priority, position, available_at, created_at,
-  token, failures, losses, grp, active
+  token, failures, losses, member_group_id, active
 )
 SELECT
   s.id, s.seq, CASE WHEN c.delay > 0 THEN 'scheduled' ELSE 'queued' END, s.queue, s.type, s.name,
@@ -174,7 +174,7 @@ SELECT
     )) + q.gap * row_number() OVER (PARTITION BY s.queue, c.priority ORDER BY c.n),
     0
   ),
-  :now::bigint + c.delay, s.created_at, 0, c.failures, c.losses, s.grp, s.active
+  :now::bigint + c.delay, s.created_at, 0, c.failures, c.losses, s.member_group_id, s.active
 FROM unnest(
   :successors::uuid[], :delays::bigint[], :priorities::smallint[], :failures::integer[],
   :losses::integer[]
@@ -208,7 +208,7 @@ FROM unnest(
   job, seq, state, reason, queue, priority, position, available_at, token, failures, losses
 );
 
--- @bury
+-- @dead_letter
 -- The one exception to "terminal stays terminal": recovery declares a failed chain job dead.
 UPDATE outlast.ends AS e
 SET state = c.state, reason = c.reason
@@ -218,7 +218,7 @@ WHERE e.job = c.job;
 -- @free_keys
 DELETE FROM outlast.keys WHERE scope = 'active' AND job = ANY(:roots::uuid[]);
 
--- @tell
+-- @record_events
 INSERT INTO outlast.events (job, at, kind, token, run_id, reason, detail)
 SELECT c.job, :now::bigint, c.kind, c.token, c.run_id, c.reason, c.detail
 FROM unnest(
@@ -227,7 +227,7 @@ FROM unnest(
 ) WITH ORDINALITY AS c (job, kind, token, run_id, reason, detail, n)
 ORDER BY c.n;
 
--- @written
+-- @recorded
 -- Which changes are on record exactly as they were asked for.
 SELECT c.n
 FROM unnest(:jobs::uuid[], :tokens::integer[], :runs::text[], :states::text[])

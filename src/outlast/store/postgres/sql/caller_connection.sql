@@ -1,4 +1,4 @@
--- @where
+-- @server_identity
 -- Which server, database and schema a connection is to, as none but that very one can say, and how
 -- its owner would call it. Reading the catalogue needs no rights and raises nothing.
 SELECT
@@ -17,6 +17,6 @@ SELECT
     coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'a local socket')
   );
 
--- @tell
+-- @notify
 -- Heard by idle workers when the caller commits.
 SELECT pg_notify(:channel::text, :text::text);

@@ -1,4 +1,4 @@
--- @take
+-- @backlog
 -- What stands before a claim, and the claim itself if nothing does: one statement, so that leaving
 -- `waiting` and the open run are one commit. It always answers one row. Each type's own index range
 -- gives its first few. Where there are several types, how many of each is found without locking, so
@@ -30,7 +30,7 @@ WITH gate AS MATERIALIZED (
   FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
   LEFT JOIN outlast.queues AS q ON q.name = :queue::text
   WHERE CASE
-    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    WHEN EXISTS (SELECT 1 FROM outlast.transfer_status) THEN outlast.require_open(c.now)
     ELSE true
   END  -- who is being moved takes nothing
 ),
@@ -59,15 +59,15 @@ shares AS MATERIALIZED (
   FROM (
     SELECT p.type, p.place
     FROM (
-      SELECT u.type, u.prefetchable, row_number() OVER (ORDER BY u.ord) AS place
+      SELECT u.type, u.prefetchable, row_number() OVER (ORDER BY u.claim_order) AS place
       FROM (
-        SELECT t.type, f.ord, f.prefetchable
+        SELECT t.type, f.claim_order, f.prefetchable
         FROM ranges AS t
         CROSS JOIN LATERAL (
-          SELECT w.ord, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
+          SELECT w.claim_order, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
           FROM outlast.waiting AS w
           WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
-            AND w.ord > t.low AND w.ord < t.high
+            AND w.claim_order > t.low AND w.claim_order < t.high
             AND (w.start_deadline IS NULL OR w.start_deadline >= t.now)
             AND (
               w.delivery <> 'once'
@@ -81,23 +81,23 @@ shares AS MATERIALIZED (
                   AND e.name = w.name AND e.queue = w.queue
                   AND (e.start_deadline IS NULL OR e.start_deadline >= t.now)
                   AND e.type = ANY(:types::text[])
-                ORDER BY e.ord
+                ORDER BY e.claim_order
                 LIMIT 1
               )
             )
-          ORDER BY w.ord
+          ORDER BY w.claim_order
           LIMIT :limit::bigint
         ) AS f
         UNION
-        SELECT t.type, f.ord, true
+        SELECT t.type, f.claim_order, true
         FROM ranges AS t
         CROSS JOIN LATERAL (
-          SELECT w.ord FROM outlast.waiting AS w
+          SELECT w.claim_order FROM outlast.waiting AS w
           WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
-            AND w.ord > t.low AND w.ord < t.high
+            AND w.claim_order > t.low AND w.claim_order < t.high
             AND (w.start_deadline IS NULL OR w.start_deadline >= t.now)
             AND w.delivery = 'lease' AND w.losses = 0
-          ORDER BY w.ord
+          ORDER BY w.claim_order
           LIMIT CASE WHEN :prefetch::bigint > 0 THEN :limit::bigint + :prefetch::bigint ELSE 0 END
         ) AS f
       ) AS u
@@ -125,16 +125,16 @@ lanes AS MATERIALIZED (
   WHERE :only::uuid IS NULL
 ),
 firsts AS MATERIALIZED (
-  SELECT l.type, f.at, f.ord, f.prefetchable
+  SELECT l.type, f.at, f.claim_order, f.prefetchable
   FROM lanes AS l
   CROSS JOIN LATERAL (
-    SELECT r.at, r.ord, r.prefetchable
+    SELECT r.at, r.claim_order, r.prefetchable
     FROM ranges AS s
     CROSS JOIN LATERAL (
-      SELECT w.ctid AS at, w.ord, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
+      SELECT w.ctid AS at, w.claim_order, w.delivery = 'lease' AND w.losses = 0 AS prefetchable
       FROM outlast.waiting AS w
       WHERE w.queue = :queue::text AND w.type = l.type AND w.state = 'queued'
-        AND w.ord > s.low AND w.ord < s.high
+        AND w.claim_order > s.low AND w.claim_order < s.high
         AND (w.start_deadline IS NULL OR w.start_deadline >= l.now)
         AND (
           w.delivery <> 'once'
@@ -147,11 +147,11 @@ firsts AS MATERIALIZED (
               AND e.name = w.name AND e.queue = w.queue
               AND (e.start_deadline IS NULL OR e.start_deadline >= l.now)
               AND e.type = ANY(:types::text[])
-            ORDER BY e.ord
+            ORDER BY e.claim_order
             LIMIT 1
           )
         )
-      ORDER BY w.ord
+      ORDER BY w.claim_order
       LIMIT l.first
       FOR UPDATE SKIP LOCKED
     ) AS r
@@ -160,34 +160,34 @@ firsts AS MATERIALIZED (
   ) AS f
 ),
 lasts AS MATERIALIZED (
-  SELECT l.type, l.floor, l.now, l.more, f.ord
+  SELECT l.type, l.floor, l.now, l.more, f.claim_order
   FROM lanes AS l
   LEFT JOIN LATERAL (
-    SELECT f.ord FROM firsts AS f WHERE f.type = l.type ORDER BY f.ord DESC LIMIT 1
+    SELECT f.claim_order FROM firsts AS f WHERE f.type = l.type ORDER BY f.claim_order DESC LIMIT 1
   ) AS f ON true
 ),
 mores AS MATERIALIZED (
-  SELECT l.type, m.at, m.ord
+  SELECT l.type, m.at, m.claim_order
   FROM lasts AS l
   CROSS JOIN LATERAL (
-    SELECT w.ctid AS at, w.ord
+    SELECT w.ctid AS at, w.claim_order
     FROM outlast.waiting AS w
     WHERE w.queue = :queue::text AND w.type = l.type AND w.state = 'queued'
-      AND w.ord > greatest(l.ord, l.floor)
+      AND w.claim_order > greatest(l.claim_order, l.floor)
       AND (w.start_deadline IS NULL OR w.start_deadline >= l.now)
       AND w.delivery = 'lease' AND w.losses = 0
-    ORDER BY w.ord
+    ORDER BY w.claim_order
     LIMIT l.more
     FOR UPDATE SKIP LOCKED
   ) AS m
 ),
 found AS MATERIALIZED (
-  SELECT coalesce(l.ord, m.ord) AS ord, clock_timestamp() AS at
+  SELECT coalesce(l.claim_order, m.claim_order) AS claim_order, clock_timestamp() AS at
   FROM lasts AS l
   LEFT JOIN LATERAL (
-    SELECT m.ord FROM mores AS m
+    SELECT m.claim_order FROM mores AS m
     WHERE m.type = l.type AND cardinality(:types::text[]) = 1
-    ORDER BY m.ord DESC
+    ORDER BY m.claim_order DESC
     LIMIT 1
   ) AS m ON true
 ),
@@ -217,9 +217,9 @@ left_behind AS (
       ELSE ARRAY(
         SELECT r.at
         FROM (
-          SELECT p.at, p.prefetchable, row_number() OVER (ORDER BY p.ord) AS place
+          SELECT p.at, p.prefetchable, row_number() OVER (ORDER BY p.claim_order) AS place
           FROM (
-            SELECT at, ord, prefetchable FROM firsts UNION ALL SELECT at, ord, true FROM mores
+            SELECT at, claim_order, prefetchable FROM firsts UNION ALL SELECT at, claim_order, true FROM mores
           ) AS p
         ) AS r
         WHERE r.place <= :limit::bigint OR r.prefetchable
@@ -229,21 +229,21 @@ left_behind AS (
     END
   )
   RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
-    losses, grp, active, ord
+    losses, member_group_id, active, claim_order
 ),
 opened AS (
   INSERT INTO outlast.open_runs (
     job, seq, run_id, token, worker, started_at, lease_until, queue, name, delivery, priority,
-    position, available_at, failures, losses, grp, active, plain
+    position, available_at, failures, losses, member_group_id, active, plain
   )
   SELECT
     b.job, b.seq,
-    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1 + :opened::bigint), 6, '0'))::uuid,
+    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.claim_order) - 1 + :opened::bigint), 6, '0'))::uuid,
     b.token + 1, d.worker, d.now, coalesce(:mono::bigint, d.now) + :lease::bigint, b.queue, b.name,
-    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.grp, b.active,
+    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.member_group_id, b.active,
     NOT :gated::boolean AND NOT b.active AND CASE
-      WHEN b.grp IS NULL THEN true
-      ELSE coalesce((SELECT g.mode = 'parallel' FROM outlast.groups AS g WHERE g.id = b.grp), false)
+      WHEN b.member_group_id IS NULL THEN true
+      ELSE coalesce((SELECT g.mode = 'parallel' FROM outlast.groups AS g WHERE g.id = b.member_group_id), false)
     END
   FROM left_behind AS b
   CROSS JOIN door AS d
@@ -253,7 +253,7 @@ SELECT
   g.is_paused, g.concurrency, g.is_reserved, g.is_due, g.worker IS NULL,
   c.jobs, c.tokens, c.runs, c.types, c.params, c.deliveries, c.failures, c.losses, c.most, c.slots,
   (
-    SELECT array_agg(f.ord) FROM found AS f
+    SELECT array_agg(f.claim_order) FROM found AS f
     WHERE f.at - statement_timestamp() > interval '4 milliseconds'
   ),
   (SELECT extract(epoch FROM max(f.at) - statement_timestamp())::double precision FROM found AS f),
@@ -276,7 +276,7 @@ CROSS JOIN (
   ) AS o
 ) AS c;
 
--- @few
+-- @small
 -- The same for a queue without a backlog, where a claim takes all there is and a plan for every case
 -- would take longer to set up than to carry out: one look at each type, nothing beyond :limit. What
 -- it locks and leaves, because of several types, is free again at once.
@@ -300,16 +300,16 @@ WITH gate AS MATERIALIZED (
   FROM (SELECT coalesce(:now::bigint, outlast.micros()) AS now) AS c
   LEFT JOIN outlast.queues AS q ON q.name = :queue::text
   WHERE CASE
-    WHEN EXISTS (SELECT 1 FROM outlast.footing) THEN outlast.require_open(c.now)
+    WHEN EXISTS (SELECT 1 FROM outlast.transfer_status) THEN outlast.require_open(c.now)
     ELSE true
   END  -- who is being moved takes nothing
 ),
 picked AS MATERIALIZED (
-  SELECT f.at, f.ord
+  SELECT f.at, f.claim_order
   FROM gate AS g
   CROSS JOIN unnest(:types::text[]) AS t (type)
   CROSS JOIN LATERAL (
-    SELECT w.ctid AS at, w.ord
+    SELECT w.ctid AS at, w.claim_order
     FROM outlast.waiting AS w
     WHERE w.queue = :queue::text AND w.type = t.type AND w.state = 'queued'
       AND (w.start_deadline IS NULL OR w.start_deadline >= g.now)
@@ -324,11 +324,11 @@ picked AS MATERIALIZED (
             AND e.name = w.name AND e.queue = w.queue
             AND (e.start_deadline IS NULL OR e.start_deadline >= g.now)
             AND e.type = ANY(:types::text[])
-          ORDER BY e.ord
+          ORDER BY e.claim_order
           LIMIT 1
         )
       )
-    ORDER BY w.ord
+    ORDER BY w.claim_order
     LIMIT :limit::bigint
     FOR UPDATE SKIP LOCKED
   ) AS f
@@ -337,23 +337,23 @@ picked AS MATERIALIZED (
 ),
 left_behind AS (
   DELETE FROM outlast.waiting
-  WHERE ctid = ANY(ARRAY(SELECT p.at FROM picked AS p ORDER BY p.ord LIMIT :limit::bigint))
+  WHERE ctid = ANY(ARRAY(SELECT p.at FROM picked AS p ORDER BY p.claim_order LIMIT :limit::bigint))
   RETURNING job, seq, queue, name, delivery, priority, position, available_at, token, failures,
-    losses, grp, active, ord
+    losses, member_group_id, active, claim_order
 ),
 opened AS (
   INSERT INTO outlast.open_runs (
     job, seq, run_id, token, worker, started_at, lease_until, queue, name, delivery, priority,
-    position, available_at, failures, losses, grp, active, plain
+    position, available_at, failures, losses, member_group_id, active, plain
   )
   SELECT
     b.job, b.seq,
-    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.ord) - 1), 6, '0'))::uuid,
+    (:prefix::text || lpad(to_hex(row_number() OVER (ORDER BY b.claim_order) - 1), 6, '0'))::uuid,
     b.token + 1, g.worker, g.now, coalesce(:mono::bigint, g.now) + :lease::bigint, b.queue, b.name,
-    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.grp, b.active,
+    b.delivery, b.priority, b.position, b.available_at, b.failures, b.losses, b.member_group_id, b.active,
     NOT b.active AND CASE
-      WHEN b.grp IS NULL THEN true
-      ELSE coalesce((SELECT s.mode = 'parallel' FROM outlast.groups AS s WHERE s.id = b.grp), false)
+      WHEN b.member_group_id IS NULL THEN true
+      ELSE coalesce((SELECT s.mode = 'parallel' FROM outlast.groups AS s WHERE s.id = b.member_group_id), false)
     END
   FROM left_behind AS b
   CROSS JOIN gate AS g
@@ -392,7 +392,7 @@ WHERE ctid = ANY(ARRAY(
     AND w.available_at <= (SELECT coalesce(:now::bigint, outlast.micros()))
     AND (
       SELECT CASE
-        WHEN EXISTS (SELECT 1 FROM outlast.footing)
+        WHEN EXISTS (SELECT 1 FROM outlast.transfer_status)
           THEN outlast.require_open(coalesce(:now::bigint, outlast.micros()))
         ELSE true
       END
@@ -402,7 +402,7 @@ WHERE ctid = ANY(ARRAY(
   FOR UPDATE SKIP LOCKED
 ));
 
--- @worker
+-- @add_worker
 INSERT INTO outlast.workers (instance_id, boot_id)
 VALUES (:instance::text, :boot::text)
 ON CONFLICT DO NOTHING;
@@ -422,7 +422,7 @@ FROM (SELECT 1) AS one
 LEFT JOIN outlast.queues AS q ON q.name = :queue::text
 LEFT JOIN outlast.reservations AS r ON r.queue = :queue::text AND r.status = 'active';
 
--- @opened
+-- @opened_by_prefix
 -- What claims took whose answer never came: the runs of each are numbered under one prefix.
 SELECT
   o.job::text, o.token, o.run_id::text, j.type, j.params::text, o.delivery, o.failures, o.losses,

@@ -1,6 +1,6 @@
 -- @begin
 -- Bounded at the server too, in case that nobody is left to end it.
-WITH u AS (INSERT INTO outlast.unfinished (id) VALUES (gen_random_uuid()) RETURNING id)
+WITH u AS (INSERT INTO outlast.open_handler_transactions (id) VALUES (gen_random_uuid()) RETURNING id)
 SELECT
   u.id::text,
   pg_backend_pid(),
@@ -22,9 +22,9 @@ SELECT
 
 -- @finish
 -- Gone is the row only if the transaction was ended.
-DELETE FROM outlast.unfinished WHERE id = :id::text::uuid;
+DELETE FROM outlast.open_handler_transactions WHERE id = :id::text::uuid;
 
--- @end
+-- @terminate
 -- Whatever it does: the very transaction, should its process have gone on to another.
 SELECT pg_terminate_backend(pid)
 FROM pg_catalog.pg_stat_activity

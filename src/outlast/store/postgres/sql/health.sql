@@ -13,7 +13,7 @@ SELECT
   ),
   pg_notification_queue_usage();
 
--- @keeping
+-- @vacuum_blockers
 -- Who keeps vacuum from clearing away what was deleted: whoever looks at an old moment.
 SELECT 'session', a.pid::text, coalesce(a.usename::text, '?'), a.application_name,
   coalesce(a.state, '?'), extract(epoch FROM clock_timestamp() - a.xact_start)::bigint
@@ -35,7 +35,7 @@ WHERE s.xmin IS NOT NULL AND NOT s.active
 ORDER BY 6 DESC
 LIMIT 5;
 
--- @notifying
+-- @waiting_for_notify
 -- Every commit that tells somebody something takes this lock, one after the other.
 SELECT count(*)
 FROM pg_catalog.pg_locks AS l

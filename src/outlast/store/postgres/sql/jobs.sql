@@ -31,21 +31,21 @@ WITH RECURSIVE types (type) AS (
 )
 SELECT s.*
 FROM (
-  SELECT n.job, n.ord
+  SELECT n.job, n.claim_order
   FROM (
-    SELECT q.job, q.ord
+    SELECT q.job, q.claim_order
     FROM types AS t
     CROSS JOIN LATERAL (
-      SELECT i.job, i.ord
+      SELECT i.job, i.claim_order
       FROM outlast.waiting AS i
       WHERE i.queue = :queue::text AND i.type = t.type AND i.state = 'queued'
-      ORDER BY i.ord
+      ORDER BY i.claim_order
       LIMIT :limit::bigint
     ) AS q
     UNION ALL
-    SELECT d.job, d.ord
+    SELECT d.job, d.claim_order
     FROM (
-      SELECT p.job, p.queue, p.ord
+      SELECT p.job, p.queue, p.claim_order
       FROM outlast.waiting AS p
       WHERE p.state IN ('scheduled', 'retry_wait')
         AND p.available_at <= (SELECT coalesce(:now::bigint, outlast.micros()))
@@ -54,11 +54,11 @@ FROM (
     ) AS d
     WHERE d.queue = :queue::text
   ) AS n
-  ORDER BY n.ord
+  ORDER BY n.claim_order
   LIMIT :limit::bigint
 ) AS w
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = w.job OFFSET 0) AS s
-ORDER BY w.ord;
+ORDER BY w.claim_order;
 
 -- @find
 -- From the newest down, until the page is full. Who stands nowhere has no state to be found by.
@@ -164,7 +164,7 @@ FROM (
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s
 ORDER BY j.seq DESC;
 
--- @whole
+-- @allow_full_scans
 -- For what goes through everything on purpose: read tables in a row, and join them by hashing.
 SELECT
   set_config('enable_seqscan', 'on', true),
@@ -233,7 +233,7 @@ WHERE e.id > :after::bigint
 ORDER BY e.id
 LIMIT :limit::bigint;
 
--- @held
+-- @running_under_other_boots
 SELECT s.*
 FROM (
   SELECT o.job, o.seq
@@ -249,7 +249,7 @@ FROM (
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = o.job OFFSET 0) AS s
 ORDER BY o.seq;
 
--- @adrift
+-- @detached
 -- The left join over everything, once at every start.
 SELECT s.*
 FROM (
@@ -265,7 +265,7 @@ FROM (
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = j.id OFFSET 0) AS s
 ORDER BY j.seq;
 
--- @unfollowed
+-- @missing_successors
 SELECT s.*
 FROM (
   SELECT e.job, e.seq

@@ -1,4 +1,4 @@
--- @patient
+-- @set_timeouts
 -- Nothing ends this transaction but its end, and the server notices within half a minute when the
 -- machine at the other end is gone. Not every server knows every one of these settings.
 SELECT set_config(s.name, w.value, true)
@@ -34,18 +34,18 @@ SELECT
     ELSE pg_advisory_xact_lock(hashtextextended(:name::text, 0))::text
   END;
 
--- @settle
+-- @drop_snapshot
 -- Says nothing new. But what was asked last keeps its snapshot, and vacuum waits for that, until
 -- something else is asked.
 SET LOCAL lock_timeout = 0;
 
--- @send_away
+-- @terminate_session
 -- A session of our own whose connection broke, but which the server still takes for alive.
 SELECT pg_terminate_backend(a.pid)
 FROM pg_stat_get_activity(:pid::integer) AS a
 WHERE (extract(epoch FROM a.backend_start) * 1000000)::bigint = :since::bigint;
 
--- @vacant
+-- @free
 -- Each is taken for as long as this statement runs.
 SELECT n.name
 FROM unnest(:names::text[], :keys::text[]) AS n (name, key)

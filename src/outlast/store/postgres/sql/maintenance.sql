@@ -1,4 +1,4 @@
--- @look
+-- @due
 -- Each part ends at the first row it finds. The locks of workers that hold runs are tried: one that
 -- can be had belongs to nobody, and is had until this statement ends.
 SELECT
@@ -30,7 +30,7 @@ SELECT
     END
   );
 
--- @find
+-- @find_orphans
 -- Through every run there is, once at every start.
 SELECT
   r.job, r.token, r.run_id, r.status, r.reason, k.instance_id, k.boot_id, r.started_at,
@@ -41,7 +41,7 @@ LEFT JOIN outlast.workers AS k ON k.id = r.worker
 WHERE NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.id = r.job)
 LIMIT :limit::bigint;
 
--- @remove
+-- @remove_orphan
 -- Its copy and its end together; nothing where somebody was quicker.
 WITH gone AS (
   DELETE FROM outlast.runs AS r
@@ -54,7 +54,7 @@ SELECT NULL, :now::bigint, 'orphan_run_removed', g.token, g.run_id, g.status, :d
 FROM gone AS g
 RETURNING id, at, job, run_id, kind, token, reason, detail, queue;
 
--- @pick
+-- @prunable_chains
 -- The chains whose last job ended before that moment, oldest first, by their roots. The rows of their
 -- last jobs are locked: nobody brings a successor meanwhile. Who is just doing so is passed over.
 SELECT coalesce(j.root, j.id)
@@ -62,47 +62,47 @@ FROM (
   SELECT e.job, e.at, e.seq FROM outlast.ends AS e
   WHERE e.state IN ('succeeded', 'skipped', 'cancelled') AND e.at < :before::bigint
     AND (SELECT s.id FROM outlast.jobs AS s WHERE s.retry_of = e.job) IS NULL
-    AND (SELECT k.job FROM outlast.grouped AS k WHERE k.job = e.job) IS NULL
+    AND (SELECT k.job FROM outlast.jobs_of_live_groups AS k WHERE k.job = e.job) IS NULL
   ORDER BY e.at, e.seq
   LIMIT :limit::bigint
 ) AS e
 JOIN outlast.jobs AS j ON j.id = e.job
 FOR UPDATE OF j SKIP LOCKED;
 
--- @chains
+-- @chain_jobs
 -- Every job of these chains, its group, and whether it has ended.
-SELECT r.root, j.id, j.grp, (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id) IS NOT NULL
+SELECT r.root, j.id, j.member_group_id, (SELECT 1 FROM outlast.ends AS e WHERE e.job = j.id) IS NOT NULL
 FROM unnest(:roots::uuid[]) AS r (root)
 CROSS JOIN LATERAL (
-  SELECT i.id, i.grp FROM outlast.jobs AS i WHERE i.id = r.root
+  SELECT i.id, i.member_group_id FROM outlast.jobs AS i WHERE i.id = r.root
   UNION ALL
-  SELECT i.id, i.grp FROM outlast.jobs AS i WHERE i.root = r.root
+  SELECT i.id, i.member_group_id FROM outlast.jobs AS i WHERE i.root = r.root
 ) AS j;
 
--- @reservations
+-- @delete_reservations
 DELETE FROM outlast.reservations WHERE status <> 'active' AND job = ANY(:jobs::uuid[]);
 
--- @jobs
+-- @delete_jobs
 -- First the jobs, since nothing of a job that is stored may go.
 DELETE FROM outlast.jobs WHERE id = ANY(:jobs::uuid[]);
 
--- @runs
+-- @delete_runs
 DELETE FROM outlast.runs WHERE job = ANY(:jobs::uuid[]);
 
--- @ends
+-- @delete_ends
 DELETE FROM outlast.ends WHERE job = ANY(:jobs::uuid[]);
 
--- @events
+-- @delete_events
 DELETE FROM outlast.events WHERE job = ANY(:jobs::uuid[]);
 
--- @groups
+-- @delete_groups
 -- A group goes with the last of its members.
 DELETE FROM outlast.groups AS g
 WHERE g.id = ANY(:groups::uuid[])
-  AND (SELECT 1 FROM outlast.jobs AS j WHERE j.grp = g.id LIMIT 1) IS NULL;
+  AND (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id LIMIT 1) IS NULL;
 
--- @empty_groups
+-- @delete_empty_groups
 -- Those that were stopped before they had any.
 DELETE FROM outlast.groups AS g
 WHERE g.sealed_at IS NULL AND g.swept AND g.created_at < :before::bigint
-  AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.grp = g.id);
+  AND NOT EXISTS (SELECT 1 FROM outlast.jobs AS j WHERE j.member_group_id = g.id);

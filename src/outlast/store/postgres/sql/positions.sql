@@ -12,7 +12,7 @@ SET
   position = :position::bigint
 WHERE job = :job::uuid;
 
--- @behind
+-- @last
 -- The position of a new job: in a `position` queue behind the others of its priority, else none.
 SELECT coalesce(
   (
@@ -37,10 +37,10 @@ FROM outlast.waiting AS w
 WHERE w.job = :target::uuid AND w.queue = :queue::text AND w.priority = :priority::smallint
 FOR UPDATE;
 
--- @spot
+-- @order_of
 SELECT position, available_at, created_at FROM outlast.waiting WHERE job = :job::uuid;
 
--- @ends
+-- @bounds
 -- The lowest and the highest position.
 SELECT
   (
@@ -105,40 +105,40 @@ WITH RECURSIVE types (type) AS (
   ) AS n
 ),
 last AS MATERIALIZED (
-  SELECT w.ord, substring(w.ord FROM 1 FOR 10) AS start, w.available_at, w.created_at, w.seq
+  SELECT w.claim_order, substring(w.claim_order FROM 1 FOR 10) AS start, w.available_at, w.created_at, w.seq
   FROM outlast.waiting AS w
   WHERE w.job = :last::uuid
 )
 SELECT u.seq, u.job
 FROM (
-  SELECT q.seq, q.job, q.ord
+  SELECT q.seq, q.job, q.claim_order
   FROM types AS t
   CROSS JOIN LATERAL (
-    SELECT i.seq, i.job, i.ord
+    SELECT i.seq, i.job, i.claim_order
     FROM outlast.waiting AS i
     WHERE i.queue = :queue::text AND i.type = t.type AND i.state = 'queued'
-      AND i.ord >= (SELECT start FROM last) AND i.ord <= (SELECT ord FROM last)
+      AND i.claim_order >= (SELECT start FROM last) AND i.claim_order <= (SELECT claim_order FROM last)
     OFFSET 0
   ) AS q
   UNION ALL
-  SELECT d.seq, d.job, d.ord
+  SELECT d.seq, d.job, d.claim_order
   FROM outlast.waiting AS d
   WHERE d.state IN ('scheduled', 'retry_wait')
     AND d.available_at <= (SELECT available_at FROM last)
     AND d.queue = :queue::text AND d.priority = :priority::smallint AND d.position = 0
-    AND d.ord <= (SELECT ord FROM last)
+    AND d.claim_order <= (SELECT claim_order FROM last)
   UNION ALL
-  SELECT b.seq, b.job, b.ord
+  SELECT b.seq, b.job, b.claim_order
   FROM outlast.waiting AS b
   WHERE b.state = 'blocked' AND b.position = 0
     AND b.queue = :queue::text AND b.priority = :priority::smallint
     AND b.available_at <= (SELECT available_at FROM last)
-    AND b.ord <= (SELECT ord FROM last)
+    AND b.claim_order <= (SELECT claim_order FROM last)
 ) AS u
 WHERE u.seq <> :without::bigint
-ORDER BY u.ord;
+ORDER BY u.claim_order;
 
--- @write
+-- @set
 -- Positions by id; not joined, see `read.sql`.
 UPDATE outlast.waiting
 SET position = (:places::jsonb ->> job::text)::bigint
@@ -151,7 +151,7 @@ SET position = p.place
 FROM (
   SELECT
     e.job,
-    :gap::bigint * row_number() OVER (PARTITION BY e.priority ORDER BY e.ord) AS place
+    :gap::bigint * row_number() OVER (PARTITION BY e.priority ORDER BY e.claim_order) AS place
   FROM outlast.waiting AS e
   WHERE e.queue = :queue::text
 ) AS p
@@ -166,10 +166,10 @@ FROM (
     e.job,
     CASE
       WHEN e.position > 0 THEN :gap::bigint * row_number() OVER (
-        PARTITION BY e.priority, e.position > 0 ORDER BY e.ord
+        PARTITION BY e.priority, e.position > 0 ORDER BY e.claim_order
       )
       ELSE -:gap::bigint * row_number() OVER (
-        PARTITION BY e.priority, e.position > 0 ORDER BY e.ord DESC
+        PARTITION BY e.priority, e.position > 0 ORDER BY e.claim_order DESC
       )
     END AS place
   FROM outlast.waiting AS e

@@ -8,7 +8,7 @@ FROM (
   ORDER BY key
 ) AS l;
 
--- @settle
+-- @wait_for_claims
 -- Waits for the claims under way, which may not know of the limit that is about to be set, and lets
 -- none begin before it is: whoever counts afterwards sees what they took.
 LOCK TABLE outlast.open_runs IN SHARE MODE;
@@ -52,6 +52,6 @@ SET paused_at = NULL, pause_reason = NULL, resume_at = NULL
 WHERE name = :name::text AND paused_at IS NOT NULL
   AND (resume_at IS NULL OR resume_at > :now::bigint);
 
--- @record
+-- @record_event
 INSERT INTO outlast.events (queue, at, kind, token, reason, detail)
 VALUES (:name::text, :now::bigint, :kind::text, 0, :reason::text, :detail::text);

@@ -29,7 +29,7 @@ kept AS (
 )
 SELECT job, token, cancel FROM renewed;
 
--- @report
+-- @record_progress
 UPDATE outlast.open_runs AS o
 SET progress = (
   SELECT l.progress::json
@@ -70,7 +70,7 @@ SELECT 1
 FROM outlast.job_state
 WHERE id = :job::uuid AND token = :token::integer AND token > 0;
 
--- @lapsed
+-- @expired_leases
 -- All that runs is few; an index of lease ends would cost every claim and every renewal.
 SELECT s.*
 FROM (
@@ -82,7 +82,7 @@ FROM (
 CROSS JOIN LATERAL (SELECT * FROM outlast.job_state AS v WHERE v.id = o.job OFFSET 0) AS s
 ORDER BY o.lease_until, o.seq;
 
--- @overdue
+-- @missed_start_deadline
 -- The state is hidden from the planner, which would otherwise go through all that are queued.
 SELECT s.*
 FROM (

@@ -88,7 +88,7 @@ RETURNING
   s.id, s.name, s.plan::text, s.version, s.created_at, s.updated_at, s.next_slot,
   s.next_trigger_at, s.last_triggered_at;
 
--- @hold
+-- @lock
 -- Where these stand, for as long as the transaction lasts: nobody else fires or edits them.
 SELECT id, version, next_slot
 FROM outlast.schedules
@@ -96,7 +96,7 @@ WHERE id = ANY(:ids::text[]::uuid[]) AND enabled
 ORDER BY id
 FOR UPDATE;
 
--- @go_on
+-- @advance
 -- Those are held, so that nothing needs to be compared. Without a job none has triggered.
 UPDATE outlast.schedules AS s
 SET
@@ -108,7 +108,7 @@ FROM unnest(
 ) AS u (id, next_slot, next_trigger_at, triggered)
 WHERE s.id = u.id;
 
--- @answer
+-- @add_slots
 -- A slot that somebody took since the look is refused by the index.
 INSERT INTO outlast.slots (
   series, slot_at, outcome, planned, actual, schedule_id, job, reason
@@ -127,16 +127,16 @@ WHERE series = :series::text AND slot_at < :before::bigint
 ORDER BY slot_at DESC
 LIMIT :limit::bigint;
 
--- @rows
+-- @slots_at
 SELECT series, slot_at, outcome, planned, actual, schedule_id, job, reason
 FROM outlast.slots
 WHERE series = :series::text AND slot_at = ANY(:moments::bigint[]);
 
--- @running
+-- @running_names
 SELECT o.name
 FROM outlast.open_runs AS o
 WHERE o.delivery = 'once' AND o.name = ANY(:names::text[]);
 
--- @misfired
+-- @mark_slots_skipped
 -- The jobs of these slots could not start in time.
 UPDATE outlast.slots SET outcome = 'skipped' WHERE job = ANY(:jobs::text[]::uuid[]);

@@ -1,7 +1,7 @@
 -- @server
 SELECT current_setting('server_version_num')::integer;
 
--- @look
+-- @state
 -- Whether the schema holds anything, and whether it is ours.
 SELECT
   EXISTS (

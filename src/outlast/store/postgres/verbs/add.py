@@ -60,7 +60,7 @@ async def add_plain_batch(
     a bad one, and of one that is stored already: then none is.
     """
     if are_alike(jobs) and not any(MARK in job.params for job in jobs):
-        name, values = "add.alike", _alike(jobs)
+        name, values = "add.uniform", _alike(jobs)
     else:
         values = written(InsertPlan(drafts=[JobInsert(job) for job in jobs])) | {"placed": False}
         name = "add.mixed"
@@ -97,7 +97,7 @@ async def add_with_lookup(
 
     None, and nothing is stored, if a queue wants them placed.
     """
-    facts = ExistingRows.read(await asks.fetch("add.look", asked(jobs)), {})
+    facts = ExistingRows.read(await asks.fetch("add.existing", asked(jobs)), {})
     made = plan(jobs, facts, now)
     if facts.places:
         return None
@@ -130,13 +130,13 @@ def needs_locks(job: NewJob) -> bool:
 async def lock(work: UnitOfWork, jobs: Sequence[NewJob]) -> OpenGroups:
     """Queues first, then groups, then jobs, as everybody does. Answers which groups are open."""
     queues = sorted({job.queue for job in jobs if _is_text(job.queue)})
-    placed = [name for (name,) in await work.rows("add.placed", queues=queues)]
+    placed = [name for (name,) in await work.rows("add.position_queues", queues=queues)]
     await lock_queues(work, placed)
     members = {door(job): job for job in jobs if job.member}
     doors = {each: await _why_shut(work, members[each]) for each in sorted(members, key=str)}
     befores = sorted({job.retry_of for job in jobs if job.retry_of and is_uuid(job.retry_of)})
     if befores:
-        await work.rows("add.hold", ids=befores)
+        await work.rows("add.lock_predecessors", ids=befores)
     return doors
 
 
@@ -171,7 +171,7 @@ async def looking_again(work: UnitOfWork, step: Callable[[], Awaitable[T]]) -> T
 
 
 async def _write(work: UnitOfWork, doors: OpenGroups, jobs: Sequence[NewJob]) -> list[Added]:
-    facts = ExistingRows.read(await work.rows("add.look", **asked(jobs)), doors)
+    facts = ExistingRows.read(await work.rows("add.existing", **asked(jobs)), doors)
     made = plan(jobs, facts, work.now)
     await keep(work, made)
     return made.answers
@@ -186,7 +186,7 @@ async def keep(work: UnitOfWork, made: InsertPlan) -> None:
     retries = [draft.job for draft in made.drafts if draft.job.retry_of is not None]
     if retries:
         told = columns([JobInsert(job) for job in retries])
-        await work.run("add.retried", ids=told["ids"], retries=told["retries"], now=work.now)
+        await work.run("add.record_retries", ids=told["ids"], retries=told["retries"], now=work.now)
 
 
 def _refused(job: NewJob, why: str) -> Added:

@@ -127,5 +127,5 @@ async def _recorded(
     if not asked:
         return frozenset()
     names = ("jobs", "tokens", "runs", "states")
-    found = await work.rows("apply.written", **columns(names, [row[1:] for row in asked]))
+    found = await work.rows("apply.recorded", **columns(names, [row[1:] for row in asked]))
     return frozenset(asked[n - 1][0] for (n,) in found)

@@ -101,9 +101,9 @@ async def claim_with_queue_lock(
     if limit + prefetch < 1:
         return []
     room = {"limit": limit, "prefetch": prefetch, "only": job, "gated": True, "promoted": True}
-    await work.run("claim.worker", **wanted.who)
+    await work.run("claim.add_worker", **wanted.who)
     values = wanted.values(now=now, mono=mono, **room)
-    claims = taken((await work.rows("claim.take", **values))[0]).claims
+    claims = taken((await work.rows("claim.backlog", **values))[0]).claims
     if claims and gate.is_reserved:
         await _use(work, wanted.queue, gate)
     return claims

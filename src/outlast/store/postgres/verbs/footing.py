@@ -32,7 +32,7 @@ def require_open_store(
 
 
 async def require_open(work: UnitOfWork) -> None:
-    await work.rows("transfer_status.require", now=work.now)
+    await work.rows("transfer_status.require_open", now=work.now)
 
 
 async def stand(work: UnitOfWork, step: StatusChange, *, schema: str) -> bool:
@@ -53,5 +53,5 @@ async def stand(work: UnitOfWork, step: StatusChange, *, schema: str) -> bool:
 
 async def _lock_status_table(work: UnitOfWork) -> None:
     """Wait for whoever found it open; nobody else does until this is committed."""
-    await work.rows("transfer_status.patience", millis=str(PATIENCE))
-    await work.run("transfer_status.shut")
+    await work.rows("transfer_status.set_lock_timeout", millis=str(PATIENCE))
+    await work.run("transfer_status.lock_table")

@@ -68,7 +68,7 @@ async def stop_group(
 
 
 async def sweep_groups(work: UnitOfWork, limit: int) -> int:
-    return await work.run("groups.sweep", limit=limit)
+    return await work.run("groups.mark_closed", limit=limit)
 
 
 async def expire_groups(work: UnitOfWork, older_than: timedelta, limit: int) -> int:
@@ -85,7 +85,7 @@ async def group_of(work: UnitOfWork, job: NewJob) -> str | None:
         return None
     found: list[Row] = []
     if is_uuid(job.group_id):
-        found = await work.rows("groups.enter", id=job.group_id)
+        found = await work.rows("groups.lock_shared", id=job.group_id)
     known, is_sealed, closing, _ = found[0] if found else _STRANGER
     why = membership_error(job, is_known=known is not None, is_sealed=is_sealed, closing=closing)
     if why is not None:
@@ -101,9 +101,11 @@ async def advance(work: UnitOfWork, ends: Iterable[Row]) -> None:
     for job, token, root, group, mode, on_failure, end, was_blocked in ends:
         step = action_after_member(GroupMode(mode), OnMemberFailure(on_failure), State(end))
         if step in (GroupAction.STOP, GroupAction.SKIP):
-            values = {"grp": group, "closing": step, "reason": MEMBER_FAILED}
+            values = {"group_id": group, "closing": step, "reason": MEMBER_FAILED}
             if await work.run("groups.close", **values):
-                await work.run("groups.tell", job=job, token=token, grp=group, now=work.now)
+                await work.run(
+                    "groups.record_stop", job=job, token=token, group_id=group, now=work.now
+                )
         elif (
             step is GroupAction.NEXT and not was_blocked
         ):  # who ends before its turn gives none away
@@ -117,5 +119,5 @@ async def _next(work: UnitOfWork, group_id: str, root: int) -> None:
 
 
 async def _unblock(work: UnitOfWork, group_id: str, root: int, limit: int) -> None:
-    found = await work.rows("groups.unblock", grp=group_id, after=root, limit=limit)
+    found = await work.rows("groups.unblock", group_id=group_id, after=root, limit=limit)
     work.queues.update(queue for (queue,) in found)

@@ -21,13 +21,13 @@ STEPS: Final[Mapping[TableKind, Sequence[str]]] = {
     TableKind.GROUPS: ("transfer.put_groups",),
     TableKind.KEYS: ("transfer.put_keys",),
     TableKind.SLOTS: ("transfer.claim_slots", "transfer.put_slots", "transfer.mark_slots"),
-    TableKind.SCHEDULES: ("transfer.clear_schedules", "transfer.put_schedules"),
-    TableKind.RECORDS: ("transfer.put_records",),
+    TableKind.SCHEDULES: ("transfer.delete_conflicting_schedules", "transfer.put_schedules"),
+    TableKind.RECORDS: ("transfer.put_documents",),
     TableKind.JOBS: (
-        "transfer.edit_jobs", "transfer.put_jobs", "transfer.leave_jobs", "transfer.wait_jobs",
-        "transfer.bury_jobs", "transfer.end_jobs",
+        "transfer.update_params", "transfer.put_jobs", "transfer.delete_waiting", "transfer.put_waiting",
+        "transfer.mark_dead_letters", "transfer.put_ends",
     ),
-    TableKind.RUNS: ("transfer.run_workers", "transfer.grow_runs", "transfer.put_runs"),
+    TableKind.RUNS: ("transfer.put_workers", "transfer.update_runs", "transfer.put_runs"),
     TableKind.EVENTS: ("transfer.put_events",),
     TableKind.RESERVATIONS: ("transfer.put_reservations",),
     TableKind.COUNTERS: ("transfer.raise_counters",),
@@ -35,13 +35,13 @@ STEPS: Final[Mapping[TableKind, Sequence[str]]] = {
 """The statements that write rows of each kind, in their order."""
 
 DROPS: Final[Mapping[TableKind, str]] = {
-    TableKind.QUEUES: "transfer.drop_queues",
-    TableKind.GROUPS: "transfer.drop_groups",
-    TableKind.KEYS: "transfer.drop_keys",
-    TableKind.SCHEDULES: "transfer.drop_schedules",
-    TableKind.RECORDS: "transfer.drop_records",
-    TableKind.EVENTS: "transfer.drop_events",
-    TableKind.RESERVATIONS: "transfer.drop_reservations",
+    TableKind.QUEUES: "transfer.delete_queues",
+    TableKind.GROUPS: "transfer.delete_groups",
+    TableKind.KEYS: "transfer.delete_keys",
+    TableKind.SCHEDULES: "transfer.delete_schedules",
+    TableKind.RECORDS: "transfer.delete_documents",
+    TableKind.EVENTS: "transfer.delete_events",
+    TableKind.RESERVATIONS: "transfer.delete_reservations",
 }
 """Slots are kept for ever, runs go with their jobs, and counters only rise."""
 
@@ -73,8 +73,12 @@ async def _drop(work: UnitOfWork, kind: TableKind, gone: Sequence[Row]) -> None:
     if kind in DROPS:
         await work.run(DROPS[kind], rows=keys)
     elif kind is TableKind.JOBS:
-        await work.run("transfer.leave_jobs", rows=keys)
-        await work.run("transfer.lay_jobs", rows=keys)
-        jobs = [job for (job,) in await work.rows("transfer.gone_jobs", rows=keys)]
-        for part in ("maintenance.runs", "maintenance.ends", "maintenance.events"):
+        await work.run("transfer.delete_waiting", rows=keys)
+        await work.run("transfer.end_deleted_jobs", rows=keys)
+        jobs = [job for (job,) in await work.rows("transfer.delete_jobs", rows=keys)]
+        for part in (
+            "maintenance.delete_runs",
+            "maintenance.delete_ends",
+            "maintenance.delete_events",
+        ):
             await work.run(part, jobs=jobs)

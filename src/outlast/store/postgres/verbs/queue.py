@@ -26,7 +26,7 @@ async def set_queue(work: UnitOfWork, queue: Queue) -> None:
     # A claim under way by the old ordering or limit is waited for.
     await lock_queues(work, [queue.name])
     if queue.concurrency is not None:
-        await work.run("queues.settle")
+        await work.run("queues.wait_for_claims")
     await work.run(
         "queues.set",
         name=queue.name,
@@ -58,4 +58,4 @@ async def _record(
     work: UnitOfWork, name: str, kind: EventKind, reason: str | None, detail: str | None
 ) -> None:
     values = {"name": name, "kind": kind, "reason": reason, "detail": detail}
-    await work.run("queues.record", now=work.now, **values)
+    await work.run("queues.record_event", now=work.now, **values)

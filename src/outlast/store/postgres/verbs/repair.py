@@ -15,7 +15,7 @@ async def remove_orphans(work: UnitOfWork, found: Sequence[Mapping[str, Any]]) -
     for run in found:
         which = {"job": run["job"], "token": run["token"]}
         told = await work.rows(
-            "maintenance.remove", now=work.now, detail=to_json_param(run), **which
+            "maintenance.remove_orphan", now=work.now, detail=to_json_param(run), **which
         )
         removed += [job_rows.event(tuple(row)) for row in told]
     return removed

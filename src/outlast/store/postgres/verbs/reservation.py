@@ -37,12 +37,12 @@ async def reserve(work: UnitOfWork, new: NewReservation, job: NewJob) -> Reserve
 
 async def keep(work: UnitOfWork, reservation_id: ReservationId, span: timedelta) -> bool:
     values = {"span": span // MICROSECOND, "now": work.now, "mono": work.mono}
-    return await work.run("reservations.keep", id=reservation_id, **values) > 0
+    return await work.run("reservations.extend", id=reservation_id, **values) > 0
 
 
 async def use_reservation(work: UnitOfWork, queue: str) -> None:
     """The claim of its job releases it, under the queue's lock; others may be taken then."""
-    if await work.run("reservations.use", queue=queue, now=work.now):
+    if await work.run("reservations.release_claimed", queue=queue, now=work.now):
         work.queues.add(queue)
 
 
@@ -60,7 +60,7 @@ async def free_reservations(work: UnitOfWork, queues: Sequence[str]) -> list[Res
     """Those of these queues that hold them for nothing, looked at again under their locks."""
     await lock_queues(work, queues)
     values = {"over": JOB_OVER, "back": HANDED_BACK, "now": work.now, "mono": work.mono}
-    freed = await work.rows("reservations.free", queues=list(queues), **values)
+    freed = await work.rows("reservations.release_stale", queues=list(queues), **values)
     reservations = [reservation(tuple(row)) for row in freed]
     work.queues.update(each.queue for each in reservations)
     return reservations
@@ -69,7 +69,7 @@ async def free_reservations(work: UnitOfWork, queues: Sequence[str]) -> list[Res
 async def _hold(work: UnitOfWork, new: NewReservation, job: NewJob) -> Reservation:
     require_storable([new.request])
     where = {"queue": job.queue, "job": job.id}
-    await work.run("reservations.place", priority=job.priority, gap=GAP, **where)
+    await work.run("reservations.move_to_front", priority=job.priority, gap=GAP, **where)
     moments = {"span": new.span // MICROSECOND, "now": work.now, "mono": work.mono}
     who = {"id": new.id, "caller": new.caller, "request": new.request}
     [held] = await work.rows("reservations.add", **moments, **who, **where)

@@ -39,7 +39,7 @@ async def fire(work: UnitOfWork, firings: Sequence[Firing]) -> list[FireResult]:
     """
     doors = await lock(work, _jobs(firings))
     ids = sorted({each.schedule_id for each in firings if is_uuid(each.schedule_id)})
-    held = await work.rows("schedules.hold", ids=ids)
+    held = await work.rows("schedules.lock", ids=ids)
     stands = {each: ScheduleState(version, next_slot) for each, version, next_slot in held}
     return await bisect_failures(firings, partial(_fire, work, doors, stands), _refused)
 
@@ -60,7 +60,7 @@ async def _write(
         "slot_series": [slot.series for slot in slots],
         "slot_ats": [to_micros(slot.at) for slot in slots],
     }
-    facts = ExistingRows.read(await work.rows("add.look", **look), doors)
+    facts = ExistingRows.read(await work.rows("add.existing", **look), doors)
     made = plan_firings(firings, stands, facts, work.now)
     await keep(work, made.jobs)
     await _answer(work, made)
@@ -73,7 +73,7 @@ async def _answer(work: UnitOfWork, made: FirePlan) -> None:
     if made.answered:
         names = ("series", "ats", "outcomes", "planned", "schedules", "jobs", "reasons")
         taken = sorted(made.answered, key=lambda row: row[:2])
-        await work.run("schedules.answer", now=work.now, **columns(names, taken))
+        await work.run("schedules.add_slots", now=work.now, **columns(names, taken))
 
 
 async def _go_on(work: UnitOfWork, made: FirePlan) -> None:
@@ -81,7 +81,7 @@ async def _go_on(work: UnitOfWork, made: FirePlan) -> None:
         moved = [(each, made.stands[each]) for each in sorted(made.moved)]
         after = [(each, s.next_slot, s.next_trigger_at, s.triggered) for each, s in moved]
         names = ("ids", "next_slots", "next_triggers", "triggered")
-        await work.run("schedules.go_on", **columns(names, after))
+        await work.run("schedules.advance", **columns(names, after))
 
 
 def _jobs(firings: Sequence[Firing]) -> list[NewJob]:

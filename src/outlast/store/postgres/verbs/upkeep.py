@@ -57,29 +57,29 @@ async def attach(work: UnitOfWork, lease: Lease, artifacts: Sequence[str]) -> bo
 
 async def prune(work: UnitOfWork, older_than: timedelta, limit: int) -> int:
     before = work.now - older_than // MICROSECOND
-    roots = await work.rows("maintenance.pick", before=before, limit=limit)
+    roots = await work.rows("maintenance.prunable_chains", before=before, limit=limit)
     gone = await _prune(work, sorted({root for (root,) in roots})) if roots else 0
-    await work.run("maintenance.empty_groups", before=before)
+    await work.run("maintenance.delete_empty_groups", before=before)
     await forget_workers(work, before)
     return gone
 
 
 async def _prune(work: UnitOfWork, roots: Sequence[str]) -> int:
-    found = await work.rows("maintenance.chains", roots=roots)
+    found = await work.rows("maintenance.chain_jobs", roots=roots)
     alive = {root for root, _, _, has_ended in found if not has_ended}  # it goes on after all
     found = [row for row in found if row[0] not in alive]
     jobs = sorted(row[1] for row in found)
     for each in (
-        "maintenance.reservations",
-        "maintenance.jobs",
-        "maintenance.runs",
-        "maintenance.ends",
-        "maintenance.events",
+        "maintenance.delete_reservations",
+        "maintenance.delete_jobs",
+        "maintenance.delete_runs",
+        "maintenance.delete_ends",
+        "maintenance.delete_events",
     ):
         await work.run(each, jobs=jobs)
     groups = sorted({row[2] for row in found if row[2] is not None})
     if groups:
-        await work.run("maintenance.groups", groups=groups)
+        await work.run("maintenance.delete_groups", groups=groups)
     return len(jobs)
 
 
