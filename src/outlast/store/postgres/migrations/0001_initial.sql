@@ -439,7 +439,9 @@ WHEN (
   (OLD.job, OLD.seq, OLD.queue, OLD.type, OLD.name, OLD.delivery, OLD.created_at,
     OLD.start_deadline, OLD.token, OLD.failures, OLD.losses, OLD.member_group_id, OLD.active)
 )
-EXECUTE FUNCTION outlast.refuse('outlast: only the position, due time and state of a waiting job change');
+EXECUTE FUNCTION outlast.refuse(
+  'outlast: only the position, due time and state of a waiting job change'
+);
 
 CREATE TRIGGER ends_frozen BEFORE UPDATE ON outlast.ends FOR EACH ROW
 WHEN (
